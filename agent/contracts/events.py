@@ -1,0 +1,190 @@
+"""Events of the journal: what decoders yield, the collector writes and the learner folds.
+
+Each carries a natural identity and absolute values, never a delta, so that a repeat is a no-op.
+"""
+
+from typing import Final
+
+import msgspec
+
+from agent.contracts.moments import rfc3339
+from agent.contracts.names import job_key
+
+Attribute = str | int | float | bool
+UNITS: Final = ("nodes", "cores", "processes", "gpus")
+SUCCESS: Final = "COMPLETED"
+STATES: Final = (  # the final states of Slurm; others are mapped onto them by the decoders
+    SUCCESS,
+    "CANCELLED",
+    "FAILED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "PREEMPTED",
+    "BOOT_FAIL",
+    "DEADLINE",
+    "OUT_OF_MEMORY",
+    "RESIZING",
+    "REQUEUED",
+    "REVOKED",
+)
+
+
+class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known of a job besides its times: all that identification and attributes may use.
+
+    `sizes` maps a unit to a count; a native event names one, Slurm knows several. `hosts` are host lists as sent,
+    not expanded.
+
+    >>> Evidence(job_name="run7", sizes={"nodes": 64}).sizes["nodes"]
+    64
+    """
+
+    sizes: dict[str, float] = {}
+    application: str | None = None
+    input: str | None = None
+    executable: str | None = None
+    module: str | None = None
+    container: str | None = None
+    job_name: str | None = None
+    user: str | None = None
+    account: str | None = None
+    partition: str | None = None
+    qos: str | None = None
+    work_dir: str | None = None
+    script: str | None = None
+    comment: str | None = None
+    hosts: tuple[str, ...] = ()
+    time_limit_s: float | None = None
+    submit_ms: int | None = None
+    exclusive: bool | None = None
+    array_job_id: str | None = None
+    attributes: dict[str, Attribute] = {}
+
+
+class Event(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):
+    """Base of all events."""
+
+    system: str
+
+    @property
+    def identity(self) -> str:
+        """The natural identity: a second event with the same identity and content changes nothing."""
+        raise NotImplementedError
+
+
+class JobStarted(Event, frozen=True, tag="job.started"):
+    """A job got its nodes and began to run at `start_ms`."""
+
+    job_id: str
+    run_id: str
+    start_ms: int
+    evidence: Evidence
+
+    @property
+    def identity(self) -> str:
+        """The run, as started."""
+        return f"started:{self.run_id}"
+
+
+class JobCompleted(Event, frozen=True, tag="job.completed"):
+    """A run ended; `state` is one of STATES and says how.
+
+    A job cancelled while it was pending has `run_time_s` 0 and never ran.
+    """
+
+    job_id: str
+    run_id: str
+    start_ms: int
+    end_ms: int
+    run_time_s: float
+    state: str
+    evidence: Evidence
+    exit_code: int | None = None
+    failed_host: str | None = None
+
+    @property
+    def identity(self) -> str:
+        """The run, as completed."""
+        return f"completed:{self.run_id}"
+
+
+class Identity(Event, frozen=True, tag="identity"):
+    """Evidence from another source (XALT, a prolog, ...) about what a job runs."""
+
+    job_id: str
+    source: str
+    evidence: Evidence
+
+    @property
+    def identity(self) -> str:
+        """The job and the source."""
+        return f"identity:{job_key(self.system, self.job_id)}:{self.source}"
+
+
+class PredictionRequested(Event, frozen=True, tag="prediction.requested"):
+    """A question: how long would it run at each of these sizes?
+
+    Names an application, or carries raw job fields (in `evidence`) that are identified as the job would be.
+    """
+
+    request_id: str
+    n: tuple[float, ...]
+    evidence: Evidence
+    unit: str | None = None
+
+    @property
+    def identity(self) -> str:
+        """The request's own id."""
+        return f"request:{self.system}:{self.request_id}"
+
+
+class Tick(Event, frozen=True, tag="tick"):
+    """Time as data: the learner's now is the largest tick it has seen. `system` is empty: a tick is for all."""
+
+    time_ms: int
+
+    @property
+    def identity(self) -> str:
+        """The time itself."""
+        return f"tick:{rfc3339(self.time_ms)}"
+
+
+JobEvent = JobStarted | JobCompleted | Identity | PredictionRequested
+JournalEvent = JobStarted | JobCompleted | Identity | PredictionRequested | Tick
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where an event came from: provenance, never part of its identity or of any state."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class JournalRecord(msgspec.Struct, frozen=True):
+    """One record of the journal, as written: the event and its origin."""
+
+    event: JournalEvent
+    origin: Origin | None = None
+
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(JournalRecord)
+
+
+def encode_record(record: JournalRecord) -> bytes:
+    """Return the journal's bytes of a record.
+
+    >>> encode_record(JournalRecord(event=Tick(system="", time_ms=1795168800000)))
+    b'{"event":{"type":"tick","system":"","time_ms":1795168800000},"origin":null}'
+    """
+    return _ENCODER.encode(record)
+
+
+def decode_record(value: bytes) -> JournalRecord:
+    """Return the record of the journal's bytes; msgspec.DecodeError where they are none.
+
+    >>> decode_record(encode_record(JournalRecord(event=Tick(system="", time_ms=1)))).event.identity
+    'tick:1970-01-01T00:00:00.001Z'
+    """
+    return _DECODER.decode(value)

@@ -1,0 +1,57 @@
+"""Names: applications, jobs and runs, and the keys that they become."""
+
+from urllib.parse import quote, unquote
+
+import msgspec
+
+SAFE = " !\"#$&'()*+,-.:;<=>?@[]^_`{|}~"  # all printable ASCII but the separator and the escape
+
+
+class ApplicationKey(msgspec.Struct, frozen=True, order=True):
+    """What has one scaling curve: an application on a system, with one input, sized in one unit.
+
+    >>> key = ApplicationKey(application="lammps", system="archer2", input="rhodo/32k", unit="nodes")
+    >>> key.id
+    'archer2/lammps/rhodo%2F32k/nodes'
+    >>> ApplicationKey.parse(key.id) == key
+    True
+    """
+
+    application: str
+    system: str
+    input: str
+    unit: str
+
+    @property
+    def id(self) -> str:
+        """The key of the prediction topic and of the state: four parts joined by a slash, escaped like a URL."""
+        return "/".join(quote(part, safe=SAFE) for part in (self.system, self.application, self.input, self.unit))
+
+    @classmethod
+    def parse(cls, text: str) -> "ApplicationKey":
+        """Return the key that `id` came from; ValueError where the text has not four parts."""
+        system, application, input_, unit = (unquote(part) for part in text.split("/"))
+        return cls(application=application, system=system, input=input_, unit=unit)
+
+
+def job_key(system: str, job_id: str) -> str:
+    """Return the key of a job: system and job id.
+
+    >>> job_key("archer2", "812")
+    'archer2/812'
+    """
+    return f"{quote(system, safe=SAFE)}/{quote(job_id, safe=SAFE)}"
+
+
+def run_id(system: str, job_id: str, start_ms: int, sluid: str | None = None) -> str:
+    """Return the identity of one run: Slurm's own start identity where there is one, else job id and start.
+
+    A requeued job keeps its job id and gets a new start, so it is a new run.
+
+    >>> run_id("archer2", "812", 1795168800000)
+    'archer2/812@1795168800000'
+    >>> run_id("exa", "8421337", 1, sluid="s1M5M0F73DHC03")
+    'exa/s1M5M0F73DHC03'
+    """
+    own = quote(sluid, safe=SAFE) if sluid else f"{quote(job_id, safe=SAFE)}@{start_ms}"
+    return f"{quote(system, safe=SAFE)}/{own}"

@@ -1,0 +1,1 @@
+"""Processors: pure components that turn events into findings; no input or output, no clock, no log."""

@@ -1,0 +1,1 @@
+"""Sinks: how results leave the agent."""
