@@ -11,7 +11,7 @@ from agent.contracts.moments import rfc3339
 from agent.contracts.names import job_key
 
 Attribute = str | int | float | bool
-UNITS: Final = ("nodes", "cores", "processes", "gpus")
+UNITS: Final = ("nodes", "cores", "processes", "threads", "gpus")
 SUCCESS: Final = "COMPLETED"
 STATES: Final = (  # the final states of Slurm; others are mapped onto them by the decoders
     SUCCESS,
@@ -122,7 +122,7 @@ class Identity(Event, frozen=True, tag="identity"):
 
 
 class PredictionRequested(Event, frozen=True, tag="prediction.requested"):
-    """A question: how long would it run at each of these sizes?
+    """A question: how long would it run at each of these sizes.
 
     Names an application, or carries raw job fields (in `evidence`) that are identified as the job would be.
     """

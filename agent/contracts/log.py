@@ -82,8 +82,14 @@ class Consumer(Protocol):
 class Producer(Protocol):
     """Writes at least once. `send` only queues; `flush` returns when every record since the last flush is acknowledged."""
 
-    def send(self, topic: str, value: bytes | None, key: bytes | None = None, partition: int | None = None,
-             timestamp_ms: int | None = None) -> None:
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:
         """Queue a record. Raises UnavailableError when the queue is full."""
 
     def flush(self, timeout_s: float) -> None:

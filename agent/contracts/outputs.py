@@ -1,0 +1,227 @@
+"""What comes out: the messages of the output topics, as typed structs.
+
+Every message carries `schema` (name and major version), `id`, `time` (event time), `as_of`, `valid_until` and
+`agent_version`. Delivery is at least once: a repeat has the same id and the same content. Where a key repeats, the
+message with the larger `time` is the newer one. Schemas only grow within a major version.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+from agent.contracts.events import Attribute
+
+VERDICTS: Final = (
+    "reliable", "insufficient", "high_error", "linear", "runner_up", "superlinear", "slowdown", "far", "unknown"
+)  # fmt: skip
+Source = Literal["observed", "interpolated", "extrapolated", "cold_start"]
+AlertStatus = Literal["pending", "firing", "resolved"]
+AlertKind = Literal["anomaly", "reliability"]
+Severity = Literal["info", "warning", "critical"]
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """What every output message has."""
+
+    schema: str
+    id: str
+    time: str
+    as_of: str
+    agent_version: str
+    valid_until: str | None = None
+
+
+class Reliability(msgspec.Struct, frozen=True):
+    """Whether to trust it: a verdict of VERDICTS, reasons by severity, and what to do about it."""
+
+    verdict: str
+    reasons: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    next_n: float | None = None
+
+
+class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
+    """The prediction at one size: run time with its band, in seconds.
+
+    `coverage` is what the band aims at, `coverage_measured` the share of past runs at this horizon that fell inside
+    the bands published before they ended (None before any was scored).
+    """
+
+    n: float
+    run_time_s: float
+    low_s: float
+    high_s: float
+    coverage: float
+    coverage_measured: float | None
+    speedup: float
+    efficiency: float
+    extrapolation: float
+    source: Source
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One model of the combination with its weight and parameters (units in their names)."""
+
+    name: str
+    weight: float
+    parameters: dict[str, float]
+
+
+class Model(msgspec.Struct, frozen=True):
+    """Where a prediction came from."""
+
+    name: str
+    members: tuple[Member, ...]
+
+
+class UsefulSizes(msgspec.Struct, frozen=True):
+    """Sizes worth asking for: the largest useful one, the knee, the largest at half efficiency."""
+
+    max: float | None = None
+    knee: float | None = None
+    at_half_efficiency: float | None = msgspec.field(default=None, name="at_efficiency_0.5")
+
+
+class Range(msgspec.Struct, frozen=True):
+    """A range of sizes, ends included."""
+
+    min: float
+    max: float
+
+
+class Quality(msgspec.Struct, frozen=True):
+    """How good the published predictions of this application have been: scored before learning."""
+
+    scored: int = 0
+    median_error: float | None = None
+    coverage_90: float | None = None
+    bias: float | None = None
+
+
+class Prediction(Message, frozen=True, kw_only=True):
+    """Topic predictions, keyed by application id: the whole curve of an application."""
+
+    application: str
+    system: str
+    input: str
+    unit: str
+    observations: int
+    sizes: tuple[float, ...]
+    model: Model
+    curve: tuple[CurvePoint, ...]
+    useful_n: UsefulSizes
+    reliable_n: Range | None
+    preferred_n: tuple[float, ...] | None
+    reliability: Reliability
+    quality: Quality
+
+
+class AnswerPoint(CurvePoint, frozen=True, kw_only=True):
+    """A curve point with a verdict of its own."""
+
+    reliability: Reliability
+
+
+class Answer(Message, frozen=True, kw_only=True):
+    """Topic answers, keyed by request id: one answer for each request, also where nothing is known.
+
+    `known` is False for an application that has no model; `detail` is then the sentence that says so.
+    """
+
+    request_id: str
+    known: bool
+    detail: str
+    application: str | None
+    system: str
+    input: str | None
+    unit: str | None
+    identified_by: str
+    confidence: float
+    observations: int
+    points: tuple[AnswerPoint, ...]
+    model: Model | None
+    useful_n: UsefulSizes | None
+    quality: Quality | None
+
+
+class JobPrediction(Message, frozen=True, kw_only=True):
+    """Topic job-predictions, keyed by system/job_id: when a running job will end; a tombstone when it is over.
+
+    `probability_exceeds_limit` is the chance to run into the time limit, given that it still runs.
+    """
+
+    system: str
+    job_id: str
+    application: str | None
+    input: str | None
+    unit: str | None
+    n: float | None
+    start: str
+    time_limit_s: float | None
+    known: bool
+    run_time_s: float | None
+    low_s: float | None
+    high_s: float | None
+    coverage: float | None
+    end: str | None
+    end_low: str | None
+    end_high: str | None
+    probability_exceeds_limit: float | None
+    reliability: Reliability
+
+
+class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an alert rests on."""
+
+    observed: float | None = None
+    expected: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: float | None = None
+    runs: tuple[str, ...] = ()
+    model: str | None = None
+    detail: dict[str, Attribute] = {}
+
+
+class Alert(Message, frozen=True, kw_only=True):
+    """Topic alerts, keyed by fingerprint: changes of status only.
+
+    `labels` identify the alert and never hold a changing value; `annotations` are for people (summary, description,
+    runbook).
+    """
+
+    fingerprint: str
+    status: AlertStatus
+    kind: AlertKind
+    severity: Severity
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    starts: str
+    ends: str | None
+    evidence: AlertEvidence
+
+
+class Run(Message, frozen=True, kw_only=True):
+    """Topic runs, keyed by run id: a settled run with its raw identity evidence, the training set of a rebuild.
+
+    `event` holds the completion as it was journalled and `identities` all other evidence of its job, as JSON text of
+    the journal's own form, so that other rules, other code or another state version can fold it anew.
+    """
+
+    run_id: str
+    application_id: str | None
+    identified_by: str
+    confidence: float
+    n: float | None
+    run_time_s: float
+    state: str
+    event: msgspec.Raw
+    identities: tuple[msgspec.Raw, ...]
+
+
+class Emission(msgspec.Struct, frozen=True):
+    """One record to send to an output topic: `kind` names the topic in the configuration, a None value is a tombstone."""
+
+    kind: Literal["predictions", "job_predictions", "answers", "alerts", "runs", "deadletters"]
+    key: str
+    value: bytes | None

@@ -1,0 +1,47 @@
+"""What a running agent shows to readers: HTTP, metrics and the demo see the learner through this and nothing else."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from agent.contracts.events import PredictionRequested
+from agent.contracts.outputs import Alert, Answer, JobPrediction, Prediction
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """How a role is: ready or why not, and how far it is behind.
+
+    `lag_s` is the event time between the newest tick in the journal and the newest one folded; `checkpoint_age_s` the
+    time since the last confirmed checkpoint. None where the role has no such thing.
+    """
+
+    role: str
+    ready: bool
+    reasons: tuple[str, ...] = ()
+    restarts: int = 0
+    partitions: tuple[int, ...] = ()
+    lag_s: float | None = None
+    checkpoint_age_s: float | None = None
+
+
+class Service(Protocol):
+    """Reads of a running learner; safe from any thread, every result immutable."""
+
+    def predictions(self) -> Sequence[Prediction]:
+        """Return the latest prediction of every application, sorted by application id."""
+
+    def prediction(self, application_id: str) -> Prediction | None:
+        """Return the latest prediction of one application."""
+
+    def jobs(self) -> Sequence[JobPrediction]:
+        """Return the latest predictions of running jobs, sorted by job."""
+
+    def alerts(self) -> Sequence[Alert]:
+        """Return open alerts, then the newest resolved ones (a bounded number), newest first."""
+
+    def answer(self, request: PredictionRequested) -> Answer:
+        """Answer a question from the models as they are now."""
+
+    def health(self) -> Sequence[Health]:
+        """Return the health of every role in this process."""

@@ -1,0 +1,159 @@
+"""Settings of the processors: one frozen model each, every default in this one place. Unknown keys are refused.
+
+The whole configuration tree is in `agent.config`; it nests these.
+"""
+
+import re
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+Unit = Literal["nodes", "cores", "processes", "threads", "gpus"]
+EVIDENCE_FIELDS = (
+    "application", "executable", "module", "container", "job_name", "account", "partition", "qos", "user", "work_dir",
+    "script", "comment",
+)  # fmt: skip
+
+
+class Settings(BaseModel):
+    """Base: frozen, no unknown keys.
+
+    >>> Settings().model_dump()
+    {}
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Rule(Settings):
+    """One rule of identification: every pattern of `match` has to be found in its field of the job.
+
+    Named groups of the patterns may be used in `application` and `input` as ``{group}``. Without `application` the
+    group of that name is used. `confidence` is what the answer says of itself, between 0 and 1.
+
+    >>> Rule(match={"job_name": "^gmx_(?P<kind>[a-z]+)"}, application="gromacs", input="{kind}").confidence
+    0.8
+    """
+
+    match: dict[str, str] = Field(min_length=1, description="field of the job -> regular expression")
+    application: str | None = Field(default=None, max_length=256)
+    input: str = Field(default="", max_length=256)
+    unit: Unit | None = None
+    confidence: float = Field(default=0.8, gt=0, le=1)
+    drop: bool = Field(default=False, description="jobs that match are never given a model")
+
+    @field_validator("match")
+    @classmethod
+    def _fields_and_patterns(cls, match: dict[str, str]) -> dict[str, str]:
+        for field, pattern in match.items():
+            if field not in EVIDENCE_FIELDS and not field.startswith("attributes."):
+                raise ValueError(f"{field!r} is no field of a job; use one of {', '.join(EVIDENCE_FIELDS)}")
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+        return match
+
+
+class IdentifySettings(Settings):
+    """How a job becomes an application: rules in order, then the evidence itself, best first.
+
+    >>> IdentifySettings().unit
+    'nodes'
+    """
+
+    rules: tuple[Rule, ...] = ()
+    fallback: tuple[Literal["application", "executable", "module", "container", "job_name"], ...] = (
+        "application", "executable", "module", "container", "job_name",
+    )  # fmt: skip
+    unit: Unit = Field(default="nodes", description="the unit that sizes a job which is known in several")
+    input_attributes: tuple[str, ...] = Field(
+        default=(), description="attributes of a job that tell problem classes apart"
+    )
+    systems_by_alias: dict[str, str] = Field(default_factory=dict, description="alias -> system")
+
+
+class RunTimeSettings(Settings):
+    """Per-application run-time models.
+
+    >>> RunTimeSettings().unmerged_runs_max
+    64
+    """
+
+    applications_max: int = Field(default=20_000, ge=1, description="more are evicted, the longest unused first")
+    sizes_max: int = Field(default=64, ge=1, le=64)
+    unmerged_runs_max: int = Field(default=64, ge=1, le=256, description="runs a corrected report can still replace")
+    scores_max: int = Field(default=64, ge=1, le=1000, description="scores of published predictions that are kept")
+    refits_per_tick_max: int = Field(default=64, ge=1, description="more wait for the next tick, the oldest first")
+    curve_factor_max: float = Field(
+        default=4.0, ge=1, description="the curve ends at this multiple of the largest size"
+    )
+    publish_after_runs: int = Field(default=2, ge=1, description="probation: a name gets a model after this many runs")
+    allowed_sizes: tuple[float, ...] = Field(default=(), description="sizes that advice may name; empty: powers of two")
+    cores_per_node: int | None = Field(default=None, ge=1)
+    prediction_valid_s: float = Field(default=7 * 86_400.0, gt=0)
+
+
+class JobSettings(Settings):
+    """The life of jobs.
+
+    >>> JobSettings().settle_max_s
+    180.0
+    """
+
+    open_jobs_max: int = Field(default=100_000, ge=1)
+    settle_max_s: float = Field(default=180.0, ge=0, description="a run settles this long after its end")
+    seen_runs_max: int = Field(default=1_000_000, ge=1000, description="runs whose repeats are recognised")
+    revise_s: float = Field(default=60.0, gt=0, description="how often the prediction of a running job is revised")
+    open_job_max_s: float = Field(default=30 * 86_400.0, gt=0, description="a started job is forgotten after this")
+
+
+class AlertSettings(Settings):
+    """When alerts fire. Durations run on event time.
+
+    >>> AlertSettings().outside_band.factor_min
+    1.15
+    """
+
+    class SlowSize(Settings):
+        """A size that is slow (or fast) against the rest of its curve."""
+
+        enabled: bool = True
+        deviation_min: float = Field(default=0.10, gt=0)
+
+    class OutsideBand(Settings):
+        """Runs outside the band that was published before they ended."""
+
+        enabled: bool = True
+        factor_min: float = Field(default=1.15, gt=1, description="observed over expected, either way")
+        half_widths_min: float = Field(
+            default=2.0, ge=1, description="distance from the curve in half-widths of the band"
+        )
+        observations_min: int = Field(default=5, ge=1, description="runs the model has to know first")
+        keep_firing_s: float = Field(default=3600.0, ge=0)
+
+    class Unreliable(Settings):
+        """Verdicts that matter to a user."""
+
+        enabled: bool = True
+        verdicts: tuple[str, ...] = ("high_error", "slowdown")
+        observations_min: int = Field(default=8, ge=1)
+        for_s: float = Field(default=600.0, ge=0)
+
+    class FailureRate(Settings):
+        """A failure rate of an application or a host that is credibly above its own past and the usual one."""
+
+        enabled: bool = True
+        recent_runs: int = Field(default=20, ge=3)
+        failures_min: int = Field(default=3, ge=1)
+        credibility: float = Field(default=0.99, gt=0.5, lt=1)
+        hosts_max: int = Field(default=20_000, ge=1)
+        hosts_per_run_max: int = Field(default=1024, ge=1, description="larger runs count for their application only")
+        keep_firing_s: float = Field(default=3600.0, ge=0)
+
+    slow_size: SlowSize = SlowSize()
+    outside_band: OutsideBand = OutsideBand()
+    unreliable: Unreliable = Unreliable()
+    failure_rate: FailureRate = FailureRate()
+    open_max: int = Field(default=10_000, ge=1)
+    runbook_url: str = Field(default="deploy/RUNBOOK.md", description="alerts link to its headings")
