@@ -1,0 +1,67 @@
+"""Output messages as records of their topics: bytes that depend on the message alone."""
+
+from collections.abc import Callable
+from typing import Final, Literal
+
+import msgspec
+
+from agent.contracts.decoding import DeadLetter
+from agent.contracts.names import ApplicationKey, job_key
+from agent.contracts.outputs import Alert, Answer, Emission, JobPrediction, Prediction, Run
+
+Kind = Literal["predictions", "job_predictions", "answers", "alerts", "runs", "deadletters"]
+Output = Prediction | JobPrediction | Answer | Alert | Run | DeadLetter
+
+KINDS: Final[tuple[Kind, ...]] = ("predictions", "job_predictions", "answers", "alerts", "runs", "deadletters")
+_ENCODER: Final = msgspec.json.Encoder(order="deterministic")  # a dict's order of insertion must not show
+
+
+def _application_id(message: Prediction) -> str:
+    return ApplicationKey(message.application, message.system, message.input, message.unit).id
+
+
+def _job(message: JobPrediction) -> str:
+    return job_key(message.system, message.job_id)
+
+
+_ROUTES: Final[dict[type, tuple[Kind, Callable[..., str]]]] = {
+    Prediction: ("predictions", _application_id),
+    JobPrediction: ("job_predictions", _job),
+    Answer: ("answers", lambda message: str(message.request_id)),
+    Alert: ("alerts", lambda message: str(message.fingerprint)),
+    Run: ("runs", lambda message: str(message.run_id)),
+    DeadLetter: ("deadletters", lambda message: str(message.id)),
+}
+
+
+def encode(message: Output) -> bytes:
+    """Return the JSON of a message on one line; equal messages give equal bytes.
+
+    Fields keep the order of the schema, keys of maps are sorted, numbers that are not finite become null.
+
+    >>> encode(DeadLetter("s/1", "t/0/7/0", "", "empty", "The value is empty.", "t", 0, 7, "auto", "", 0, False))[:36]
+    b'{"schema":"s/1","id":"t/0/7/0","time'
+    """
+    return _ENCODER.encode(message)
+
+
+def emission(message: Output) -> Emission:
+    """Return the record of a message: the kind of its topic, its key and its bytes.
+
+    >>> letter = DeadLetter("s/1", "t/0/7/0", "", "empty", "The value is empty.", "t", 0, 7, "auto", "", 0, False)
+    >>> emission(letter).kind, emission(letter).key
+    ('deadletters', 't/0/7/0')
+    """
+    kind, key = _ROUTES[type(message)]
+    return Emission(kind=kind, key=key(message), value=encode(message))
+
+
+def tombstone(kind: str, key: str) -> Emission:
+    """Return the record that removes a key from a compacted topic; ValueError where there is no such kind.
+
+    >>> tombstone("job_predictions", "archer2/812").value is None
+    True
+    """
+    if kind not in KINDS:
+        raise ValueError(f"{kind!r} is no kind of output; the kinds are {', '.join(KINDS)}.")
+    return Emission(kind=kind, key=key, value=None)

@@ -1,0 +1,111 @@
+"""Real output messages for tests: every argument has a plausible value that a test may replace."""
+
+from typing import Any
+
+from agent.contracts.names import ApplicationKey
+from agent.contracts.outputs import (
+    Alert,
+    AlertEvidence,
+    CurvePoint,
+    JobPrediction,
+    Member,
+    Model,
+    Prediction,
+    Quality,
+    Range,
+    Reliability,
+    UsefulSizes,
+)
+
+COMMON: dict[str, Any] = {
+    "schema": "scalewatch.test/1",
+    "time": "2026-11-20T10:00:00Z",
+    "as_of": "2026-11-20T10:00:00Z",
+    "agent_version": "0.1.0",
+}
+
+
+def curve_point(n: float, run_time_s: float, **changes: Any) -> CurvePoint:
+    values: dict[str, Any] = {
+        "low_s": run_time_s * 0.9,
+        "high_s": run_time_s * 1.1,
+        "coverage": 0.9,
+        "coverage_measured": 0.92,
+        "speedup": 1000.0 / run_time_s,
+        "efficiency": 1000.0 / run_time_s / n,
+        "extrapolation": max(1.0, n / 64),
+        "source": "observed" if n <= 64 else "extrapolated",
+    }
+    return CurvePoint(n=n, run_time_s=run_time_s, **(values | changes))
+
+
+def curve() -> tuple[CurvePoint, ...]:
+    """Amdahl's law with a serial share of one per cent, 1000 s at one node."""
+    return tuple(curve_point(2.0**k, 10.0 + 990.0 / 2**k) for k in range(9))
+
+
+def prediction(application: str = "lammps", **changes: Any) -> Prediction:
+    values: dict[str, Any] = {
+        "application": application,
+        "system": "archer2",
+        "input": "rhodo",
+        "unit": "nodes",
+        "observations": 41,
+        "sizes": tuple(2.0**k for k in range(7)),
+        "model": Model(name="bayes", members=(Member("downey", 1.0, {"A": 118.2, "sigma": 0.41, "t1_s": 1000.0}),)),
+        "curve": curve(),
+        "useful_n": UsefulSizes(max=192.0, knee=96.0, at_half_efficiency=80.0),
+        "reliable_n": Range(1.0, 128.0),
+        "preferred_n": None,
+        "reliability": Reliability("reliable"),
+        "quality": Quality(scored=37, median_error=0.031, coverage_90=0.91, bias=0.002),
+    } | changes
+    key = ApplicationKey(values["application"], values["system"], values["input"], values["unit"])
+    return Prediction(**(COMMON | {"id": key.id} | values))
+
+
+def job(job_id: str = "812", **changes: Any) -> JobPrediction:
+    values: dict[str, Any] = {
+        "id": f"archer2/{job_id}",
+        "system": "archer2",
+        "job_id": job_id,
+        "application": "lammps",
+        "input": "rhodo",
+        "unit": "nodes",
+        "n": 64.0,
+        "start": "2026-11-20T10:00:00Z",
+        "time_limit_s": 7200.0,
+        "known": True,
+        "run_time_s": 1872.0,
+        "low_s": 1700.0,
+        "high_s": 2050.0,
+        "coverage": 0.9,
+        "end": "2026-11-20T10:31:12Z",
+        "end_low": "2026-11-20T10:28:20Z",
+        "end_high": "2026-11-20T10:34:10Z",
+        "probability_exceeds_limit": 0.01,
+        "reliability": Reliability("reliable"),
+    }
+    return JobPrediction(**(COMMON | values | changes))
+
+
+def alert(fingerprint: str = "f1", **changes: Any) -> Alert:
+    values: dict[str, Any] = {
+        "id": fingerprint,
+        "fingerprint": fingerprint,
+        "status": "firing",
+        "kind": "anomaly",
+        "severity": "warning",
+        "labels": {
+            "alertname": "SlowSize",
+            "system": "archer2",
+            "application": "lammps",
+            "input": "rhodo",
+            "unit": "nodes",
+        },
+        "annotations": {"summary": "lammps is 50 % slower at 16 nodes than its curve says."},
+        "starts": "2026-11-20T09:00:00Z",
+        "ends": None,
+        "evidence": AlertEvidence(observed=108.0, expected=71.9, low=65.0, high=79.0, n=16.0, runs=("archer2/7@1",)),
+    }
+    return Alert(**(COMMON | values | changes))
