@@ -1,0 +1,123 @@
+"""Downey's model of speed-up: average parallelism A and the variance of parallelism sigma.
+
+Source: A. Downey, "A model for speedup of parallel programs", UC Berkeley CSD-97-933 (1997). His two regimes with their
+five ranges of n are written here as one formula: 1/S is a convex piecewise linear function of u = 1/n, so it is the
+maximum of its affine pieces. The second parameter becomes `curvature` (w in formulas): sigma/2 up to sigma = 1 and
+sigma/(1 + sigma) above, a number of [0, 1) in which the first piece of both regimes is the same, Amdahl's law with the
+serial share w/A.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+SIGMA_MAX = 1e9  # from here on the model is Amdahl's law within 1e-9, and infinity has no place in a message
+_CURVATURE_MAX = 1 - 1 / (1 + SIGMA_MAX)
+
+
+class AffinePieces(NamedTuple):
+    """The three affine pieces of 1/S over u = 1/n (u <= 1); each field has the shape (3, ...) of its parameters."""
+
+    intercept: Floats
+    slope: Floats
+
+
+def curvature_of_sigma(sigma: ArrayLike) -> Floats:
+    """Return the curvature of a variance of parallelism: sigma/2 up to 1, sigma/(1 + sigma) above.
+
+    >>> curvature_of_sigma([0.5, 1.0, 3.0]).tolist()
+    [0.25, 0.5, 0.75]
+    """
+    values = np.asarray(sigma, dtype=np.float64)
+    return np.where(values <= 1, values / 2, 1 - 1 / (1 + values))
+
+
+def sigma_of_curvature(curvature: ArrayLike) -> Floats:
+    """Return the variance of parallelism of a curvature in [0, 1]; at most SIGMA_MAX.
+
+    >>> sigma_of_curvature([0.25, 0.5, 0.75]).tolist()
+    [0.5, 1.0, 3.0]
+    """
+    values = np.minimum(np.asarray(curvature, dtype=np.float64), _CURVATURE_MAX)
+    return np.where(values <= 0.5, 2 * values, values / (1 - values))
+
+
+def affine_pieces(parallelism: ArrayLike, curvature: ArrayLike) -> AffinePieces:
+    """Return the pieces of 1/S(u): the linear section, saturation, and what lies between (sigma < 1 only).
+
+    From sigma = 1 on the third piece never exceeds the first, which takes it out without a branch.
+
+    >>> pieces = affine_pieces(16.0, 0.25)
+    >>> float((1 / (pieces.intercept + pieces.slope / 24)).min().round(6))
+    14.912621
+    """
+    inverse = 1 / np.asarray(parallelism, dtype=np.float64)
+    curvature = np.asarray(curvature, dtype=np.float64)
+    inverse, curvature = np.broadcast_arrays(inverse, curvature)
+    low = np.minimum(curvature, 0.5)
+    share = curvature * inverse
+    return AffinePieces(
+        np.stack([share, inverse, (1 - low) * inverse]), np.stack([1 - share, 0 * share, low * (2 - inverse)])
+    )
+
+
+def inverse_speedup(u: ArrayLike, parallelism: ArrayLike, curvature: ArrayLike) -> Floats:
+    """Return 1/S at u = 1/n; all arguments broadcast. Arguments are not checked: this is the inner loop of the fits.
+
+    Below one processor (u > 1) the speed-up is the share of the processor, so 1/S = u.
+
+    >>> float(inverse_speedup(1 / 8, 16.0, 0.25).round(6))
+    0.138672
+    """
+    u, curvature = np.asarray(u, dtype=np.float64), np.asarray(curvature, dtype=np.float64)
+    inverse = 1 / np.asarray(parallelism, dtype=np.float64)
+    low = np.minimum(curvature, 0.5)
+    linear = u + curvature * (1 - u) * inverse
+    between = 2 * low * u + (1 - low * (1 + u)) * inverse
+    result: Floats = np.where(u > 1, u, np.maximum(np.maximum(linear, inverse), between))
+    return result
+
+
+def speedup(n: ArrayLike, parallelism: ArrayLike, sigma: ArrayLike) -> Floats:
+    """Return S(n) = T(1)/T(n) for real n > 0; all arguments broadcast. For n < 1, S(n) = n.
+
+    Raises ValueError unless n is positive and finite, parallelism finite and at least 1, sigma at least 0.
+
+    >>> speedup([0.5, 1, 8, 24, 64], 16, 0.5).round(6).tolist()
+    [0.5, 1.0, 7.211268, 14.912621, 16.0]
+    """
+    sizes = checked_sizes(n)
+    average, variance = np.asarray(parallelism, dtype=np.float64), np.asarray(sigma, dtype=np.float64)
+    if not (np.isfinite(average).all() and (average >= 1).all()):
+        raise ValueError("The average parallelism must be finite and at least 1.")
+    if not (variance >= 0).all():
+        raise ValueError("The variance of parallelism must be at least 0.")
+    ratio = 1 / inverse_speedup(1 / np.maximum(sizes, 1), average, curvature_of_sigma(variance))
+    return np.where(sizes < 1, sizes, ratio)
+
+
+def saturation_n(parallelism: ArrayLike, sigma: ArrayLike) -> Floats:
+    """Return the smallest n at which S(n) reaches the average parallelism; infinite where it never does.
+
+    >>> saturation_n([8, 8, 16], [0.5, 2.0, 0.0]).round(6).tolist()
+    [15.0, 22.0, 16.0]
+    """
+    average, variance = np.asarray(parallelism, dtype=np.float64), np.asarray(sigma, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        low = np.where(variance == 0, average, 2 * average - 1)
+        return np.where(variance <= 1, low, average + (average - 1) * np.maximum(variance, 1))
+
+
+def checked_sizes(n: ArrayLike) -> Floats:
+    """Return sizes as an array of floats; ValueError unless each is positive and finite.
+
+    >>> checked_sizes([1, 2]).tolist()
+    [1.0, 2.0]
+    """
+    sizes = np.asarray(n, dtype=np.float64)
+    if not (np.isfinite(sizes).all() and (sizes > 0).all()):
+        raise ValueError("Sizes must be positive and finite.")
+    return sizes

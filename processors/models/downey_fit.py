@@ -1,0 +1,158 @@
+"""Exact weighted fit of Downey's model: a global search over the average parallelism A, everything else in closed form.
+
+Narrow valleys lie where the last sizes are saturated, so the search starts not only from a grid of A but from the values
+at which a size changes its piece and from the exact optima of "the first m sizes follow Amdahl, the rest is saturated".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from processors.models.downey import Floats, curvature_of_sigma, inverse_speedup, sigma_of_curvature, speedup
+from processors.models.downey_profile import Limits, Profile, ProfileSolver
+from processors.models.observations import Observations, observations
+
+_GRID = 65
+_MINIMA = 4
+_ZOOMS = 4
+_ZOOM_POINTS = 33
+_PARALLELISM_MAX = 1e300
+_FLAT = 4e-15  # objectives closer than this share of the sum of weights are equal: it is their rounding error
+
+
+@dataclass(frozen=True, slots=True)
+class DowneyFit:
+    """A fitted curve T(n) = T1/S(n; A, sigma). `rms` is the weighted root mean square of T/t - 1 over the sizes.
+
+    >>> DowneyFit(t1_s=1000.0, parallelism=16.0, sigma=0.5, rms=0.0, objective=0.0).predict([8.0]).round(4).tolist()
+    [138.6719]
+    """
+
+    t1_s: float
+    parallelism: float
+    sigma: float
+    rms: float
+    objective: float
+
+    def speedup(self, n: ArrayLike) -> Floats:
+        """Return T(1)/T(n), shape of n; ValueError unless n is positive and finite."""
+        return speedup(n, self.parallelism, self.sigma)
+
+    def predict(self, n: ArrayLike) -> Floats:
+        """Return run times in seconds, shape of n; ValueError unless n is positive and finite."""
+        with np.errstate(over="ignore"):
+            return np.minimum(self.t1_s / self.speedup(n), np.finfo(np.float64).max)
+
+
+def fit_downey(
+    n: ArrayLike,
+    run_time_s: ArrayLike,
+    weight: ArrayLike | None = None,
+    *,
+    parallelism_bounds: tuple[float, float] | None = None,
+    serial_share_max: float | None = None,
+    w_bounds: tuple[float, float] = (0.0, 1.0),
+    t1_bounds: tuple[float, float] | None = None,
+    seeds: Sequence[float] = (),
+) -> DowneyFit:
+    """Return the curve with the least weighted sum of squared relative errors (T(n)/t - 1)^2.
+
+    A lies in `parallelism_bounds` (1 to 16 times the largest size by default: beyond, it is Amdahl's law anyway),
+    w = curvature in `w_bounds` and at most serial_share_max * A, T1 in `t1_bounds` seconds. `seeds` are further values
+    of A to look at. Where several A fit equally well (all sizes in the linear section) the smallest is returned.
+    Raises ValueError on invalid observations or bounds.
+
+    >>> fit = fit_downey([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0])
+    >>> round(fit.parallelism, 2), round(fit.sigma, 2), round(fit.t1_s), round(fit.rms, 5)
+    (15.8, 0.54, 996, 0.00125)
+    """
+    seen = observations(n, run_time_s, weight)
+    bounds = parallelism_bounds or (1.0, min(16 * float(seen.n[-1]), _PARALLELISM_MAX))
+    if not 1 <= bounds[0] <= bounds[1] < np.inf:
+        raise ValueError("The bounds of the average parallelism must be ordered, at least 1 and finite.")
+    solver = ProfileSolver(seen, Limits(w_bounds, serial_share_max, t1_bounds))
+    start = solver.solve(_starts(seen, solver.sums, bounds, seeds))
+    tolerance = _FLAT * float(seen.weight.sum())
+    return _fit(seen, _best(_refined(solver, start, tolerance), tolerance), t1_bounds)
+
+
+def _starts(seen: Observations, sums: Floats, bounds: tuple[float, float], seeds: Sequence[float]) -> Floats:
+    """Return where the search over A starts: sorted, within the bounds, bounds included."""
+    grid = np.exp(np.linspace(*np.log(bounds), _GRID))
+    given = np.asarray(seeds, dtype=np.float64)
+    values = np.concatenate([grid, seen.n, (seen.n + 1) / 2, _saturation_seeds(seen, sums), given[np.isfinite(given)]])
+    return np.unique(np.clip(values, *bounds))
+
+
+def _saturation_seeds(seen: Observations, sums: Floats) -> Floats:
+    """Return T1/t for T1 of Amdahl fits of the first m sizes and t of each later size, and of their weighted mean."""
+    later = np.arange(seen.n.size) >= np.arange(1, seen.n.size + 1)[:, None] - 1
+    serial = _serial_times(sums)
+    candidates = [np.outer(serial, seen.rate)[later], seen.n[0] * seen.rate, seen.rate / seen.rate[0]]
+    rest1, rest2 = sums[2, -1] - sums[2, 1:-1], sums[6, -1] - sums[6, 1:-1]
+    candidates.append(serial[:-1] * rest2 / np.maximum(rest1, 1e-200))
+    return np.concatenate(candidates)
+
+
+def _serial_times(sums: Floats) -> Floats:
+    """Return T1 = a + b of the non-negative fit T = a/n + b to the first m sizes, m = 1..k, shape (k,)."""
+    inverse, _, one, inverse2, _, _, one2, cross = sums[:, 1:]
+    determinant = inverse2 * one2 - cross * cross
+    a, b = inverse * one2 - one * cross, one * inverse2 - inverse * cross
+    both = (a + b) / np.maximum(determinant, 1e-200)
+    only_a, only_b = inverse / np.maximum(inverse2, 1e-200), one / np.maximum(one2, 1e-200)
+    alone = np.where(b < 0, only_a, only_b)
+    return np.where((a < 0) | (b < 0) | (determinant <= 1e-14 * inverse2 * one2), alone, both)
+
+
+def _refined(solver: ProfileSolver, start: Profile, tolerance: float) -> Profile:
+    """Return the starts and what zooming into the best local minima between their neighbours found."""
+    found = [start]
+    log_low, log_high = _brackets(start, tolerance)
+    steps = np.linspace(0, 1, _ZOOM_POINTS)
+    for _ in range(_ZOOMS):
+        logs = log_low[:, None] + (log_high - log_low)[:, None] * steps
+        zoomed = solver.solve(np.exp(logs).ravel())
+        found.append(zoomed)
+        rows, best = np.arange(log_low.size), _flat_argmin(zoomed.objective.reshape(logs.shape), tolerance)
+        log_low = logs[rows, np.maximum(best - 1, 0)]
+        log_high = logs[rows, np.minimum(best + 1, _ZOOM_POINTS - 1)]
+    return Profile(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+
+
+def _brackets(start: Profile, tolerance: float) -> tuple[Floats, Floats]:
+    """Return ln A of the neighbours of the best local minima, each of shape (at most _MINIMA,)."""
+    objective = np.where(start.objective <= start.objective.min() + tolerance, 0, start.objective)
+    padded = np.concatenate([[np.inf], objective, [np.inf]])
+    minima = np.flatnonzero((objective < padded[:-2]) & (objective <= padded[2:]))
+    minima = minima[np.argsort(objective[minima], kind="stable")[:_MINIMA]]
+    logs = np.log(start.parallelism)
+    return logs[np.maximum(minima - 1, 0)], logs[np.minimum(minima + 1, logs.size - 1)]
+
+
+def _flat_argmin(objective: Floats, tolerance: float) -> NDArray[np.intp]:
+    """Return the first column of each row within the tolerance of the row's least value."""
+    columns: NDArray[np.intp] = (objective <= objective.min(axis=1, keepdims=True) + tolerance).argmax(axis=1)
+    return columns
+
+
+def _best(found: Profile, tolerance: float) -> tuple[float, float]:
+    """Return A and w of the least objective, of the smallest A where several are equal."""
+    flat = found.objective <= found.objective.min() + tolerance
+    index = np.flatnonzero(flat)[found.parallelism[flat].argmin()]
+    return float(found.parallelism[index]), float(found.curvature[index])
+
+
+def _fit(seen: Observations, curve: tuple[float, float], t1_bounds: tuple[float, float] | None) -> DowneyFit:
+    """Return the fit of a curve, its errors computed from the residuals themselves and not from sums."""
+    parallelism = curve[0]
+    sigma = float(sigma_of_curvature(curve[1]))
+    rates = inverse_speedup(1 / seen.n, parallelism, curvature_of_sigma(sigma)) * seen.rate
+    weighted = seen.weight * rates
+    t1 = float(weighted.sum() / (weighted @ rates))
+    if t1_bounds is not None:
+        t1 = min(max(t1, t1_bounds[0] / seen.scale_s), t1_bounds[1] / seen.scale_s)
+    objective = float(seen.weight @ (t1 * rates - 1) ** 2)
+    return DowneyFit(seen.seconds(t1), parallelism, sigma, float(np.sqrt(objective / seen.weight.sum())), objective)

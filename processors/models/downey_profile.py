@@ -1,0 +1,188 @@
+"""The best Downey curve for each given average parallelism A: variable projection, exact and without a loop.
+
+With A fixed and with the piece of 1/S on which each size lies, T(n) = T1 g0(n) + T1 w g1(n) is linear in (T1, T1 w).
+Relative least squares is then a 2x2 problem per *segment*, a range of w in which no size changes its piece: one segment
+for sigma <= 1 (there the pieces depend on A alone) and k + 1 for sigma >= 1 (the p smallest sizes are not saturated).
+A segment's problem is convex, so its optimum is the free one clipped to the segment. All sums over sizes come from
+prefix sums, so A costs O(k) and all A are done at once.
+Source of the method: Golub and Pereyra, variable projection (1973).
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from processors.models.downey import Floats
+from processors.models.observations import Observations, observations
+
+_TINY = 1e-200
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a fit may choose: curvature w between two bounds and at most serial_share_max * A, T1 between two bounds.
+
+    >>> Limits(serial_share_max=0.02).curvature_max(np.array([10.0, 100.0])).tolist()
+    [0.2, 1.0]
+    """
+
+    w_bounds: tuple[float, float] = (0.0, 1.0)
+    serial_share_max: float | None = None
+    t1_bounds: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse bounds that no curve can meet."""
+        low, high = self.w_bounds
+        if not 0 <= low <= high <= 1:
+            raise ValueError("The bounds of w must be ordered and lie between 0 and 1.")
+        if self.serial_share_max is not None and not self.serial_share_max >= 0:
+            raise ValueError("The largest serial share must be at least 0.")
+        if self.t1_bounds is not None and not 0 < self.t1_bounds[0] <= self.t1_bounds[1] < np.inf:
+            raise ValueError("The bounds of T1 must be ordered, positive and finite.")
+
+    def curvature_max(self, parallelism: Floats) -> Floats:
+        """Return the largest curvature at each A, shape (m,); the lower bound gives way where both cannot hold."""
+        if self.serial_share_max is None:
+            return np.full_like(parallelism, self.w_bounds[1])
+        return np.minimum(self.w_bounds[1], self.serial_share_max * parallelism)
+
+
+class Profile(NamedTuple):
+    """The best curve at each A, fields of shape (m,): A, w, T1 in seconds, objective sum of weight (T/t - 1)^2."""
+
+    parallelism: Floats
+    curvature: Floats
+    t1_s: Floats
+    objective: Floats
+
+
+class _Forms(NamedTuple):
+    """Sums of a = a0 + w a1 and b = b00 + 2 w b01 + w^2 b11 with objective = total - 2 T1 a + T1^2 b, per segment."""
+
+    a0: Floats
+    a1: Floats
+    b00: Floats
+    b01: Floats
+    b11: Floats
+
+
+def profile(
+    n: ArrayLike,
+    run_time_s: ArrayLike,
+    parallelism: ArrayLike,
+    weight: ArrayLike | None = None,
+    limits: Limits | None = None,
+) -> Profile:
+    """Return the best weighted fit of relative errors at each A of `parallelism`, shape (m,).
+
+    The objective is exact within about 1e-15 of the sum of weights (it is a difference of sums).
+    Raises ValueError on invalid observations or an A below 1.
+
+    >>> best = profile([1, 4, 8, 16], [100.0, 26.5, 14.3, 8.3], [8.0, 16.0])
+    >>> bool(best.objective[1] < best.objective[0])
+    True
+    """
+    values = np.asarray(parallelism, dtype=np.float64)
+    if values.ndim != 1 or not (np.isfinite(values).all() and (values >= 1).all()):
+        raise ValueError("The average parallelisms must be a list of finite numbers of at least 1.")
+    seen = observations(n, run_time_s, weight)
+    best = ProfileSolver(seen, limits or Limits()).solve(values)
+    with np.errstate(over="ignore"):
+        t1_s = np.clip(best.t1_s * seen.scale_s, np.finfo(np.float64).tiny, np.finfo(np.float64).max)
+    return best._replace(t1_s=t1_s)
+
+
+class ProfileSolver:
+    """Profiles of one set of observations; T1 is in units of their scale.
+
+    >>> seen = observations([1, 4], [100.0, 25.0])
+    >>> float(ProfileSolver(seen, Limits()).solve(np.array([4.0])).curvature[0])
+    0.0
+    """
+
+    def __init__(self, seen: Observations, limits: Limits) -> None:
+        u, rate = 1 / seen.n, seen.rate
+        first, second = seen.weight * rate, seen.weight * rate * rate
+        self._n = seen.n
+        self._total = float(seen.weight.sum())
+        self._limits = limits
+        self._t1_bounds = None if limits.t1_bounds is None else [bound / seen.scale_s for bound in limits.t1_bounds]
+        terms = [first * u, first * (1 - u), first, second * u * u, second * u * (1 - u), second * (1 - u) ** 2, second]
+        self.sums = np.zeros((8, seen.n.size + 1))
+        np.cumsum([*terms, second * u], axis=1, out=self.sums[:, 1:])
+
+    def solve(self, parallelism: Floats) -> Profile:
+        """Return the best curve at each A, shape (m,)."""
+        low, high = self._segments(parallelism)
+        forms = self._forms(parallelism)
+        w = _best_curvature(forms, low, high)
+        if self._t1_bounds is not None:
+            held = [(forms.a1 - t1 * forms.b01) / np.maximum(t1 * forms.b11, _TINY) for t1 in self._t1_bounds]
+            w = np.stack([w, *(np.clip(value, low, high) for value in held)], axis=1)
+            forms = _Forms(*(form[:, None] for form in forms))
+        a, b = forms.a0 + w * forms.a1, forms.b00 + w * (2 * forms.b01 + w * forms.b11)
+        t1 = a / b
+        if self._t1_bounds is not None:
+            t1 = np.clip(t1, *self._t1_bounds)
+            high, low = high[:, None], low[:, None]
+        gain = np.where(low <= high, t1 * (2 * a - t1 * b), -np.inf).reshape(parallelism.size, -1)
+        rows, best = np.arange(parallelism.size), gain.argmax(axis=1)
+        w, t1 = w.reshape(gain.shape)[rows, best], t1.reshape(gain.shape)[rows, best]
+        return Profile(parallelism, w, t1, np.maximum(self._total - gain[rows, best], 0))
+
+    def _segments(self, parallelism: Floats) -> tuple[Floats, Floats]:
+        """Return the ends of w, shape (m, k + 2): p = 0..k sizes not saturated with sigma >= 1, then sigma <= 1."""
+        count = self._n.size
+        top = self._limits.curvature_max(parallelism)[:, None]
+        bottom = np.minimum(self._limits.w_bounds[0], top)
+        saturation = 1 - (parallelism[:, None] - 1) / np.maximum(self._n - 1, _TINY)
+        low, high = np.empty((2, parallelism.size, count + 2))
+        low[:, :1], low[:, 1:-1], low[:, -1:] = 0.5, saturation, bottom
+        high[:, :-2], high[:, -2:] = saturation, top
+        low[:, :-1] = np.maximum(low[:, :-1], np.maximum(bottom, 0.5))
+        high[:, :-2] = np.minimum(high[:, :-2], top)
+        high[:, -1] = np.minimum(high[:, -1], 0.5)
+        return low, high
+
+    def _forms(self, parallelism: Floats) -> _Forms:
+        """Return the sums of each segment, shape (m, k + 2)."""
+        inverse = 1 / parallelism[:, None]
+        linear = np.searchsorted(self._n, parallelism, side="right")
+        picked = np.concatenate(
+            [
+                np.broadcast_to(self.sums[:, None, :], (8, parallelism.size, self._n.size + 1)),
+                self.sums[:, linear, None],
+            ],
+            axis=2,
+        )
+        rest = self.sums[:, None, -1:] - picked
+        forms = _Forms(
+            picked[0] + inverse * rest[2],
+            inverse * picked[1],
+            picked[3] + inverse * inverse * rest[6],
+            inverse * picked[4],
+            inverse * inverse * picked[5],
+        )
+        self._add_between(forms, parallelism, linear)
+        return forms
+
+    def _add_between(self, forms: _Forms, parallelism: Floats, linear: NDArray[np.intp]) -> None:
+        """Add what sizes between A and 2A - 1 contribute to the segment of sigma <= 1: g1 = (2 - 1/A) u - 1/A."""
+        q = 1 / parallelism
+        full = np.searchsorted(self._n, 2 * parallelism - 1, side="right")
+        u1, _, one1, uu2, _, _, one2, u2 = self.sums[:, full] - self.sums[:, linear]
+        forms.a1[:, -1] += (2 - q) * u1 - q * one1
+        forms.b01[:, -1] += q * ((2 - q) * u2 - q * one2)
+        forms.b11[:, -1] += (2 - q) * ((2 - q) * uu2 - 2 * q * u2) + q * q * one2
+
+
+def _best_curvature(forms: _Forms, low: Floats, high: Floats) -> Floats:
+    """Return the optimum of each convex problem, clipped to its segment.
+
+    A T1 below 0 (or none) means that the optimum lies beyond infinite w: then the sign of T1 w names the nearer end.
+    """
+    t1_w = forms.a1 * forms.b00 - forms.a0 * forms.b01
+    t1 = forms.a0 * forms.b11 - forms.a1 * forms.b01
+    return np.clip(t1_w / np.maximum(t1, _TINY), low, np.maximum(low, high))

@@ -1,0 +1,62 @@
+"""Observed run times of one application at several sizes, checked and put in one order before any model sees them."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from processors.models.downey import Floats, checked_sizes
+
+_TIME_MIN_S = np.finfo(np.float64).tiny
+_TIME_MAX_S = np.finfo(np.float64).max
+_WEIGHT_MAX = 1e100
+
+
+class Observations(NamedTuple):
+    """Sizes, run times and weights, each of shape (k,), sorted; whatever the order they came in, the bits are the same.
+
+    `scale_s` is a power of two near the smallest time: models work with `rate` = scale_s/run_time_s, which lies in
+    (0, 2), and therefore neither overflow nor depend on the unit of time.
+    """
+
+    n: Floats
+    run_time_s: Floats
+    weight: Floats
+    rate: Floats
+    scale_s: float
+
+    def seconds(self, scaled: float) -> float:
+        """Return a time in the models' unit as seconds, kept finite."""
+        return min(max(float(scaled) * self.scale_s, _TIME_MIN_S), _TIME_MAX_S)
+
+
+def observations(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = None) -> Observations:
+    """Return checked observations; without weights each weighs 1.
+
+    Sizes below one processor say no more than T(1) = n t, so they become observations of n = 1.
+    Raises ValueError unless sizes and times are positive and finite, weights between 0 and 1e100 and not all 0, and
+    all of one length, at least 1.
+
+    >>> observations([4, 0.5], [25.0, 200.0])[:3]
+    (array([1., 4.]), array([100.,  25.]), array([1., 1.]))
+    """
+    sizes, times = checked_sizes(n), np.asarray(run_time_s, dtype=np.float64)
+    weights = np.ones_like(times) if weight is None else np.asarray(weight, dtype=np.float64)
+    _check(sizes, times, weights)
+    if sizes.min() < 1:
+        times = np.where(sizes < 1, np.maximum(times * sizes, _TIME_MIN_S), times)
+        sizes = np.maximum(sizes, 1)
+    order = np.lexsort((weights, times, sizes))
+    sizes, times, weights = sizes[order], times[order], weights[order]
+    scale_s = math.ldexp(1.0, math.frexp(times.min())[1] - 1)
+    return Observations(sizes, times, weights, scale_s / times, scale_s)
+
+
+def _check(sizes: Floats, times: Floats, weights: Floats) -> None:
+    if sizes.ndim != 1 or sizes.size == 0 or sizes.shape != times.shape or sizes.shape != weights.shape:
+        raise ValueError("Sizes, run times and weights must be lists of one length, at least 1.")
+    if not (np.isfinite(times).all() and (times > 0).all()):
+        raise ValueError("Run times must be positive and finite.")
+    if not ((weights >= 0).all() and (weights <= _WEIGHT_MAX).all() and weights.any()):
+        raise ValueError("Weights must lie between 0 and 1e100, one of them above 0.")
