@@ -1,26 +1,18 @@
 """The processor contract: score before learning, time as an argument, state as plain versioned data."""
 
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 import msgspec
 
-State = TypeVar("State", bound=msgspec.Struct)
 Fact = TypeVar("Fact", contravariant=True)
 Finding = TypeVar("Finding", covariant=True)
 
 
-class Versioned(msgspec.Struct, Generic[State], frozen=True):
-    """A state as it is stored: its version and its data."""
-
-    version: int
-    data: State
-
-
 class Processor(Protocol[Fact, Finding]):
-    """A pure component about one thing (an application, a job, a host).
+    """A pure component about one thing (an application, a job, a host, an alert).
 
-    `name` is the prefix of its state keys; `version` numbers the form of its state. Built by
-    `build(config, state or None)`; `snapshot` returns a copy that `build` takes back.
+    `name` is the prefix of its state's keys; `version` numbers the form of its state. Its class has a `build`
+    that takes settings and a state, or None for a new one, and `snapshot` returns a copy that `build` takes back.
     """
 
     name: ClassVar[str]
@@ -30,10 +22,10 @@ class Processor(Protocol[Fact, Finding]):
         """Judge a fact by what was known before it; changes nothing and works before any learning."""
 
     def learn(self, fact: Fact) -> None:
-        """Take a fact in; a repeat changes nothing."""
+        """Take a fact in, wholly or (where it raises) not at all; a repeat changes nothing."""
 
-    def tick(self, now_ms: int) -> Finding:
-        """Let time pass."""
+    def due_ms(self) -> int | None:
+        """Return when it next wants a tick; None while it only waits for facts."""
 
     def snapshot(self) -> msgspec.Struct:
         """Return the state as plain data, a copy."""

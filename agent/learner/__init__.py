@@ -1,0 +1,1 @@
+"""The learner: a deterministic fold over one journal partition, with its checkpoints."""

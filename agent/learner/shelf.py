@@ -1,0 +1,161 @@
+"""Shelves: the processors of one kind, kept by key, decoded on first use, dirty until a checkpoint is confirmed."""
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from agent.contracts.processor import Processor
+
+P = TypeVar("P", bound=Processor[Any, Any])
+Upgrade = Callable[[Any], Any]
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """How a state is stored. What the shelf needs stands outside of `data`, so that a restore need not decode it."""
+
+    version: int
+    used_ms: int
+    due_ms: int | None
+    data: msgspec.Raw
+
+
+class Kind(msgspec.Struct, Generic[P], frozen=True):
+    """What a shelf has to know of its processors.
+
+    `upgrades` maps an old state version to the function that turns plain data of it into the next version's.
+    """
+
+    name: str
+    version: int
+    state: type[msgspec.Struct]
+    build: Callable[[Any], P]
+    upgrades: Mapping[int, Upgrade] = {}
+
+
+class Slot(Generic[P]):
+    """One key's place: the processor, or its encoded state until it is used."""
+
+    __slots__ = ("due_ms", "processor", "raw", "used_ms")
+
+    def __init__(self, processor: P | None, raw: bytes | None, used_ms: int, due_ms: int | None) -> None:
+        self.processor, self.raw, self.used_ms, self.due_ms = processor, raw, used_ms, due_ms
+
+
+class Shelf(Generic[P]):
+    """Processors of one kind by key.
+
+    A processor that was changed has to be told of with `changed`. Everything that a restore rebuilds is a function of
+    the stored states, so that a restored shelf behaves like one that never stopped.
+    """
+
+    def __init__(self, kind: Kind[P], live_max: int = 5000) -> None:
+        self.kind = kind
+        self._live_max = live_max
+        self._slots: dict[str, Slot[P]] = {}
+        self._live: dict[str, None] = {}
+        self._due: list[tuple[int, str]] = []
+        self._dirty: dict[str, None] = {}
+        self._saving: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._slots
+
+    def keys(self) -> Iterator[str]:
+        """Return all keys, in the order of their creation."""
+        return iter(self._slots)
+
+    def restore(self, key: str, value: bytes) -> None:
+        """Put an encoded state back."""
+        envelope = msgspec.json.decode(value, type=Envelope)
+        self._slots[key] = Slot(None, value, envelope.used_ms, envelope.due_ms)
+        self._schedule(key, envelope.due_ms)
+
+    def get(self, key: str) -> P | None:
+        """Return the processor of a key, or None."""
+        slot = self._slots.get(key)
+        return None if slot is None else self._processor(key, slot)
+
+    def open(self, key: str) -> P:
+        """Return the processor of a key; a new one where there is none (kept only once it is told `changed`)."""
+        return self.get(key) or self.kind.build(None)
+
+    def changed(self, key: str, processor: P, now_ms: int) -> None:
+        """Take in a processor that is new or was changed."""
+        slot = self._slots.get(key)
+        due_ms = processor.due_ms()
+        if slot is None:
+            self._slots[key] = slot = Slot(processor, None, now_ms, None)
+        slot.processor, slot.raw, slot.used_ms = processor, None, now_ms
+        self._live[key] = self._dirty[key] = None
+        if due_ms != slot.due_ms:
+            slot.due_ms = due_ms
+            self._schedule(key, due_ms)
+
+    def remove(self, key: str) -> None:
+        """Forget a key."""
+        if self._slots.pop(key, None) is not None:
+            self._live.pop(key, None)
+            self._dirty[key] = None
+
+    def due(self, now_ms: int, limit: int) -> list[str]:
+        """Return keys whose time has come, the longest overdue first, ties by key; at most `limit`."""
+        found: list[str] = []
+        while self._due and self._due[0][0] <= now_ms and len(found) < limit:
+            due_ms, key = heapq.heappop(self._due)
+            slot = self._slots.get(key)
+            if slot is not None and slot.due_ms == due_ms:
+                slot.due_ms = None
+                found.append(key)
+        return found
+
+    def longest_unused(self, excess: int) -> list[str]:
+        """Return the `excess` keys that were unused for the longest time, ties by key."""
+        return heapq.nsmallest(excess, self._slots, key=lambda key: (self._slots[key].used_ms, key))
+
+    def encode(self, key: str) -> bytes | None:
+        """Return the state of a key as it would be stored, None where it is gone."""
+        slot = self._slots.get(key)
+        if slot is None or slot.processor is None:
+            return slot.raw if slot else None
+        data = msgspec.Raw(msgspec.json.encode(slot.processor.snapshot()))
+        return msgspec.json.encode(Envelope(self.kind.version, slot.used_ms, slot.processor.due_ms(), data))
+
+    def dirty(self) -> dict[str, bytes | None]:
+        """Return what a checkpoint has to write; it stays dirty until `confirm`."""
+        self._saving.update(self._dirty)
+        self._dirty.clear()
+        return {key: self.encode(key) for key in self._saving}
+
+    def confirm(self) -> None:
+        """The checkpoint that took `dirty` is surely there; give memory of processors long unused back."""
+        self._saving.clear()
+        for key in list(self._live)[: max(0, len(self._live) - self._live_max)]:
+            slot = self._slots[key]
+            slot.raw, slot.processor = self.encode(key), None
+            del self._live[key]
+
+    def _processor(self, key: str, slot: Slot[P]) -> P:
+        if slot.processor is None:
+            slot.processor, slot.raw = self.kind.build(self._decode(slot.raw or b"")), None
+            self._live[key] = None
+        elif len(self._slots) > self._live_max:
+            self._live[key] = self._live.pop(key, None)
+        return slot.processor
+
+    def _decode(self, value: bytes) -> msgspec.Struct:
+        envelope = msgspec.json.decode(value, type=Envelope)
+        if envelope.version == self.kind.version:
+            return msgspec.json.decode(envelope.data, type=self.kind.state)
+        plain = msgspec.json.decode(envelope.data)
+        for version in range(envelope.version, self.kind.version):
+            plain = self.kind.upgrades[version](plain)
+        return msgspec.convert(plain, type=self.kind.state)
+
+    def _schedule(self, key: str, due_ms: int | None) -> None:
+        if due_ms is not None:
+            heapq.heappush(self._due, (due_ms, key))

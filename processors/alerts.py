@@ -1,0 +1,142 @@
+"""The life of one alert: pending, firing, resolved, on event time, with `for` and keep-firing."""
+
+from typing import ClassVar
+
+import msgspec
+
+from agent.contracts.outputs import AlertEvidence, AlertKind, AlertStatus, Severity
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rule says at one moment: whether it holds, and the words and evidence if it does.
+
+    `labels` identify the alert and never hold a changing value. It fires after it held for `for_ms`, and resolves
+    `keep_firing_ms` after it last held. A lasting condition holds until the contrary is said; a momentary one (a
+    single run was slow) only at its own time.
+    """
+
+    name: str
+    labels: dict[str, str]
+    holds: bool
+    time_ms: int
+    momentary: bool = False
+    kind: AlertKind = "anomaly"
+    severity: Severity = "warning"
+    for_ms: int = 0
+    keep_firing_ms: int = 0
+    summary: str = ""
+    description: str = ""
+    evidence: AlertEvidence = AlertEvidence()
+
+
+class Transition(msgspec.Struct, frozen=True):
+    """A change of status, with the condition that the alert rests on."""
+
+    status: AlertStatus
+    time_ms: int
+    starts_ms: int
+    condition: Condition
+
+
+class AlertState(msgspec.Struct, omit_defaults=True):
+    """Stored form; no condition means that the alert is not open."""
+
+    condition: Condition | None = None
+    status: AlertStatus = "pending"
+    since_ms: int = 0
+    held_ms: int = 0
+    holds: bool = False
+
+
+class AlertLife:
+    """One alert.
+
+    >>> life = AlertLife.build()
+    >>> held = Condition(name="X", labels={}, holds=True, time_ms=1000, keep_firing_ms=500)
+    >>> [t.status for t in life.take(held)], [t.status for t in life.take(held)]
+    (['firing'], [])
+    >>> _ = life.take(Condition(name="X", labels={}, holds=False, time_ms=1200))
+    >>> [t.status for t in life.tick(1400)], [t.status for t in life.tick(1700)]
+    ([], ['resolved'])
+    """
+
+    name: ClassVar[str] = "alert"
+    version: ClassVar[int] = 1
+
+    def __init__(self, state: AlertState) -> None:
+        self._state = state
+
+    @classmethod
+    def build(cls, state: AlertState | None = None) -> "AlertLife":
+        """Return the alert of a stored state, or one that is not open."""
+        return cls(state or AlertState())
+
+    @property
+    def open(self) -> bool:
+        """Tell whether the alert is pending or firing."""
+        return self._state.condition is not None
+
+    @property
+    def firing(self) -> bool:
+        """Tell whether the alert is firing."""
+        return self.open and self._state.status == "firing"
+
+    def score(self, fact: Condition) -> bool:
+        """Tell whether the condition would change anything."""
+        return fact.holds or (self.open and self._state.holds)
+
+    def learn(self, fact: Condition) -> None:
+        """Note a condition; `take` also tells what follows from it."""
+        state = self._state
+        if fact.holds:
+            if not self.open:
+                state.since_ms, state.status = fact.time_ms, "pending"
+            state.condition, state.held_ms, state.holds = fact, fact.time_ms, not fact.momentary
+        elif self.open:
+            state.holds, state.held_ms = False, fact.time_ms if state.holds else state.held_ms
+
+    def take(self, fact: Condition) -> list[Transition]:
+        """Note a condition and return the changes of status that follow at once."""
+        was_open = self.open
+        self.learn(fact)
+        condition = self._state.condition
+        if condition is None:
+            return []
+        changes = self._fire(fact.time_ms) if fact.holds else []
+        opened = not was_open and not changes
+        return [Transition("pending", fact.time_ms, self._state.since_ms, condition)] if opened else changes
+
+    def tick(self, now_ms: int) -> list[Transition]:
+        """Return the changes of status that the passing of time brings."""
+        state = self._state
+        if not self.open:
+            return []
+        if state.holds:
+            return self._fire(now_ms)
+        condition = state.condition
+        if condition is None or now_ms < state.held_ms + condition.keep_firing_ms:
+            return []
+        change = Transition("resolved", now_ms, state.since_ms, condition)
+        self._state = AlertState()
+        return [change]
+
+    def due_ms(self) -> int | None:
+        """Return when it fires or resolves unless something happens."""
+        state = self._state
+        if state.condition is None:
+            return None
+        if state.holds:
+            return state.since_ms + state.condition.for_ms if state.status == "pending" else None
+        return state.held_ms + state.condition.keep_firing_ms
+
+    def snapshot(self) -> AlertState:
+        """Return the stored form."""
+        return msgspec.structs.replace(self._state)
+
+    def _fire(self, now_ms: int) -> list[Transition]:
+        state = self._state
+        condition = state.condition
+        if condition is None or state.status == "firing" or now_ms - state.since_ms < condition.for_ms:
+            return []
+        state.status = "firing"
+        return [Transition("firing", now_ms, state.since_ms, condition)]

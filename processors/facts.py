@@ -1,0 +1,43 @@
+"""Facts: what passes between processors."""
+
+from typing import Literal
+
+import msgspec
+
+Horizon = Literal["inside", "up_to_2x", "up_to_4x", "beyond_4x"]
+
+
+class RunFact(msgspec.Struct, frozen=True):
+    """A completed run of an application at size `n`."""
+
+    run_id: str
+    n: float
+    run_time_s: float
+    start_ms: int
+    end_ms: int
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a run of something (an application on a host, say) ended; `of` tells causes apart."""
+
+    run_id: str
+    failed: bool
+    of: str = ""
+
+
+class Scored(msgspec.Struct, frozen=True):
+    """A run against the prediction that was published before it ended.
+
+    `ln_ratio` is ln(observed / expected); `half_width` that of the band, in ln. `observations` is how many runs the
+    prediction knew.
+    """
+
+    run: RunFact
+    expected_s: float
+    low_s: float
+    high_s: float
+    ln_ratio: float
+    half_width: float
+    inside: bool
+    horizon: Horizon
+    observations: int

@@ -1,0 +1,210 @@
+"""The life of one job: started, running, completed, settled, with all evidence of what it runs.
+
+A job may have several runs (a requeue gives a new one under the same id). A run settles some time after its end, so
+that evidence which is late still counts.
+"""
+
+from typing import ClassVar
+
+import msgspec
+
+from agent.contracts.events import Evidence, Identity, JobCompleted, JobStarted
+from agent.contracts.settings import JobSettings
+
+IDENTITIES_MAX = 8
+ENDED_MAX = 16
+JobFact = JobStarted | JobCompleted | Identity
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """What a run was taken for: an application (None: it has no model), its size, and how that was found out."""
+
+    application_id: str | None
+    n: float | None
+    source: str
+    confidence: float
+
+
+class Forecast(msgspec.Struct, frozen=True):
+    """The run time that was last published for a running job, in seconds; None where nothing could be said."""
+
+    application_id: str | None
+    run_time_s: float | None
+    low_s: float | None
+    high_s: float | None
+
+
+class EndedRun(msgspec.Struct, frozen=True):
+    """A run that ended and waits to settle."""
+
+    event: JobCompleted
+    placement: Placement
+    settle_ms: int
+
+
+class JobState(msgspec.Struct, omit_defaults=True):
+    """Stored form of a job."""
+
+    started: JobStarted | None = None
+    forecast: Forecast | None = None
+    revise_ms: int | None = None
+    resized: bool = False
+    identities: dict[str, Identity] = {}
+    ended: list[EndedRun] = []
+    keep_until_ms: int = 0
+
+
+class Job:
+    """One job of one system.
+
+    >>> start = JobStarted(system="a", job_id="1", run_id="a/1@0", start_ms=0, evidence=Evidence(job_name="x"))
+    >>> job = Job.build(JobSettings())
+    >>> job.score(start), job.learn(start), job.score(start)
+    (True, None, False)
+    >>> job.running.run_id
+    'a/1@0'
+    """
+
+    name: ClassVar[str] = "job"
+    version: ClassVar[int] = 1
+
+    def __init__(self, settings: JobSettings, state: JobState) -> None:
+        self._settings = settings
+        self._state = state
+
+    @classmethod
+    def build(cls, settings: JobSettings, state: JobState | None = None) -> "Job":
+        """Return the job of a stored state, or one of which nothing is known."""
+        return cls(settings, state or JobState())
+
+    @property
+    def running(self) -> JobStarted | None:
+        """The run that goes on now."""
+        return self._state.started
+
+    @property
+    def forecast(self) -> Forecast | None:
+        """What was last published about the run that goes on."""
+        return self._state.forecast
+
+    @property
+    def resized(self) -> bool:
+        """Whether the job changed its size: its runs then say nothing about one size."""
+        return self._state.resized
+
+    @property
+    def identities(self) -> tuple[Identity, ...]:
+        """All other evidence of the job, sorted by source."""
+        return tuple(identity for _, identity in sorted(self._state.identities.items()))
+
+    @property
+    def ended(self) -> tuple[EndedRun, ...]:
+        """Runs that ended and wait to settle."""
+        return tuple(self._state.ended)
+
+    def score(self, fact: JobFact) -> bool:
+        """Tell whether the fact is news; a repeat, or the late start of a run that ended, is none."""
+        if isinstance(fact, Identity):
+            known = self._state.identities
+            return known.get(fact.source) != fact and (fact.source in known or len(known) < IDENTITIES_MAX)
+        if isinstance(fact, JobStarted):
+            return fact != self._state.started and all(fact.run_id != run.event.run_id for run in self._state.ended)
+        return all(fact != run.event for run in self._state.ended)
+
+    def learn(self, fact: JobFact) -> None:
+        """Take in a start or other evidence; a completion comes by `end`."""
+        if not self.score(fact):
+            return
+        if isinstance(fact, Identity):
+            self._state.identities = {**self._state.identities, fact.source: fact}
+        elif isinstance(fact, JobStarted) and self._follows(fact):
+            self._state.started, self._state.forecast = fact, None
+        self._keep(fact)
+
+    def end(self, event: JobCompleted, placement: Placement) -> None:
+        """Take in a completion, or the corrected report of one, and what it was taken for."""
+        started = self._state.started
+        if started is not None and event.start_ms >= started.start_ms:
+            self._state.started = self._state.forecast = self._state.revise_ms = None
+        others = [run for run in self._state.ended if run.event.run_id != event.run_id]
+        settle_ms = event.end_ms + round(self._settings.settle_max_s * 1000)
+        self._state.ended = [*others, EndedRun(event, placement, settle_ms)]
+        self._state.resized = self._state.resized or event.state == "RESIZING"
+        self._keep(event)
+
+    def replace(self, run: EndedRun, placement: Placement) -> None:
+        """Take an ended run for something else than before."""
+        self._state.ended = [
+            EndedRun(run.event, placement, run.settle_ms) if other is run else other for other in self._state.ended
+        ]
+
+    def settle(self, now_ms: int) -> list[EndedRun]:
+        """Remove and return the runs whose time has come, and those beyond the bound, the oldest first."""
+        excess = len(self._state.ended) - ENDED_MAX
+        done = [run for i, run in enumerate(self._state.ended) if run.settle_ms <= now_ms or i < excess]
+        self._state.ended = [run for run in self._state.ended if run not in done]
+        return done
+
+    def keep_until(self, time_ms: int) -> None:
+        """Remember the job at least until then."""
+        self._state.keep_until_ms = max(self._state.keep_until_ms, time_ms)
+
+    def published(self, forecast: Forecast, now_ms: int) -> None:
+        """Note what was published about the running job; it is looked at again after a while."""
+        self._state.forecast = forecast
+        self._state.revise_ms = now_ms + round(self._settings.revise_s * 1000)
+
+    def forget_run(self) -> None:
+        """Give up on the run that goes on: its end never came."""
+        self._state.started = self._state.forecast = self._state.revise_ms = None
+
+    def over(self, now_ms: int) -> bool:
+        """Tell whether nothing of the job is needed any more."""
+        state = self._state
+        waiting = state.started is not None or bool(state.ended)
+        return not waiting and (now_ms >= state.keep_until_ms or not (state.identities or state.resized))
+
+    def due_ms(self) -> int | None:
+        """Return when a run settles, the forecast is revised, or the job may be forgotten."""
+        state = self._state
+        times = [run.settle_ms for run in state.ended]
+        times += [state.revise_ms] if state.started is not None and state.revise_ms is not None else []
+        return min([*times, state.keep_until_ms])
+
+    def expired(self, now_ms: int) -> bool:
+        """Tell whether the run that goes on has gone on for so long that its end must have been missed."""
+        return self._state.started is not None and now_ms >= self._state.keep_until_ms
+
+    def snapshot(self) -> JobState:
+        """Return the stored form."""
+        return msgspec.structs.replace(self._state)
+
+    def _follows(self, fact: JobStarted) -> bool:
+        started = self._state.started
+        later = started is None or fact.start_ms >= started.start_ms
+        return later and all(fact.start_ms >= run.event.end_ms for run in self._state.ended)
+
+    def _keep(self, fact: JobFact) -> None:
+        if isinstance(fact, JobStarted):
+            keep_ms = fact.start_ms + round(self._settings.open_job_max_s * 1000)
+        elif isinstance(fact, JobCompleted):
+            keep_ms = fact.end_ms + round(self._settings.evidence_keep_s * 1000)
+        else:
+            return  # other evidence has no time of its own
+        self.keep_until(keep_ms)
+
+
+def merged_evidence(job: Job, event: JobStarted | JobCompleted) -> Evidence:
+    """Return the evidence of a run: the completion's own, where it says less the start's.
+
+    >>> job = Job.build(JobSettings())
+    >>> job.learn(JobStarted("a", job_id="1", run_id="a/1@0", start_ms=0, evidence=Evidence(job_name="x")))
+    >>> merged_evidence(job, JobCompleted("a", "1", "a/1@0", 0, 5, 5.0, "FAILED", Evidence())).job_name
+    'x'
+    """
+    start = job.running
+    if start is None or start is event or start.run_id != event.run_id:
+        return event.evidence
+    own = event.evidence
+    given = {field: value for field in own.__struct_fields__ if (value := getattr(own, field)) not in (None, {}, ())}
+    return msgspec.structs.replace(start.evidence, **given)
