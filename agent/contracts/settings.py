@@ -106,7 +106,9 @@ class JobSettings(Settings):
     seen_runs_max: int = Field(default=1_000_000, ge=1000, description="runs whose repeats are recognised")
     revise_s: float = Field(default=60.0, gt=0, description="how often the prediction of a running job is revised")
     open_job_max_s: float = Field(default=30 * 86_400.0, gt=0, description="a started job is forgotten after this")
-    evidence_keep_s: float = Field(default=86_400.0, ge=0, description="evidence of an ended job is kept for corrections")
+    evidence_keep_s: float = Field(
+        default=86_400.0, ge=0, description="evidence of an ended job is kept for corrections"
+    )
 
 
 class AlertSettings(Settings):

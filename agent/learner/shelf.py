@@ -132,7 +132,7 @@ class Shelf(Generic[P]):
         return {key: self.encode(key) for key in self._saving}
 
     def confirm(self) -> None:
-        """The checkpoint that took `dirty` is surely there; give memory of processors long unused back."""
+        """Take note that the checkpoint of `dirty` is surely there; give memory of processors long unused back."""
         self._saving.clear()
         for key in list(self._live)[: max(0, len(self._live) - self._live_max)]:
             slot = self._slots[key]

@@ -1,0 +1,49 @@
+"""What the collector is handed: how each topic is decoded and where each system's journal is."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from agent.contracts.decoding import DeadLetter, Decode
+from agent.contracts.errors import InvalidInputError
+from agent.contracts.events import JobEvent, Origin
+
+Privacy = Callable[[JobEvent], JobEvent]
+
+
+class Source(msgspec.Struct, frozen=True):
+    """The decoder of a topic and the name of its format."""
+
+    format: str
+    decode: Decode
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A refused message, or the `index`-th refused part of one."""
+
+    origin: Origin
+    index: int
+    format: str
+    value: bytes | None
+    error: InvalidInputError
+    timestamp_ms: int
+
+
+class Routes(msgspec.Struct, frozen=True):
+    """Everything that depends on the configuration.
+
+    `source` tells how a topic is decoded, `partition` the journal partition of a system (None: not accepted),
+    `privacy` rewrites what an event says of people.
+    """
+
+    topics: tuple[str, ...]
+    source: Callable[[str], Source]
+    partition: Callable[[str], int | None]
+    privacy: Privacy
+    dead_letter: Callable[[Refusal], DeadLetter]
+    journal_topic: str
+    journal_partitions: int
+    deadletter_topic: str
+    group: str
+    tick_ms: int = 10_000
+    flush_timeout_s: float = 30.0
