@@ -1,0 +1,114 @@
+"""Predictions and alerts as metrics, bounded in applications and sizes; what is stale or gone has no series."""
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
+from typing import Final
+
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from agent.contracts.moments import rfc3339
+from agent.contracts.outputs import CurvePoint, Prediction
+from agent.contracts.service import Service
+from agent.metrics.scrape import gauge
+from agent.metrics.table import PREDICTIONS
+
+APPLICATIONS_MAX: Final = 500
+SIZES_MAX: Final = 16
+
+
+def size_text(n: float) -> str:
+    """Return a size as a label: whole numbers without a point or exponent, so that a series keeps its name.
+
+    >>> size_text(2_000_000.0), size_text(0.5)
+    ('2000000', '0.5')
+    """
+    return str(int(n)) if n == int(n) else str(n)
+
+
+def spread(curve: Sequence[CurvePoint], sizes_max: int) -> Sequence[CurvePoint]:
+    """Return at most `sizes_max` points, both ends included and the others evenly between.
+
+    >>> spread([1, 2, 3, 4, 5], 3)
+    [1, 3, 5]
+    """
+    if len(curve) <= sizes_max:
+        return curve
+    last = len(curve) - 1
+    return [curve[round(index * last / max(sizes_max - 1, 1))] for index in range(sizes_max)]
+
+
+def _moment(text: str) -> str:
+    return text.rstrip("Z")  # "...:00" sorts before "...:00.250", with the Z it would not
+
+
+class PredictionCollector(Collector):
+    """The latest predictions of the applications that changed last, and the alerts.
+
+    `now_ms` gives the present in the time that the predictions live in: a prediction past its `valid_until` leaves.
+    Series: at most `applications_max` times (3 `sizes_max` + 6).
+
+    >>> class Silent:
+    ...     def predictions(self): return []
+    ...     def alerts(self): return []
+    >>> collector = PredictionCollector(Silent(), lambda: 0)
+    >>> sum(sample.value for metric in collector.collect() for sample in metric.samples)
+    0
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        now_ms: Callable[[], int],
+        applications_max: int = APPLICATIONS_MAX,
+        sizes_max: int = SIZES_MAX,
+    ) -> None:
+        self._service, self._now_ms = service, now_ms
+        self._applications_max, self._sizes_max = applications_max, sizes_max
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the families without samples: registration must not ask the service."""
+        return [gauge(declaration) for declaration in PREDICTIONS]
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families with samples."""
+        known = self._service.predictions()
+        now = _moment(rfc3339(self._now_ms()))
+        valid = [entry for entry in known if entry.valid_until is None or _moment(entry.valid_until) > now]
+        shown = heapq.nlargest(self._applications_max, valid, key=lambda entry: _moment(entry.time))
+        families = {declaration.name: gauge(declaration) for declaration in PREDICTIONS}
+        for entry in shown:
+            self._add(families, entry)
+        counts = {"shown": len(shown), "left_out": len(valid) - len(shown), "stale": len(known) - len(valid)}
+        for label, count in counts.items():
+            families["scalewatch_applications"].add_metric([label], count)
+        self._add_alerts(families["scalewatch_alerts"])
+        yield from families.values()
+
+    def _add(self, families: dict[str, GaugeMetricFamily], entry: Prediction) -> None:
+        key = [entry.application, entry.system, entry.input, entry.unit]
+        for point in spread(entry.curve, self._sizes_max):
+            for quantile, value in (("0.05", point.low_s), ("0.5", point.run_time_s), ("0.95", point.high_s)):
+                labels = [*key, size_text(point.n), quantile]
+                families["scalewatch_predicted_run_time_seconds"].add_metric(labels, value)
+        useful = entry.useful_n
+        for name, extra, figure in (
+            ("scalewatch_prediction_coverage_ratio", [], entry.quality.coverage_90),
+            ("scalewatch_prediction_error_ratio", [], entry.quality.median_error),
+            ("scalewatch_useful_size", ["max"], useful.max),
+            ("scalewatch_useful_size", ["knee"], useful.knee),
+            ("scalewatch_useful_size", ["half_efficiency"], useful.at_half_efficiency),
+            ("scalewatch_reliability", [entry.reliability.verdict], 1.0),
+        ):
+            if figure is not None:
+                families[name].add_metric([*key, *extra], figure)
+
+    def _add_alerts(self, metric: GaugeMetricFamily) -> None:
+        counts: Counter[tuple[str, ...]] = Counter(
+            (alert.kind, alert.severity, alert.status) for alert in self._service.alerts()
+        )
+        declared = next(entry for entry in PREDICTIONS if entry.name == metric.name)
+        for labels in product(*(label.values for label in declared.labels)):
+            metric.add_metric(labels, counts[labels])

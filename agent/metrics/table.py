@@ -1,0 +1,166 @@
+"""Every metric of the product, declared once. Names follow Prometheus' practice: base units, `_total` for counters."""
+
+from typing import Final, Literal
+
+import msgspec
+
+from agent.contracts.outputs import VERDICTS
+
+ROLES: Final = ("collector", "learner")
+EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeated")
+CHECKPOINT_OUTCOMES: Final = ("confirmed", "lost", "fenced", "unavailable")
+TOPICS: Final = ("predictions", "job_predictions", "answers", "alerts", "runs", "deadletters")
+BOUNDS: Final = (
+    "applications_max", "sizes_max", "unmerged_runs_max", "refits_per_tick_max", "open_jobs_max", "seen_runs_max",
+    "open_job_max_s", "open_alerts_max", "hosts_max", "hosts_per_run_max", "send_queue_max", "message_bytes_max",
+)  # fmt: skip
+OTHER: Final = "other"  # a value outside its closed list is counted here: a metric must never stop the agent
+FIT_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
+WORK_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+Kind = Literal["counter", "gauge", "histogram"]
+ListName = Literal["formats", "reasons", "processors"]
+
+
+class Label(msgspec.Struct, frozen=True):
+    """A label: its closed list of values, the name of the list that the wiring hands in, or neither.
+
+    A label with neither takes names of users; only collectors with a bound of their own may have one.
+
+    >>> Label("role", values=ROLES).values
+    ('collector', 'learner')
+    """
+
+    name: str
+    values: tuple[str, ...] = ()
+    given_as: ListName | None = None
+
+
+class Declaration(msgspec.Struct, frozen=True):
+    """A metric: name, kind, help and labels. `at_scrape` ones are read from the service when Prometheus asks.
+
+    >>> Declaration("scalewatch_ready", "gauge", "One while ready.").label_names
+    ()
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[Label, ...] = ()
+    at_scrape: bool = False
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The names of the labels, in order."""
+        return tuple(label.name for label in self.labels)
+
+
+_ROLE: Final = Label("role", values=ROLES)
+_APPLICATION: Final = (Label("application"), Label("system"), Label("input"), Label("unit"))
+
+AGENT: Final = (
+    Declaration(
+        "scalewatch_events_total", "counter",
+        "Events by what became of them: received = processed + rejected + dropped; repeated is a part of processed.",
+        (_ROLE, Label("format", given_as="formats"), Label("outcome", values=EVENT_OUTCOMES)),
+    ),
+    Declaration(
+        "scalewatch_dead_letters_total", "counter", "Messages that could not be used, by reason.",
+        (Label("reason", given_as="reasons"),),
+    ),
+    Declaration(
+        "scalewatch_emissions_total", "counter", "Records sent to output topics, tombstones included.",
+        (Label("topic", values=TOPICS),),
+    ),
+    Declaration(
+        "scalewatch_bounds_hit_total", "counter",
+        "Times a bound was reached and something was evicted, refused or put off.", (Label("bound", values=BOUNDS),),
+    ),
+    Declaration(
+        "scalewatch_checkpoints_total", "counter", "Checkpoints by outcome.",
+        (Label("outcome", values=CHECKPOINT_OUTCOMES),),
+    ),
+    Declaration(
+        "scalewatch_checkpoint_duration_seconds", "histogram", "Time from the first write to the confirmation.",
+        buckets=WORK_BUCKETS_S,
+    ),
+    Declaration("scalewatch_restores_total", "counter", "Take-overs of a shard with its state read back."),
+    Declaration(
+        "scalewatch_state_records", "gauge", "State records held, by processor.",
+        (Label("processor", given_as="processors"),),
+    ),
+    Declaration(
+        "scalewatch_fit_duration_seconds", "histogram", "Time to fit the models of one application.",
+        buckets=FIT_BUCKETS_S,
+    ),
+    Declaration(
+        "scalewatch_batch_duration_seconds", "histogram", "Time to work off one polled batch.", (_ROLE,),
+        buckets=WORK_BUCKETS_S,
+    ),
+)  # fmt: skip
+HEALTH: Final = (
+    Declaration(
+        "scalewatch_ready", "gauge", "One while the role is ready, else zero.", (_ROLE,), at_scrape=True
+    ),
+    Declaration(
+        "scalewatch_role_restarts_total", "counter", "Restarts of a role since the process began.", (_ROLE,),
+        at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_event_time_lag_seconds", "gauge", "Event time between the newest record and the newest one used.",
+        (_ROLE,), at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_checkpoint_age_seconds", "gauge", "Time since the last confirmed checkpoint.", (_ROLE,),
+        at_scrape=True,
+    ),
+)  # fmt: skip
+PREDICTIONS: Final = (
+    Declaration(
+        "scalewatch_predicted_run_time_seconds", "gauge",
+        "Predicted run time at a size; quantile 0.5 is the prediction, 0.05 and 0.95 are the ends of its band.",
+        (*_APPLICATION, Label("n"), Label("quantile", values=("0.05", "0.5", "0.95"))), at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_prediction_coverage_ratio", "gauge",
+        "Share of runs inside the 90 % band that was published before they ended.", _APPLICATION, at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_prediction_error_ratio", "gauge",
+        "Median relative error of the predictions that were published before the runs ended.", _APPLICATION,
+        at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_useful_size", "gauge",
+        "Sizes worth asking for, in the unit of the application: the largest, the knee, at half efficiency.",
+        (*_APPLICATION, Label("criterion", values=("max", "knee", "half_efficiency"))), at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_reliability", "gauge", "One at the present verdict on the predictions of the application.",
+        (*_APPLICATION, Label("verdict", values=VERDICTS)), at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_applications", "gauge", "Applications with a prediction: shown here, left out by the bound, stale.",
+        (Label("status", values=("shown", "left_out", "stale")),), at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_alerts", "gauge", "Alerts by kind, severity and status.",
+        (
+            Label("kind", values=("anomaly", "reliability")),
+            Label("severity", values=("info", "warning", "critical")),
+            Label("status", values=("pending", "firing", "resolved")),
+        ),
+        at_scrape=True,
+    ),
+)  # fmt: skip
+METRICS: Final = (*AGENT, *HEALTH, *PREDICTIONS)
+
+
+def rows() -> tuple[tuple[str, str, tuple[str, ...], str], ...]:
+    """Return name, kind, label names and help of every metric: the reference page is made of these.
+
+    >>> rows()[0][:3]
+    ('scalewatch_events_total', 'counter', ('role', 'format', 'outcome'))
+    """
+    return tuple((entry.name, entry.kind, entry.label_names, entry.help) for entry in METRICS)

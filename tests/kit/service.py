@@ -1,0 +1,84 @@
+"""A service of fixed content: the real interface over real messages, without a learner behind it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from agent.contracts.events import PredictionRequested
+from agent.contracts.names import ApplicationKey
+from agent.contracts.outputs import Alert, Answer, AnswerPoint, JobPrediction, Prediction
+from agent.contracts.service import Health
+from tests.kit.messages import COMMON, alert, curve_point, job, prediction
+
+
+class FixedService:
+    """Shows what it was given; a test may exchange the lists between two reads."""
+
+    def __init__(
+        self,
+        predictions: Sequence[Prediction] = (),
+        jobs: Sequence[JobPrediction] = (),
+        alerts: Sequence[Alert] = (),
+        health: Sequence[Health] = (Health(role="learner", ready=True, lag_s=1.5, checkpoint_age_s=4.0),),
+    ) -> None:
+        self.held_predictions = list(predictions)
+        self.held_jobs = list(jobs)
+        self.held_alerts = list(alerts)
+        self.held_health = list(health)
+        self.asked: list[PredictionRequested] = []
+
+    def predictions(self) -> Sequence[Prediction]:
+        return sorted(self.held_predictions, key=application_id)
+
+    def prediction(self, application_id_: str) -> Prediction | None:
+        return next((entry for entry in self.held_predictions if application_id(entry) == application_id_), None)
+
+    def jobs(self) -> Sequence[JobPrediction]:
+        return sorted(self.held_jobs, key=lambda entry: (entry.system, entry.job_id))
+
+    def alerts(self) -> Sequence[Alert]:
+        return tuple(self.held_alerts)
+
+    def health(self) -> Sequence[Health]:
+        return tuple(self.held_health)
+
+    def answer(self, request: PredictionRequested) -> Answer:
+        """Answer with the points of the curve that were asked for, or that nothing is known."""
+        self.asked.append(request)
+        evidence = request.evidence
+        key = ApplicationKey(evidence.application or "", request.system, evidence.input or "", request.unit or "nodes")
+        known = self.prediction(key.id)
+        values: dict[str, Any] = {
+            "id": request.request_id,
+            "request_id": request.request_id,
+            "known": known is not None,
+            "detail": "" if known else f"Nothing is known of {key.application}.",
+            "application": key.application,
+            "system": key.system,
+            "input": key.input,
+            "unit": key.unit,
+            "identified_by": "application",
+            "confidence": 1.0,
+            "observations": known.observations if known else 0,
+            "points": tuple(_point(n) for n in request.n) if known else (),
+            "model": known.model if known else None,
+            "useful_n": known.useful_n if known else None,
+            "quality": known.quality if known else None,
+        }
+        return Answer(**(COMMON | values))
+
+
+def application_id(entry: Prediction) -> str:
+    return ApplicationKey(entry.application, entry.system, entry.input, entry.unit).id
+
+
+def _point(n: float) -> AnswerPoint:
+    point = msgspec.structs.asdict(curve_point(n, 10.0 + 990.0 / n))
+    return AnswerPoint(**point, reliability=prediction().reliability)
+
+
+def busy_service() -> FixedService:
+    """Two applications, one of them in trouble, a running job, an alert."""
+    slow = prediction("nektar", observations=12, input="")
+    return FixedService([prediction(), slow], [job()], [alert()])
