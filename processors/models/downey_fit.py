@@ -80,7 +80,7 @@ def fit_downey(
 
 def _starts(seen: Observations, sums: Floats, bounds: tuple[float, float], seeds: Sequence[float]) -> Floats:
     """Return where the search over A starts: sorted, within the bounds, bounds included."""
-    grid = np.exp(np.linspace(*np.log(bounds), _GRID))
+    grid = np.geomspace(bounds[0], bounds[1], _GRID)
     given = np.asarray(seeds, dtype=np.float64)
     values = np.concatenate([grid, seen.n, (seen.n + 1) / 2, _saturation_seeds(seen, sums), given[np.isfinite(given)]])
     return np.unique(np.clip(values, *bounds))
@@ -104,7 +104,8 @@ def _serial_times(sums: Floats) -> Floats:
     both = (a + b) / np.maximum(determinant, 1e-200)
     only_a, only_b = inverse / np.maximum(inverse2, 1e-200), one / np.maximum(one2, 1e-200)
     alone = np.where(b < 0, only_a, only_b)
-    return np.where((a < 0) | (b < 0) | (determinant <= 1e-14 * inverse2 * one2), alone, both)
+    serial: Floats = np.where((a < 0) | (b < 0) | (determinant <= 1e-14 * inverse2 * one2), alone, both)
+    return serial
 
 
 def _refined(solver: ProfileSolver, start: Profile, tolerance: float) -> Profile:

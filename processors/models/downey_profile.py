@@ -125,7 +125,7 @@ class ProfileSolver:
         a, b = forms.a0 + w * forms.a1, forms.b00 + w * (2 * forms.b01 + w * forms.b11)
         t1 = a / b
         if self._t1_bounds is not None:
-            t1 = np.clip(t1, *self._t1_bounds)
+            t1 = np.clip(t1, self._t1_bounds[0], self._t1_bounds[1])
             high, low = high[:, None], low[:, None]
         gain = np.where(low <= high, t1 * (2 * a - t1 * b), -np.inf).reshape(parallelism.size, -1)
         rows, best = np.arange(parallelism.size), gain.argmax(axis=1)

@@ -1,0 +1,250 @@
+"""Run times of one application by size: what every model of run time is fitted to.
+
+All that crosses from events to models goes through the integer arithmetic of the sketches and is summed in the order of
+sizes, so any order of events, merged or not, gives the same bits.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from processors.models.downey import Floats
+from processors.models.sketch import LogSketch
+
+SIZES_MAX = 64
+NOISE_MIN = 0.03  # standard deviation of ln t below which no run-to-run noise is believed
+MISFIT = 0.02  # relative error of the models themselves
+_REPEATS_MIN = 8  # with fewer repeats the noise is not measured
+_DIGITS = 9
+
+
+class _Derived(NamedTuple):
+    """What models need of one size: count, median, minimum, and the sum of squares of ln t about its mean."""
+
+    count: int
+    median_s: float
+    min_s: float
+    squares: float
+
+
+class SizeStat:
+    """The run times of one size and the time of the last one in ms since the epoch.
+
+    >>> stat = SizeStat()
+    >>> stat.add(12.0, time_ms=5)
+    >>> stat.derived().count, stat.last_ms
+    (1, 5)
+    """
+
+    __slots__ = ("_derived", "last_ms", "sketch")
+
+    def __init__(self, sketch: LogSketch | None = None, last_ms: int = 0) -> None:
+        self.sketch = sketch or LogSketch()
+        self.last_ms = last_ms
+        self._derived: _Derived | None = None
+
+    def add(self, run_time_s: float, time_ms: int) -> None:
+        """Count a run; ValueError unless its time is positive and finite."""
+        self.sketch.add(run_time_s)
+        self.last_ms = max(self.last_ms, time_ms)
+        self._derived = None
+
+    def merge(self, other: "SizeStat") -> None:
+        """Add the runs of another."""
+        self.sketch.merge(other.sketch)
+        self.last_ms = max(self.last_ms, other.last_ms)
+        self._derived = None
+
+    def copy(self) -> "SizeStat":
+        """Return one with the same data."""
+        return SizeStat(self.sketch.copy(), self.last_ms)
+
+    def derived(self) -> _Derived:
+        """Return what models need, computed once per change."""
+        if self._derived is None:
+            self._derived = _derive(self.sketch)
+        return self._derived
+
+
+class SizeTable:
+    """Run times by size, of at most SIZES_MAX sizes: the one whose last run is the oldest goes first, and is counted.
+
+    Sizes that agree in nine digits are one size.
+
+    >>> table = SizeTable()
+    >>> table.add(8, 100.0, time_ms=1)
+    >>> table.add(8, 104.0, time_ms=2)
+    >>> aggregate(table).median_s.round(2).tolist()
+    [102.0]
+    >>> SizeTable.build(table.snapshot()).snapshot() == table.snapshot()
+    True
+    """
+
+    __slots__ = ("evicted", "stats")
+
+    def __init__(self) -> None:
+        self.stats: dict[float, SizeStat] = {}
+        self.evicted = 0
+
+    def add(self, n: float, run_time_s: float, time_ms: int) -> None:
+        """Count a run of a size. Raises ValueError unless size and time are positive and finite."""
+        size = rounded_size(n)
+        if size in self.stats:
+            self.stats[size].add(run_time_s, time_ms)
+            return
+        stat = SizeStat()
+        stat.add(run_time_s, time_ms)
+        self.stats[size] = stat
+        self._bound()
+
+    def merge(self, other: "SizeTable") -> None:
+        """Add the runs of another table; it stays as it is."""
+        for n, stat in other.stats.items():
+            if n in self.stats:
+                self.stats[n].merge(stat)
+            else:
+                self.stats[n] = stat.copy()
+        self.evicted += other.evicted
+        self._bound()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state as plain data: sizes ascending, each [n, last_ms, *sketch]."""
+        rows = [[n, self.stats[n].last_ms, *self.stats[n].sketch.snapshot()] for n in sorted(self.stats)]
+        return {"evicted": self.evicted, "sizes": rows}
+
+    @classmethod
+    def build(cls, state: dict[str, Any] | None = None) -> "SizeTable":
+        """Return the table of a snapshot, or an empty one."""
+        table = cls()
+        if state is not None:
+            table.evicted = state["evicted"]
+            table.stats = {
+                float(n): SizeStat(LogSketch.build(sketch), last_ms) for n, last_ms, *sketch in state["sizes"]
+            }
+        return table
+
+    def _bound(self) -> None:
+        while len(self.stats) > SIZES_MAX:
+            oldest = min(self.stats, key=lambda n: (self.stats[n].last_ms, n))
+            del self.stats[oldest]
+            self.evicted += 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sizes:
+    """Aggregated observations by ascending size, arrays of shape (k,): what a model is fitted to.
+
+    `weight` is (tau^2 + s^2)/(tau^2 + s^2/count), tau the models' own misfit and s = `noise` the standard deviation of
+    ln t within a size, pooled over sizes: many repeats make a size surer, but never surer than the model.
+    """
+
+    n: Floats
+    median_s: Floats
+    min_s: Floats
+    count: Floats
+    weight: Floats
+    noise: float
+
+
+def aggregate(table: SizeTable, extra_runs: Iterable[tuple[float, float]] = ()) -> Sizes:
+    """Return the observations of a table and of further runs (n, run time in s) that are not in it yet.
+
+    The table stays as it is. Raises ValueError on a run whose size or time is not positive and finite.
+
+    >>> sizes = aggregate(SizeTable(), [(4, 50.0), (1, 200.0), (4, 52.0), (4, 51.0)])
+    >>> sizes.n.tolist(), sizes.median_s.round(2).tolist(), sizes.noise
+    ([1.0, 4.0], [200.0, 51.0], 0.03)
+    """
+    stats = dict(table.stats)
+    fresh: set[float] = set()
+    for n, run_time_s in extra_runs:
+        size = rounded_size(n)
+        if size not in fresh:
+            fresh.add(size)
+            stats[size] = stats[size].copy() if size in stats else SizeStat()
+        stats[size].add(run_time_s, 0)
+    sizes = sorted(stats)
+    rows = [stats[n].derived() for n in sizes]
+    count, median_s, min_s, squares = np.array(rows, dtype=np.float64).reshape(-1, 4).T
+    noise = _pooled_noise(float(count.sum()) - len(rows), float(squares.sum()))
+    return Sizes(np.array(sizes), median_s, min_s, count, _weights(count, noise), noise)
+
+
+def thin(sizes: Sizes, limit: int = 12) -> Sizes:
+    """Return at most `limit` sizes, the nearest neighbours in ln n merged; the smallest and the largest stay.
+
+    A merged size lies at the means of ln n and ln t, weighted by counts. Raises ValueError when limit is below 3.
+
+    >>> many = aggregate(SizeTable(), [(n, 100 / n) for n in (1, 2, 3.9, 4.1, 8)])
+    >>> thin(many, 4).n.round(2).tolist()
+    [1.0, 2.0, 4.0, 8.0]
+    """
+    if limit < 3:
+        raise ValueError("Thinning keeps at least three sizes.")
+    if sizes.n.size <= limit:
+        return sizes
+    groups = _groups(np.log(sizes.n).tolist(), sizes.count.tolist(), limit)
+    count = np.add.reduceat(sizes.count, groups)
+    n, median_s, min_s = (_log_means(row, sizes.count, groups) for row in (sizes.n, sizes.median_s, sizes.min_s))
+    return Sizes(n, median_s, min_s, count, _weights(count, sizes.noise), sizes.noise)
+
+
+def rounded_size(n: float) -> float:
+    """Return a size to nine digits; ValueError unless it is positive and finite.
+
+    >>> rounded_size(0.1 + 0.2)
+    0.3
+    """
+    if not 0 < n < math.inf:
+        raise ValueError("A size must be positive and finite.")
+    size = float(n)
+    return size if size.is_integer() and size < 10**_DIGITS else float(f"{size:.{_DIGITS}g}")
+
+
+def _derive(sketch: LogSketch) -> _Derived:
+    buckets = list(sketch.buckets())
+    mean_ln = [bucket.mean_ln for bucket in buckets]
+    centre = sum(bucket.count * ln for bucket, ln in zip(buckets, mean_ln, strict=True)) / sketch.count
+    squares = sum(bucket.count * (ln - centre) ** 2 for bucket, ln in zip(buckets, mean_ln, strict=True))
+    return _Derived(sketch.count, sketch.quantile(0.5), sketch.min, squares)
+
+
+def _pooled_noise(repeats: float, squares: float) -> float:
+    """Return the standard deviation of ln t within a size; its floor where the repeats are too few to tell."""
+    return NOISE_MIN if repeats < _REPEATS_MIN else max(NOISE_MIN, math.sqrt(squares / repeats))
+
+
+def _weights(count: Floats, noise: float) -> Floats:
+    weights: Floats = (MISFIT**2 + noise**2) / (MISFIT**2 + noise**2 / count)
+    return weights
+
+
+def _groups(logs: list[float], counts: list[float], limit: int) -> list[int]:
+    """Return where each group of merged neighbours starts: the nearest pair merges until `limit` groups are left.
+
+    The two ends never merge. Gaps are compared at nine decimals, so that equal ratios merge from the small sizes on
+    whatever their rounding.
+    """
+    starts, logs, counts = list(range(len(logs))), list(logs), list(counts)
+    gaps = [math.inf, *(round(b - a, 9) for a, b in zip(logs[1:-2], logs[2:-1], strict=True)), math.inf]
+    while len(starts) > limit:
+        at = gaps.index(min(gaps))
+        total = counts[at] + counts[at + 1]
+        logs[at] = (counts[at] * logs[at] + counts[at + 1] * logs[at + 1]) / total
+        counts[at] = total
+        del logs[at + 1], counts[at + 1], starts[at + 1], gaps[at]
+        for pair in (at - 1, at):
+            if 0 < pair < len(logs) - 2:
+                gaps[pair] = round(logs[pair + 1] - logs[pair], 9)
+    return starts
+
+
+def _log_means(values: Floats, count: Floats, groups: list[int]) -> Floats:
+    """Return the weighted geometric mean of each group; a group of one keeps its value to the bit."""
+    total = np.add.reduceat(count, groups)
+    means = np.exp(np.add.reduceat(count * np.log(values), groups) / total)
+    alone = np.diff([*groups, values.size]) == 1
+    return np.where(alone, values[groups], means)
