@@ -7,6 +7,7 @@ sizes, so any order of events, merged or not, gives the same bits.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +23,9 @@ _DIGITS = 9
 
 
 class _Derived(NamedTuple):
-    """What models need of one size: count, median, minimum, and the sum of squares of ln t about its mean."""
+    """What models need of one size: runs, median, minimum, and the sum of squares of ln t about its mean."""
 
-    count: int
+    runs: int
     median_s: float
     min_s: float
     squares: float
@@ -35,7 +36,7 @@ class SizeStat:
 
     >>> stat = SizeStat()
     >>> stat.add(12.0, time_ms=5)
-    >>> stat.derived().count, stat.last_ms
+    >>> stat.derived().runs, stat.last_ms
     (1, 5)
     """
 
@@ -207,8 +208,8 @@ def rounded_size(n: float) -> float:
 def _derive(sketch: LogSketch) -> _Derived:
     buckets = list(sketch.buckets())
     mean_ln = [bucket.mean_ln for bucket in buckets]
-    centre = sum(bucket.count * ln for bucket, ln in zip(buckets, mean_ln, strict=True)) / sketch.count
-    squares = sum(bucket.count * (ln - centre) ** 2 for bucket, ln in zip(buckets, mean_ln, strict=True))
+    centre = sum(bucket.number * ln for bucket, ln in zip(buckets, mean_ln, strict=True)) / sketch.count
+    squares = sum(bucket.number * (ln - centre) ** 2 for bucket, ln in zip(buckets, mean_ln, strict=True))
     return _Derived(sketch.count, sketch.quantile(0.5), sketch.min, squares)
 
 
@@ -229,7 +230,7 @@ def _groups(logs: list[float], counts: list[float], limit: int) -> list[int]:
     whatever their rounding.
     """
     starts, logs, counts = list(range(len(logs))), list(logs), list(counts)
-    gaps = [math.inf, *(round(b - a, 9) for a, b in zip(logs[1:-2], logs[2:-1], strict=True)), math.inf]
+    gaps = [math.inf, *(round(b - a, 9) for a, b in pairwise(logs[1:-1])), math.inf]
     while len(starts) > limit:
         at = gaps.index(min(gaps))
         total = counts[at] + counts[at + 1]

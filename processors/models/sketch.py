@@ -22,13 +22,13 @@ _LOG_MAX = math.log(1.7976931348623157e308)
 class Bucket(NamedTuple):
     """One bucket: how many values it holds and the sum of their positions."""
 
-    count: int
+    number: int
     positions: int
 
     @property
     def mean_ln(self) -> float:
         """The mean of ln value over the bucket."""
-        return self.positions / self.count * _LOG_STEP
+        return self.positions / self.number * _LOG_STEP
 
 
 class LogSketch:
@@ -151,9 +151,9 @@ class LogSketch:
         before = 0
         for key in sorted(self._buckets):
             bucket = self._buckets[key]
-            if rank < before + bucket.count:
+            if rank < before + bucket.number:
                 break
-            before += bucket.count
+            before += bucket.number
         position = _order_statistic(bucket, rank - before + 1, _start(key, self.level), self.level)
         return min(max(math.exp(min(position * _LOG_STEP, _LOG_MAX)), self.min), self.max)
 
@@ -195,7 +195,7 @@ def _order_statistic(bucket: Bucket, rank: int, start: int, level: int) -> float
     between the cases "the values above it are at the upper end" and "the values below it are at the lower end".
     """
     width = POSITIONS << level
-    count, total = bucket.count, bucket.positions - bucket.count * start
+    count, total = bucket.number, bucket.positions - bucket.number * start
     lowest = max(0.0, (total - (count - rank) * width) / rank)
     highest = min(float(width), total / (count - rank + 1))
     growth = GAMMA ** (1 << level)
