@@ -1,0 +1,257 @@
+"""Job records of Slurm's jobcomp/kafka plugin (and of jobcomp/elasticsearch, which has the same body), 23.02 to 26.11.
+
+A record tells the end of a run or, from 25.05 on and on request, its start. Times are UTC without a zone. A requeued
+job keeps its id and gets a new start: a new run. From 26.05 on `sluid` identifies the run by itself.
+"""
+
+from typing import Annotated, Final
+
+import msgspec
+
+from agent.contracts.decoding import Decode, Decoded
+from agent.contracts.events import STATES, Attribute, Evidence, JobCompleted, JobStarted
+from agent.decode.checks import (
+    COUNT_MAX,
+    HOSTS_MAX,
+    PATH_MAX,
+    SCRIPT_MAX,
+    SECONDS_MAX,
+    own_text,
+    refuse_control,
+    run_identity,
+)
+from agent.decode.message import JSON_ERRORS, DecodeOne, json_error, whole
+from agent.decode.options import DecodeOptions
+from agent.decode.reasons import invalid, shown
+from agent.decode.times import check_bounds, parse_time
+from agent.decode.tres import gpus, parse_tres
+
+NO_TIME: Final = ("", "Unknown", "None")  # what Slurm writes for a time that it does not have
+_NO_VALUE: Final = 2**32 - 3
+RESIZING: Final = "RESIZING"
+
+_JobId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_HostList = Annotated[str, msgspec.Meta(max_length=HOSTS_MAX)]
+
+
+class _Record(msgspec.Struct, kw_only=True, gc=False):
+    jobid: _JobId
+    sluid: Annotated[str, msgspec.Meta(max_length=64)] | None = None
+    cluster: str | None = None
+    state: str | None = None
+    start: str | None = msgspec.field(name="@start", default=None)
+    end: str | None = msgspec.field(name="@end", default=None)
+    submit: str | None = msgspec.field(name="@submit", default=None)
+    elapsed: int | None = None
+    exit_code: str | None = None
+    failed_node: str | None = None
+    nodes: _HostList | None = None
+    total_nodes: int | None = None
+    total_cpus: int | None = None
+    ntasks: int | None = None
+    tres_alloc: str | None = None
+    tres_alloc_raw: str | None = None
+    job_name: str | None = None
+    username: str | None = None
+    account: str | None = None
+    partition: str | None = None
+    qos: str | None = None
+    container: str | None = None
+    time_limit: int | None = None
+    array_job_id: int | None = None
+    array_task_id: int | None = None
+    ntasks_per_node: int | None = None
+    cpus_per_task: int | None = None
+    features: str | None = None
+    wc_key: str | None = None
+
+
+class _Private(msgspec.Struct):
+    script: str | None = None
+    comment: str | None = None
+    work_dir: str | None = None
+
+
+_RECORD = msgspec.json.Decoder(_Record)
+_PRIVATE = msgspec.json.Decoder(_Private)
+
+
+def slurm_decoder(options: DecodeOptions) -> Decode:
+    """Return the decoder of Slurm's job records.
+
+    >>> decode = slurm_decoder(DecodeOptions(default_system="exa"))
+    >>> record = b'{"jobid": 7, "@start": "2026-08-20T09:12:44", "state": null, "total_nodes": 4, "nodes": "nid[1-4]"}'
+    >>> decode(record, 1787217164000).events[0].evidence.sizes
+    {'nodes': 4.0}
+    """
+    return whole(slurm_object(options), options)
+
+
+def slurm_object(options: DecodeOptions) -> DecodeOne:
+    """Return the decoder of one record.
+
+    A record without a state, or without end, elapsed time and exit code, is the start of a run.
+
+    >>> decoded = Decoded()
+    >>> record = b'{"jobid": 7, "cluster": "exa", "@start": "2026-08-20T09:12:44", "elapsed": 60, "state": "FAILED"}'
+    >>> slurm_object(DecodeOptions())(record, 1787217164000, decoded)
+    >>> decoded.events[0].state, decoded.events[0].run_time_s
+    ('FAILED', 60.0)
+    """
+    private = options.keep_script or options.keep_comment or options.keep_paths
+
+    def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
+        try:
+            record = _RECORD.decode(value)
+            unasked = _PRIVATE.decode(value) if private else _Private()
+        except JSON_ERRORS as error:
+            raise json_error(error) from None
+        evidence = _evidence(record, unasked, options)
+        ended = record.end is not None or record.elapsed is not None or record.exit_code is not None
+        read = _completed if record.state is not None and ended else _started
+        decoded.events.append(read(record, evidence, received_ms, options))
+
+    return decode_one
+
+
+def _started(record: _Record, evidence: Evidence, received_ms: int, options: DecodeOptions) -> JobStarted:
+    start_ms = _time(record.start)
+    if start_ms is None:
+        raise invalid("missing-field", "A record of a start has no @start.")
+    check_bounds(start_ms, received_ms, options)
+    system, job_id = _system(record, options), str(record.jobid)
+    return JobStarted(
+        system=system,
+        job_id=job_id,
+        run_id=run_identity(system, job_id, start_ms, own_text(record.sluid, "sluid")),
+        start_ms=start_ms,
+        evidence=evidence,
+    )
+
+
+def _completed(record: _Record, evidence: Evidence, received_ms: int, options: DecodeOptions) -> JobCompleted:
+    state = record.state or ""
+    if state not in STATES:
+        raise invalid("state", f"The state {shown(state)} is none of the final states of Slurm.")
+    start_ms, end_ms, run_time_s = _times(record)
+    check_bounds(start_ms, received_ms, options)
+    check_bounds(end_ms, received_ms, options)
+    system, job_id = _system(record, options), str(record.jobid)
+    # the part of a run before a resize is a run of its own: with the sluid it would stand for the whole
+    sluid = None if state == RESIZING else own_text(record.sluid, "sluid")
+    return JobCompleted(
+        system=system,
+        job_id=job_id,
+        run_id=run_identity(system, job_id, start_ms, sluid),
+        start_ms=start_ms,
+        end_ms=end_ms,
+        run_time_s=run_time_s,
+        state=state,
+        evidence=evidence,
+        exit_code=exit_code(record.exit_code),
+        failed_host=own_text(record.failed_node, "failed node"),
+    )
+
+
+def _system(record: _Record, options: DecodeOptions) -> str:
+    system = own_text(record.cluster, "cluster") or options.default_system
+    if not system:
+        raise invalid("missing-field", "The record names no cluster, and no default system is configured.")
+    return system
+
+
+def _times(record: _Record) -> tuple[int, int, float]:
+    start_ms, end_ms, elapsed_s = _time(record.start), _time(record.end), record.elapsed
+    if elapsed_s is not None and not 0 <= elapsed_s <= SECONDS_MAX:
+        raise invalid("out-of-range", "The elapsed time is negative or longer than thirty years.")
+    if start_ms is None and end_ms is not None and elapsed_s is not None:
+        start_ms = end_ms - elapsed_s * 1000
+    if end_ms is None and start_ms is not None and elapsed_s is not None:
+        end_ms = start_ms + elapsed_s * 1000
+    if start_ms is None or end_ms is None:
+        raise invalid("missing-field", "The record needs two of @start, @end and elapsed.")
+    if end_ms < start_ms:
+        raise invalid("out-of-range", "The end is before the start.")
+    return start_ms, end_ms, (end_ms - start_ms) / 1000 if elapsed_s is None else float(elapsed_s)
+
+
+def _time(text: str | None) -> int | None:
+    return None if text is None or text in NO_TIME else parse_time(text)
+
+
+def exit_code(text: str | None) -> int | None:
+    """Return the exit code of ``code:signal``; a run ended by a signal has 128 plus the signal, as in a shell.
+
+    >>> exit_code("1:0"), exit_code("0:9"), exit_code(None)
+    (1, 137, None)
+    """
+    code, _, signal = (text or "").partition(":")
+    if not (code.isascii() and code.isdigit() and len(code) < 10):
+        return None
+    if code == "0" and signal.isascii() and signal.isdigit() and len(signal) < 4:
+        return 128 + int(signal) if int(signal) else 0
+    return int(code)
+
+
+def _evidence(record: _Record, unasked: _Private, options: DecodeOptions) -> Evidence:
+    limit_s = record.time_limit
+    return Evidence(
+        sizes=_sizes(record),
+        job_name=own_text(record.job_name, "job name"),
+        user=own_text(record.username, "user"),
+        account=own_text(record.account, "account"),
+        partition=one_partition(record.partition),
+        qos=own_text(record.qos, "quality of service"),
+        container=own_text(record.container, "container", PATH_MAX),
+        work_dir=own_text(unasked.work_dir, "working directory", PATH_MAX) if options.keep_paths else None,
+        script=(unasked.script or "")[:SCRIPT_MAX] or None if options.keep_script else None,
+        comment=own_text(unasked.comment, "comment", PATH_MAX) if options.keep_comment else None,
+        hosts=_hosts(record.nodes),
+        time_limit_s=float(limit_s) if limit_s is not None and 0 < limit_s <= SECONDS_MAX else None,
+        submit_ms=_time(record.submit),
+        array_job_id=None if _number(record.array_job_id) is None else str(record.array_job_id),
+        attributes=_attributes(record),
+    )
+
+
+def _sizes(record: _Record) -> dict[str, float]:
+    allocated = parse_tres(record.tres_alloc) or parse_tres(record.tres_alloc_raw)
+    counts = {
+        "nodes": record.total_nodes or allocated.get("node"),
+        "cores": record.total_cpus or allocated.get("cpu"),
+        "processes": record.ntasks,
+        "gpus": gpus(allocated),
+    }
+    return {unit: float(count) for unit, count in counts.items() if count and 0 < count <= COUNT_MAX}
+
+
+def _hosts(text: str | None) -> tuple[str, ...]:
+    if not text:
+        return ()
+    refuse_control(text, "host list")
+    return (text,)
+
+
+def _number(value: int | None) -> int | None:
+    # 2^32 - 2 and 2^64 - 2 are "no value" in Slurm, and one below them is "infinite"
+    return value if value is not None and 0 <= value < _NO_VALUE else None
+
+
+def one_partition(text: str | None) -> str | None:
+    """Return the partition a job ran in; None for a list, which until 24.11 names all that the job asked for.
+
+    >>> one_partition("batch"), one_partition("batch,long")
+    ('batch', None)
+    """
+    return None if text and "," in text else own_text(text, "partition")
+
+
+def _attributes(record: _Record) -> dict[str, Attribute]:
+    attributes: dict[str, Attribute | None] = {
+        "array_task_id": _number(record.array_task_id),
+        "ntasks_per_node": _number(record.ntasks_per_node),
+        "cpus_per_task": _number(record.cpus_per_task),
+        "features": own_text(record.features, "feature list"),
+        "wc_key": own_text(record.wc_key, "workload key"),
+    }
+    return {name: value for name, value in attributes.items() if value is not None}
