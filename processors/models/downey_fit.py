@@ -4,20 +4,21 @@ Narrow valleys lie where the last sizes are saturated, so the search starts not 
 at which a size changes its piece and from the exact optima of "the first m sizes follow Amdahl, the rest is saturated".
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from processors.models.downey import Floats, curvature_of_sigma, inverse_speedup, sigma_of_curvature, speedup
+from processors.models.downey import Floats, inverse_speedup, sigma_of_curvature, speedup
 from processors.models.downey_profile import Limits, Profile, ProfileSolver
 from processors.models.observations import Observations, observations
 
-_GRID = 65
+_UNIT_GRID = np.linspace(0, 1, 65)
 _MINIMA = 4
-_ZOOMS = 4
-_ZOOM_POINTS = 33
+_ZOOMS = 2
+_UNIT_ZOOM = np.linspace(0, 1, 33)
 _PARALLELISM_MAX = 1e300
 _FLAT = 4e-15  # objectives closer than this share of the sum of weights are equal: it is their rounding error
 
@@ -80,10 +81,12 @@ def fit_downey(
 
 def _starts(seen: Observations, sums: Floats, bounds: tuple[float, float], seeds: Sequence[float]) -> Floats:
     """Return where the search over A starts: sorted, within the bounds, bounds included."""
-    grid = np.geomspace(bounds[0], bounds[1], _GRID)
-    given = np.asarray(seeds, dtype=np.float64)
-    values = np.concatenate([grid, seen.n, (seen.n + 1) / 2, _saturation_seeds(seen, sums), given[np.isfinite(given)]])
-    return np.unique(np.clip(values, *bounds))
+    low, high = bounds
+    grid = low * np.exp(math.log(high / low) * _UNIT_GRID)
+    given = [seed for seed in seeds if math.isfinite(seed)]
+    values = np.concatenate([grid, seen.n, (seen.n + 1) / 2, _saturation_seeds(seen, sums), given])
+    values = np.sort(np.minimum(np.maximum(values, low), high))
+    return values[np.diff(values, prepend=0) > 0]
 
 
 def _saturation_seeds(seen: Observations, sums: Floats) -> Floats:
@@ -109,18 +112,28 @@ def _serial_times(sums: Floats) -> Floats:
 
 
 def _refined(solver: ProfileSolver, start: Profile, tolerance: float) -> Profile:
-    """Return the starts and what zooming into the best local minima between their neighbours found."""
+    """Return the starts and what zooming into the best local minima between their neighbours found.
+
+    Two zooms narrow a valley to 1/256 of the grid's step; the vertex of a parabola then hits its bottom.
+    """
     found = [start]
-    log_low, log_high = _brackets(start, tolerance)
-    steps = np.linspace(0, 1, _ZOOM_POINTS)
+    low, high = _brackets(start, tolerance)
     for _ in range(_ZOOMS):
-        logs = log_low[:, None] + (log_high - log_low)[:, None] * steps
-        zoomed = solver.solve(np.exp(logs).ravel())
-        found.append(zoomed)
-        rows, best = np.arange(log_low.size), _flat_argmin(zoomed.objective.reshape(logs.shape), tolerance)
-        log_low = logs[rows, np.maximum(best - 1, 0)]
-        log_high = logs[rows, np.minimum(best + 1, _ZOOM_POINTS - 1)]
+        logs = low[:, None] + (high - low)[:, None] * _UNIT_ZOOM
+        found.append(solver.solve(np.exp(logs).ravel()))
+        objective = found[-1].objective.reshape(logs.shape)
+        best = np.minimum(np.maximum(_flat_argmin(objective, tolerance), 1), _UNIT_ZOOM.size - 2)
+        rows = np.arange(low.size)
+        low, high = logs[rows, best - 1], logs[rows, best + 1]
+    vertex = _vertex(*(objective[rows, best + step] for step in (-1, 0, 1)))
+    found.append(solver.solve(np.exp((low + high + (high - low) * vertex) / 2)))
     return Profile(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+
+
+def _vertex(before: Floats, at: Floats, after: Floats) -> Floats:
+    """Return where the parabola through values at -1, 0 and 1 is least; 0 where it has no such point."""
+    bend = before - 2 * at + after
+    return np.where(bend > 0, np.clip((before - after) / np.where(bend > 0, 2 * bend, 1), -1, 1), 0)
 
 
 def _brackets(start: Profile, tolerance: float) -> tuple[Floats, Floats]:
@@ -150,7 +163,7 @@ def _fit(seen: Observations, curve: tuple[float, float], t1_bounds: tuple[float,
     """Return the fit of a curve, its errors computed from the residuals themselves and not from sums."""
     parallelism = curve[0]
     sigma = float(sigma_of_curvature(curve[1]))
-    rates = inverse_speedup(1 / seen.n, parallelism, curvature_of_sigma(sigma)) * seen.rate
+    rates = inverse_speedup(1 / seen.n, parallelism, curve[1]) * seen.rate
     weighted = seen.weight * rates
     t1 = float(weighted.sum() / (weighted @ rates))
     if t1_bounds is not None:

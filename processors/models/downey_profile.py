@@ -59,7 +59,10 @@ class Profile(NamedTuple):
 
 
 class _Forms(NamedTuple):
-    """Sums of a = a0 + w a1 and b = b00 + 2 w b01 + w^2 b11 with objective = total - 2 T1 a + T1^2 b, per segment."""
+    """Sums of a = a0 + f a1 and b = b00 + 2 f b01 + f^2 b11 with objective = total - 2 T1 a + T1^2 b, per segment.
+
+    The serial share f = w/A takes the place of w: the sums of the linear section then do not depend on A.
+    """
 
     a0: Floats
     a1: Floats
@@ -97,92 +100,94 @@ def profile(
 class ProfileSolver:
     """Profiles of one set of observations; T1 is in units of their scale.
 
+    `sums` are prefix sums over sizes, shape (8, k + 1), of weight * (u r, (1-u) r, r, u^2 r^2, u (1-u) r^2,
+    (1-u)^2 r^2, r^2, u r^2) with u = 1/n and the rate r.
+
     >>> seen = observations([1, 4], [100.0, 25.0])
     >>> float(ProfileSolver(seen, Limits()).solve(np.array([4.0])).curvature[0])
     0.0
     """
 
     def __init__(self, seen: Observations, limits: Limits) -> None:
-        u, rate = 1 / seen.n, seen.rate
-        first, second = seen.weight * rate, seen.weight * rate * rate
+        u = 1 / seen.n
+        v, first = 1 - u, seen.weight * seen.rate
+        second = first * seen.rate
         self._n = seen.n
         self._total = float(seen.weight.sum())
         self._limits = limits
         self._t1_bounds = None if limits.t1_bounds is None else [bound / seen.scale_s for bound in limits.t1_bounds]
-        terms = [first * u, first * (1 - u), first, second * u * u, second * u * (1 - u), second * (1 - u) ** 2, second]
         self.sums = np.zeros((8, seen.n.size + 1))
-        np.cumsum([*terms, second * u], axis=1, out=self.sums[:, 1:])
+        terms = [first * u, first * v, first, second * u * u, second * u * v, second * v * v, second, second * u]
+        np.cumsum(terms, axis=1, out=self.sums[:, 1:])
+        self._columns = self.sums[[0, 1, 3, 4, 5, 2, 6]]
+        self._columns[5:] = self.sums[[2, 6], -1:] - self._columns[5:]
 
     def solve(self, parallelism: Floats) -> Profile:
         """Return the best curve at each A, shape (m,)."""
-        low, high = self._segments(parallelism)
-        forms = self._forms(parallelism)
-        w = _best_curvature(forms, low, high)
+        q = 1 / parallelism[:, None]
+        low, high = self._segments(parallelism, q)
+        forms = self._forms(parallelism, q)
+        share = _best_share(forms, low, high)
         if self._t1_bounds is not None:
             held = [(forms.a1 - t1 * forms.b01) / np.maximum(t1 * forms.b11, _TINY) for t1 in self._t1_bounds]
-            w = np.stack([w, *(np.clip(value, low, high) for value in held)], axis=1)
+            share = np.stack([share, *(_between(value, low, high) for value in held)], axis=1)
             forms = _Forms(*(form[:, None] for form in forms))
-        a, b = forms.a0 + w * forms.a1, forms.b00 + w * (2 * forms.b01 + w * forms.b11)
+            low, high = low[:, None], high[:, None]
+        a, b = forms.a0 + share * forms.a1, forms.b00 + share * (2 * forms.b01 + share * forms.b11)
         t1 = a / b
         if self._t1_bounds is not None:
             t1 = np.clip(t1, self._t1_bounds[0], self._t1_bounds[1])
-            high, low = high[:, None], low[:, None]
         gain = np.where(low <= high, t1 * (2 * a - t1 * b), -np.inf).reshape(parallelism.size, -1)
-        rows, best = np.arange(parallelism.size), gain.argmax(axis=1)
-        w, t1 = w.reshape(gain.shape)[rows, best], t1.reshape(gain.shape)[rows, best]
-        return Profile(parallelism, w, t1, np.maximum(self._total - gain[rows, best], 0))
+        best = gain.argmax(axis=1) + np.arange(0, gain.size, gain.shape[1])
+        objective = np.maximum(self._total - gain.ravel()[best], 0)
+        return Profile(parallelism, share.ravel()[best] * parallelism, t1.ravel()[best], objective)
 
-    def _segments(self, parallelism: Floats) -> tuple[Floats, Floats]:
-        """Return the ends of w, shape (m, k + 2): p = 0..k sizes not saturated with sigma >= 1, then sigma <= 1."""
-        count = self._n.size
-        top = self._limits.curvature_max(parallelism)[:, None]
-        bottom = np.minimum(self._limits.w_bounds[0], top)
-        saturation = 1 - (parallelism[:, None] - 1) / np.maximum(self._n - 1, _TINY)
-        low, high = np.empty((2, parallelism.size, count + 2))
-        low[:, :1], low[:, 1:-1], low[:, -1:] = 0.5, saturation, bottom
-        high[:, :-2], high[:, -2:] = saturation, top
-        low[:, :-1] = np.maximum(low[:, :-1], np.maximum(bottom, 0.5))
-        high[:, :-2] = np.minimum(high[:, :-2], top)
-        high[:, -1] = np.minimum(high[:, -1], 0.5)
+    def _segments(self, parallelism: Floats, q: Floats) -> tuple[Floats, Floats]:
+        """Return the ends of f, shape (m, k + 2): p = 0..k sizes not saturated with sigma >= 1, then sigma <= 1.
+
+        A size saturates when w <= (n - A)/(n - 1) = 1 - (A - 1)/(n - 1).
+        """
+        top = self._limits.curvature_max(parallelism)[:, None] * q
+        bottom, half = np.minimum(self._limits.w_bounds[0] * q, top), 0.5 * q
+        saturation = q - (1 - q) / np.maximum(self._n - 1, _TINY)
+        low, high = np.empty((2, parallelism.size, self._n.size + 2))
+        low[:, 1:-1] = np.maximum(saturation, np.maximum(bottom, half))
+        low[:, :1], low[:, -1:] = np.maximum(bottom, half), bottom
+        high[:, :-2] = np.minimum(saturation, top)
+        high[:, -2:-1], high[:, -1:] = top, np.minimum(top, half)
         return low, high
 
-    def _forms(self, parallelism: Floats) -> _Forms:
+    def _forms(self, parallelism: Floats, q: Floats) -> _Forms:
         """Return the sums of each segment, shape (m, k + 2)."""
-        inverse = 1 / parallelism[:, None]
         linear = np.searchsorted(self._n, parallelism, side="right")
-        picked = np.concatenate(
-            [
-                np.broadcast_to(self.sums[:, None, :], (8, parallelism.size, self._n.size + 1)),
-                self.sums[:, linear, None],
-            ],
-            axis=2,
-        )
-        rest = self.sums[:, None, -1:] - picked
-        forms = _Forms(
-            picked[0] + inverse * rest[2],
-            inverse * picked[1],
-            picked[3] + inverse * inverse * rest[6],
-            inverse * picked[4],
-            inverse * inverse * picked[5],
-        )
+        picked = np.empty((7, parallelism.size, self._n.size + 2))
+        picked[:, :, :-1] = self._columns[:, None, :]
+        picked[:, :, -1] = self._columns[:, linear]
+        picked[0] += q * picked[5]
+        picked[2] += q * q * picked[6]
+        forms = _Forms(*picked[:5])
         self._add_between(forms, parallelism, linear)
         return forms
 
     def _add_between(self, forms: _Forms, parallelism: Floats, linear: NDArray[np.intp]) -> None:
-        """Add what sizes between A and 2A - 1 contribute to the segment of sigma <= 1: g1 = (2 - 1/A) u - 1/A."""
-        q = 1 / parallelism
-        full = np.searchsorted(self._n, 2 * parallelism - 1, side="right")
+        """Add what sizes between A and 2A - 1 contribute with sigma <= 1: T = T1 (1/A + f ((2A - 1) u - 1))."""
+        span = 2 * parallelism - 1
+        full = np.searchsorted(self._n, span, side="right")
         u1, _, one1, uu2, _, _, one2, u2 = self.sums[:, full] - self.sums[:, linear]
-        forms.a1[:, -1] += (2 - q) * u1 - q * one1
-        forms.b01[:, -1] += q * ((2 - q) * u2 - q * one2)
-        forms.b11[:, -1] += (2 - q) * ((2 - q) * uu2 - 2 * q * u2) + q * q * one2
+        forms.a1[:, -1] += span * u1 - one1
+        forms.b01[:, -1] += (span * u2 - one2) / parallelism
+        forms.b11[:, -1] += span * (span * uu2 - 2 * u2) + one2
 
 
-def _best_curvature(forms: _Forms, low: Floats, high: Floats) -> Floats:
-    """Return the optimum of each convex problem, clipped to its segment.
+def _best_share(forms: _Forms, low: Floats, high: Floats) -> Floats:
+    """Return the optimum of each convex problem, drawn into its segment.
 
-    A T1 below 0 (or none) means that the optimum lies beyond infinite w: then the sign of T1 w names the nearer end.
+    A T1 below 0 (or none) means that the optimum lies beyond infinite f: then the sign of T1 f names the nearer end.
     """
-    t1_w = forms.a1 * forms.b00 - forms.a0 * forms.b01
+    t1_f = forms.a1 * forms.b00 - forms.a0 * forms.b01
     t1 = forms.a0 * forms.b11 - forms.a1 * forms.b01
-    return np.clip(t1_w / np.maximum(t1, _TINY), low, np.maximum(low, high))
+    return _between(t1_f / np.maximum(t1, _TINY), low, high)
+
+
+def _between(share: Floats, low: Floats, high: Floats) -> Floats:
+    return np.maximum(np.minimum(share, high), low)
