@@ -1,0 +1,71 @@
+# What a developer does here. `make` alone lists it.
+#   PYTHON      the Python that makes .venv, 3.11 or newer (python3)
+#   ARGS        more arguments for the command: make demo ARGS=--help, make test ARGS="-k checkpoint"
+
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-annotate $(UPGRADE)
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-fast lint simulate quality bench wheel lock clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: .venv/runtime.stamp  ## the whole agent on a simulated centre, in this terminal
+	@$(BIN)/scalewatch demo $(ARGS)
+
+test: .venv/dev.stamp  ## every test, on a real Kafka (Java 17+, Maven) and, as root, a real Slurm
+	@.ci/provide kafka
+	@.ci/provide slurm
+	$(BIN)/pytest --ignore=tests/bench $(ARGS)
+
+test-fast: .venv/dev.stamp  ## the tests that need nothing but Python
+	$(BIN)/pytest --ignore=tests/bench -m "not kafka and not slurm and not slow" $(ARGS)
+
+lint: .venv/dev.stamp  ## ruff and mypy, as strict as they get
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+simulate: .venv/dev.stamp  ## crashes, repeats and refused writes from 1,000 seeds
+	SCALEWATCH_SIM_SEEDS=1000 $(BIN)/pytest tests/sim $(ARGS)
+
+quality: .venv/dev.stamp  ## how well the models predict, scored on known scenarios
+	$(BIN)/pytest tests/quality $(ARGS)
+
+bench: .venv/dev.stamp  ## speed of the hot paths
+	$(BIN)/pytest tests/bench $(ARGS)
+
+wheel: .venv/dev.stamp  ## dist/*.whl, built with the locked tools
+	@rm -rf dist
+	$(BIN)/python -m build --no-isolation --wheel --outdir dist
+
+lock: .venv/dev.stamp  ## pin the dependencies anew; UPGRADE=--upgrade takes newer ones
+	$(BIN)/pip install --quiet uv
+	$(LOCK) --group dev --output-file requirements-dev.lock
+	$(LOCK) --constraint requirements-dev.lock --output-file requirements.lock
+	$(subst compile pyproject.toml,compile,$(LOCK)) --group build --constraint requirements-dev.lock \
+		--output-file requirements-build.lock
+
+clean:  ## remove what was made, the environment too
+	rm -rf .venv dist build htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find agent processors sinks tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/bin/python:
+	@PYTHON="$(PYTHON)" .ci/provide venv
+
+# the stamps are as old as the last install: an unchanged lock is not installed again
+.venv/runtime.stamp: requirements.lock requirements-build.lock pyproject.toml | .venv/bin/python
+	@echo "Installing what the agent needs into .venv"
+	@$(BIN)/pip install --quiet --require-hashes -r requirements.lock -r requirements-build.lock
+	@$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
+	@touch $@
+
+.venv/dev.stamp: requirements-dev.lock pyproject.toml | .venv/bin/python
+	@echo "Installing what tests and checkers need into .venv"
+	@$(BIN)/pip install --quiet --require-hashes -r requirements-dev.lock
+	@$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
+	@touch $@ .venv/runtime.stamp
