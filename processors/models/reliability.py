@@ -1,0 +1,194 @@
+"""Whether a prediction can be trusted: what the observations leave undecided about the curve (ADEPT's judgement).
+
+The fits here have no prior, which would decide by itself what the observations do not.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from processors.models.amdahl import AmdahlFits, fit_amdahl
+from processors.models.downey import inverse_speedup
+from processors.models.downey_profile import Profile, profile
+
+Floats = NDArray[np.float64]
+
+SIZES_MIN = 3  # of ADEPT
+MISFIT = 0.02  # relative error of a model that is right
+HIGH_ERROR = 0.10
+PARALLELISM_RATIO = 1.5  # between the largest and the smallest A that fit
+DISAGREEMENT = 0.10  # in ln T, from which two curves count as different
+FLATNESS = 1.25  # Amdahl's law may fit this much worse than the best curve and still explain the data
+STEP_FLOOR = 0.05  # share by which work n t may fall, or run time rise, before it counts
+REACH = 2.0  # times the largest size: good on twice the number of nodes, says ADEPT
+GRID = 129
+
+# superlinear data often look linear too; that no curve can follow them is the graver finding
+VERDICTS = ("insufficient", "high_error", "superlinear", "linear", "runner_up", "slowdown", "far")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the observations say about every target; sizes in units of n, errors relative.
+
+    `acceptable` are the curves that fit about as well as the best one, at one A each; `rms` and `rms_amdahl` the errors of
+    the best curve and of Amdahl's law, `amdahl` that law; `superlinear` the sizes between which the work shrinks;
+    `fastest_n` the fastest size, where the largest is slower.
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0])
+    >>> evidence = gather(n, 100.0 / n)
+    >>> evidence.count, evidence.superlinear, evidence.fastest_n
+    (4, None, None)
+    """
+
+    count: int
+    smallest_n: float
+    largest_n: float
+    rms: float
+    rms_amdahl: float
+    amdahl: AmdahlFits
+    acceptable: Profile
+    superlinear: tuple[float, float] | None
+    fastest_n: float | None
+    worst_n: float
+    misfit: float
+    explained: bool
+
+
+def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0, explained: bool = False) -> Evidence:
+    """Return what `k` >= 1 observations say; `n` (sorted, distinct) and `run_time_s` have shape (k,).
+
+    `noise` is the standard deviation of ln t; `explained` says that a pattern accounts for a bad fit.
+    Sources: ADEPT (Deshmeh, Machina, Sodan 2010) for the cases, the constants are this project's.
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0])
+    >>> evidence = gather(n, 100.0 / n + 1.0)
+    >>> round(evidence.rms_amdahl, 6), evidence.acceptable.parallelism.round().max().item()
+    (0.0, 128.0)
+    """
+    misfit, step = max(MISFIT, noise), max(STEP_FLOOR, STEP_FLOOR / 0.03 * noise)
+    curves = _curves(n, run_time_s)
+    best = int(curves.objective.argmin())
+    limit = curves.objective[best] + n.size * misfit**2
+    acceptable = Profile(*(column[curves.objective <= limit] for column in curves))
+    amdahl = fit_amdahl(n, run_time_s, np.ones((1, n.size)))
+    errors = np.abs(_predict(curves, n)[best] / run_time_s - 1.0)
+    return Evidence(
+        n.size,
+        float(n[0]),
+        float(n[-1]),
+        _root_mean(curves.objective[best], n.size),
+        _root_mean(amdahl.squares[0], n.size),
+        amdahl,
+        acceptable,
+        _superlinear(n, run_time_s, step),
+        _fastest(n, run_time_s, step),
+        float(n[int(errors.argmax())]),
+        misfit,
+        explained,
+    )
+
+
+def _curves(n: Floats, run_time_s: Floats) -> Profile:
+    """Return the best curve at each of many A, sorted by A, those where a size starts to saturate among them."""
+    largest = 16.0 * float(n[-1])
+    serial = float((n * run_time_s).min())
+    kinks = np.concatenate([n, (n + 1.0) / 2.0, serial / run_time_s])
+    grid = np.concatenate([np.geomspace(1.0, largest, GRID), np.clip(kinks, 1.0, largest)])
+    return profile(n, run_time_s, np.unique(grid))
+
+
+def _predict(curves: Profile, n: Floats) -> Floats:
+    """Return the run times of all curves at all sizes, shape (curves, sizes)."""
+    inverse = inverse_speedup(1.0 / n, curves.parallelism[:, None], curves.curvature[:, None])
+    return np.asarray(curves.t1_s[:, None] * inverse)
+
+
+def _root_mean(squares: float, count: int) -> float:
+    return float(np.sqrt(max(squares, 0.0) / count))
+
+
+def _superlinear(n: Floats, run_time_s: Floats, step: float) -> tuple[float, float] | None:
+    """Return the sizes between which the work n t shrinks most, if by more than the step."""
+    work = np.log(n) + np.log(run_time_s)
+    fall = np.maximum.accumulate(work) - work
+    to = int(fall.argmax())
+    if fall[to] <= -np.log1p(-min(step, 0.9)):
+        return None
+    return float(n[int(work[: to + 1].argmax())]), float(n[to])
+
+
+def _fastest(n: Floats, run_time_s: Floats, step: float) -> float | None:
+    """Return the fastest size if the largest is slower by more than the step."""
+    best = int(run_time_s.argmin())
+    return float(n[best]) if run_time_s[-1] / run_time_s[best] > 1.0 + step else None
+
+
+def judge(evidence: Evidence, target: float | None = None) -> tuple[str, ...]:
+    """Return what speaks against the prediction at `target` (default: twice the largest size), by severity.
+
+    Empty: it is reliable. The names are those of VERDICTS.
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0])
+    >>> judge(gather(n, 100.0 / n + 1.0))
+    ('linear',)
+    """
+    if evidence.count < SIZES_MIN:
+        return ("insufficient",)
+    reference = REACH * evidence.largest_n if target is None else target
+    linear = is_linear(evidence, reference)
+    found = {
+        "high_error": evidence.rms > HIGH_ERROR and not evidence.explained,
+        "linear": linear,
+        "runner_up": not linear and is_open(evidence, reference),
+        "superlinear": evidence.superlinear is not None,
+        "slowdown": evidence.fastest_n is not None,
+        "far": not evidence.smallest_n / REACH <= reference <= REACH * evidence.largest_n,
+    }
+    return tuple(name for name in VERDICTS if found.get(name))
+
+
+def is_linear(evidence: Evidence, reference: float) -> bool:
+    """Return whether Amdahl's law explains all, so that the curve may saturate at once or never, and this matters.
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0])
+    >>> is_linear(gather(n, 100.0 / n + 1.0), 8.0), is_linear(gather(n, 100.0 / n + 1.0), 16.0)
+    (False, True)
+    """
+    if evidence.rms_amdahl > max(FLATNESS * evidence.rms, evidence.misfit):
+        return False
+    return amdahl_gain(evidence, reference) > DISAGREEMENT
+
+
+def amdahl_gain(evidence: Evidence, reference: float) -> float:
+    """Return ln of what Amdahl's law still gains from the largest size to the reference.
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0])
+    >>> round(amdahl_gain(gather(n, 100.0 / n), 16.0), 3)
+    0.693
+    """
+    at_both = [float(evidence.amdahl.predict(np.array([size]))[0]) for size in (evidence.largest_n, reference)]
+    return float(np.log(at_both[0]) - np.log(at_both[1]))
+
+
+def is_open(evidence: Evidence, reference: float) -> bool:
+    """Return whether curves of different A fit about equally well and differ at the reference.
+
+    >>> n = np.array([2.0, 6.0, 16.0, 24.0])
+    >>> is_open(gather(n, np.array([51.246, 19.594, 9.225, 7.762])), 48.0)
+    True
+    """
+    parallelism = evidence.acceptable.parallelism
+    return parallelism[-1] / parallelism[0] >= PARALLELISM_RATIO and disagreement(evidence, reference) > DISAGREEMENT
+
+
+def disagreement(evidence: Evidence, reference: float) -> float:
+    """Return ln of the ratio between the slowest and the fastest acceptable curve at the reference.
+
+    >>> n = np.array([2.0, 6.0, 16.0, 24.0])
+    >>> round(disagreement(gather(n, np.array([51.246, 19.594, 9.225, 7.762])), 48.0), 2)
+    0.36
+    """
+    predicted = np.log(_predict(evidence.acceptable, np.array([reference])))
+    return float(predicted.max() - predicted.min())

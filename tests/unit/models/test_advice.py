@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+
+from processors.models.advice import SENTENCES, Facts, candidate_sizes, jump_sentence, most_informative, sentence
+from processors.models.reliability import VERDICTS
+
+FACTS = Facts(
+    count=4,
+    smallest_n=4.0,
+    largest_n=32.0,
+    rms=0.34,
+    worst_n=16.0,
+    superlinear=(4.0, 8.0),
+    fastest_n=16.0,
+    disagreement=0.357,
+    reference_n=64.0,
+    target=128.0,
+    next_n=64.0,
+)
+
+
+def test_every_verdict_has_a_sentence_of_its_own() -> None:
+    assert set(SENTENCES) == set(VERDICTS)
+    assert len({sentence(verdict, FACTS) for verdict in VERDICTS}) == len(VERDICTS)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "mentions"),
+    [
+        ("insufficient", ["4 sizes", "64"]),
+        ("high_error", ["34%", "16"]),
+        ("linear", ["32", "64"]),
+        ("runner_up", ["43%", "64"]),
+        ("superlinear", ["4 to 8"]),
+        ("slowdown", ["32", "more than 16"]),
+        ("far", ["64", "32"]),
+    ],
+)
+def test_a_sentence_names_the_sizes_it_is_about(verdict: str, mentions: list[str]) -> None:
+    text = sentence(verdict, FACTS)
+    assert [mention for mention in mentions if mention not in text] == []
+    assert text.endswith(".")
+
+
+def test_without_a_size_to_run_the_sentence_suggests_none() -> None:
+    facts = Facts(count=1, smallest_n=4.0, largest_n=4.0, rms=0.0, worst_n=4.0)
+    assert sentence("insufficient", facts) == "Only one size has been run, three are needed."
+
+
+def test_a_target_below_the_sizes_is_far_in_another_way() -> None:
+    facts = Facts(count=4, smallest_n=4.0, largest_n=32.0, rms=0.0, worst_n=4.0, target=1.0)
+    assert "less than half of the smallest" in sentence("far", facts)
+
+
+def test_the_next_size_is_a_power_of_two_not_yet_run_up_to_twice_the_largest() -> None:
+    assert candidate_sizes(np.array([4.0, 8.0, 16.0])).tolist() == [1.0, 2.0, 32.0]
+
+
+def test_the_next_size_is_one_that_the_centre_allows() -> None:
+    assert candidate_sizes(np.array([4.0, 8.0]), (12.0, 12.0, 6.0, 8.0, 100.0, -1.0)).tolist() == [6.0, 12.0]
+
+
+def test_where_no_size_is_allowed_none_is_suggested() -> None:
+    assert most_informative(candidate_sizes(np.array([4.0]), (100.0,)), np.zeros(0)) is None
+
+
+def test_of_equally_uncertain_sizes_the_smallest_is_suggested() -> None:
+    assert most_informative(np.array([2.0, 32.0]), np.array([0.3, 0.3])) == 2.0
+
+
+def test_a_share_of_a_processor_still_has_a_next_size() -> None:
+    assert candidate_sizes(np.array([0.25])).tolist() == []
+    assert candidate_sizes(np.array([0.75])).tolist() == [1.0]
+
+
+def test_a_drop_of_run_time_is_told_from_a_rise() -> None:
+    assert "-29 %" in jump_sentence(8.0, 10.0, -0.2857)
