@@ -1,0 +1,1 @@
+"""A simulated centre whose truth is known: pure, seeded, without a clock."""

@@ -1,0 +1,174 @@
+"""The simulated centre: native events in the order of their times, and the truth behind them."""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from agent.contracts.moments import rfc3339
+from agent.simulation.applications import DOZEN, Application
+from agent.simulation.workload import Job, Machine, Running, Submissions, hostlist, outcome
+
+SYSTEM: Final = "simulated"
+REQUEUE_MS: Final = 60_000
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class TimedEvent(NamedTuple):
+    """A native event and its time, in ms since the epoch.
+
+    >>> TimedEvent(0, {"type": "job.started"}).value
+    b'{"type":"job.started"}'
+    """
+
+    time_ms: int
+    event: dict[str, Any]
+
+    @property
+    def value(self) -> bytes:
+        """The message as it would be on a topic."""
+        return _ENCODER.encode(self.event)
+
+
+_Happening = Callable[[int], Iterable[TimedEvent]]
+
+
+class Centre:
+    """A machine of `nodes` nodes with a dozen applications on it, from `start_ms` on.
+
+    Half-way is half of `horizon_s` after the start: then one application becomes slower and another one fails more
+    often. The same seed gives the same events.
+
+    >>> centre = Centre(seed=1, start_ms=1795168800000)
+    >>> next(centre.events()).event["type"]
+    'job.started'
+    >>> centre.truth("simulated/climate-coupler//nodes", 16.0)
+    1027.5
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        start_ms: int,
+        *,
+        nodes: int = 512,
+        horizon_s: float = 72_000.0,
+        system: str = SYSTEM,
+        applications: Sequence[Application] = DOZEN,
+    ) -> None:
+        self.system = system
+        self.applications = tuple(applications)
+        self.halfway_ms = start_ms + int(horizon_s * 500)
+        self._seed, self._start_ms, self._nodes = seed, start_ms, nodes
+        self._by_id = {application.key(system).id: application for application in applications}
+
+    def truth(self, application_id: str, n: float, time_ms: int | None = None) -> float | None:
+        """Return the true run time in seconds, at the start where no time is given; None for an unknown application."""
+        application = self._by_id.get(application_id)
+        if application is None or n < 1:
+            return None
+        return application.run_time_s(n, second_half=time_ms is not None and time_ms >= self.halfway_ms)
+
+    def events(self) -> Iterator[TimedEvent]:
+        """Yield job.started and job.completed without end, in the order of time; each call begins anew."""
+        return _Shift(self, self._seed, self._start_ms, self._nodes).events()
+
+
+class _Shift:
+    """One walk through time: the machine, its queue and what happens next."""
+
+    def __init__(self, centre: Centre, seed: int, start_ms: int, nodes: int) -> None:
+        self._centre = centre
+        self._machine = Machine(nodes)
+        self._agenda: list[tuple[int, int, _Happening]] = []
+        self._entries = 0
+        self._last_id = 1000
+        sources = np.random.SeedSequence(seed).spawn(len(centre.applications))
+        for application, source in zip(centre.applications, sources, strict=True):
+            stream = Submissions(application, np.random.default_rng(source))
+            self._put(start_ms + stream.wait_ms(), partial(self._submit, stream))
+
+    def events(self) -> Iterator[TimedEvent]:
+        while True:
+            now_ms, _, happening = heapq.heappop(self._agenda)
+            yield from happening(now_ms)
+            yield from self._start(now_ms)
+
+    def _put(self, time_ms: int, happening: _Happening) -> None:
+        self._entries += 1  # breaks ties in the order of entry: the heap never compares the happenings themselves
+        heapq.heappush(self._agenda, (time_ms, self._entries, happening))
+
+    def _submit(self, stream: Submissions, now_ms: int) -> Sequence[TimedEvent]:
+        n = stream.next_size()
+        expected_s = stream.application.run_time_s(n, second_half=now_ms >= self._centre.halfway_ms)
+        jobs = stream.jobs(self._last_id + 1, now_ms, expected_s, n)
+        self._last_id += len(jobs)
+        self._machine.queue.extend(jobs)
+        self._put(now_ms + stream.wait_ms(), partial(self._submit, stream))
+        return ()
+
+    def _end(self, running: Running, now_ms: int) -> Sequence[TimedEvent]:
+        self._machine.give_back(running.nodes)
+        if running.job.node_fails:
+            again = replace(running.job, node_fails=False)
+            self._put(now_ms + REQUEUE_MS, partial(self._requeue, again))
+        return (TimedEvent(now_ms, self._completed(running)),)
+
+    def _requeue(self, job: Job, _now_ms: int) -> Sequence[TimedEvent]:
+        self._machine.queue.appendleft(job)
+        return ()
+
+    def _start(self, now_ms: int) -> Iterator[TimedEvent]:
+        queue = self._machine.queue
+        while queue and (nodes := self._machine.take(queue[0].n)) is not None:
+            running = self._run(queue.popleft(), now_ms, nodes)
+            self._put(running.end_ms, partial(self._end, running))
+            yield TimedEvent(now_ms, self._started(running))
+
+    def _run(self, job: Job, now_ms: int, nodes: tuple[int, ...]) -> Running:
+        second_half = now_ms >= self._centre.halfway_ms
+        true_run_time_s = job.application.run_time_s(job.n, second_half=second_half)
+        run_time_s, state = outcome(job, true_run_time_s, job.application.failure_rate[second_half])
+        return Running(job, now_ms, nodes, max(round(run_time_s * 1000), 1), state)
+
+    def _started(self, running: Running) -> dict[str, Any]:
+        return {"type": "job.started", **self._facts(running)}
+
+    def _completed(self, running: Running) -> dict[str, Any]:
+        event = {
+            "type": "job.completed",
+            **self._facts(running),
+            "end": rfc3339(running.end_ms),
+            "run_time_s": running.run_time_ms / 1000,
+            "state": running.state,
+            "exit_code": 0 if running.state == "COMPLETED" else 1,
+        }
+        if running.state == "NODE_FAIL":
+            event["failed_host"] = hostlist(running.nodes[:1])
+        return event
+
+    def _facts(self, running: Running) -> dict[str, Any]:
+        job = running.job
+        application = job.application
+        name = application.name
+        facts = {
+            "system": self._centre.system,
+            "job_id": job.job_id,
+            "job_name": f"{name}-{job.n}",
+            "n": job.n,
+            "unit": "nodes",
+            "start": rfc3339(running.start_ms),
+            "submit": rfc3339(job.submit_ms),
+            "time_limit_s": job.time_limit_s,
+            "hosts": [hostlist(running.nodes)],
+            "user": f"user{1 + len(name) % 5}",
+            "partition": "standard",
+            "exclusive": True,
+        }
+        facts[application.named_by] = name if application.named_by == "application" else f"/apps/{name}/bin/{name}"
+        optional = {"input": application.input, "array_job_id": job.array_job_id, "attributes": application.attributes}
+        return facts | {key: value for key, value in optional.items() if value}
