@@ -1,0 +1,157 @@
+"""What no single key can show to be wrong: keys that contradict each other or mean another key's thing."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from agent.config.problems import Path
+from agent.config.tree import Config
+from agent.identify.rules import rule_faults
+
+Fault = tuple[Path, str]
+OWN_TOPICS: Final = (
+    "journal", "predictions", "job_predictions", "answers", "alerts", "runs", "state", "deadletters",
+)  # fmt: skip
+
+
+class Check(msgspec.Struct, frozen=True):
+    """A check and the sections it reads: it is left out while one of these has a problem of its own."""
+
+    sections: frozenset[str]
+    faults: Callable[[Config], Iterator[Fault]]
+
+
+def faults(config: Config, broken: frozenset[str] = frozenset()) -> list[Fault]:
+    """Return every contradiction, with the path of the key at fault; `broken` are sections that are not to be trusted.
+
+    >>> from agent.config.tree import System
+    >>> faults(Config(systems={"exa": System(partition=3)}))
+    [(('systems', 'exa', 'partition'), 'is partition 3, but topics.journal_partitions is 1: use 0 to 0.')]
+    """
+    return [fault for check in CHECKS if not check.sections & broken for fault in check.faults(config)]
+
+
+def _partitions(config: Config) -> Iterator[Fault]:
+    count = config.topics.journal_partitions
+    for name, system in config.systems.items():
+        if system.partition >= count:
+            sentence = (
+                f"is partition {system.partition}, but topics.journal_partitions is {count}: use 0 to {count - 1}."
+            )
+            yield ("systems", name, "partition"), sentence
+
+
+def _aliases(config: Config) -> Iterator[Fault]:
+    taken = {name: name for name in config.systems}
+    for name, system in config.systems.items():
+        for index, alias in enumerate(system.aliases):
+            if taken.setdefault(alias, name) != name or alias == name:
+                yield ("systems", name, "aliases", index), f"{alias!r} already stands for the system {taken[alias]}."
+    for alias, name in config.identify.systems_by_alias.items():
+        path = ("identify", "systems_by_alias", alias)
+        if taken.setdefault(alias, name) != name:
+            yield path, f"{alias!r} already stands for the system {taken[alias]}."
+        elif config.systems and name not in config.systems:
+            yield path, f"{name!r} is no system of this configuration; its systems are {', '.join(config.systems)}."
+
+
+def _other_systems(config: Config) -> Iterator[Fault]:
+    if config.other_systems == "reject" and not config.systems:
+        yield ("other_systems",), "rejects every event, because no systems are listed."
+
+
+def _source_systems(config: Config) -> Iterator[Fault]:
+    for index, source in enumerate(config.sources):
+        if source.system is not None and config.journal_partition(source.system) is None:
+            yield ("sources", index, "system"), f"{source.system!r} is no system of this configuration."
+
+
+def _source_topics(config: Config) -> Iterator[Fault]:
+    owner: dict[str, int] = {}
+    own = {getattr(config.topics, key): key for key in OWN_TOPICS}
+    for index, source in enumerate(config.sources):
+        for position, topic in enumerate(source.topics):
+            path = ("sources", index, "topics", position)
+            if topic in owner:
+                yield path, f"{topic!r} is already read by sources[{owner[topic]}]."
+            owner.setdefault(topic, index)
+            try:
+                read = [name for name in own if (re.match(topic, name) if topic.startswith("^") else topic == name)]
+            except re.error as error:
+                yield path, f"{topic!r} is no regular expression: {error}."
+                continue
+            if read:
+                yield path, f"reads the agent's own topic {read[0]} ({own[read[0]]}): the agent would feed itself."
+
+
+def _own_topics(config: Config) -> Iterator[Fault]:
+    names = [getattr(config.topics, key) for key in OWN_TOPICS]
+    for key, name in zip(OWN_TOPICS, names, strict=True):
+        if Counter(names)[name] > 1:
+            yield ("topics", key), f"{name!r} is the name of more than one topic."
+        elif len(name) > 249:
+            yield ("topics", "prefix"), f"{name!r} is longer than the 249 characters that a topic may have."
+
+
+def _groups(config: Config) -> Iterator[Fault]:
+    if config.collector.group == config.learner.group:
+        yield ("learner", "group"), "is the collector's group too; give each role a group of its own."
+
+
+def _security(config: Config) -> Iterator[Fault]:
+    security, path = config.kafka.security, ("kafka", "security")
+    sasl = security.protocol.startswith("sasl")
+    for key in ("mechanism", "username", "password"):
+        given = getattr(security, key) is not None
+        if sasl and not given:
+            yield (*path, key), f"is missing; {security.protocol} needs it."
+        if given and not sasl:
+            yield (*path, key), f"has no use with the protocol {security.protocol}; use sasl_tls or sasl_plaintext."
+    if bool(security.cert_file) != bool(security.key_file):
+        missing = "key_file" if security.cert_file else "cert_file"
+        yield (*path, missing), "is missing; a client's certificate needs cert_file and key_file."
+    for key in ("ca_file", "cert_file", "key_file"):
+        if getattr(security, key) and security.protocol in ("plaintext", "sasl_plaintext"):
+            yield (*path, key), f"has no use with the protocol {security.protocol}; use tls or sasl_tls."
+
+
+def _rules(config: Config) -> Iterator[Fault]:
+    for index, rule in enumerate(config.identify.rules):
+        for fault in rule_faults(rule):
+            yield ("identify", "rules", index), fault
+
+
+def _failures(config: Config) -> Iterator[Fault]:
+    rate = config.alerts.failure_rate
+    if rate.failures_min > rate.recent_runs:
+        sentence = f"is {rate.failures_min}, but only {rate.recent_runs} recent runs are looked at (recent_runs)."
+        yield ("alerts", "failure_rate", "failures_min"), sentence
+
+
+def _kept(config: Config) -> Iterator[Fault]:
+    """Rules on fields that every source drops never match."""
+    needs = {"script": "script", "comment": "comment", "work_dir": "paths"}
+    for index, rule in enumerate(config.identify.rules):
+        for field in rule.match:
+            keep = needs.get(field)
+            if keep and config.sources and not any(getattr(source.keep, keep) for source in config.sources):
+                path = ("identify", "rules", index, "match", field)
+                yield path, f"can never match: no source keeps it; set keep.{keep} to true in its source."
+
+
+CHECKS: Final = (
+    Check(frozenset({"systems", "topics"}), _partitions),
+    Check(frozenset({"systems", "identify"}), _aliases),
+    Check(frozenset({"systems", "other_systems"}), _other_systems),
+    Check(frozenset({"systems", "other_systems", "identify", "sources"}), _source_systems),
+    Check(frozenset({"sources", "topics"}), _source_topics),
+    Check(frozenset({"topics"}), _own_topics),
+    Check(frozenset({"collector", "learner"}), _groups),
+    Check(frozenset({"kafka"}), _security),
+    Check(frozenset({"identify"}), _rules),
+    Check(frozenset({"identify", "sources"}), _kept),
+    Check(frozenset({"alerts"}), _failures),
+)
