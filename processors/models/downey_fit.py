@@ -17,8 +17,9 @@ from processors.models.observations import Observations, observations
 
 _UNIT_GRID = np.linspace(0, 1, 65)
 _MINIMA = 4
-_ZOOMS = 2
 _UNIT_ZOOM = np.linspace(0, 1, 33)
+_TRIPLE = np.array([-1, 0, 1])
+_NARROWING = (1 / 16, 1 / 32, 0)  # of the step between the three points of a parabola; 0 evaluates the last vertex
 _PARALLELISM_MAX = 1e300
 _FLAT = 4e-15  # objectives closer than this share of the sum of weights are equal: it is their rounding error
 
@@ -76,7 +77,7 @@ def fit_downey(
     solver = ProfileSolver(seen, Limits(w_bounds, serial_share_max, t1_bounds))
     start = solver.solve(_starts(seen, solver.sums, bounds, seeds))
     tolerance = _FLAT * float(seen.weight.sum())
-    return _fit(seen, _best(_refined(solver, start, tolerance), tolerance), t1_bounds)
+    return _fit(seen, _best(seen, _refined(solver, start, tolerance), tolerance), t1_bounds)
 
 
 def _starts(seen: Observations, sums: Floats, bounds: tuple[float, float], seeds: Sequence[float]) -> Floats:
@@ -112,28 +113,32 @@ def _serial_times(sums: Floats) -> Floats:
 
 
 def _refined(solver: ProfileSolver, start: Profile, tolerance: float) -> Profile:
-    """Return the starts and what zooming into the best local minima between their neighbours found.
+    """Return the starts and what was found in the best local minima between their neighbours.
 
-    Two zooms narrow a valley to 1/256 of the grid's step; the vertex of a parabola then hits its bottom.
+    A fine grid finds the valley's floor, then the vertices of ever narrower parabolas its lowest point.
     """
-    found = [start]
     low, high = _brackets(start, tolerance)
-    for _ in range(_ZOOMS):
-        logs = low[:, None] + (high - low)[:, None] * _UNIT_ZOOM
-        found.append(solver.solve(np.exp(logs).ravel()))
-        objective = found[-1].objective.reshape(logs.shape)
-        best = np.minimum(np.maximum(_flat_argmin(objective, tolerance), 1), _UNIT_ZOOM.size - 2)
-        rows = np.arange(low.size)
-        low, high = logs[rows, best - 1], logs[rows, best + 1]
-    vertex = _vertex(*(objective[rows, best + step] for step in (-1, 0, 1)))
-    found.append(solver.solve(np.exp((low + high + (high - low) * vertex) / 2)))
+    logs = low[:, None] + (high - low)[:, None] * _UNIT_ZOOM
+    found = [start, solver.solve(np.exp(logs).ravel())]
+    objective = found[-1].objective.reshape(logs.shape)
+    best = np.minimum(np.maximum(_flat_argmin(objective, tolerance), 1), _UNIT_ZOOM.size - 2)
+    around, step = best[:, None] + _TRIPLE, (high - low) * _UNIT_ZOOM[1]
+    rows = np.arange(low.size)[:, None]
+    centre, objective = logs[rows[:, 0], best], objective[rows, around]
+    for narrowing in _NARROWING:
+        centre = np.minimum(np.maximum(centre + step * _vertex(objective), low), high)
+        step = narrowing * step
+        found.append(solver.solve(np.exp(centre[:, None] + step[:, None] * _TRIPLE).ravel()))
+        objective = found[-1].objective.reshape(around.shape)
     return Profile(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
 
 
-def _vertex(before: Floats, at: Floats, after: Floats) -> Floats:
-    """Return where the parabola through values at -1, 0 and 1 is least; 0 where it has no such point."""
-    bend = before - 2 * at + after
-    return np.where(bend > 0, np.clip((before - after) / np.where(bend > 0, 2 * bend, 1), -1, 1), 0)
+def _vertex(objective: Floats) -> Floats:
+    """Return where the parabolas through values at -1, 0 and 1, shape (m, 3), are least, within one step of these."""
+    before, at, after = objective.T
+    bend = np.maximum(before - 2 * at + after, 1e-200)
+    vertex: Floats = np.minimum(np.maximum((before - after) / (2 * bend), -2), 2)
+    return vertex
 
 
 def _brackets(start: Profile, tolerance: float) -> tuple[Floats, Floats]:
@@ -152,10 +157,17 @@ def _flat_argmin(objective: Floats, tolerance: float) -> NDArray[np.intp]:
     return columns
 
 
-def _best(found: Profile, tolerance: float) -> tuple[float, float]:
-    """Return A and w of the least objective, of the smallest A where several are equal."""
-    flat = found.objective <= found.objective.min() + tolerance
-    index = np.flatnonzero(flat)[found.parallelism[flat].argmin()]
+def _best(seen: Observations, found: Profile, tolerance: float) -> tuple[float, float]:
+    """Return A and w of the least objective, of the smallest A where several are equal.
+
+    Among objectives that are equal as differences of sums the residuals themselves decide, which are far more exact.
+    """
+    flat = np.flatnonzero(found.objective <= found.objective.min() + tolerance)
+    rates = inverse_speedup(1 / seen.n, found.parallelism[flat, None], found.curvature[flat, None]) * seen.rate
+    residuals = found.t1_s[flat, None] * rates - 1
+    exact = residuals * residuals @ seen.weight
+    best = flat[exact <= exact.min() * (1 + 1e-9) + 1e-30 * seen.weight.sum()]
+    index = best[found.parallelism[best].argmin()]
     return float(found.parallelism[index]), float(found.curvature[index])
 
 
