@@ -129,8 +129,19 @@ def _errors(data: dict[str, Any]) -> list[ErrorDetails]:
     try:
         Config.model_validate_json(_json(data), strict=True)
     except ValidationError as invalid:
-        return invalid.errors(include_url=False)
+        return _own_errors(invalid.errors(include_url=False))
     return []
+
+
+def _own_errors(errors: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Return the errors without those that only follow from another: a default of a bad prefix, a list of bad items."""
+    above = {error["loc"][:length] for error in errors for length in range(len(error["loc"]))}
+    return [
+        error
+        for error in errors
+        if error["type"] != "default_factory_not_called"
+        and not (error["type"] == "too_short" and error["loc"] in above)
+    ]
 
 
 def _json(data: dict[str, Any]) -> bytes:

@@ -19,6 +19,10 @@ NODES_MAX: Final = 100_000  # aliases can blow up a small file
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})")
 _NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]{1,4})?")
 _WORDS: Final = {"true": True, "false": False, "null": None, "~": None, "": None}
+_TAG: Final = "tag:yaml.org,2002:"
+_TAGS: Final = frozenset(
+    _TAG + name for name in ("null", "bool", "int", "float", "str", "timestamp", "merge", "value", "seq", "map")
+)
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -77,6 +81,8 @@ def parse(text: str, file: str) -> Document:
 def _syntax_problem(error: yaml.YAMLError, file: str) -> Problem:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     what = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
+    if what.startswith("but ") and getattr(error, "context", None):
+        what = f"{getattr(error, 'context', '')} {what}"
     if "'\\t'" in what:
         what = "a tab stands where YAML allows spaces only"
     line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
@@ -91,6 +97,8 @@ def _plain(node: Node, path: Path, document: Document) -> Any:
             document.too_large = True
             _refused(document, path, f"is more than {DEPTH_MAX} levels deep, or one of more than {NODES_MAX} values.")
         return None
+    if node.tag not in _TAGS:
+        return _refused(document, path, f"the tag {node.tag.removeprefix(_TAG)!r} is not supported.")
     if isinstance(node, MappingNode):
         return _mapping(node, path, document)
     if isinstance(node, SequenceNode):
@@ -101,7 +109,7 @@ def _plain(node: Node, path: Path, document: Document) -> Any:
 def _mapping(node: MappingNode, path: Path, document: Document) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key_node, value_node in node.value:
-        if not isinstance(key_node, ScalarNode):
+        if not isinstance(key_node, ScalarNode) or not key_node.value.isprintable():
             position = _position(key_node)
             document.problems.append(
                 Problem(document.file, position.line, position.column, path, "a key has to be a plain word.")
@@ -121,8 +129,6 @@ def _mapping(node: MappingNode, path: Path, document: Document) -> dict[str, Any
 
 def _scalar(node: Node, path: Path, document: Document) -> Any:
     text = str(node.value)
-    if node.tag.startswith("!") or node.tag == "tag:yaml.org,2002:binary":
-        return _refused(document, path, f"the tag {node.tag.rsplit(':', 1)[-1]!r} is not supported.")
     if any("\ud800" <= character <= "\udfff" for character in text):
         return _refused(document, path, "holds half a character (a lone surrogate).")
     if getattr(node, "style", None):  # quoted or a block: a text, whatever it looks like
@@ -136,7 +142,10 @@ def _number(text: str, path: Path, document: Document) -> str | float | None:
     if not _NUMBER.fullmatch(text):
         return text
     number = float(text)
-    return number if math.isfinite(number) else _refused(document, path, "is too large a number.")
+    if math.isfinite(number):
+        return number
+    _refused(document, path, "is too large a number.")
+    return None
 
 
 def _refused(document: Document, path: Path, sentence: str) -> None:

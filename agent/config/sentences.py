@@ -117,7 +117,7 @@ _WANTED: Final[dict[str, Callable[[ErrorDetails], str]]] = {
     "less_than": _context("must be less than {lt}"),
     "string_too_long": _context("must have at most {max_length} characters"),
     "string_too_short": _context("must have at least {min_length} characters"),
-    "too_short": _context("must have at least {min_length} entries"),
+    "too_short": _context("must have an entry"),
     "too_long": _context("must have at most {max_length} entries"),
     "literal_error": _one_of,
     "string_pattern_mismatch": _pattern,
