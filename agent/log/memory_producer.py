@@ -1,6 +1,7 @@
 """A producer of the memory log."""
 
 from agent.contracts.errors import UnavailableError
+from agent.log.limits import check_record
 from agent.log.memory_broker import MemoryBroker
 
 
@@ -24,8 +25,9 @@ class MemoryProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> None:
-        """Write a record; without a timestamp it gets 0. Raises UnavailableError."""
+        """Write a record; without a timestamp it gets 0. Raises UnavailableError, ValueError where it is too large."""
         self._check_open()
+        check_record(topic, value, key)
         self._broker.append(topic, value, key, partition, timestamp_ms or 0)
 
     def flush(self, timeout_s: float) -> None:  # noqa: ARG002 - the contract's argument; nothing is ever under way

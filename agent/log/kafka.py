@@ -1,0 +1,82 @@
+"""The log on Kafka."""
+
+from collections.abc import Callable, Sequence
+from weakref import WeakSet
+
+from agent.contracts.errors import UnavailableError
+from agent.contracts.log import Batch, TopicSettings
+from agent.log.kafka_admin import create_topics, partition_counts
+from agent.log.kafka_checkpoint import KafkaCheckpointStore
+from agent.log.kafka_consumer import KafkaLogConsumer
+from agent.log.kafka_producer import KafkaLogProducer
+from agent.log.kafka_reading import KafkaReader
+from agent.log.kafka_settings import KafkaSettings
+
+Client = KafkaLogConsumer | KafkaLogProducer | KafkaCheckpointStore
+
+
+class KafkaLog:
+    """Clients of one cluster. Nothing is connected before it is needed.
+
+    >>> log = KafkaLog(KafkaSettings(bootstrap="127.0.0.1:1", bootstrap_timeout_s=0.1))
+    >>> log.partitions("raw")
+    Traceback (most recent call last):
+    agent.contracts.errors.UnavailableError: No Kafka broker could be reached at 127.0.0.1:1 (PLAINTEXT) within ...
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._clients: WeakSet[Client] = WeakSet()
+        self._partitions: dict[str, int] = {}
+        self._closed = False
+
+    def consumer(
+        self, group: str, topics: Sequence[str], *, member: str, from_beginning: bool = True
+    ) -> KafkaLogConsumer:
+        """Return a new member of a group; topics may be regular expressions when they start with ``^``."""
+        self._check_open()
+        consumer = KafkaLogConsumer(self._settings, group, topics, member, from_beginning=from_beginning)
+        self._clients.add(consumer)
+        return consumer
+
+    def producer(self) -> KafkaLogProducer:
+        """Return a new producer (acks of all replicas, idempotent)."""
+        self._check_open()
+        producer = KafkaLogProducer(self._settings)
+        self._clients.add(producer)
+        return producer
+
+    def checkpoints(self, shard: int) -> KafkaCheckpointStore:
+        """Return a new store for a shard's checkpoints; the shard is the partition of the state topic."""
+        self._check_open()
+        store = KafkaCheckpointStore(self._settings, shard)
+        self._clients.add(store)
+        return store
+
+    def partitions(self, topic: str) -> int | None:
+        """Return the number of partitions, None where the topic does not exist; a known number is not asked again."""
+        self._check_open()
+        if topic not in self._partitions:
+            self._partitions.update(partition_counts(self._settings, [topic]))
+        return self._partitions.get(topic)
+
+    def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
+        """Create the topics that are missing; return their names. Raises UnavailableError."""
+        self._check_open()
+        return create_topics(self._settings, topics)
+
+    def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None]) -> int:
+        """Read a partition from its beginning to its present end; return that end. Raises UnavailableError."""
+        self._check_open()
+        with KafkaReader(self._settings, topic, partition) as reader:
+            return reader.read(on_batch)
+
+    def close(self) -> None:
+        """Close everything this log handed out."""
+        self._closed = True
+        for client in list(self._clients):
+            client.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UnavailableError("The log is closed.")

@@ -1,0 +1,154 @@
+"""The fenced checkpoint on Kafka.
+
+Take-over: (a) a transactional producer of the shard's own name, which ends and fences every former owner; (b) the
+sweep; (c) no transaction is open any more; (d) read the committed state back, the last marker is the position.
+Save: (1) states and marker in one transaction, every acknowledgement checked, (2) commit within a deadline, (3) read
+the marker back. None of these steps can be left out: tests/integration/test_checkpoint_kafka.py shows for each of
+them what goes wrong without it.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from kafka import KafkaProducer
+
+from agent.checkpoint.records import Restoration, checkpoint_records
+from agent.contracts.errors import CheckpointLostError, ScalewatchError, UnavailableError
+from agent.contracts.log import Marker, Restored
+from agent.log.kafka_connection import give_up, translate, within
+from agent.log.kafka_reading import KafkaReader
+from agent.log.kafka_settings import KafkaSettings
+
+SWEEP_KEY = b"__sweep__"
+END_LOOKS_MAX = 20  # the end of an aborted transaction is written a little after the abort is acknowledged
+
+
+class KafkaCheckpointStore:
+    """Checkpoints of one shard in its partition of the state topic, where nobody else writes.
+
+    After any error the store is dead and has let go of everything; take over with a new one.
+    """
+
+    def __init__(self, settings: KafkaSettings, shard: int) -> None:
+        self._settings = settings
+        self._topic = settings.state_topic
+        self._shard = shard
+        self._owner = f"{settings.state_topic}-{shard}"
+        self._producer: Any = None
+        self._reader: KafkaReader | None = None
+        self._death: str | None = None
+
+    def take_over(self) -> Restored:
+        """Fence every former owner, sweep what it left open, and read the state back.
+
+        Raises UnavailableError, also when another transaction stays open, or FencedError.
+        """
+        self._check_alive()
+        try:
+            for _ in range(self._settings.take_overs_max):
+                self._close()
+                self._fence()
+                self._sweep()
+                if self._ends_agree():
+                    return self._restore()
+        except Exception as error:
+            raise self._die(error, "Taking over") from error
+        left_open = UnavailableError(f"A transaction of somebody else stays open in {self._topic}/{self._shard}.")
+        raise self._die(left_open, "Taking over")
+
+    def save(self, states: Mapping[str, bytes | None], marker: Marker) -> None:
+        """Write states and marker in one transaction and confirm by reading the marker back.
+
+        Raises ValueError where a state can never be written; then nothing has happened. Raises FencedError,
+        CheckpointLostError or UnavailableError otherwise; then the store is dead.
+        """
+        self._check_alive()
+        if self._reader is None:
+            raise UnavailableError("Nothing can be saved before the take-over.")
+        records = checkpoint_records(states, marker)
+        try:
+            marker_offset = self._write(records)
+            self._commit()
+            self._confirm(marker_offset, records[-1][1])
+        except Exception as error:
+            raise self._die(error, "Saving a checkpoint") from error
+
+    def close(self) -> None:
+        """Free the connections; what is not committed will be aborted by the next owner."""
+        self._death = self._death or "It is closed."
+        self._close()
+
+    def _fence(self) -> None:
+        timeout_ms = round(self._settings.transaction_timeout_s * 1000)
+        arguments = self._settings.producing(f"checkpoint-{self._shard}")
+        producer = KafkaProducer(**arguments, transactional_id=self._owner, transaction_timeout_ms=timeout_ms)
+        self._producer = producer
+        self._deadline(producer.init_transactions, "Fencing the former owner")
+
+    def _sweep(self) -> None:
+        """Abort once, so that records which a former transaction left open can never be committed by ours.
+
+        A broker that is killed within a commit may forget, at its restart, to end the transaction in this partition.
+        Its records then stay open behind the fencing, and our next commit would make them visible.
+        """
+        self._producer.begin_transaction()
+        self._send([(SWEEP_KEY, None)])
+        self._deadline(self._producer.abort_transaction, "Aborting the sweep")
+
+    def _ends_agree(self) -> bool:
+        """Tell whether nothing is open: else what is committed may be hidden behind it."""
+        with self._reading(committed=True) as committed, self._reading(committed=False) as everything:
+            return any(committed.end() == everything.end() for _ in range(END_LOOKS_MAX))
+
+    def _restore(self) -> Restored:
+        self._reader = self._reading(committed=True)
+        restoration = Restoration()
+        self._reader.read(restoration.add)
+        return restoration.result()
+
+    def _write(self, records: list[tuple[bytes, bytes | None]]) -> int:
+        self._producer.begin_transaction()
+        return self._send(records)
+
+    def _send(self, records: list[tuple[bytes, bytes | None]]) -> int:
+        """Write records, wait for each acknowledgement, and return the offset of the last."""
+        send = self._producer.send
+        futures = [send(self._topic, value, key, partition=self._shard) for key, value in records]
+        self._producer.flush(self._settings.checkpoint_timeout_s)
+        offsets: list[int] = [future.get(0).offset for future in futures]
+        return offsets[-1]
+
+    def _commit(self) -> None:
+        self._deadline(self._producer.commit_transaction, "Committing a checkpoint")
+
+    def _confirm(self, marker_offset: int, marker: bytes | None) -> None:
+        """Read the marker back: a commit can return although everything was aborted."""
+        found = None if self._reader is None else self._reader.record_at(marker_offset)
+        if found is None or found.value != marker:
+            raise CheckpointLostError(f"The checkpoint at {self._topic}/{self._shard}/{marker_offset} is not there.")
+
+    def _deadline(self, call: Any, doing: str) -> None:
+        within(self._settings.checkpoint_timeout_s, call, doing)
+
+    def _reading(self, *, committed: bool) -> KafkaReader:
+        return KafkaReader(self._settings, self._topic, self._shard, committed=committed)
+
+    def _check_alive(self) -> None:
+        if self._death is not None:
+            raise UnavailableError(f"The checkpoint store cannot be used any more. {self._death}")
+
+    def _die(self, error: Exception, doing: str) -> ScalewatchError:
+        ours = error if isinstance(error, ScalewatchError) else translate(error, self._settings, doing)
+        self._death = str(ours)
+        self._close()
+        return ours
+
+    def _close(self) -> None:
+        producer, self._producer = self._producer, None
+        reader, self._reader = self._reader, None
+        if producer is not None:
+            give_up(producer)
+        if reader is not None:
+            with suppress(Exception):  # a client that is in trouble may raise anything here
+                reader.close()

@@ -1,0 +1,110 @@
+"""Clients of kafka-python: how they are made, and what their errors mean to us."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Thread
+from typing import Any, TypeVar
+
+from kafka import errors
+from kafka.structs import TopicPartition
+
+from agent.contracts.errors import FencedError, ScalewatchError, UnavailableError
+from agent.contracts.log import Batch
+from agent.log.kafka_settings import KafkaSettings
+
+FENCED = (
+    errors.CommitFailedError,
+    errors.FencedInstanceIdError,
+    errors.IllegalGenerationError,
+    errors.InvalidProducerEpochError,
+    errors.ProducerFencedError,
+    errors.UnknownMemberIdError,
+)
+NO_CONNECTION = (errors.NoBrokersAvailable, errors.KafkaConnectionError)
+Result = TypeVar("Result")
+
+
+@contextmanager
+def translated(settings: KafkaSettings, doing: str) -> Iterator[None]:
+    """Turn whatever the client raises into FencedError or UnavailableError, with a sentence for a person."""
+    try:
+        yield
+    except ScalewatchError:
+        raise
+    except Exception as error:  # the client also raises AssertionError and AttributeError while it is closed
+        raise translate(error, settings, doing) from error
+
+
+def translate(error: BaseException, settings: KafkaSettings, doing: str) -> ScalewatchError:
+    """Return our error for one of the client.
+
+    >>> translate(errors.KafkaTimeoutError(), KafkaSettings(bootstrap="kafka:9092"), "Flushing")
+    UnavailableError('Flushing failed at kafka:9092: KafkaTimeoutError.')
+    """
+    if isinstance(error, NO_CONNECTION):
+        return UnavailableError(unreachable(settings))
+    name, text = type(error).__name__, str(error).partition("\n")[0]
+    said = text if name in text else f"{name}: {text}" if text else name
+    sentence = f"{doing} failed at {settings.bootstrap}: {said.rstrip('.')}."
+    return FencedError(sentence) if isinstance(error, FENCED) else UnavailableError(sentence)
+
+
+def unreachable(settings: KafkaSettings) -> str:
+    """Return what to check when no broker can be talked to: the client says the same for every cause.
+
+    >>> unreachable(KafkaSettings(bootstrap="kafka:9092")).partition(":9092")[0]
+    'No Kafka broker could be reached at kafka'
+    """
+    return (
+        f"No Kafka broker could be reached at {settings.bootstrap} ({settings.security.described}) within "
+        f"{settings.bootstrap_timeout_s:g} s: check the address and port, that this listener speaks "
+        f"{settings.security.protocol}, the user and password, and that the CA file has signed the broker's certificate."
+    )
+
+
+def within(timeout_s: float, call: Callable[[], Result], doing: str) -> Result:
+    """Call in a thread and wait at most so long: transactional calls may never return once a broker has died.
+
+    Raises UnavailableError at the deadline; the thread is then left to itself, so its producer has to be given up.
+    """
+    results: list[Result] = []
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:  # noqa: BLE001 - handed to the waiting thread
+            raised.append(error)
+
+    thread = Thread(target=run, name=doing, daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if raised:
+        raise raised[0]
+    if not results:
+        raise UnavailableError(f"{doing} did not end within {timeout_s:g} s.")
+    return results[0]
+
+
+def give_up(producer: Any) -> None:
+    """Close a producer at once, without writing what it still holds: a plain close would wait, and write it later."""
+    sender = producer._sender  # noqa: SLF001 - no public way ends the thread of a stuck producer
+    sender.force_close()
+    sender.join(1.0)
+    try:
+        producer.close(timeout=0)
+    except errors.KafkaError:
+        return  # the thread is stuck in a call; it has been told to end
+
+
+def batch_of(partition: TopicPartition, records: list[Any], next_offset: int) -> Batch:
+    """Return the client's records as columns."""
+    return Batch(
+        topic=partition.topic,
+        partition=partition.partition,
+        next_offset=next_offset,
+        offsets=[record.offset for record in records],
+        values=[record.value for record in records],
+        keys=[record.key for record in records],
+        timestamps_ms=[record.timestamp for record in records],
+    )

@@ -1,0 +1,37 @@
+"""Fixtures of more than one area: a real Kafka broker, one for the whole session."""
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.kit.kafka_broker import KafkaBroker
+from tests.kit.kafka_jars import NoKafkaError
+
+REQUIRED = "SCALEWATCH_REQUIRE_KAFKA"
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaBroker]:
+    """A running broker; where none can be started the test is skipped, or fails if a broker is required."""
+    try:
+        with KafkaBroker() as broker:
+            yield broker
+    except NoKafkaError as error:
+        reason = f"no Kafka broker: {error}"
+        if os.environ.get(REQUIRED) == "1":
+            pytest.fail(reason)
+        pytest.skip(f"{reason} (set {REQUIRED}=1 to make this a failure)")
+
+
+@pytest.fixture(scope="session")
+def _numbers() -> Iterator[int]:
+    return itertools.count(1)
+
+
+@pytest.fixture
+def fresh(_numbers: Iterator[int]) -> Callable[[str], str]:
+    """Make names of topics and groups that no other test has used."""
+    number = next(_numbers)
+    return lambda name: f"{name}-{number}"

@@ -1,0 +1,75 @@
+"""Apache Kafka's jars, fetched once through Maven into a cache folder."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+KAFKA = "4.3.1"
+LOG4J = "2.25.4"
+COORDINATES = [
+    ("org.apache.kafka", "kafka_2.13", KAFKA),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J),  # without it the broker logs nothing to wait for
+]
+FETCH_TIMEOUT_S = 300
+JAVA_MIN = 17
+
+
+class NoKafkaError(Exception):
+    """No broker can be started on this machine; the text says why."""
+
+
+def cache_folder() -> Path:
+    """Return where the jars are kept: KAFKA_BROKER_CACHE, else the user's cache folder."""
+    chosen = os.environ.get("KAFKA_BROKER_CACHE")
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(chosen) if chosen else user / "scalewatch-kafka"
+
+
+def class_path() -> str:
+    """Return the class path of the broker, and fetch it first where it is not there. Raises NoKafkaError."""
+    _check_java()
+    folder = cache_folder() / KAFKA
+    if not folder.is_dir():
+        _fetch(folder)
+    return f"{folder}/*"
+
+
+def _check_java() -> None:
+    if shutil.which("java") is None:
+        raise NoKafkaError("Java is not installed.")
+    said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    digits = said.partition('"')[2].partition(".")[0]
+    if not digits.isdigit() or int(digits) < JAVA_MIN:
+        raise NoKafkaError(
+            f"Java {JAVA_MIN} or newer is needed; this is {said.splitlines()[0] if said else 'unknown'}."
+        )
+
+
+def _fetch(folder: Path) -> None:
+    if shutil.which("mvn") is None:
+        raise NoKafkaError(f"Maven is not installed, and {folder} holds no jars.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+        Path(work, "pom.xml").write_text(_pom())
+        goal = ["org.apache.maven.plugins:maven-dependency-plugin:copy-dependencies", "-DoutputDirectory=jars"]
+        done = subprocess.run(
+            ["mvn", "--quiet", "--batch-mode", *goal],
+            cwd=work, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise NoKafkaError(f"Maven could not fetch the broker: {done.stdout[-500:]}{done.stderr[-500:]}")
+        if not folder.is_dir():  # two test sessions may fetch at the same time
+            Path(work, "jars").rename(folder)
+
+
+def _pom() -> str:
+    wanted = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+        for group, name, version in COORDINATES
+    )
+    return (
+        "<project><modelVersion>4.0.0</modelVersion><groupId>scalewatch</groupId><artifactId>test-broker</artifactId>"
+        f"<version>0</version><packaging>pom</packaging><dependencies>{wanted}</dependencies></project>"
+    )

@@ -1,0 +1,118 @@
+"""What the tests of the log share: one bench per kind of log, and short ways to fill and to read."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from agent.contracts.log import Batch, Consumer, Log, Marker, Poll, TopicPartition, TopicSettings
+from agent.log.kafka import KafkaLog
+from agent.log.kafka_settings import KafkaSettings
+from agent.log.memory import MemoryLog
+from tests.kit.kafka_broker import KafkaBroker
+
+WAIT_S = 20.0
+WORK_TIMEOUT_S = 2.0
+
+
+@dataclass
+class Bench:
+    """A log, names that nobody else uses, and a way to make the broker drop a member of a group."""
+
+    log: Log
+    another: Callable[[], Log]
+    fresh: Callable[[str], str]
+    expel: Callable[[str, str], None]
+    state_topic: str
+
+    def topic(self, partitions: int = 1, *, compacted: bool = False, name: str = "topic") -> str:
+        """Create a topic and return its name."""
+        made = self.fresh(name)
+        self.log.create([TopicSettings(name=made, partitions=partitions, compacted=compacted)])
+        return made
+
+
+def memory_bench(fresh: Callable[[str], str]) -> Bench:
+    """Return a bench over a broker in memory."""
+    log = MemoryLog(state_topic=fresh("state"))
+    return Bench(
+        log=log,
+        another=lambda: MemoryLog(log.broker, state_topic=fresh("state")),
+        fresh=fresh,
+        expel=log.broker.expel,
+        state_topic=fresh("state"),
+    )
+
+
+def kafka_settings(broker: KafkaBroker, fresh: Callable[[str], str]) -> KafkaSettings:
+    """Return settings with short timeouts, because in tests broker and client share a machine."""
+    return KafkaSettings(
+        bootstrap=broker.bootstrap,
+        state_topic=fresh("state"),
+        metadata_age_s=1.0,
+        session_timeout_s=6.0,
+        block_timeout_s=3.0,
+        work_timeout_s=WORK_TIMEOUT_S,
+    )
+
+
+def kafka_bench(broker: KafkaBroker, fresh: Callable[[str], str]) -> Bench:
+    """Return a bench over a real broker; there a member is dropped because it does not poll for too long."""
+    settings = kafka_settings(broker, fresh)
+    return Bench(
+        log=KafkaLog(settings),
+        another=lambda: KafkaLog(settings),
+        fresh=fresh,
+        expel=lambda _group, _member: time.sleep(2.5 * WORK_TIMEOUT_S),
+        state_topic=settings.state_topic,
+    )
+
+
+def write(log: Log, topic: str, values: Iterable[bytes], partition: int = 0) -> None:
+    """Write values to one partition and wait for them."""
+    producer = log.producer()
+    for value in values:
+        producer.send(topic, value, partition=partition)
+    producer.flush(WAIT_S)
+    producer.close()
+
+
+def poll_until(consumers: Iterable[Consumer], done: Callable[[], bool], on_poll: Callable[[int, Poll], None]) -> None:
+    """Poll the consumers in turn until `done`; fail after a while."""
+    members = list(consumers)
+    deadline = time.monotonic() + WAIT_S
+    while not done():
+        assert time.monotonic() < deadline, f"nothing more happened in {WAIT_S} s"
+        for number, consumer in enumerate(members):
+            on_poll(number, consumer.poll(0.1))
+
+
+def own(consumers: Iterable[Consumer], partitions: int) -> None:
+    """Poll until every consumer has an equal share of so many partitions, and nobody has more."""
+    members = list(consumers)
+    share = partitions // len(members)
+    poll_until(members, lambda: all(len(one.assigned()) == share for one in members), lambda _number, _poll: None)
+
+
+def collect(consumer: Consumer, count: int) -> list[Batch]:
+    """Poll until so many records have come."""
+    batches: list[Batch] = []
+    seen = lambda: sum(len(batch.values) for batch in batches) >= count  # noqa: E731 - read at every poll
+    poll_until([consumer], seen, lambda _number, poll: batches.extend(poll.batches))
+    return batches
+
+
+def values(batches: Iterable[Batch]) -> list[bytes | None]:
+    """Return the values of all batches, one after the other."""
+    return [value for batch in batches for value in batch.values]
+
+
+def fold(log: Log, partition: TopicPartition) -> dict[bytes | None, bytes | None]:
+    """Read a partition and keep the last value of each key that has one."""
+    last: dict[bytes | None, bytes | None] = {}
+    log.read(*partition, lambda batch: last.update(zip(batch.keys, batch.values, strict=True)))
+    return {key: value for key, value in last.items() if value is not None}
+
+
+def marker(number: int, count: int, offset: int = 0) -> Marker:
+    """Return a marker of a test's checkpoint."""
+    return Marker(offset=offset, number=number, count=count, agent_version="1", config_hash="c", journal_partitions=1)
