@@ -8,13 +8,14 @@ Horizon = Literal["inside", "up_to_2x", "up_to_4x", "beyond_4x"]
 
 
 class RunFact(msgspec.Struct, frozen=True):
-    """A completed run of an application at size `n`."""
+    """A completed run of an application at size `n`; `seen_ms` is the agent's own time when it learned of it."""
 
     run_id: str
     n: float
     run_time_s: float
     start_ms: int
     end_ms: int
+    seen_ms: int
 
 
 class Outcome(msgspec.Struct, frozen=True):

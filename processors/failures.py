@@ -4,7 +4,7 @@ A rate is judged by its posterior under a Beta(1/2, 1/2) prior (Jeffreys): the a
 recent rate lies above a reference, the larger of the own past rate and the centre's usual one.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import msgspec
 from scipy.special import betainc
@@ -54,7 +54,7 @@ class FailureRate:
         self._state = state
 
     @classmethod
-    def build(cls, settings: AlertSettings.FailureRate, state: FailureState | None = None) -> "FailureRate":
+    def build(cls, settings: AlertSettings.FailureRate, state: FailureState | None = None) -> Self:
         """Return the rate of a stored state, or an empty one."""
         return cls(settings, state or FailureState())
 
@@ -99,3 +99,13 @@ class FailureRate:
         state.past_failures += failed
         if state.past_runs > PAST_RUNS_MAX:
             state.past_runs, state.past_failures = state.past_runs / 2.0, state.past_failures / 2.0
+
+
+class HostFailureRate(FailureRate):
+    """Outcomes on one host; kept apart from those of applications, for it has a bound of its own.
+
+    >>> HostFailureRate.build(AlertSettings().failure_rate).name
+    'host_failures'
+    """
+
+    name: ClassVar[str] = "host_failures"

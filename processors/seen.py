@@ -1,11 +1,11 @@
-"""The memory of seen runs: which runs were counted, where, and as what; bounded by dropping the oldest quarter hours.
+"""The memory of seen runs: which runs were counted, where, and as what; bounded by dropping the oldest buckets.
 
 A run that starts before everything that is still remembered can not be told from a repeat and is refused, so nothing
 is ever counted twice. Per run 20 bytes are kept.
 """
 
 import struct
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import msgspec
 
@@ -14,8 +14,6 @@ from processors.digest import digest64
 BUCKET_MS = 15 * 60_000
 BUCKET_RUNS_MAX = 30_000  # keeps a stored bucket well below a broker's limit on records
 _ENTRY = struct.Struct("<QQL")
-
-Judgement = Literal["new", "repeat", "correction", "too_old"]
 
 
 class SeenRun(msgspec.Struct, frozen=True):
@@ -79,13 +77,56 @@ class SeenRuns:
         return SeenState(b"".join(_ENTRY.pack(run, seen.application, seen.content) for run, seen in entries))
 
 
-def bucket(start_ms: int) -> str:
-    """Return the key of the bucket of a start time; keys sort by time.
+def bucket(run_id: str, start_ms: int) -> str:
+    """Return the key of the bucket of a run: its quarter of an hour and one of four parts; keys sort by time.
 
-    >>> bucket(0), bucket(BUCKET_MS * 12 + 5)
+    >>> bucket("archer2/812@0", 0)[:10], bucket("archer2/812@0", BUCKET_MS * 12 + 5)[:10]
     ('0000000000', '0000000012')
     """
-    return f"{start_ms // BUCKET_MS:010d}"
+    return f"{start_ms // BUCKET_MS:010d}.{digest64(run_id) & 3}"
+
+
+class LowWaterState(msgspec.Struct):
+    """Stored form: the smallest key that is still remembered."""
+
+    bucket: str = ""
+
+
+class LowWater:
+    """What was forgotten: runs that belong before this bucket can not be told from repeats.
+
+    >>> mark = LowWater.build()
+    >>> mark.learn("0000000012.0")
+    >>> mark.score("0000000011.3"), mark.score("0000000012.0")
+    (True, False)
+    """
+
+    name: ClassVar[str] = "low_water"
+    version: ClassVar[int] = 1
+
+    def __init__(self, state: LowWaterState) -> None:
+        self._state = state
+
+    @classmethod
+    def build(cls, state: LowWaterState | None = None) -> "LowWater":
+        """Return the mark of a stored state, or one that forgot nothing."""
+        return cls(state or LowWaterState())
+
+    def score(self, fact: str) -> bool:
+        """Tell whether a bucket was forgotten."""
+        return fact < self._state.bucket
+
+    def learn(self, fact: str) -> None:
+        """Note the smallest bucket that is still remembered."""
+        self._state.bucket = max(self._state.bucket, fact)
+
+    def due_ms(self) -> int | None:
+        """Return None: the mark never waits for time."""
+        return None
+
+    def snapshot(self) -> LowWaterState:
+        """Return the stored form."""
+        return LowWaterState(self._state.bucket)
 
 
 def content_digest(n: float | None, run_time_s: float, state: str, end_ms: int) -> int:

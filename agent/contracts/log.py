@@ -103,7 +103,7 @@ class Marker(msgspec.Struct, frozen=True):
     """The last record of a checkpoint: the position it stands for. The marker is the position.
 
     `offset` is the next journal offset to fold, `number` counts checkpoints of the shard, `count` the state records
-    of this checkpoint.
+    of this checkpoint, `now_ms` is the newest tick that was folded.
     """
 
     offset: int
@@ -112,6 +112,7 @@ class Marker(msgspec.Struct, frozen=True):
     agent_version: str
     config_hash: str
     journal_partitions: int
+    now_ms: int = 0
 
 
 class Restored(msgspec.Struct, frozen=True):

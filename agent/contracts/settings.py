@@ -103,7 +103,11 @@ class JobSettings(Settings):
 
     open_jobs_max: int = Field(default=100_000, ge=1)
     settle_max_s: float = Field(default=180.0, ge=0, description="a run settles this long after its end")
-    seen_runs_max: int = Field(default=1_000_000, ge=1000, description="runs whose repeats are recognised")
+    seen_buckets_max: int = Field(
+        default=24_000,
+        ge=8,
+        description="quarters of an hour, four parts each, whose runs are recognised when repeated",
+    )
     revise_s: float = Field(default=60.0, gt=0, description="how often the prediction of a running job is revised")
     open_job_max_s: float = Field(default=30 * 86_400.0, gt=0, description="a started job is forgotten after this")
     evidence_keep_s: float = Field(

@@ -1,0 +1,146 @@
+"""Alert rules: what findings mean to the person who is woken. Each name has a heading in the runbook."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from agent.contracts.names import ApplicationKey
+from agent.contracts.outputs import AlertEvidence, Reliability, Severity
+from agent.contracts.settings import AlertSettings
+from processors.alerts import Condition
+from processors.facts import Scored
+from processors.failures import FailureJudgement
+
+SLOW_SIZE: Final = "SlowSize"
+FAST_SIZE: Final = "FastSize"
+RUN_OUTSIDE_BAND: Final = "RunOutsideBand"
+PREDICTION_UNRELIABLE: Final = "PredictionUnreliable"
+APPLICATION_FAILS: Final = "ApplicationFailureRate"
+HOST_FAILS: Final = "HostFailureRate"
+ALERT_NAMES: Final = (SLOW_SIZE, FAST_SIZE, RUN_OUTSIDE_BAND, PREDICTION_UNRELIABLE, APPLICATION_FAILS, HOST_FAILS)
+
+
+def application_labels(key: ApplicationKey) -> dict[str, str]:
+    """Return the labels that name an application.
+
+    >>> application_labels(ApplicationKey("lammps", "archer2", "", "nodes"))["system"]
+    'archer2'
+    """
+    return {"application": key.application, "system": key.system, "input": key.input, "unit": key.unit}
+
+
+def outside_band(
+    key: ApplicationKey, scored: Scored, settings: AlertSettings.OutsideBand, now_ms: int
+) -> Condition | None:
+    """Return the condition of a run that is far outside of its published band; None where it is not."""
+    ratio = math.exp(scored.ln_ratio)
+    factor = max(ratio, 1.0 / ratio)
+    known = scored.observations >= settings.observations_min and scored.horizon == "inside"
+    far = abs(scored.ln_ratio) >= settings.half_widths_min * scored.half_width and factor >= settings.factor_min
+    if not (settings.enabled and known and far):
+        return None
+    direction = "slow" if ratio > 1 else "fast"
+    run = scored.run
+    summary = (
+        f"{key.application} on {run.n:g} {key.unit} took {run.run_time_s:.4g} s, {factor:.2f} times "
+        f"{'longer' if ratio > 1 else 'shorter'} than the {scored.expected_s:.4g} s expected."
+    )
+    return Condition(
+        name=RUN_OUTSIDE_BAND,
+        labels={**application_labels(key), "direction": direction},
+        holds=True,
+        momentary=True,
+        time_ms=now_ms,
+        severity="warning" if ratio > 1 else "info",
+        keep_firing_ms=round(settings.keep_firing_s * 1000),
+        summary=summary,
+        description=f"The band was {scored.low_s:.4g} to {scored.high_s:.4g} s; {scored.observations} runs were known.",
+        evidence=AlertEvidence(
+            observed=run.run_time_s,
+            expected=scored.expected_s,
+            low=scored.low_s,
+            high=scored.high_s,
+            n=run.n,
+            runs=(run.run_id,),
+        ),
+    )
+
+
+def strange_size(key: ApplicationKey, name: str, n: float, found: tuple[float, float] | None, now_ms: int) -> Condition:
+    """Return the condition of a size that is slow or fast against the rest of its curve.
+
+    `found` is what was observed and what the other sizes let expect, in seconds; None where it is no longer so.
+    """
+    labels = {**application_labels(key), "n": f"{n:g}"}
+    if found is None:
+        return Condition(name=name, labels=labels, holds=False, time_ms=now_ms)
+    observed_s, expected_s = found
+    change = abs(observed_s / expected_s - 1)
+    word = "slower" if name == SLOW_SIZE else "faster"
+    return Condition(
+        name=name,
+        labels=labels,
+        holds=True,
+        time_ms=now_ms,
+        severity="warning" if name == SLOW_SIZE else "info",
+        summary=f"{key.application} is {change:.0%} {word} on {n:g} {key.unit} than its other sizes let expect.",
+        description=f"Observed {observed_s:.4g} s, expected {expected_s:.4g} s from the curve through the other sizes.",
+        evidence=AlertEvidence(observed=observed_s, expected=expected_s, n=n),
+    )
+
+
+def unreliable(
+    key: ApplicationKey, said: Reliability, observations: int, settings: AlertSettings.Unreliable, now_ms: int
+) -> list[Condition]:
+    """Return one condition for each verdict that matters to users: holding for the present one, else not."""
+    active = settings.enabled and observations >= settings.observations_min
+    return [
+        Condition(
+            name=PREDICTION_UNRELIABLE,
+            labels={**application_labels(key), "verdict": verdict},
+            holds=active and said.verdict == verdict,
+            time_ms=now_ms,
+            kind="reliability",
+            severity="info",
+            for_ms=round(settings.for_s * 1000),
+            summary=f"Predictions of {key.application} are not reliable ({verdict.replace('_', ' ')}).",
+            description=" ".join(said.advice),
+            evidence=AlertEvidence(detail={"reasons": ", ".join(said.reasons)}),
+        )
+        for verdict in settings.verdicts
+    ]
+
+
+def failing(
+    name: str, labels: dict[str, str], judged: FailureJudgement, settings: AlertSettings.FailureRate, now_ms: int
+) -> Condition:
+    """Return the condition of a failure rate; a host has to fail more than one application."""
+    causes_min = 2 if name == HOST_FAILS else 1
+    subject = labels.get("host") or labels.get("application", "")
+    severity: Severity = "critical" if judged.recent_failures * 2 > judged.recent_runs else "warning"
+    return Condition(
+        name=name,
+        labels=labels,
+        holds=settings.enabled and judged.credible and judged.causes >= causes_min,
+        time_ms=now_ms,
+        kind="reliability",
+        severity=severity,
+        keep_firing_ms=round(settings.keep_firing_s * 1000),
+        summary=f"{judged.recent_failures} of the last {judged.recent_runs} runs of {subject} failed.",
+        description=(
+            f"Its rate before was {judged.past_rate:.1%}; with probability {judged.credibility:.3f} "
+            "it is now above that and above the usual rate."
+        ),
+        evidence=AlertEvidence(observed=judged.recent_failures / max(judged.recent_runs, 1), expected=judged.past_rate),
+    )
+
+
+def sizes_no_longer(
+    flagged: Sequence[tuple[str, float]], still: Sequence[tuple[str, float]]
+) -> list[tuple[str, float]]:
+    """Return what was flagged before and is not any more.
+
+    >>> sizes_no_longer([("SlowSize", 8.0), ("SlowSize", 4.0)], [("SlowSize", 4.0)])
+    [('SlowSize', 8.0)]
+    """
+    return [flag for flag in flagged if tuple(flag) not in set(still)]

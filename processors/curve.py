@@ -1,0 +1,88 @@
+"""A published curve: what users were told, as points; between points ln T is linear in ln n."""
+
+import math
+from bisect import bisect_left
+
+import msgspec
+
+from processors.facts import Horizon, RunFact, Scored
+
+
+class PublishedPoint(msgspec.Struct, frozen=True, array_like=True):
+    """Run time and band at one size, in seconds."""
+
+    n: float
+    run_time_s: float
+    low_s: float
+    high_s: float
+
+
+class PublishedCurve(msgspec.Struct, frozen=True):
+    """The points by rising size, the sizes that were observed then (smallest, largest), and how many runs there were.
+
+    >>> points = (PublishedPoint(1, 100, 90, 110), PublishedPoint(4, 25, 20, 30))
+    >>> curve = PublishedCurve(points=points, n_min=1, n_max=4, observations=9, time_ms=0)
+    >>> round(curve.at(2).run_time_s, 6)
+    50.0
+    """
+
+    points: tuple[PublishedPoint, ...]
+    n_min: float
+    n_max: float
+    observations: int
+    time_ms: int
+    verdict: str = "insufficient"
+    reasons: tuple[str, ...] = ()
+
+    def at(self, n: float) -> PublishedPoint | None:
+        """Return the curve at a size; None outside of it."""
+        sizes = [point.n for point in self.points]
+        i = bisect_left(sizes, n)
+        if i == len(sizes) or (i == 0 and sizes[0] != n):
+            return None
+        if sizes[i] == n:
+            return self.points[i]
+        left, right = self.points[i - 1], self.points[i]
+        share = math.log(n / left.n) / math.log(right.n / left.n)
+        return PublishedPoint(
+            n,
+            _between(left.run_time_s, right.run_time_s, share),
+            _between(left.low_s, right.low_s, share),
+            _between(left.high_s, right.high_s, share),
+        )
+
+    def horizon(self, n: float) -> Horizon:
+        """Return how far a size lies beyond what was observed when the curve was published."""
+        factor = max(n / self.n_max, self.n_min / n)
+        if factor <= 1.0:
+            return "inside"
+        if factor <= 2.0:
+            return "up_to_2x"
+        return "up_to_4x" if factor <= 4.0 else "beyond_4x"
+
+    def score(self, run: RunFact) -> Scored | None:
+        """Return how a run compares; None where the curve says nothing about its size.
+
+        >>> points = (PublishedPoint(1, 100, 90, 110),)
+        >>> curve = PublishedCurve(points=points, n_min=1, n_max=1, observations=9, time_ms=0)
+        >>> curve.score(RunFact("r", n=1, run_time_s=120, start_ms=0, end_ms=1, seen_ms=1)).inside
+        False
+        """
+        point = self.at(run.n)
+        if point is None:
+            return None
+        return Scored(
+            run=run,
+            expected_s=point.run_time_s,
+            low_s=point.low_s,
+            high_s=point.high_s,
+            ln_ratio=math.log(run.run_time_s / point.run_time_s),
+            half_width=max(math.log(point.high_s / point.low_s) / 2.0, 1e-6),
+            inside=point.low_s <= run.run_time_s <= point.high_s,
+            horizon=self.horizon(run.n),
+            observations=self.observations,
+        )
+
+
+def _between(left: float, right: float, share: float) -> float:
+    return math.exp((1.0 - share) * math.log(left) + share * math.log(right))

@@ -1,0 +1,95 @@
+"""Answers: each request gets one, also where nothing is known."""
+
+import msgspec
+
+from agent.contracts.events import PredictionRequested
+from agent.contracts.names import ApplicationKey
+from agent.contracts.outputs import Answer, AnswerPoint
+from processors.asked import KEEP_MS, MINUTE_MS, minute
+from processors.fold.desk import Desk, Identified
+from processors.messages import model_of, points, reliability, useful
+
+SIZES_MAX = 64
+
+
+class Answering:
+    """Answers from the models as they are at that place of the journal."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def requested(self, event: PredictionRequested) -> None:
+        """Answer a request of the journal, once."""
+        now_ms = self._desk.now_ms
+        minutes = [minute(now_ms - back) for back in range(0, KEEP_MS + 1, MINUTE_MS)]
+        if any(self._desk.asked.open(key).score(event.identity) for key in minutes):
+            self._desk.tally["event", "repeated"] += 1
+            return
+        asked = self._desk.asked.open(minutes[0])
+        asked.learn((event.identity, now_ms))
+        self._desk.asked.changed(minutes[0], asked, now_ms)
+        self._desk.outbox.append(self.answer(event))
+
+    def answer(self, event: PredictionRequested) -> Answer:
+        """Return the answer to a question; changes nothing."""
+        found = self._desk.identify(event.evidence, event.system, (), event.unit)
+        key = found.key
+        model = self._desk.models.get(key.id) if key else None
+        if key is None or model is None or not model.observations:
+            return msgspec.structs.replace(self._blank(event, found), detail=self._why(event, found))
+        study = model.study()
+        sizes = sorted(set(event.n))[:SIZES_MAX]
+        curve = [
+            AnswerPoint(**msgspec.structs.asdict(point), reliability=reliability(study, point.n))
+            for point in points(study, sizes, model.scores, model)
+        ]
+        return msgspec.structs.replace(
+            self._blank(event, found),
+            known=True,
+            detail=f"{model.observations} runs at {len(model.sizes())} sizes are known.",
+            observations=model.observations,
+            points=tuple(curve),
+            model=model_of(study),
+            useful_n=useful(study),
+            quality=model.quality,
+        )
+
+    def tick(self) -> None:
+        """Forget requests of long ago."""
+        for key in self._desk.asked.due(self._desk.now_ms, 1000):
+            self._desk.asked.remove(key)
+
+    def _why(self, event: PredictionRequested, found: Identified) -> str:
+        key = found.key
+        if key is None:
+            return f"The request could not be identified: {found.reason or 'nothing names a program'}."
+        prefix = key.id.rsplit("/", 2)[0] + "/"
+        near = [ApplicationKey.parse(other) for other in self._desk.models.keys() if other.startswith(prefix)]  # noqa: SIM118  no mapping
+        if not near:
+            return f"No run of {key.application} on {event.system} is known."
+        some = ", ".join(sorted({f"{other.input or 'no input'} in {other.unit}" for other in near})[:5])
+        return f"No run of {key.application} with input {key.input or '(none)'} in {key.unit} is known; known: {some}."
+
+    def _blank(self, event: PredictionRequested, found: Identified) -> Answer:
+        context, key = self._desk.context, found.key
+        return Answer(
+            schema="scalewatch.answer/1",
+            id=f"{event.system}:{event.request_id}@{context.now_ms}",
+            time=context.time,
+            as_of=context.time,
+            agent_version=context.agent_version,
+            request_id=event.request_id,
+            known=False,
+            detail="",
+            application=key.application if key else None,
+            system=event.system,
+            input=key.input if key else None,
+            unit=key.unit if key else None,
+            identified_by=found.source,
+            confidence=found.confidence,
+            observations=0,
+            points=(),
+            model=None,
+            useful_n=None,
+            quality=None,
+        )

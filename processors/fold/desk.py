@@ -1,0 +1,139 @@
+"""The desk: what all parts of the fold share. Shelves of processors, settings, the present moment, and the outbox."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from agent.contracts.events import Evidence, Identity
+from agent.contracts.names import ApplicationKey
+from agent.contracts.outputs import Message
+from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
+from processors.alerts import AlertLife, AlertState
+from processors.asked import Asked, AskedState
+from processors.digest import digest64
+from processors.failures import FailureRate, FailureState, HostFailureRate
+from processors.jobs import Job, JobState
+from processors.messages import Context
+from processors.run_time import RunTime, RunTimeState
+from processors.seen import LowWater, LowWaterState, SeenRuns, SeenState
+from processors.shelf import Kind, Shelf
+
+PROCESSORS: Final = tuple(
+    processor.name for processor in (Job, RunTime, SeenRuns, LowWater, FailureRate, HostFailureRate, AlertLife, Asked)
+)
+
+
+class Identified(Protocol):
+    """What identification tells of a job."""
+
+    @property
+    def key(self) -> ApplicationKey | None:
+        """The key of the application's curve; None for a job that nothing names."""
+
+    @property
+    def n(self) -> float | None:
+        """The size in the key's unit."""
+
+    @property
+    def source(self) -> str:
+        """Where the name came from."""
+
+    @property
+    def confidence(self) -> float:
+        """How sure it is, between 0 and 1."""
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is no name."""
+
+
+Identify = Callable[[Evidence, str, Sequence[Identity], str | None], Identified]
+
+
+class Tombstone(msgspec.Struct, frozen=True):
+    """A key that leaves a compacted topic."""
+
+    kind: str
+    key: str
+
+
+class FoldSettings(msgspec.Struct, frozen=True):
+    """Everything configurable about the fold."""
+
+    jobs: JobSettings
+    run_time: RunTimeSettings
+    alerts: AlertSettings
+    agent_version: str
+
+
+class Desk:
+    """Shelves by kind, and what the fold of one event leaves behind: messages to send and a tally for metrics."""
+
+    def __init__(self, settings: FoldSettings, identify: Identify) -> None:
+        self.settings = settings
+        self.identify = identify
+        self.now_ms = 0
+        self.outbox: list[Message | Tombstone] = []
+        self.tally: Counter[tuple[str, str]] = Counter()
+        self.jobs = Shelf(Kind(Job.name, Job.version, JobState, partial(Job.build, settings.jobs)))
+        self.models = Shelf(
+            Kind(RunTime.name, RunTime.version, RunTimeState, partial(RunTime.build, settings.run_time))
+        )
+        self.seen = Shelf(Kind(SeenRuns.name, SeenRuns.version, SeenState, SeenRuns.build), live_max=500)
+        self.low_water = Shelf(Kind(LowWater.name, LowWater.version, LowWaterState, LowWater.build))
+        rates = settings.alerts.failure_rate
+        self.failures = Shelf(
+            Kind(FailureRate.name, FailureRate.version, FailureState, partial(FailureRate.build, rates))
+        )
+        self.hosts = Shelf(
+            Kind(HostFailureRate.name, HostFailureRate.version, FailureState, partial(HostFailureRate.build, rates))
+        )
+        self.alerts = Shelf(Kind(AlertLife.name, AlertLife.version, AlertState, AlertLife.build))
+        self.asked = Shelf(Kind(Asked.name, Asked.version, AskedState, Asked.build))
+        self._application_ids: dict[int, str] = {}
+
+    @property
+    def context(self) -> Context:
+        """What messages say of their maker and moment."""
+        return Context(self.settings.agent_version, self.now_ms)
+
+    def application_id(self, digest: int) -> str | None:
+        """Return the application that a digest stands for, if it has a model."""
+        return self._application_ids.get(digest)
+
+    def model_changed(self, application_id: str, model: RunTime) -> None:
+        """Take in a model that is new or was changed."""
+        if application_id not in self.models:
+            self._application_ids[digest64(application_id)] = application_id
+        self.models.changed(application_id, model, self.now_ms)
+
+    def evict_model(self, application_id: str) -> None:
+        """Forget an application; what was published of it leaves its topic."""
+        self.models.remove(application_id)
+        self._application_ids.pop(digest64(application_id), None)
+        self.outbox.append(Tombstone("predictions", application_id))
+
+    def restore(self, states: Mapping[str, bytes]) -> None:
+        """Put stored states back; KeyError for a kind that is not known."""
+        shelves = {shelf.kind.name: shelf for shelf in self.shelves()}
+        for key, value in states.items():
+            kind, _, own = key.partition("/")
+            shelves[kind].restore(own, value)
+        self._application_ids = {digest64(key): key for key in self.models.keys()}  # noqa: SIM118  no mapping
+
+    def dirty(self) -> dict[str, bytes | None]:
+        """Return every state that a checkpoint has to write."""
+        return {f"{shelf.kind.name}/{key}": value for shelf in self.shelves() for key, value in shelf.dirty().items()}
+
+    def confirm(self) -> None:
+        """Take note that the checkpoint of `dirty` is surely there."""
+        for shelf in self.shelves():
+            shelf.confirm()
+
+    def shelves(self) -> Iterator[Shelf[Any]]:
+        """Return all shelves."""
+        yield from (self.jobs, self.models, self.seen, self.low_water, self.failures, self.hosts)
+        yield from (self.alerts, self.asked)

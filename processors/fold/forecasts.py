@@ -1,0 +1,102 @@
+"""Forecasts of running jobs, from what was published of their application."""
+
+from agent.contracts.events import JobStarted
+from agent.contracts.moments import rfc3339
+from agent.contracts.names import ApplicationKey
+from agent.contracts.outputs import JobPrediction, Reliability
+from processors.curve import PublishedCurve, PublishedPoint
+from processors.fold.desk import Desk, Identified
+from processors.job_ends import EndForecast, forecast, noteworthy
+from processors.jobs import Forecast, Job
+from processors.messages import COVERAGE
+
+NOT_KNOWN = Reliability("unknown", ("no_model",), ())
+
+
+class Forecasts:
+    """Publishes when running jobs will end, and revises it while they run."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def publish(self, job: Job) -> None:
+        """Say when the job will end."""
+        started = job.running
+        if started is None:
+            return
+        found = self._desk.identify(started.evidence, started.system, job.identities, None)
+        curve, expected = self._expected(found, started)
+        self._send(job, started, found, curve, expected)
+
+    def revise(self, job: Job) -> None:
+        """Say it anew if it changed noticeably."""
+        started, last = job.running, job.forecast
+        if started is None:
+            return
+        found = self._desk.identify(started.evidence, started.system, job.identities, None)
+        curve, expected = self._expected(found, started)
+        if expected is not None and noteworthy(_numbers(last), expected):
+            self._send(job, started, found, curve, expected)
+        elif last is not None:
+            job.published(last, self._desk.now_ms)
+
+    def _expected(self, found: Identified, started: JobStarted) -> tuple[PublishedCurve | None, EndForecast | None]:
+        model = self._desk.models.get(found.key.id) if found.key else None
+        curve = model.published if model else None
+        point: PublishedPoint | None = curve.at(found.n) if curve and found.n else None
+        if point is None:
+            return curve, None
+        elapsed_s = max(self._desk.now_ms - started.start_ms, 0) / 1000
+        limit_s = started.evidence.time_limit_s
+        return curve, forecast(point.run_time_s, point.low_s, point.high_s, elapsed_s, limit_s)
+
+    def _send(
+        self,
+        job: Job,
+        started: JobStarted,
+        found: Identified,
+        curve: PublishedCurve | None,
+        expected: EndForecast | None,
+    ) -> None:
+        context = self._desk.context
+        key: ApplicationKey | None = found.key
+        known = expected is not None and curve is not None
+        self._desk.outbox.append(
+            JobPrediction(
+                schema="scalewatch.job-prediction/1",
+                id=f"{started.run_id}@{context.now_ms}",
+                time=context.time,
+                as_of=context.time,
+                agent_version=context.agent_version,
+                system=started.system,
+                job_id=started.job_id,
+                application=key.application if key else None,
+                input=key.input if key else None,
+                unit=key.unit if key else None,
+                n=found.n,
+                start=rfc3339(started.start_ms),
+                time_limit_s=started.evidence.time_limit_s,
+                known=known,
+                run_time_s=expected.run_time_s if expected else None,
+                low_s=expected.low_s if expected else None,
+                high_s=expected.high_s if expected else None,
+                coverage=COVERAGE if expected else None,
+                end=_end(started, expected.run_time_s) if expected else None,
+                end_low=_end(started, expected.low_s) if expected else None,
+                end_high=_end(started, expected.high_s) if expected else None,
+                probability_exceeds_limit=expected.exceeds if expected else None,
+                reliability=Reliability(curve.verdict, curve.reasons) if known and curve else NOT_KNOWN,
+            )
+        )
+        numbers = (expected.run_time_s, expected.low_s, expected.high_s) if expected else (None, None, None)
+        job.published(Forecast(key.id if key else None, *numbers), context.now_ms)
+
+
+def _end(started: JobStarted, run_time_s: float) -> str:
+    return rfc3339(started.start_ms + round(run_time_s * 1000))
+
+
+def _numbers(last: Forecast | None) -> tuple[float, float, float] | None:
+    if last is None or last.run_time_s is None or last.low_s is None or last.high_s is None:
+        return None
+    return last.run_time_s, last.low_s, last.high_s

@@ -1,0 +1,122 @@
+"""Lives of jobs: starts, other evidence, ends; forecasts of running jobs; settled runs for the training set."""
+
+import msgspec
+
+from agent.contracts.events import Identity, JobCompleted, JobStarted
+from agent.contracts.moments import rfc3339
+from agent.contracts.names import job_key
+from agent.contracts.outputs import Run
+from processors.digest import hexdigest
+from processors.fold.desk import Desk, Tombstone
+from processors.fold.forecasts import Forecasts
+from processors.fold.runs import Runs
+from processors.jobs import EndedRun, Job
+
+DUE_PER_TICK_MAX = 20_000
+
+
+class Lives:
+    """All jobs of one shard; at most `open_jobs_max` are known at once, the longest untouched are forgotten first."""
+
+    def __init__(self, desk: Desk, runs: Runs) -> None:
+        self._desk = desk
+        self._runs = runs
+        self._forecasts = Forecasts(desk)
+
+    def started(self, event: JobStarted) -> None:
+        """Forecast the end of a job that began to run."""
+        key = job_key(event.system, event.job_id)
+        job = self._desk.jobs.open(key)
+        if not job.score(event) or self._runs.known(event):
+            self._desk.tally["event", "repeated"] += 1
+            return
+        job.learn(event)
+        if job.running == event:
+            self._forecasts.publish(job)
+        self._keep(key, job)
+
+    def identified(self, event: Identity) -> None:
+        """Take in other evidence: runs that have not settled are looked at anew."""
+        key = job_key(event.system, event.job_id)
+        job = self._desk.jobs.open(key)
+        if not job.score(event):
+            self._desk.tally["event", "repeated"] += 1
+            return
+        job.learn(event)
+        job.keep_until(self._desk.now_ms + round(self._desk.settings.jobs.evidence_keep_s * 1000))
+        for run in job.ended:
+            placement = self._runs.place(job, run.event)
+            if (placement.application_id, placement.n) != (run.placement.application_id, run.placement.n):
+                self._runs.moved(job, run.event, run.placement, placement)
+            job.replace(run, placement)
+        if job.running is not None:
+            self._forecasts.publish(job)
+        self._keep(key, job)
+
+    def completed(self, event: JobCompleted) -> None:
+        """Take in that a run ended, or that the report of it was corrected."""
+        key = job_key(event.system, event.job_id)
+        job = self._desk.jobs.open(key)
+        placement = self._runs.completed(job, event)
+        if placement is None:
+            return
+        forecast = job.forecast
+        job.end(event, placement)
+        if forecast is not None and job.running is None:
+            self._desk.outbox.append(Tombstone("job_predictions", key))
+        self._keep(key, job)
+
+    def tick(self) -> None:
+        """Settle, revise and forget what is due."""
+        for key in self._desk.jobs.due(self._desk.now_ms, DUE_PER_TICK_MAX):
+            job = self._desk.jobs.open(key)
+            for run in job.settle(self._desk.now_ms):
+                self._desk.outbox.append(self._settled(job, run))
+            if job.expired(self._desk.now_ms):
+                job.forget_run()
+                self._desk.outbox.append(Tombstone("job_predictions", key))
+                self._desk.tally["bound", "open_job_max_s"] += 1
+            elif job.running is not None:
+                self._forecasts.revise(job)
+            self._keep(key, job)
+        self._bound()
+
+    def _keep(self, key: str, job: Job) -> None:
+        if job.over(self._desk.now_ms):
+            self._desk.jobs.remove(key)
+        else:
+            self._desk.jobs.changed(key, job, self._desk.now_ms)
+
+    def _bound(self) -> None:
+        excess = len(self._desk.jobs) - self._desk.settings.jobs.open_jobs_max
+        if excess <= 0:
+            return
+        for key in self._desk.jobs.longest_unused(excess):
+            job = self._desk.jobs.open(key)
+            self._desk.outbox.extend(self._settled(job, run) for run in job.ended)
+            if job.forecast is not None:
+                self._desk.outbox.append(Tombstone("job_predictions", key))
+            self._desk.jobs.remove(key)
+            self._desk.tally["bound", "open_jobs_max"] += 1
+
+    def _settled(self, job: Job, run: EndedRun) -> Run:
+        event = msgspec.json.encode(run.event)
+        identities = [msgspec.json.encode(identity) for identity in job.identities]
+        placement = run.placement
+        texts = [value.decode() for value in (event, *identities)]
+        return Run(
+            schema="scalewatch.run/1",
+            id=f"{run.event.run_id}:{hexdigest(placement.application_id or '', *texts)}",
+            time=rfc3339(run.settle_ms),
+            as_of=rfc3339(run.settle_ms),
+            agent_version=self._desk.settings.agent_version,
+            run_id=run.event.run_id,
+            application_id=placement.application_id,
+            identified_by=placement.source,
+            confidence=placement.confidence,
+            n=placement.n,
+            run_time_s=run.event.run_time_s,
+            state=run.event.state,
+            event=msgspec.Raw(event),
+            identities=tuple(msgspec.Raw(value) for value in identities),
+        )

@@ -1,0 +1,73 @@
+"""Refits: models that are due are fitted anew, published, and looked at for alerts.
+
+It happens at ticks only, so it does not depend on how records were batched; the oldest wait goes first.
+"""
+
+from agent.contracts.names import ApplicationKey
+from agent.contracts.outputs import Prediction
+from processors import alert_rules
+from processors.fold.desk import Desk
+from processors.fold.warnings import Warnings
+from processors.messages import prediction, published_curve
+from processors.run_time import RunTime
+
+
+class Refits:
+    """Fits and publishes the models of one shard."""
+
+    def __init__(self, desk: Desk, warnings: Warnings) -> None:
+        self._desk = desk
+        self._warnings = warnings
+
+    def tick(self) -> None:
+        """Fit and publish what is due, at most `refits_per_tick_max`; then evict what is too much."""
+        limit = self._desk.settings.run_time.refits_per_tick_max
+        due = self._desk.models.due(self._desk.now_ms, limit)
+        for application_id in due:
+            self._publish(application_id)
+        if len(due) == limit:
+            self._desk.tally["bound", "refits_per_tick_max"] += 1
+        self._evict()
+
+    def _publish(self, application_id: str) -> None:
+        model = self._desk.models.open(application_id)
+        key = ApplicationKey.parse(application_id)
+        settings = self._desk.settings.run_time
+        said = prediction(
+            key, model, settings.curve_factor_max, round(settings.prediction_valid_s * 1000), self._desk.context
+        )
+        flagged = self._strange_sizes(key, model)
+        model.publish(published_curve(said, self._desk.now_ms), flagged)
+        self._desk.model_changed(application_id, model)
+        self._desk.outbox.append(said)
+        self._desk.tally["fit", "published"] += 1
+        self._unreliable(key, said)
+
+    def _strange_sizes(self, key: ApplicationKey, model: RunTime) -> list[tuple[str, float]]:
+        settings = self._desk.settings.alerts.slow_size
+        found = {
+            (alert_rules.SLOW_SIZE if size.direction == "slow" else alert_rules.FAST_SIZE, size.n): (
+                size.observed_s,
+                size.expected_s,
+            )
+            for size in model.study().anomalies
+            if settings.enabled and abs(size.deviation) >= settings.deviation_min
+        }
+        gone = alert_rules.sizes_no_longer(model.flagged, list(found))
+        now_ms = self._desk.now_ms
+        self._warnings.take(alert_rules.strange_size(key, name, n, None, now_ms) for name, n in gone)
+        self._warnings.take(alert_rules.strange_size(key, *flag, seen, now_ms) for flag, seen in found.items())
+        return list(found)
+
+    def _unreliable(self, key: ApplicationKey, said: Prediction) -> None:
+        settings = self._desk.settings.alerts.unreliable
+        self._warnings.take(
+            alert_rules.unreliable(key, said.reliability, said.observations, settings, self._desk.now_ms)
+        )
+
+    def _evict(self) -> None:
+        excess = len(self._desk.models) - self._desk.settings.run_time.applications_max
+        if excess > 0:
+            for application_id in self._desk.models.longest_unused(excess):
+                self._desk.evict_model(application_id)
+                self._desk.tally["bound", "applications_max"] += 1

@@ -1,0 +1,83 @@
+"""One shard: a pure fold of journal records into messages and state."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agent.contracts.events import (
+    Identity,
+    JobCompleted,
+    JobStarted,
+    JournalRecord,
+    PredictionRequested,
+    Tick,
+)  # fmt: skip
+from agent.contracts.outputs import Answer, Message
+from processors.fold.answering import Answering
+from processors.fold.desk import Desk, FoldSettings, Identify, Tombstone
+from processors.fold.lives import Lives
+from processors.fold.refits import Refits
+from processors.fold.runs import Runs
+from processors.fold.warnings import Warnings
+
+
+class Shard:
+    """All of one journal partition. The same records give the same messages and the same state, to the bit."""
+
+    def __init__(self, settings: FoldSettings, identify: Identify) -> None:
+        self.desk = Desk(settings, identify)
+        self._warnings = Warnings(self.desk)
+        self._refits = Refits(self.desk, self._warnings)
+        self._answering = Answering(self.desk)
+        self._lives = Lives(self.desk, Runs(self.desk, self._warnings))
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            JobStarted: self._lives.started,
+            JobCompleted: self._lives.completed,
+            Identity: self._lives.identified,
+            PredictionRequested: self._answering.requested,
+            Tick: self._tick,
+        }
+
+    @property
+    def now_ms(self) -> int:
+        """The newest tick."""
+        return self.desk.now_ms
+
+    def fold(self, record: JournalRecord) -> list[Message | Tombstone]:
+        """Take a record in and return what is to be sent because of it."""
+        event = record.event
+        self._handlers[type(event)](event)
+        self.desk.tally["event", "processed"] += 1
+        sent, self.desk.outbox = self.desk.outbox, []
+        return sent
+
+    def answer(self, request: PredictionRequested) -> Answer:
+        """Answer a question that is not in the journal; changes nothing that is stored."""
+        return self._answering.answer(request)
+
+    def tallied(self) -> dict[tuple[str, str], int]:
+        """Return the counts since the last call, for metrics."""
+        tally, self.desk.tally = self.desk.tally, type(self.desk.tally)()
+        return dict(tally)
+
+    def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
+        """Put a checkpoint back."""
+        self.desk.now_ms = now_ms
+        self.desk.restore(states)
+
+    def dirty(self) -> dict[str, bytes | None]:
+        """Return every state that a checkpoint has to write."""
+        return self.desk.dirty()
+
+    def confirm(self) -> None:
+        """Take note that the checkpoint of `dirty` is surely there."""
+        self.desk.confirm()
+
+    def _tick(self, event: Tick) -> None:
+        if event.time_ms <= self.desk.now_ms:
+            self.desk.tally["event", "repeated"] += 1
+            return
+        self.desk.now_ms = event.time_ms
+        self._lives.tick()
+        self._refits.tick()
+        self._warnings.tick()
+        self._answering.tick()

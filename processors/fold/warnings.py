@@ -1,0 +1,85 @@
+"""Conditions become alerts: one life per fingerprint, changes of status become messages."""
+
+from collections.abc import Iterable
+
+from agent.contracts.moments import rfc3339
+from agent.contracts.outputs import Alert
+from processors.alerts import AlertLife, Condition, Transition
+from processors.digest import hexdigest
+from processors.fold.desk import Desk
+from processors.messages import Context
+
+DUE_PER_TICK_MAX = 1000
+
+
+class Warnings:
+    """All alerts of one shard; at most `open_max` are open at once, more are counted."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def take(self, conditions: Iterable[Condition]) -> None:
+        """Note conditions and send what changes."""
+        for condition in conditions:
+            self._take(condition)
+
+    def tick(self) -> None:
+        """Let the alerts whose time has come fire or resolve."""
+        for key in self._desk.alerts.due(self._desk.now_ms, DUE_PER_TICK_MAX):
+            life = self._desk.alerts.open(key)
+            self._send(key, life, life.tick(self._desk.now_ms))
+
+    def _take(self, condition: Condition) -> None:
+        key = fingerprint(condition)
+        if not condition.holds and key not in self._desk.alerts:
+            return
+        if key not in self._desk.alerts and len(self._desk.alerts) >= self._desk.settings.alerts.open_max:
+            self._desk.tally["bound", "open_alerts_max"] += 1
+            return
+        life = self._desk.alerts.open(key)
+        if life.score(condition):
+            self._send(key, life, life.take(condition))
+
+    def _send(self, key: str, life: AlertLife, transitions: Iterable[Transition]) -> None:
+        runbook = self._desk.settings.alerts.runbook_url
+        self._desk.outbox.extend(message(key, change, runbook, self._desk.context) for change in transitions)
+        if life.open:
+            self._desk.alerts.changed(key, life, self._desk.now_ms)
+        else:
+            self._desk.alerts.remove(key)
+
+
+def fingerprint(condition: Condition) -> str:
+    """Return what identifies the alert of a condition: its name and labels.
+
+    >>> fingerprint(Condition(name="X", labels={"a": "1"}, holds=True, time_ms=0)) == fingerprint(
+    ...     Condition(name="X", labels={"a": "1"}, holds=False, time_ms=9)
+    ... )
+    True
+    """
+    return hexdigest(condition.name, *(f"{name}={value}" for name, value in sorted(condition.labels.items())))
+
+
+def message(key: str, change: Transition, runbook_url: str, context: Context) -> Alert:
+    """Return the message of a change of status."""
+    condition = change.condition
+    return Alert(
+        schema="scalewatch.alert/1",
+        id=f"{key}:{change.status}@{change.time_ms}",
+        time=context.time,
+        as_of=context.time,
+        agent_version=context.agent_version,
+        fingerprint=key,
+        status=change.status,
+        kind=condition.kind,
+        severity=condition.severity,
+        labels={"alertname": condition.name, "severity": condition.severity, **condition.labels},
+        annotations={
+            "summary": condition.summary,
+            "description": condition.description,
+            "runbook": f"{runbook_url}#{condition.name.lower()}",
+        },
+        starts=rfc3339(change.starts_ms),
+        ends=rfc3339(change.time_ms) if change.status == "resolved" else None,
+        evidence=condition.evidence,
+    )

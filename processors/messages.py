@@ -1,0 +1,141 @@
+"""Predictions as messages: the curve of an application, ready to publish."""
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from agent.contracts.moments import rfc3339
+from agent.contracts.names import ApplicationKey
+from agent.contracts.outputs import (
+    CurvePoint,
+    Member,
+    Model,
+    Prediction,
+    Range,
+    Reliability,
+    UsefulSizes,
+)  # fmt: skip
+from processors.curve import PublishedCurve, PublishedPoint
+from processors.models.adept import Study
+from processors.quality import Score, coverage
+from processors.run_time import RunTime
+
+COVERAGE = 0.9
+CURVE_POINTS_MAX = 32
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What every message says of its maker and its moment."""
+
+    agent_version: str
+    now_ms: int
+
+    @property
+    def time(self) -> str:
+        """The moment as RFC 3339."""
+        return rfc3339(self.now_ms)
+
+
+def curve_sizes(sizes: Sequence[float], factor_max: float) -> list[float]:
+    """Return the sizes of a curve: those observed and powers of two up to `factor_max` times the largest.
+
+    >>> curve_sizes([3, 8], 4)
+    [3.0, 4.0, 8.0, 16.0, 32.0]
+    """
+    low, high = sizes[0], sizes[-1] * factor_max
+    powers = [2.0**i for i in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
+    wanted = sorted({*map(float, sizes), *powers})
+    if len(wanted) <= CURVE_POINTS_MAX:
+        return wanted
+    picked = np.linspace(0, len(wanted) - 1, CURVE_POINTS_MAX).round().astype(int)
+    return [wanted[i] for i in picked]
+
+
+def points(study: Study, sizes: Sequence[float], scores: Sequence[Score], model: RunTime) -> tuple[CurvePoint, ...]:
+    """Return the prediction at each size, with the coverage that was measured at its horizon."""
+    predicted = study.predict(sizes)
+    published = model.published
+    return tuple(
+        CurvePoint(
+            n=float(n),
+            run_time_s=_rounded(predicted.run_time_s[i]),
+            low_s=_rounded(predicted.low_s[i]),
+            high_s=_rounded(predicted.high_s[i]),
+            coverage=COVERAGE,
+            coverage_measured=coverage(scores, published.horizon(n)) if published else None,
+            speedup=_rounded(predicted.speedup[i]),
+            efficiency=_rounded(predicted.efficiency[i]),
+            extrapolation=_rounded(predicted.extrapolation[i]),
+            source=predicted.source[i],
+        )
+        for i, n in enumerate(sizes)
+    )
+
+
+def reliability(study: Study, target: float | None = None) -> Reliability:
+    """Return the verdict in words and reasons."""
+    verdict = study.verdict(target)
+    return Reliability(verdict.verdict, tuple(verdict.reasons), tuple(verdict.advice), verdict.next_n)
+
+
+def model_of(study: Study) -> Model:
+    """Return where the prediction came from."""
+    return Model(study.model_name, (Member("downey", 1.0, study.parameters()),))
+
+
+def useful(study: Study) -> UsefulSizes:
+    """Return the sizes worth asking for."""
+    sizes = study.useful
+    return UsefulSizes(max=sizes.max, knee=sizes.knee, at_half_efficiency=sizes.at_half_efficiency)
+
+
+def reliable_range(curve: Sequence[CurvePoint], study: Study) -> Range | None:
+    """Return the range of sizes for which the verdict is reliable."""
+    trusted = [point.n for point in curve if study.verdict(point.n).verdict == "reliable"]
+    return Range(min(trusted), max(trusted)) if trusted else None
+
+
+def prediction(key: ApplicationKey, model: RunTime, factor_max: float, valid_ms: int, context: Context) -> Prediction:
+    """Return the message of one application: its whole curve as known now."""
+    study = model.study()
+    curve = points(study, curve_sizes(model.sizes(), factor_max), model.scores, model)
+    return Prediction(
+        schema="scalewatch.prediction/1",
+        id=f"{key.id}@{context.now_ms}",
+        time=context.time,
+        as_of=context.time,
+        valid_until=rfc3339(context.now_ms + valid_ms),
+        agent_version=context.agent_version,
+        application=key.application,
+        system=key.system,
+        input=key.input,
+        unit=key.unit,
+        observations=model.observations,
+        sizes=model.sizes(),
+        model=model_of(study),
+        curve=curve,
+        useful_n=useful(study),
+        reliable_n=reliable_range(curve, study),
+        preferred_n=tuple(study.preferred_sizes) or None,
+        reliability=reliability(study),
+        quality=model.quality,
+    )
+
+
+def published_curve(said: Prediction, now_ms: int) -> PublishedCurve:
+    """Return what later runs are scored against."""
+    return PublishedCurve(
+        points=tuple(PublishedPoint(point.n, point.run_time_s, point.low_s, point.high_s) for point in said.curve),
+        n_min=said.sizes[0],
+        n_max=said.sizes[-1],
+        observations=said.observations,
+        time_ms=now_ms,
+        verdict=said.reliability.verdict,
+        reasons=said.reliability.reasons,
+    )
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")

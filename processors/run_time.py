@@ -1,0 +1,175 @@
+"""Run-time model of one application: observed sizes, the curve that was published, and how good it was.
+
+The newest runs stay unmerged, so that a corrected report replaces a run exactly; older ones live on as sketches by
+size. A fit is a function of these alone, whatever the order of events.
+"""
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from agent.contracts.outputs import Quality
+from agent.contracts.settings import RunTimeSettings
+from processors.curve import PublishedCurve
+from processors.facts import RunFact, Scored
+from processors.models.adept import Study, study
+from processors.models.sizes import SizeTable, aggregate, rounded_size, thin
+from processors.quality import Score, quality, score_of
+
+FIT_SIZES_MAX = 12
+GROWTH = 8  # a curve is fitted anew at once when an eighth of the runs is new
+WAIT_MS = 600_000  # and after this long in any case
+
+
+class RecentRun(msgspec.Struct, frozen=True, array_like=True):
+    """An unmerged run."""
+
+    run_id: str
+    n: float
+    run_time_s: float
+    end_ms: int
+
+
+class RunTimeState(msgspec.Struct, omit_defaults=True):
+    """Stored form."""
+
+    sizes: dict[str, Any] = {}
+    runs: list[RecentRun] = []
+    total: int = 0
+    new_runs: int = 0
+    waiting_ms: int | None = None
+    published: PublishedCurve | None = None
+    flagged: list[tuple[str, float]] = []
+    scores: list[Score] = []
+
+
+class RunTime:
+    """Everything known of the run time of one application.
+
+    >>> model = RunTime.build(RunTimeSettings())
+    >>> for n in (1, 2, 4, 8):
+    ...     model.learn(RunFact(f"r{n}", n=n, run_time_s=100 / n + 5, start_ms=0, end_ms=1, seen_ms=1))
+    >>> round(float(model.study().predict([4.0]).run_time_s[0]))
+    30
+    """
+
+    name: ClassVar[str] = "run_time"
+    version: ClassVar[int] = 1
+
+    def __init__(self, settings: RunTimeSettings, state: RunTimeState) -> None:
+        self._settings = settings
+        self._state = state
+        self._table = SizeTable.build(state.sizes or None)
+        self._study: Study | None = None
+
+    @classmethod
+    def build(cls, settings: RunTimeSettings, state: RunTimeState | None = None) -> "RunTime":
+        """Return the model of a stored state, or an empty one."""
+        return cls(settings, state or RunTimeState())
+
+    @property
+    def observations(self) -> int:
+        """How many runs are known."""
+        return self._state.total
+
+    @property
+    def published(self) -> PublishedCurve | None:
+        """The curve that was published last."""
+        return self._state.published
+
+    @property
+    def scores(self) -> tuple[Score, ...]:
+        """Scores of published predictions, the newest last."""
+        return tuple(self._state.scores)
+
+    @property
+    def quality(self) -> Quality:
+        """Measured quality of the published predictions."""
+        return quality(self._state.scores)
+
+    @property
+    def flagged(self) -> tuple[tuple[str, float], ...]:
+        """What the last published study found: alert names and the sizes concerned."""
+        return tuple(self._state.flagged)
+
+    def holds(self, run_id: str) -> bool:
+        """Tell whether a run is still unmerged, so that it can be replaced or taken away."""
+        return any(run.run_id == run_id for run in self._state.runs)
+
+    def score(self, fact: RunFact) -> Scored | None:
+        """Compare a run with the curve that was published before; None where that says nothing about its size."""
+        return self._state.published.score(fact) if self._state.published else None
+
+    def note(self, scored: Scored) -> None:
+        """Remember a score."""
+        self._state.scores = [*self._state.scores, score_of(scored)][-self._settings.scores_max :]
+
+    def learn(self, fact: RunFact) -> None:
+        """Take a run in; one that is held under the same id is replaced."""
+        entry = RecentRun(fact.run_id, fact.n, fact.run_time_s, fact.end_ms)
+        if entry in self._state.runs:
+            return
+        known = self.holds(fact.run_id)
+        if known:
+            self._state.runs = [entry if run.run_id == fact.run_id else run for run in self._state.runs]
+        else:
+            self._state.runs.append(entry)
+            self._state.total += 1
+            if len(self._state.runs) > self._settings.unmerged_runs_max:
+                self._merge_oldest()
+        self._changed(fact.seen_ms)
+
+    def forget(self, run_id: str, seen_ms: int) -> bool:
+        """Take an unmerged run away: it belongs to another application; False where it is not held."""
+        kept = [run for run in self._state.runs if run.run_id != run_id]
+        if len(kept) == len(self._state.runs):
+            return False
+        self._state.runs, self._state.total = kept, self._state.total - 1
+        self._changed(seen_ms)
+        return True
+
+    def study(self) -> Study:
+        """Return the fit of everything known now; ValueError where nothing is."""
+        if self._study is None:
+            runs = [(run.n, run.run_time_s) for run in self._state.runs]
+            sizes = thin(aggregate(self._table, runs), FIT_SIZES_MAX)
+            self._study = study(
+                sizes.n,
+                sizes.median_s,
+                sizes.weight,
+                sizes.noise,
+                cores_per_node=self._settings.cores_per_node,
+                allowed_sizes=self._settings.allowed_sizes or None,
+            )
+        return self._study
+
+    def publish(self, curve: PublishedCurve, flagged: list[tuple[str, float]]) -> None:
+        """Note the curve that users are told now: the runs that follow are scored against it."""
+        self._state.published, self._state.flagged = curve, flagged
+        self._state.new_runs, self._state.waiting_ms = 0, None
+
+    def sizes(self) -> tuple[float, ...]:
+        """Return the observed sizes, rising."""
+        return tuple(sorted({*self._table.stats, *(rounded_size(run.n) for run in self._state.runs)}))
+
+    def due_ms(self) -> int | None:
+        """Return when the curve is to be fitted anew; None where nothing is new, or on probation."""
+        state = self._state
+        if state.waiting_ms is None or state.total < self._settings.publish_after_runs:
+            return None
+        at_once = state.published is None or state.new_runs * GROWTH >= state.total
+        return state.waiting_ms if at_once else state.waiting_ms + WAIT_MS
+
+    def snapshot(self) -> RunTimeState:
+        """Return the stored form."""
+        return msgspec.structs.replace(self._state, sizes=self._table.snapshot(), runs=list(self._state.runs))
+
+    def _merge_oldest(self) -> None:
+        oldest = self._state.runs.pop(0)
+        self._table.add(oldest.n, oldest.run_time_s, oldest.end_ms)
+
+    def _changed(self, seen_ms: int) -> None:
+        self._study = None
+        self._state.new_runs += 1
+        if self._state.waiting_ms is None:
+            self._state.waiting_ms = seen_ms
