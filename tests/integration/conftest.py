@@ -1,0 +1,26 @@
+"""Real producers for the integration tests."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from tests.kit.kafka_broker import KafkaBroker
+from tests.kit.slurm import SlurmCluster
+from tests.kit.slurm_root import SUITES, why_not
+
+
+@pytest.fixture(scope="session", params=SUITES)
+def slurm(request: pytest.FixtureRequest, kafka: KafkaBroker) -> Iterator[SlurmCluster]:
+    """A running Slurm of four nodes, once per version, that writes to the session's broker."""
+    if reason := why_not():
+        if os.environ.get("SCALEWATCH_REQUIRE_SLURM") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    topic = f"slurm.{request.param}"
+    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap)
+    admin.create_topics([NewTopic(name, 1, 1) for name in (topic, f"{topic}.started")])
+    admin.close()
+    with SlurmCluster(request.param, kafka.bootstrap, topic=topic) as cluster:
+        yield cluster

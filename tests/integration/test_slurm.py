@@ -1,0 +1,145 @@
+"""What a real Slurm writes to Kafka is read as what its jobs did.
+
+One day at a small centre, once per version of Slurm: two applications at several sizes, a failure, an array, a
+cancelled job. The tests look at its records from every side.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+from agent.contracts.events import JobCompleted, JobEvent, JobStarted
+from agent.decode.options import DecodeOptions
+from agent.decode.slurm import slurm_decoder
+from tests.kit.kafka_broker import KafkaBroker
+from tests.kit.slurm import CORES_PER_NODE, SlurmCluster
+from tests.kit.slurm_root import SUITES
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slurm]
+
+_SCALING_S = {"lammps": {1: 3.0, 2: 2.0, 4: 1.0}, "gromacs": {1: 2.0, 2: 1.5}}
+_PRIVATE = "hunter2"
+_SYSTEM = "centre"
+_ARRIVAL_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True)
+class Day:
+    """What was done, in job ids, and what came out of Kafka."""
+
+    began_ms: int
+    over_ms: int
+    scaling: dict[str, tuple[str, int]]
+    failed: str
+    array: str
+    cancelled: str
+    completed: dict[str, JobCompleted]
+    started: dict[str, JobStarted]
+    raw: list[bytes]
+
+
+@pytest.fixture(scope="module")
+def day(slurm: SlurmCluster, kafka: KafkaBroker) -> Day:
+    began_ms = time.time_ns() // 1_000_000
+    scaling = {
+        slurm.submit(name, f"srun sleep {run_time_s}  # {_PRIVATE}", nodes=nodes): (name, nodes)
+        for name, sizes in _SCALING_S.items()
+        for nodes, run_time_s in sizes.items()
+    }
+    failed = slurm.submit("lammps", "exit 3")
+    array = slurm.submit("sweep", "srun sleep 0.2", options=["--array=1-2"])
+    cancelled = slurm.submit("gromacs", "true", nodes=2, options=["--hold"])
+    slurm.cancel(cancelled)
+    slurm.wait_idle()
+    ended = read(kafka.bootstrap, slurm.topic, len(scaling) + 4)
+    begun = read(kafka.bootstrap, slurm.started_topic, len(scaling) + 3) if writes_starts(slurm) else []
+    return Day(
+        began_ms, time.time_ns() // 1_000_000, scaling, failed, array, cancelled,
+        completed={event.job_id: event for event in decoded(ended) if isinstance(event, JobCompleted)},
+        started={event.job_id: event for event in decoded(begun) if isinstance(event, JobStarted)},
+        raw=ended + begun,
+    )  # fmt: skip
+
+
+def writes_starts(slurm: SlurmCluster) -> bool:
+    return slurm.version >= (26, 5)
+
+
+def read(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    """Return the records of a topic when there are `count` of them, or what is there at the deadline."""
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+    consumer.assign([TopicPartition(topic, 0)])
+    consumer.seek_to_beginning()
+    found: list[bytes] = []
+    deadline = time.monotonic() + _ARRIVAL_TIMEOUT_S
+    while len(found) < count and time.monotonic() < deadline:
+        found += [record.value for records in consumer.poll(timeout_ms=500).values() for record in records]
+    consumer.close()
+    return found
+
+
+def decoded(values: list[bytes]) -> Iterator[JobEvent]:
+    """Yield the events; every record of a real Slurm has to be accepted as it is.
+
+    A Slurm without accounting, as this one, does not name the cluster in its records.
+    """
+    decode = slurm_decoder(DecodeOptions(default_system=_SYSTEM))
+    for value in values:
+        result = decode(value, time.time_ns() // 1_000_000)
+        assert result.rejects == [], value
+        yield from result.events
+
+
+def test_the_version_is_the_one_that_the_suite_stands_for(slurm: SlurmCluster) -> None:
+    assert slurm.version >= SUITES[slurm.suite]
+
+
+def test_every_run_of_an_application_is_read_with_its_size_and_run_time(day: Day) -> None:
+    for job, (name, nodes) in day.scaling.items():
+        run = day.completed[job]
+        assert (run.state, run.evidence.job_name) == ("COMPLETED", name)
+        assert run.evidence.sizes["nodes"] == nodes
+        assert run.evidence.sizes["cores"] == nodes * CORES_PER_NODE
+        assert run.run_time_s == pytest.approx(_SCALING_S[name][nodes], abs=2.0)  # Slurm counts whole seconds
+
+
+def test_a_record_that_names_no_cluster_belongs_to_the_configured_system(day: Day) -> None:
+    assert {event.system for event in [*day.completed.values(), *day.started.values()]} == {_SYSTEM}
+
+
+def test_times_are_utc_although_the_controller_lives_in_another_zone(day: Day) -> None:
+    for run in day.completed.values():
+        assert day.began_ms - 1000 <= run.start_ms <= run.end_ms <= day.over_ms
+
+
+def test_a_failed_job_is_read_with_its_exit_code(day: Day) -> None:
+    run = day.completed[day.failed]
+    assert (run.state, run.exit_code) == ("FAILED", 3)
+
+
+def test_tasks_of_an_array_are_runs_of_their_own_that_know_their_array(day: Day) -> None:
+    tasks = [run for run in day.completed.values() if run.evidence.array_job_id == day.array]
+    assert len(tasks) == 2
+    assert {run.evidence.job_name for run in tasks} == {"sweep"}
+
+
+def test_a_job_cancelled_while_it_waited_never_ran(day: Day) -> None:
+    run = day.completed[day.cancelled]
+    assert (run.state, run.run_time_s) == ("CANCELLED", 0.0)
+
+
+def test_starts_are_the_starts_of_the_same_runs(day: Day, slurm: SlurmCluster) -> None:
+    if not writes_starts(slurm):
+        assert day.started == {}
+        return
+    ran = {job: run.run_id for job, run in day.completed.items() if job != day.cancelled}
+    assert {job: start.run_id for job, start in day.started.items()} == ran
+
+
+def test_the_text_of_a_job_script_goes_no_further(day: Day) -> None:
+    assert any(_PRIVATE.encode() in value for value in day.raw)
+    for event in [*day.completed.values(), *day.started.values()]:
+        assert _PRIVATE not in repr(event)
