@@ -11,6 +11,7 @@ from processors.models.downey import Floats, checked_sizes
 _TIME_MIN_S = np.finfo(np.float64).tiny
 _TIME_MAX_S = np.finfo(np.float64).max
 _WEIGHT_MAX = 1e100
+_SIZE_MAX = 1e100
 
 
 class Observations(NamedTuple):
@@ -34,9 +35,10 @@ class Observations(NamedTuple):
 def observations(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = None) -> Observations:
     """Return checked observations; without weights each weighs 1.
 
-    Sizes below one processor say no more than T(1) = n t, so they become observations of n = 1.
-    Raises ValueError unless sizes and times are positive and finite, weights between 0 and 1e100 and not all 0, and
-    all of one length, at least 1.
+    Sizes below one processor say no more than T(1) = n t, so they become observations of n = 1; sizes above 1e100
+    become 1e100. What weighs 0 is left out.
+    Raises ValueError unless sizes and times are positive and finite, weights 0 or between 1e-100 and 1e100 and not all
+    0, and all of one length, at least 1.
 
     >>> observations([4, 0.5], [25.0, 200.0])[:3]
     (array([1., 4.]), array([100.,  25.]), array([1., 1.]))
@@ -47,6 +49,9 @@ def observations(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None =
     if sizes.min() < 1:
         times = np.where(sizes < 1, np.maximum(times * sizes, _TIME_MIN_S), times)
         sizes = np.maximum(sizes, 1)
+    sizes = np.minimum(sizes, _SIZE_MAX)
+    if weights.min() == 0:
+        sizes, times, weights = sizes[weights > 0], times[weights > 0], weights[weights > 0]
     order = np.lexsort((weights, times, sizes))
     sizes, times, weights = sizes[order], times[order], weights[order]
     scale_s = math.ldexp(1.0, math.frexp(times.min())[1] - 1)
@@ -58,5 +63,5 @@ def _check(sizes: Floats, times: Floats, weights: Floats) -> None:
         raise ValueError("Sizes, run times and weights must be lists of one length, at least 1.")
     if not (np.isfinite(times).all() and (times > 0).all()):
         raise ValueError("Run times must be positive and finite.")
-    if not ((weights >= 0).all() and (weights <= _WEIGHT_MAX).all() and weights.any()):
-        raise ValueError("Weights must lie between 0 and 1e100, one of them above 0.")
+    if not (((weights >= 1 / _WEIGHT_MAX) & (weights <= _WEIGHT_MAX) | (weights == 0)).all() and weights.any()):
+        raise ValueError("Weights must be 0 or lie between 1e-100 and 1e100, and not all be 0.")
