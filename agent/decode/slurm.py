@@ -215,7 +215,7 @@ def _evidence(record: _Record, unasked: _Private, options: DecodeOptions) -> Evi
 
 
 def _sizes(record: _Record) -> dict[str, float]:
-    allocated = parse_tres(record.tres_alloc) or parse_tres(record.tres_alloc_raw)
+    allocated = _allocated(record)
     counts = {
         "nodes": record.total_nodes or allocated.get("node"),
         "cores": record.total_cpus or allocated.get("cpu"),
@@ -223,6 +223,15 @@ def _sizes(record: _Record) -> dict[str, float]:
         "gpus": gpus(allocated),
     }
     return {unit: float(count) for unit, count in counts.items() if count and 0 < count <= COUNT_MAX}
+
+
+def _allocated(record: _Record) -> dict[str, float]:
+    # the raw form numbers its GPUs as the site does, so the readable one is preferred
+    if record.tres_alloc is None:
+        return parse_tres(record.tres_alloc_raw)
+    if record.total_nodes and record.total_cpus and "gpu" not in record.tres_alloc:
+        return {}  # nothing in it that the record does not say elsewhere
+    return parse_tres(record.tres_alloc)
 
 
 def _hosts(text: str | None) -> tuple[str, ...]:

@@ -8,18 +8,21 @@ from agent.decode.native import native_object
 from agent.decode.options import DecodeOptions
 from agent.decode.reasons import invalid
 from agent.decode.slurm import slurm_object
+from agent.decode.sonar import sonar_object
 
 
 class _Probe(msgspec.Struct):
     type: msgspec.Raw = msgspec.Raw()
     jobid: msgspec.Raw = msgspec.Raw()
+    data: msgspec.Raw = msgspec.Raw()
+    meta: msgspec.Raw = msgspec.Raw()
 
 
 _PROBE = msgspec.json.Decoder(_Probe)
 
 
 def sniff(value: bytes) -> str:
-    """Return the name of the format of one JSON object: native by its `type`, Slurm by its `jobid`.
+    """Return the name of the format of one JSON object: native by its `type`, Slurm by its `jobid`, Sonar by its envelope.
 
     Raises InvalidInputError (``unknown-format``, or what is wrong with the JSON).
 
@@ -34,7 +37,11 @@ def sniff(value: bytes) -> str:
         return "native"
     if bytes(probe.jobid):
         return "slurm"
-    raise invalid("unknown-format", "The message has neither a type, as native events have, nor a jobid of Slurm.")
+    if bytes(probe.data) and bytes(probe.meta):
+        return "sonar"
+    raise invalid(
+        "unknown-format", "The message has neither the type of a native event, nor the keys of Slurm or Sonar."
+    )
 
 
 def any_decoder(options: DecodeOptions) -> Decode:
@@ -44,7 +51,11 @@ def any_decoder(options: DecodeOptions) -> Decode:
     >>> decode(b'[{"type": "load"}, {"JobID": 1}]', 0).rejects[1].reason
     'unknown-format'
     """
-    formats: dict[str, DecodeOne] = {"native": native_object(options), "slurm": slurm_object(options)}
+    formats: dict[str, DecodeOne] = {
+        "native": native_object(options),
+        "slurm": slurm_object(options),
+        "sonar": sonar_object(options),
+    }
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
         formats[sniff(value)](value, received_ms, decoded)

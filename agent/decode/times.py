@@ -1,10 +1,18 @@
 """Times of producers: text or date-times to milliseconds since the epoch, and their bounds."""
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from agent.contracts.moments import LATEST_MS, checked_ms, parse_rfc3339, rfc3339
-from agent.decode.options import DecodeOptions
+from agent.contracts.errors import ConfigError
+from agent.contracts.moments import EARLIEST_MS, LATEST_MS, checked_ms, parse_rfc3339, rfc3339
+from agent.decode.options import DAY_MS, DecodeOptions
 from agent.decode.reasons import invalid
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_OF_NAIVE: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - for times without a zone, which are UTC
+_OFFSET: Final = re.compile(r"([+-])([01][0-9]|2[0-3]):?([0-5][0-9])")
 
 
 def moment_ms(moment: datetime) -> int:
@@ -13,10 +21,9 @@ def moment_ms(moment: datetime) -> int:
     >>> moment_ms(datetime(2026, 11, 20, 10, 0, 0, 250_999))
     1795168800250
     """
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    # whole seconds and fraction apart: their product as a float may fall just below the millisecond
-    return checked_ms(int(moment.timestamp()) * 1000 + moment.microsecond // 1000)
+    since = moment - (_EPOCH_OF_NAIVE if moment.tzinfo is None else _EPOCH)
+    time_ms = since.days * DAY_MS + since.seconds * 1000 + since.microseconds // 1000
+    return time_ms if EARLIEST_MS <= time_ms <= LATEST_MS else checked_ms(time_ms)
 
 
 def parse_time(text: str) -> int:
@@ -45,3 +52,21 @@ def check_bounds(time_ms: int, received_ms: int, options: DecodeOptions) -> None
     latest_ms = received_ms + options.future_ms if received_ms > 0 else LATEST_MS
     if time_ms > latest_ms:
         raise invalid("future", f"{rfc3339(time_ms)} lies in the future of the message.")
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return the zone of a name such as ``Europe/Oslo`` or ``+02:00``; ConfigError where there is none.
+
+    >>> zone_of("+02:00")
+    datetime.timezone(datetime.timedelta(seconds=7200))
+    """
+    if name == "UTC":
+        return UTC
+    offset = _OFFSET.fullmatch(name)
+    if offset is not None:
+        minutes = int(offset[2]) * 60 + int(offset[3])
+        return timezone(timedelta(minutes=-minutes if offset[1] == "-" else minutes))
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ConfigError(f"There is no time zone {name[:40]!r}; write Europe/Oslo or +02:00.") from None

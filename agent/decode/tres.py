@@ -41,6 +41,9 @@ def gpus(resources: dict[str, float]) -> float:
 def _amount(text: str) -> float | None:
     if len(text) > 32 or not text.isascii():
         return None
+    if text.isdigit():
+        count = int(text)
+        return float(count) if count < _NO_VALUE else None
     factor = _UNITS.get(text[-1:], 1.0)
     digits = text[:-1] if text[-1:] in _UNITS else text
     if not digits.replace(".", "", 1).isdigit():

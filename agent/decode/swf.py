@@ -1,0 +1,156 @@
+"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a job, and comments that date them.
+
+Source: Chapin et al., "Benchmarks and Standards for the Evaluation of Parallel Job Schedulers", 1999. -1 is unknown.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from agent.contracts.decoding import Decode, Decoded
+from agent.contracts.errors import InvalidInputError
+from agent.contracts.events import Evidence, JobCompleted
+from agent.decode.checks import COUNT_MAX, SECONDS_MAX, own_text, run_identity
+from agent.decode.message import DecodeOne, checked
+from agent.decode.options import DecodeOptions
+from agent.decode.reasons import invalid, shown
+from agent.decode.sacct import line_text
+from agent.decode.times import check_bounds
+
+COLUMNS: Final = 18
+STATES_OF_STATUS: Final = {1: "COMPLETED", 0: "FAILED", 5: "CANCELLED", -1: "COMPLETED"}
+"""-1: the log does not tell; then a job that has a run time counts as completed."""
+
+
+class SwfHeader(msgspec.Struct, frozen=True):
+    """What the comments before the jobs say: when second 0 was, and on which system."""
+
+    unix_start_time_s: int
+    system: str
+
+
+def read_header(comments: Iterable[str], options: DecodeOptions) -> SwfHeader:
+    """Return the header of the comment lines; InvalidInputError (``missing-field``) without UnixStartTime.
+
+    The system is the option `default_system`, else the comment Computer, else Installation, else ``swf``.
+
+    >>> read_header(["; Computer: IBM SP2", "; UnixStartTime: 843480031"], DecodeOptions()).system
+    'IBM SP2'
+    """
+    fields: dict[str, str] = {}
+    for comment in comments:
+        name, _, text = comment.strip().lstrip("; ").partition(":")
+        if name in ("UnixStartTime", "Computer", "Installation"):
+            fields.setdefault(name, text.strip())
+    start = fields.get("UnixStartTime", "")
+    if not (start.isascii() and start.isdigit() and len(start) < 12):
+        raise invalid("missing-field", "The log has no comment UnixStartTime, so its jobs have no date.")
+    system = options.default_system or fields.get("Computer") or fields.get("Installation")
+    return SwfHeader(unix_start_time_s=int(start), system=own_text(system, "system") or "swf")
+
+
+def swf_lines(header: SwfHeader, options: DecodeOptions) -> DecodeOne:
+    """Return the decoder of the lines below the header.
+
+    Jobs that did not run ("no-run-time") and parts of a job that was swapped out ("partial") are counted and left out.
+
+    >>> decoded = Decoded()
+    >>> decode_one = swf_lines(SwfHeader(unix_start_time_s=843480031, system="kth"), DecodeOptions())
+    >>> decode_one(b"1 0 60 97225 56 -1 -1 56 210000 -1 1 1 1 -1 -1 -1 -1 -1", 900000000000, decoded)
+    >>> decoded.events[0].run_time_s, decoded.events[0].evidence.sizes
+    (97225.0, {'cores': 56.0})
+    """
+
+    def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
+        text = line_text(value, options)
+        if text.lstrip().startswith(";"):
+            return
+        row = _row(text)
+        run_time_s, status = row[3], int(row[10])
+        ignored = "no-run-time" if run_time_s <= 0 else "partial" if status in (2, 3, 4) else None
+        if ignored is None:
+            decoded.events.append(_job(row, header, received_ms, options))
+        else:
+            decoded.ignored[ignored] = decoded.ignored.get(ignored, 0) + 1
+
+    return decode_one
+
+
+def swf_decoder(options: DecodeOptions) -> Decode:
+    """Return the decoder of a message that is a whole log with its comments.
+
+    >>> job = b"; UnixStartTime: 843480031" + bytes([10]) + b"1 0 60 9 56 -1 -1 56 90 -1 1 1 1 -1 -1 -1 -1 -1"
+    >>> swf_decoder(DecodeOptions())(job, 900000000000).events[0].system
+    'swf'
+    """
+
+    def decode(value: bytes, received_ms: int) -> Decoded:
+        lines = [line for line in checked(value, options).split(b"\n") if line.strip()]
+        comments = [line_text(line, options) for line in lines if line.lstrip().startswith(b";")]
+        if len(lines) - len(comments) > options.elements_max:
+            raise invalid("array-bomb", f"The log has more jobs than {options.elements_max}.")
+        decode_one = swf_lines(read_header(comments, options), options)
+        decoded = Decoded()
+        for line in lines:
+            try:
+                decode_one(line, received_ms, decoded)
+            except InvalidInputError as error:
+                decoded.rejects.append(error)
+        return decoded
+
+    return decode
+
+
+def _row(text: str) -> list[float]:
+    cells = text.split()
+    if len(cells) != COLUMNS:
+        raise invalid("columns", f"The row has {len(cells)} numbers for {COLUMNS} columns.")
+    row = [_number(cell) for cell in cells]
+    if any(abs(number) > COUNT_MAX for index, number in enumerate(row) if index not in (6, 9)):  # memory in kB may be
+        raise invalid("out-of-range", "A number of the row is beyond any job.")
+    return row
+
+
+def _number(cell: str) -> float:
+    digits = cell.removeprefix("-").replace(".", "", 1)
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+        raise invalid("wrong-type", f"{shown(cell)} is no number.")
+    return float(cell)
+
+
+def _job(row: list[float], header: SwfHeader, received_ms: int, options: DecodeOptions) -> JobCompleted:
+    job_id, status = str(int(row[0])), int(row[10])
+    if status not in STATES_OF_STATUS or row[0] < 0 or row[1] < 0 or row[3] > SECONDS_MAX:
+        raise invalid("out-of-range", "The row has a status, job number, submit or run time that no job has.")
+    start_ms = round((header.unix_start_time_s + row[1] + max(row[2], 0.0)) * 1000)
+    end_ms = start_ms + round(row[3] * 1000)
+    check_bounds(start_ms, received_ms, options)
+    check_bounds(end_ms, received_ms, options)
+    return JobCompleted(
+        system=header.system,
+        job_id=job_id,
+        run_id=run_identity(header.system, job_id, start_ms),
+        start_ms=start_ms,
+        end_ms=end_ms,
+        run_time_s=row[3],
+        state=STATES_OF_STATUS[status],
+        evidence=_evidence(row, header),
+    )
+
+
+def _evidence(row: list[float], header: SwfHeader) -> Evidence:
+    cores = row[4] if row[4] > 0 else row[7]
+    return Evidence(
+        sizes={"cores": cores} if cores > 0 else {},
+        application=_named("app", row[13]),
+        user=_named("user", row[11]),
+        account=_named("group", row[12]),
+        partition=_named("queue", row[14]),
+        time_limit_s=row[8] if row[8] > 0 else None,
+        submit_ms=round((header.unix_start_time_s + row[1]) * 1000),
+    )
+
+
+def _named(prefix: str, number: float) -> str | None:
+    return f"{prefix}{int(number)}" if number >= 0 else None
