@@ -9,6 +9,7 @@ import msgspec
 
 from agent.config.problems import Path
 from agent.config.tree import Config
+from agent.contracts.outputs import VERDICTS
 from agent.identify.rules import rule_faults
 
 Fault = tuple[Path, str]
@@ -142,6 +143,19 @@ def _kept(config: Config) -> Iterator[Fault]:
                 yield path, f"can never match: no source keeps it; set keep.{keep} to true in its source."
 
 
+def _verdicts(config: Config) -> Iterator[Fault]:
+    for index, verdict in enumerate(config.alerts.unreliable.verdicts):
+        if verdict not in VERDICTS:
+            path = ("alerts", "unreliable", "verdicts", index)
+            yield path, f"{verdict!r} is no verdict; use {', '.join(VERDICTS)}."
+
+
+def _allowed_sizes(config: Config) -> Iterator[Fault]:
+    for index, size in enumerate(config.run_time.allowed_sizes):
+        if size <= 0:
+            yield ("run_time", "allowed_sizes", index), f"must be more than 0, not {size:g}."
+
+
 CHECKS: Final = (
     Check(frozenset({"systems", "topics"}), _partitions),
     Check(frozenset({"systems", "identify"}), _aliases),
@@ -154,4 +168,6 @@ CHECKS: Final = (
     Check(frozenset({"identify"}), _rules),
     Check(frozenset({"identify", "sources"}), _kept),
     Check(frozenset({"alerts"}), _failures),
+    Check(frozenset({"alerts"}), _verdicts),
+    Check(frozenset({"run_time"}), _allowed_sizes),
 )

@@ -1,0 +1,70 @@
+"""JSON Schemas of what goes in and what comes out, made from the structs that the code itself uses."""
+
+from typing import Any, Final
+
+import msgspec
+
+from agent.contracts.decoding import DeadLetter
+from agent.contracts.outputs import Alert, Answer, JobPrediction, Prediction, Run
+from agent.decode.native_messages import Completed, Identified, Requested, Started
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+OUTPUTS: Final[dict[str, type[msgspec.Struct]]] = {
+    "scalewatch.prediction/1": Prediction,
+    "scalewatch.job-prediction/1": JobPrediction,
+    "scalewatch.answer/1": Answer,
+    "scalewatch.alert/1": Alert,
+    "scalewatch.run/1": Run,
+    "scalewatch.dead-letter/1": DeadLetter,
+}
+INPUTS: Final[dict[str, type[msgspec.Struct]]] = {
+    "scalewatch.event.job.started/1": Started,
+    "scalewatch.event.job.completed/1": Completed,
+    "scalewatch.event.identity/1": Identified,
+    "scalewatch.event.prediction.requested/1": Requested,
+}
+NAMES: Final = (*OUTPUTS, *INPUTS)
+_TIMES: Final = frozenset({"time", "as_of", "valid_until", "start", "end", "starts", "ends", "end_low", "end_high"})
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of a message or event; KeyError for a name that is not in NAMES.
+
+    Readers take unknown fields for later additions: a schema only grows within its major version.
+
+    >>> schema("scalewatch.alert/1")["properties"]["schema"]
+    {'const': 'scalewatch.alert/1'}
+    """
+    struct = OUTPUTS[name] if name in OUTPUTS else INPUTS[name]
+    (reference,), components = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
+    own = reference["$ref"].rpartition("/")[2]
+    whole: dict[str, Any] = {"$schema": DIALECT, "$id": name, **components.pop(own)}
+    if components:
+        whole["$defs"] = components
+    for part in (whole, *components.values()):
+        _plain_text(part)
+    if name in OUTPUTS:
+        _name_times(whole)
+        whole["properties"]["schema"] = {"const": name}
+    return whole
+
+
+def catalogue() -> dict[str, Any]:
+    """Return every schema by its name.
+
+    >>> sorted(catalogue()) == sorted(NAMES)
+    True
+    """
+    return {name: schema(name) for name in NAMES}
+
+
+def _plain_text(part: dict[str, Any]) -> None:
+    """Put the description, a docstring, into one line."""
+    if "description" in part:
+        part["description"] = " ".join(part["description"].split())
+
+
+def _name_times(whole: dict[str, Any]) -> None:
+    """Say of times what their type, a text, does not: RFC 3339 in UTC."""
+    for name in _TIMES & whole["properties"].keys():
+        whole["properties"][name] = {**whole["properties"][name], "format": "date-time"}
