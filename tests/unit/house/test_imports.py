@@ -1,0 +1,157 @@
+"""Imports run one way, without cycles, and few files know the world outside."""
+
+import ast
+import graphlib
+import sys
+from collections.abc import Iterable, Iterator
+
+from tests.kit.sources import PRODUCT, Module, lines, module, modules
+
+CONTRACTS = "agent.contracts"
+
+# prefix of a module -> prefixes of what it may import of ours, besides its own package
+OURS: dict[str, tuple[str, ...]] = {
+    "processors.models": (),
+    "processors": (CONTRACTS, "processors"),
+    "sinks": (CONTRACTS,),
+    CONTRACTS: (),
+    "agent": (),
+    "agent.clock": (),
+    "agent.checkpoint": (CONTRACTS,),
+    "agent.collector": (CONTRACTS,),
+    "agent.config": (CONTRACTS, "agent.identify"),
+    "agent.decode": (CONTRACTS,),
+    "agent.describe": (CONTRACTS, "agent.config", "agent.decode", "agent.schemas"),
+    "agent.http": (CONTRACTS, "agent.metrics", "agent.words"),
+    "agent.identify": (CONTRACTS,),
+    "agent.learner": (CONTRACTS,),
+    "agent.log": (CONTRACTS, "agent.checkpoint"),
+    "agent.metrics": (CONTRACTS,),
+    "agent.schemas": (CONTRACTS, "agent.decode"),
+    "agent.screen": (CONTRACTS, "agent.words"),
+    "agent.simulation": (CONTRACTS,),
+    "agent.topics": (CONTRACTS, "agent.config"),
+    "agent.words": (CONTRACTS,),
+    # the only ones that put the parts together
+    "agent.app": PRODUCT,
+    "agent.cli": PRODUCT,
+}
+
+# the same for what others wrote, where it is limited at all
+OTHERS: dict[str, frozenset[str]] = {
+    "processors.models": frozenset({"numpy", "scipy"}),
+    "processors": frozenset({"msgspec", "numpy", "scipy"}),
+}
+
+KAFKA_CLIENTS = frozenset({"kafka", "confluent_kafka", "aiokafka"})
+KAFKA_FILES = ("agent/log/kafka", "sinks/kafka")
+
+
+def entry(name: str, table: Iterable[str]) -> str | None:
+    """Return the longest prefix of a dotted name that the table holds."""
+    return max((prefix for prefix in table if within(name, prefix)), key=len, default=None)
+
+
+def within(name: str, prefix: str) -> bool:
+    """Whether a dotted name is a module or in its package; `agent.app` also stands for `agent.app_demo`."""
+    return name == prefix or name.startswith(f"{prefix}.") or (prefix == "agent.app" and name.startswith(prefix))
+
+
+def imports(of: Module, known: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Yield the dotted names that a module imports, anywhere in it; a name out of a package that is a module is one."""
+    for node in ast.walk(of.tree):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            source = node.module or ""
+            for name in node.names:
+                inner = f"{source}.{name.name}"
+                yield inner if inner in known else source
+
+
+def wrong_directions(of: Module) -> Iterator[str]:
+    prefix = entry(of.name, OURS)
+    if prefix is None or (prefix == "agent" and of.name != "agent"):
+        yield f"{of.path}: say in the table of this test what {of.name} may import"
+        return
+    known = frozenset(each.name for each in modules(*PRODUCT))
+    allowed = (prefix, *OURS[prefix])
+    for name in sorted(set(imports(of, known))):
+        ours = name.split(".")[0] in PRODUCT and name != "agent"  # which holds the version and nothing else
+        if ours and not any(within(name, each) for each in allowed):
+            yield f"{of.path}: {of.name} must not import {name}"
+
+
+def foreign_imports(of: Module) -> Iterator[str]:
+    allowed = OTHERS.get(entry(of.name, OTHERS) or "")
+    for name in imports(of):
+        package = name.split(".")[0]
+        ours_or_python = package in PRODUCT or package in sys.stdlib_module_names
+        if allowed is not None and not ours_or_python and package not in allowed:
+            yield f"{of.path}: {of.name} must not import {package}"
+
+
+def stray_kafka(of: Module) -> Iterator[str]:
+    for name in imports(of):
+        if name.split(".")[0] in KAFKA_CLIENTS and not of.path.startswith(KAFKA_FILES):
+            yield f"{of.path}: only {' and '.join(f'{path}*' for path in KAFKA_FILES)} may import a Kafka client"
+
+
+def cycle(all_modules: Iterable[Module]) -> list[str]:
+    """Return a cycle of modules that import each other, empty where there is none."""
+    known = frozenset(each.name for each in all_modules)
+    graph = {each.name: {name for name in imports(each, known) if name in known} for each in all_modules}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def relative(of: Module) -> bool:
+    return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(of.tree))
+
+
+def test_imports_run_one_way() -> None:
+    assert lines(wrong_directions, *PRODUCT) == ""
+
+
+def test_models_know_numpy_and_scipy_and_processors_little_more() -> None:
+    assert lines(foreign_imports, *PRODUCT) == ""
+
+
+def test_only_the_kafka_files_know_a_kafka_client() -> None:
+    assert lines(stray_kafka, *PRODUCT) == ""
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert cycle(modules(*PRODUCT)) == []
+
+
+def test_imports_name_the_whole_path() -> None:
+    assert [each.path for each in modules(*PRODUCT) if relative(each)] == []
+
+
+def test_nothing_of_the_product_knows_its_tests() -> None:
+    assert [each.path for each in modules(*PRODUCT) if any(name.startswith("tests") for name in imports(each))] == []
+
+
+def test_the_rules_find_what_they_forbid() -> None:
+    up = module("processors/models/new.py", "from processors.jobs import Job\nimport msgspec\nimport kafka.errors\n")
+    assert list(wrong_directions(up)) == [
+        "processors/models/new.py: processors.models.new must not import processors.jobs"
+    ]
+    assert [problem.split()[-1] for problem in foreign_imports(up)] == ["msgspec", "kafka"]
+    assert len(list(stray_kafka(up))) == 1
+    assert len(list(wrong_directions(module("agent/new.py", "")))) == 1
+    assert list(wrong_directions(module("agent/http/new.py", "from agent.learner import learner"))) != []
+    assert list(wrong_directions(module("agent/http/new.py", "from agent import __version__, clock"))) != []
+    assert list(wrong_directions(module("agent/http/new.py", "from agent import __version__"))) == []
+    assert list(wrong_directions(module("agent/app_demo.py", "from agent.learner import learner"))) == []
+
+
+def test_a_circle_of_modules_is_found() -> None:
+    first = module("sinks/first.py", "from sinks import second")
+    second = module("sinks/second.py", "def late() -> None:\n    import sinks.first")
+    assert set(cycle([first, second])) == {"sinks.first", "sinks.second"}
+    assert cycle([first, module("sinks/second.py", "")]) == []

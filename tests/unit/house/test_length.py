@@ -1,0 +1,35 @@
+"""Files and functions stay short: a ratchet that turns one way."""
+
+import ast
+from collections.abc import Iterator
+
+from tests.kit.sources import PRODUCT, Module, module, modules
+
+FILE_LINES = 300
+FUNCTION_LINES = 60
+
+# what is longer today, with its length: shorten it and the number, never add to the list
+LONGER_TODAY: dict[str, int] = {}
+
+
+def lengths(of: Module) -> Iterator[tuple[str, int, int]]:
+    """Yield what has a length: its name, its lines and its limit."""
+    yield of.path, len(of.text.splitlines()), FILE_LINES
+    for node in ast.walk(of.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{of.path}:{node.name}", (node.end_lineno or 0) - node.lineno + 1, FUNCTION_LINES
+
+
+def too_long(of: Module) -> dict[str, int]:
+    return {name: lines for name, lines, limit in lengths(of) if lines > limit}
+
+
+def test_no_file_or_function_is_longer_than_its_limit_or_grows() -> None:
+    found = {name: lines for each in modules(*PRODUCT, "tests") for name, lines in too_long(each).items()}
+    assert found == LONGER_TODAY
+
+
+def test_a_long_function_and_a_long_file_are_found() -> None:
+    body = "    pass\n" * 60
+    assert too_long(module("sinks/long.py", f"def long():\n{body}")) == {"sinks/long.py:long": 61}
+    assert too_long(module("sinks/long.py", "\n" * 301)) == {"sinks/long.py": 301}
