@@ -1,0 +1,119 @@
+"""Documentation that runs: examples in docstrings, commands and links in pages."""
+
+import ast
+import doctest
+import importlib
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kit.sources import PRODUCT, ROOT, Module, dotted, files, lines, module, modules
+
+# these reach a broker, a terminal or all parts at once: no example of a line or two can run there
+NO_EXAMPLES = ("agent/app", "agent/cli", "agent/log/kafka", "sinks/kafka")
+
+# public names that have no example today: give them one and take them off, never add to the list
+WITHOUT_EXAMPLE_TODAY: frozenset[str] = frozenset()
+
+CONSOLE = re.compile(r"^ *```console\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?://|mailto:|#)([^)#\s]+)")
+MAKE_TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
+
+
+def public(of: Module) -> Iterator[ast.FunctionDef | ast.ClassDef]:
+    """Yield the public functions and classes at the top of a module."""
+    for node in of.tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node
+
+
+def needs_example(node: ast.FunctionDef | ast.ClassDef) -> bool:
+    """Whether it does something: data, protocols and errors are told by their docstring alone."""
+    if isinstance(node, ast.FunctionDef):
+        return True
+    bases = {
+        (dotted(base.value if isinstance(base, ast.Subscript) else base) or "").split(".")[-1] for base in node.bases
+    }
+    methods = [each for each in node.body if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")]
+    return "Protocol" not in bases and any(not method.decorator_list for method in methods)
+
+
+def docstrings(node: ast.AST) -> str:
+    """Return the docstrings of a function, or of a class and its methods."""
+    kinds = ast.FunctionDef | ast.ClassDef
+    return "\n".join(ast.get_docstring(each) or "" for each in ast.walk(node) if isinstance(each, kinds))
+
+
+def undocumented(of: Module) -> Iterator[str]:
+    if not ast.get_docstring(of.tree):
+        yield f"{of.path}: the module says not what it is for"
+    yield from (f"{of.path}: {node.name} has no docstring" for node in public(of) if not ast.get_docstring(node))
+
+
+def without_example(of: Module) -> set[str]:
+    if of.path.startswith(NO_EXAMPLES):
+        return set()
+    return {f"{of.name}.{node.name}" for node in public(of) if needs_example(node) and ">>> " not in docstrings(node)}
+
+
+def commands(text: str) -> list[str]:
+    """Return the commands of the console blocks of a page, without their prompts."""
+    blocks = "".join(CONSOLE.findall(text))
+    return re.findall(r"^\s*[$#] (.+)$", blocks, re.MULTILINE)
+
+
+def pages() -> list[str]:
+    return [path for path in files() if path.endswith(".md") and not path.startswith("tests/cases/")]
+
+
+def test_everything_public_says_what_it_is() -> None:
+    assert lines(undocumented, *PRODUCT) == ""
+
+
+def test_everything_public_that_acts_has_an_example() -> None:
+    found = {name for each in modules(*PRODUCT) for name in without_example(each)}
+    assert found - WITHOUT_EXAMPLE_TODAY == set()
+    assert WITHOUT_EXAMPLE_TODAY - found == set(), "these have an example now: take them off the list"
+
+
+@pytest.mark.parametrize("name", [each.name for each in modules(*PRODUCT) if ">>> " in each.text])
+def test_the_examples_of_a_module_run(name: str) -> None:
+    failed, tried = doctest.testmod(importlib.import_module(name))
+    assert tried > 0
+    assert failed == 0
+
+
+@pytest.mark.parametrize("page", pages())
+def test_make_targets_and_files_that_a_page_names_exist(page: str) -> None:
+    text = (ROOT / page).read_text()
+    targets = set(MAKE_TARGET.findall((ROOT / "Makefile").read_text()))
+    named = [word for command in commands(text) for word in re.findall(r"(?:^|&& )make ([a-z-]+)", command)]
+    assert [target for target in named if target not in targets] == []
+    folder = (ROOT / page).parent
+    assert [link for link in LINK.findall(text) if not (folder / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", pages())
+def test_commands_of_scalewatch_that_a_page_names_exist(page: str) -> None:
+    named = [
+        name for command in commands((ROOT / page).read_text()) for name in re.findall(r"scalewatch ([a-z]+)", command)
+    ]
+    if named:
+        from agent.cli import main
+
+        assert [name for name in named if main.get_command(None, name) is None] == []
+
+
+def test_the_rules_find_what_they_forbid() -> None:
+    bare = module("sinks/bare.py", "def act() -> None:\n    pass\n")
+    assert len(list(undocumented(bare))) == 2
+    assert without_example(bare) == {"sinks.bare.act"}
+    fields = module(
+        "sinks/data.py", 'class Data(Struct):\n    """Data."""\n    @property\n    def id(self) -> str: ...\n'
+    )
+    assert without_example(fields) == set()
+    assert commands("```console\n$ make demo\nout\n$ cd x && make test\n```\n$ no") == [
+        "make demo",
+        "cd x && make test",
+    ]
