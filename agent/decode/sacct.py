@@ -58,6 +58,7 @@ class SacctTable:
             raise invalid("columns", f"The table has more than {COLUMNS_MAX} columns.")
         free = [index for index, column in enumerate(self.columns) if column in FREE_TEXT]
         self._free = free[0] if len(free) == 1 else None
+        self._ends_with_delimiter = False  # as --parsable, unlike --parsable2, ends each line
 
     @classmethod
     def of_header(cls, line: str) -> "SacctTable":
@@ -66,13 +67,13 @@ class SacctTable:
         if first is None or not first[2]:
             raise invalid("columns", f"{shown(line)} is no header line of sacct.")
         delimiter = first[2]
-        return cls(tuple(line.removesuffix(delimiter).split(delimiter)), delimiter)
+        table = cls(tuple(line.removesuffix(delimiter).split(delimiter)), delimiter)
+        table._ends_with_delimiter = line.endswith(delimiter)
+        return table
 
     def row(self, line: str) -> Row:
         """Return the row of a line; InvalidInputError (``columns``) where it does not fit the columns."""
-        cells = self._cells(line)
-        if len(cells) == len(self.columns) + 1 and not cells[-1]:
-            cells.pop()  # --parsable ends each line with a delimiter
+        cells = self._cells(line.removesuffix(self.delimiter) if self._ends_with_delimiter else line)
         surplus = len(cells) - len(self.columns)
         if surplus > 0 and self._free is not None:
             end = self._free + surplus + 1

@@ -34,14 +34,17 @@ UNFINISHED: Final = {  # states of jobs without an end, and the name they are co
 
 
 def ignored_row(row: Row) -> str | None:
-    """Return why a row is of no use ("step", "pending", "running"), or None where it is a finished job.
+    """Return why a row is of no use ("step", "pending", "running", "never-started"), or None where it is a finished job.
 
     >>> ignored_row({"jobid": "812.batch", "state": "COMPLETED"}), ignored_row({"jobid": "812", "state": "RUNNING"})
     ('step', 'running')
     """
     if "." in (row.get("jobid") or row.get("jobidraw") or ""):
         return "step"
-    return UNFINISHED.get(final_state(row.get("state", "")))
+    state = final_state(row.get("state", ""))
+    if state == "CANCELLED" and row.get("start", "") in NO_TIME and row.get("end", "") in NO_TIME:
+        return "never-started"
+    return UNFINISHED.get(state)
 
 
 def final_state(text: str) -> str:

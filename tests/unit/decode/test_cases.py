@@ -1,0 +1,40 @@
+"""Each folder of tests/cases/decode is an input and what it must yield; a bug report becomes a folder."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.contracts.moments import parse_rfc3339
+from agent.decode.files import FileRecord, read_files
+from agent.decode.options import DecodeOptions
+
+CASES = Path(__file__).parents[2] / "cases" / "decode"
+RECEIVED_MS = parse_rfc3339("2026-11-21T00:00:00Z")
+
+
+def plain(record: FileRecord) -> dict[str, Any]:
+    refused = [record.error] if record.error else record.decoded.rejects
+    report = {
+        "line": int(record.place.rpartition(":")[2]),
+        "events": json.loads(msgspec.json.encode(record.decoded.events)),
+        "refused": [[error.reason, str(error)] for error in refused],
+        "ignored": record.decoded.ignored,
+        "unknown_fields": record.decoded.unknown_fields,
+    }
+    return {key: value for key, value in report.items() if value}
+
+
+@pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir()))
+def test_a_case_yields_what_its_folder_says(case: str) -> None:
+    expected = json.loads((CASES / case / "expected.json").read_text())
+    (source,) = (CASES / case).glob("input.*")
+    options = msgspec.convert(expected["options"], DecodeOptions)
+    records = [plain(record) for record in read_files([str(source)], RECEIVED_MS, options)]
+    assert records == expected["records"]
+
+
+def test_every_case_says_what_it_is_about() -> None:
+    assert all(len((case / "README.md").read_text()) > 80 for case in CASES.iterdir())
