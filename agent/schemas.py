@@ -1,10 +1,12 @@
 """JSON Schemas of what goes in and what comes out, made from the structs that the code itself uses."""
 
+from itertools import combinations
 from typing import Any, Final
 
 import msgspec
 
 from agent.contracts.decoding import DeadLetter
+from agent.contracts.events import STATES, UNITS
 from agent.contracts.outputs import Alert, Answer, JobPrediction, Prediction, Run
 from agent.decode.native_messages import Completed, Identified, Requested, Started
 
@@ -46,6 +48,8 @@ def schema(name: str) -> dict[str, Any]:
     if name in OUTPUTS:
         _name_times(whole)
         whole["properties"]["schema"] = {"const": name}
+    else:
+        _name_rules(whole)
     return whole
 
 
@@ -62,6 +66,18 @@ def _plain_text(part: dict[str, Any]) -> None:
     """Put the description, a docstring, into one line."""
     if "description" in part:
         part["description"] = " ".join(part["description"].split())
+
+
+def _name_rules(whole: dict[str, Any]) -> None:
+    """Say what the decoder checks beyond types: closed lists, and fields that need each other."""
+    for name, words in (("unit", UNITS), ("state", STATES)):
+        if name in whole["properties"]:
+            whole["properties"][name] = {"enum": [*words, None], "default": None}
+    if whole["properties"]["type"]["enum"] == ["job.started"]:
+        whole["dependentRequired"] = {"n": ["unit"], "unit": ["n"]}
+    if whole["properties"]["type"]["enum"] == ["job.completed"]:
+        whole["required"] = [*whole["required"], "n", "unit"]
+        whole["anyOf"] = [{"required": list(pair)} for pair in combinations(("start", "end", "run_time_s"), 2)]
 
 
 def _name_times(whole: dict[str, Any]) -> None:

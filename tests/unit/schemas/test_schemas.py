@@ -1,0 +1,152 @@
+"""The schemas say of messages what the code does with them."""
+
+import json
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from agent.contracts.errors import InvalidInputError
+from agent.contracts.outputs import (
+    Alert,
+    AlertEvidence,
+    Answer,
+    CurvePoint,
+    JobPrediction,
+    Member,
+    Model,
+    Prediction,
+    Quality,
+    Range,
+    Reliability,
+    Run,
+    UsefulSizes,
+)
+from agent.decode.dead_letter import dead_letter
+from agent.decode.native import native_decoder
+from agent.decode.options import DecodeOptions
+from agent.schemas import DIALECT, INPUTS, NAMES, OUTPUTS, catalogue, schema
+
+HEAD: dict[str, Any] = {
+    "id": "1",
+    "time": "2026-11-20T10:00:00Z",
+    "as_of": "2026-11-20T10:00:00Z",
+    "agent_version": "0.1.0",
+}
+WHERE: dict[str, Any] = {"application": "lammps", "system": "exa", "input": "", "unit": "nodes"}
+POINT = CurvePoint(
+    n=4, run_time_s=10, low_s=9, high_s=11, coverage=0.9, coverage_measured=None, speedup=3.5, efficiency=0.9,
+    extrapolation=1, source="observed",
+)  # fmt: skip
+MODEL = Model(name="combination", members=(Member("downey", 1.0, {"A": 12.0}),))
+TRUST = Reliability("reliable")
+MESSAGES = (
+    Prediction(
+        schema="scalewatch.prediction/1", **HEAD, **WHERE, observations=3, sizes=(4.0,), model=MODEL, curve=(POINT,),
+        useful_n=UsefulSizes(max=8), reliable_n=Range(1, 8), preferred_n=None, reliability=TRUST, quality=Quality(),
+    ),
+    JobPrediction(
+        schema="scalewatch.job-prediction/1", **HEAD, **WHERE, job_id="812", n=4, start="2026-11-20T10:00:00Z",
+        time_limit_s=None, known=True, run_time_s=10, low_s=9, high_s=11, coverage=0.9, end=None, end_low=None,
+        end_high=None, probability_exceeds_limit=None, reliability=TRUST,
+    ),
+    Answer(
+        schema="scalewatch.answer/1", **HEAD, **WHERE, request_id="r9", known=False, detail="Nothing is known.",
+        identified_by="none", confidence=0, observations=0, points=(), model=None, useful_n=None, quality=None,
+    ),
+    Alert(
+        schema="scalewatch.alert/1", **HEAD, fingerprint="a", status="firing", kind="anomaly", severity="warning",
+        labels={}, annotations={}, starts="2026-11-20T10:00:00Z", ends=None, evidence=AlertEvidence(observed=2.0),
+    ),
+    Run(
+        schema="scalewatch.run/1", **HEAD, run_id="exa/812@1", application_id=None, identified_by="none", confidence=0,
+        n=None, run_time_s=3, state="COMPLETED", event=msgspec.Raw(b"{}"), identities=(),
+    ),
+    dead_letter(
+        "slurm.jobs", 0, 1, 0, format_name="slurm", value=b"x", error=InvalidInputError("not-json", "It is no JSON."),
+        timestamp_ms=1,
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_schema_is_a_valid_schema_with_its_name(name: str) -> None:
+    found = schema(name)
+    jsonschema.Draft202012Validator.check_schema(found)
+    assert (found["$id"], found["$schema"]) == (name, DIALECT)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_a_message_as_written_fits_the_schema_that_it_names(message: Any) -> None:
+    written = json.loads(msgspec.json.encode(message))
+    found = schema(written["schema"])
+    jsonschema.validate(written, found)
+    assert set(written) <= set(found["properties"])
+    for field in found["required"]:
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({name: value for name, value in written.items() if name != field}, found)
+
+
+def test_every_output_message_has_a_schema_and_a_sample() -> None:
+    assert {message.schema for message in MESSAGES} == set(OUTPUTS)
+
+
+def test_a_reader_of_today_takes_fields_of_tomorrow() -> None:
+    for name in OUTPUTS:
+        assert schema(name).get("additionalProperties", True) is True
+
+
+STARTED = {"type": "job.started", "system": "exa", "job_id": "812", "start": "2026-11-20T10:00:00Z"}
+COMPLETED = {
+    "type": "job.completed", "system": "exa", "job_id": "812", "n": 4, "unit": "nodes",
+    "start": "2026-11-20T10:00:00Z", "end": "2026-11-20T10:01:00Z",
+}  # fmt: skip
+IDENTITY = {"type": "identity", "system": "exa", "job_id": 812, "source": "xalt", "executable": "/opt/lmp"}
+REQUEST = {"type": "prediction.requested", "system": "exa", "request_id": "r9", "n": [64, 128]}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        STARTED,
+        STARTED | {"n": 4, "unit": "nodes", "attributes": {"atoms": 32000}, "hosts": ["nid[1-4]"]},
+        COMPLETED,
+        COMPLETED | {"run_time_s": 60.0, "state": "FAILED", "exit_code": 1},
+        IDENTITY,
+        REQUEST,
+        REQUEST | {"n": 64, "unit": "cores", "job_name": "gmx_prod"},
+        COMPLETED | {"unknown": 1},
+        STARTED | {"n": 4},
+        STARTED | {"unit": "nodes"},
+        STARTED | {"n": 0, "unit": "nodes"},
+        STARTED | {"n": 4, "unit": "racks"},
+        STARTED | {"system": ""},
+        STARTED | {"system": 3},
+        {name: value for name, value in STARTED.items() if name != "start"},
+        {name: value for name, value in COMPLETED.items() if name != "n"},
+        {name: value for name, value in COMPLETED.items() if name != "end"},
+        COMPLETED | {"state": "GREAT"},
+        COMPLETED | {"run_time_s": "60"},
+        COMPLETED | {"application": "x" * 257},
+        COMPLETED | {"attributes": {str(i): i for i in range(33)}},
+        {name: value for name, value in IDENTITY.items() if name != "source"},
+        REQUEST | {"n": []},
+        REQUEST | {"n": [0]},
+        REQUEST | {"unit": "racks"},
+    ],
+)  # fmt: skip
+def test_the_schema_takes_an_event_exactly_where_the_decoder_does(event: dict[str, Any]) -> None:
+    decode = native_decoder(DecodeOptions())
+    try:
+        taken = not decode(json.dumps(event).encode(), 1795170000000).rejects
+    except InvalidInputError:
+        taken = False
+    fitting = schema(f"scalewatch.event.{event['type']}/1")
+    assert jsonschema.Draft202012Validator(fitting).is_valid(event) == taken
+
+
+def test_every_native_type_of_event_has_a_schema() -> None:
+    types = [schema(name)["properties"]["type"]["enum"] for name in INPUTS]
+    assert types == [["job.started"], ["job.completed"], ["identity"], ["prediction.requested"]]
+    assert set(catalogue()) == set(NAMES)
