@@ -7,7 +7,7 @@ from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Answer, AnswerPoint
 from processors.asked import KEEP_MS, MINUTE_MS, minute
 from processors.fold.desk import Desk, Identified
-from processors.messages import model_of, points, reliability, useful
+from processors.messages import curve_sizes, model_of, points, reliability, useful
 
 SIZES_MAX = 64
 
@@ -38,11 +38,12 @@ class Answering:
         if key is None or model is None or not model.observations:
             return msgspec.structs.replace(self._blank(event, found), detail=self._why(event, found))
         study = model.study()
-        sizes = sorted(set(event.n))[:SIZES_MAX]
+        asked = sorted(set(event.n))[:SIZES_MAX]
         curve = [
             AnswerPoint(**msgspec.structs.asdict(point), reliability=reliability(study, point.n))
-            for point in points(study, sizes, model.scores, model)
+            for point in points(study, asked, model.scores, model)
         ]
+        whole = points(study, curve_sizes(model.sizes(), self._desk.settings.run_time.curve_factor_max), (), model)
         return msgspec.structs.replace(
             self._blank(event, found),
             known=True,
@@ -50,7 +51,7 @@ class Answering:
             observations=model.observations,
             points=tuple(curve),
             model=model_of(study),
-            useful_n=useful(study),
+            useful_n=useful(whole),
             quality=model.quality,
         )
 

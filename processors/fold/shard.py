@@ -68,6 +68,10 @@ class Shard:
         """Return every state that a checkpoint has to write."""
         return self.desk.dirty()
 
+    def sizes(self) -> dict[str, int]:
+        """Return the number of states by processor."""
+        return {shelf.kind.name: len(shelf) for shelf in self.desk.shelves()}
+
     def confirm(self) -> None:
         """Take note that the checkpoint of `dirty` is surely there."""
         self.desk.confirm()

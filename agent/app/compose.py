@@ -1,0 +1,181 @@
+"""From the configuration to the parts: what each role is handed."""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, cast
+
+from agent import __version__
+from agent.app.privacy import privacy
+from agent.collector.routes import Refusal, Routes, Source
+from agent.config.hash import config_hash
+from agent.config.tree import Config
+from agent.config.tree import Source as SourceSettings
+from agent.contracts.decoding import DeadLetter
+from agent.contracts.errors import InvalidInputError
+from agent.contracts.events import Origin
+from agent.contracts.measures import ROLE_REASONS
+from agent.contracts.outputs import Emission, Message
+from agent.decode.dead_letter import dead_letter
+from agent.decode.options import DecodeOptions
+from agent.decode.reasons import REASONS
+from agent.decode.registry import DECODERS
+from agent.identify import Identifier
+from agent.learner.plan import Plan
+from agent.log.kafka_settings import KafkaSecurity, KafkaSettings, Protocol
+from agent.metrics.registry import Metrics
+from processors.fold.desk import PROCESSORS, FoldSettings, Tombstone
+from processors.fold.shard import Shard
+from sinks.encode import Output, emission, tombstone
+
+FORMATS: Final = (*DECODERS, "journal")
+PROTOCOLS: Final[dict[str, Protocol]] = {
+    "plaintext": "PLAINTEXT",
+    "tls": "SSL",
+    "sasl_plaintext": "SASL_PLAINTEXT",
+    "sasl_tls": "SASL_SSL",
+}
+
+
+def metrics() -> Metrics:
+    """Return the metrics object of a process, with every closed list of labels in it."""
+    return Metrics(formats=FORMATS, reasons=(*REASONS, *ROLE_REASONS), processors=PROCESSORS)
+
+
+def make_shard(config: Config) -> Shard:
+    """Return an empty fold of one shard."""
+    settings = FoldSettings(jobs=config.jobs, run_time=config.run_time, alerts=config.alerts, agent_version=__version__)
+    return Shard(settings, Identifier(config.identification).identify)
+
+
+def routes(config: Config) -> Routes:
+    """Return what collectors are handed."""
+    return Routes(
+        topics=tuple(topic for source in config.sources for topic in source.topics),
+        source=_source_of(config),
+        partition=config.journal_partition,
+        privacy=privacy(config.privacy),
+        dead_letter=_refused,
+        journal_topic=config.topics.journal,
+        journal_partitions=config.topics.journal_partitions,
+        deadletter_topic=config.topics.deadletters,
+        group=config.collector.group,
+        tick_ms=round(config.collector.tick_s * 1000),
+        flush_timeout_s=config.collector.flush_timeout_s,
+    )
+
+
+def plan(config: Config) -> Plan:
+    """Return what learners are handed."""
+    return Plan(
+        journal_topic=config.topics.journal,
+        journal_partitions=config.topics.journal_partitions,
+        group=config.learner.group,
+        topics=output_topics(config),
+        make_fold=partial(make_shard, config),
+        encode=encode,
+        dead_letter=_unfolded,
+        agent_version=__version__,
+        config_hash=config_hash(config),
+        checkpoint_interval_s=config.learner.checkpoint_interval_s,
+        checkpoint_records_max=config.learner.checkpoint_records_max,
+        flush_timeout_s=config.learner.flush_timeout_s,
+    )
+
+
+def output_topics(config: Config) -> Mapping[str, str]:
+    """Return the topic of each kind of output."""
+    kinds = ("predictions", "job_predictions", "answers", "alerts", "runs", "deadletters")
+    return {kind: getattr(config.topics, kind) for kind in kinds}
+
+
+def encode(message: Message | DeadLetter | Tombstone) -> Emission:
+    """Return the record of a message."""
+    if isinstance(message, Tombstone):
+        return tombstone(message.kind, message.key)
+    return emission(cast("Output", message))
+
+
+def decode_options(config: Config, source: SourceSettings | None = None) -> DecodeOptions:
+    """Return the decoder options of a source."""
+    keep = source.keep if source else None
+    return DecodeOptions(
+        default_system=source.system if source else None,
+        keep_script=keep.script if keep else False,
+        keep_comment=keep.comment if keep else False,
+        keep_paths=keep.paths if keep else False,
+        max_message_bytes=config.collector.max_message_bytes,
+    )
+
+
+def kafka_settings(config: Config) -> KafkaSettings:
+    """Return how to reach the broker."""
+    given = config.kafka.security
+    security = KafkaSecurity(
+        protocol=PROTOCOLS[given.protocol],
+        mechanism=given.mechanism,
+        username=given.username,
+        password=given.password.get_secret_value() if given.password else None,
+        ca_file=given.ca_file,
+        certificate_file=given.cert_file,
+        key_file=given.key_file,
+    )
+    return KafkaSettings(
+        bootstrap=config.kafka.bootstrap,
+        client_id=config.kafka.client_id,
+        security=security,
+        state_topic=config.topics.state,
+        compression=config.kafka.compression,
+        replication_factor=config.topics.replication,
+        checkpoint_timeout_s=config.learner.deadline_s,
+        poll_records_max=config.collector.poll_records_max,
+    )
+
+
+def _source_of(config: Config) -> Callable[[str], Source]:
+    made = [
+        (source.topics, Source(source.format, DECODERS[source.format](decode_options(config, source))))
+        for source in config.sources
+    ]
+    known: dict[str, Source] = {}
+
+    def find(topic: str) -> Source:
+        if topic not in known:
+            known[topic] = next(
+                source for topics, source in made if any(_matches(pattern, topic) for pattern in topics)
+            )
+        return known[topic]
+
+    return find
+
+
+def _matches(pattern: str, topic: str) -> bool:
+    return re.match(pattern, topic) is not None if pattern.startswith("^") else pattern == topic
+
+
+def _refused(refusal: Refusal) -> DeadLetter:
+    origin = refusal.origin
+    return dead_letter(
+        origin.topic,
+        origin.partition,
+        origin.offset,
+        refusal.index,
+        format_name=refusal.format,
+        value=refusal.value,
+        error=refusal.error,
+        timestamp_ms=refusal.timestamp_ms,
+    )
+
+
+def _unfolded(origin: Origin, value: bytes, error: Exception) -> DeadLetter:
+    detail = f"A processor raised {type(error).__name__}: {str(error)[:200]}"
+    return dead_letter(
+        origin.topic,
+        origin.partition,
+        origin.offset,
+        0,
+        format_name="journal",
+        value=value,
+        error=InvalidInputError("processor", detail),
+        timestamp_ms=0,
+    )

@@ -1,0 +1,101 @@
+"""The whole agent in one process, on the memory log: the demo, replays and questions to files."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from agent.app import compose
+from agent.app.service import LearnerService
+from agent.clock import Clock
+from agent.collector.collector import Collector
+from agent.config.tree import Config
+from agent.contracts.errors import InvalidInputError
+from agent.contracts.events import JobEvent, JournalRecord, Origin, Tick, encode_record
+from agent.contracts.log import TopicSettings
+from agent.contracts.outputs import Emission
+from agent.contracts.service import Health
+from agent.learner.learner import Learner, OnEmission
+from agent.learner.view import View
+from agent.log.memory import MemoryLog
+from agent.log.memory_broker import MemoryBroker
+
+RECORDS_MAX = 50_000
+NEVER_S = 1e12
+
+
+class Embedded:
+    """Learner and journal in memory; `step` folds what was written. Outputs go to `on_emission` and to the view.
+
+    A checkpoint is never taken: nothing outlives the process.
+    """
+
+    def __init__(self, config: Config, clock: Clock, on_emission: OnEmission | None = None) -> None:
+        self.config = config
+        self.metrics = compose.metrics()
+        self.view = View()
+        self._clock = clock
+        self._on_emission = on_emission
+        self.log = MemoryLog(MemoryBroker(records_max=RECORDS_MAX), state_topic=config.topics.state)
+        self.log.create([_topic(config, name) for name in _names(config)])
+        plan = msgspec.structs.replace(
+            compose.plan(config), checkpoint_interval_s=NEVER_S, checkpoint_records_max=2**62
+        )
+        self.learner = Learner(self.log, plan, self.metrics, "embedded", self._emitted)
+        self.service = LearnerService(self.view, config.journal_partition, self._health)
+        self.service.learner = self.learner
+        self._producer = self.log.producer()
+        self.step()
+
+    def collector(self) -> Collector:
+        """Return a collector on this log's topics."""
+        return Collector(self.log, compose.routes(self.config), self.metrics, "embedded")
+
+    def write(self, event: JobEvent, origin: Origin) -> None:
+        """Write an event into the journal. Raises InvalidInputError for a system that is not accepted."""
+        partition = self.config.journal_partition(event.system)
+        if partition is None:
+            raise InvalidInputError("unknown-system", f"The system {event.system[:40]!r} is not listed.")
+        self._send(JournalRecord(event=event, origin=origin), partition)
+
+    def tick(self, time_ms: int) -> None:
+        """Write a tick into every partition of the journal."""
+        for partition in range(self.config.topics.journal_partitions):
+            self._send(JournalRecord(event=Tick(system="", time_ms=time_ms)), partition)
+
+    def step(self) -> int:
+        """Fold everything that was written; return the number of records."""
+        folded = 0
+        self._producer.flush(1.0)
+        while (count := self.learner.step(self._clock.monotonic_s(), 0.0)) or self._behind():
+            folded += count
+        return folded
+
+    def close(self) -> None:
+        """Free everything."""
+        self.log.close()
+
+    def _behind(self) -> bool:
+        return len(self.learner.shards()) < self.config.topics.journal_partitions
+
+    def _send(self, record: JournalRecord, partition: int) -> None:
+        self._producer.send(self.config.topics.journal, encode_record(record), None, partition, 0)
+
+    def _emitted(self, emission: Emission) -> None:
+        self.view.apply(emission)
+        if self._on_emission is not None:
+            self._on_emission(emission)
+
+    def _health(self) -> Sequence[Health]:
+        return [Health(role="learner", ready=True, partitions=tuple(self.learner.shards()), lag_s=0.0)]
+
+
+def _names(config: Config) -> Sequence[str]:
+    own = (config.topics.journal, config.topics.state, *compose.output_topics(config).values())
+    raw = tuple(topic for source in config.sources for topic in source.topics if not topic.startswith("^"))
+    return tuple(dict.fromkeys((*own, *raw)))
+
+
+def _topic(config: Config, name: str) -> TopicSettings:
+    sharded = name in {config.topics.journal, config.topics.state}
+    partitions = config.topics.journal_partitions if sharded else 1
+    return TopicSettings(name=name, partitions=partitions, compacted=name == config.topics.state)

@@ -1,0 +1,52 @@
+"""The service of a process: what readers see of the roles that run in it."""
+
+from collections.abc import Callable, Sequence
+
+from agent.contracts.errors import UnavailableError
+from agent.contracts.events import PredictionRequested
+from agent.contracts.outputs import Alert, Answer, JobPrediction, Prediction
+from agent.contracts.service import Health
+from agent.learner.learner import Learner
+from agent.learner.view import View
+
+RoleHealth = Callable[[], Sequence[Health]]
+
+
+class LearnerService:
+    """Reads of the learner in this process; `learner` may be away while it starts again."""
+
+    def __init__(self, view: View, shard_of: Callable[[str], int | None], health: RoleHealth) -> None:
+        self._view = view
+        self._shard_of = shard_of
+        self._health = health
+        self.learner: Learner | None = None
+
+    def predictions(self) -> Sequence[Prediction]:
+        """Return the latest prediction of every application, sorted by application id."""
+        return self._view.latest("predictions", Prediction)
+
+    def prediction(self, application_id: str) -> Prediction | None:
+        """Return the latest prediction of one application."""
+        return self._view.get("predictions", application_id, Prediction)
+
+    def jobs(self) -> Sequence[JobPrediction]:
+        """Return the latest predictions of running jobs, sorted by job."""
+        return self._view.latest("job_predictions", JobPrediction)
+
+    def alerts(self) -> Sequence[Alert]:
+        """Return open alerts, newest first, then the newest resolved ones."""
+        opened = sorted(self._view.latest("alerts", Alert), key=lambda alert: alert.starts, reverse=True)
+        return [*opened, *self._view.resolved()]
+
+    def answer(self, request: PredictionRequested) -> Answer:
+        """Answer a question from the models as they are now; UnavailableError while the shard is not here."""
+        shard = self._shard_of(request.system)
+        learner = self.learner
+        answer = learner.answer(request, shard) if learner is not None and shard is not None else None
+        if answer is None:
+            raise UnavailableError(f"The models of {request.system[:64]} are not in this process.")
+        return answer
+
+    def health(self) -> Sequence[Health]:
+        """Return the health of every role in this process."""
+        return self._health()

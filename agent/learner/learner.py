@@ -1,0 +1,141 @@
+"""The learner's loop: poll, fold, send, checkpoint.
+
+A checkpoint has numbered steps, the same in the tests and the documents:
+(1) flush the emissions and check every one; (2) in one transaction write the dirty states and one marker; (3) read the
+marker back: only now is anything no longer dirty; (4) commit the group's offset, a hint for lag tools.
+"""
+
+import threading
+from collections.abc import Callable
+
+from agent.contracts.errors import ScalewatchError
+from agent.contracts.events import Origin, PredictionRequested, decode_record
+from agent.contracts.log import Batch, Log, Position, TopicPartition
+from agent.contracts.measures import Measures
+from agent.contracts.outputs import Answer, Emission
+from agent.learner.owned import OwnedShard
+from agent.learner.plan import Plan
+
+OnEmission = Callable[[Emission], None]
+
+
+class Learner:
+    """One member of the group of learners. Any error ends it: make a new one."""
+
+    def __init__(self, log: Log, plan: Plan, measures: Measures, member: str, on_emission: OnEmission) -> None:
+        self._log = log
+        self._plan = plan
+        self._measures = measures
+        self._on_emission = on_emission
+        self._consumer = log.consumer(plan.group, [plan.journal_topic], member=member)
+        self._producer = log.producer()
+        self._shards: dict[TopicPartition, OwnedShard] = {}
+        self._folding = threading.Lock()
+        self._sent = False
+
+    def step(self, now_s: float, timeout_s: float) -> int:
+        """Work off one poll; `now_s` is a clock that only grows. Return the number of records folded."""
+        poll = self._consumer.poll(timeout_s)
+        for partition in poll.assignment.lost:
+            self._give_up(partition)
+        for partition in poll.assignment.gained:
+            self._take_over(partition, now_s)
+        folded = sum(self._fold(batch) for batch in poll.batches)
+        self._flush()
+        for partition, shard in self._shards.items():
+            if shard.records and self._due(shard, now_s):
+                self._checkpoint(partition, shard, now_s)
+        return folded
+
+    def checkpoint(self, now_s: float) -> None:
+        """Checkpoint every shard that folded anything: before an orderly end."""
+        for partition, shard in self._shards.items():
+            if shard.records:
+                self._checkpoint(partition, shard, now_s)
+
+    def shards(self) -> dict[int, OwnedShard]:
+        """Return the shards that are owned now, by number."""
+        return {partition: shard for (_, partition), shard in dict(self._shards).items()}
+
+    def answer(self, request: PredictionRequested, shard: int) -> Answer | None:
+        """Answer a question from a shard's models; None where the shard is not owned. For any thread."""
+        owned = self._shards.get((self._plan.journal_topic, shard))
+        if owned is None:
+            return None
+        with self._folding:
+            return owned.fold.answer(request)
+
+    def close(self) -> None:
+        """Leave the group and free the connections; nothing is saved."""
+        for partition in list(self._shards):
+            self._give_up(partition)
+        self._producer.close()
+        self._consumer.close()
+
+    def _take_over(self, partition: TopicPartition, now_s: float) -> None:
+        shard = OwnedShard(self._plan, self._log.checkpoints(partition[1]), self._consumer, partition)
+        self._consumer.seek(partition, shard.offset)
+        shard.saved_s = now_s
+        self._shards[partition] = shard
+        self._measures.add("scalewatch_restores_total")
+
+    def _give_up(self, partition: TopicPartition) -> None:
+        shard = self._shards.pop(partition, None)
+        if shard is not None:
+            shard.close()
+
+    def _fold(self, batch: Batch) -> int:
+        shard = self._shards.get((batch.topic, batch.partition))
+        if shard is None:
+            return 0
+        folded = 0
+        for offset, value in zip(batch.offsets, batch.values, strict=True):
+            if offset >= shard.offset:
+                self._fold_one(shard, Origin(batch.topic, batch.partition, offset), value or b"")
+                folded += 1
+        shard.offset, shard.records = max(shard.offset, batch.next_offset), shard.records + folded
+        self._measure(shard)
+        return folded
+
+    def _fold_one(self, shard: OwnedShard, origin: Origin, value: bytes) -> None:
+        try:
+            record = decode_record(value)
+            with self._folding:
+                messages = shard.fold.fold(record)
+        except ScalewatchError:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever a processor raises concerns this event only
+            messages = [self._plan.dead_letter(origin, value, error)]
+            self._measures.add("scalewatch_dead_letters_total", reason="processor")
+        for message in messages:
+            self._send(self._plan.encode(message))
+
+    def _send(self, emission: Emission) -> None:
+        self._producer.send(self._plan.topics[emission.kind], emission.value, emission.key.encode())
+        self._measures.add("scalewatch_emissions_total", topic=emission.kind)
+        self._on_emission(emission)
+        self._sent = True
+
+    def _flush(self) -> None:
+        if self._sent:
+            self._producer.flush(self._plan.flush_timeout_s)
+            self._sent = False
+
+    def _due(self, shard: OwnedShard, now_s: float) -> bool:
+        waited = shard.saved_s is None or now_s - shard.saved_s >= self._plan.checkpoint_interval_s
+        return waited or shard.records >= self._plan.checkpoint_records_max
+
+    def _checkpoint(self, partition: TopicPartition, shard: OwnedShard, now_s: float) -> None:
+        self._flush()  # (1)
+        shard.checkpoint(now_s)  # (2) and (3)
+        self._measures.add("scalewatch_checkpoints_total", outcome="confirmed")
+        self._consumer.commit({partition: Position(shard.offset)})  # (4)
+
+    def _measure(self, shard: OwnedShard) -> None:
+        for (kind, name), count in shard.fold.tallied().items():
+            if kind == "bound":
+                self._measures.add("scalewatch_bounds_hit_total", count, bound=name)
+            elif kind == "event":
+                self._measures.add("scalewatch_events_total", count, role="learner", format="journal", outcome=name)
+        for name, count in shard.fold.sizes().items():
+            self._measures.set("scalewatch_state_records", count, processor=name)

@@ -1,0 +1,66 @@
+"""The latest messages of a learner, by topic and key: what readers see without asking a model."""
+
+import threading
+from collections import deque
+from typing import Final, TypeVar
+
+import msgspec
+
+from agent.contracts.outputs import Alert, Emission, JobPrediction, Message, Prediction
+
+M = TypeVar("M", bound=Message)
+RESOLVED_MAX: Final = 200
+TYPES: Final[dict[str, type[Message]]] = {
+    "predictions": Prediction,
+    "job_predictions": JobPrediction,
+    "alerts": Alert,
+}
+
+
+class View:
+    """Keeps the newest message of each key, encoded, at most `keys_max` of each kind; safe from any thread.
+
+    >>> view = View()
+    >>> view.apply(Emission(kind="answers", key="r9", value=b"{}"))
+    >>> view.latest("predictions", Prediction)
+    []
+    """
+
+    def __init__(self, keys_max: int = 200_000) -> None:
+        self._keys_max = keys_max
+        self._latest: dict[str, dict[str, bytes]] = {kind: {} for kind in TYPES}
+        self._resolved: deque[bytes] = deque(maxlen=RESOLVED_MAX)
+        self._lock = threading.Lock()
+
+    def apply(self, emission: Emission) -> None:
+        """Take in what was sent, or what a topic holds."""
+        held = self._latest.get(emission.kind)
+        if held is None:
+            return
+        with self._lock:
+            held.pop(emission.key, None)
+            if emission.value is None:
+                return
+            if emission.kind == "alerts" and msgspec.json.decode(emission.value, type=Alert).status == "resolved":
+                self._resolved.append(emission.value)
+                return
+            held[emission.key] = emission.value
+            if len(held) > self._keys_max:
+                del held[next(iter(held))]
+
+    def latest(self, kind: str, of: type[M]) -> list[M]:
+        """Return the newest message of every key, sorted by key."""
+        with self._lock:
+            values = sorted(self._latest[kind].items())
+        return [msgspec.json.decode(value, type=of) for _, value in values]
+
+    def get(self, kind: str, key: str, of: type[M]) -> M | None:
+        """Return the newest message of a key."""
+        value = self._latest[kind].get(key)
+        return None if value is None else msgspec.json.decode(value, type=of)
+
+    def resolved(self) -> list[Alert]:
+        """Return the alerts that were resolved last, newest first."""
+        with self._lock:
+            values = list(self._resolved)
+        return [msgspec.json.decode(value, type=Alert) for value in reversed(values)]
