@@ -113,7 +113,7 @@ class _Shift:
 
     def _end(self, running: Running, now_ms: int) -> Sequence[TimedEvent]:
         self._machine.give_back(running.nodes)
-        if running.job.node_fails:
+        if running.state == "NODE_FAIL":
             again = replace(running.job, node_fails=False)
             self._put(now_ms + REQUEUE_MS, partial(self._requeue, again))
         return (TimedEvent(now_ms, self._completed(running)),)

@@ -1,0 +1,1 @@
+"""The HTTP side: reads only. Health, metrics, JSON and a plain page."""

@@ -1,0 +1,203 @@
+"""The JSON interface: what the service knows, one resource each."""
+
+from collections.abc import Sequence
+from typing import Any, Final, Generic, TypeVar
+from zlib import crc32
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from agent.contracts.events import Evidence, PredictionRequested
+from agent.contracts.names import ApplicationKey
+from agent.contracts.outputs import Alert, JobPrediction, Prediction, Quality, Range, Reliability, UsefulSizes
+from agent.contracts.service import Health, Service
+from agent.http import parameters
+from agent.http.lookup import application_id, find, known_ids, link, matching
+
+_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
+Row = TypeVar("Row")
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """An application in a list: everything but its curve and its model."""
+
+    id: str
+    url: str
+    application: str
+    system: str
+    input: str
+    unit: str
+    observations: int
+    sizes: tuple[float, ...]
+    reliability: Reliability
+    useful_n: UsefulSizes
+    reliable_n: Range | None
+    preferred_n: tuple[float, ...] | None
+    quality: Quality
+    as_of: str
+    valid_until: str | None
+
+
+class Rows(msgspec.Struct, Generic[Row], frozen=True):
+    """A part of a list: `total` counts all there are."""
+
+    total: int
+    offset: int
+    rows: Sequence[Row]
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why there is no answer, in one sentence, and what is known instead."""
+
+    error: str
+    known: Sequence[str] = ()
+
+
+class State(msgspec.Struct, frozen=True):
+    """The health of the process: ready when every role is."""
+
+    ready: bool
+    reasons: Sequence[str]
+    roles: Sequence[Health]
+
+
+def json(content: Any, status: int = 200) -> Response:
+    """Return a JSON response.
+
+    >>> json(Problem("There is nothing.")).body
+    b'{"error":"There is nothing."}'
+    """
+    return Response(_ENCODER.encode(content), status, media_type="application/json")
+
+
+class Api:
+    """The JSON resources over a service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def routes(self) -> list[Route]:
+        """Return the routes, all of them for GET only."""
+        resources = {
+            "/healthz": self.alive,
+            "/readyz": self.ready,
+            "/api/v1/applications": self.applications,
+            "/api/v1/applications/{id:path}": self.application,
+            "/api/v1/predictions": self.predictions,
+            "/api/v1/jobs": self.jobs,
+            "/api/v1/alerts": self.alerts,
+        }
+        return [Route(path, endpoint, methods=["GET"]) for path, endpoint in resources.items()]
+
+    def alive(self, _request: Request) -> Response:
+        """Say that the process answers."""
+        return json({"status": "alive"})
+
+    def ready(self, _request: Request) -> Response:
+        """Say whether every role is ready; 503 with reasons where one is not."""
+        roles = self._service.health()
+        reasons = [f"{role.role}: {reason}" for role in roles for reason in role.reasons if not role.ready]
+        ready = bool(roles) and all(role.ready for role in roles)
+        if not roles:
+            reasons = ["No role has started yet."]
+        return json(State(ready, reasons, roles), 200 if ready else 503)
+
+    def applications(self, request: Request) -> Response:
+        """List the applications, filtered by application, system, input and unit."""
+        wanted = {name: parameters.text(request.query_params, name) for name in _KEY}
+        return self._rows(request, matching(self._service.predictions(), wanted), _summary)
+
+    def application(self, request: Request) -> Response:
+        """Return the whole prediction of one application."""
+        path = request.path_params["id"]
+        found = find(self._service, path, _raw(request, "/api/v1/applications/"))
+        if found is None:
+            return self._unknown(path[: parameters.TEXT_MAX])
+        return json(found)
+
+    def jobs(self, request: Request) -> Response:
+        """List running jobs with their predicted ends, filtered by application and system."""
+        wanted = {name: parameters.text(request.query_params, name) for name in ("application", "system", "job_id")}
+        jobs = [job for job in self._service.jobs() if _matches(job, wanted)]
+        return self._rows(request, jobs, _itself)
+
+    def alerts(self, request: Request) -> Response:
+        """List alerts, open ones first, filtered by status and kind."""
+        wanted = {name: parameters.text(request.query_params, name) for name in ("status", "kind", "severity")}
+        return self._rows(request, [alert for alert in self._service.alerts() if _matches(alert, wanted)], _itself)
+
+    def predictions(self, request: Request) -> Response:
+        """Predict run times of one application at the sizes asked for."""
+        query = request.query_params
+        wanted = {name: parameters.text(query, name) for name in _KEY}
+        if not wanted["application"]:
+            raise parameters.BadParameterError("application is missing.")
+        sizes = parameters.sizes(query)
+        candidates = matching(self._service.predictions(), wanted)
+        if len(candidates) > 1:
+            detail = f"{wanted['application'][:80]!r} is known {len(candidates)} times: add system, input or unit."
+            return json(Problem(detail, known_ids(candidates)), 400)
+        if not candidates:
+            return self._unknown(wanted["application"])
+        answer = self._service.answer(_question(candidates[0], sizes))
+        return json(answer) if answer.known else self._unknown(wanted["application"])
+
+    def _unknown(self, name: str) -> Response:
+        known = known_ids(self._service.predictions(), like=name)
+        return json(Problem(f"There is no model of {name[:80]!r}.", known), 404)
+
+    def _rows(self, request: Request, found: Sequence[Row], shown: Any) -> Response:
+        offset, limit = parameters.rows(request.query_params)
+        part = [shown(row) for row in found[offset : offset + limit]]
+        return json(Rows(len(found), offset, part))
+
+
+_KEY: Final = ("application", "system", "input", "unit")
+
+
+def _itself(row: JobPrediction | Alert) -> JobPrediction | Alert:
+    return row
+
+
+def _matches(row: Any, wanted: dict[str, str | None]) -> bool:
+    return all(value is None or getattr(row, name) == value for name, value in wanted.items())
+
+
+def _raw(request: Request, prefix: str) -> str:
+    raw: bytes = request.scope.get("raw_path") or b""
+    return raw.decode("latin-1").partition("?")[0].removeprefix(prefix)
+
+
+def _summary(entry: Prediction) -> Summary:
+    id_ = application_id(entry)
+    return Summary(
+        id=id_,
+        url=f"/api/v1/applications/{link(id_)}",
+        application=entry.application,
+        system=entry.system,
+        input=entry.input,
+        unit=entry.unit,
+        observations=entry.observations,
+        sizes=entry.sizes,
+        reliability=entry.reliability,
+        useful_n=entry.useful_n,
+        reliable_n=entry.reliable_n,
+        preferred_n=entry.preferred_n,
+        quality=entry.quality,
+        as_of=entry.as_of,
+        valid_until=entry.valid_until,
+    )
+
+
+def _question(entry: Prediction, sizes: tuple[float, ...]) -> PredictionRequested:
+    key = ApplicationKey(entry.application, entry.system, entry.input, entry.unit)
+    asked = f"{key.id}?{','.join(map(str, sizes))}"
+    return PredictionRequested(
+        system=entry.system,
+        request_id=f"http-{crc32(asked.encode()):08x}",  # the same question has the same id
+        n=sizes,
+        evidence=Evidence(application=entry.application, input=entry.input),
+        unit=entry.unit,
+    )

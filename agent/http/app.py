@@ -1,0 +1,56 @@
+"""The application behind the HTTP port: reads only."""
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from agent.contracts.service import Service
+from agent.http.api import Api, Problem, json
+from agent.http.headers import SecurityHeaders
+from agent.http.lookup import Truth
+from agent.http.pages import Pages
+from agent.http.parameters import BadParameterError
+from agent.metrics.registry import CONTENT_TYPE, Metrics
+
+
+def create_app(service: Service, metrics: Metrics, truth: Truth | None = None) -> Starlette:
+    """Return the application: health, metrics, JSON and pages over a service.
+
+    `truth` (application id, size -> seconds) adds the truth to the pages where it is known.
+
+    >>> app = create_app(None, Metrics(formats=(), reasons=(), processors=()))
+    >>> sorted(route.path for route in app.routes)[:4]
+    ['/', '/api/v1/alerts', '/api/v1/applications', '/api/v1/applications/{id:path}']
+    """
+    pages = Pages(service, truth)
+
+    def exposition(_request: Request) -> Response:
+        return Response(metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
+
+    def refused(request: Request, error: Exception) -> Response:
+        if _wants_json(request):
+            return json(Problem(str(error)), 400)
+        return pages.missing(request, str(error), status=400)
+
+    def missing(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        detail = "There is no such page." if status == 404 else "Only GET is served here."
+        if _wants_json(request) or status != 404:
+            headers = error.headers if isinstance(error, HTTPException) else None
+            response = json(Problem(detail), status)
+            response.headers.update(headers or {})
+            return response
+        return pages.missing(request, detail)
+
+    return Starlette(
+        routes=[*Api(service).routes(), Route("/metrics", exposition, methods=["GET"]), *pages.routes()],
+        middleware=[Middleware(SecurityHeaders)],
+        exception_handlers={BadParameterError: refused, 404: missing, 405: missing},
+    )
+
+
+def _wants_json(request: Request) -> bool:
+    return request.url.path.startswith("/api/")

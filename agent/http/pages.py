@@ -1,0 +1,109 @@
+"""The plain page: an overview and one page for each application. No script; it reloads itself."""
+
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from agent import __version__, words
+from agent.contracts.service import Service
+from agent.http import parameters, view
+from agent.http.lookup import Truth, find, known_ids, link
+
+APPLICATIONS_SHOWN: Final = 60
+ALERTS_SHOWN: Final = 30
+JOBS_SHOWN: Final = 50
+REFRESH_S: Final = 15
+
+
+def environment() -> Environment:
+    """Return the templates: everything is escaped, and a missing value is an error.
+
+    >>> environment().from_string("{{ name }}").render(name="<b>")
+    '&lt;b&gt;'
+    """
+    made = Environment(
+        loader=PackageLoader("agent.http"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    made.filters.update(
+        duration=words.duration, size=words.size, share=words.share, moment=words.moment, change=view.change,
+        verdict_words=words.verdict_words,
+    )  # fmt: skip
+    made.globals.update(band=view.band, link=link, version=__version__)
+    return made
+
+
+class Pages:
+    """The HTML pages over a service. `truth` gives the true run time where it is known, as in a demo."""
+
+    def __init__(self, service: Service, truth: Truth | None = None) -> None:
+        self._service = service
+        self._truth = truth
+        self._templates = environment()
+
+    def routes(self) -> list[Route | Mount]:
+        """Return the routes, all of them for GET only."""
+        return [
+            Route("/", self.overview, methods=["GET"]),
+            Route("/applications/{id:path}", self.application, methods=["GET"]),
+            Mount("/static", StaticFiles(packages=[("agent.http", "static")])),
+        ]
+
+    def overview(self, request: Request) -> Response:
+        """Show every application, those that need attention first, alerts and running jobs."""
+        search = parameters.text(request.query_params, "search") or ""
+        alerts = self._service.alerts()
+        rows = view.rows(self._service.predictions(), alerts, self._truth)
+        wanted = [row for row in rows if search.casefold() in row.id.casefold()]
+        jobs = self._service.jobs()
+        return self._page(
+            request,
+            "overview.html",
+            search=search,
+            rows=wanted[:APPLICATIONS_SHOWN],
+            rows_total=len(wanted),
+            open_alerts=view.worst_first(alerts)[:ALERTS_SHOWN],
+            resolved_alerts=[alert for alert in alerts if alert.status == "resolved"][:ALERTS_SHOWN],
+            jobs=jobs[:JOBS_SHOWN],
+            jobs_total=len(jobs),
+        )
+
+    def application(self, request: Request) -> Response:
+        """Show one application: its curve, every size, how good it has been, alerts and running jobs."""
+        path = request.path_params["id"]
+        raw = (request.scope.get("raw_path") or b"").decode("latin-1").partition("?")[0]
+        found = find(self._service, path, raw.removeprefix("/applications/"))
+        if found is None:
+            return self.missing(request, f"There is no model of {path[:80]!r}.", path)
+        alerts = view.alerts_of(found, self._service.alerts())
+        is_open = [alert for alert in alerts if alert.status != "resolved"]
+        return self._page(
+            request,
+            "application.html",
+            row=view.rows([found], alerts, self._truth)[0],
+            picture=view.picture(found, is_open, self._truth, small=False),
+            points=view.point_rows(found, self._truth),
+            alerts=alerts[:ALERTS_SHOWN],
+            jobs=view.jobs_of(found, self._service.jobs())[:JOBS_SHOWN],
+        )
+
+    def missing(self, request: Request, detail: str, name: str = "", status: int = 404) -> Response:
+        """Say that there is no such page, and what there is."""
+        known = known_ids(self._service.predictions(), like=name)
+        return self._page(request, "missing.html", status, detail=detail, known=known)
+
+    def _page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
+        health = self._service.health()
+        text = self._templates.get_template(template).render(
+            refresh_s=0 if request.query_params.get("refresh") == "off" else REFRESH_S,
+            path=request.url.path,
+            health=health,
+            ready=bool(health) and all(role.ready for role in health),
+            has_truth=self._truth is not None,
+            **values,
+        )
+        return HTMLResponse(text, status)

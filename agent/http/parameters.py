@@ -1,0 +1,68 @@
+"""Query parameters, checked; what is wrong becomes one sentence."""
+
+from math import isfinite
+from typing import Final
+
+from starlette.datastructures import QueryParams
+
+SIZES_MAX: Final = 100
+SIZE_LARGEST: Final = 1e9
+TEXT_MAX: Final = 256
+ROWS_DEFAULT: Final = 1000
+ROWS_MAX: Final = 10_000
+
+
+class BadParameterError(Exception):
+    """A query parameter is wrong; the text is one full sentence."""
+
+
+def text(query: QueryParams, name: str) -> str | None:
+    """Return a text parameter, None where it was not given.
+
+    >>> text(QueryParams("system=exa"), "system"), text(QueryParams(""), "system")
+    ('exa', None)
+    """
+    value = query.get(name)
+    if value is not None and len(value) > TEXT_MAX:
+        raise BadParameterError(f"{name} is longer than {TEXT_MAX} characters.")
+    return value
+
+
+def sizes(query: QueryParams) -> tuple[float, ...]:
+    """Return the sizes asked for: `n` repeated, or a list with commas.
+
+    >>> sizes(QueryParams("n=64,128&n=256"))
+    (64.0, 128.0, 256.0)
+    """
+    parts = [part.strip() for value in query.getlist("n") for part in value.split(",")]
+    if not parts:
+        raise BadParameterError("n is missing: name one size or several, as in n=64,128.")
+    if len(parts) > SIZES_MAX:
+        raise BadParameterError(f"n has {len(parts)} sizes, at most {SIZES_MAX} are answered at once.")
+    return tuple(_size(part) for part in parts)
+
+
+def _size(part: str) -> float:
+    try:
+        n = float(part)
+    except ValueError:
+        n = float("nan")
+    if not (isfinite(n) and 0 < n <= SIZE_LARGEST):
+        raise BadParameterError(f"n={part[:40]!r} is no size: it has to be a number above 0 and at most 1e9.")
+    return n
+
+
+def rows(query: QueryParams) -> tuple[int, int]:
+    """Return offset and limit of a list.
+
+    >>> rows(QueryParams("offset=20&limit=10"))
+    (20, 10)
+    """
+    return _whole(query, "offset", 0, 10**9), _whole(query, "limit", ROWS_DEFAULT, ROWS_MAX)
+
+
+def _whole(query: QueryParams, name: str, default: int, largest: int) -> int:
+    given = query.get(name, str(default))
+    if not (given.isascii() and given.isdigit() and len(given) <= 10 and int(given) <= largest):
+        raise BadParameterError(f"{name}={given[:40]!r} has to be a whole number from 0 to {largest}.")
+    return int(given)

@@ -1,0 +1,101 @@
+"""Words for people: verdicts explained, durations, sizes and shares. The page and the demo's screen share them."""
+
+from typing import Final
+
+_EXPLAINED: Final = {
+    "reliable": "The runs seen so far pin the curve down.",
+    "insufficient": "Fewer than three sizes have been seen: the curve is a first guess from what applications usually do.",
+    "high_error": "The runs do not lie on one scaling curve: something other than the size decides the run time.",
+    "linear": "All runs are still in the range where more nodes help in proportion: nobody knows yet where that ends.",
+    "runner_up": "Two quite different curves fit the runs equally well.",
+    "superlinear": "Doubling the size more than halves the run time, which no scaling law explains: memory or cache.",
+    "slowdown": "At the largest sizes the run time grows again: more nodes only cost.",
+    "far": "The size asked for is far outside the sizes that have been run.",
+    "unknown": "Nothing is known of this application.",
+}
+_ATTENTION: Final = (
+    "high_error", "slowdown", "superlinear", "runner_up", "linear", "far", "insufficient", "unknown", "reliable"
+)  # fmt: skip
+_UNITS: Final = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+
+def verdict_words(verdict: str) -> str:
+    """Return a verdict as it is written for people.
+
+    >>> verdict_words("high_error")
+    'high error'
+    """
+    return verdict.replace("_", " ")
+
+
+def explained(verdict: str) -> str:
+    """Return what a verdict means, in one sentence; empty for a verdict of a later version.
+
+    >>> explained("slowdown")
+    'At the largest sizes the run time grows again: more nodes only cost.'
+    """
+    return _EXPLAINED.get(verdict, "")
+
+
+def attention(verdict: str) -> int:
+    """Return the place of a verdict in a list that begins with what needs attention most.
+
+    >>> sorted(["reliable", "linear", "high_error"], key=attention)
+    ['high_error', 'linear', 'reliable']
+    """
+    return _ATTENTION.index(verdict) if verdict in _ATTENTION else len(_ATTENTION)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration with its two largest units.
+
+    >>> [duration(seconds) for seconds in (0.0123, 48.26, 725.0, 7200.0, 93_784.0)]
+    ['0.012 s', '48.3 s', '12 min 5 s', '2 h', '1 d 2 h']
+    """
+    if seconds < 0:
+        return f"-{duration(-seconds)}"
+    if seconds < 10:
+        return f"{seconds:.2g} s"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    if not seconds < 1e9:
+        return f"{seconds:.3g} s"
+    return _two_units(round(seconds))
+
+
+def _two_units(seconds: int) -> str:
+    place = next(index for index, (length, _) in enumerate(_UNITS) if seconds >= length)
+    length, name = _UNITS[place]
+    smaller_length, smaller = _UNITS[min(place + 1, len(_UNITS) - 1)]
+    whole, rest = divmod(seconds, int(length))
+    part = rest // int(smaller_length)
+    return f"{whole} {name} {part} {smaller}" if part and place < len(_UNITS) - 1 else f"{whole} {name}"
+
+
+def size(n: float) -> str:
+    """Return a size: whole numbers in full, others with three digits.
+
+    >>> size(128.0), size(0.25), size(1e6)
+    ('128', '0.25', '1000000')
+    """
+    return str(int(n)) if n == int(n) else f"{n:.3g}"
+
+
+def share(ratio: float | None) -> str:
+    """Return a share in per cent, a dash where it is not known.
+
+    >>> share(0.0314), share(0.912), share(None)
+    ('3.1 %', '91 %', '-')
+    """
+    if ratio is None:
+        return "-"
+    return f"{100 * ratio:.1f} %" if abs(ratio) < 0.1 else f"{100 * ratio:.0f} %"
+
+
+def moment(rfc3339: str | None) -> str:
+    """Return a moment without its seconds and letters, a dash where there is none.
+
+    >>> moment("2026-11-20T10:31:12.250Z"), moment(None)
+    ('2026-11-20 10:31', '-')
+    """
+    return rfc3339[:16].replace("T", " ") if rfc3339 else "-"
