@@ -28,7 +28,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent.log": (CONTRACTS, "agent.checkpoint"),
     "agent.metrics": (CONTRACTS,),
     "agent.schemas": (CONTRACTS, "agent.decode"),
-    "agent.screen": (CONTRACTS, "agent.words"),
+    "agent.screen": (CONTRACTS, "agent.http", "agent.words"),
     "agent.simulation": (CONTRACTS,),
     "agent.topics": (CONTRACTS, "agent.config"),
     "agent.words": (CONTRACTS,),
