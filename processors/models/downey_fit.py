@@ -21,6 +21,7 @@ _UNIT_ZOOM = np.linspace(0, 1, 33)
 _TRIPLE = np.array([-1, 0, 1])
 _NARROWING = (1 / 16, 1 / 32, 0)  # of the step between the three points of a parabola; 0 evaluates the last vertex
 _PARALLELISM_MAX = 1e300
+_SAME = 1e-6  # relative distance below which two starts are one; twins would hide a valley's slope from each other
 _FLAT = 4e-15  # objectives closer than this share of the sum of weights are equal: it is their rounding error
 
 
@@ -87,14 +88,15 @@ def _starts(seen: Observations, sums: Floats, bounds: tuple[float, float], seeds
     given = [seed for seed in seeds if math.isfinite(seed)]
     values = np.concatenate([grid, seen.n, (seen.n + 1) / 2, _saturation_seeds(seen, sums), given])
     values = np.sort(np.minimum(np.maximum(values, low), high))
-    return values[np.diff(values, prepend=0) > 0]
+    return values[np.diff(values, prepend=0) > _SAME * values]
 
 
 def _saturation_seeds(seen: Observations, sums: Floats) -> Floats:
     """Return T1/t for T1 of Amdahl fits of the first m sizes and t of each later size, and of their weighted mean."""
     later = np.arange(seen.n.size) >= np.arange(1, seen.n.size + 1)[:, None] - 1
     serial = _serial_times(sums)
-    candidates = [np.outer(serial, seen.rate)[later], seen.n[0] * seen.rate, seen.rate / seen.rate[0]]
+    with np.errstate(over="ignore"):
+        candidates = [np.outer(serial, seen.rate)[later], seen.n[0] * seen.rate / seen.rate[0]]
     rest1, rest2 = sums[2, -1] - sums[2, 1:-1], sums[6, -1] - sums[6, 1:-1]
     candidates.append(serial[:-1] * rest2 / np.maximum(rest1, 1e-200))
     return np.concatenate(candidates)
@@ -117,9 +119,10 @@ def _refined(solver: ProfileSolver, start: Profile, tolerance: float) -> Profile
 
     A fine grid finds the valley's floor, then the vertices of ever narrower parabolas its lowest point.
     """
+    ends = start.parallelism[[0, -1]]
     low, high = _brackets(start, tolerance)
     logs = low[:, None] + (high - low)[:, None] * _UNIT_ZOOM
-    found = [start, solver.solve(np.exp(logs).ravel())]
+    found = [start, solver.solve(np.clip(np.exp(logs).ravel(), *ends))]
     objective = found[-1].objective.reshape(logs.shape)
     best = np.minimum(np.maximum(_flat_argmin(objective, tolerance), 1), _UNIT_ZOOM.size - 2)
     around, step = best[:, None] + _TRIPLE, (high - low) * _UNIT_ZOOM[1]
@@ -128,13 +131,14 @@ def _refined(solver: ProfileSolver, start: Profile, tolerance: float) -> Profile
     for narrowing in _NARROWING:
         centre = np.minimum(np.maximum(centre + step * _vertex(objective), low), high)
         step = narrowing * step
-        found.append(solver.solve(np.exp(centre[:, None] + step[:, None] * _TRIPLE).ravel()))
+        points = np.exp(centre[:, None] + step[:, None] * _TRIPLE).ravel()
+        found.append(solver.solve(np.clip(points, *ends)))
         objective = found[-1].objective.reshape(around.shape)
     return Profile(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
 
 
 def _vertex(objective: Floats) -> Floats:
-    """Return where the parabolas through values at -1, 0 and 1, shape (m, 3), are least, within one step of these."""
+    """Return where the parabolas through values at -1, 0 and 1, shape (m, 3), are least, at most 2 away."""
     before, at, after = objective.T
     bend = np.maximum(before - 2 * at + after, 1e-200)
     vertex: Floats = np.minimum(np.maximum((before - after) / (2 * bend), -2), 2)
@@ -143,7 +147,7 @@ def _vertex(objective: Floats) -> Floats:
 
 def _brackets(start: Profile, tolerance: float) -> tuple[Floats, Floats]:
     """Return ln A of the neighbours of the best local minima, each of shape (at most _MINIMA,)."""
-    objective = np.where(start.objective <= start.objective.min() + tolerance, 0, start.objective)
+    objective = np.floor(start.objective / tolerance)  # noise must not pass for minima
     padded = np.concatenate([[np.inf], objective, [np.inf]])
     minima = np.flatnonzero((objective < padded[:-2]) & (objective <= padded[2:]))
     minima = minima[np.argsort(objective[minima], kind="stable")[:_MINIMA]]

@@ -47,7 +47,7 @@ def observations(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None =
     weights = np.ones_like(times) if weight is None else np.asarray(weight, dtype=np.float64)
     _check(sizes, times, weights)
     if sizes.min() < 1:
-        times = np.where(sizes < 1, np.maximum(times * sizes, _TIME_MIN_S), times)
+        times = np.where(sizes < 1, np.maximum(times * np.minimum(sizes, 1), _TIME_MIN_S), times)
         sizes = np.maximum(sizes, 1)
     sizes = np.minimum(sizes, _SIZE_MAX)
     if weights.min() == 0:
@@ -55,7 +55,8 @@ def observations(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None =
     order = np.lexsort((weights, times, sizes))
     sizes, times, weights = sizes[order], times[order], weights[order]
     scale_s = math.ldexp(1.0, math.frexp(times.min())[1] - 1)
-    return Observations(sizes, times, weights, scale_s / times, scale_s)
+    rate = np.maximum(scale_s / times, _TIME_MIN_S)
+    return Observations(sizes, times, weights, rate, scale_s)
 
 
 def _check(sizes: Floats, times: Floats, weights: Floats) -> None:
