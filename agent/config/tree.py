@@ -4,6 +4,7 @@ The settings of the processors are in `agent.contracts.settings`; this nests the
 into this tree, and finds what no single key can show to be wrong.
 """
 
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr
@@ -260,7 +261,7 @@ class Config(Settings):
     privacy: PrivacySettings = PrivacySettings()
     log: LogSettings = LogSettings()
 
-    @property
+    @cached_property
     def identification(self) -> IdentifySettings:
         """The settings of identification with the aliases of all systems in them."""
         aliases = {alias: name for name, system in self.systems.items() for alias in system.aliases}
@@ -271,7 +272,7 @@ class Config(Settings):
         """Whether events of a system that is not listed are taken."""
         return self.other_systems == "accept" if self.other_systems else not self.systems
 
-    @property
+    @cached_property
     def partitions_by_system(self) -> dict[str, int]:
         """The journal's partition of each listed system and of each of its aliases."""
         names = {name: name for name in self.systems} | self.identification.systems_by_alias

@@ -1,0 +1,64 @@
+"""`scalewatch describe`: reference pages from the code."""
+
+from typing import Any
+
+import click
+import msgspec
+
+from agent import describe, schemas
+from agent.cli.options import as_json
+from agent.contracts.errors import ConfigError
+
+SUBJECTS = ("formats", "processors", "metrics", "config", "schemas")
+
+
+@click.command(short_help="Print the reference, made from the code.")
+@click.argument("subject", type=click.Choice(SUBJECTS))
+@click.argument("name", required=False)
+@as_json
+def command(subject: str, name: str | None, as_json: bool) -> None:  # noqa: FBT001 - an option
+    """Print one part of the reference as Markdown.
+
+    With --json: `config` is the JSON Schema of the configuration file, `schemas` those of all events and messages, or
+    of the one that is named (such as scalewatch.prediction/1).
+    """
+    if name is not None and (subject != "schemas" or name not in schemas.NAMES):
+        raise ConfigError(
+            f"{name!r} is no name of a schema; use `describe schemas` with one of {', '.join(schemas.NAMES)}."
+        )
+    if name is not None:
+        click.echo(_json(schemas.schema(name)))
+    else:
+        click.echo(_json(_data(subject)) if as_json else _page(subject))
+
+
+def _page(subject: str) -> str:
+    if subject == "config":
+        return describe.config_page()
+    if subject == "schemas":
+        return describe.schemas_page()
+    return describe.markdown(subject.capitalize(), _rows(subject))
+
+
+def _data(subject: str) -> Any:
+    if subject == "config":
+        return describe.config_schema()
+    return schemas.catalogue() if subject == "schemas" else _rows(subject)
+
+
+def _rows(subject: str) -> list[dict[str, Any]]:
+    if subject == "metrics":
+        from agent.metrics.table import rows  # noqa: PLC0415 - each subject loads only what it tells of
+
+        return describe.metrics(rows())
+    if subject == "formats":
+        from agent.decode.registry import DECODERS  # noqa: PLC0415
+
+        return describe.formats(DECODERS)
+    from agent.cli.processors import PROCESSORS  # noqa: PLC0415
+
+    return describe.processors(PROCESSORS)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

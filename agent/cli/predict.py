@@ -1,0 +1,117 @@
+"""`scalewatch predict`: answers from files or from a running agent."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from agent.app.questions import answers, ask_agent, of_person, read_requests
+from agent.cli.options import config_option, load_or_default, timezone_option
+from agent.contracts.events import Evidence, PredictionRequested
+from agent.contracts.outputs import Answer
+
+
+def _sizes(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[float, ...]:
+    try:
+        sizes = tuple(float(part) for part in (value or "").split(",") if part.strip())
+    except ValueError as error:
+        raise click.BadParameter("sizes are numbers, such as 64,128") from error
+    if any(not 0 < size < 1e12 for size in sizes):
+        raise click.BadParameter("sizes are positive")
+    return sizes
+
+
+@click.command
+@click.argument("words", nargs=-1, metavar="[FILE] [APPLICATION]")
+@click.option("--n", "sizes", callback=_sizes, help="Sizes to predict for, such as 64,128; by default a curve.")
+@click.option("--system", default=None, help="System; by default the only one that runs the application.")
+@click.option("--input", "input_", default=None, help="Input; by default the only one.")
+@click.option("--unit", default=None, help="Unit of the sizes; by default the only one.")
+@click.option("--url", default=None, help="Ask a running agent, such as http://127.0.0.1:8080.")
+@click.option("--events", multiple=True, type=click.Path(), help="File of events to learn from; may be repeated.")
+@click.option("--requests", type=click.Path(dir_okay=False), help="File of questions, one JSON object per line.")
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="File for the answers; - is standard output."
+)
+@config_option
+@timezone_option
+def command(**given: Any) -> None:
+    """Predict run times.
+
+    \b
+    For a person:   scalewatch predict FILE APPLICATION --n 64,128
+    Many at once:   scalewatch predict --events FILE --requests R.jsonl --out A.jsonl
+    A live agent:   scalewatch predict APPLICATION --system archer2 --n 64 --url http://127.0.0.1:8080
+
+    A line of the requests holds id, application, system, input, unit and n (a number or a list); its answer has the
+    same id.
+    """
+    if given["requests"]:
+        _many(given)
+    else:
+        _one(given)
+
+
+def _many(given: dict[str, Any]) -> None:
+    if not given["events"] or given["words"]:
+        raise click.UsageError("--requests goes with --events FILE and --out FILE.")
+    requests = read_requests(given["requests"])
+    config = load_or_default(given["config"])
+    lines = answers(config, given["events"], requests, given["timezone"])
+    out = given["out"] or Path("-")
+    with click.open_file(str(out), "wb", atomic=str(out) != "-") as file:
+        for line in lines:
+            file.write(msgspec.json.encode(line) + b"\n")
+
+
+def _one(given: dict[str, Any]) -> None:
+    words: tuple[str, ...] = given["words"]
+    if len(words) != (1 if given["url"] else 2):
+        raise click.UsageError("name a FILE and an APPLICATION, or --url and an APPLICATION.")
+    request = PredictionRequested(
+        system=given["system"] or "",
+        request_id="1",
+        n=given["sizes"],
+        evidence=Evidence(application=words[-1], input=given["input"]),
+        unit=given["unit"],
+    )
+    if given["url"]:
+        show(ask_agent(given["url"], request))
+        return
+    config = load_or_default(given["config"])
+    for answer in of_person(config, words[0], request, given["timezone"]):
+        show(answer)
+
+
+def show(answer: Answer) -> None:
+    """Print an answer as a table."""
+    console = Console()
+    name = " ".join(part for part in (answer.application, answer.input) if part)
+    if not answer.known:
+        console.print(answer.detail)
+        raise SystemExit(1)
+    table = Table(title=f"{name} on {answer.system}: {answer.detail}")
+    for column in (answer.unit or "n", "run time s", "90 % band", "speed-up", "efficiency", "verdict", "source"):
+        table.add_column(column, justify="left" if column in {"verdict", "source"} else "right")
+    for row in _rows(answer):
+        table.add_row(*row)
+    console.print(table)
+    for sentence in dict.fromkeys(advice for point in answer.points for advice in point.reliability.advice):
+        console.print(sentence, soft_wrap=True)
+
+
+def _rows(answer: Answer) -> Iterator[tuple[str, ...]]:
+    for point in answer.points:
+        yield (
+            f"{point.n:g}",
+            f"{point.run_time_s:.4g}",
+            f"{point.low_s:.4g} to {point.high_s:.4g}",
+            f"{point.speedup:.3g}",
+            f"{point.efficiency:.0%}",
+            point.reliability.verdict.replace("_", " "),
+            point.source.replace("_", " "),
+        )

@@ -1,0 +1,27 @@
+"""Tables of text in columns."""
+
+from collections.abc import Sequence
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return the rows below their head, every column as wide as its widest cell; numbers stand on the right.
+
+    >>> print(table(("name", "jobs"), [("lammps", "12"), ("gromacs", "3")]))
+    name     jobs
+    lammps     12
+    gromacs     3
+    """
+    lines = [[str(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(len(row[column]) for row in lines) for column in range(len(head))]
+    right = [bool(rows) and all(_is_number(row[column]) for row in rows) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in lines
+    )
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).removeprefix("-").isdigit()

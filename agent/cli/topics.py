@@ -1,0 +1,68 @@
+"""`scalewatch topics`: the agent's topics on the broker, and the rights that it needs there."""
+
+import click
+
+from agent import topics
+from agent.cli.errors import FAILED
+from agent.cli.options import config_file
+from agent.cli.table import table
+from agent.config.load import load
+from agent.config.tree import Config
+from agent.contracts.log import Log
+
+
+@click.command(short_help="Check or create the agent's topics, or list the rights it needs.")
+@config_file
+@click.option("--create", is_flag=True, help="Create the topics that are missing.")
+@click.option("--acls", is_flag=True, help="Print the rights that the agent needs as commands; asks no broker.")
+@click.option("--principal", metavar="NAME", help="Who gets the rights; default: User: and the configured user name.")
+def command(config_path: str, create: bool, acls: bool, principal: str | None) -> None:  # noqa: FBT001 - options
+    """Show the agent's own topics: how each has to be and how it is.
+
+    The exit code is 1 where one is missing or different.
+    """
+    config = load(config_path)
+    if acls:
+        click.echo(rights_text(config, principal))
+        return
+    from agent.app.compose import kafka_settings  # noqa: PLC0415 - the Kafka client is loaded only where it is used
+    from agent.log.kafka import KafkaLog  # noqa: PLC0415
+
+    log = KafkaLog(kafka_settings(config))
+    try:
+        good = show(log, config, create=create)
+    finally:
+        log.close()
+    if not good:
+        click.get_current_context().exit(FAILED)
+
+
+def show(log: Log, config: Config, *, create: bool) -> bool:
+    """Create if asked to, print the table and what is wrong; return whether nothing is."""
+    for name in topics.create(log, config) if create else ():
+        click.echo(f"created {name}")
+    rows = [
+        (
+            topic.name,
+            str(topic.partitions),
+            str(count) if (count := log.partitions(topic.name)) is not None else "missing",
+            "last record of each key" if topic.compacted else f"{(topic.retention_ms or 0) / 86_400_000:g} days",
+        )
+        for topic in topics.own_topics(config)
+    ]
+    click.echo(table(("topic", "partitions", "found", "keeps"), rows))
+    faults = topics.faults(log, config)
+    for fault in faults:
+        click.echo(f"scalewatch: {fault}", err=True)
+    return not faults
+
+
+def rights_text(config: Config, principal: str | None) -> str:
+    """Return the rights as commands of Kafka's own tool, each after its purpose."""
+    who = principal or f"User:{config.kafka.security.username or 'scalewatch'}"
+    lines = []
+    for right in topics.rights(config):
+        lines += [f"# {right.purpose}", right.command(who, config.kafka.bootstrap)]
+    lines.append("# only where `scalewatch topics --create` is to make the topics")
+    lines += [right.command(who, config.kafka.bootstrap) for right in topics.rights_to_create(config)]
+    return "\n".join(lines)

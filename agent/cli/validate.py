@@ -1,0 +1,56 @@
+"""`scalewatch validate`: what is wrong with a configuration, and what a change of it costs."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+import msgspec
+
+from agent.cli.options import as_json, config_file
+from agent.config.diff import Change, changes
+from agent.config.load import load
+from agent.config.notes import notes
+from agent.config.problems import path_text
+from agent.config.tree import Config
+
+COSTS: Final = ("reload", "restart", "rebuild")
+
+
+@click.command(short_help="Check a configuration and name everything that is wrong.")
+@config_file
+@click.option("--diff", "old_path", metavar="OLD", help="Also say what changes against this one, and at what cost.")
+@click.option("--no-secrets", is_flag=True, help="Do not look up secrets: for checks on another machine.")
+@as_json
+def command(config_path: str, old_path: str | None, no_secrets: bool, as_json: bool) -> None:  # noqa: FBT001 - options
+    """Check a configuration without running it.
+
+    Every problem is named with its line and key, and the exit code is 2. What is allowed and still worth a thought
+    comes as a note.
+    """
+    config = load(config_path, reveal_secrets=not no_secrets, sources_required=True)
+    found = () if old_path is None else changes(load(old_path, reveal_secrets=False), _comparable(config_path))
+    click.echo(_json(config, found) if as_json else _text(config_path, config, old_path, found))
+
+
+def _comparable(path: str) -> Config:
+    """Return the configuration with its secrets as references: only these can be compared with another file's."""
+    return load(path, reveal_secrets=False)
+
+
+def _text(path: str, config: Config, old_path: str | None, found: Sequence[Change]) -> str:
+    lines = [f"{path}: the configuration is good."]
+    lines += [f"note: {path_text(key)} {sentence}" for key, sentence in notes(config)]
+    if old_path is not None and not found:
+        lines.append(f"Nothing changes against {old_path}.")
+    if found:
+        dearest = max((change.cost for change in found), key=COSTS.index)
+        lines += [f"Against {old_path}, all in all a {dearest}:", *(f"  {change}" for change in found)]
+    return "\n".join(lines)
+
+
+def _json(config: Config, found: Sequence[Change]) -> str:
+    plain = {
+        "notes": [{"key": path_text(key), "sentence": sentence} for key, sentence in notes(config)],
+        "changes": [{**msgspec.structs.asdict(change), "path": path_text(change.path)} for change in found],
+    }
+    return msgspec.json.encode(plain).decode()
