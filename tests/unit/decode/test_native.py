@@ -1,0 +1,185 @@
+import json
+from typing import Any
+
+import pytest
+
+from agent.contracts.events import Identity, JobCompleted, JobStarted, PredictionRequested
+from agent.contracts.moments import parse_rfc3339
+from agent.decode.native import native_decoder
+from agent.decode.options import DecodeOptions
+from tests.kit.job_records import RECEIVED_MS, completed, refusal
+
+DECODE = native_decoder(DecodeOptions())
+START_MS = parse_rfc3339("2026-11-20T10:00:00Z")
+
+
+def only(value: bytes, options: DecodeOptions | None = None) -> Any:
+    (event,) = native_decoder(options or DecodeOptions())(value, RECEIVED_MS).events
+    return event
+
+
+def message(**fields: Any) -> bytes:
+    return json.dumps({"system": "exa", **fields}).encode()
+
+
+def test_a_completed_job_is_known_by_system_job_and_start() -> None:
+    event = only(completed())
+    assert isinstance(event, JobCompleted)
+    assert (event.run_id, event.run_time_s, event.state) == (f"exa/812@{START_MS}", 1872.0, "COMPLETED")
+    assert event.evidence.sizes == {"nodes": 64.0}
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    [{"run_time_s": ...}, {"start": ...}, {"end": ...}],
+)
+def test_of_start_end_and_run_time_two_give_the_third(left_out: dict[str, Any]) -> None:
+    assert only(completed(**left_out)) == only(completed())
+
+
+@pytest.mark.parametrize(
+    "left_out", [{"start": ..., "end": ...}, {"end": ..., "run_time_s": ...}, {"n": ...}, {"unit": ...}]
+)
+def test_a_completed_job_needs_two_of_its_times_and_a_size_with_its_unit(left_out: dict[str, Any]) -> None:
+    assert refusal(DECODE, completed(**left_out)).reason == "missing-field"
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "state"),
+    [(..., "COMPLETED"), (0, "COMPLETED"), (1, "FAILED")],
+)
+def test_without_a_state_the_exit_code_tells_how_it_ended(exit_code: Any, state: str) -> None:
+    assert only(completed(state=..., exit_code=exit_code)).state == state
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"run_time_s": 0}, "out-of-range"),
+        ({"run_time_s": -1}, "out-of-range"),
+        ({"run_time_s": 1e12}, "out-of-range"),
+        ({"n": 0}, "out-of-range"),
+        ({"n": 1e10}, "out-of-range"),
+        ({"n": 10**400}, "out-of-range"),
+        ({"n": "64"}, "wrong-type"),
+        ({"n": True}, "wrong-type"),
+        ({"n": [64]}, "wrong-type"),
+        ({"unit": "sockets"}, "unit"),
+        ({"state": "DONE"}, "state"),
+        ({"start": "yesterday"}, "time"),
+        ({"start": "1970-01-01T00:00:00Z"}, "time"),
+        ({"start": 1795168800}, "wrong-type"),
+        ({"end": "2026-11-20T09:00:00Z"}, "out-of-range"),
+        ({"end": "2026-11-23T00:00:00Z"}, "future"),
+        ({"system": ""}, "text"),
+        ({"system": ...}, "missing-field"),
+        ({"job_id": ...}, "missing-field"),
+        ({"type": ...}, "missing-field"),
+        ({"type": "job.finished"}, "unknown-type"),
+        ({"type": 7}, "wrong-type"),
+        ({"application": "x" * 257}, "text"),
+        ({"application": "lmp\n"}, "text"),
+        ({"application": "lmp\u0085"}, "text"),
+        ({"application": "lmp\u007f"}, "text"),
+        ({"application": {"name": "lmp"}}, "wrong-type"),
+        ({"hosts": ["nid1\x00"]}, "text"),
+        ({"hosts": "nid1"}, "wrong-type"),
+        ({"attributes": {f"a{index}": 1 for index in range(33)}}, "out-of-range"),
+        ({"attributes": {"build": "x" * 257}}, "text"),
+        ({"attributes": {"build": "a\tb"}}, "text"),
+        ({"attributes": {"a\tb": 1}}, "text"),
+        ({"attributes": {"atoms": 10**400}}, "out-of-range"),
+        ({"attributes": {"atoms": [1]}}, "wrong-type"),
+        ({"exit_code": 1.5}, "wrong-type"),
+    ],
+)
+def test_a_wrong_field_is_refused_with_its_reason(change: dict[str, Any], reason: str) -> None:
+    assert refusal(DECODE, completed(**change)).reason == reason
+
+
+def test_a_run_that_did_not_complete_may_have_taken_no_time() -> None:
+    assert only(completed(state="CANCELLED", run_time_s=0, end="2026-11-20T10:00:00Z")).run_time_s == 0.0
+
+
+@pytest.mark.parametrize("kind", ["load", "counters", "power", "network", "host.state"])
+def test_telemetry_is_refused_as_unsupported(kind: str) -> None:
+    assert refusal(DECODE, message(type=kind)).reason == "unsupported-type"
+
+
+def test_unknown_fields_are_counted_and_left_out() -> None:
+    decoded = DECODE(completed(site={"rack": 7}, cooling=None), RECEIVED_MS)
+    assert (decoded.unknown_fields, len(decoded.events)) == (2, 1)
+
+
+@pytest.mark.parametrize("nothing", [{"hosts": None}, {"application": None}, {"attributes": {}}])
+def test_a_field_that_says_null_is_a_field_that_is_not_there(nothing: dict[str, Any]) -> None:
+    decoded = DECODE(completed(**nothing), RECEIVED_MS)
+    assert decoded.unknown_fields == 0
+    assert decoded.events[0].run_id == f"exa/812@{START_MS}"
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [
+        b'{"type": "identity", "system": "a", "system": "b", "job_id": 1, "source": "x"}',
+        b'{"type": "identity", "system" : "a", "system" : "b", "job_id": 1, "source": "x"}',
+        b'{"type": "identity", "system": "a", "job_id": 1, "source": "x", "attributes": {"n": 1, "n": 2}}',
+        b'{"type": "identity", "system": "a", "job_id": 1, "source": "x", "site": {"n": {"n": 1, "n": 2}}}',
+        b'{"type": "identity", "system": "a", "job_id": 1, "source": "x", "site": 1, "site": 2}',
+        b'{"type": "identity", "type": "identity", "system": "a", "job_id": 1, "source": "x"}',
+        b'{"type": "identity", "system": "a", "job_id": 1, "source": "x", "module": null, "module": "m"}',
+    ],
+)
+def test_a_key_named_twice_is_refused_wherever_it_stands(twice: bytes) -> None:
+    assert refusal(DECODE, twice).reason == "duplicate-key"
+
+
+def test_what_looks_like_a_key_inside_a_text_is_no_key() -> None:
+    assert only(completed(application='a":"b')).evidence.application == 'a":"b'
+
+
+def test_a_started_job_may_leave_its_size_open() -> None:
+    event = only(message(type="job.started", job_id=812, start="2026-11-20T10:00:00Z", exclusive=True))
+    assert isinstance(event, JobStarted)
+    assert (event.run_id, event.evidence.sizes, event.evidence.exclusive) == (f"exa/812@{START_MS}", {}, True)
+
+
+def test_identity_says_what_another_source_knows() -> None:
+    event = only(message(type="identity", job_id="812", source="xalt", module="lammps/2024"))
+    assert isinstance(event, Identity)
+    assert (event.identity, event.evidence.module) == ("identity:exa/812:xalt", "lammps/2024")
+
+
+@pytest.mark.parametrize(("n", "sizes"), [([64, 128], (64.0, 128.0)), (32, (32.0,))])
+def test_a_request_asks_for_one_size_or_several(n: Any, sizes: tuple[float, ...]) -> None:
+    event = only(message(type="prediction.requested", request_id="r9", n=n, unit="nodes", job_name="run7"))
+    assert isinstance(event, PredictionRequested)
+    assert (event.n, event.unit, event.evidence.job_name) == (sizes, "nodes", "run7")
+
+
+@pytest.mark.parametrize(("n", "reason"), [([], "out-of-range"), ([0], "out-of-range"), ([1] * 257, "out-of-range")])
+def test_a_request_for_no_size_or_too_many_is_refused(n: list[float], reason: str) -> None:
+    assert refusal(DECODE, message(type="prediction.requested", request_id="r9", n=n)).reason == reason
+
+
+def test_features_of_a_request_are_counted_as_of_no_use() -> None:
+    decoded = DECODE(message(type="prediction.requested", request_id="r", n=1, features={"max_fifo": 5}), RECEIVED_MS)
+    assert decoded.ignored == {"features": 1}
+
+
+def test_private_fields_are_dropped_unless_asked_for() -> None:
+    value = completed(script="#!/bin/sh\nsrun lmp", comment="rhodo", work_dir="/scratch/u1")
+    evidence = only(value).evidence
+    assert (evidence.script, evidence.comment, evidence.work_dir) == (None, None, None)
+    asked = only(value, DecodeOptions(keep_script=True, keep_comment=True, keep_paths=True)).evidence
+    assert (asked.script, asked.comment, asked.work_dir) == ("#!/bin/sh\nsrun lmp", "rhodo", "/scratch/u1")
+
+
+def test_hosts_are_kept_as_sent_and_bounded() -> None:
+    assert only(completed(hosts=["nid[1-3]", "login1"])).evidence.hosts == ("nid[1-3]", "login1")
+    assert refusal(DECODE, completed(hosts=["x" * 200_000, "y" * 200_000])).reason == "hosts"
+
+
+def test_nanoseconds_and_zones_are_read() -> None:
+    value = completed(start="2026-11-20T11:00:00.123456789+01:00")
+    assert only(value).start_ms == START_MS + 123

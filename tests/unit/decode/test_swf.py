@@ -1,0 +1,100 @@
+import pytest
+
+from agent.contracts.events import JobCompleted
+from agent.decode.options import DecodeOptions
+from agent.decode.swf import swf_decoder
+from tests.kit.job_records import RECEIVED_MS, refusal
+
+HEADER = "; Version: 2.2\n; Computer: IBM SP2\n; Installation: KTH\n; UnixStartTime: 843480031\n;\n"
+JOB = "7 100 60 3600 56 -1 -1 64 7200 -1 1 12 13 14 15 1 -1 -1"
+
+
+def only(line: str, header: str = HEADER, **options: str) -> JobCompleted:
+    decode = swf_decoder(DecodeOptions(default_system=options.get("default_system")))
+    (event,) = decode((header + line).encode(), RECEIVED_MS).events
+    assert isinstance(event, JobCompleted)
+    return event
+
+
+def test_a_job_starts_after_its_submission_and_its_wait() -> None:
+    event = only(JOB)
+    assert event.start_ms == (843480031 + 160) * 1000
+    assert (event.end_ms - event.start_ms, event.run_time_s) == (3_600_000, 3600.0)
+
+
+def test_numbers_become_names_and_the_rest_of_the_evidence() -> None:
+    evidence = only(JOB).evidence
+    assert (evidence.application, evidence.user, evidence.account, evidence.partition) == (
+        "app14",
+        "user12",
+        "group13",
+        "queue15",
+    )
+    assert (evidence.sizes, evidence.time_limit_s, evidence.submit_ms) == ({"cores": 56.0}, 7200.0, 843480131000)
+
+
+def test_what_is_unknown_stays_out() -> None:
+    evidence = only("7 100 -1 3600 -1 -1 -1 64 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1").evidence
+    assert (evidence.application, evidence.user, evidence.partition, evidence.time_limit_s) == (None, None, None, None)
+    assert evidence.sizes == {"cores": 64.0}
+
+
+def test_an_unknown_wait_is_no_wait() -> None:
+    assert only(JOB.replace(" 60 ", " -1 ")).start_ms == (843480031 + 100) * 1000
+
+
+@pytest.mark.parametrize(
+    ("status", "state"), [("1", "COMPLETED"), ("0", "FAILED"), ("5", "CANCELLED"), ("-1", "COMPLETED")]
+)
+def test_the_status_tells_how_a_job_ended(status: str, state: str) -> None:
+    assert only(JOB.replace("-1 1 12", f"-1 {status} 12")).state == state
+
+
+@pytest.mark.parametrize(
+    ("line", "ignored"),
+    [
+        (JOB.replace("3600", "-1"), "no-run-time"),
+        (JOB.replace("3600", "0"), "no-run-time"),
+        (JOB.replace("-1 1 12", "-1 2 12"), "partial"),
+        (JOB.replace("-1 1 12", "-1 4 12"), "partial"),
+    ],
+)
+def test_what_did_not_run_or_is_a_part_is_counted_and_left_out(line: str, ignored: str) -> None:
+    decoded = swf_decoder(DecodeOptions())((HEADER + line).encode(), RECEIVED_MS)
+    assert (decoded.events, decoded.ignored) == ([], {ignored: 1})
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("1 2 3", "columns"),
+        (JOB.replace("3600", "nan"), "wrong-type"),
+        (JOB.replace("3600", "1e9"), "wrong-type"),
+        (JOB.replace("3600", "9" * 15), "out-of-range"),
+        (JOB.replace("-1 1 12", "-1 9 12"), "out-of-range"),
+        (JOB.replace("7 100", "7 -100"), "out-of-range"),
+        (JOB.replace("7 100", "7 999999999"), "future"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_refused_and_its_neighbours_are_taken(line: str, reason: str) -> None:
+    future = "; UnixStartTime: 1795000000\n" if reason == "future" else HEADER
+    decoded = swf_decoder(DecodeOptions())(f"{future}{line}\n{JOB}".encode(), RECEIVED_MS)
+    assert [error.reason for error in decoded.rejects] == [reason]
+    assert len(decoded.events) == 1
+
+
+def test_a_log_that_does_not_say_when_it_began_is_refused() -> None:
+    assert refusal(swf_decoder(DecodeOptions()), f"; Computer: IBM SP2\n{JOB}".encode()).reason == "missing-field"
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "system"),
+    [
+        (HEADER, {"default_system": "kth"}, "kth"),
+        (HEADER, {}, "IBM SP2"),
+        ("; Installation: KTH\n; UnixStartTime: 843480031\n", {}, "KTH"),
+        ("; UnixStartTime: 843480031\n", {}, "swf"),
+    ],
+)
+def test_the_system_is_the_operators_word_or_that_of_the_log(header: str, options: dict[str, str], system: str) -> None:
+    assert only(JOB, header, **options).system == system
