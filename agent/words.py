@@ -89,7 +89,7 @@ def share(ratio: float | None) -> str:
     """
     if ratio is None:
         return "-"
-    return f"{100 * ratio:.1f} %" if abs(ratio) < 0.1 else f"{100 * ratio:.0f} %"
+    return f"{100 * ratio:.1f} %" if abs(ratio) < 0.0995 else f"{100 * ratio:.0f} %"
 
 
 def moment(rfc3339: str | None) -> str:
@@ -99,3 +99,12 @@ def moment(rfc3339: str | None) -> str:
     ('2026-11-20 10:31', '-')
     """
     return rfc3339[:16].replace("T", " ") if rfc3339 else "-"
+
+
+def printable(text: str) -> str:
+    r"""Return a text whose control characters cannot reach a terminal.
+
+    >>> printable("run\x1b[31m")
+    'run?[31m'
+    """
+    return "".join(character if character.isprintable() else "?" for character in text)

@@ -57,14 +57,13 @@ class Pages:
         """Show every application, those that need attention first, alerts and running jobs."""
         search = parameters.text(request.query_params, "search") or ""
         alerts = self._service.alerts()
-        rows = view.rows(self._service.predictions(), alerts, self._truth)
-        wanted = [row for row in rows if search.casefold() in row.id.casefold()]
+        wanted = view.named_like(self._service.predictions(), search)
         jobs = self._service.jobs()
         return self._page(
             request,
             "overview.html",
             search=search,
-            rows=wanted[:APPLICATIONS_SHOWN],
+            rows=view.rows(wanted, alerts, self._truth, APPLICATIONS_SHOWN),
             rows_total=len(wanted),
             open_alerts=view.worst_first(alerts)[:ALERTS_SHOWN],
             resolved_alerts=[alert for alert in alerts if alert.status == "resolved"][:ALERTS_SHOWN],

@@ -1,6 +1,7 @@
 """What the pages show, worked out from the service: plain data without HTML, but for the finished pictures."""
 
 from collections.abc import Sequence
+from heapq import nsmallest
 from math import isfinite
 from statistics import median
 from typing import Final
@@ -30,14 +31,6 @@ class Row(msgspec.Struct, frozen=True):
     largest_observed: CurvePoint | None
     error_against_truth: float | None
 
-    @property
-    def place(self) -> tuple[int, int, float, str]:
-        """Where it stands in a list that begins with what needs attention most."""
-        severities = [SEVERITIES.index(alert.severity) for alert in self.alerts]
-        worst = min(severities, default=len(SEVERITIES))
-        error = self.prediction.quality.median_error or 0.0
-        return worst, attention(self.prediction.reliability.verdict), -error, self.id
-
 
 class PointRow(msgspec.Struct, frozen=True):
     """A size in the table beside the curve."""
@@ -47,8 +40,10 @@ class PointRow(msgspec.Struct, frozen=True):
     deviation: float | None
 
 
-def rows(predictions: Sequence[Prediction], alerts: Sequence[Alert], truth: Truth | None) -> list[Row]:
-    """Return the applications, those that need attention first.
+def rows(
+    predictions: Sequence[Prediction], alerts: Sequence[Alert], truth: Truth | None, rows_max: int = 1000
+) -> list[Row]:
+    """Return the applications, those that need attention first, at most `rows_max`.
 
     >>> rows([], [], None)
     []
@@ -57,8 +52,27 @@ def rows(predictions: Sequence[Prediction], alerts: Sequence[Alert], truth: Trut
     for alert in alerts:
         if alert.status != "resolved":
             by_key.setdefault(tuple(alert.labels.get(name) for name in _KEY), []).append(alert)
-    found = [_row(entry, by_key.get(_key(entry), []), truth) for entry in predictions]
-    return sorted(found, key=lambda row: row.place)
+    # pictures are dear: only of what is shown
+    first = nsmallest(rows_max, predictions, key=lambda entry: _place(entry, by_key.get(_key(entry), [])))
+    return [_row(entry, by_key.get(_key(entry), []), truth) for entry in first]
+
+
+def named_like(predictions: Sequence[Prediction], search: str) -> Sequence[Prediction]:
+    """Return the predictions with a text in their application, system, input or unit, in any case.
+
+    >>> named_like([], "lammps")
+    []
+    """
+    if not search:
+        return predictions
+    sought = search.casefold()
+    return [entry for entry in predictions if any(sought in part.casefold() for part in _key(entry))]
+
+
+def _place(entry: Prediction, alerts: Sequence[Alert]) -> tuple[int, int, float, tuple[str, ...]]:
+    worst = min((SEVERITIES.index(alert.severity) for alert in alerts), default=len(SEVERITIES))
+    error = entry.quality.median_error or 0.0
+    return worst, attention(entry.reliability.verdict), -error, _key(entry)
 
 
 def _key(entry: Prediction) -> tuple[str, ...]:

@@ -1,0 +1,253 @@
+"""The demo's screen: applications, alerts and running jobs in the terminal; plain lines where there is no terminal."""
+
+from collections.abc import Callable, Sequence
+from math import log
+from threading import Event
+from typing import Final, Literal, NamedTuple
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from agent.contracts.outputs import Alert, CurvePoint, JobPrediction, Prediction
+from agent.contracts.service import Service
+from agent.http.lookup import Truth
+from agent.http.view import Row, change, error_against_truth, rows, worst_first
+from agent.words import duration, moment, printable, share, size
+
+BLOCKS: Final = "▁▂▃▄▅▆▇█"
+APPLICATIONS_SHOWN: Final = 16
+JOBS_SHOWN: Final = 8
+ALERTS_SHOWN: Final = 6
+REFRESH_S: Final = 1.0
+SUMMARY_EVERY: Final = 30  # refreshes between two plain summaries
+
+
+class Column(NamedTuple):
+    """A column of a table, left out where the terminal is narrower than `from_width`.
+
+    >>> Column("runs").justify
+    'left'
+    """
+
+    name: str
+    justify: Literal["left", "right"] = "left"
+    from_width: int = 0
+
+
+_APPLICATION_COLUMNS: Final = (
+    Column("application"), Column("runs", "right", 90), Column("curve", from_width=125), Column("at", "right"),
+    Column("run time", "right"), Column("90 % band", from_width=100), Column("verdict"), Column("error", "right"),
+    Column("in band", "right", 110), Column("off truth", "right"),
+)  # fmt: skip
+_ALERT_COLUMNS: Final = (Column("since", from_width=100), Column("alert"), Column("status"), Column("what"))
+_JOB_COLUMNS: Final = (
+    Column("job"), Column("application"), Column("size", "right"), Column("started", from_width=110),
+    Column("predicted end"), Column("earliest to latest", from_width=90), Column("exceeds limit", "right"),
+)  # fmt: skip
+_STYLES: Final = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Return positive values as a row of blocks whose heights are their logarithms.
+
+    >>> sparkline([800.0, 400.0, 200.0, 100.0]), sparkline([5.0, 5.0]), sparkline([])
+    ('█▆▃▁', '▄▄', '')
+    """
+    logs = [log(value) for value in values if 0 < value < 1e300]
+    if not logs:
+        return ""
+    low, high = min(logs), max(logs)
+    if high - low < 1e-9:
+        return BLOCKS[3] * len(logs)
+    return "".join(BLOCKS[round((value - low) / (high - low) * (len(BLOCKS) - 1))] for value in logs)
+
+
+def observed_end(entry: Prediction) -> CurvePoint | None:
+    """Return the point of the curve at the largest size that was run."""
+    observed = [point for point in entry.curve if point.source == "observed"]
+    return max(observed, key=lambda point: point.n, default=None)
+
+
+class Screen:
+    """Shows a service until it is told to stop.
+
+    `headline` gives the first line: what a demo wants to say of its time and pace. `truth` is what predictions are
+    shown against, None where it is not known. Names are shown as text: markup in them has no effect.
+
+    >>> from io import StringIO
+    >>> class Silent:
+    ...     def predictions(self): return ()
+    ...     def alerts(self): return ()
+    ...     def jobs(self): return ()
+    ...     def health(self): return ()
+    >>> screen = Screen(Silent(), console=Console(file=StringIO(), width=80))
+    >>> screen.lines()
+    []
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        truth: Truth | None = None,
+        headline: Callable[[], str] = str,
+        console: Console | None = None,
+    ) -> None:
+        self._service = service
+        self._truth = truth
+        self._headline = headline
+        self._console = console or Console()
+        self._told: dict[str, str] = {}
+
+    def run(self, stop: Event, refresh_s: float = REFRESH_S) -> None:
+        """Show until `stop` is set: a live screen in a terminal, else a line for each change of an alert."""
+        if self._console.is_terminal:
+            self._run_live(stop, refresh_s)
+        else:
+            self._run_plain(stop, refresh_s)
+
+    def _run_live(self, stop: Event, refresh_s: float) -> None:
+        with Live(self.render(), console=self._console, auto_refresh=False, screen=True) as live:
+            while not stop.wait(refresh_s):
+                live.update(self.render(), refresh=True)
+
+    def _run_plain(self, stop: Event, refresh_s: float) -> None:
+        refreshes = 0
+        while True:
+            told = self.lines() + (self.summary() if refreshes % SUMMARY_EVERY == 0 else [])
+            for line in told:
+                self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+            refreshes += 1
+            if stop.wait(refresh_s):
+                return
+
+    def render(self) -> RenderableType:
+        """Return the whole screen as it is now."""
+        alerts = self._service.alerts()
+        predictions = self._service.predictions()
+        shown = rows(predictions, alerts, self._truth, APPLICATIONS_SHOWN)
+        parts: list[RenderableType] = [Text(self._headline(), style="bold")]
+        parts += [
+            Text(f"The {role.role} is not ready: {'; '.join(role.reasons)}", style="yellow")
+            for role in self._service.health()
+            if not role.ready
+        ]
+        parts += [self._applications(shown, len(predictions)), *_alerts(alerts, self._console.width)]
+        parts += _jobs(self._service.jobs(), self._console.width)
+        return Group(*parts)
+
+    def lines(self) -> list[str]:
+        """Return a line for each alert that changed its status since the last call, the oldest first."""
+        alerts = self._service.alerts()
+        changed = [alert for alert in alerts if self._told.get(alert.fingerprint) != alert.status]
+        self._told = {alert.fingerprint: alert.status for alert in alerts}  # bounded as the service's list is
+        return [_alert_line(alert) for alert in sorted(changed, key=lambda alert: alert.time)]
+
+    def summary(self) -> list[str]:
+        """Return the state in plain lines: one for each application, those that need attention first."""
+        shown = rows(self._service.predictions(), self._service.alerts(), self._truth, APPLICATIONS_SHOWN)
+        head = self._headline()
+        return [*([head] if head else []), *(self._summary_line(row) for row in shown)]
+
+    def _summary_line(self, row: Row) -> str:
+        entry, point = row.prediction, observed_end(row.prediction)
+        parts = [f"{entry.observations} runs", row.verdict]
+        if point is not None:
+            parts.append(f"{duration(point.run_time_s)} at {size(point.n)} {entry.unit}")
+        error = error_against_truth(entry, self._truth)
+        if error is not None:
+            parts.append(f"{share(error)} off the truth")
+        return f"{_name(entry)}: {', '.join(parts)}"
+
+    def _applications(self, shown: Sequence[Row], total: int) -> Table:
+        left_out = total - len(shown)
+        title = f"Applications ({left_out} more on the page)" if left_out > 0 else "Applications"
+        cells = [self._cells(row) for row in shown]
+        hidden = frozenset() if self._truth else frozenset({"off truth"})
+        return _table(_APPLICATION_COLUMNS, cells, self._console.width, title, hidden)
+
+    def _cells(self, row: Row) -> list[Text]:
+        entry, point = row.prediction, observed_end(row.prediction)
+        worst = worst_first(row.alerts)
+        true_s = self._truth(row.id, point.n) if self._truth and point else None
+        return [
+            Text(_name(entry), style=_STYLES[worst[0].severity] if worst else ""),
+            Text(str(entry.observations)),
+            Text(sparkline([point.run_time_s for point in entry.curve]), style="blue"),
+            Text(size(point.n) if point else "-"),
+            Text(duration(point.run_time_s) if point else "-"),
+            Text(_relative_band(point) if point else "-"),
+            Text(row.verdict, style="green" if row.verdict == "reliable" else ""),
+            Text(share(entry.quality.median_error)),
+            Text(share(entry.quality.coverage_90)),
+            Text(change(point.run_time_s / true_s - 1) if point and true_s else "-"),
+        ]
+
+
+def _relative_band(point: CurvePoint) -> str:
+    return f"{change(point.low_s / point.run_time_s - 1)} {change(point.high_s / point.run_time_s - 1)}"
+
+
+def _alerts(alerts: Sequence[Alert], width: int) -> list[RenderableType]:
+    shown = [*worst_first(alerts), *(alert for alert in alerts if alert.status == "resolved")][:ALERTS_SHOWN]
+    cells = []
+    for alert in shown:
+        style = "dim" if alert.status == "resolved" else _STYLES[alert.severity]
+        words = (moment(alert.starts), _alert_name(alert), alert.status, _summary(alert))
+        cells.append([Text(word, style=style) for word in words])
+    return [_table(_ALERT_COLUMNS, cells, width, "Alerts")] if cells else []
+
+
+def _jobs(jobs: Sequence[JobPrediction], width: int) -> list[RenderableType]:
+    title = "Running jobs" if len(jobs) <= JOBS_SHOWN else f"Running jobs ({JOBS_SHOWN} of {len(jobs)})"
+    newest = sorted(jobs, key=lambda job: job.start, reverse=True)[:JOBS_SHOWN]
+    return [_table(_JOB_COLUMNS, [_job_cells(job) for job in newest], width, title)] if newest else []
+
+
+def _job_cells(job: JobPrediction) -> list[Text]:
+    return [
+        Text(printable(job.job_id)),
+        Text(printable(job.application or "unknown")),
+        Text("-" if job.n is None else size(job.n)),
+        Text(moment(job.start)),
+        Text(moment(job.end)),
+        Text(f"{moment(job.end_low)[11:]} to {moment(job.end_high)[11:]}" if job.known else "-"),
+        Text(share(job.probability_exceeds_limit), style=_limit_style(job.probability_exceeds_limit)),
+    ]
+
+
+def _table(
+    columns: Sequence[Column],
+    rows_of_cells: Sequence[Sequence[Text]],
+    width: int,
+    title: str,
+    hidden: frozenset[str] = frozenset(),
+) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    kept = [index for index, column in enumerate(columns) if column.from_width <= width and column.name not in hidden]
+    for index in kept:
+        table.add_column(columns[index].name, justify=columns[index].justify, no_wrap=columns[index].name != "what")
+    for cells in rows_of_cells:
+        table.add_row(*(cells[index] for index in kept))
+    return table
+
+
+def _limit_style(probability: float | None) -> str:
+    return "bold red" if probability is not None and probability > 0.5 else ""
+
+
+def _name(entry: Prediction) -> str:
+    return printable(f"{entry.application} {entry.input}".rstrip())
+
+
+def _summary(alert: Alert) -> str:
+    return printable(alert.annotations.get("summary", ""))
+
+
+def _alert_name(alert: Alert) -> str:
+    return printable(alert.labels.get("alertname", alert.kind))
+
+
+def _alert_line(alert: Alert) -> str:
+    return f"{moment(alert.time)} {alert.status} {alert.severity} {_alert_name(alert)}: {_summary(alert)}"
