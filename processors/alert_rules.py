@@ -66,7 +66,15 @@ def outside_band(
     )
 
 
-def strange_size(key: ApplicationKey, name: str, n: float, found: tuple[float, float] | None, now_ms: int) -> Condition:
+def strange_size(
+    key: ApplicationKey,
+    name: str,
+    n: float,
+    found: tuple[float, float] | None,
+    *,
+    settings: AlertSettings.SlowSize,
+    now_ms: int,
+) -> Condition:
     """Return the condition of a size that is slow or fast against the rest of its curve.
 
     `found` is what was observed and what the other sizes let expect, in seconds; None where it is no longer so.
@@ -83,6 +91,7 @@ def strange_size(key: ApplicationKey, name: str, n: float, found: tuple[float, f
         holds=True,
         time_ms=now_ms,
         severity="warning" if name == SLOW_SIZE else "info",
+        for_ms=round(settings.for_s * 1000),
         summary=f"{key.application} is {change:.0%} {word} on {n:g} {key.unit} than its other sizes let expect.",
         description=f"Observed {observed_s:.4g} s, expected {expected_s:.4g} s from the curve through the other sizes.",
         evidence=AlertEvidence(observed=observed_s, expected=expected_s, n=n),

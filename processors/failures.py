@@ -63,14 +63,19 @@ class FailureRate:
         failures = self._state.past_failures + sum(failed for _, failed, _ in self._state.recent)
         return (failures + 0.5) / (self._state.past_runs + len(self._state.recent) + 1.0)
 
-    def score(self, fact: float) -> FailureJudgement:
-        """Compare the recent outcomes with the own past and with the usual rate, which is given."""
+    def score(self, fact: float, watched: int = 1) -> FailureJudgement:
+        """Compare the recent outcomes with the own past and with the usual rate, which is given.
+
+        Where many rates are watched, each has to be so much surer that all together raise no more false alarms than one
+        would (Bonferroni).
+        """
         state, settings = self._state, self._settings
         runs, failures = len(state.recent), sum(failed for _, failed, _ in state.recent)
         past = (state.past_failures + 0.5) / (state.past_runs + 1.0) if state.past_runs else 0.0
         reference = min(max(past, fact, 1e-3), 1.0 - 1e-9)
         credibility = 1.0 - float(betainc(failures + 0.5, runs - failures + 0.5, reference))
-        credible = failures >= settings.failures_min and credibility >= settings.credibility
+        doubt = (1.0 - settings.credibility) / max(watched, 1)
+        credible = failures >= settings.failures_min and credibility >= 1.0 - doubt
         causes = len({cause for _, failed, cause in state.recent if failed})
         return FailureJudgement(runs, failures, causes, past, credibility, credible)
 

@@ -26,9 +26,10 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """The run time that was last published for a running job, in seconds; None where nothing could be said."""
+    """What was last published of a running job: what it was taken for, and its run time in seconds, if any."""
 
     application_id: str | None
+    n: float | None
     run_time_s: float | None
     low_s: float | None
     high_s: float | None

@@ -18,6 +18,7 @@ from processors.quality import Score, quality, score_of
 
 FIT_SIZES_MAX = 12
 GROWTH = 8  # a curve is fitted anew at once when an eighth of the runs is new
+FAULTS_MAX = 3
 WAIT_MS = 600_000  # and after this long in any case
 
 
@@ -41,6 +42,7 @@ class RunTimeState(msgspec.Struct, omit_defaults=True):
     published: PublishedCurve | None = None
     flagged: list[tuple[str, float]] = []
     scores: list[Score] = []
+    faults: int = 0
 
 
 class RunTime:
@@ -146,7 +148,12 @@ class RunTime:
     def publish(self, curve: PublishedCurve, flagged: list[tuple[str, float]]) -> None:
         """Note the curve that users are told now: the runs that follow are scored against it."""
         self._state.published, self._state.flagged = curve, flagged
-        self._state.new_runs, self._state.waiting_ms = 0, None
+        self._state.new_runs, self._state.waiting_ms, self._state.faults = 0, None, 0
+
+    def fit_failed(self, now_ms: int) -> None:
+        """Note that no curve could be fitted: try again later, and after FAULTS_MAX times only once there are new runs."""
+        self._state.faults += 1
+        self._state.waiting_ms = now_ms + WAIT_MS if self._state.faults < FAULTS_MAX else None
 
     def sizes(self) -> tuple[float, ...]:
         """Return the observed sizes, rising."""
@@ -171,5 +178,6 @@ class RunTime:
     def _changed(self, seen_ms: int) -> None:
         self._study = None
         self._state.new_runs += 1
+        self._state.faults = 0
         if self._state.waiting_ms is None:
             self._state.waiting_ms = seen_ms

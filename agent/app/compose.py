@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, cast
 
+import msgspec
+
 from agent import __version__
 from agent.app.privacy import privacy
 from agent.collector.routes import Refusal, Routes, Source
@@ -106,6 +108,11 @@ def decode_options(config: Config, source: SourceSettings | None = None) -> Deco
         keep_paths=keep.paths if keep else False,
         max_message_bytes=config.collector.max_message_bytes,
     )
+
+
+def file_options(config: Config, timezone: str) -> DecodeOptions:
+    """Return the decoder options of event files; jobs that name no system belong to ``local``."""
+    return msgspec.structs.replace(decode_options(config), default_system="local", timezone=timezone)
 
 
 def kafka_settings(config: Config) -> KafkaSettings:

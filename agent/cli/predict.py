@@ -40,7 +40,7 @@ def _sizes(_context: click.Context, _parameter: click.Parameter, value: str | No
 @config_option
 @timezone_option
 def command(**given: Any) -> None:
-    """Predict run times.
+    r"""Predict run times.
 
     \b
     For a person:   scalewatch predict FILE APPLICATION --n 64,128

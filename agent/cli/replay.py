@@ -8,11 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agent.app import compose
-from agent.app.embedded import Embedded
 from agent.app.replay import Replay
 from agent.cli.options import config_option, load_or_default, timezone_option
-from agent.clock import SystemClock
-from agent.contracts.outputs import Emission
 from sinks.jsonl import JsonLines
 
 
@@ -30,18 +27,13 @@ def command(files: tuple[str, ...], folder: Path, config: str | None, timezone: 
     Format, plain or gzip; - is standard input. Logs of jobs are put in the order of time first.
     """
     settings = load_or_default(config)
-    options = msgspec.structs.replace(compose.decode_options(settings), default_system="local", timezone=timezone)
     with JsonLines(folder) as sink, _bar(quiet) as bar:
         task = bar.add_task("events", total=None)
 
-        def write(emission: Emission) -> None:
-            sink.write([emission])
-
-        agent = Embedded(settings, SystemClock(), lambda emission: replay.emitted(emission))
-        replay = Replay(agent, write)
-        replay.run(files, options, lambda events: bar.update(task, completed=events))
+        replay = Replay(settings, sink)
+        replay.run(files, compose.file_options(settings, timezone), lambda events: bar.update(task, completed=events))
         summary = replay.summary()
-        agent.close()
+        replay.agent.close()
     (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
     if not quiet:
         click.echo(

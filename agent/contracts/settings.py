@@ -127,6 +127,7 @@ class AlertSettings(Settings):
 
         enabled: bool = True
         deviation_min: float = Field(default=0.10, gt=0)
+        for_s: float = Field(default=1800.0, ge=0, description="it has to be so for this long")
 
     class OutsideBand(Settings):
         """Runs outside the band that was published before they ended."""

@@ -133,7 +133,9 @@ class Learner:
 
     def _measure(self, shard: OwnedShard) -> None:
         for (kind, name), count in shard.fold.tallied().items():
-            if kind == "bound":
+            if kind == "fault":
+                self._measures.add("scalewatch_processor_faults_total", count, processor=name)
+            elif kind == "bound":
                 self._measures.add("scalewatch_bounds_hit_total", count, bound=name)
             elif kind == "event":
                 self._measures.add("scalewatch_events_total", count, role="learner", format="journal", outcome=name)

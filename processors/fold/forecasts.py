@@ -5,7 +5,7 @@ from agent.contracts.moments import rfc3339
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import JobPrediction, Reliability
 from processors.curve import PublishedCurve, PublishedPoint
-from processors.fold.desk import Desk, Identified
+from processors.fold.desk import Desk
 from processors.job_ends import EndForecast, forecast, noteworthy
 from processors.jobs import Forecast, Job
 from processors.messages import COVERAGE
@@ -25,25 +25,27 @@ class Forecasts:
         if started is None:
             return
         found = self._desk.identify(started.evidence, started.system, job.identities, None)
-        curve, expected = self._expected(found, started)
-        self._send(job, started, found, curve, expected)
+        key = found.key.id if found.key else None
+        curve, expected = self._expected(key, found.n, started)
+        self._send(job, started, Forecast(key, found.n, *_times(expected)), curve, expected)
 
     def revise(self, job: Job) -> None:
         """Say it anew if it changed noticeably."""
         started, last = job.running, job.forecast
-        if started is None:
+        if started is None or last is None:
             return
-        found = self._desk.identify(started.evidence, started.system, job.identities, None)
-        curve, expected = self._expected(found, started)
+        curve, expected = self._expected(last.application_id, last.n, started)
         if expected is not None and noteworthy(_numbers(last), expected):
-            self._send(job, started, found, curve, expected)
-        elif last is not None:
+            self._send(job, started, Forecast(last.application_id, last.n, *_times(expected)), curve, expected)
+        else:
             job.published(last, self._desk.now_ms)
 
-    def _expected(self, found: Identified, started: JobStarted) -> tuple[PublishedCurve | None, EndForecast | None]:
-        model = self._desk.models.get(found.key.id) if found.key else None
+    def _expected(
+        self, application_id: str | None, n: float | None, started: JobStarted
+    ) -> tuple[PublishedCurve | None, EndForecast | None]:
+        model = self._desk.models.get(application_id) if application_id else None
         curve = model.published if model else None
-        point: PublishedPoint | None = curve.at(found.n) if curve and found.n else None
+        point: PublishedPoint | None = curve.at(n) if curve and n else None
         if point is None:
             return curve, None
         elapsed_s = max(self._desk.now_ms - started.start_ms, 0) / 1000
@@ -54,12 +56,12 @@ class Forecasts:
         self,
         job: Job,
         started: JobStarted,
-        found: Identified,
+        said: Forecast,
         curve: PublishedCurve | None,
         expected: EndForecast | None,
     ) -> None:
         context = self._desk.context
-        key: ApplicationKey | None = found.key
+        key = ApplicationKey.parse(said.application_id) if said.application_id else None
         known = expected is not None and curve is not None
         self._desk.outbox.append(
             JobPrediction(
@@ -73,7 +75,7 @@ class Forecasts:
                 application=key.application if key else None,
                 input=key.input if key else None,
                 unit=key.unit if key else None,
-                n=found.n,
+                n=said.n,
                 start=rfc3339(started.start_ms),
                 time_limit_s=started.evidence.time_limit_s,
                 known=known,
@@ -88,8 +90,11 @@ class Forecasts:
                 reliability=Reliability(curve.verdict, curve.reasons) if known and curve else NOT_KNOWN,
             )
         )
-        numbers = (expected.run_time_s, expected.low_s, expected.high_s) if expected else (None, None, None)
-        job.published(Forecast(key.id if key else None, *numbers), context.now_ms)
+        job.published(said, context.now_ms)
+
+
+def _times(expected: EndForecast | None) -> tuple[float | None, float | None, float | None]:
+    return (expected.run_time_s, expected.low_s, expected.high_s) if expected else (None, None, None)
 
 
 def _end(started: JobStarted, run_time_s: float) -> str:

@@ -8,7 +8,7 @@ from agent.contracts.hostlist import expand
 from agent.contracts.names import ApplicationKey
 from processors import alert_rules
 from processors.facts import Outcome
-from processors.failures import FailureRate
+from processors.failures import FailureJudgement, FailureRate
 from processors.fold.desk import Desk
 from processors.fold.warnings import Warnings
 from processors.shelf import Shelf
@@ -36,7 +36,7 @@ class Outcomes:
         key = ApplicationKey.parse(application_id)
         rate = self._learn(self._desk.failures, f"application/{application_id}", Outcome(event.run_id, failed))
         labels = alert_rules.application_labels(key)
-        self._judge(alert_rules.APPLICATION_FAILS, labels, rate, usual)
+        self._judge(alert_rules.APPLICATION_FAILS, labels, rate.score(usual, len(self._desk.models)))
         self._hosts(event, application_id, usual)
 
     def _hosts(self, event: JobCompleted, application_id: str, usual: float) -> None:
@@ -49,7 +49,8 @@ class Outcomes:
                 continue
             to_blame = failed and event.failed_host in {None, host}
             rate = self._learn(self._desk.hosts, key, Outcome(event.run_id, to_blame, of=application_id))
-            self._judge(alert_rules.HOST_FAILS, {"system": event.system, "host": host}, rate, usual)
+            labels = {"system": event.system, "host": host}
+            self._judge(alert_rules.HOST_FAILS, labels, rate.score(usual, len(self._desk.hosts)))
         self._bound()
 
     def _names(self, event: JobCompleted) -> tuple[str, ...]:
@@ -66,8 +67,7 @@ class Outcomes:
         shelf.changed(key, rate, self._desk.now_ms)
         return rate
 
-    def _judge(self, name: str, labels: dict[str, str], rate: FailureRate, usual: float) -> None:
-        judged = rate.score(usual)
+    def _judge(self, name: str, labels: dict[str, str], judged: FailureJudgement) -> None:
         self._warnings.take([alert_rules.failing(name, labels, judged, self._settings, self._desk.now_ms)])
 
     def _bound(self) -> None:

@@ -24,7 +24,10 @@ class Refits:
         limit = self._desk.settings.run_time.refits_per_tick_max
         due = self._desk.models.due(self._desk.now_ms, limit)
         for application_id in due:
-            self._publish(application_id)
+            try:
+                self._publish(application_id)
+            except Exception:  # noqa: BLE001  one application's fit must not stop the others
+                self._failed(application_id)
         if len(due) == limit:
             self._desk.tally["bound", "refits_per_tick_max"] += 1
         self._evict()
@@ -43,6 +46,12 @@ class Refits:
         self._desk.tally["fit", "published"] += 1
         self._unreliable(key, said)
 
+    def _failed(self, application_id: str) -> None:
+        model = self._desk.models.open(application_id)
+        model.fit_failed(self._desk.now_ms)
+        self._desk.model_changed(application_id, model)
+        self._desk.tally["fault", RunTime.name] += 1
+
     def _strange_sizes(self, key: ApplicationKey, model: RunTime) -> list[tuple[str, float]]:
         settings = self._desk.settings.alerts.slow_size
         found = {
@@ -55,8 +64,12 @@ class Refits:
         }
         gone = alert_rules.sizes_no_longer(model.flagged, list(found))
         now_ms = self._desk.now_ms
-        self._warnings.take(alert_rules.strange_size(key, name, n, None, now_ms) for name, n in gone)
-        self._warnings.take(alert_rules.strange_size(key, *flag, seen, now_ms) for flag, seen in found.items())
+        self._warnings.take(
+            alert_rules.strange_size(key, name, n, None, settings=settings, now_ms=now_ms) for name, n in gone
+        )
+        self._warnings.take(
+            alert_rules.strange_size(key, *flag, seen, settings=settings, now_ms=now_ms) for flag, seen in found.items()
+        )
         return list(found)
 
     def _unreliable(self, key: ApplicationKey, said: Prediction) -> None:

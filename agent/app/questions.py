@@ -1,0 +1,155 @@
+"""Questions to the models: many at once from files, one by a person, or to a running agent."""
+
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from agent.app import compose
+from agent.app.embedded import Embedded
+from agent.app.replay import Replay
+from agent.config.tree import Config
+from agent.contracts.errors import ConfigError, ScalewatchError, UnavailableError
+from agent.contracts.events import Evidence, PredictionRequested
+from agent.contracts.names import ApplicationKey
+from agent.contracts.outputs import Answer, Prediction
+
+TIMEOUT_S: Final = 10.0
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A line of a file of requests; `n` is a size or a list of them."""
+
+    id: str
+    application: str
+    n: float | list[float]
+    system: str = ""
+    input: str = ""
+    unit: str | None = None
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        """The sizes asked for."""
+        return tuple(self.n) if isinstance(self.n, list) else (self.n,)
+
+    def request(self) -> PredictionRequested:
+        """Return the request that a scheduler would send."""
+        evidence = Evidence(application=self.application, input=self.input or None)
+        return PredictionRequested(
+            system=self.system, request_id=self.id, n=self.sizes, evidence=evidence, unit=self.unit
+        )
+
+
+def read_requests(path: str) -> list[Question]:
+    """Return the questions of a JSON-lines file; ConfigError names the line of one that is wrong."""
+    try:
+        lines = Path(path).read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigError(f"The file {path} cannot be read: {error.strerror}.") from None
+    return [_question(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def answers(config: Config, files: Sequence[str], questions: Sequence[Question], timezone: str) -> Iterator[Any]:
+    """Yield the answer to each question, in order, after learning from the files."""
+    agent = learned(config, files, timezone)
+    for question in questions:
+        answer = agent.service.answer(question.request())
+        yield _flat(question, answer)
+    agent.close()
+
+
+def of_person(config: Config, file: str, request: PredictionRequested, timezone: str) -> Iterator[Answer]:
+    """Yield an answer for each curve that fits what a person named; ConfigError where none does."""
+    agent = learned(config, [file], timezone)
+    keys = [_key(said) for said in agent.service.predictions()]
+    fitting = [key for key in keys if _fits(key, request)]
+    if not fitting:
+        names = ", ".join(sorted({key.application for key in keys})[:20])
+        raise ScalewatchError(
+            f"Nothing is known of {request.evidence.application!r} in {file}; known: {names or 'nothing'}."
+        )
+    for key in fitting:
+        evidence = Evidence(application=key.application, input=key.input or None)
+        said = agent.service.prediction(key.id)
+        sizes = request.n or tuple(point.n for point in (said.curve if said else ()))
+        yield agent.service.answer(
+            PredictionRequested(system=key.system, request_id="1", n=sizes, evidence=evidence, unit=key.unit)
+        )
+    agent.close()
+
+
+def learned(config: Config, files: Sequence[str], timezone: str) -> Embedded:
+    """Return an agent that has learned from files."""
+    replay = Replay(config)
+    replay.run(files, compose.file_options(config, timezone))
+    return replay.agent
+
+
+def ask_agent(url: str, request: PredictionRequested) -> Answer:
+    """Return a running agent's answer; UnavailableError where it cannot be reached or refuses."""
+    evidence = request.evidence
+    named = {
+        "application": evidence.application,
+        "system": request.system,
+        "input": evidence.input,
+        "unit": request.unit,
+        "n": ",".join(f"{n:g}" for n in request.n),
+    }
+    query = urllib.parse.urlencode({name: value for name, value in named.items() if value})
+    address = f"{url.rstrip('/')}/api/v1/predictions?{query}"
+    if not address.startswith(("http://", "https://")):
+        raise ConfigError(f"{url!r} is no HTTP address.")
+    try:
+        with urllib.request.urlopen(address, timeout=TIMEOUT_S) as reply:  # noqa: S310 - only http and https get here
+            return msgspec.json.decode(reply.read(), type=Answer)
+    except urllib.error.HTTPError as error:
+        raise UnavailableError(f"The agent at {url} answered {error.code}: {_detail(error.read())}") from None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UnavailableError(f"The agent at {url} gave no answer: {error}.") from None
+
+
+def _question(path: str, number: int, line: bytes) -> Question:
+    try:
+        return msgspec.json.decode(line, type=Question, strict=False)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"{path}:{number}: {error}.") from None
+
+
+def _flat(question: Question, answer: Answer) -> dict[str, Any]:
+    common: dict[str, Any] = {
+        "id": question.id,
+        "known": answer.known,
+        "detail": answer.detail,
+        "application": answer.application,
+        "system": answer.system,
+        "input": answer.input,
+        "unit": answer.unit,
+        "observations": answer.observations,
+        "model": answer.model,
+    }
+    points = [msgspec.to_builtins(point) for point in answer.points]
+    if isinstance(question.n, list):
+        return common | {"points": points}
+    return common | (points[0] if points else {"n": question.n, "run_time_s": None})
+
+
+def _fits(key: ApplicationKey, request: PredictionRequested) -> bool:
+    evidence = request.evidence
+    wanted = (evidence.application, request.system or None, evidence.input, request.unit)
+    has = (key.application, key.system, key.input, key.unit)
+    return all(want is None or want == own for want, own in zip(wanted, has, strict=True))
+
+
+def _key(said: Prediction) -> ApplicationKey:
+    return ApplicationKey(said.application, said.system, said.input, said.unit)
+
+
+def _detail(body: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(body).get("detail", ""))[:300]
+    except (msgspec.MsgspecError, AttributeError):
+        return body[:100].decode(errors="replace")

@@ -1,0 +1,123 @@
+"""Replays: event files through the same agent, and what came out of them in numbers."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from agent.app import compose
+from agent.app.embedded import Embedded
+from agent.app.feed import Feed, TimedEvent, in_order, refused
+from agent.clock import SystemClock
+from agent.config.tree import Config
+from agent.contracts.decoding import DeadLetter
+from agent.contracts.errors import InvalidInputError
+from agent.contracts.moments import rfc3339
+from agent.contracts.outputs import Emission, Prediction
+from agent.decode.dead_letter import dead_letter
+from agent.decode.files import FileRecord, read_files
+from agent.decode.options import DecodeOptions
+from sinks.jsonl import JsonLines
+
+STEP_EVENTS: Final = 500
+SETTLE_MS: Final = 2 * 3_600_000
+FAR_FUTURE_MS: Final = 4_000_000_000_000  # files are history: no time in them is "in the future"
+
+
+class Replay:
+    """Feeds files into an agent of its own, counts, and hands what comes out to a sink."""
+
+    def __init__(self, config: Config, sink: JsonLines | None = None) -> None:
+        self._sink = sink
+        self.counts: Counter[str] = Counter()
+        self.refusals: Counter[str] = Counter()
+        self.agent = Embedded(config, SystemClock(), self._emitted)
+        self._feed = Feed(self.agent)
+
+    def run(
+        self, paths: Sequence[str], options: DecodeOptions, on_progress: Callable[[int], None] = lambda _: None
+    ) -> None:
+        """Replay the files to their end, then let time pass until everything has settled.
+
+        `on_progress` is told the number of events now and then.
+        """
+        for item in in_order(self._counted(read_files(paths, FAR_FUTURE_MS, options))):
+            self._take(item)
+            if self.counts["events"] % STEP_EVENTS == 0:
+                self.agent.step()
+                on_progress(self.counts["events"])
+        self._feed.finish(SETTLE_MS)
+        self.agent.step()
+        on_progress(self.counts["events"])
+
+    def summary(self) -> dict[str, Any]:
+        """Return what was read, refused and learned."""
+        predictions = self.agent.service.predictions()
+        return {
+            "schema": "scalewatch.summary/1",
+            **{name: self.counts[name] for name in ("records", "events", "refused")},
+            "refused_by_reason": dict(sorted(self.refusals.items())),
+            "ignored": {
+                name.removeprefix("ignored:"): count
+                for name, count in sorted(self.counts.items())
+                if name.startswith("ignored:")
+            },
+            "applications": len(predictions),
+            "verdicts": dict(sorted(Counter(said.reliability.verdict for said in predictions).items())),
+            "quality": _quality(predictions),
+            "emissions": {
+                name.removeprefix("sent:"): count
+                for name, count in sorted(self.counts.items())
+                if name.startswith("sent:")
+            },
+            "alerts": dict(sorted(Counter(alert.labels["alertname"] for alert in self.agent.service.alerts()).items())),
+            "until": rfc3339(max((shard.fold.now_ms for shard in self.agent.learner.shards().values()), default=0)),
+        }
+
+    def _emitted(self, emission: Emission) -> None:
+        self.counts[f"sent:{emission.kind}"] += 1
+        if self._sink is not None:
+            self._sink.write([emission])
+
+    def _counted(self, records: Iterable[FileRecord]) -> Iterable[FileRecord]:
+        for record in records:
+            self.counts["records"] += 1
+            for reason, count in record.decoded.ignored.items():
+                self.counts[f"ignored:{reason}"] += count
+            yield record
+
+    def _take(self, item: TimedEvent | FileRecord) -> None:
+        if isinstance(item, FileRecord):
+            for index, error in enumerate(refused(item)):
+                self._refuse(item.place, index, item.format, item.value, error)
+            return
+        self.counts["events"] += 1
+        try:
+            self._feed.take(item)
+        except InvalidInputError as error:
+            self._refuse(item.place, 0, "journal", msgspec.json.encode(item.event), error)
+
+    def _refuse(self, place: str, index: int, format_name: str, value: bytes, error: InvalidInputError) -> None:
+        self.counts["refused"] += 1
+        self.refusals[error.reason] += 1
+        self._emitted(compose.encode(_letter(place, index, format_name, value, error)))
+
+
+def _letter(place: str, index: int, format_name: str, value: bytes, error: InvalidInputError) -> DeadLetter:
+    name, _, line = place.rpartition(":")
+    return dead_letter(
+        name, 0, int(line) if line.isdigit() else 0, index, format_name=format_name, value=value, error=error,
+        timestamp_ms=0,
+    )  # fmt: skip
+
+
+def _quality(predictions: Sequence[Prediction]) -> dict[str, Any]:
+    scored = sum(said.quality.scored for said in predictions)
+    errors = sorted(said.quality.median_error for said in predictions if said.quality.median_error is not None)
+    inside = sum((said.quality.coverage_90 or 0.0) * said.quality.scored for said in predictions)
+    return {
+        "scored": scored,
+        "median_of_median_errors": errors[len(errors) // 2] if errors else None,
+        "coverage_90": inside / scored if scored else None,
+    }
