@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from agent import describe, schemas
-from agent.cli.options import as_json
+from agent.cli.output import json_option
 from agent.contracts.errors import ConfigError
 
 SUBJECTS = ("formats", "processors", "metrics", "config", "schemas")
@@ -15,7 +15,7 @@ SUBJECTS = ("formats", "processors", "metrics", "config", "schemas")
 @click.command(short_help="Print the reference, made from the code.")
 @click.argument("subject", type=click.Choice(SUBJECTS))
 @click.argument("name", required=False)
-@as_json
+@json_option
 def command(subject: str, name: str | None, as_json: bool) -> None:  # noqa: FBT001 - an option
     """Print one part of the reference as Markdown.
 

@@ -4,33 +4,33 @@ import click
 
 from agent import topics
 from agent.cli.errors import FAILED
-from agent.cli.options import config_file
-from agent.cli.table import table
+from agent.cli.options import required_config_option
+from agent.cli.output import table
 from agent.config.load import load
 from agent.config.tree import Config
 from agent.contracts.log import Log
 
 
 @click.command(short_help="Check or create the agent's topics, or list the rights it needs.")
-@config_file
+@required_config_option
 @click.option("--create", is_flag=True, help="Create the topics that are missing.")
 @click.option("--acls", is_flag=True, help="Print the rights that the agent needs as commands; asks no broker.")
 @click.option("--principal", metavar="NAME", help="Who gets the rights; default: User: and the configured user name.")
-def command(config_path: str, create: bool, acls: bool, principal: str | None) -> None:  # noqa: FBT001 - options
+def command(config: str, create: bool, acls: bool, principal: str | None) -> None:  # noqa: FBT001 - options
     """Show the agent's own topics: how each has to be and how it is.
 
     The exit code is 1 where one is missing or different.
     """
-    config = load(config_path)
+    settings = load(config)
     if acls:
-        click.echo(rights_text(config, principal))
+        click.echo(rights_text(settings, principal))
         return
     from agent.app.compose import kafka_settings  # noqa: PLC0415 - the Kafka client is loaded only where it is used
     from agent.log.kafka import KafkaLog  # noqa: PLC0415
 
-    log = KafkaLog(kafka_settings(config))
+    log = KafkaLog(kafka_settings(settings))
     try:
-        good = show(log, config, create=create)
+        good = show(log, settings, create=create)
     finally:
         log.close()
     if not good:

@@ -6,7 +6,8 @@ from typing import Final
 import click
 import msgspec
 
-from agent.cli.options import as_json, config_file
+from agent.cli.options import required_config_option
+from agent.cli.output import json_option
 from agent.config.diff import Change, changes
 from agent.config.load import load
 from agent.config.notes import notes
@@ -17,19 +18,19 @@ COSTS: Final = ("reload", "restart", "rebuild")
 
 
 @click.command(short_help="Check a configuration and name everything that is wrong.")
-@config_file
+@required_config_option
 @click.option("--diff", "old_path", metavar="OLD", help="Also say what changes against this one, and at what cost.")
 @click.option("--no-secrets", is_flag=True, help="Do not look up secrets: for checks on another machine.")
-@as_json
-def command(config_path: str, old_path: str | None, no_secrets: bool, as_json: bool) -> None:  # noqa: FBT001 - options
+@json_option
+def command(config: str, old_path: str | None, no_secrets: bool, as_json: bool) -> None:  # noqa: FBT001 - options
     """Check a configuration without running it.
 
     Every problem is named with its line and key, and the exit code is 2. What is allowed and still worth a thought
     comes as a note.
     """
-    config = load(config_path, reveal_secrets=not no_secrets, sources_required=True)
-    found = () if old_path is None else changes(load(old_path, reveal_secrets=False), _comparable(config_path))
-    click.echo(_json(config, found) if as_json else _text(config_path, config, old_path, found))
+    settings = load(config, reveal_secrets=not no_secrets, sources_required=True)
+    found = () if old_path is None else changes(_comparable(old_path), _comparable(config))
+    click.echo(_json(settings, found) if as_json else _text(config, settings, old_path, found))
 
 
 def _comparable(path: str) -> Config:

@@ -3,8 +3,9 @@
 A job name is written by a person and counts its repeats: `run7`, `md_042`, `job-2026-01-03`. Its numbers become `#`,
 so that repeats fall together, and its letters stay, so that programs stay apart:
 
-- a part that is all digits, or a date, a time, an identifier in hexadecimal (8 characters or more), a size such as
-  `64nodes` or `16x8`, becomes `#`, and neighbours of that kind share one: `md_2026-01-03_12` -> `md_#`;
+- a part that is all digits, or begins with six of them, or is a date, a time, an identifier in hexadecimal (8
+  characters or more), a size such as `64nodes` or `16x8`, becomes `#`, and neighbours of that kind share one:
+  `md_2026-01-03_12` -> `md_#`;
 - digits at the end of a part become `#`: `run7` -> `run#`, `lmp_n64` -> `lmp_n#`;
 - digits before letters stay, for they belong to names: `cp2k`, `h5bench`, `3dfft`, and problem sizes such as `32k`.
 
@@ -175,7 +176,7 @@ _NUMBERS = re.compile(
     (?<![^\W_])(?:
         [0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}} |      # a UUID
         \d{{1,4}}-?(?:{_MONTH})[a-z]*-?\d{{1,4}} |                 # 3jan2026
-        \d+t\d+z? |                                                # 20260103T120000
+        \d{(6,)}[^\W_]* |                                            # 20260103T120000, 20220404p17w03s5
         \d+(?:x\d+)+ |                                             # 16x8
         \d+-?(?:nodes?|cores?|cpus?|procs?|processes|ranks?|tasks?|threads?|gpus?|n|c|p) |
         (?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{{8,}} |                   # a hash: letters and digits both
@@ -255,6 +256,8 @@ def is_nameless(name: str) -> bool:
     (True, False)
     """
     lower = _EXTENSION.sub("", name.lower())
+    if lower.startswith("ood "):  # sessions of Open OnDemand
+        return True
     stems = {name.lower(), lower, _ENDING_NUMBERS.sub("", lower).rstrip("_- ")}
     return not _NOT_NAME.sub("", name) or bool(stems & NAMELESS)
 

@@ -29,6 +29,7 @@ from agent.identify.program_names import (
         ("lammps-29Aug2024", "lammps-1Jan2026"),
         ("arr_[3]", "arr_[17]", "arr_[1-100%8]"),
         ("solver_3f2a9c1e77", "solver_0b9d8c7e61"),
+        ("qc_9_20220404p17w03s5", "qc_10_20230417p18w01s2"),
         ("grid_16x8", "grid_2x4x8"),
         ("cp2k_7.sh", "/home/u1/cp2k_8.sh"),
         ("wrf 2026-01-03 12:30", "wrf 2026-01-04 00:15"),
@@ -76,6 +77,7 @@ def test_a_job_name_of_numbers_only_names_nothing(name: str) -> None:
         "R",
         "Rscript",
         "wrap.sh",
+        "OOD Jupyter",
     ],
 )
 def test_shells_interpreters_launchers_and_sessions_name_nothing(name: str) -> None:

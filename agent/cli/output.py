@@ -1,6 +1,10 @@
-"""Tables of text in columns."""
+"""What commands print: tables of text in columns, or JSON."""
 
 from collections.abc import Sequence
+
+import click
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
