@@ -1,7 +1,6 @@
 """The log on Kafka."""
 
 from collections.abc import Callable, Sequence
-from weakref import WeakSet
 
 from agent.contracts.errors import UnavailableError
 from agent.contracts.log import Batch, TopicSettings
@@ -26,7 +25,7 @@ class KafkaLog:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
-        self._clients: WeakSet[Client] = WeakSet()
+        self._clients: list[Client] = []
         self._partitions: dict[str, int] = {}
         self._closed = False
 
@@ -36,21 +35,21 @@ class KafkaLog:
         """Return a new member of a group; topics may be regular expressions when they start with ``^``."""
         self._check_open()
         consumer = KafkaLogConsumer(self._settings, group, topics, member, from_beginning=from_beginning)
-        self._clients.add(consumer)
+        self._keep(consumer)
         return consumer
 
     def producer(self) -> KafkaLogProducer:
         """Return a new producer (acks of all replicas, idempotent)."""
         self._check_open()
         producer = KafkaLogProducer(self._settings)
-        self._clients.add(producer)
+        self._keep(producer)
         return producer
 
     def checkpoints(self, shard: int) -> KafkaCheckpointStore:
         """Return a new store for a shard's checkpoints; the shard is the partition of the state topic."""
         self._check_open()
         store = KafkaCheckpointStore(self._settings, shard)
-        self._clients.add(store)
+        self._keep(store)
         return store
 
     def partitions(self, topic: str) -> int | None:
@@ -74,8 +73,12 @@ class KafkaLog:
     def close(self) -> None:
         """Close everything this log handed out."""
         self._closed = True
-        for client in list(self._clients):
+        for client in self._clients:
             client.close()
+        self._clients.clear()
+
+    def _keep(self, client: Client) -> None:
+        self._clients = [*(one for one in self._clients if not one.closed), client]
 
     def _check_open(self) -> None:
         if self._closed:

@@ -7,8 +7,8 @@ the marker back. None of these steps can be left out: tests/integration/test_che
 them what goes wrong without it.
 """
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from kafka import KafkaProducer
@@ -16,7 +16,7 @@ from kafka import KafkaProducer
 from agent.checkpoint.records import Restoration, checkpoint_records
 from agent.contracts.errors import CheckpointLostError, ScalewatchError, UnavailableError
 from agent.contracts.log import Marker, Restored
-from agent.log.kafka_connection import give_up, translate, within
+from agent.log.kafka_connection import give_up, translated, within
 from agent.log.kafka_reading import KafkaReader
 from agent.log.kafka_settings import KafkaSettings
 
@@ -39,23 +39,25 @@ class KafkaCheckpointStore:
         self._reader: KafkaReader | None = None
         self._death: str | None = None
 
+    @property
+    def closed(self) -> bool:
+        """Tell whether it was closed, or died of an error."""
+        return self._death is not None
+
     def take_over(self) -> Restored:
         """Fence every former owner, sweep what it left open, and read the state back.
 
         Raises UnavailableError, also when another transaction stays open, or FencedError.
         """
         self._check_alive()
-        try:
+        with self._or_die("Taking over"):
             for _ in range(self._settings.take_overs_max):
                 self._close()
                 self._fence()
                 self._sweep()
                 if self._ends_agree():
                     return self._restore()
-        except Exception as error:
-            raise self._die(error, "Taking over") from error
-        left_open = UnavailableError(f"A transaction of somebody else stays open in {self._topic}/{self._shard}.")
-        raise self._die(left_open, "Taking over")
+            raise UnavailableError(f"A transaction of somebody else stays open in {self._topic}/{self._shard}.")
 
     def save(self, states: Mapping[str, bytes | None], marker: Marker) -> None:
         """Write states and marker in one transaction and confirm by reading the marker back.
@@ -67,12 +69,10 @@ class KafkaCheckpointStore:
         if self._reader is None:
             raise UnavailableError("Nothing can be saved before the take-over.")
         records = checkpoint_records(states, marker)
-        try:
+        with self._or_die("Saving a checkpoint"):
             marker_offset = self._write(records)
             self._commit()
             self._confirm(marker_offset, records[-1][1])
-        except Exception as error:
-            raise self._die(error, "Saving a checkpoint") from error
 
     def close(self) -> None:
         """Free the connections; what is not committed will be aborted by the next owner."""
@@ -138,11 +138,15 @@ class KafkaCheckpointStore:
         if self._death is not None:
             raise UnavailableError(f"The checkpoint store cannot be used any more. {self._death}")
 
-    def _die(self, error: Exception, doing: str) -> ScalewatchError:
-        ours = error if isinstance(error, ScalewatchError) else translate(error, self._settings, doing)
-        self._death = str(ours)
-        self._close()
-        return ours
+    @contextmanager
+    def _or_die(self, doing: str) -> Iterator[None]:
+        try:
+            with translated(self._settings, doing):
+                yield
+        except ScalewatchError as error:
+            self._death = str(error)
+            self._close()
+            raise
 
     def _close(self) -> None:
         producer, self._producer = self._producer, None

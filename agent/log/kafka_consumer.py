@@ -52,7 +52,7 @@ class KafkaLogConsumer:
         self._paused: set[TopicPartition] = set()
         self._generation = -1
         self._quiet_s = 0.0
-        self._closed = False
+        self.closed = False
         with translated(settings, f"Joining the group {group}"):
             self._consumer = KafkaConsumer(**_arguments(settings, group, member, from_beginning=from_beginning))
             # look-ups of offsets take this one; the coordinator has its own copy, which must outlast a join
@@ -136,8 +136,8 @@ class KafkaLogConsumer:
 
     def close(self) -> None:
         """Leave the group; nothing happens the second time."""
-        if not self._closed:
-            self._closed = True
+        if not self.closed:
+            self.closed = True
             self._owned = frozenset()
             with translated(self._settings, f"Leaving the group {self._group}"):
                 self._consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
@@ -193,7 +193,7 @@ class KafkaLogConsumer:
                 raise UnavailableError(f"Nothing of {where} arrived for {quiet_s:g} s although there are records.")
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise UnavailableError("The consumer is closed.")
 
 

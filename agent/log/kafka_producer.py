@@ -27,6 +27,11 @@ class KafkaLogProducer:
         with translated(settings, "Making a producer"):
             self._producer = KafkaProducer(**settings.producing("producer"))
 
+    @property
+    def closed(self) -> bool:
+        """Tell whether it was closed, or died of an error."""
+        return self._death is not None
+
     def send(
         self,
         topic: str,

@@ -1,7 +1,6 @@
 """The log in memory: the embedded default, and the broker of simulated crashes."""
 
 from collections.abc import Callable, Sequence
-from weakref import WeakSet
 
 from agent.contracts.errors import UnavailableError
 from agent.contracts.log import Batch, TopicSettings
@@ -33,7 +32,7 @@ class MemoryLog:
     def __init__(self, broker: MemoryBroker | None = None, *, state_topic: str = "scalewatch.state") -> None:
         self.broker = MemoryBroker() if broker is None else broker
         self._state_topic = state_topic
-        self._clients: WeakSet[Client] = WeakSet()
+        self._clients: list[Client] = []
         self._closed = False
 
     def consumer(
@@ -42,21 +41,21 @@ class MemoryLog:
         """Return a new member of a group; topics may be regular expressions when they start with ``^``."""
         self._check_open()
         consumer = MemoryConsumer(self.broker, group, topics, member, from_beginning=from_beginning)
-        self._clients.add(consumer)
+        self._keep(consumer)
         return consumer
 
     def producer(self) -> MemoryProducer:
         """Return a new producer."""
         self._check_open()
         producer = MemoryProducer(self.broker)
-        self._clients.add(producer)
+        self._keep(producer)
         return producer
 
     def checkpoints(self, shard: int) -> MemoryCheckpointStore:
         """Return a new store for a shard's checkpoints; the shard is the partition of the state topic."""
         self._check_open()
         store = MemoryCheckpointStore(self.broker, self._state_topic, shard)
-        self._clients.add(store)
+        self._keep(store)
         return store
 
     def partitions(self, topic: str) -> int | None:
@@ -80,8 +79,12 @@ class MemoryLog:
     def close(self) -> None:
         """Close everything this log handed out; the broker keeps its records."""
         self._closed = True
-        for client in list(self._clients):
+        for client in self._clients:
             client.close()
+        self._clients.clear()
+
+    def _keep(self, client: Client) -> None:
+        self._clients = [*(one for one in self._clients if not one.closed), client]
 
     def _check_open(self) -> None:
         if self._closed:

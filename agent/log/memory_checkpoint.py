@@ -27,7 +27,7 @@ class MemoryCheckpointStore:
         self._partition = (topic, shard)
         self._owner = f"{topic}-{shard}"
         self._epoch: int | None = None
-        self._closed = False
+        self.closed = False
 
     def take_over(self) -> Restored:
         """Fence every former owner and read the state back."""
@@ -53,8 +53,8 @@ class MemoryCheckpointStore:
 
     def close(self) -> None:
         """Refuse every further call."""
-        self._closed = True
+        self.closed = True
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise UnavailableError("The checkpoint store is closed; take over with a new one.")

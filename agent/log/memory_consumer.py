@@ -34,7 +34,7 @@ class MemoryConsumer:
         self._from_beginning = from_beginning
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
-        self._closed = False
+        self.closed = False
         self._member = broker.join(group, topics, member)
 
     def poll(self, timeout_s: float) -> Poll:
@@ -89,12 +89,12 @@ class MemoryConsumer:
 
     def close(self) -> None:
         """Leave the group; nothing happens the second time."""
-        if not self._closed:
-            self._closed = True
+        if not self.closed:
+            self.closed = True
             self._broker.leave(self._group, self._member)
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise UnavailableError(f"The consumer {self._name} is closed.")
 
     def _settle(self) -> Assignment:
@@ -127,7 +127,7 @@ class MemoryConsumer:
         return store.first_offset if self._from_beginning else store.next_offset
 
     def _ready(self) -> bool:
-        if self._closed or self._member.expelled or not self._broker.group(self._group).settled(self._member):
+        if self.closed or self._member.expelled or not self._broker.group(self._group).settled(self._member):
             return True
         return any(
             offset < self._broker.partition(partition).next_offset

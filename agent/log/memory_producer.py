@@ -15,7 +15,7 @@ class MemoryProducer:
 
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker
-        self._closed = False
+        self.closed = False
 
     def send(
         self,
@@ -36,8 +36,8 @@ class MemoryProducer:
 
     def close(self) -> None:
         """Refuse every further call."""
-        self._closed = True
+        self.closed = True
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise UnavailableError("The producer is closed.")

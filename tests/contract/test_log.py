@@ -7,6 +7,7 @@ import pytest
 
 from agent.contracts.errors import FencedError, UnavailableError
 from agent.contracts.log import Batch, Poll, Position, TopicSettings
+from tests.kit.faults import FaultRates
 from tests.kit.logs import (
     WAIT_S,
     Bench,
@@ -308,9 +309,9 @@ def check_a_former_owner_is_fenced_and_its_store_is_dead(bench: Bench) -> None:
 
 def check_a_state_that_can_never_be_written_is_named_and_harms_nothing(bench: Bench) -> None:
     _state_topic(bench)
-    store = bench.log.checkpoints(0)
     with pytest.raises(UnavailableError, match="take-over"):
-        store.save({}, marker(1, 0))
+        bench.log.checkpoints(0).save({}, marker(1, 0))
+    store = bench.log.checkpoints(0)
     store.take_over()
     with pytest.raises(ValueError, match="lammps"):
         store.save({"lammps": b"x" * 900_000}, marker(1, 1))
@@ -348,7 +349,7 @@ def _close(*clients: object) -> None:
 
 
 CHECKS = {name.removeprefix("check_"): check for name, check in globals().items() if name.startswith("check_")}
-KINDS = {"memory": (), "kafka": (pytest.mark.kafka,)}
+KINDS = {"memory": (), "faultless": (), "kafka": (pytest.mark.kafka,)}
 CASES = [
     pytest.param(kind, check, id=f"{kind}:{name}", marks=marks)
     for kind, marks in KINDS.items()
@@ -361,7 +362,10 @@ def make_bench(request: pytest.FixtureRequest, fresh: Callable[[str], str]) -> I
     made: list[Bench] = []
 
     def make(kind: str) -> Bench:
-        made.append(memory_bench(fresh) if kind == "memory" else kafka_bench(request.getfixturevalue("kafka"), fresh))
+        if kind == "kafka":
+            made.append(kafka_bench(request.getfixturevalue("kafka"), fresh))
+        else:
+            made.append(memory_bench(fresh, FaultRates() if kind == "faultless" else None))
         return made[-1]
 
     yield make

@@ -8,6 +8,8 @@ from agent.contracts.log import Batch, Consumer, Log, Marker, Poll, TopicPartiti
 from agent.log.kafka import KafkaLog
 from agent.log.kafka_settings import KafkaSettings
 from agent.log.memory import MemoryLog
+from agent.log.memory_broker import MemoryBroker
+from tests.kit.faults import FaultRates, FaultyLog
 from tests.kit.kafka_broker import KafkaBroker
 
 WAIT_S = 20.0
@@ -31,16 +33,15 @@ class Bench:
         return made
 
 
-def memory_bench(fresh: Callable[[str], str]) -> Bench:
-    """Return a bench over a broker in memory."""
-    log = MemoryLog(state_topic=fresh("state"))
-    return Bench(
-        log=log,
-        another=lambda: MemoryLog(log.broker, state_topic=fresh("state")),
-        fresh=fresh,
-        expel=log.broker.expel,
-        state_topic=fresh("state"),
-    )
+def memory_bench(fresh: Callable[[str], str], rates: FaultRates | None = None) -> Bench:
+    """Return a bench over a broker in memory, with rates behind the dice of the faulty log."""
+    broker, state_topic = MemoryBroker(), fresh("state")
+
+    def make() -> Log:
+        log = MemoryLog(broker, state_topic=state_topic)
+        return log if rates is None else FaultyLog(log, 0, rates)
+
+    return Bench(log=make(), another=make, fresh=fresh, expel=broker.expel, state_topic=state_topic)
 
 
 def kafka_settings(broker: KafkaBroker, fresh: Callable[[str], str]) -> KafkaSettings:
