@@ -54,7 +54,8 @@ def own_text(text: str | None, name: str, length_max: int = TEXT_MAX) -> str | N
     """
     if not text or text.isspace():
         return None
-    text = text[:length_max]
+    if len(text) > length_max:
+        text = text[:length_max]
     if not text.isprintable():
         refuse_control(text, name)
     return text

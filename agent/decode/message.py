@@ -18,6 +18,7 @@ JSON_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """All that msgspec raises for bytes that are not what was asked for."""
 
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_BRACE = ord("{")
 _WHITESPACE = b" \t\r\n"
 _BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _REASONS: tuple[tuple[str, Reason], ...] = (  # a part of the library's message, and the reason it stands for
@@ -62,7 +63,7 @@ def whole(decode_one: DecodeOne, options: DecodeOptions) -> Decode:
     def decode(value: bytes, received_ms: int) -> Decoded:
         decoded = Decoded()
         value = checked(value, options)
-        if value[:1] == b"{" or not value.lstrip(_WHITESPACE).startswith(b"["):
+        if value[0] == _BRACE or not value.lstrip(_WHITESPACE).startswith(b"["):
             decode_one(value, received_ms, decoded)
         else:
             for element in _elements(value, options):
@@ -87,6 +88,8 @@ def checked(value: bytes, options: DecodeOptions) -> bytes:
         raise invalid("too-large", f"The message has {len(value)} bytes; {options.max_message_bytes} are allowed.")
     if value[-1] == 0:
         value = value.rstrip(b"\0")
+    if value[:1] == b"{":  # as nearly every message
+        return value
     if not value or value.isspace():
         raise invalid("empty", "The message is blank.")
     if value.startswith(_BYTE_ORDER_MARKS):

@@ -61,7 +61,7 @@ def native_object(options: DecodeOptions) -> DecodeOne:
 
 def _started(message: Started, received_ms: int, options: DecodeOptions) -> JobStarted:
     start_ms = moment_ms(message.start)
-    check_bounds(start_ms, received_ms, options)
+    check_bounds(start_ms, start_ms, received_ms, options)
     job_id = str(message.job_id)
     return JobStarted(
         system=message.system,
@@ -77,8 +77,7 @@ def _completed(message: Completed, received_ms: int, options: DecodeOptions) -> 
     if not sizes:
         raise invalid("missing-field", "A completed job needs n and unit.")
     start_ms, end_ms, run_time_s = _times(message)
-    check_bounds(start_ms, received_ms, options)
-    check_bounds(end_ms, received_ms, options)
+    check_bounds(start_ms, end_ms, received_ms, options)
     job_id = str(message.job_id)
     return JobCompleted(
         system=message.system,

@@ -73,8 +73,7 @@ def finished_job(row: Row, zone: tzinfo, received_ms: int, options: DecodeOption
     if not job_id or not system:
         raise invalid("missing-field", "A row needs a job id, and a cluster or a default system.")
     start_ms, end_ms, run_time_s = _times(row, zone)
-    check_bounds(start_ms, received_ms, options)
-    check_bounds(end_ms, received_ms, options)
+    check_bounds(start_ms, end_ms, received_ms, options)
     return JobCompleted(
         system=system,
         job_id=job_id,

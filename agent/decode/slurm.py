@@ -24,7 +24,7 @@ from agent.decode.message import JSON_ERRORS, DecodeOne, json_error, whole
 from agent.decode.options import DecodeOptions
 from agent.decode.reasons import invalid, shown
 from agent.decode.times import check_bounds, parse_time
-from agent.decode.tres import gpus, parse_tres
+from agent.decode.tres import GPU, gpus, parse_tres
 
 NO_TIME: Final = ("", "Unknown", "None")  # what Slurm writes for a time that it does not have
 _NO_VALUE: Final = 2**32 - 3
@@ -118,7 +118,7 @@ def _started(record: _Record, evidence: Evidence, received_ms: int, options: Dec
     start_ms = _time(record.start)
     if start_ms is None:
         raise invalid("missing-field", "A record of a start has no @start.")
-    check_bounds(start_ms, received_ms, options)
+    check_bounds(start_ms, start_ms, received_ms, options)
     system, job_id = _system(record, options), str(record.jobid)
     return JobStarted(
         system=system,
@@ -134,8 +134,7 @@ def _completed(record: _Record, evidence: Evidence, received_ms: int, options: D
     if state not in STATES:
         raise invalid("state", f"The state {shown(state)} is none of the final states of Slurm.")
     start_ms, end_ms, run_time_s = _times(record)
-    check_bounds(start_ms, received_ms, options)
-    check_bounds(end_ms, received_ms, options)
+    check_bounds(start_ms, end_ms, received_ms, options)
     system, job_id = _system(record, options), str(record.jobid)
     # the part of a run before a resize is a run of its own: with the sluid it would stand for the whole
     sluid = None if state == RESIZING else own_text(record.sluid, "sluid")
@@ -229,9 +228,8 @@ def _allocated(record: _Record) -> dict[str, float]:
     # the raw form numbers its GPUs as the site does, so the readable one is preferred
     if record.tres_alloc is None:
         return parse_tres(record.tres_alloc_raw)
-    if record.total_nodes and record.total_cpus and "gpu" not in record.tres_alloc:
-        return {}  # nothing in it that the record does not say elsewhere
-    return parse_tres(record.tres_alloc)
+    # what the record does not say elsewhere: for most records that saves the most expensive step of all
+    return parse_tres(record.tres_alloc, GPU if record.total_nodes and record.total_cpus else "")
 
 
 def _hosts(text: str | None) -> tuple[str, ...]:

@@ -126,8 +126,7 @@ def _add(raw: msgspec.Raw, cluster: str | None, received_ms: int, options: Decod
 
 def _completed(job: _Job, system: str, state: str, received_ms: int, options: DecodeOptions) -> JobCompleted:
     start_ms, end_ms, run_time_s = _times(job)
-    check_bounds(start_ms, received_ms, options)
-    check_bounds(end_ms, received_ms, options)
+    check_bounds(start_ms, end_ms, received_ms, options)
     return JobCompleted(
         system=system,
         job_id=str(job.job_id),

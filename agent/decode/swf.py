@@ -125,8 +125,7 @@ def _job(row: list[float], header: SwfHeader, received_ms: int, options: DecodeO
         raise invalid("out-of-range", "The row has a status, job number, submit or run time that no job has.")
     start_ms = round((header.unix_start_time_s + row[1] + max(row[2], 0.0)) * 1000)
     end_ms = start_ms + round(row[3] * 1000)
-    check_bounds(start_ms, received_ms, options)
-    check_bounds(end_ms, received_ms, options)
+    check_bounds(start_ms, end_ms, received_ms, options)
     return JobCompleted(
         system=header.system,
         job_id=job_id,

@@ -39,19 +39,19 @@ def parse_time(text: str) -> int:
     return moment_ms(moment)
 
 
-def check_bounds(time_ms: int, received_ms: int, options: DecodeOptions) -> None:
-    """Refuse a time before the earliest of the options, or too far after the message was received.
+def check_bounds(start_ms: int, end_ms: int, received_ms: int, options: DecodeOptions) -> None:
+    """Refuse a start before the earliest of the options, or an end too far after the message was received.
 
     Raises InvalidInputError (``time`` or ``future``). A log that stamps no times gives -1 as `received_ms`: then only
     the end of the calendar bounds a time.
 
-    >>> check_bounds(1795168800000, 1795168800000, DecodeOptions())
+    >>> check_bounds(1795168800000, 1795168800000, 1795168800000, DecodeOptions())
     """
-    if time_ms < options.earliest_ms:
-        raise invalid("time", f"{rfc3339(time_ms)} is earlier than {rfc3339(options.earliest_ms)}.")
+    if start_ms < options.earliest_ms:
+        raise invalid("time", f"{rfc3339(start_ms)} is earlier than {rfc3339(options.earliest_ms)}.")
     latest_ms = received_ms + options.future_ms if received_ms > 0 else LATEST_MS
-    if time_ms > latest_ms:
-        raise invalid("future", f"{rfc3339(time_ms)} lies in the future of the message.")
+    if end_ms > latest_ms:
+        raise invalid("future", f"{rfc3339(end_ms)} lies in the future of the message.")
 
 
 def zone_of(name: str) -> tzinfo:

@@ -4,14 +4,17 @@ from typing import Final
 
 _NO_VALUE: Final = 2**63  # Slurm writes 2^64 - 2 and its like for "no value"
 _NAMES: Final = {"1": "cpu", "2": "mem", "3": "energy", "4": "node", "5": "billing"}
-_GPU: Final = "gres/gpu"
 _UNITS: Final = {"K": 1024.0, "M": 1024.0**2, "G": 1024.0**3, "T": 1024.0**4, "P": 1024.0**5}
 
 
-def parse_tres(text: str | None) -> dict[str, float]:
+GPU: Final = "gres/gpu"
+
+
+def parse_tres(text: str | None, prefix: str = "") -> dict[str, float]:
     """Return resource name to amount, of ``cpu=512,mem=1920G,gres/gpu=16`` or of the raw form ``1=512,2=1966080``.
 
-    A suffix K, M, ... multiplies by powers of 1024. What is no amount, or stands for "no value", is left out.
+    A suffix K, M, ... multiplies by powers of 1024. What is no amount, or stands for "no value", is left out, and so
+    is what does not begin with `prefix`.
 
     >>> parse_tres("cpu=512,node=4,gres/gpu:a100=16")
     {'cpu': 512.0, 'node': 4.0, 'gres/gpu:a100': 16.0}
@@ -20,6 +23,8 @@ def parse_tres(text: str | None) -> dict[str, float]:
     """
     resources = {}
     for item in (text or "").split(","):
+        if not item.startswith(prefix):
+            continue
         name, _, amount = item.partition("=")
         value = _amount(amount)
         if name and value is not None:
@@ -33,9 +38,9 @@ def gpus(resources: dict[str, float]) -> float:
     >>> gpus(parse_tres("gres/gpu:a100=1,gres/gpu=1")), gpus(parse_tres("gres/gpu:a100=1,gres/gpu:h100=2"))
     (1.0, 3.0)
     """
-    if _GPU in resources:
-        return resources[_GPU]
-    return sum((value for name, value in resources.items() if name.startswith(f"{_GPU}:")), 0.0)
+    if GPU in resources:
+        return resources[GPU]
+    return sum((value for name, value in resources.items() if name.startswith(f"{GPU}:")), 0.0)
 
 
 def _amount(text: str) -> float | None:

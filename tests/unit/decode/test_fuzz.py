@@ -134,8 +134,8 @@ COLUMNS = (
 def test_rows_of_sacct_with_odd_cells(cells: list[str], delimiter: str) -> None:
     row = {**dict(zip(COLUMNS, cells, strict=True)), "State": "COMPLETED", "Start": "2026-08-20T09:12:44"}
     text = f"{delimiter.join(row)}\n{delimiter.join(row.values())}"
-    read("sacct", text.encode())
-    read("sacct", ",".join(f'"{name}={value}"' for name, value in row.items()).encode())
+    read("sacct", text.encode(errors="surrogatepass"))
+    read("sacct", ",".join(f'"{name}={value}"' for name, value in row.items()).encode(errors="surrogatepass"))
 
 
 @given(
