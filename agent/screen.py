@@ -65,7 +65,12 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def observed_end(entry: Prediction) -> CurvePoint | None:
-    """Return the point of the curve at the largest size that was run."""
+    """Return the point of the curve at the largest size that was run, None where none was.
+
+    >>> from types import SimpleNamespace
+    >>> observed_end(SimpleNamespace(curve=())) is None
+    True
+    """
     observed = [point for point in entry.curve if point.source == "observed"]
     return max(observed, key=lambda point: point.n, default=None)
 

@@ -6,7 +6,7 @@ _EXPLAINED: Final = {
     "reliable": "The runs seen so far pin the curve down.",
     "insufficient": "Fewer than three sizes have been seen: the curve is a first guess from what applications usually do.",
     "high_error": "The runs do not lie on one scaling curve: something other than the size decides the run time.",
-    "linear": "All runs are still in the range where more nodes help in proportion: nobody knows yet where that ends.",
+    "linear": "No run has reached the size where more nodes stop helping: nobody knows yet where that is.",
     "runner_up": "Two quite different curves fit the runs equally well.",
     "superlinear": "Doubling the size more than halves the run time, which no scaling law explains: memory or cache.",
     "slowdown": "At the largest sizes the run time grows again: more nodes only cost.",

@@ -73,7 +73,11 @@ def json(content: Any, status: int = 200) -> Response:
 
 
 class Api:
-    """The JSON resources over a service."""
+    """The JSON resources over a service.
+
+    >>> [route.path for route in Api(None).routes()][:2]
+    ['/healthz', '/readyz']
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service

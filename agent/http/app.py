@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from agent.contracts.errors import UnavailableError
 from agent.contracts.service import Service
 from agent.http.api import Api, Problem, json
 from agent.http.headers import SecurityHeaders
@@ -35,6 +36,11 @@ def create_app(service: Service, metrics: Metrics, truth: Truth | None = None) -
             return json(Problem(str(error)), 400)
         return pages.missing(request, str(error), status=400)
 
+    def unavailable(request: Request, error: Exception) -> Response:
+        if _wants_json(request):
+            return json(Problem(str(error)), 503)
+        return pages.missing(request, str(error), status=503)
+
     def missing(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         detail = "There is no such page." if status == 404 else "Only GET is served here."
@@ -48,7 +54,7 @@ def create_app(service: Service, metrics: Metrics, truth: Truth | None = None) -
     return Starlette(
         routes=[*Api(service).routes(), Route("/metrics", exposition, methods=["GET"]), *pages.routes()],
         middleware=[Middleware(SecurityHeaders)],
-        exception_handlers={BadParameterError: refused, 404: missing, 405: missing},
+        exception_handlers={BadParameterError: refused, UnavailableError: unavailable, 404: missing, 405: missing},
     )
 
 

@@ -13,7 +13,12 @@ Truth = Callable[[str, float], float | None]
 
 
 def application_id(prediction: Prediction) -> str:
-    """Return the id of the application that a prediction is about."""
+    """Return the id of the application that a prediction is about.
+
+    >>> from types import SimpleNamespace
+    >>> application_id(SimpleNamespace(application="qcd", system="exa", input="", unit="nodes"))
+    'exa/qcd//nodes'
+    """
     return ApplicationKey(prediction.application, prediction.system, prediction.input, prediction.unit).id
 
 
@@ -33,6 +38,11 @@ def find(service: Service, path: str, raw_path: str) -> Prediction | None:
 
     `path` is what the server made of the URL, `raw_path` the URL as it was sent. A proxy may have merged the two
     slashes around an empty input: three parts mean that.
+
+    >>> class Models:
+    ...     prediction = staticmethod({"exa/qcd//nodes": "the prediction"}.get)
+    >>> find(Models, "exa/qcd/nodes", "exa/qcd/nodes")
+    'the prediction'
     """
     for id_ in dict.fromkeys(_spellings(path, raw_path)):
         found = service.prediction(id_)

@@ -38,7 +38,11 @@ def environment() -> Environment:
 
 
 class Pages:
-    """The HTML pages over a service. `truth` gives the true run time where it is known, as in a demo."""
+    """The HTML pages over a service. `truth` gives the true run time where it is known, as in a demo.
+
+    >>> [route.path for route in Pages(None).routes()]
+    ['/', '/applications/{id:path}', '/static']
+    """
 
     def __init__(self, service: Service, truth: Truth | None = None) -> None:
         self._service = service

@@ -96,14 +96,28 @@ def _row(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None) -> Row
 
 
 def error_against_truth(entry: Prediction, truth: Truth | None) -> float | None:
-    """Return the median relative error at the sizes that were run, None where there is no truth to compare with."""
+    """Return the median relative error at the sizes that were run, None where there is no truth to compare with.
+
+    >>> from types import SimpleNamespace
+    >>> point = SimpleNamespace(n=8.0, run_time_s=110.0, source="observed")
+    >>> entry = SimpleNamespace(application="qcd", system="exa", input="", unit="nodes", curve=(point,))
+    >>> round(error_against_truth(entry, lambda _id, n: 800.0 / n), 3)
+    0.1
+    """
     pairs = [(point, row.truth_s) for row in point_rows(entry, truth) if (point := row.point).source == "observed"]
     errors = [abs(point.run_time_s / true_s - 1) for point, true_s in pairs if true_s]
     return median(errors) if errors else None
 
 
 def point_rows(entry: Prediction, truth: Truth | None) -> list[PointRow]:
-    """Return the sizes of the curve, each with the truth where there is one."""
+    """Return the sizes of the curve, each with the truth where there is one.
+
+    >>> from types import SimpleNamespace
+    >>> point = SimpleNamespace(n=8.0, run_time_s=125.0)
+    >>> entry = SimpleNamespace(application="qcd", system="exa", input="", unit="nodes", curve=(point,))
+    >>> [(row.truth_s, row.deviation) for row in point_rows(entry, lambda _id, n: 800.0 / n)]
+    [(100.0, 0.25)]
+    """
     id_ = application_id(entry)
     found = []
     for point in entry.curve:
@@ -115,7 +129,13 @@ def point_rows(entry: Prediction, truth: Truth | None) -> list[PointRow]:
 
 
 def picture(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None, *, small: bool) -> Markup:
-    """Return the picture of an application's curve; the text in it is escaped where the picture is made."""
+    """Return the picture of an application's curve; the text in it is escaped where the picture is made.
+
+    >>> from types import SimpleNamespace
+    >>> entry = SimpleNamespace(application="<qcd>", system="exa", input="", unit="nodes", curve=())
+    >>> "&lt;qcd&gt;" in picture(entry, [], None, small=True)
+    True
+    """
     drawing = Drawing(
         title=f"Run time of {entry.application} against {entry.unit}",
         description=_described(entry),
@@ -147,13 +167,26 @@ def _anomalies(alerts: Sequence[Alert]) -> list[Mark]:
 
 
 def jobs_of(entry: Prediction, jobs: Sequence[JobPrediction]) -> list[JobPrediction]:
-    """Return the running jobs of an application."""
+    """Return the running jobs of an application.
+
+    >>> from types import SimpleNamespace
+    >>> entry = SimpleNamespace(application="qcd", system="exa", input="", unit="nodes")
+    >>> jobs_of(entry, [SimpleNamespace(application="cfd", system="exa", input="", unit="nodes")])
+    []
+    """
     key = _key(entry)
     return [job for job in jobs if (job.application, job.system, job.input, job.unit) == key]
 
 
 def alerts_of(entry: Prediction, alerts: Sequence[Alert]) -> list[Alert]:
-    """Return the alerts of an application, resolved ones too."""
+    """Return the alerts of an application, resolved ones too.
+
+    >>> from types import SimpleNamespace
+    >>> entry = SimpleNamespace(application="qcd", system="exa", input="", unit="nodes")
+    >>> labels = {"application": "qcd", "system": "exa", "input": "", "unit": "nodes", "alertname": "SlowSize"}
+    >>> len(alerts_of(entry, [SimpleNamespace(labels=labels), SimpleNamespace(labels={})]))
+    1
+    """
     return [alert for alert in alerts if tuple(alert.labels.get(name) for name in _KEY) == _key(entry)]
 
 

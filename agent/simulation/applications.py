@@ -59,7 +59,7 @@ DOZEN: Final = (
         requeue_every=15, named_by="executable",
     ),
     Application(
-        "molecules", Kazmina(0.6, 9_000.0, 300.0), (2, 4, 8, 16, 32, 64), "an input of its own", input="membrane"
+        "molecules", Kazmina(1.5, 9_000.0, 300.0), (2, 4, 8, 16, 32, 64), "an input of its own", input="membrane"
     ),
     Application(
         "turbulence", UniversalScalability(16_000.0, 0.01, 2e-4), (4, 8, 16, 32, 64, 128),
@@ -70,7 +70,7 @@ DOZEN: Final = (
         interval_s=3_000.0, array_tasks=5, attributes={"members": 5},
     ),
     Application(
-        "crash-test", Downey(12_000.0, 48.0, 0.8), (2, 4, 8, 16, 32), "30 % slower from half-way on", regression=1.3
+        "crash-test", Downey(12_000.0, 14.0, 0.8), (2, 4, 8, 16, 32), "30 % slower from half-way on", regression=1.3
     ),
     Application(
         "climate-coupler", SlowAt(AmdahlLog(40.0, 10_000.0, 5.0), 16.0, 1.5), (2, 4, 8, 16, 32, 64),
@@ -86,11 +86,11 @@ DOZEN: Final = (
     ),
     Application("reactor-core", HaloExchange(9_000.0, 800.0, 5.0), (8, 16), "seen at two sizes only"),
     Application(
-        "galaxy-merger", Kazmina(0.4, 8_000.0, 500.0), (4, 8, 16, 32, 64), "fails more often from half-way on",
+        "galaxy-merger", Kazmina(2.0, 8_000.0, 500.0), (4, 8, 16, 32, 64), "fails more often from half-way on",
         failure_rate=(0.03, 0.4), interval_s=600.0, named_by="executable",
     ),
     Application(
-        "battery-design", AmdahlLog(90.0, 6_000.0, 4.0), (1, 2, 4, 8, 16, 32), "now and then a time limit too short",
+        "battery-design", Downey(6_000.0, 12.0, 0.3), (1, 2, 4, 8, 16, 32), "now and then a time limit too short",
         short_limit_every=12, interval_s=700.0,
     ),
 )  # fmt: skip

@@ -5,6 +5,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 
+from agent.contracts.errors import UnavailableError
+from agent.contracts.events import PredictionRequested
+from agent.contracts.outputs import Answer
 from agent.contracts.service import Health
 from tests.kit.get import get, get_json
 from tests.kit.messages import alert, job, prediction
@@ -151,6 +154,15 @@ def test_an_application_evicted_between_two_reads_is_not_found(app: Starlette, s
     service.held_predictions = []
     service.predictions = lambda: held  # type: ignore[method-assign]  # the list is older than the models
     assert get(app, "/api/v1/predictions?application=lammps&n=64").status_code == 404
+
+
+def test_while_the_models_are_away_the_question_may_be_asked_again_later(app: Starlette, service: FixedService) -> None:
+    def away(_request: PredictionRequested) -> Answer:
+        raise UnavailableError("The models of archer2 are not in this process.")
+
+    service.answer = away  # type: ignore[method-assign]  # the learner starts again
+    response = get(app, "/api/v1/predictions?application=lammps&n=64")
+    assert (response.status_code, response.json()["error"]) == (503, "The models of archer2 are not in this process.")
 
 
 def test_jobs_and_alerts_are_listed_and_filtered(app: Starlette, service: FixedService) -> None:
