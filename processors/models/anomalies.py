@@ -6,10 +6,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from processors.models.downey_fit import fit_downey
 from processors.models.fluctuation import excess_over_chord, violation
+from processors.models.quick_fit import QuickFitter
 
 Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
 
 SIZES_MIN = 4  # of ADEPT
 IMPROVEMENT = 0.5  # a suspect is cleared unless the violations fall at least to this share without it
@@ -40,25 +41,28 @@ class Anomalies:
     """
 
     sizes: tuple[AnomalousSize, ...]
-    kept: NDArray[np.bool_]
+    kept: Booleans
     violations: float
 
 
-def find_anomalies(n: Floats, run_time_s: Floats, tolerance: float) -> Anomalies:
+def find_anomalies(n: Floats, run_time_s: Floats, tolerance: float, fitter: QuickFitter | None = None) -> Anomalies:
     """Return the points that break the convexity of ln T in ln n, at most a quarter of them, each confirmed by a fit.
 
     `n` (sorted, distinct) and `run_time_s` have shape (k,); `tolerance` is the relative deviation that counts.
     A suspect must lie in a violating triple, halve the violations when left out, and miss the Downey curve of the others.
-    The first and the last size cannot be judged alone: a slow last one is saturation.
+    The first and the last size cannot be judged alone: a slow last one is saturation. `fitter` is one of the same data.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
     >>> [(found.n, round(found.deviation, 2)) for found in find_anomalies(n, np.array([64.0, 32.0, 16.0, 12.0, 4.0]), 0.1).sizes]
     [(8.0, 0.5)]
     """
     kept = np.ones(n.size, bool)
+    if violations(n, run_time_s, tolerance) == 0.0:
+        return Anomalies((), kept, 0.0)
+    fits = fitter or QuickFitter(n, run_time_s)
     found: list[AnomalousSize] = []
     for _ in range(max(1, n.size // 4)):
-        worst = _worst(n, run_time_s, kept, tolerance)
+        worst = _worst(n, run_time_s, kept, tolerance, fits)
         if worst is None:
             break
         index, size = worst
@@ -79,39 +83,35 @@ def violations(n: Floats, run_time_s: Floats, tolerance: float) -> float:
 
 
 def _worst(
-    n: Floats, run_time_s: Floats, kept: NDArray[np.bool_], tolerance: float
+    n: Floats, run_time_s: Floats, kept: Booleans, tolerance: float, fitter: QuickFitter
 ) -> tuple[int, AnomalousSize] | None:
     """Return index and description of the cheapest suspect that is confirmed, or None."""
+    suspects, left = _suspects(n, run_time_s, kept, tolerance)
+    if not suspects:
+        return None
+    fits = fitter.fit(np.stack([kept & (np.arange(n.size) != suspect) for suspect in suspects]))
+    expected_s = np.diagonal(fits.predict(n[suspects]))
+    deviation = run_time_s[suspects] / expected_s - 1.0
+    cost = (fits.rms + 0.01 + left) * np.where(deviation > 0.0, 1.0, FAST_COST)
+    cost = np.where(np.abs(deviation) > tolerance, cost, np.inf)
+    best = int(cost.argmin())
+    if not np.isfinite(cost[best]):
+        return None
+    index, off = suspects[best], float(deviation[best])
+    direction: Literal["slow", "fast"] = "slow" if off > 0.0 else "fast"
+    return index, AnomalousSize(float(n[index]), float(run_time_s[index]), float(expected_s[best]), off, direction)
+
+
+def _suspects(n: Floats, run_time_s: Floats, kept: Booleans, tolerance: float) -> tuple[list[int], list[float]]:
+    """Return the points whose removal ends at least half of the violations, and the violations left without each."""
     points = np.flatnonzero(kept)
     if points.size < SIZES_MIN:
-        return None
+        return [], []
     over = violation(excess_over_chord(n[points], run_time_s[points]), tolerance)
-    total = float(over.sum())
-    if total == 0.0:
-        return None
     triples = np.flatnonzero(over)
-    suspects = points[np.unique(np.concatenate([triples, triples + 1, triples + 2]))]
-    best: tuple[float, int, AnomalousSize] | None = None
-    for suspect in suspects.tolist():
-        others = points[points != suspect]
-        left = violations(n[others], run_time_s[others], tolerance)
-        if left > IMPROVEMENT * total:
-            continue
-        cost, size = _against_the_others(n, run_time_s, suspect, others, left)
-        if abs(size.deviation) > tolerance and (best is None or cost < best[0]):
-            best = (cost, suspect, size)
-    return None if best is None else best[1:]
-
-
-def _against_the_others(
-    n: Floats, run_time_s: Floats, suspect: int, others: NDArray[np.intp], left: float
-) -> tuple[float, AnomalousSize]:
-    """Return what blaming the suspect costs, and how far it is from the Downey curve of the others."""
-    fit = fit_downey(n[others], run_time_s[others])
-    expected_s = float(fit.predict(n[suspect : suspect + 1])[0])
-    observed_s = float(run_time_s[suspect])
-    deviation = observed_s / expected_s - 1.0
-    cost = (fit.rms + 0.01 + left) * (1.0 if deviation > 0 else FAST_COST)
-    return cost, AnomalousSize(
-        float(n[suspect]), observed_s, expected_s, deviation, "slow" if deviation > 0 else "fast"
-    )
+    candidates = points[np.unique(np.concatenate([triples, triples + 1, triples + 2]))].tolist()
+    left = [
+        violations(n[others], run_time_s[others], tolerance) for others in (points[points != one] for one in candidates)
+    ]
+    cleared = [place for place, rest in enumerate(left) if rest <= IMPROVEMENT * over.sum()]
+    return [candidates[place] for place in cleared], [left[place] for place in cleared]

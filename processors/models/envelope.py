@@ -9,11 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from processors.models.closed_forms import pair_solutions
+
 Floats = NDArray[np.float64]
 
 DEVIATION = 0.05  # of ADEPT
 PARALLELISM_CAP = 32.0  # times the largest size; beyond it a curve cannot be told from Amdahl's law
 LARGEST = 1e300
+PAIR = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,34 @@ def _serial_share(n: Floats, t1_low: float, high: Floats) -> float:
         return 1.0
     share = (high[beyond] * n[beyond] / t1_low - 1.0) / (n[beyond] - 1.0)
     return float(np.clip(share.min(), 0.0, 1.0))
+
+
+def pair_parallelism(
+    n: Floats, run_time_s: Floats, bounds: Envelope, deviation: float = DEVIATION
+) -> tuple[float, float] | None:
+    """Return the least and the greatest A that pairs of observations imply in closed form, None where none does.
+
+    Each pair is solved with both times as observed and at both ends of their `deviation`, for T(1) at both `bounds` and
+    between (or as observed). What lies outside `bounds` is left out. Not guaranteed to hold the true A.
+    Source of the idea: ADEPT (Deshmeh, Machina, Sodan 2010).
+
+    >>> n, t = np.array([1.0, 4.0, 8.0, 16.0, 24.0, 32.0]), np.array([1000.0, 262.695, 138.672, 77.148, 67.057, 62.5])
+    >>> [round(limit, 1) for limit in pair_parallelism(n, t, envelope(n, t, 0.02), 0.02)]
+    [15.4, 18.8]
+    """
+    with np.errstate(all="ignore"):
+        ends = run_time_s * (1.0 + deviation * np.array([[-1.0], [0.0], [1.0]]))
+        middle = run_time_s[0] if n[0] == 1.0 else np.sqrt(bounds.t1_low_s) * np.sqrt(bounds.t1_high_s)
+        serial = np.array([bounds.t1_low_s, middle, bounds.t1_high_s])
+        speedup = serial[:, None, None] / ends  # (T1, corner, size)
+        parallel = np.flatnonzero(n > 1.0)
+        if parallel.size < PAIR:
+            return None
+        i, j = (parallel[index] for index in _pairs(parallel.size))
+        found = pair_solutions(n[i], speedup[:, :, None][..., i], n[j], speedup[:, None][..., j], deviation)
+    limits = np.concatenate([found.parallelism.ravel(), found.parallelism_max.ravel()])
+    limits = limits[(limits >= bounds.parallelism_low) & (limits <= bounds.parallelism_high) & np.isfinite(limits)]
+    return (float(limits.min()), float(limits.max())) if limits.size else None
 
 
 def curve_bounds(n: Floats, run_time_s: Floats, targets: Floats, deviation: float = DEVIATION) -> tuple[Floats, Floats]:

@@ -20,6 +20,7 @@ HIGH_ERROR = 0.10
 PARALLELISM_RATIO = 1.5  # between the largest and the smallest A that fit
 DISAGREEMENT = 0.10  # in ln T, from which two curves count as different
 FLATNESS = 1.25  # Amdahl's law may fit this much worse than the best curve and still explain the data
+NOISE_FLOOR = 0.03  # standard deviation of ln t that the constants here allow for
 STEP_FLOOR = 0.05  # share by which work n t may fall, or run time rise, before it counts
 REACH = 2.0  # times the largest size: good on twice the number of nodes, says ADEPT
 GRID = 129
@@ -53,13 +54,13 @@ class Evidence:
     fastest_n: float | None
     worst_n: float
     misfit: float
-    explained: bool
 
 
-def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0, explained: bool = False) -> Evidence:
+def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0) -> Evidence:
     """Return what `k` >= 1 observations say; `n` (sorted, distinct) and `run_time_s` have shape (k,).
 
-    `noise` is the standard deviation of ln t; `explained` says that a pattern accounts for a bad fit.
+    `noise` is the standard deviation of ln t; below 0.03 it says no more than that it was not measured.
+    Anomalous sizes and those that a pattern sets apart should be left out.
     Sources: ADEPT (Deshmeh, Machina, Sodan 2010) for the cases, the constants are this project's.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
@@ -67,7 +68,8 @@ def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0, explained: bool
     >>> round(evidence.rms_amdahl, 6), evidence.acceptable.parallelism.round().max().item()
     (0.0, 128.0)
     """
-    misfit, step = max(MISFIT, noise), max(STEP_FLOOR, STEP_FLOOR / 0.03 * noise)
+    excess = max(1.0, noise / NOISE_FLOOR)
+    misfit, step = MISFIT * excess, STEP_FLOOR * excess
     curves = _curves(n, run_time_s)
     best = int(curves.objective.argmin())
     limit = curves.objective[best] + n.size * misfit**2
@@ -83,10 +85,9 @@ def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0, explained: bool
         amdahl,
         acceptable,
         _superlinear(n, run_time_s, step),
-        _fastest(n, run_time_s, step),
+        fastest_before_slowdown(n, run_time_s, noise),
         float(n[int(errors.argmax())]),
         misfit,
-        explained,
     )
 
 
@@ -119,9 +120,13 @@ def _superlinear(n: Floats, run_time_s: Floats, step: float) -> tuple[float, flo
     return float(n[int(work[: to + 1].argmax())]), float(n[to])
 
 
-def _fastest(n: Floats, run_time_s: Floats, step: float) -> float | None:
-    """Return the fastest size if the largest is slower by more than the step."""
-    best = int(run_time_s.argmin())
+def fastest_before_slowdown(n: Floats, run_time_s: Floats, noise: float = 0.0) -> float | None:
+    """Return the fastest size if the largest is clearly slower, else None.
+
+    >>> fastest_before_slowdown(np.array([8.0, 16.0, 32.0]), np.array([17.0, 15.0, 19.0]))
+    16.0
+    """
+    best, step = int(run_time_s.argmin()), STEP_FLOOR * max(1.0, noise / NOISE_FLOOR)
     return float(n[best]) if run_time_s[-1] / run_time_s[best] > 1.0 + step else None
 
 
@@ -139,7 +144,7 @@ def judge(evidence: Evidence, target: float | None = None) -> tuple[str, ...]:
     reference = REACH * evidence.largest_n if target is None else target
     linear = is_linear(evidence, reference)
     found = {
-        "high_error": evidence.rms > HIGH_ERROR and not evidence.explained,
+        "high_error": evidence.rms > HIGH_ERROR,
         "linear": linear,
         "runner_up": not linear and is_open(evidence, reference),
         "superlinear": evidence.superlinear is not None,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from processors.models.downey_fit import fit_downey
+from processors.models.quick_fit import QuickFitter
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -19,6 +20,8 @@ SIZES_MIN = 9  # of ADEPT
 GROUP_MIN = 3  # members, and others among them
 SLOW_SHARE = 0.8  # of the others must be slow
 FIT_FLOOR = 0.02  # a fit of the members this good needs no comparison with the fit of all
+LISTED_MAX = 64
+CANDIDATES_MAX = 1e6
 LEAD = 1.2  # a later class must score this much better than an earlier one
 
 
@@ -44,6 +47,23 @@ class SpecialSizes:
         [True, False]
         """
         return members(self.name, n, self.multiple)
+
+    def sizes_up_to(self, largest_n: float, allowed: tuple[float, ...] = ()) -> tuple[float, ...]:
+        """Return the members of the class to allocate: those that were run, and others up to `largest_n`.
+
+        Only sizes of `allowed` where there are any; where the others are many, only those that were run.
+
+        >>> SpecialSizes("pow2", (1.0, 2.0, 4.0), 0.3, 1).sizes_up_to(16.0)
+        (1.0, 2.0, 4.0, 8.0, 16.0)
+        """
+        if allowed:
+            candidates = np.array(sorted(set(allowed)), float)
+        else:
+            candidates = np.arange(1.0, min(largest_n, CANDIDATES_MAX) + 1.0)
+        more = candidates[self.is_member(candidates) & (candidates <= largest_n) & (candidates >= self.members[0])]
+        if not allowed and (more.size > LISTED_MAX or largest_n > CANDIDATES_MAX):
+            return self.members
+        return tuple(np.union1d(more, self.members).tolist())
 
 
 def _is_power_of_two(n: Floats) -> Booleans:
@@ -81,45 +101,47 @@ def members(name: str, n: Floats, multiple: int = 1) -> Booleans:
 
 
 def find_special_sizes(
-    n: Floats, run_time_s: Floats, tolerance: float, *, rms_of_all: float, cores_per_node: int | None = None
+    n: Floats, run_time_s: Floats, tolerance: float, fitter: QuickFitter, *, cores_per_node: int | None = None
 ) -> SpecialSizes | None:
     """Return the class of sizes that explains the others' slowness best, or None.
 
-    `n` (sorted, distinct) and `run_time_s` have shape (k,); `tolerance` is the relative deviation that counts;
-    `rms_of_all` the relative error of the Downey fit of all sizes.
+    `n` (sorted, distinct) and `run_time_s` have shape (k,), `fitter` fits them; `tolerance` is the relative deviation
+    that counts.
 
     >>> n = np.arange(1.0, 17.0)
-    >>> clean = fit_downey(n[:4], 100.0 / n[:4]).predict(n)
-    >>> found = find_special_sizes(n, np.where(np.fmod(n, 4) == 0, 1.0, 1.3) * clean, 0.1, rms_of_all=0.13)
+    >>> t = np.where(np.fmod(n, 4) == 0, 1.0, 1.3) * 100.0 / n
+    >>> found = find_special_sizes(n, t, 0.1, QuickFitter(n, t))
     >>> found.name, round(found.slowdown, 2)
     ('multiple of 4', 0.3)
     """
-    if n.size < SIZES_MIN or rms_of_all < tolerance / 4.0:  # others slow by the tolerance would show in the fit of all
+    if n.size < SIZES_MIN:
         return None
+    split = {(name, multiple): members(name, n, multiple) for name, multiple in classes(cores_per_node)}
+    split = {kind: inside for kind, inside in split.items() if _among(n, inside).sum() >= GROUP_MIN}
+    if not split:
+        return None
+    fits = fitter.fit(np.stack([np.ones(n.size, bool), *split.values()]))
+    error_max = max(0.5 * float(fits.rms[0]), FIT_FLOOR)
+    slowness = run_time_s / fits.predict(n) - 1.0
     best, best_score = None, 0.0
-    for name, multiple in classes(cores_per_node):
-        inside = members(name, n, multiple)
-        scored = _score(n, run_time_s, inside, tolerance, rms_of_all)
-        if scored is not None and scored[0] > best_score * (LEAD if best else 1.0):
-            best_score = scored[0]
-            best = SpecialSizes(name, tuple(n[inside].tolist()), scored[1], multiple)
-    return best
+    for row, (kind, inside) in enumerate(split.items(), 1):
+        rms, others = float(fits.rms[row]), slowness[row, _among(n, inside)]
+        typical = float(np.median(others))
+        enough = rms < error_max and np.mean(others > tolerance) >= SLOW_SHARE and typical > max(tolerance, 3.0 * rms)
+        if enough and typical / (rms + 0.01) > best_score * (LEAD if best else 1.0):
+            best, best_score = kind, typical / (rms + 0.01)
+    return None if best is None else _described(n, run_time_s, best, split[best])
 
 
-def _score(
-    n: Floats, run_time_s: Floats, inside: Booleans, tolerance: float, rms_of_all: float
-) -> tuple[float, float] | None:
-    """Return score and slow-down of the others, or None where the class does not explain the data."""
+def _among(n: Floats, inside: Booleans) -> Booleans:
+    """Return the other sizes that lie among the members, none where these are too few."""
     if inside.sum() < GROUP_MIN:
-        return None
-    among = ~inside & (n > n[inside][0]) & (n < 2.0 * n[inside][-1])
-    if among.sum() < GROUP_MIN:
-        return None
-    fit = fit_downey(n[inside], run_time_s[inside])
-    if fit.rms >= max(0.5 * rms_of_all, FIT_FLOOR):
-        return None
-    slowness = run_time_s[among] / fit.predict(n[among]) - 1.0
-    typical = float(np.median(slowness))
-    if np.mean(slowness > tolerance) < SLOW_SHARE or typical <= max(tolerance, 3.0 * fit.rms):
-        return None
-    return typical / (fit.rms + 0.01), typical
+        return np.zeros(n.size, bool)
+    return np.asarray(~inside & (n > n[inside][0]) & (n < 2.0 * n[inside][-1]))
+
+
+def _described(n: Floats, run_time_s: Floats, kind: tuple[str, int], inside: Booleans) -> SpecialSizes:
+    """Return the class with the slow-down of the others by an exact fit of its members."""
+    among = _among(n, inside)
+    slowdown = np.median(run_time_s[among] / fit_downey(n[inside], run_time_s[inside]).predict(n[among]) - 1.0)
+    return SpecialSizes(kind[0], tuple(n[inside].tolist()), float(slowdown), kind[1])

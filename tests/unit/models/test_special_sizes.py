@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 
 from processors.models.downey import speedup
-from processors.models.downey_fit import fit_downey
+from processors.models.quick_fit import QuickFitter
 from processors.models.special_sizes import Floats, SpecialSizes, classes, find_special_sizes, members
 
 
 def find(n: Floats, t: Floats, cores_per_node: int | None = None) -> SpecialSizes | None:
-    return find_special_sizes(n, t, 0.10, rms_of_all=fit_downey(n, t).rms, cores_per_node=cores_per_node)
+    return find_special_sizes(n, np.asarray(t), 0.10, QuickFitter(n, np.asarray(t)), cores_per_node=cores_per_node)
 
 
 def test_an_application_that_favours_powers_of_two() -> None:

@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+
+from processors.models.downey import speedup
+from processors.models.meaningful import Floats, MeaningfulSizes, meaningful_sizes
+
+POWERS = 2.0 ** np.arange(9)
+GRID = np.geomspace(1.0, 256.0, 257)
+
+
+def of_downey(parallelism: float, sigma: float, allowed: Floats = POWERS) -> MeaningfulSizes:
+    return meaningful_sizes(GRID, speedup(GRID, parallelism, sigma), allowed, speedup(allowed, parallelism, sigma))
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "sigma", "knee", "half"),
+    [(16.0, 0.5, 16.0, 32.0), (40.0, 1.5, 64.0, 67.0), (40.0, 0.3, 32.0, 80.0)],
+)
+def test_the_knee_and_half_efficiency_of_downey_curves(
+    parallelism: float, sigma: float, knee: float, half: float
+) -> None:
+    found = of_downey(parallelism, sigma)
+    assert found.knee == knee
+    assert found.at_half_efficiency == pytest.approx(half, rel=0.01)
+    assert found.at_half_efficiency is not None
+    assert speedup(found.at_half_efficiency, parallelism, sigma) / found.at_half_efficiency == pytest.approx(
+        0.5, rel=1e-3
+    )
+
+
+def test_the_knee_is_an_allowed_size() -> None:
+    assert of_downey(40.0, 0.3, np.array([32.0, 40.0, 64.0])).knee == 40.0
+
+
+def test_beyond_saturation_no_size_is_meaningful() -> None:
+    assert of_downey(16.0, 0.5).max == pytest.approx(30.0, abs=1.5)
+
+
+def test_a_slowdown_ends_the_meaningful_sizes() -> None:
+    fastest = np.where(GRID <= 20.0, GRID, 400.0 / GRID)
+    assert meaningful_sizes(GRID, fastest, POWERS, np.minimum(POWERS, 20.0)).max == pytest.approx(20.0, rel=0.03)
+
+
+def test_a_curve_that_scales_to_its_end_shows_none_of_them() -> None:
+    assert meaningful_sizes(GRID, GRID, POWERS, POWERS) == MeaningfulSizes(None, None, None)
+
+
+def test_without_allowed_sizes_there_is_no_knee() -> None:
+    assert meaningful_sizes(GRID, np.minimum(GRID, 8.0), np.zeros(0), np.zeros(0)).knee is None
