@@ -11,8 +11,8 @@ EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeat
 CHECKPOINT_OUTCOMES: Final = ("confirmed", "lost", "fenced", "unavailable")
 TOPICS: Final = ("predictions", "job_predictions", "answers", "alerts", "runs", "deadletters")
 BOUNDS: Final = (
-    "applications_max", "sizes_max", "unmerged_runs_max", "refits_per_tick_max", "open_jobs_max", "seen_runs_max",
-    "open_job_max_s", "open_alerts_max", "hosts_max", "hosts_per_run_max", "send_queue_max", "message_bytes_max",
+    "applications_max", "refits_per_tick_max", "open_jobs_max", "open_job_max_s", "seen_buckets_max",
+    "open_alerts_max", "hosts_max", "hosts_per_run_max",
 )  # fmt: skip
 OTHER: Final = "other"  # a value outside its closed list is counted here: a metric must never stop the agent
 FIT_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
@@ -68,6 +68,12 @@ AGENT: Final = (
     Declaration(
         "scalewatch_dead_letters_total", "counter", "Messages that could not be used, by reason.",
         (Label("reason", given_as="reasons"),),
+    ),
+    Declaration(
+        "scalewatch_processor_faults_total",
+        "counter",
+        "Events that a processor could not fold, by processor.",
+        (Label("processor", given_as="processors"),),
     ),
     Declaration(
         "scalewatch_emissions_total", "counter", "Records sent to output topics, tombstones included.",
