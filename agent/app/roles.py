@@ -1,0 +1,242 @@
+"""The two roles as they run: made, stepped until told to stop, and left in order.
+
+A role that cannot reach the broker at its start tries again and says so in its readiness. Any later error ends it: the
+process ends with the reason, and its parent starts it anew. There is one way back, the start.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_exponential_jitter
+
+from agent.app import compose
+from agent.app.service import LearnerService
+from agent.clock import Clock
+from agent.collector.collector import Collector
+from agent.config.tree import Config
+from agent.contracts.errors import UnavailableError
+from agent.contracts.events import PredictionRequested
+from agent.contracts.log import Batch, Log
+from agent.contracts.measures import Measures
+from agent.contracts.outputs import Alert, Answer, Emission, JobPrediction, Prediction
+from agent.contracts.service import Health, Service
+from agent.learner.learner import Learner
+from agent.learner.view import View
+from agent.topics import own_topics
+from sinks.encode import Kind
+
+POLL_S = 1.0  # a group join that takes place inside a poll needs one that waits
+VIEWED: Sequence[Kind] = ("predictions", "job_predictions", "alerts")
+
+
+class Role(Protocol):
+    """One role of one process."""
+
+    @property
+    def service(self) -> Service:
+        """What readers see."""
+
+    def open(self) -> None:
+        """Connect; UnavailableError where the broker is away."""
+
+    def step(self) -> None:
+        """Do the next piece of work."""
+
+    def finish(self) -> None:
+        """Save what there is: an orderly end."""
+
+    def close(self) -> None:
+        """Free the connections."""
+
+
+def run(role: Role, stop: threading.Event) -> None:
+    """Run a role until `stop` is set; any error after a good start is raised."""
+    attempts = Retrying(
+        retry=retry_if_exception_type(UnavailableError),
+        wait=wait_exponential_jitter(initial=1, max=30),
+        stop=stop_when_event_set(stop),
+        sleep=sleep_using_event(stop),
+        reraise=True,
+    )
+    try:
+        try:
+            attempts(role.open)
+        except UnavailableError:
+            if stop.is_set():
+                return
+            raise
+        while not stop.is_set():
+            role.step()
+        role.finish()
+    finally:
+        role.close()
+
+
+class Status:
+    """How a role is, for readers in other threads."""
+
+    def __init__(self, role: str, restarts: int) -> None:
+        self._role, self._restarts = role, restarts
+        self.reason: str | None = "The role is starting."
+
+    def health(
+        self, partitions: Sequence[int] = (), lag_s: float | None = None, checkpoint_age_s: float | None = None
+    ) -> Sequence[Health]:
+        """Return the health as of now."""
+        return (
+            Health(
+                role=self._role,
+                ready=self.reason is None,
+                reasons=() if self.reason is None else (self.reason,),
+                restarts=self._restarts,
+                partitions=tuple(partitions),
+                lag_s=lag_s,
+                checkpoint_age_s=checkpoint_age_s,
+            ),
+        )
+
+
+class LearnerRole:
+    """The learner of this process, with the view that readers see."""
+
+    name = "learner"
+
+    def __init__(self, config: Config, log: Log, measures: Measures, clock: Clock, restarts: int) -> None:
+        self._config, self._log, self._measures, self._clock = config, log, measures, clock
+        self._status = Status(self.name, restarts)
+        self._view = View()
+        self._learner: Learner | None = None
+        self._service = LearnerService(self._view, config.journal_partition, self._health)
+
+    @property
+    def service(self) -> Service:
+        """What readers see."""
+        return self._service
+
+    def open(self) -> None:
+        """Make missing topics, rebuild the view, and join the group."""
+        try:
+            self._log.create(own_topics(self._config))
+            for kind in VIEWED:
+                self._read(kind)
+            plan = compose.plan(self._config)
+            self._learner = Learner(self._log, plan, self._measures, self.name, self._view.apply)
+        except UnavailableError as error:
+            self._status.reason = str(error)
+            raise
+        self._service.learner = self._learner
+
+    def step(self) -> None:
+        """Fold what has come."""
+        learner = self._opened()
+        learner.step(self._clock.monotonic_s(), POLL_S)
+        waiting = "No shard is assigned to this learner; another one may own it."
+        self._status.reason = None if learner.shards() else waiting
+
+    def finish(self) -> None:
+        """Take a last checkpoint."""
+        self._opened().checkpoint(self._clock.monotonic_s())
+
+    def close(self) -> None:
+        """Free the connections."""
+        self._service.learner = None
+        if self._learner is not None:
+            self._learner.close()
+        self._log.close()
+
+    def _read(self, kind: Kind) -> None:
+        topic = compose.output_topics(self._config)[kind]
+
+        def take(batch: Batch) -> None:
+            for key, value in zip(batch.keys, batch.values, strict=True):
+                self._view.apply(Emission(kind=kind, key=(key or b"").decode(), value=value))
+
+        for partition in range(self._log.partitions(topic) or 0):
+            self._log.read(topic, partition, take)
+
+    def _health(self) -> Sequence[Health]:
+        shards = self._learner.shards() if self._learner else {}
+        newest_ms = min((shard.fold.now_ms for shard in shards.values() if shard.fold.now_ms), default=None)
+        lag_s = None if newest_ms is None else max(0.0, (self._clock.now_ms() - newest_ms) / 1000)
+        saved = [shard.saved_s for shard in shards.values() if shard.saved_s is not None]
+        age_s = self._clock.monotonic_s() - min(saved) if saved else None
+        return self._status.health(tuple(shards), lag_s, age_s)
+
+    def _opened(self) -> Learner:
+        if self._learner is None:
+            raise UnavailableError("The learner was not opened.")
+        return self._learner
+
+
+class CollectorService:
+    """A collector shows its health; it knows no predictions."""
+
+    def __init__(self, status: Status) -> None:
+        self.status = status
+
+    def predictions(self) -> Sequence[Prediction]:
+        """Return nothing."""
+        return ()
+
+    def prediction(self, application_id: str) -> Prediction | None:
+        """Return nothing."""
+        del application_id
+        return None
+
+    def jobs(self) -> Sequence[JobPrediction]:
+        """Return nothing."""
+        return ()
+
+    def alerts(self) -> Sequence[Alert]:
+        """Return nothing."""
+        return ()
+
+    def answer(self, request: PredictionRequested) -> Answer:
+        """Raise UnavailableError: the learner answers."""
+        raise UnavailableError(f"This is a collector; ask the learner about {request.system[:64]}.")
+
+    def health(self) -> Sequence[Health]:
+        """Return the health of the collector."""
+        return self.status.health()
+
+
+class CollectorRole:
+    """The collector of this process."""
+
+    name = "collector"
+
+    def __init__(self, config: Config, log: Log, measures: Measures, clock: Clock, restarts: int) -> None:
+        self._config, self._log, self._measures, self._clock = config, log, measures, clock
+        self._collector: Collector | None = None
+        self._service = CollectorService(Status(self.name, restarts))
+
+    @property
+    def service(self) -> Service:
+        """What readers see."""
+        return self._service
+
+    def open(self) -> None:
+        """Make missing topics and join the group."""
+        try:
+            self._log.create(own_topics(self._config))
+            self._collector = Collector(self._log, compose.routes(self._config), self._measures, self.name)
+        except UnavailableError as error:
+            self._service.status.reason = str(error)
+            raise
+        self._service.status.reason = None
+
+    def step(self) -> None:
+        """Take what has come."""
+        if self._collector is None:
+            raise UnavailableError("The collector was not opened.")
+        self._collector.step(self._clock.now_ms(), POLL_S)
+
+    def finish(self) -> None:
+        """Do nothing: every step ends with a commit."""
+
+    def close(self) -> None:
+        """Free the connections."""
+        if self._collector is not None:
+            self._collector.close()
+        self._log.close()

@@ -1,0 +1,53 @@
+"""`scalewatch demo`: the whole agent at work, without a broker."""
+
+import threading
+
+import click
+
+from agent.app.demo import Demo
+from agent.clock import SystemClock
+from agent.http.app import create_app
+from agent.http.server import Server
+from agent.metrics.predictions import PredictionCollector
+from agent.metrics.scrape import HealthCollector
+from agent.screen import Screen
+
+
+@click.command
+@click.option("--duration", type=click.FloatRange(min=0, min_open=True), default=None, metavar="SECONDS",
+              help="End after this long; by default at Ctrl-C.")  # fmt: skip
+@click.option("--seed", type=int, default=1, show_default=True, help="Another seed, another history of the centre.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=8080, show_default=True, help="0 takes a free port.")
+@click.option("--speed", type=click.FloatRange(min=1, max=100_000), default=2400.0, show_default=True,
+              help="Simulated seconds per second.")  # fmt: skip
+def command(duration: float | None, seed: int, port: int, speed: float) -> None:
+    """Show the agent at work on a simulated centre with a dozen applications whose truth is known.
+
+    Everything is in this process and nothing is kept. The page, the metrics and the API are on http://127.0.0.1:PORT.
+    """
+    demo = Demo(seed, speed, SystemClock())
+    agent = demo.agent
+    agent.metrics.register(HealthCollector(agent.service))
+    agent.metrics.register(PredictionCollector(agent.service, now_ms=lambda: demo.now_ms))
+    stop = threading.Event()
+    with Server(create_app(agent.service, agent.metrics, demo.truth), "127.0.0.1", port) as server:
+        screen = Screen(agent.service, demo.truth, lambda: f"{demo.headline()}   {server.url}")
+        worker = threading.Thread(target=demo.run, args=(stop,), name="agent")
+        timer = threading.Timer(duration, stop.set) if duration else None
+        worker.start()
+        if timer:
+            timer.start()
+        try:
+            screen.run(stop)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            stop.set()
+            if timer:
+                timer.cancel()
+            worker.join()
+    agent.close()
+    if demo.error is not None:
+        raise demo.error
+    for line in screen.summary():
+        click.echo(line)

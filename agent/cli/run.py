@@ -1,0 +1,97 @@
+"""`scalewatch run`: the agent on Kafka."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Final
+
+import click
+
+from agent.app import compose, logs, roles, supervisor
+from agent.cli.options import required_config_option
+from agent.clock import Clock, SystemClock
+from agent.config.load import load
+from agent.config.tree import Config
+from agent.contracts.errors import ConfigError
+from agent.contracts.log import Log
+from agent.contracts.measures import Measures
+from agent.http.app import create_app
+from agent.http.server import Server
+from agent.log.kafka import KafkaLog
+from agent.metrics.predictions import PredictionCollector
+from agent.metrics.scrape import HealthCollector
+
+RESTARTS: Final = "SCALEWATCH_RESTARTS"
+MakeRole = Callable[[Config, Log, Measures, Clock, int], roles.Role]
+ROLES: Final[dict[str, MakeRole]] = {"learner": roles.LearnerRole, "collector": roles.CollectorRole}
+
+
+@click.command
+@required_config_option
+@click.option("--role", type=click.Choice(list(ROLES)), default=None, help="Run this role alone, in this process.")
+def command(config: str, role: str | None) -> None:
+    """Run the agent on Kafka until it is told to stop (SIGTERM or Ctrl-C).
+
+    Without --role both roles run as processes of their own; one that ends is started again. The learner serves the
+    page, the metrics and the API on http.port, the collector its metrics and health on the port after it.
+    """
+    settings = load(config, sources_required=True)
+    logs.configure(settings.log)
+    stop = _stopped_by_signals()
+    code = _both(config, stop) if role is None else _alone(settings, role, stop)
+    click.get_current_context().exit(code)
+
+
+def _both(config: str, stop: threading.Event) -> int:
+    def start(role: str, restarts: int) -> subprocess.Popen[bytes]:
+        arguments = [sys.executable, "-m", "agent.cli", "run", "-c", config, "--role", role]
+        return subprocess.Popen(arguments, env={**os.environ, RESTARTS: str(restarts)})  # noqa: S603 - our own program
+
+    return supervisor.supervise(dict.fromkeys(ROLES, start), SystemClock(), stop, logs.logger("parent"))
+
+
+def _alone(config: Config, name: str, stop: threading.Event) -> int:
+    metrics = compose.metrics()
+    log = KafkaLog(compose.kafka_settings(config))
+    restarts = int(os.environ.get(RESTARTS, "0"))
+    role = ROLES[name](config, log, metrics, SystemClock(), restarts)
+    metrics.register(HealthCollector(role.service))
+    metrics.register(
+        PredictionCollector(
+            role.service,
+            now_ms=SystemClock().now_ms,
+            applications_max=config.metrics.applications_max,
+            sizes_max=config.metrics.sizes_max,
+        )
+    )
+    say = logs.logger(name)
+    with Server(create_app(role.service, metrics), config.http.host, _port(config, name)) as server:
+        say.info("role starts", url=server.url, restarts=restarts)
+        try:
+            roles.run(role, stop)
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001 - crash only: whatever it is, the process ends and starts anew
+            say.error("role ends", reason=f"{type(error).__name__}: {error}")
+            return 1
+    say.info("role stopped")
+    return 0
+
+
+def _port(config: Config, role: str) -> int:
+    return config.http.port + 1 if role == "collector" and config.http.port else config.http.port
+
+
+def _stopped_by_signals() -> threading.Event:
+    stop = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    return stop
