@@ -1,0 +1,109 @@
+"""Commands that ask a broker, on a real one: topics are made and checked, dead letters listed and sent again."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from agent.app.compose import kafka_settings
+from agent.cli import cli
+from agent.config.load import load
+from agent.contracts.errors import InvalidInputError
+from agent.contracts.log import Batch, TopicSettings
+from agent.contracts.moments import parse_rfc3339
+from agent.decode.dead_letter import dead_letter
+from agent.log.kafka import KafkaLog
+from tests.kit.kafka_broker import KafkaBroker
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def source(fresh: Callable[[str], str]) -> str:
+    return fresh("cli-jobs")
+
+
+@pytest.fixture
+def config(kafka: KafkaBroker, fresh: Callable[[str], str], source: str, tmp_path: Path) -> Path:
+    path = tmp_path / "agent.yaml"
+    path.write_text(
+        f"kafka: {{bootstrap: '{kafka.bootstrap}'}}\n"
+        f"topics: {{prefix: '{fresh('cli')}', journal_partitions: 2}}\n"
+        f"sources: [{{topics: ['{source}']}}]\n"
+    )
+    return path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, list(arguments))
+
+
+def test_topics_are_named_while_missing_then_made_then_good(config: Path, source: str) -> None:
+    settings = load(config)
+    before = run("topics", "-c", str(config))
+    assert before.exit_code == 1
+    assert (
+        f"The topic {settings.topics.journal} does not exist; `scalewatch topics --create` makes it." in before.stderr
+    )
+    made = run("topics", "-c", str(config), "--create")
+    assert f"created {settings.topics.state}\n" in made.stdout
+    assert f"The topic {source} does not exist" in made.stderr
+    log = KafkaLog(kafka_settings(settings))
+    try:
+        log.create([TopicSettings(source, 1, compacted=False)])
+        assert log.partitions(settings.topics.state) == 2
+    finally:
+        log.close()
+    assert run("topics", "-c", str(config)).exit_code == 0
+    config.write_text(config.read_text().replace("journal_partitions: 2", "journal_partitions: 3"))
+    changed = run("topics", "-c", str(config))
+    assert changed.exit_code == 1
+    assert f"The topic {settings.topics.journal} has 2 partitions and topics.journal_partitions is 3" in changed.stderr
+
+
+def test_a_dead_letter_is_listed_and_its_bytes_go_back_to_where_they_came_from(config: Path, source: str) -> None:
+    settings = load(config)
+    run("topics", "-c", str(config), "--create")
+    letter = dead_letter(
+        source, 0, 41, 0, format_name="slurm", value=b"\x00\xffraw", error=InvalidInputError("not-json", "It is no JSON."),
+        timestamp_ms=parse_rfc3339("2026-11-20T12:00:00Z"),
+    )  # fmt: skip
+    log = KafkaLog(kafka_settings(settings))
+    try:
+        log.create([TopicSettings(source, 1, compacted=False)])
+        producer = log.producer()
+        producer.send(settings.topics.deadletters, msgspec.json.encode(letter))
+        producer.flush(20)
+        listed = run("deadletter", "list", "-c", str(config), "--reason", "not-json")
+        assert f"not-json  {source}/0/41  slurm, 5 bytes: It is no JSON.\n1 dead letters.\n" in listed.stdout
+        told = run("deadletter", "list", "-c", str(config), "--json", "--since", "2026-11-20T11:00:00Z")
+        assert json.loads(told.stdout)["offset"] == 41
+        assert run("deadletter", "replay", "-c", str(config), "--dry-run").stdout == "1 messages would be sent again.\n"
+        assert run("deadletter", "replay", "-c", str(config)).stdout == "1 messages were sent again.\n"
+        values: list[bytes | None] = []
+
+        def take(batch: Batch) -> None:
+            values.extend(batch.values)
+
+        log.read(source, 0, take)
+        assert values == [b"\x00\xffraw"]
+    finally:
+        log.close()
+
+
+def test_a_broker_that_is_not_there_is_one_sentence_and_a_failure(config: Path) -> None:
+    config.write_text("kafka: {bootstrap: '127.0.0.1:1'}\n")
+    result = run("topics", "-c", str(config))
+    assert result.exit_code == 1
+    assert "127.0.0.1:1" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("since", ["yesterday", "1970-01-01T00:00:00Z"])
+def test_a_time_that_is_none_is_wrong_usage(config: Path, since: str) -> None:
+    result = run("deadletter", "list", "-c", str(config), "--since", since)
+    assert result.exit_code == 2
+    assert "--since" in result.stderr

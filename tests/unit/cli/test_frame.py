@@ -1,0 +1,108 @@
+"""The frame of the command line: commands, help, errors and exit codes."""
+
+import subprocess
+import sys
+import time
+from importlib import import_module
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from agent import __version__
+from agent.cli import COMMANDS, Commands, cli
+from agent.cli.errors import report, sentence
+from agent.contracts.errors import ConfigError, UnavailableError
+
+LOOK = "import sys; sys.argv = ['scalewatch', '--help']; from agent.cli import main\ntry: main()\nexcept SystemExit: print(sorted(sys.modules))"
+
+
+def test_help_lists_every_command_and_the_exit_codes() -> None:
+    result = CliRunner().invoke(cli, ["--help"])
+    assert result.exit_code == 0
+    for name in COMMANDS:
+        assert f"  {name} " in result.output
+    assert "0 done, 1 failed, 2 wrong usage or configuration" in result.output
+
+
+def test_help_loads_nothing_heavy_and_is_quick() -> None:
+    started = time.perf_counter()
+    shown = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True)
+    seconds = time.perf_counter() - started
+    modules = shown.stdout.rpartition("[")[2]
+    for heavy in ("numpy", "scipy", "kafka", "pydantic", "yaml", "prometheus_client", "starlette"):
+        assert f"'{heavy}'" not in modules
+    assert seconds < 5  # 0.1 s where nothing else runs
+
+
+def test_the_version_is_told() -> None:
+    assert CliRunner().invoke(cli, ["--version"]).output == f"scalewatch {__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_listed_command_is_there_with_help_for_all_its_options(name: str) -> None:
+    module, _, attribute = COMMANDS[name].target.partition(":")
+    command = getattr(import_module(module), attribute)
+    assert isinstance(command, click.Command)
+    assert command.help
+    for parameter in command.params:
+        assert not isinstance(parameter, click.Option) or parameter.help
+    assert CliRunner().invoke(cli, [name, "--help"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["valdate"], "There is no command 'valdate'; did you mean validate?"),
+        (["frobnicate"], "No such command 'frobnicate'"),
+        (["validate"], "Missing option"),
+        (["validate", "-c", "x", "--frob"], "No such option"),
+        (["describe", "weather"], "is not one of"),
+    ],
+)
+def test_wrong_usage_says_what_is_wrong_and_exits_with_2(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+def failing(error: Exception) -> click.Group:
+    @click.command()
+    def command() -> None:
+        raise error
+
+    class Failing(Commands):
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+            del ctx, cmd_name
+            return command
+
+    return Failing(params=cli.params)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (ConfigError("The key is wrong."), 2, "scalewatch: The key is wrong.\n"),
+        (UnavailableError("The broker is away."), 1, "scalewatch: The broker is away.\n"),
+        (FileNotFoundError(2, "No such file or directory", "x"), 1, "scalewatch: No such file or directory: 'x'.\n"),
+        (ZeroDivisionError("division by zero"), 1, "scalewatch: This should not have happened (ZeroDivisionError"),
+    ],
+)
+def test_an_error_is_one_sentence_without_a_trace(error: Exception, code: int, said: str) -> None:
+    result = CliRunner().invoke(failing(error), ["demo"])
+    assert result.exit_code == code
+    assert result.stderr.startswith(said)
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+def test_verbose_shows_the_trace_too() -> None:
+    result = CliRunner().invoke(failing(UnavailableError("The broker is away.")), ["--verbose", "demo"])
+    assert "Traceback" in result.stderr
+    assert result.stderr.endswith("scalewatch: The broker is away.\n")
+
+
+def test_an_error_of_many_lines_names_the_program_on_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(ConfigError("one\ntwo"), verbose=False) == 2
+    assert capsys.readouterr().err == "scalewatch: one\nscalewatch: two\n"
+    assert sentence(PermissionError(13, "Permission denied")) == "Permission denied."

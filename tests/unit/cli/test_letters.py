@@ -1,0 +1,118 @@
+"""Dead letters are listed, and their messages sent again, on the memory log."""
+
+import json
+
+import msgspec
+import pytest
+
+from agent.cli.letters import Filter, listed, replayed
+from agent.contracts.decoding import DeadLetter
+from agent.contracts.errors import ConfigError, InvalidInputError
+from agent.contracts.log import Batch, TopicSettings
+from agent.contracts.moments import parse_rfc3339
+from agent.decode.dead_letter import VALUE_BYTES_MAX, dead_letter
+from agent.log.memory import MemoryLog
+
+TOPIC = "scalewatch.deadletters"
+NOON = parse_rfc3339("2026-11-20T12:00:00Z")
+
+
+def letter(
+    offset: int, *, topic: str = "slurm.jobs", reason: str = "not-json", value: bytes = b"x", index: int = 0
+) -> DeadLetter:
+    return dead_letter(
+        topic, 0, offset, index, format_name="slurm", value=value, error=InvalidInputError(reason, f"It is {reason}."),
+        timestamp_ms=NOON + offset * 60_000,
+    )  # fmt: skip
+
+
+def log_of(*letters: DeadLetter | bytes | None) -> MemoryLog:
+    log = MemoryLog()
+    log.create([TopicSettings(name, 2, compacted=False) for name in (TOPIC, "slurm.jobs", "native")])
+    producer = log.producer()
+    for number, one in enumerate(letters):
+        producer.send(TOPIC, msgspec.json.encode(one) if isinstance(one, DeadLetter) else one, partition=number % 2)
+    producer.flush(1)
+    return log
+
+
+def sent(log: MemoryLog, topic: str) -> list[bytes | None]:
+    values: list[bytes | None] = []
+
+    def take(batch: Batch) -> None:
+        values.extend(batch.values)
+
+    for partition in range(2):
+        log.read(topic, partition, take)
+    return values
+
+
+def lines(log: MemoryLog, wanted: Filter, *, as_json: bool = False) -> list[str]:
+    found: list[str] = []
+    assert listed(log, TOPIC, wanted, found.append, as_json=as_json) == len(found)
+    return found
+
+
+def test_a_dead_letter_is_one_line_that_says_when_why_where_and_what() -> None:
+    assert lines(log_of(letter(7)), Filter()) == [
+        "2026-11-20T12:07:00Z  not-json  slurm.jobs/0/7  slurm, 1 bytes: It is not-json."
+    ]
+
+
+def test_filters_choose_by_reason_topic_time_and_number() -> None:
+    log = log_of(letter(0), letter(2, reason="time"), letter(4, topic="native"), letter(6))
+    assert len(lines(log, Filter())) == 4
+    assert len(lines(log, Filter(reason="time"))) == 1
+    assert len(lines(log, Filter(topic="native"))) == 1
+    assert len(lines(log, Filter(since_ms=NOON + 4 * 60_000))) == 2
+    assert len(lines(log, Filter(limit=3))) == 3
+
+
+def test_json_gives_whole_letters() -> None:
+    assert json.loads(lines(log_of(letter(7)), Filter(), as_json=True)[0])["value_base64"] == "eA=="
+
+
+def test_original_bytes_go_to_their_original_topics() -> None:
+    log = log_of(letter(0, value=b"\x00one"), letter(1, topic="native", value=b"two"))
+    assert replayed(log, TOPIC, Filter(), flush_timeout_s=1).sent == 2
+    assert sent(log, "slurm.jobs") == [b"\x00one"]
+    assert sent(log, "native") == [b"two"]
+
+
+def test_a_batch_with_several_refused_parts_is_sent_once() -> None:
+    log = log_of(letter(0, value=b"[1,2]", index=0), letter(0, value=b"[1,2]", index=1))
+    assert replayed(log, TOPIC, Filter(), flush_timeout_s=1).sent == 1
+    assert sent(log, "slurm.jobs") == [b"[1,2]"]
+
+
+def test_a_message_that_was_cut_is_refused_and_counted() -> None:
+    log = log_of(letter(0, value=b"x" * (VALUE_BYTES_MAX + 1)), letter(1, value=b"good"))
+    done = replayed(log, TOPIC, Filter(), flush_timeout_s=1)
+    assert (done.sent, done.truncated) == (1, 1)
+    assert sent(log, "slurm.jobs") == [b"good"]
+    assert ", cut: " in lines(log, Filter())[0]
+
+
+def test_a_dry_run_counts_and_sends_nothing() -> None:
+    log = log_of(letter(0), letter(1))
+    assert replayed(log, TOPIC, Filter(), flush_timeout_s=1, dry_run=True).sent == 2
+    assert sent(log, "slurm.jobs") == []
+
+
+@pytest.mark.parametrize("junk", [b"no json", None, b"{}", b"\xff", b'{"schema": 1}'])
+def test_what_is_no_dead_letter_is_passed_over_and_counted(junk: bytes | None) -> None:
+    log = log_of(junk, letter(1))
+    assert len(lines(log, Filter())) == 1
+    done = replayed(log, TOPIC, Filter(), flush_timeout_s=1)
+    assert (done.sent, done.unreadable) == (1, 1)
+
+
+def test_damaged_base64_is_not_sent() -> None:
+    broken = msgspec.structs.replace(letter(0), value_base64="!!!")
+    done = replayed(log_of(broken), TOPIC, Filter(), flush_timeout_s=1)
+    assert (done.sent, done.unreadable) == (0, 1)
+
+
+def test_a_topic_that_does_not_exist_is_named_with_the_command_that_makes_it() -> None:
+    with pytest.raises(ConfigError, match="scalewatch topics --create"):
+        listed(MemoryLog(), TOPIC, Filter(), print)

@@ -1,0 +1,79 @@
+"""The reference is made from the code, so nothing of the code can be missing in it."""
+
+import importlib
+import inspect
+import json
+import pkgutil
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+import processors
+from agent.app.compose import FORMATS
+from agent.cli import cli
+from agent.cli.processors import PROCESSORS
+from agent.config.keys import keys
+from agent.config.tree import Source
+from agent.decode.registry import DECODERS
+from agent.metrics.table import METRICS
+from agent.schemas import NAMES
+
+
+def described(*arguments: str) -> str:
+    result = CliRunner().invoke(cli, ["describe", *arguments])
+    assert result.exit_code == 0
+    return result.output
+
+
+def test_every_format_is_described_with_a_meaning() -> None:
+    rows = {row["name"]: row["meaning"] for row in json.loads(described("formats", "--json"))}
+    assert list(rows) == list(DECODERS)
+    assert set(rows) < set(FORMATS)
+    assert all(len(meaning) > 10 for meaning in rows.values())
+
+
+def test_formats_that_the_configuration_knows_have_decoders() -> None:
+    known = Source.model_fields["format"].annotation.__args__  # type: ignore[union-attr]
+    assert set(known) <= set(DECODERS)
+
+
+def test_every_metric_is_described() -> None:
+    page = described("metrics")
+    for metric in METRICS:
+        assert f"| `{metric.name}` | {metric.kind} | {', '.join(metric.label_names)} | {metric.help} |" in page
+
+
+def test_every_processor_with_a_state_is_described() -> None:
+    modules = [
+        importlib.import_module(found.name) for found in pkgutil.walk_packages(processors.__path__, "processors.")
+    ]
+    stateful = {
+        kind
+        for module in modules
+        for _, kind in inspect.getmembers(module, inspect.isclass)
+        if kind.__module__.startswith("processors.") and isinstance(getattr(kind, "version", None), int)
+    }
+    assert stateful == set(PROCESSORS)
+    assert [row["name"] for row in json.loads(described("processors", "--json"))] == [kind.name for kind in PROCESSORS]
+
+
+def test_every_key_of_the_configuration_is_described() -> None:
+    page = described("config")
+    assert page.count("\n| `") == sum(not key.section for key in keys())
+    jsonschema.Draft202012Validator.check_schema(json.loads(described("config", "--json")))
+
+
+def test_every_event_and_message_is_described() -> None:
+    page = described("schemas")
+    for name in NAMES:
+        assert f"## {name}\n" in page
+    assert list(json.loads(described("schemas", "--json"))) == list(NAMES)
+    assert json.loads(described("schemas", "scalewatch.alert/1"))["$id"] == "scalewatch.alert/1"
+
+
+@pytest.mark.parametrize("arguments", [["schemas", "scalewatch.alert/9"], ["metrics", "scalewatch_ready"]])
+def test_a_name_that_is_none_is_refused(arguments: list[str]) -> None:
+    result = CliRunner().invoke(cli, ["describe", *arguments])
+    assert result.exit_code == 2
+    assert "is no name of a schema" in result.stderr
