@@ -99,6 +99,15 @@ def test_a_damaged_archive_ends_with_an_error_where_reading_failed(tmp_path: Pat
     assert "file" in [record.error.reason for record in records if record.error]
 
 
+def test_damage_within_an_array_is_an_error_too(tmp_path: Path) -> None:
+    elements = b"[" + b",".join(completed(application=f"app{number * 7919}") for number in range(2000)) + b"]"
+    (tmp_path / "jobs.gz").write_bytes(gzip.compress(elements)[:-2000])
+    options = DecodeOptions(max_message_bytes=1000)
+    records = list(read_files([str(tmp_path / "jobs.gz")], RECEIVED_MS, options))
+    assert len(records) > 100
+    assert [record.error.reason for record in records if record.error] == ["file"]
+
+
 @pytest.mark.parametrize("name", ["missing.jsonl", "."])
 def test_a_file_that_cannot_be_opened_is_an_error_of_the_command_line(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):

@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -76,6 +77,15 @@ def test_a_batch_may_have_as_many_elements_as_the_options_allow() -> None:
     assert refusal(decode, b"[" + b",".join([completed()] * 4) + b"]").reason == "array-bomb"
 
 
+def test_a_bomb_is_refused_before_it_fills_the_memory() -> None:
+    decode, bomb = DECODERS["auto"](DecodeOptions()), b"[" + b"1," * 2_000_000 + b"1]"
+    tracemalloc.start()
+    refusal(decode, bomb)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 3 * len(bomb)
+
+
 def test_formats_are_recognised_also_where_a_batch_mixes_them() -> None:
     value = b"[" + b",".join([completed(), slurm_record(), b'{"metrics": []}']) + b"]"
     decoded = DECODERS["auto"](DecodeOptions())(value, RECEIVED_MS)
@@ -118,3 +128,16 @@ def test_a_batch_in_any_white_space_is_a_batch() -> None:
 
 def test_two_objects_in_one_message_are_refused() -> None:
     assert refusal(DECODERS["auto"](DecodeOptions()), completed() + b" " + completed()).reason == "not-json"
+
+
+@pytest.mark.parametrize("name", ["native", "sonar"])
+def test_depth_near_the_limit_is_read_or_refused(name: str) -> None:
+    decode = DECODERS[name](DecodeOptions())
+    for depth in range(100, 1000, 7):
+        nested = b'{"a": ' * depth + b'{"b": 1, "b": 2}' + b"}" * depth
+        value = completed(data="NESTED").replace(b'"NESTED"', nested)
+        assert refusal(decode, value).reason in ("nesting", "duplicate-key", "missing-field")
+
+
+def test_a_part_that_should_be_an_object_has_the_wrong_type() -> None:
+    assert refusal(DECODERS["sonar"](DecodeOptions()), b'{"meta": {}, "data": 7}').reason == "wrong-type"

@@ -38,7 +38,8 @@ def test_of_start_end_and_run_time_two_give_the_third(left_out: dict[str, Any]) 
 
 
 @pytest.mark.parametrize(
-    "left_out", [{"start": ..., "end": ...}, {"end": ..., "run_time_s": ...}, {"n": ...}, {"unit": ...}]
+    "left_out",
+    [{"start": ..., "end": ...}, {"end": ..., "run_time_s": ...}, {"n": ...}, {"unit": ...}, {"n": ..., "unit": ...}],
 )
 def test_a_completed_job_needs_two_of_its_times_and_a_size_with_its_unit(left_out: dict[str, Any]) -> None:
     assert refusal(DECODE, completed(**left_out)).reason == "missing-field"
@@ -183,3 +184,17 @@ def test_hosts_are_kept_as_sent_and_bounded() -> None:
 def test_nanoseconds_and_zones_are_read() -> None:
     value = completed(start="2026-11-20T11:00:00.123456789+01:00")
     assert only(value).start_ms == START_MS + 123
+
+
+@pytest.mark.parametrize("character", ["\u0085", "\u2028", "\u2029", "\u007f", "\u001b"])
+def test_control_characters_are_refused_escaped_or_not(character: str) -> None:
+    for value in (
+        completed(application=f"a{character}b"),
+        completed(application="a?b").replace(b"?", character.encode()),
+    ):
+        assert refusal(DECODE, value).reason in ("text", "not-json")
+
+
+def test_a_name_in_any_script_is_a_name() -> None:
+    value = completed(application="Wärme-模型 🌡").replace(b"\\u00e4", "ä".encode())
+    assert only(value).evidence.application == "Wärme-模型 🌡"

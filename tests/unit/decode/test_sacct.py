@@ -148,6 +148,8 @@ def test_time_limits_are_seconds(columns: dict[str, str], limit_s: float | None)
         (JOB.replace("2026-08-20T10:00:00", "soon"), "time"),
         (JOB.replace("2026-08-20T11:00:00", "2027-08-20T11:00:00"), "future"),
         (JOB.replace("lammps", "a\x1b[0m"), "text"),
+        (JOB.replace("|3600|", "||").replace("T11:00", "T09:00"), "out-of-range"),
+        (JOB.replace("|3600|", "||").replace("2026-08-20T11:00:00", "Unknown"), "missing-field"),
         (JOB.replace("812|812", "|"), "missing-field"),
         ("812|812", "columns"),
     ],
@@ -163,6 +165,17 @@ def test_a_table_without_a_needed_column_is_refused_naming_it(missing: str) -> N
     columns = [name for name in ("JobID", "State", "Start", "Elapsed", "NNodes", "JobIDText") if name != missing]
     with pytest.raises(InvalidInputError, match=missing.lower()):
         SacctTable(tuple(columns), "|")
+
+
+@pytest.mark.parametrize("header", ["JobID", "812|jobid", "JobID|State|Start|End|NNodes|" + "x|" * 300 + "y"])
+def test_a_header_that_is_none_is_refused(header: str) -> None:
+    with pytest.raises(InvalidInputError):
+        SacctTable.of_header(header)
+
+
+def test_quoted_cells_may_hold_the_comma_between_cells() -> None:
+    lines = [line.replace("|", ",") for line in (HEADER, JOB.replace("lammps", '"a,b"'))]
+    assert decode(*lines).events[0].evidence.job_name == "a,b"  # type: ignore[union-attr]
 
 
 def test_columns_of_a_table_without_header_may_be_named() -> None:

@@ -96,3 +96,8 @@ def test_a_message_without_a_cluster_needs_a_default_system() -> None:
     value = envelope(JOB, cluster=None)
     assert sonar_decoder(DecodeOptions())(value, RECEIVED_MS).rejects[0].reason == "missing-field"
     assert sonar_decoder(DecodeOptions(default_system="saga"))(value, RECEIVED_MS).events[0].system == "saga"
+
+
+def test_an_array_task_knows_its_array() -> None:
+    (event,) = decode({"array_job_id": 800, "array_task_id": 7}).events
+    assert (event.evidence.array_job_id, event.evidence.attributes) == ("800", {"array_task_id": 7})

@@ -105,6 +105,7 @@ def test_no_limit_is_none(text: str) -> None:
         ("mem=1.5K", {"mem": 1536.0}),
         ("3=18446744073709551614", {}),
         ("energy=18446744073709551615", {}),
+        ("mem=99999P,cpu=1", {"cpu": 1.0}),
         ("cpu=-4,node=,=7,x,mem=1e9,gres/gpu=" + "9" * 40, {}),
         ("", {}),
         (None, {}),
