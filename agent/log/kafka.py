@@ -6,6 +6,7 @@ from agent.contracts.errors import UnavailableError
 from agent.contracts.log import Batch, TopicSettings
 from agent.log.kafka_admin import create_topics, partition_counts
 from agent.log.kafka_checkpoint import KafkaCheckpointStore
+from agent.log.kafka_connection import check_reachable
 from agent.log.kafka_consumer import KafkaLogConsumer
 from agent.log.kafka_producer import KafkaLogProducer
 from agent.log.kafka_reading import KafkaReader
@@ -27,46 +28,47 @@ class KafkaLog:
         self._settings = settings
         self._clients: list[Client] = []
         self._partitions: dict[str, int] = {}
+        self._reached = False
         self._closed = False
 
     def consumer(
         self, group: str, topics: Sequence[str], *, member: str, from_beginning: bool = True
     ) -> KafkaLogConsumer:
         """Return a new member of a group; topics may be regular expressions when they start with ``^``."""
-        self._check_open()
+        self._connect()
         consumer = KafkaLogConsumer(self._settings, group, topics, member, from_beginning=from_beginning)
         self._keep(consumer)
         return consumer
 
     def producer(self) -> KafkaLogProducer:
         """Return a new producer (acks of all replicas, idempotent)."""
-        self._check_open()
+        self._connect()
         producer = KafkaLogProducer(self._settings)
         self._keep(producer)
         return producer
 
     def checkpoints(self, shard: int) -> KafkaCheckpointStore:
         """Return a new store for a shard's checkpoints; the shard is the partition of the state topic."""
-        self._check_open()
+        self._connect()
         store = KafkaCheckpointStore(self._settings, shard)
         self._keep(store)
         return store
 
     def partitions(self, topic: str) -> int | None:
         """Return the number of partitions, None where the topic does not exist; a known number is not asked again."""
-        self._check_open()
+        self._connect()
         if topic not in self._partitions:
             self._partitions.update(partition_counts(self._settings, [topic]))
         return self._partitions.get(topic)
 
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
         """Create the topics that are missing; return their names. Raises UnavailableError."""
-        self._check_open()
+        self._connect()
         return create_topics(self._settings, topics)
 
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None]) -> int:
         """Read a partition from its beginning to its present end; return that end. Raises UnavailableError."""
-        self._check_open()
+        self._connect()
         with KafkaReader(self._settings, topic, partition) as reader:
             return reader.read(on_batch)
 
@@ -80,6 +82,9 @@ class KafkaLog:
     def _keep(self, client: Client) -> None:
         self._clients = [*(one for one in self._clients if not one.closed), client]
 
-    def _check_open(self) -> None:
+    def _connect(self) -> None:
         if self._closed:
             raise UnavailableError("The log is closed.")
+        if not self._reached:
+            check_reachable(self._settings)
+            self._reached = True

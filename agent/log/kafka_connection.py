@@ -1,11 +1,13 @@
 """Clients of kafka-python: how they are made, and what their errors mean to us."""
 
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Thread
 from typing import Any, TypeVar
 
 from kafka import errors
+from kafka.client_async import KafkaClient
 from kafka.structs import TopicPartition
 
 from agent.contracts.errors import FencedError, ScalewatchError, UnavailableError
@@ -20,7 +22,8 @@ FENCED = (
     errors.ProducerFencedError,
     errors.UnknownMemberIdError,
 )
-NO_CONNECTION = (errors.NoBrokersAvailable, errors.KafkaConnectionError)
+NO_CONNECTION = (errors.NoBrokersAvailable, errors.KafkaConnectionError, ssl.SSLError)
+GIVE_UP_S = 1.0
 Result = TypeVar("Result")
 
 
@@ -42,24 +45,42 @@ def translate(error: BaseException, settings: KafkaSettings, doing: str) -> Scal
     UnavailableError('Flushing failed at kafka:9092: KafkaTimeoutError.')
     """
     if isinstance(error, NO_CONNECTION):
-        return UnavailableError(unreachable(settings))
+        return UnavailableError(unreachable(settings, error))
     name, text = type(error).__name__, str(error).partition("\n")[0]
     said = text if name in text else f"{name}: {text}" if text else name
     sentence = f"{doing} failed at {settings.bootstrap}: {said.rstrip('.')}."
     return FencedError(sentence) if isinstance(error, FENCED) else UnavailableError(sentence)
 
 
-def unreachable(settings: KafkaSettings) -> str:
-    """Return what to check when no broker can be talked to: the client says the same for every cause.
+def unreachable(settings: KafkaSettings, cause: BaseException | None = None) -> str:
+    """Return what to check when no broker can be talked to: the client says the same for nearly every cause.
 
     >>> unreachable(KafkaSettings(bootstrap="kafka:9092")).partition(":9092")[0]
     'No Kafka broker could be reached at kafka'
     """
+    seen = f" The last error was: {cause}." if cause is not None and str(cause) != type(cause).__name__ else ""
     return (
         f"No Kafka broker could be reached at {settings.bootstrap} ({settings.security.described}) within "
         f"{settings.bootstrap_timeout_s:g} s: check the address and port, that this listener speaks "
-        f"{settings.security.protocol}, the user and password, and that the CA file has signed the broker's certificate."
+        f"{settings.security.protocol}, the user and password, and that the CA file has signed the broker's "
+        f"certificate.{seen}"
     )
+
+
+def check_reachable(settings: KafkaSettings) -> None:
+    """Ask the cluster who it is. Raises UnavailableError.
+
+    The client's constructors return although a login is wrong or missing, and then wait in silence for ever.
+    """
+    with translated(settings, "Connecting"):
+        client = KafkaClient(**settings.connection("check"))
+        try:
+            answer = client.cluster.request_update()
+            client.poll(future=answer, timeout_ms=round(settings.bootstrap_timeout_s * 1000))
+        finally:
+            client.close()
+    if not (answer.is_done and answer.succeeded()):
+        raise UnavailableError(unreachable(settings, answer.exception if answer.is_done else None))
 
 
 def within(timeout_s: float, call: Callable[[], Result], doing: str) -> Result:
@@ -87,14 +108,21 @@ def within(timeout_s: float, call: Callable[[], Result], doing: str) -> Result:
 
 
 def give_up(producer: Any) -> None:
-    """Close a producer at once, without writing what it still holds: a plain close would wait, and write it later."""
-    sender = producer._sender  # noqa: SLF001 - no public way ends the thread of a stuck producer
+    """End a producer without writing what it still holds: a plain close would wait, and write it later.
+
+    The client has no public way to do this, and its own forced end fails on a batch that is under way, before the
+    connections are closed. Nobody looks at the futures of that batch any more, so nothing has to be told to them.
+    """
+    sender = producer._sender  # noqa: SLF001 - see above
+    sender._accumulator.abort_incomplete_batches = _do_nothing  # noqa: SLF001 - see above
     sender.force_close()
-    sender.join(1.0)
-    try:
-        producer.close(timeout=0)
-    except errors.KafkaError:
-        return  # the thread is stuck in a call; it has been told to end
+    sender.join(GIVE_UP_S)
+    producer._unregister_cleanup()  # noqa: SLF001 - it would flush once more at the end of the process
+    producer._closed = True  # noqa: SLF001 - and once more when it is collected
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def batch_of(partition: TopicPartition, records: list[Any], next_offset: int) -> Batch:

@@ -47,7 +47,9 @@ class KafkaLogProducer:
             self._make_room()
         try:
             future = self._producer.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms)
-        except Exception as error:  # no metadata of the topic, or a client that has failed before
+        except KafkaTimeoutError as error:  # nothing is known of the topic, and nothing was queued
+            raise translate(error, self._settings, f"Writing to {topic}") from error
+        except Exception as error:
             raise self._die(translate(error, self._settings, f"Writing to {topic}")) from error
         self._unacknowledged.append((future, size_bytes))
         self._queued_bytes += size_bytes

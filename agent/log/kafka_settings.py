@@ -1,5 +1,6 @@
 """How to reach a Kafka cluster, and the limits of its clients."""
 
+import ssl
 from typing import Any, Literal
 
 import msgspec
@@ -58,17 +59,25 @@ class KafkaSecurity(msgspec.Struct, frozen=True):
         """Return the client's arguments. Raises ConfigError where a login is not complete."""
         if self.protocol.startswith("SASL") and not (self.mechanism and self.username and self.password):
             raise ConfigError(f"{self.protocol} needs a mechanism, a user name and a password.")
-        given = {
+        login = {
             "sasl_mechanism": self.mechanism,
             "sasl_plain_username": self.username,
             "sasl_plain_password": self.password,
-            "ssl_cafile": self.ca_file,
-            "ssl_certfile": self.certificate_file,
-            "ssl_keyfile": self.key_file,
-            "ssl_password": self.key_password,
         }
-        chosen = {name: value for name, value in given.items() if value is not None}
-        return {"security_protocol": self.protocol, "ssl_check_hostname": self.check_hostname, **chosen}
+        context = {"ssl_context": self._context()} if self.protocol.endswith("SSL") else {}
+        return {"security_protocol": self.protocol, **context, **(login if self.mechanism else {})}
+
+    def _context(self) -> ssl.SSLContext:
+        """Return our own TLS context: the client's accepts versions that are no longer safe."""
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.certificate_file is not None:
+                context.load_cert_chain(self.certificate_file, self.key_file, self.key_password)
+        except OSError as error:  # also of a file that holds something else
+            files = ", ".join(one for one in (self.ca_file, self.certificate_file, self.key_file) if one is not None)
+            raise ConfigError(f"The certificate files {files} cannot be used: {error}.") from error
+        context.check_hostname = self.check_hostname
+        return context
 
 
 class KafkaSettings(msgspec.Struct, frozen=True):

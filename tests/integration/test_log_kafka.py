@@ -1,0 +1,245 @@
+"""The log on a real Kafka, beyond the contract: security, outages, and producers that have failed."""
+
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Timer
+
+import pytest
+from msgspec.structs import replace
+
+from agent.contracts.errors import ConfigError, UnavailableError
+from agent.contracts.log import Poll, TopicSettings
+from agent.log.kafka import KafkaLog
+from agent.log.kafka_settings import KafkaSecurity, KafkaSettings
+from tests.kit.kafka_broker import PASSWORD, USER, KafkaBroker
+from tests.kit.logs import WAIT_S, collect, kafka_settings, own, poll_until, values, write
+
+pytestmark = pytest.mark.kafka
+QUICK_S = 1.0
+
+
+@pytest.fixture
+def settings(kafka: KafkaBroker, fresh: Callable[[str], str]) -> KafkaSettings:
+    return kafka_settings(kafka, fresh)
+
+
+@pytest.fixture
+def log(settings: KafkaSettings) -> Iterator[KafkaLog]:
+    made = KafkaLog(settings)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def topic(log: KafkaLog, fresh: Callable[[str], str]) -> str:
+    name = fresh("topic")
+    log.create([TopicSettings(name=name, partitions=1, compacted=False)])
+    return name
+
+
+@contextmanager
+def paused(broker: KafkaBroker) -> Iterator[None]:
+    broker.pause()
+    try:
+        yield
+    finally:
+        broker.resume()
+
+
+def secured(broker: KafkaBroker, protocol: str, **login: str | None) -> KafkaSettings:
+    return KafkaSettings(
+        bootstrap=broker.addresses[protocol],
+        security=KafkaSecurity(protocol=protocol, **login),  # type: ignore[arg-type] # a test passes wrong ones, too
+        bootstrap_timeout_s=QUICK_S,
+    )
+
+
+def scram(password: str) -> dict[str, str]:
+    return {"mechanism": "SCRAM-SHA-256", "username": USER, "password": password}
+
+
+def test_a_login_by_password_writes_and_reads(kafka: KafkaBroker, topic: str) -> None:
+    log = KafkaLog(secured(kafka, "SASL_PLAINTEXT", **scram(PASSWORD)))
+    write(log, topic, [b"value"])
+    assert values(collect(log.consumer(f"{topic}-group", [topic], member="m"), 1)) == [b"value"]
+    log.close()
+
+
+def test_an_encrypted_connection_checks_the_broker_s_certificate(kafka: KafkaBroker, topic: str) -> None:
+    log = KafkaLog(secured(kafka, "SSL", ca_file=str(kafka.ca_file)))
+    write(log, topic, [b"value"])
+    assert log.read(topic, 0, lambda _batch: None) == 1
+    log.close()
+    with pytest.raises(UnavailableError, match="CA file"):
+        KafkaLog(secured(kafka, "SSL")).partitions(topic)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "login"),
+    [("SASL_PLAINTEXT", scram("wrong horse")), ("PLAINTEXT", {}), ("SSL", {})],
+    ids=["wrong password", "plain text to a login", "encryption to a login"],
+)
+def test_a_connection_that_fails_names_address_security_and_causes_but_no_password(
+    kafka: KafkaBroker, protocol: str, login: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    settings = replace(secured(kafka, protocol, **login), bootstrap=kafka.addresses["SASL_PLAINTEXT"])
+    for use in (KafkaLog.producer, lambda log: log.partitions("topic"), lambda log: log.checkpoints(0)):
+        with pytest.raises(UnavailableError) as caught:
+            use(KafkaLog(settings))
+        for part in (settings.bootstrap, protocol, "1 s", "password"):
+            assert part in str(caught.value)
+    told = [*traceback.format_exception(caught.value), caplog.text, repr(settings), repr(settings.connection("x"))]
+    assert all("wrong horse" not in text for text in told)
+
+
+def test_a_broker_that_is_not_there_is_reported_in_time() -> None:
+    settings = KafkaSettings(bootstrap="127.0.0.1:1", bootstrap_timeout_s=QUICK_S)
+    started = time.monotonic()
+    for make in (
+        lambda: KafkaLog(settings).producer(),
+        lambda: KafkaLog(settings).consumer("group", ["topic"], member="m"),
+        lambda: KafkaLog(settings).partitions("topic"),
+        lambda: KafkaLog(settings).create([]),
+        lambda: KafkaLog(settings).read("topic", 0, lambda _batch: None),
+        lambda: KafkaLog(settings).checkpoints(0).take_over(),
+    ):
+        with pytest.raises(UnavailableError, match=r"127\.0\.0\.1:1"):
+            make()
+    assert time.monotonic() - started < 6 * 3 * QUICK_S
+
+
+def test_a_login_that_is_not_complete_is_a_mistake_of_the_configuration() -> None:
+    security = KafkaSecurity(protocol="SASL_SSL", username="agent")
+    with pytest.raises(ConfigError, match="SASL_SSL needs a mechanism, a user name and a password"):
+        KafkaLog(KafkaSettings(bootstrap="127.0.0.1:1", security=security)).producer()
+
+
+def test_compressed_records_arrive(settings: KafkaSettings, topic: str) -> None:
+    log = KafkaLog(replace(settings, compression="gzip"))
+    write(log, topic, [b"x" * 10_000] * 20)
+    batches: list[bytes | None] = []
+    log.read(topic, 0, lambda batch: batches.extend(batch.values))
+    assert batches == [b"x" * 10_000] * 20
+    log.close()
+
+
+def test_a_full_queue_refuses_records_and_takes_them_again_later(
+    kafka: KafkaBroker, settings: KafkaSettings, topic: str
+) -> None:
+    log = KafkaLog(replace(settings, queue_records_max=10, block_timeout_s=0.5))
+    producer = log.producer()
+    producer.send(topic, b"first", partition=0)
+    producer.flush(WAIT_S)
+    with paused(kafka):
+        for _ in range(10):
+            producer.send(topic, b"queued", partition=0)
+        with pytest.raises(UnavailableError, match="queue is full: 10 records"):
+            producer.send(topic, b"too many", partition=0)
+    producer.send(topic, b"later", partition=0)
+    producer.flush(WAIT_S)
+    seen: list[bytes | None] = []
+    log.read(topic, 0, lambda batch: seen.extend(batch.values))
+    assert seen == [b"first", *[b"queued"] * 10, b"later"]
+    log.close()
+
+
+def test_a_queue_of_many_bytes_is_full_too(kafka: KafkaBroker, settings: KafkaSettings, topic: str) -> None:
+    log = KafkaLog(replace(settings, queue_bytes_max=100_000, block_timeout_s=0.5))
+    producer = log.producer()
+    producer.send(topic, b"first", partition=0)
+    producer.flush(WAIT_S)
+    with paused(kafka):
+        for _ in range(2):
+            producer.send(topic, b"x" * 60_000, partition=0)
+        with pytest.raises(UnavailableError, match="queue is full: 2 records"):
+            producer.send(topic, b"x", partition=0)
+    log.close()
+
+
+def test_a_producer_is_dead_after_a_flush_that_failed_and_a_new_one_works(
+    kafka: KafkaBroker, log: KafkaLog, topic: str
+) -> None:
+    producer = log.producer()
+    producer.send(topic, b"first", partition=0)
+    producer.flush(WAIT_S)
+    with paused(kafka):
+        producer.send(topic, b"unknown", partition=0)
+        with pytest.raises(UnavailableError):
+            producer.flush(QUICK_S)
+        with pytest.raises(UnavailableError, match="cannot be used any more"):
+            producer.send(topic, b"never", partition=0)
+        with pytest.raises(UnavailableError, match="cannot be used any more"):
+            producer.flush(QUICK_S)
+    write(log, topic, [b"unknown"])
+    seen: list[bytes | None] = []
+    log.read(topic, 0, lambda batch: seen.extend(batch.values))
+    assert seen in ([b"first", b"unknown"], [b"first", b"unknown", b"unknown"])
+
+
+def test_closing_a_producer_gives_up_what_the_broker_did_not_get(kafka: KafkaBroker, log: KafkaLog, topic: str) -> None:
+    producer = log.producer()
+    producer.send(topic, b"first", partition=0)
+    producer.flush(WAIT_S)
+    with paused(kafka):
+        for _ in range(3):
+            producer.send(topic, b"queued" * 10_000, partition=0)
+        started = time.monotonic()
+        producer.close()
+        assert time.monotonic() - started < 2.0
+    time.sleep(1.0)
+    assert log.read(topic, 0, lambda _batch: None) <= 2
+
+
+def test_consumer_and_producer_go_on_by_themselves_after_the_broker_was_killed(
+    kafka: KafkaBroker, log: KafkaLog, topic: str
+) -> None:
+    consumer, producer = log.consumer(f"{topic}-group", [topic], member="m"), log.producer()
+    own([consumer], 1)
+    producer.send(topic, b"before", partition=0)
+    producer.flush(WAIT_S)
+    assert values(collect(consumer, 1)) == [b"before"]
+    kafka.kill()
+    producer.send(topic, b"sent while away", partition=0)
+    starting = Timer(1.0, kafka.start)
+    starting.start()
+    producer.flush(40.0)
+    seen: list[bytes | None] = []
+    deadline = time.monotonic() + 45.0
+    while not seen and time.monotonic() < deadline:
+        try:
+            seen.extend(values(consumer.poll(1.0).batches))
+        except UnavailableError:
+            continue
+    starting.join()
+    assert seen == [b"sent while away"]
+
+
+def test_a_consumer_that_is_behind_and_gets_nothing_is_given_up(
+    settings: KafkaSettings, topic: str, log: KafkaLog
+) -> None:
+    consumer = KafkaLog(replace(settings, stuck_after_s=1.0)).consumer(f"{topic}-group", [topic], member="m")
+    write(log, topic, [b"first"])
+    collect(consumer, 1)
+    polls: list[Poll] = []
+    poll_until([consumer], lambda: len(polls) > 15, lambda _, poll: polls.append(poll))  # quiet, and nothing behind
+    write(log, topic, [b"second"])
+    consumer._consumer.poll = lambda **_: {}  # a client that gets nothing any more
+    with pytest.raises(UnavailableError, match="although there are records"):
+        poll_until([consumer], lambda: False, lambda _, poll: polls.append(poll))
+    consumer.close()
+
+
+def test_a_member_with_a_lasting_name_keeps_its_partitions_through_a_restart(
+    settings: KafkaSettings, topic: str
+) -> None:
+    lasting = KafkaLog(replace(settings, static_membership=True))
+    first = lasting.consumer(f"{topic}-group", [topic], member="m")
+    own([first], 1)
+    first.close()
+    started = time.monotonic()
+    own([lasting.consumer(f"{topic}-group", [topic], member="m")], 1)
+    assert time.monotonic() - started < 2.0
+    lasting.close()
