@@ -62,6 +62,13 @@ def read_files(paths: Iterable[str], received_ms: int, options: DecodeOptions) -
 
     Raises ConfigError where a file cannot be opened. A file that is damaged, or of an unknown format, gives one record
     with the error and ends there.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
+    ...     _ = file.write(b'{"type": "identity", "system": "exa", "job_id": 8, "source": "xalt"}')
+    ...     file.flush()
+    ...     [record.decoded.events[0].job_id for record in read_files([file.name], 1795170700000, DecodeOptions())]
+    ['8']
     """
     for path in paths:
         with open_source(path) as source:
@@ -70,7 +77,13 @@ def read_files(paths: Iterable[str], received_ms: int, options: DecodeOptions) -
 
 @contextmanager
 def open_source(path: str) -> Iterator[Source]:
-    """Open a file, or standard input for `-`; ConfigError where that fails."""
+    """Open a file, or standard input for `-`; ConfigError where that fails.
+
+    >>> with open_source("no/such/file"):
+    ...     pass
+    Traceback (most recent call last):
+    agent.contracts.errors.ConfigError: The file no/such/file cannot be read: No such file or directory.
+    """
     with ExitStack() as stack:
         try:
             stream = sys.stdin.buffer if path == STDIN else stack.enter_context(open(path, "rb"))  # noqa: PTH123 - `-` is none
@@ -81,7 +94,12 @@ def open_source(path: str) -> Iterator[Source]:
 
 
 def read_source(name: str, source: Source, received_ms: int, options: DecodeOptions) -> Iterator[FileRecord]:
-    """Return the records of one open file, called `name` in their places."""
+    """Return the records of one open file, called `name` in their places.
+
+    >>> import io
+    >>> [(record.place, record.error.reason) for record in read_source("in", Source(io.BytesIO(b"{}")), 0, DecodeOptions())]
+    [('in:1', 'unknown-format')]
+    """
     line, format_name = 0, ""
     try:
         opened = recognise(source, options)

@@ -45,7 +45,12 @@ class RecordFile(msgspec.Struct):
 
 
 def recognise(source: Readable, options: DecodeOptions) -> RecordFile:
-    """Return what a file holds; InvalidInputError where it is empty or nothing known."""
+    """Return what a file holds; InvalidInputError where it is empty or nothing known.
+
+    >>> import io
+    >>> recognise(io.BytesIO(b"JobID|State|Start|Elapsed|NNodes"), DecodeOptions()).format
+    'sacct'
+    """
     lines = _lines(source, options.max_message_bytes)
     line, number = next(lines, (b"", 1))
     if not line:
