@@ -83,14 +83,9 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="scalewatch", message="%(prog)s %(version)s")
 @click.option("-v", "--verbose", is_flag=True, help="Show the full trace of an error.")
-def cli(verbose: bool) -> None:  # noqa: FBT001 - the name of the option is its meaning
+def main(verbose: bool) -> None:  # noqa: FBT001 - the name of the option is its meaning
     """Learn, while an HPC centre runs, how its applications scale; predict, explain and warn.
 
     Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
     """
     del verbose
-
-
-def main() -> None:
-    """Run the command that the arguments of this process name, then exit."""
-    cli(prog_name="scalewatch")

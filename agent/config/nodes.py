@@ -33,7 +33,11 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Document(msgspec.Struct):
-    """A file as plain data, where its keys and values stand, and what is wrong with its form."""
+    """A file as plain data, where its keys and values stand, and what is wrong with its form.
+
+    >>> Document("agent.yaml", keys={("http",): Position(3, 1)}).position(("http", "port")).line
+    3
+    """
 
     file: str
     data: Any = None

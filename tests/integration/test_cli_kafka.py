@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.app.compose import kafka_settings
-from agent.cli import cli
+from agent.cli import main
 from agent.config.load import load
 from agent.contracts.errors import InvalidInputError
 from agent.contracts.log import Batch, TopicSettings
@@ -38,7 +38,7 @@ def config(kafka: KafkaBroker, fresh: Callable[[str], str], source: str, tmp_pat
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, list(arguments))
+    return CliRunner().invoke(main, list(arguments))
 
 
 def test_topics_are_named_while_missing_then_made_then_good(config: Path, source: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from agent import __version__
-from agent.cli import COMMANDS, Commands, cli
+from agent.cli import COMMANDS, Commands, main
 from agent.cli.errors import report, sentence
 from agent.contracts.errors import ConfigError, UnavailableError
 
@@ -18,7 +18,7 @@ LOOK = "import sys; sys.argv = ['scalewatch', '--help']; from agent.cli import m
 
 
 def test_help_lists_every_command_and_the_exit_codes() -> None:
-    result = CliRunner().invoke(cli, ["--help"])
+    result = CliRunner().invoke(main, ["--help"])
     assert result.exit_code == 0
     for name in COMMANDS:
         assert f"  {name} " in result.output
@@ -36,7 +36,7 @@ def test_help_loads_nothing_heavy_and_is_quick() -> None:
 
 
 def test_the_version_is_told() -> None:
-    assert CliRunner().invoke(cli, ["--version"]).output == f"scalewatch {__version__}\n"
+    assert CliRunner().invoke(main, ["--version"]).output == f"scalewatch {__version__}\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -47,7 +47,7 @@ def test_every_listed_command_is_there_with_help_for_all_its_options(name: str) 
     assert command.help
     for parameter in command.params:
         assert not isinstance(parameter, click.Option) or parameter.help
-    assert CliRunner().invoke(cli, [name, "--help"]).exit_code == 0
+    assert CliRunner().invoke(main, [name, "--help"]).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_every_listed_command_is_there_with_help_for_all_its_options(name: str) 
     ],
 )
 def test_wrong_usage_says_what_is_wrong_and_exits_with_2(arguments: list[str], said: str) -> None:
-    result = CliRunner().invoke(cli, arguments)
+    result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
     assert said in result.output
 
@@ -76,7 +76,7 @@ def failing(error: Exception) -> click.Group:
             del ctx, cmd_name
             return command
 
-    return Failing(params=cli.params)
+    return Failing(params=main.params)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from agent.cli import cli
+from agent.cli import main
 
 JOB: dict[str, Any] = {
     "type": "job.completed", "system": "exa", "n": 4, "unit": "nodes",
@@ -32,7 +32,7 @@ def jobs(tmp_path: Path) -> Path:
 
 
 def identify(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["identify", *arguments])
+    return CliRunner().invoke(main, ["identify", *arguments])
 
 
 def test_applications_come_by_frequency_and_then_what_nothing_names(jobs: Path) -> None:
@@ -91,5 +91,5 @@ def test_files_without_a_job_are_a_failure(tmp_path: Path) -> None:
 
 
 def test_standard_input_is_a_file_too() -> None:
-    result = CliRunner().invoke(cli, ["identify", "-"], input=json.dumps(EVENTS[0]) + "\n")
+    result = CliRunner().invoke(main, ["identify", "-"], input=json.dumps(EVENTS[0]) + "\n")
     assert "1 jobs, 1 of them identified" in result.stdout

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from agent.cli import cli
+from agent.cli import main
 from agent.cli.topics import show
 from agent.config.load import loads
 from agent.log.memory import MemoryLog
@@ -27,7 +27,7 @@ def test_missing_topics_are_shown_and_created_on_request(capsys: pytest.CaptureF
 def test_rights_are_printed_as_commands_without_asking_a_broker(tmp_path: Path) -> None:
     file = tmp_path / "agent.yaml"
     file.write_text("kafka: {bootstrap: 'nowhere.invalid:1'}\nsources: [{topics: [slurm.jobs]}]\n")
-    result = CliRunner().invoke(cli, ["topics", "-c", str(file), "--acls", "--principal", "User:agent"])
+    result = CliRunner().invoke(main, ["topics", "-c", str(file), "--acls", "--principal", "User:agent"])
     assert result.exit_code == 0
     commands = [line for line in result.output.splitlines() if not line.startswith("#")]
     assert all(line.startswith("kafka-acls.sh --bootstrap-server nowhere.invalid:1 --add") for line in commands)

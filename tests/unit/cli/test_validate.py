@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from agent.cli import cli
+from agent.cli import main
 
 GOOD = "sources: [{topics: [slurm.jobs]}]\nprivacy: {salt: '${env:SALT}'}\n"
 
@@ -19,7 +19,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def validate(*arguments: str, salt: str = "pepper") -> Result:
-    return CliRunner(env={"SALT": salt}).invoke(cli, ["validate", *arguments])
+    return CliRunner(env={"SALT": salt}).invoke(main, ["validate", *arguments])
 
 
 def test_a_good_configuration_is_called_good_with_what_is_worth_a_thought(file: Path) -> None:

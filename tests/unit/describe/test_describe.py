@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import processors
 from agent.app.compose import FORMATS
-from agent.cli import cli
+from agent.cli import main
 from agent.cli.processors import PROCESSORS
 from agent.config.keys import keys
 from agent.config.tree import Source
@@ -21,7 +21,7 @@ from agent.schemas import NAMES
 
 
 def described(*arguments: str) -> str:
-    result = CliRunner().invoke(cli, ["describe", *arguments])
+    result = CliRunner().invoke(main, ["describe", *arguments])
     assert result.exit_code == 0
     return result.output
 
@@ -74,6 +74,6 @@ def test_every_event_and_message_is_described() -> None:
 
 @pytest.mark.parametrize("arguments", [["schemas", "scalewatch.alert/9"], ["metrics", "scalewatch_ready"]])
 def test_a_name_that_is_none_is_refused(arguments: list[str]) -> None:
-    result = CliRunner().invoke(cli, ["describe", *arguments])
+    result = CliRunner().invoke(main, ["describe", *arguments])
     assert result.exit_code == 2
     assert "is no name of a schema" in result.stderr
