@@ -33,6 +33,7 @@ class PublishedCurve(msgspec.Struct, frozen=True):
     time_ms: int
     verdict: str = "insufficient"
     reasons: tuple[str, ...] = ()
+    widening: float = 1.0
 
     def at(self, n: float) -> PublishedPoint | None:
         """Return the curve at a size; None outside of it."""

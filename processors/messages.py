@@ -6,6 +6,7 @@ from typing import cast
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from agent.contracts.moments import rfc3339
 from agent.contracts.names import ApplicationKey
@@ -21,11 +22,11 @@ from agent.contracts.outputs import (
 )  # fmt: skip
 from processors.curve import PublishedCurve, PublishedPoint
 from processors.models.adept import Study
-from processors.quality import Score, coverage
+from processors.quality import COVERAGE, Score, coverage
 from processors.run_time import RunTime
 
-COVERAGE = 0.9
 EFFICIENCY_MIN = 0.5
+Floats = NDArray[np.float64]
 CURVE_POINTS_MAX = 32
 
 
@@ -59,13 +60,14 @@ def curve_sizes(sizes: Sequence[float], factor_max: float) -> list[float]:
 def points(study: Study, sizes: Sequence[float], scores: Sequence[Score], model: RunTime) -> tuple[CurvePoint, ...]:
     """Return the prediction at each size, with the coverage that was measured at its horizon."""
     predicted = study.predict(sizes)
+    low_s, high_s = (_widened(predicted.run_time_s, end, model.widening) for end in (predicted.low_s, predicted.high_s))
     published = model.published
     return tuple(
         CurvePoint(
             n=float(n),
             run_time_s=_rounded(predicted.run_time_s[i]),
-            low_s=_rounded(predicted.low_s[i]),
-            high_s=_rounded(predicted.high_s[i]),
+            low_s=_rounded(low_s[i]),
+            high_s=_rounded(high_s[i]),
             coverage=COVERAGE,
             coverage_measured=coverage(scores, published.horizon(n)) if published else None,
             speedup=_rounded(predicted.speedup[i]),
@@ -75,6 +77,11 @@ def points(study: Study, sizes: Sequence[float], scores: Sequence[Score], model:
         )
         for i, n in enumerate(sizes)
     )
+
+
+def _widened(run_time_s: Floats, end_s: Floats, factor: float) -> Floats:
+    with np.errstate(over="ignore", under="ignore"):
+        return np.clip(run_time_s * (end_s / run_time_s) ** factor, 1e-300, 1e300)
 
 
 def reliability(study: Study, target: float | None = None) -> Reliability:
@@ -151,7 +158,7 @@ def prediction(key: ApplicationKey, model: RunTime, factor_max: float, valid_ms:
     )
 
 
-def published_curve(said: Prediction, now_ms: int) -> PublishedCurve:
+def published_curve(said: Prediction, widening: float, now_ms: int) -> PublishedCurve:
     """Return what later runs are scored against."""
     return PublishedCurve(
         points=tuple(PublishedPoint(point.n, point.run_time_s, point.low_s, point.high_s) for point in said.curve),
@@ -161,6 +168,7 @@ def published_curve(said: Prediction, now_ms: int) -> PublishedCurve:
         time_ms=now_ms,
         verdict=said.reliability.verdict,
         reasons=said.reliability.reasons,
+        widening=widening,
     )
 
 

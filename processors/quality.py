@@ -10,20 +10,44 @@ import msgspec
 from agent.contracts.outputs import Quality
 from processors.facts import Horizon, Scored
 
+COVERAGE: Final = 0.9
+SCORES_MIN: Final = 10
+WIDENING_MIN: Final = 0.5
+WIDENING_MAX: Final = 20.0
 HORIZONS: Final[tuple[Horizon, ...]] = ("inside", "up_to_2x", "up_to_4x", "beyond_4x")
 
 
 class Score(msgspec.Struct, frozen=True, array_like=True):
-    """One scored run: index of its horizon, ln(observed / predicted), and whether the band held it."""
+    """One scored run: index of its horizon, ln(observed / predicted), and whether the band held it.
+
+    `distance` is |ln_ratio| in half-widths of the model's own band, before that was widened.
+    """
 
     horizon: int
     ln_ratio: float
     inside: bool
+    distance: float = 1.0
 
 
-def score_of(scored: Scored) -> Score:
-    """Return what is kept of a scored run."""
-    return Score(HORIZONS.index(scored.horizon), round(scored.ln_ratio, 6), scored.inside)
+def score_of(scored: Scored, widening: float = 1.0) -> Score:
+    """Return what is kept of a scored run; `widening` is that of the band it was scored against."""
+    distance = abs(scored.ln_ratio) / scored.half_width * widening
+    return Score(HORIZONS.index(scored.horizon), round(scored.ln_ratio, 6), scored.inside, round(distance, 4))
+
+
+def widening(scores: Sequence[Score]) -> float:
+    """Return the factor by which the model's own band has to be widened so that it would have held 90 % of the runs.
+
+    The conformal quantile: of m distances the ceil(.9 (m + 1))-th smallest. 1 before SCORES_MIN runs were scored.
+
+    >>> widening([Score(0, 0.0, True, 2.0)] * 20), widening([])
+    (2.0, 1.0)
+    """
+    rank = math.ceil(COVERAGE * (len(scores) + 1))
+    if len(scores) < SCORES_MIN or rank > len(scores):
+        return 1.0
+    distance = sorted(score.distance for score in scores)[rank - 1]
+    return min(max(distance, WIDENING_MIN), WIDENING_MAX)
 
 
 def quality(scores: Sequence[Score]) -> Quality:

@@ -14,7 +14,7 @@ from processors.curve import PublishedCurve
 from processors.facts import RunFact, Scored
 from processors.models.adept import Study, study
 from processors.models.sizes import SizeTable, aggregate, rounded_size, thin
-from processors.quality import Score, quality, score_of
+from processors.quality import Score, quality, score_of, widening
 
 FIT_SIZES_MAX = 12
 GROWTH = 8  # a curve is fitted anew at once when an eighth of the runs is new
@@ -85,6 +85,11 @@ class RunTime:
         return tuple(self._state.scores)
 
     @property
+    def widening(self) -> float:
+        """The factor that the model's own band needs to hold 90 % of the runs."""
+        return widening(self._state.scores)
+
+    @property
     def quality(self) -> Quality:
         """Measured quality of the published predictions."""
         return quality(self._state.scores)
@@ -104,7 +109,8 @@ class RunTime:
 
     def note(self, scored: Scored) -> None:
         """Remember a score."""
-        self._state.scores = [*self._state.scores, score_of(scored)][-self._settings.scores_max :]
+        widened = self._state.published.widening if self._state.published else 1.0
+        self._state.scores = [*self._state.scores, score_of(scored, widened)][-self._settings.scores_max :]
 
     def learn(self, fact: RunFact) -> None:
         """Take a run in; one that is held under the same id is replaced."""

@@ -8,7 +8,7 @@ from processors.curve import PublishedCurve, PublishedPoint
 from processors.fold.desk import Desk
 from processors.job_ends import EndForecast, forecast, noteworthy
 from processors.jobs import Forecast, Job
-from processors.messages import COVERAGE
+from processors.quality import COVERAGE
 
 NOT_KNOWN = Reliability("unknown", ("no_model",), ())
 

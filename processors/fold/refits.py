@@ -40,7 +40,7 @@ class Refits:
             key, model, settings.curve_factor_max, round(settings.prediction_valid_s * 1000), self._desk.context
         )
         flagged = self._strange_sizes(key, model)
-        model.publish(published_curve(said, self._desk.now_ms), flagged)
+        model.publish(published_curve(said, model.widening, self._desk.now_ms), flagged)
         self._desk.model_changed(application_id, model)
         self._desk.outbox.append(said)
         self._desk.tally["fit", "published"] += 1
