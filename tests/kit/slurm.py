@@ -185,7 +185,8 @@ class SlurmCluster:
         (self._root / path).write_text(text)
 
     def _wait_ready(self) -> None:
-        self._wait(lambda: self._find_first() or not self._running(), _START_TIMEOUT_S)
+        if not self._wait(lambda: self._find_first() or not self._running(), _START_TIMEOUT_S) or not self._running():
+            raise RuntimeError(f"The namespaces of Slurm could not be made.{self._logs()}")
         if not self._wait(lambda: not self._running() or self._idle_nodes() == self.nodes, _START_TIMEOUT_S):
             raise RuntimeError(f"{self._idle_nodes()} of {self.nodes} nodes are idle.{self._logs()}")
         if not self._running():
@@ -202,7 +203,7 @@ class SlurmCluster:
         if self._process is None:
             return False
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-        inside = [pid for pid in children if Path(f"/proc/{pid}/root").readlink() == self._root]
+        inside = [pid for pid in children if Path(f"/proc/{pid}/root").samefile(self._root)]
         self._first = int(inside[0]) if inside else None
         return bool(inside)
 
