@@ -1,5 +1,6 @@
 """Every key of the configuration with its type, default and meaning, read from the tree itself."""
 
+import functools
 import types
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
@@ -40,6 +41,7 @@ class Key(msgspec.Struct, frozen=True):
     meaning: str
 
 
+@functools.cache
 def keys(model: type[BaseModel] = Config) -> tuple[Key, ...]:
     """Return every key of a model, sections before their keys, in the order of the tree.
 
@@ -49,6 +51,7 @@ def keys(model: type[BaseModel] = Config) -> tuple[Key, ...]:
     return tuple(_walk(model, (), _example(model)))
 
 
+@functools.cache
 def secret_paths() -> frozenset[tuple[str, ...]]:
     """Return the paths of keys whose value must never be shown.
 

@@ -99,13 +99,15 @@ class Identifier:
         nameless = None
         for field in self._settings.fallback:
             for source, told in [("", evidence), *((identity.source, identity.evidence) for identity in others)]:
-                name = _PROGRAM[field](getattr(told, field) or "")
+                text = getattr(told, field)
+                if not text:
+                    continue
+                name = _PROGRAM[field](text)
                 if name and (field == "application" or not program_names.is_nameless(name)):
                     vague = field == "job_name" and program_names.is_vague(name)
                     where = f"{field} from {program_names.cleaned(source)}" if source else field
                     return name, where, VAGUE_CONFIDENCE if vague else CONFIDENCE[field], None
-                if getattr(told, field):
-                    nameless = f"the {field.replace('_', ' ')} {getattr(told, field)[:40]!r} names no program"
+                nameless = f"the {field.replace('_', ' ')} {text[:40]!r} names no program"
         return None, "none", 0.0, nameless or "nothing in its evidence names a program"
 
     def _size(self, sources: Sequence[Evidence], rule_unit: Unit | None, asked: str | None) -> tuple[str, float | None]:

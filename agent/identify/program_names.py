@@ -71,7 +71,8 @@ def cleaned(text: str) -> str:
     >>> len(cleaned("x" * 1000))
     256
     """
-    plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    shown = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+    plain = " ".join(shown.split())
     if len(plain) <= TEXT_MAX:
         return plain
     return f"{plain[: TEXT_MAX - 17]}~{hashlib.sha256(plain.encode()).hexdigest()[:16]}"
