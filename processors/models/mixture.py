@@ -8,7 +8,7 @@ from processors.models.downey import Floats
 
 _BINS = 2048
 _SECTIONS = 8
-_ROUNDS = 6
+_ROUNDS = 5
 _INNER = np.arange(1, _SECTIONS) / _SECTIONS
 _NODES, _NODE_MASS = np.polynomial.hermite_e.hermegauss(7)
 _NODE_MASS = _NODE_MASS / math.sqrt(2 * math.pi)

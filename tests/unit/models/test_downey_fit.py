@@ -91,6 +91,18 @@ def test_the_fit_is_the_global_optimum_on_nearly_all_noisy_curves() -> None:
     assert max(excess) < 0.003
 
 
+@pytest.mark.parametrize(
+    ("n", "t", "rms"),
+    [
+        ([12, 24, 54], [11.62, 7.66, 6.78], 0),
+        ([14, 15, 19, 31], [8.76, 8.66, 8.66, 8.61], 0.0011028),
+        ([2, 9, 28, 43, 59], [58.75, 49.52, 49.34, 49.41, 49.34], 0.00051756),
+    ],
+)
+def test_the_narrow_valleys_of_saturated_sizes_are_found(n: list[float], t: list[float], rms: float) -> None:
+    assert fit_downey(n, t).rms == pytest.approx(rms, abs=1e-6)
+
+
 @given(observed, st.randoms(use_true_random=False))
 @settings(max_examples=150, deadline=None)
 def test_the_order_of_the_observations_does_not_change_a_bit(rows: Rows, random: Random) -> None:

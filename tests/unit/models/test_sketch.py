@@ -96,6 +96,21 @@ def test_memory_is_bounded_and_the_order_still_does_not_matter() -> None:
         assert sketch.quantile(level) == pytest.approx(np.quantile(values, level), rel=coarse + POSITION_ERROR)
 
 
+def test_coarse_buckets_keep_their_promise_wherever_values_crowd() -> None:
+    generator = np.random.default_rng(8)
+    filling = GAMMA ** np.arange(1500, 2300, 2.5)
+    for trial in range(200):
+        ends = 4 * generator.integers(0, 20) + generator.choice([0, 1, 2, 3]) + np.array([0.004, 3.996])
+        crowd = GAMMA ** generator.choice(ends, 40, p=[0.9, 0.1] if trial % 2 else [0.1, 0.9])
+        values = np.concatenate([crowd, filling])
+        sketch = sketch_of(values.tolist())
+        assert sketch.level == 2
+        coarse = (GAMMA**4 - 1) / (GAMMA**4 + 1)
+        for rank in range(40):
+            level = rank / (values.size - 1)
+            assert sketch.quantile(level) == pytest.approx(np.sort(values)[rank], rel=coarse + POSITION_ERROR)
+
+
 @given(st.lists(run_times, max_size=60), st.lists(run_times, max_size=5))
 @settings(max_examples=200, deadline=None)
 def test_a_restored_sketch_goes_on_as_if_nothing_had_been(before: list[float], after: list[float]) -> None:
