@@ -164,4 +164,7 @@ class AlertSettings(Settings):
     unreliable: Unreliable = Unreliable()
     failure_rate: FailureRate = FailureRate()
     open_max: int = Field(default=10_000, ge=1)
+    run_age_max_s: float = Field(
+        default=6 * 3600.0, gt=0, description="runs that ended longer ago, history for instance, raise no alert"
+    )
     runbook_url: str = Field(default="deploy/RUNBOOK.md", description="alerts link to its headings")

@@ -104,6 +104,10 @@ class Desk:
         """Return the application that a digest stands for, if it has a model."""
         return self._application_ids.get(digest)
 
+    def recent(self, end_ms: int) -> bool:
+        """Tell whether a run ended so recently that it may raise an alert: history never does."""
+        return self.now_ms - end_ms <= self.settings.alerts.run_age_max_s * 1000
+
     def model_changed(self, application_id: str, model: RunTime) -> None:
         """Take in a model that is new or was changed."""
         if application_id not in self.models:

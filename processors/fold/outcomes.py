@@ -36,7 +36,7 @@ class Outcomes:
         key = ApplicationKey.parse(application_id)
         rate = self._learn(self._desk.failures, f"application/{application_id}", Outcome(event.run_id, failed))
         labels = alert_rules.application_labels(key)
-        self._judge(alert_rules.APPLICATION_FAILS, labels, rate.score(usual, len(self._desk.models)))
+        self._judge(alert_rules.APPLICATION_FAILS, labels, rate.score(usual, len(self._desk.models)), event)
         self._hosts(event, application_id, usual)
 
     def _hosts(self, event: JobCompleted, application_id: str, usual: float) -> None:
@@ -50,7 +50,7 @@ class Outcomes:
             to_blame = failed and event.failed_host in {None, host}
             rate = self._learn(self._desk.hosts, key, Outcome(event.run_id, to_blame, of=application_id))
             labels = {"system": event.system, "host": host}
-            self._judge(alert_rules.HOST_FAILS, labels, rate.score(usual, len(self._desk.hosts)))
+            self._judge(alert_rules.HOST_FAILS, labels, rate.score(usual, len(self._desk.hosts)), event)
         self._bound()
 
     def _names(self, event: JobCompleted) -> tuple[str, ...]:
@@ -67,7 +67,9 @@ class Outcomes:
         shelf.changed(key, rate, self._desk.now_ms)
         return rate
 
-    def _judge(self, name: str, labels: dict[str, str], judged: FailureJudgement) -> None:
+    def _judge(self, name: str, labels: dict[str, str], judged: FailureJudgement, event: JobCompleted) -> None:
+        if not self._desk.recent(event.end_ms):
+            return
         self._warnings.take([alert_rules.failing(name, labels, judged, self._settings, self._desk.now_ms)])
 
     def _bound(self) -> None:

@@ -99,7 +99,7 @@ class Runs:
             settings = self._desk.settings.alerts.outside_band
             key = ApplicationKey.parse(application_id)
             found = alert_rules.outside_band(key, scored, settings, self._desk.now_ms)
-            self._warnings.take([found] if found else [])
+            self._warnings.take([found] if found and self._desk.recent(fact.end_ms) else [])
         self._desk.model_changed(application_id, model)
 
     def _forget(self, application_id: str, run_id: str) -> bool:

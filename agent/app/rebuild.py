@@ -1,0 +1,155 @@
+"""Rebuild: the settled runs folded anew, with the rules, the code and the form of the state of today."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from agent import __version__
+from agent.app import compose
+from agent.app.feed import ticks
+from agent.config.hash import config_hash
+from agent.config.tree import Config
+from agent.contracts.events import Identity, JobCompleted, JobEvent, JournalRecord, Tick
+from agent.contracts.log import Batch, CheckpointStore, Log, Marker, Restored
+from agent.contracts.outputs import Prediction, Run
+from processors.fold.desk import Tombstone
+from processors.fold.shard import Shard
+from processors.jobs import Job, JobState
+from processors.shelf import Envelope
+
+JOBS: Final = f"{Job.name}/"
+
+
+class Rebuilt(msgspec.Struct, frozen=True):
+    """What a rebuild of one shard found: settled runs, jobs that had not settled, and the applications there are now."""
+
+    runs: int
+    pending_jobs: int
+    applications: int
+
+
+def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], None]) -> Rebuilt:
+    """Replace the state of a shard. The learner has to be stopped.
+
+    (1) take the shard over; (2) fold the settled runs, oldest first, with their evidence; (3) fold what the old state
+    knows of jobs that have not settled; (4) save everything in one checkpoint at the old place of the journal, with
+    tombstones for what is gone; (5) publish the new predictions. Raises FencedError where a learner took it back.
+    """
+    store = log.checkpoints(shard)
+    try:
+        restored = store.take_over()  # (1)
+        fold = compose.make_shard(config)
+        runs = sorted(_settled(config, log, shard), key=lambda run: (_completion(run).end_ms, run.run_id))
+        said: dict[str, Prediction | None] = {}
+        now_ms = restored.marker.now_ms if restored.marker else 0
+        for count, run in enumerate(runs, 1):  # (2)
+            _fold(fold, _events_of(run), said)
+            if count % 1000 == 0:
+                on_progress(count)
+        on_progress(len(runs))
+        _pass_time(fold, now_ms, said)
+        pending = _pending(restored)
+        for job in pending:  # (3)
+            _fold(fold, _events_of_job(job), said, tick=False)
+        _save(config, store, restored, fold)  # (4)
+    finally:
+        store.close()
+    _publish(config, log, said)  # (5)
+    return Rebuilt(len(runs), len(pending), len(fold.desk.models))
+
+
+def _settled(config: Config, log: Log, shard: int) -> Iterable[Run]:
+    runs: dict[bytes, Run] = {}
+
+    def take(batch: Batch) -> None:
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            if key is not None and value is not None:
+                runs[key] = msgspec.json.decode(value, type=Run)
+            elif key is not None:
+                runs.pop(key, None)
+
+    for partition in range(log.partitions(config.topics.runs) or 0):
+        log.read(config.topics.runs, partition, take)
+    return [run for run in runs.values() if config.journal_partition(_completion(run).system) == shard]
+
+
+def _completion(run: Run) -> JobCompleted:
+    return msgspec.json.decode(run.event, type=JobCompleted)
+
+
+def _events_of(run: Run) -> list[JobEvent]:
+    return [*(msgspec.json.decode(raw, type=Identity) for raw in run.identities), _completion(run)]
+
+
+def _pending(restored: Restored) -> list[JobState]:
+    envelopes = (
+        msgspec.json.decode(value, type=Envelope) for key, value in restored.states.items() if key.startswith(JOBS)
+    )
+    return [msgspec.json.decode(envelope.data, type=JobState) for envelope in envelopes]
+
+
+def _events_of_job(job: JobState) -> list[JobEvent]:
+    ended: list[JobEvent] = [run.event for run in job.ended]
+    started: list[JobEvent] = [job.started] if job.started is not None else []
+    return [*(identity for _, identity in sorted(job.identities.items())), *ended, *started]
+
+
+def _fold(fold: Shard, events: list[JobEvent], said: dict[str, Prediction | None], *, tick: bool = True) -> None:
+    for event in events:
+        if tick and isinstance(event, JobCompleted):
+            _pass_time(fold, event.end_ms, said)
+        _keep(fold.fold(JournalRecord(event=event)), said)
+
+
+def _pass_time(fold: Shard, time_ms: int, said: dict[str, Prediction | None]) -> None:
+    for tick_ms in ticks(fold.now_ms or None, time_ms - time_ms % 10_000):
+        _keep(fold.fold(JournalRecord(event=Tick(system="", time_ms=tick_ms))), said)
+
+
+def _keep(messages: list[Any], said: dict[str, Prediction | None]) -> None:
+    for message in messages:
+        if isinstance(message, Prediction):
+            said[compose.encode(message).key] = message
+        elif isinstance(message, Tombstone) and message.kind == "predictions":
+            said[message.key] = None
+
+
+def _save(config: Config, store: CheckpointStore, restored: Restored, fold: Shard) -> None:
+    states = fold.dirty()
+    gone: dict[str, bytes | None] = {key: None for key in restored.states if key not in states}
+    old = restored.marker
+    marker = Marker(
+        offset=old.offset if old else 0,
+        number=old.number + 1 if old else 1,
+        count=len(states) + len(gone),
+        agent_version=__version__,
+        config_hash=config_hash(config),
+        journal_partitions=config.topics.journal_partitions,
+        now_ms=fold.now_ms,
+    )
+    store.save(states | gone, marker)
+
+
+def _publish(config: Config, log: Log, said: dict[str, Prediction | None]) -> None:
+    producer = log.producer()
+    topic = config.topics.predictions
+    for key in _published(config, log) - set(said):
+        producer.send(topic, None, key.encode())
+    for key, message in said.items():
+        producer.send(topic, compose.encode(message).value if message is not None else None, key.encode())
+    producer.flush(config.learner.flush_timeout_s)
+    producer.close()
+
+
+def _published(config: Config, log: Log) -> set[str]:
+    keys: set[str] = set()
+
+    def take(batch: Batch) -> None:
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            if key is not None:
+                (keys.discard if value is None else keys.add)(key.decode())
+
+    for partition in range(log.partitions(config.topics.predictions) or 0):
+        log.read(config.topics.predictions, partition, take)
+    return keys
