@@ -6,6 +6,7 @@ from typing import Final
 import click
 import msgspec
 
+from agent.app.privacy import privacy
 from agent.cli.errors import FAILED
 from agent.cli.options import config_option, load_or_default, timezone_option
 from agent.cli.output import json_option, table
@@ -37,14 +38,14 @@ def command(  # noqa: PLR0917 - options
     """Show applications, inputs and sizes that the rules find in FILES of any format; - is standard input.
 
     Jobs that nothing names follow by frequency: what a new rule would be worth. Evidence of other sources, such as
-    XALT, counts for the jobs that end after it in the files.
+    XALT, counts for the jobs that end after it in the files. Users are hidden first, as in the running agent.
     """
     settings = load_or_default(config)
     # whatever a rule may ask for is read here: nothing of it leaves this process
     options = DecodeOptions(
         default_system=system, timezone=timezone, keep_script=True, keep_comment=True, keep_paths=True
     )
-    survey = Survey(Identifier(settings.identification))
+    survey = Survey(Identifier(settings.identification), privacy(settings.privacy))
     refused = _survey(survey, read_files(files, SystemClock().now_ms(), options))
     click.echo(_json(survey, refused) if as_json else _text(survey, top))
     if refused and not as_json:

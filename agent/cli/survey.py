@@ -1,6 +1,7 @@
 """What the rules make of many jobs: counts by application, and by name where nothing names them."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -33,6 +34,8 @@ class Group(msgspec.Struct):
 class Survey:
     """Counts jobs, each by what it was identified as. Memory is bounded; what is left out is counted.
 
+    `hide` takes out of an event what the agent would not show to its rules.
+
     >>> from agent.contracts.events import Evidence
     >>> from agent.contracts.settings import IdentifySettings
     >>> survey = Survey(Identifier(IdentifySettings()))
@@ -42,8 +45,9 @@ class Survey:
     [('gmx_#', {4: 1})]
     """
 
-    def __init__(self, identifier: Identifier) -> None:
+    def __init__(self, identifier: Identifier, hide: Callable[[JobEvent], JobEvent] = lambda event: event) -> None:
         self._identifier = identifier
+        self._hide = hide
         self._groups: dict[tuple[object, ...], Group] = {}
         self._nameless: Counter[tuple[str, str]] = Counter()
         self._identities: dict[str, dict[str, Identity]] = {}
@@ -54,6 +58,7 @@ class Survey:
 
     def take(self, event: JobEvent) -> None:
         """Count a job that ended, or remember what another source says of one."""
+        event = self._hide(event)
         if isinstance(event, JobCompleted):
             also = self._identities.pop(job_key(event.system, event.job_id), {})
             self._count(event, self._identifier.identify(event.evidence, event.system, tuple(also.values())))

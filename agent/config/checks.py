@@ -143,6 +143,19 @@ def _kept(config: Config) -> Iterator[Fault]:
                 yield path, f"can never match: no source keeps it; set keep.{keep} to true in its source."
 
 
+def _users(config: Config) -> Iterator[Fault]:
+    """User names are hidden before anything is written, so before any rule sees them."""
+    how = {"hash": "hashed (u-...)", "drop": "dropped"}.get(config.privacy.users)
+    for index, rule in enumerate(config.identify.rules):
+        pattern = rule.match.get("user")
+        if how and pattern is not None and not (config.privacy.users == "hash" and "u-" in pattern):
+            path = ("identify", "rules", index, "match", "user")
+            yield (
+                path,
+                f"can never match: users are {how} before rules see them; use account, or set privacy.users to plain.",
+            )
+
+
 def _verdicts(config: Config) -> Iterator[Fault]:
     for index, verdict in enumerate(config.alerts.unreliable.verdicts):
         if verdict not in VERDICTS:
@@ -167,6 +180,7 @@ CHECKS: Final = (
     Check(frozenset({"kafka"}), _security),
     Check(frozenset({"identify"}), _rules),
     Check(frozenset({"identify", "sources"}), _kept),
+    Check(frozenset({"identify", "privacy"}), _users),
     Check(frozenset({"alerts"}), _failures),
     Check(frozenset({"alerts"}), _verdicts),
     Check(frozenset({"run_time"}), _allowed_sizes),

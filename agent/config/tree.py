@@ -205,14 +205,15 @@ class MetricsSettings(Settings):
 
 
 class PrivacySettings(Settings):
-    """What outputs say of people.
+    """What is written of people.
 
     >>> PrivacySettings().users
     'hash'
     """
 
     users: Literal["hash", "drop", "plain"] = Field(
-        default="hash", description="how user names appear in outputs: as a keyed hash, not at all, or as they are"
+        default="hash",
+        description="how user names are written, and seen by rules: as a keyed hash, not at all, or as they are",
     )
     salt: SecretStr = Field(
         default=SecretStr(""), description="key of the hash; without one a hash can be traced by trying all names"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from agent.app.privacy import hashed
 from agent.cli import main
 
 JOB: dict[str, Any] = {
@@ -19,9 +20,11 @@ EVENTS = [
     {"type": "identity", "system": "exa", "job_id": 3, "source": "xalt", "executable": "/opt/lammps/lmp"},
     JOB | {"job_id": 3, "job_name": "run7"},
     JOB | {"job_id": 4, "job_name": "bash"},
-    JOB | {"job_id": 5, "user": "u1"},
+    JOB | {"job_id": 5, "user": "alice"},
     {"type": "job.started", "system": "exa", "job_id": 6, "start": "2026-01-20T10:00:00Z"},
 ]
+
+ALICE = f"user {hashed('alice', b'')}"
 
 
 @pytest.fixture
@@ -46,9 +49,9 @@ def test_applications_come_by_frequency_and_then_what_nothing_names(jobs: Path) 
         "lmp                 exa     nodes  executable from xalt        0.90     1  4",
         "",
         "Jobs that nothing names, by frequency:",
-        "jobs  job      reason",
-        "   1  bash     the job name 'bash' names no program",
-        "   1  user u1  nothing in its evidence names a program",
+        "jobs  job                      reason",
+        "   1  bash                     the job name 'bash' names no program",
+        f"   1  {ALICE}  nothing in its evidence names a program",
         "",
         "1 starts of jobs were read too; only jobs that ended are counted.",
     ]
@@ -65,7 +68,7 @@ def test_rules_of_a_configuration_decide(jobs: Path, tmp_path: Path) -> None:
         "confidence": 0.8, "jobs": 2, "sizes": [{"n": 4.0, "jobs": 1}, {"n": 8.0, "jobs": 1}],
     }  # fmt: skip
     assert told["jobs"] == 5
-    assert {row["job"] for row in told["unidentified"]} == {"bash", "user u1"}
+    assert {row["job"] for row in told["unidentified"]} == {"bash", ALICE}
 
 
 def test_more_rows_than_asked_for_are_counted(jobs: Path) -> None:
