@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import KafkaTimeoutError
 from kafka.structs import TopicPartition
 from msgspec.structs import replace
 
@@ -46,6 +47,10 @@ class CommitsNothing(KafkaCheckpointStore):
 class NotConfirmed:
     def _confirm(self, marker_offset: int, marker_value: bytes | None) -> None:
         pass
+
+
+class NotConfirmedStore(NotConfirmed, KafkaCheckpointStore):
+    """A store that believes every commit."""
 
 
 class NotSwept:
@@ -234,6 +239,18 @@ def test_after_an_error_nothing_more_is_written(kafka: KafkaBroker, settings: Ka
     assert _take_over(settings) == Restored(None, {})
 
 
+def test_without_giving_the_producer_up_a_later_checkpoint_is_lost(kafka: KafkaBroker, settings: KafkaSettings) -> None:
+    impatient = replace(settings, request_timeout_s=0.5, delivery_timeout_s=1.0)
+    store = NotConfirmedStore(impatient, 0)
+    store.take_over()
+    store.save({"key": b"first"}, marker(1, 1))
+    _expire_a_record(kafka, store._producer, settings.state_topic)
+    store._producer.abort_transaction()
+    store.save({}, marker(2, 0))  # acknowledged as a repeat of the record that expired
+    store.close()
+    assert _take_over(settings).marker == marker(1, 1)
+
+
 @pytest.mark.parametrize("kill_after_s", [None, 0.0, 0.002, 0.005, 0.02])
 def test_a_checkpoint_is_whole_or_not_there_when_the_broker_is_killed_within_it(
     kafka: KafkaBroker, settings: KafkaSettings, kill_after_s: float | None
@@ -309,6 +326,20 @@ def _leave_open(settings: KafkaSettings, key: bytes) -> None:
     producer._transaction_manager._partitions_in_transaction.add(TopicPartition(settings.state_topic, 0))
     producer.send(settings.state_topic, b"abandoned", key, partition=0).get(DEADLINE_S)
     give_up(producer)
+
+
+def _expire_a_record(broker: KafkaBroker, producer: KafkaProducer, topic: str) -> None:
+    """Leave a transaction with a record that expired here, and that the broker took when it woke up."""
+    producer.begin_transaction()
+    producer.send(topic, b"in time", b"key", partition=0).get(DEADLINE_S)
+    broker.pause()
+    try:
+        expired = producer.send(topic, b"expired", b"key", partition=0)
+        with pytest.raises(KafkaTimeoutError):
+            expired.get(HANGS_S)
+    finally:
+        broker.resume()
+    time.sleep(0.5)  # what lies in the broker's socket is obeyed now
 
 
 def _save_hidden(settings: KafkaSettings) -> None:
