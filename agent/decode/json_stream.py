@@ -4,8 +4,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-_STRUCTURE = re.compile(rb'[{}\[\]"\n,]')
-_IN_STRING = re.compile(rb'["\\\n]')
+_REST = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+("?)', re.DOTALL)  # of a string, to its end or as far as the bytes go
+_STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+# all that is no bracket, with whole strings, then a bracket, or the quote of a string that goes on in the next chunk
+_WITHIN = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb')*+([{}\[\]"]?)', re.DOTALL)
+_BETWEEN = re.compile(rb'(?:[^"{}\[\],]++|' + _STRING + rb')*+([{}\[\],"]?)', re.DOTALL)  # commas part values
 _BLANK: Final = b" \t\r\n"
 
 
@@ -32,65 +35,63 @@ class JsonCutter:
 
     def feed(self, chunk: bytes) -> Iterator[tuple[bytes, int]]:
         """Take the next bytes; yield the values that end in them."""
-        position = 1 if self._escaped else 0
-        self._keep(chunk[:position])
-        self._escaped = self._escaped and not chunk
-        while position < len(chunk):
-            found = (_IN_STRING if self._in_string else _STRUCTURE).search(chunk, position)
-            if found is None:
-                self._keep(chunk[position:])
-                return
-            self._keep(chunk[position : found.start()])
+        begin = 0  # of the bytes that belong to no value yet
+        position = self._pass_string(chunk, 1 if self._escaped else 0) if self._in_string and chunk else 0
+        while not self._in_string:
+            found = (_WITHIN if self._depth else _BETWEEN).match(chunk, position)
+            if found is None or not found[1]:
+                break
             position = found.end()
-            yield from self._token(found[0])
-            if found[0] == b"\\":
-                self._keep(chunk[position : position + 1])
-                self._escaped = position == len(chunk)
-                position += 1
+            if found[1] == b'"':
+                position = self._pass_string(chunk, position)
+                continue
+            end = self._end_of_value(found[1], position)
+            if end is not None:
+                yield from self._take(chunk[begin:end])
+                begin = position - 1 if self._depth else position
+        self._keep(chunk[begin:])
 
     def close(self) -> Iterator[tuple[bytes, int]]:
         """End the stream: yield what is left, which may be half a value."""
-        yield from self._end()
+        yield from self._take(b"")
 
-    def _token(self, token: bytes) -> Iterator[tuple[bytes, int]]:
-        if token == b"\n":
-            self._keep(token)
-            self._line += 1
-        elif token == b'"':
-            self._in_string = not self._in_string
-            self._keep(token)
-        elif self._in_string:  # a backslash
-            self._keep(token)
-        elif token == b"," and self._depth == 0:
-            yield from self._end()
-        elif token == b"[" and self._depth == 0 and not self._in_array:
-            yield from self._end()
-            self._in_array = True
-        elif token == b"]" and self._depth == 0 and self._in_array:
-            yield from self._end()
-            self._in_array = False
-        else:
-            yield from self._bracket(token)
+    def _pass_string(self, chunk: bytes, position: int) -> int:
+        """Pass the rest of a string, from within it; what is left of a chunk without its end can be a backslash."""
+        rest = _REST.match(chunk, position)
+        if rest is None:
+            return position
+        self._in_string = not rest[1]
+        self._escaped = self._in_string and rest.end() < len(chunk)
+        return rest.end()
 
-    def _bracket(self, token: bytes) -> Iterator[tuple[bytes, int]]:
-        if token in b"{[" and self._depth == 0:
-            yield from self._end()
-        self._keep(token)
+    def _end_of_value(self, token: bytes, position: int) -> int | None:
+        """Take note of a bracket or a comma before `position`; return where it ends a value, if it does."""
         if token in b"{[":
+            if self._depth == 0 and token == b"[" and not self._in_array:
+                self._in_array = True
+                return position - 1
             self._depth += 1
-        elif token in b"}]":
-            self._depth = max(self._depth - 1, 0)
-            if self._depth == 0:
-                yield from self._end()
+            return position - 1 if self._depth == 1 else None
+        if self._depth:
+            self._depth -= 1
+            return None if self._depth else position
+        if token == b"]" and self._in_array:
+            self._in_array = False
+            return position - 1
+        return position - 1 if token == b"," else None
 
     def _keep(self, part: bytes) -> None:
         if not self._value:
-            part = part.lstrip(_BLANK)
-            self._value_line = self._line
-        self._value += part[: self._bytes_max + 1 - len(self._value)]
+            begun = part.lstrip(_BLANK)
+            self._value_line = self._line + part.count(b"\n", 0, len(part) - len(begun))
+            self._value += begun[: self._bytes_max + 1]
+        else:
+            self._value += part[: self._bytes_max + 1 - len(self._value)]
+        self._line += part.count(b"\n")
 
-    def _end(self) -> Iterator[tuple[bytes, int]]:
-        value, self._value, self._depth = bytes(self._value).rstrip(_BLANK), bytearray(), 0
+    def _take(self, part: bytes) -> Iterator[tuple[bytes, int]]:
+        self._keep(part)
+        value, self._value = bytes(self._value).rstrip(_BLANK), bytearray()
         if value:
             yield value, self._value_line
 
@@ -98,7 +99,7 @@ class JsonCutter:
 def cut_json(chunks: Iterable[bytes], bytes_max: int, line: int = 1) -> Iterator[tuple[bytes, int]]:
     """Return the values of a stream that begins on line `line`, each with the number of its first; see `JsonCutter`.
 
-    >>> list(cut_json([b'{"a":', b' "]"}', bytes([10]), b'{}'], 100))
+    >>> list(cut_json([b'{"a":', b' "]"}', bytes([10]), b"{}"], 100))
     [(b'{"a": "]"}', 1), (b'{}', 2)]
     """
     cutter = JsonCutter(bytes_max, line)
