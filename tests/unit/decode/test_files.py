@@ -173,6 +173,7 @@ def test_values_are_cut_where_they_end_however_they_arrive(
 def test_each_value_knows_its_line() -> None:
     text = b'[\n{"a":\n "x\\"]\\\\"},\n\n {}\n]\n{}'
     assert [line for _, line in cut_json([text], 100)] == [2, 5, 7]
+    assert [line for _, line in cut_json([b'[\n7,\n\n"x"', b"\n]"], 100)] == [2, 4]
 
 
 @given(st.lists(st.binary(max_size=20), max_size=8))
