@@ -1,0 +1,188 @@
+"""Nothing lost, nothing double: whatever crashes, repeats, is refused or comes late, and whoever wakes up too late.
+
+make simulate                       1,000 seeds
+SCALEWATCH_SIM_SEEDS=50 pytest tests/sim
+SCALEWATCH_SIM_FIRST=123 SCALEWATCH_SIM_SEEDS=1 pytest tests/sim      one seed again
+"""
+
+import os
+from collections import Counter, defaultdict
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.app import compose
+from agent.collector.collector import Collector
+from agent.contracts.decoding import DeadLetter
+from agent.contracts.errors import ScalewatchError
+from agent.contracts.log import Position, TopicPartition
+from agent.contracts.outputs import Run
+from agent.learner.learner import Learner
+from agent.learner.owned import OwnedShard
+from agent.log.memory import MemoryLog
+from processors.fold.shard import Shard
+from tests.kit.faults import FaultRates
+from tests.sim.history import SYSTEM
+from tests.sim.world import CONFIG, World
+
+FIRST = int(os.environ.get("SCALEWATCH_SIM_FIRST", "1"))
+SEEDS = int(os.environ.get("SCALEWATCH_SIM_SEEDS", "60"))
+TOPICS = {
+    kind: topic
+    for kind, topic in compose.output_topics(CONFIG).items()
+    if kind != "deadletters"  # written by the collector, looked at apart
+}
+
+
+class HastyCollector(Collector):
+    """Commits before its writes are acknowledged: step 5 before step 4."""
+
+    def step(self, now_ms: int, timeout_s: float) -> int:
+        poll = self._consumer.poll(timeout_s)
+        for batch in poll.batches:
+            self._take(batch)
+        self._tick(now_ms)
+        if poll.batches:
+            self._consumer.commit({(b.topic, b.partition): Position(b.next_offset) for b in poll.batches})
+        self._producer.flush(1.0)
+        return len(poll.batches)
+
+
+class HastyLearner(Learner):
+    """Saves the state before the emissions are acknowledged: without step 1."""
+
+    def _flush(self) -> None:
+        """Leave it to chance."""
+
+
+class TrustingLearner(Learner):
+    """Goes on after an error of a checkpoint as if it were saved: without step 3."""
+
+    def _checkpoint(self, partition: TopicPartition, shard: OwnedShard, now_s: float) -> None:
+        try:
+            super()._checkpoint(partition, shard, now_s)
+        except ScalewatchError:
+            shard.fold.confirm()
+            shard._store = self._log.checkpoints(partition[1])
+            shard._store.take_over()
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
+def test_after_any_trouble_everything_is_there_once(seed: int) -> None:
+    everything_holds(World(seed))
+
+
+@pytest.mark.parametrize(
+    "careless", [{"collector": HastyCollector}, {"learner": HastyLearner}, {"learner": TrustingLearner}]
+)
+def test_a_role_that_leaves_a_step_out_is_caught(careless: dict[str, Any]) -> None:
+    def seeds() -> None:
+        for seed in range(1, 61):
+            everything_holds(World(seed, **careless))
+
+    with pytest.raises(AssertionError):
+        seeds()
+
+
+def everything_holds(world: World) -> None:
+    world.live()
+    world.heal()
+    try:
+        undisturbed, sent = folded(world)
+        every_run_is_in_the_state_exactly_once(world, undisturbed)
+        the_state_is_that_of_an_undisturbed_fold(world, undisturbed)
+        every_emission_arrived_and_repeats_are_equal(world, sent)
+        every_bad_message_is_a_dead_letter(world)
+    except AssertionError as error:
+        error.add_note(f"seed {world.seed}: " + "; ".join(world.trouble[-40:]))
+        raise
+
+
+def test_the_trouble_is_real() -> None:
+    """A simulation whose faults never strike proves nothing."""
+    struck: Counter[str] = Counter()
+    for seed in range(FIRST, FIRST + min(SEEDS, 20)):
+        world = World(seed)
+        world.live()
+        for line in world.trouble:
+            struck[
+                next((word for word in ("crash", "efused", "sleeps", "fenced", "owner", "group") if word in line), "?")
+            ] += 1
+    assert {"crash", "efused", "sleeps"} <= set(struck), struck
+
+
+def test_a_quiet_world_has_no_trouble() -> None:
+    world = World(1, rates=FaultRates())
+    world.dice.seed(1)
+    world.live()
+    assert not [line for line in world.trouble if "sleeps" not in line and "group" not in line]
+
+
+def folded(world: World) -> tuple[Shard, dict[str, dict[tuple[str, bytes | None], int]]]:
+    """Fold the journal from its beginning, without any trouble; return the fold and what it sends, by topic."""
+    shard = compose.make_shard(CONFIG)
+    sent: dict[str, dict[tuple[str, bytes | None], int]] = defaultdict(dict)
+    for place, record in enumerate(world.journal()):
+        for message in shard.fold(record):
+            emission = compose.encode(message)
+            sent[emission.kind][emission.key, emission.value] = place
+    return shard, sent
+
+
+def every_run_is_in_the_state_exactly_once(world: World, shard: Shard) -> None:
+    counted: Counter[str] = Counter()
+    for key in shard.desk.models.keys():  # noqa: SIM118 - a shelf is no mapping
+        model = shard.desk.models.get(key)
+        assert model is not None
+        counted[key.split("/")[1]] += model.observations
+    expected = Counter(application for application, _, _ in world.told.runs.values())
+    assert counted == expected
+    journalled = {record.event.run_id for record in world.journal() if hasattr(record.event, "run_time_s")}
+    assert set(world.told.runs) <= journalled
+
+
+def the_state_is_that_of_an_undisturbed_fold(world: World, shard: Shard) -> None:
+    store = MemoryLog(world.broker, state_topic=CONFIG.topics.state).checkpoints(0)
+    restored = store.take_over()
+    expected = {key: value for key, value in shard.dirty().items() if value is not None}
+    assert restored.marker is not None
+    assert restored.marker.offset == len(world.journal())
+    assert restored.marker.now_ms == shard.now_ms
+    assert set(restored.states) == set(expected)
+    differing = [key for key, value in expected.items() if restored.states[key] != value]
+    assert not differing, (restored.states[differing[0]], expected[differing[0]])
+
+
+def every_emission_arrived_and_repeats_are_equal(world: World, sent: dict[str, dict[Any, int]]) -> None:
+    for kind, topic in TOPICS.items():
+        arrived = {((key or b"").decode(), value) for key, value in world.records(topic)}
+        compacted = kind in {"predictions", "job_predictions", "alerts", "runs"}
+        expected = set(sent.get(kind, {}))
+        assert arrived <= expected, f"{kind}: sent, but not by an undisturbed fold"
+        if not compacted:
+            assert arrived == expected, f"{kind}: lost"
+            continue
+        newest = {key: value for (key, value), _ in sorted(sent.get(kind, {}).items(), key=lambda item: item[1])}
+        held = {key for key, value in arrived if value is not None}
+        assert {key for key, value in newest.items() if value is not None} <= held, f"{kind}: lost"
+
+
+def every_bad_message_is_a_dead_letter(world: World) -> None:
+    letters = [
+        msgspec.json.decode(value, type=DeadLetter) for _, value in world.records(CONFIG.topics.deadletters) if value
+    ]
+    assert len({letter.id for letter in letters}) == world.told.bad
+    by_id = defaultdict(set)
+    for letter in letters:
+        by_id[letter.id].add(msgspec.json.encode(letter))
+    assert all(len(versions) == 1 for versions in by_id.values())
+
+
+def test_settled_runs_carry_what_a_rebuild_needs() -> None:
+    world = World(FIRST)
+    world.live()
+    world.heal()
+    runs = [msgspec.json.decode(value, type=Run) for _, value in world.records(CONFIG.topics.runs) if value]
+    assert {run.run_id for run in runs if run.state == "COMPLETED"} == set(world.told.runs)
+    assert all(run.run_id.startswith(SYSTEM) for run in runs)

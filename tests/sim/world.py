@@ -1,0 +1,203 @@
+"""A world of two collectors and two learners over one broker in memory, in which everything goes wrong by a seed."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from agent.app import compose
+from agent.collector.collector import Collector
+from agent.config.tree import Config, LearnerSettings, Source, TopicNames
+from agent.contracts.errors import ConfigError, ScalewatchError
+from agent.contracts.events import JournalRecord, Tick, decode_record
+from agent.contracts.log import Batch
+from agent.contracts.settings import JobSettings, RunTimeSettings
+from agent.learner.learner import Learner
+from agent.log.memory import MemoryLog
+from agent.log.memory_broker import MemoryBroker
+from agent.topics import own_topics
+from tests.kit.faults import Crash, FaultRates, FaultyLog
+from tests.sim.history import START_MS, History, history, shuffled
+
+RAW = "raw"
+RAW_PARTITIONS = 3
+RATES = FaultRates(crash=0.02, unavailable=0.03, delay=0.05, rebalance=0.02, repeat=0.05, split=0.2)
+TICK_MS = 10_000
+CONFIG = Config(
+    sources=(Source(topics=(RAW,), format="native"),),
+    learner=LearnerSettings(checkpoint_interval_s=3.0, checkpoint_records_max=8),
+    jobs=JobSettings(settle_max_s=60.0),
+    run_time=RunTimeSettings(publish_after_runs=4, refits_per_tick_max=1, unmerged_runs_max=4),
+    topics=TopicNames(),
+)
+
+
+class Role(Protocol):
+    """What both roles have."""
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class Clock:
+    """The world's time; it passes when the world says so."""
+
+    now_ms: int = START_MS
+    steps: int = 0
+
+
+@dataclass
+class Process:
+    """One process: its name, how its role is made, how it steps; dead while it has no role."""
+
+    name: str
+    make: Callable[[FaultyLog], Role]
+    step: Callable[[Role], object]
+    role: Role | None = None
+    log: FaultyLog | None = None
+    asleep: int = 0
+
+
+@dataclass
+class World:
+    """Everything of one seed. `trouble` says what went wrong, for the message of a test that fails."""
+
+    seed: int
+    rates: FaultRates = RATES
+    collector: type[Collector] = Collector
+    learner: type[Learner] = Learner
+    broker: MemoryBroker = field(default_factory=MemoryBroker)
+    clock: Clock = field(default_factory=Clock)
+    trouble: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.dice = random.Random(self.seed)  # noqa: S311 - a world has to come again with its seed
+        self.told: History = history(self.seed)
+        self._lives = 0
+        setup = MemoryLog(self.broker, state_topic=CONFIG.topics.state)
+        setup.create(own_topics(CONFIG))
+        setup.create([msgspec.structs.replace(own_topics(CONFIG)[0], name=RAW, partitions=RAW_PARTITIONS)])
+        self.unsent = shuffled(self.told.messages, RAW_PARTITIONS, self.dice)
+        self.processes = [
+            *(Process(f"collector{i}", self._collector(f"collector{i}"), self._collect) for i in (1, 2)),
+            *(Process(f"learner{i}", self._learner(f"learner{i}"), self._learn) for i in (1, 2)),
+        ]
+
+    def live(self) -> None:
+        """Let the history happen, with faults, until all of it was sent."""
+        while any(self.unsent):
+            self._send_some()
+            self.clock.now_ms += self.dice.choice((0, 2_000, 20_000, 90_000))
+            for _ in range(4):
+                self._stir(self.dice.choice(self.processes))
+
+    def heal(self) -> None:
+        """End all faults and let everything be worked off: new processes, and enough time for all to settle."""
+        for process in self.processes:
+            self._end(process)
+        calm = [self._start(process, FaultRates()) for process in (self.processes[0], self.processes[2])]
+        self.clock.now_ms = max(self.clock.now_ms, self.told.end_ms) + 3_600_000
+        for _ in range(60):
+            self.clock.now_ms += TICK_MS
+            for process in calm:
+                self._step(process)
+        learner = calm[1].role
+        assert isinstance(learner, Learner)
+        learner.checkpoint(self._now_s())
+        for process in calm:
+            self._end(process)
+
+    def records(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+        """Return everything a topic holds, key and value, in order."""
+        found: list[tuple[bytes | None, bytes | None]] = []
+        log = MemoryLog(self.broker)
+
+        def take(batch: Batch) -> None:
+            found.extend(zip(batch.keys, batch.values, strict=True))
+
+        for partition in range(log.partitions(topic) or 0):
+            log.read(topic, partition, take)
+        return found
+
+    def journal(self) -> list[JournalRecord]:
+        """Return the journal, decoded."""
+        return [decode_record(value) for _, value in self.records(CONFIG.topics.journal) if value is not None]
+
+    def ticks(self) -> list[int]:
+        """Return the times of all ticks of the journal, in order."""
+        return [record.event.time_ms for record in self.journal() if isinstance(record.event, Tick)]
+
+    def _send_some(self) -> None:
+        for partition, messages in enumerate(self.unsent):
+            for _ in range(self.dice.randrange(0, 3)):
+                if messages:
+                    self.broker.append(RAW, messages.pop(0), None, partition, self.clock.now_ms)
+
+    def _stir(self, process: Process) -> None:
+        if process.asleep:
+            process.asleep -= 1
+            return
+        if process.role is None:
+            if self.dice.random() < 0.5:
+                self._start(process, self.rates)
+            return
+        if self.dice.random() < 0.02:
+            self._fall_asleep(process)
+            return
+        self._step(process)
+
+    def _fall_asleep(self, process: Process) -> None:
+        """Stop a process, long enough for others to take its place; it wakes up and knows nothing of that."""
+        process.asleep = 12
+        group = CONFIG.learner.group if process.name.startswith("learner") else CONFIG.collector.group
+        self.broker.expel(group, process.name)
+        self.trouble.append(f"{process.name} sleeps")
+
+    def _start(self, process: Process, rates: FaultRates) -> Process:
+        self._lives += 1
+        process.asleep = 0
+        process.log = FaultyLog(
+            MemoryLog(self.broker, state_topic=CONFIG.topics.state), self.seed * 1000 + self._lives, rates
+        )
+        self._guarded(process, lambda log: setattr(process, "role", process.make(log)))
+        return process
+
+    def _step(self, process: Process) -> None:
+        role = process.role
+        if role is not None:
+            self._guarded(process, lambda _: process.step(role))
+
+    def _guarded(self, process: Process, work: Callable[[FaultyLog], object]) -> None:
+        assert process.log is not None
+        try:
+            work(process.log)
+        except ConfigError:
+            raise
+        except (Crash, ScalewatchError) as error:
+            self.trouble.append(f"{process.name}: {error}")
+            self._end(process)
+
+    def _end(self, process: Process) -> None:
+        if process.log is not None:
+            process.log.close()
+        process.role = process.log = None
+
+    def _collector(self, name: str) -> Callable[[FaultyLog], Role]:
+        return lambda log: self.collector(log, compose.routes(CONFIG), compose.metrics(), name)
+
+    def _learner(self, name: str) -> Callable[[FaultyLog], Role]:
+        return lambda log: self.learner(log, compose.plan(CONFIG), compose.metrics(), name, lambda _: None)
+
+    def _collect(self, role: Role) -> object:
+        assert isinstance(role, Collector)
+        return role.step(self.clock.now_ms, 0.0)
+
+    def _learn(self, role: Role) -> object:
+        assert isinstance(role, Learner)
+        self.clock.steps += 1
+        return role.step(self._now_s(), 0.0)
+
+    def _now_s(self) -> float:
+        return float(self.clock.steps)
