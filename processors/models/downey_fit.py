@@ -19,7 +19,7 @@ _UNIT_GRID = np.linspace(0, 1, 65)
 _MINIMA = 4
 _UNIT_ZOOM = np.linspace(0, 1, 33)
 _TRIPLE = np.array([-1, 0, 1])
-_NARROWING = (1 / 16, 1 / 32, 0)  # of the step between the three points of a parabola; 0 evaluates the last vertex
+_NARROWING = (1 / 32, 0)  # of the step between the three points of a parabola; 0 evaluates the last vertex
 _PARALLELISM_MAX = 1e300
 _SAME = 1e-6  # relative distance below which two starts are one; twins would hide a valley's slope from each other
 _FLAT = 4e-15  # objectives closer than this share of the sum of weights are equal: it is their rounding error
@@ -78,7 +78,7 @@ def fit_downey(
     solver = ProfileSolver(seen, Limits(w_bounds, serial_share_max, t1_bounds))
     start = solver.solve(_starts(seen, solver.sums, bounds, seeds))
     tolerance = _FLAT * float(seen.weight.sum())
-    return _fit(seen, _best(seen, _refined(solver, start, tolerance), tolerance), t1_bounds)
+    return _best(seen, _refined(solver, start, tolerance), tolerance)
 
 
 def _starts(seen: Observations, sums: Floats, bounds: tuple[float, float], seeds: Sequence[float]) -> Floats:
@@ -161,28 +161,22 @@ def _flat_argmin(objective: Floats, tolerance: float) -> NDArray[np.intp]:
     return columns
 
 
-def _best(seen: Observations, found: Profile, tolerance: float) -> tuple[float, float]:
-    """Return A and w of the least objective, of the smallest A where several are equal.
+def _best(seen: Observations, found: Profile, tolerance: float) -> DowneyFit:
+    """Return the fit of the least objective, of the smallest A where several are equal.
 
     Among objectives that are equal as differences of sums the residuals themselves decide, which are far more exact.
     """
     flat = np.flatnonzero(found.objective <= found.objective.min() + tolerance)
     rates = inverse_speedup(1 / seen.n, found.parallelism[flat, None], found.curvature[flat, None]) * seen.rate
     residuals = found.t1_s[flat, None] * rates - 1
-    exact = residuals * residuals @ seen.weight
-    best = flat[exact <= exact.min() * (1 + 1e-9) + 1e-30 * seen.weight.sum()]
-    index = best[found.parallelism[best].argmin()]
-    return float(found.parallelism[index]), float(found.curvature[index])
-
-
-def _fit(seen: Observations, curve: tuple[float, float], t1_bounds: tuple[float, float] | None) -> DowneyFit:
-    """Return the fit of a curve, its errors computed from the residuals themselves and not from sums."""
-    parallelism = curve[0]
-    sigma = float(sigma_of_curvature(curve[1]))
-    rates = inverse_speedup(1 / seen.n, parallelism, curve[1]) * seen.rate
-    weighted = seen.weight * rates
-    t1 = float(weighted.sum() / (weighted @ rates))
-    if t1_bounds is not None:
-        t1 = min(max(t1, t1_bounds[0] / seen.scale_s), t1_bounds[1] / seen.scale_s)
-    objective = float(seen.weight @ (t1 * rates - 1) ** 2)
-    return DowneyFit(seen.seconds(t1), parallelism, sigma, float(np.sqrt(objective / seen.weight.sum())), objective)
+    objective = residuals * residuals @ seen.weight
+    total = float(seen.weight.sum())
+    best = np.flatnonzero(objective <= objective.min() * (1 + 1e-9) + 1e-30 * total)
+    row = best[found.parallelism[flat[best]].argmin()]
+    return DowneyFit(
+        t1_s=seen.seconds(found.t1_s[flat[row]]),
+        parallelism=float(found.parallelism[flat[row]]),
+        sigma=float(sigma_of_curvature(found.curvature[flat[row]])),
+        rms=math.sqrt(objective[row] / total),
+        objective=float(objective[row]),
+    )

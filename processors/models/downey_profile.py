@@ -119,13 +119,15 @@ class ProfileSolver:
         self.sums = np.zeros((8, seen.n.size + 1))
         terms = [first * u, first * v, first, second * u * u, second * u * v, second * v * v, second, second * u]
         np.cumsum(terms, axis=1, out=self.sums[:, 1:])
+        self._inverse_gap = 1 / np.maximum(seen.n - 1, _TINY)
+        self._middle = self.sums[[0, 2, 3, 6, 7]]
         self._columns = self.sums[[0, 1, 3, 4, 5, 2, 6]]
         self._columns[5:] = self.sums[[2, 6], -1:] - self._columns[5:]
 
     def solve(self, parallelism: Floats) -> Profile:
         """Return the best curve at each A, shape (m,)."""
         q = 1 / parallelism[:, None]
-        low, high = self._segments(parallelism, q)
+        low, high = self._segments(q)
         forms = self._forms(parallelism, q)
         share = _best_share(forms, low, high)
         if self._t1_bounds is not None:
@@ -142,19 +144,24 @@ class ProfileSolver:
         objective = np.maximum(self._total - gain.ravel()[best], 0)
         return Profile(parallelism, share.ravel()[best] * parallelism, t1.ravel()[best], objective)
 
-    def _segments(self, parallelism: Floats, q: Floats) -> tuple[Floats, Floats]:
+    def _segments(self, q: Floats) -> tuple[Floats, Floats]:
         """Return the ends of f, shape (m, k + 2): p = 0..k sizes not saturated with sigma >= 1, then sigma <= 1.
 
-        A size saturates when w <= (n - A)/(n - 1) = 1 - (A - 1)/(n - 1).
+        A size saturates when w <= (n - A)/(n - 1), that is f <= q - (1 - q)/(n - 1) with q = 1/A.
         """
-        top = self._limits.curvature_max(parallelism)[:, None] * q
-        bottom, half = np.minimum(self._limits.w_bounds[0] * q, top), 0.5 * q
-        saturation = q - (1 - q) / np.maximum(self._n - 1, _TINY)
-        low, high = np.empty((2, parallelism.size, self._n.size + 2))
-        low[:, 1:-1] = np.maximum(saturation, np.maximum(bottom, half))
-        low[:, :1], low[:, -1:] = np.maximum(bottom, half), bottom
-        high[:, :-2] = np.minimum(saturation, top)
-        high[:, -2:-1], high[:, -1:] = top, np.minimum(top, half)
+        w_low, w_high = self._limits.w_bounds
+        share_max = self._limits.serial_share_max
+        low, high = np.empty((2, q.size, self._n.size + 2))
+        bottom, top = w_low * q, w_high * q
+        if share_max is not None:
+            bottom, top = np.minimum(bottom, share_max), np.minimum(top, share_max)
+        saturation = q - (1 - q) * self._inverse_gap
+        half = 0.5 * q
+        middle = np.maximum(half, bottom) if w_low > 0 else half
+        np.maximum(saturation, middle, out=low[:, 1:-1])
+        np.minimum(saturation, top, out=high[:, :-2])
+        low[:, :1], low[:, -1:], high[:, -2:-1] = middle, bottom, top
+        np.minimum(top, half, out=high[:, -1:])
         return low, high
 
     def _forms(self, parallelism: Floats, q: Floats) -> _Forms:
@@ -173,7 +180,7 @@ class ProfileSolver:
         """Add what sizes between A and 2A - 1 contribute with sigma <= 1: T = T1 (1/A + f ((2A - 1) u - 1))."""
         span = 2 * parallelism - 1
         full = np.searchsorted(self._n, span, side="right")
-        u1, _, one1, uu2, _, _, one2, u2 = self.sums[:, full] - self.sums[:, linear]
+        u1, one1, uu2, one2, u2 = self._middle[:, full] - self._middle[:, linear]
         forms.a1[:, -1] += span * u1 - one1
         forms.b01[:, -1] += (span * u2 - one2) / parallelism
         forms.b11[:, -1] += span * (span * uu2 - 2 * u2) + one2
