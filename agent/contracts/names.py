@@ -43,15 +43,12 @@ def job_key(system: str, job_id: str) -> str:
     return f"{quote(system, safe=SAFE)}/{quote(job_id, safe=SAFE)}"
 
 
-def run_id(system: str, job_id: str, start_ms: int, sluid: str | None = None) -> str:
-    """Return the identity of one run: Slurm's own start identity where there is one, else job id and start.
+def run_id(system: str, job_id: str, start_ms: int) -> str:
+    """Return the identity of one run: job id and start. Every producer knows both, so a run has one identity.
 
     A requeued job keeps its job id and gets a new start, so it is a new run.
 
     >>> run_id("archer2", "812", 1795168800000)
     'archer2/812@1795168800000'
-    >>> run_id("exa", "8421337", 1, sluid="s1M5M0F73DHC03")
-    'exa/s1M5M0F73DHC03'
     """
-    own = quote(sluid, safe=SAFE) if sluid else f"{quote(job_id, safe=SAFE)}@{start_ms}"
-    return f"{quote(system, safe=SAFE)}/{own}"
+    return f"{quote(system, safe=SAFE)}/{quote(job_id, safe=SAFE)}@{start_ms}"

@@ -61,15 +61,15 @@ def own_text(text: str | None, name: str, length_max: int = TEXT_MAX) -> str | N
     return text
 
 
-def run_identity(system: str, job_id: str, start_ms: int, sluid: str | None = None) -> str:
+def run_identity(system: str, job_id: str, start_ms: int) -> str:
     """Return the `run_id` of the contract; job numbers need no escaping, and the same few systems come again.
 
     >>> run_identity("archer2", "812", 1795168800000)
     'archer2/812@1795168800000'
     """
-    if sluid is None and job_id.isascii() and job_id.isalnum():
+    if job_id.isascii() and job_id.isalnum():
         return f"{_escaped(system)}/{job_id}@{start_ms}"
-    return run_id(system, job_id, start_ms, sluid)
+    return run_id(system, job_id, start_ms)
 
 
 @lru_cache(maxsize=1024)

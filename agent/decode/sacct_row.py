@@ -77,7 +77,7 @@ def finished_job(row: Row, zone: tzinfo, received_ms: int, options: DecodeOption
     return JobCompleted(
         system=system,
         job_id=job_id,
-        run_id=run_identity(system, job_id, start_ms, own_text(row.get("sluid"), "sluid")),
+        run_id=run_identity(system, job_id, start_ms),
         start_ms=start_ms,
         end_ms=end_ms,
         run_time_s=run_time_s,

@@ -1,7 +1,8 @@
 """Job records of Slurm's jobcomp/kafka plugin (and of jobcomp/elasticsearch, which has the same body), 23.02 to 26.11.
 
 A record tells the end of a run or, from 25.05 on and on request, its start. Times are UTC without a zone. A requeued
-job keeps its id and gets a new start: a new run. From 26.05 on `sluid` identifies the run by itself.
+job keeps its id and gets a new start: a new run. The `sluid` of 26.05 is not used: accounting and older versions lack it,
+and a run that is told from two sources must have one identity.
 """
 
 from typing import Annotated, Final
@@ -36,7 +37,6 @@ _HostList = Annotated[str, msgspec.Meta(max_length=HOSTS_MAX)]
 
 class _Record(msgspec.Struct, kw_only=True, gc=False):
     jobid: _JobId
-    sluid: Annotated[str, msgspec.Meta(max_length=64)] | None = None
     cluster: str | None = None
     state: str | None = None
     start: str | None = msgspec.field(name="@start", default=None)
@@ -123,7 +123,7 @@ def _started(record: _Record, evidence: Evidence, received_ms: int, options: Dec
     return JobStarted(
         system=system,
         job_id=job_id,
-        run_id=run_identity(system, job_id, start_ms, own_text(record.sluid, "sluid")),
+        run_id=run_identity(system, job_id, start_ms),
         start_ms=start_ms,
         evidence=evidence,
     )
@@ -136,12 +136,10 @@ def _completed(record: _Record, evidence: Evidence, received_ms: int, options: D
     start_ms, end_ms, run_time_s = _times(record)
     check_bounds(start_ms, end_ms, received_ms, options)
     system, job_id = _system(record, options), str(record.jobid)
-    # the part of a run before a resize is a run of its own: with the sluid it would stand for the whole
-    sluid = None if state == RESIZING else own_text(record.sluid, "sluid")
     return JobCompleted(
         system=system,
         job_id=job_id,
-        run_id=run_identity(system, job_id, start_ms, sluid),
+        run_id=run_identity(system, job_id, start_ms),
         start_ms=start_ms,
         end_ms=end_ms,
         run_time_s=run_time_s,

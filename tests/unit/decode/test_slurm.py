@@ -21,19 +21,19 @@ def test_a_start_and_its_end_are_one_run() -> None:
     start, end = only(slurm_record("start")), only(slurm_record("finish"))
     assert isinstance(start, JobStarted)
     assert isinstance(end, JobCompleted)
-    assert start.run_id == end.run_id == "exa/s1M5M0F73DHC03"
+    assert start.run_id == end.run_id == f"exa/8421337@{START_MS}"
     assert (start.start_ms, end.end_ms, end.run_time_s) == (START_MS, START_MS + 5_237_000, 5237.0)
 
 
-def test_without_a_sluid_a_requeued_job_is_a_new_run() -> None:
-    first = only(slurm_record(sluid=...))
-    again = only(slurm_record(sluid=..., **{"@start": "2026-08-20T09:20:00"}))
+def test_a_requeued_job_is_a_new_run() -> None:
+    first = only(slurm_record())
+    again = only(slurm_record(**{"@start": "2026-08-20T09:20:00"}))
     assert first.job_id == again.job_id
     assert first.run_id == f"exa/8421337@{START_MS}" != again.run_id
 
 
-def test_the_part_before_a_resize_is_not_the_run() -> None:
-    assert only(slurm_record(state="RESIZING")).run_id == f"exa/8421337@{START_MS}"
+def test_a_run_has_one_identity_whether_or_not_its_source_knows_the_sluid() -> None:
+    assert only(slurm_record()).run_id == only(slurm_record(sluid=...)).run_id
 
 
 def test_sizes_are_known_in_every_unit() -> None:
@@ -159,7 +159,6 @@ def test_a_very_long_job_name_is_cut_and_does_not_cost_the_run() -> None:
         ({"nodes": "nid1" + "x" * 300 + "\n"}, "text"),
         ({"nodes": "x" * 300_000}, "text"),
         ({"cluster": "exa\n"}, "text"),
-        ({"sluid": "x" * 65}, "text"),
     ],
 )
 def test_a_wrong_field_is_refused_with_its_reason(change: dict[str, Any], reason: str) -> None:
