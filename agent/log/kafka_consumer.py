@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer
@@ -139,7 +140,7 @@ class KafkaLogConsumer:
         if not self.closed:
             self.closed = True
             self._owned = frozenset()
-            with translated(self._settings, f"Leaving the group {self._group}"):
+            with suppress(Exception):  # with the broker away there is nobody to tell
                 self._consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
 
     def _subscribe(self, topics: Sequence[str]) -> None:
