@@ -23,7 +23,7 @@ from processors.models.envelope import DEVIATION, Envelope, envelope
 from processors.models.fluctuation import fluctuation, tolerance
 from processors.models.meaningful import MeaningfulSizes, meaningful_sizes
 from processors.models.observations import observations
-from processors.models.patterns import Patterns, find_patterns
+from processors.models.patterns import Patterns, find_hidden_special, find_patterns
 from processors.models.reliability import Evidence
 from processors.models.special_sizes import SpecialSizes
 from processors.models.stepwise import Phases
@@ -35,6 +35,7 @@ Indices = NDArray[np.intp]
 SIZE_MAX = 1e30  # sizes and ratios of times beyond are taken for this: nothing measured comes near
 ANOMALY_TRUST = 0.1  # of ADEPT's idea to reduce the weight of anomalous sizes
 DEVIATION_MAX = 0.5
+HINDSIGHT = 0.8  # of the error that a pattern explains stays in the band: the next size may break it
 USEFUL_REACH = 4.0  # times the largest size
 USEFUL_STEPS = 49
 SUGGEST_FOR = frozenset({"insufficient", "linear", "runner_up", "far"})
@@ -220,6 +221,7 @@ class Study:
         >>> study([1, 2, 4, 8], [100.0, 51.0, 26.5, 14.25]).verdict(6).verdict
         'reliable'
         """
+        target = None if target is None else _within_reason(target)
         place = len(self.curves) - 1 if target is None else int(self._curve_of(np.array([target]))[0])
         evidence = self._evidence[0 if self.special is not None else place]
         reasons = reliability.judge(evidence, target)
@@ -235,11 +237,12 @@ class Study:
         """What can be said about each curve; whether it slows down is judged on all sizes that are in line."""
         kept = self.patterns.kept
         fastest = reliability.fastest_before_slowdown(self._sizes[kept], self._times[kept], self.noise)
-        gathered = (reliability.gather(*self._points(curve), noise=self.noise) for curve in self.curves)
+        judged = self.curves if self.special is None else self.curves[:1]
+        gathered = (reliability.gather(*self._points(curve), noise=self.noise) for curve in judged)
         return tuple(replace(evidence, fastest_n=fastest) for evidence in gathered)
 
     def _points(self, curve: AnchoredCurve) -> tuple[Floats, Floats]:
-        inside = np.isin(self._sizes, curve.n)
+        inside = np.isin(self._sizes, curve.n) & self.patterns.kept
         return self._sizes[inside], self._times[inside]
 
     @cached_property
@@ -284,17 +287,14 @@ class Study:
         >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).two_step(24.0).closest_n
         32.0
         """
-        if not 0.0 < target < math.inf:
-            raise ValueError("A target must be positive and finite.")
-        used = self._used_for(target)
+        wanted = _within_reason(target)
+        used = self._used_for(wanted)
         trust = np.where(self.patterns.kept, 1.0, ANOMALY_TRUST)
         inline = used & self.patterns.kept
         if inline.sum() < reliability.SIZES_MIN:
             return None
         bounds = envelope(self._sizes[inline], self._times[inline], self._deviation)
-        found = fit_two_step(
-            self._sizes[used], self._times[used], min(target, SIZE_MAX), bounds, noise=self.noise, trust=trust[used]
-        )
+        found = fit_two_step(self._sizes[used], self._times[used], wanted, bounds, noise=self.noise, trust=trust[used])
         return replace(found, target_n=target, run_time_s=self._second(found.run_time_s), t1_s=self._second(found.t1_s))
 
     def _used_for(self, target: float) -> NDArray[np.bool_]:
@@ -320,6 +320,13 @@ class Study:
         return float(self._seconds(np.asarray(scaled)))
 
 
+def _within_reason(target: float) -> float:
+    """Return a target size that floats can work with; ValueError unless it is positive and finite."""
+    if not 0.0 < target < math.inf:
+        raise ValueError("A target must be positive and finite.")
+    return min(max(target, 1.0 / SIZE_MAX), SIZE_MAX)
+
+
 def _exp(ln: Floats) -> Floats:
     return np.asarray(np.exp(np.clip(ln, -700.0, 700.0)))
 
@@ -332,11 +339,13 @@ def study(
     *,
     cores_per_node: int | None = None,
     allowed_sizes: Sequence[float] | None = None,
+    unthinned: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Study:
     """Return the study of `k` >= 1 sizes: `n`, their median run times in seconds, and how sure those are; shape (k,).
 
     `noise` is the standard deviation of ln t between runs; `cores_per_node` lets whole nodes be found as favoured sizes;
-    `allowed_sizes` are those that advice may name, by default powers of two. The order of the sizes does not matter.
+    `allowed_sizes` are those that advice may name, by default powers of two. Where neighbouring sizes were merged,
+    `unthinned` are all sizes and medians: favoured sizes show only there, and are then used. Order does not matter.
     Raises ValueError unless sizes and times are positive and finite and the noise is not negative.
 
     >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).verdict(64).verdict
@@ -344,22 +353,49 @@ def study(
     """
     if not 0.0 <= noise < math.inf:
         raise ValueError("The noise must be finite and not negative.")
-    seen = observations(n, median_s, weight)
-    sizes, times, weights = _distinct(seen.n, seen.run_time_s, seen.weight, seen.scale_s)
-    patterns = find_patterns(sizes, times, tolerance(noise), cores_per_node)
-    given = np.asarray(n, dtype=np.float64)
-    order = np.lexsort((np.asarray(median_s, dtype=np.float64), given))
+    given = _Given.of(n, median_s, weight)
+    if unthinned is not None:
+        everything = _Given.of(*unthinned, None)
+        special = find_hidden_special(everything.sizes, everything.times, tolerance(noise), cores_per_node)
+        if special is not None:
+            return _studied(everything, noise, allowed_sizes, Patterns(special.is_member(everything.sizes), special))
+    patterns = find_patterns(given.sizes, given.times, tolerance(noise), cores_per_node)
+    return _studied(given, noise, allowed_sizes, patterns)
+
+
+class _Given(NamedTuple):
+    """Sizes and times as given, sorted, and as models take them: distinct sizes, times in units of the scale, weights."""
+
+    n: Floats
+    run_time_s: Floats
+    sizes: Floats
+    times: Floats
+    weights: Floats
+    scale_s: float
+
+    @classmethod
+    def of(cls, n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None) -> "_Given":
+        seen = observations(n, run_time_s, weight)
+        sizes, times = np.asarray(n, dtype=np.float64), np.asarray(run_time_s, dtype=np.float64)
+        order = np.lexsort((times, sizes))
+        distinct = _distinct(seen.n, seen.run_time_s, seen.weight, seen.scale_s)
+        return cls(sizes[order], times[order], *distinct, seen.scale_s)
+
+
+def _studied(given: _Given, noise: float, allowed_sizes: Sequence[float] | None, patterns: Patterns) -> Study:
+    curves = _curves(given.sizes, given.times, given.weights, noise, patterns)
+    allowed = tuple(allowed_sizes or ())
     return Study(
-        given[order],
-        np.asarray(median_s, dtype=np.float64)[order],
-        weights,
+        given.n,
+        given.run_time_s,
+        given.weights,
         noise,
-        tuple(allowed_sizes or ()),
-        seen.scale_s,
+        allowed,
+        given.scale_s,
         patterns,
-        _curves(sizes, times, weights, noise, patterns),
-        sizes,
-        times,
+        curves,
+        given.sizes,
+        given.times,
     )
 
 
@@ -380,12 +416,14 @@ def _curves(
     n: Floats, run_time_s: Floats, weight: Floats, noise: float, patterns: Patterns
 ) -> tuple[AnchoredCurve, ...]:
     """Return one curve; of special sizes a second one for the others; of a stepwise curve one per phase."""
+    unexplained = HINDSIGHT * patterns.error
     if patterns.phases is not None:
         phase = patterns.phases.index(n)
         inside = (phase == number for number in range(len(patterns.phases.phases)))
-        return tuple(anchored_curve(n[part], run_time_s[part], weight[part], noise) for part in inside)
-    kept = patterns.kept
-    curve = anchored_curve(n[kept], run_time_s[kept], weight[kept], noise)
+        parts = ((n[part], run_time_s[part], weight[part]) for part in inside)
+        return tuple(anchored_curve(*part, noise, unexplained=unexplained) for part in parts)
+    kept = patterns.fitted
+    curve = anchored_curve(n[kept], run_time_s[kept], weight[kept], noise, unexplained=unexplained)
     if patterns.special is None:
         return (curve,)
     slowdown = patterns.special.slowdown

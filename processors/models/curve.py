@@ -21,6 +21,7 @@ MISFIT = 0.02  # relative error of the model that the weights of the observation
 # log2. Both were chosen so that 90 % of the runs of CASTEP, OpenSBLI and VASP on British systems, MAESTRO, and two Spark
 # jobs fall inside; that is where the mixture's own quantiles hold 89 % inside the range, but 61 to 83 % beyond twice.
 WIDENING = 1.2
+BAND_DEVIATIONS = 1.645  # of a normal distribution hold 90 %
 DISTANCE_LOG2 = np.array([1.0, 2.0, 3.0])
 DISTANCE_SHARE = np.array([0.27, 0.46, 0.70])
 
@@ -28,28 +29,21 @@ DISTANCE_SHARE = np.array([0.27, 0.46, 0.70])
 class CurvePrediction(NamedTuple):
     """ln of run time, low and high end of the 90 % band of a single run; each of the shape (m,) of the targets.
 
-    >>> CurvePrediction(np.array([1.0]), np.array([0.9]), np.array([1.1])).shifted(1.0).ln_run_time.tolist()
-    [2.0]
+    >>> CurvePrediction(np.array([1.0]), np.array([0.9]), np.array([1.1])).ln_run_time.tolist()
+    [1.0]
     """
 
     ln_run_time: Floats
     ln_low: Floats
     ln_high: Floats
 
-    def shifted(self, by: float) -> "CurvePrediction":
-        """Return the same prediction for run times longer by the factor e^by.
-
-        >>> CurvePrediction(np.array([1.0]), np.array([0.9]), np.array([1.1])).shifted(-1.0).ln_high.round(6).tolist()
-        [0.1]
-        """
-        return CurvePrediction(self.ln_run_time + by, self.ln_low + by, self.ln_high + by)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnchoredCurve:
     """The posterior over Downey curves given the sizes `n`, and the part of their deviation that will come again.
 
-    `anchor` (k,) is that part of ln t, `offset` is added to every prediction (ln of the slow-down of other sizes).
+    `anchor` (k,) is that part of ln t, `offset` is added to every prediction (ln of the slow-down of other sizes),
+    `unexplained` a standard deviation of ln t that widens the band: what a pattern explains in hindsight only.
 
     >>> curve = anchored_curve(np.array([4.0, 8.0, 16.0]), np.array([262.0, 139.0, 78.5]), np.ones(3), 0.03)
     >>> np.exp(curve.predict(np.array([8.0])).ln_run_time).round(0).tolist()
@@ -60,13 +54,14 @@ class AnchoredCurve:
     n: Floats
     anchor: Floats
     offset: float = 0.0
+    unexplained: float = 0.0
 
     def predict(self, targets: Floats) -> CurvePrediction:
         """Return the prediction at each target, shape (m,), positive and finite.
 
         Outside the sizes the deviation of the nearest one goes along.
         """
-        return _predict(self.posterior, self.n, self.anchor, targets).shifted(self.offset)
+        return _predict(self, targets)
 
     def ln_run_time(self, targets: Floats) -> Floats:
         """Return ln of the run time at each target, shape (m,), at a third of the cost of a prediction with its band."""
@@ -78,7 +73,9 @@ class AnchoredCurve:
         return self.posterior.predict(targets, ()).sd_ln
 
 
-def anchored_curve(n: Floats, run_time_s: Floats, weight: Floats, noise: float) -> AnchoredCurve:
+def anchored_curve(
+    n: Floats, run_time_s: Floats, weight: Floats, noise: float, *, unexplained: float = 0.0
+) -> AnchoredCurve:
     """Return the curve of `k` >= 1 sizes; `n` (sorted, distinct), `run_time_s` and `weight` have shape (k,).
 
     `noise` is the standard deviation of ln t; a size's weight says how sure its run time is.
@@ -90,7 +87,7 @@ def anchored_curve(n: Floats, run_time_s: Floats, weight: Floats, noise: float) 
     spread = max(noise, NOISE_MIN)
     belief = posterior(n, run_time_s, weight, spread)
     deviation = np.log(run_time_s) - belief.ln_run_times(n) @ belief.mass
-    return AnchoredCurve(belief, n, _lasting(deviation, weight, spread))
+    return AnchoredCurve(belief, n, _lasting(deviation, weight, spread), unexplained=unexplained)
 
 
 def parallel_curve(
@@ -107,7 +104,7 @@ def parallel_curve(
     """
     belief, offset = curve.posterior, float(np.log1p(slowdown))
     deviation = np.log(run_time_s) - belief.ln_run_times(n) @ belief.mass - offset
-    return AnchoredCurve(belief, n, _lasting(deviation, weight, max(noise, NOISE_MIN)), offset)
+    return AnchoredCurve(belief, n, _lasting(deviation, weight, max(noise, NOISE_MIN)), offset, curve.unexplained)
 
 
 def _lasting(deviation: Floats, weight: Floats, noise: float) -> Floats:
@@ -117,13 +114,14 @@ def _lasting(deviation: Floats, weight: Floats, noise: float) -> Floats:
     return np.asarray(deviation * misfit / (misfit + np.maximum(of_median, (0.1 * NOISE_MIN) ** 2)))
 
 
-def _predict(belief: Posterior, n: Floats, anchor: Floats, targets: Floats) -> CurvePrediction:
-    average = belief.predict(targets, LEVELS)
-    ln_targets, ln_n = np.log(targets), np.log(n)
+def _predict(curve: AnchoredCurve, targets: Floats) -> CurvePrediction:
+    average = curve.posterior.predict(targets, LEVELS)
+    ln_targets, ln_n = np.log(targets), np.log(curve.n)
     mean, ends = np.log(average.mean_s), np.log(average.quantiles_s)
     distance = np.maximum(np.maximum(ln_targets - ln_n[-1], ln_n[0] - ln_targets), 0.0)
     extra = distance * np.interp(distance / np.log(2.0), DISTANCE_LOG2, DISTANCE_SHARE)
-    least = 0.5 * belief.noise
-    below, above = np.maximum(mean - ends[:, 0], least), np.maximum(ends[:, 1] - mean, least)
-    point = mean + np.interp(ln_targets, ln_n, anchor)
-    return CurvePrediction(point, point - WIDENING * below - extra, point + WIDENING * above + extra)
+    least, hindsight = 0.5 * curve.posterior.noise, BAND_DEVIATIONS * curve.unexplained
+    below = WIDENING * np.hypot(np.maximum(mean - ends[:, 0], least), hindsight) + extra
+    above = WIDENING * np.hypot(np.maximum(ends[:, 1] - mean, least), hindsight) + extra
+    point = mean + np.interp(ln_targets, ln_n, curve.anchor) + curve.offset
+    return CurvePrediction(point, point - below, point + above)

@@ -21,7 +21,7 @@ GROUP_MIN = 3  # members, and others among them
 SLOW_SHARE = 0.8  # of the others must be slow
 FIT_FLOOR = 0.02  # a fit of the members this good needs no comparison with the fit of all
 LISTED_MAX = 64
-CANDIDATES_MAX = 1e6
+CANDIDATES_MAX = 4096.0
 LEAD = 1.2  # a later class must score this much better than an earlier one
 
 
@@ -127,9 +127,11 @@ def find_special_sizes(
     for row, (kind, inside) in enumerate(split.items(), 1):
         rms, others = float(fits.rms[row]), slowness[row, _among(n, inside)]
         typical = float(np.median(others))
-        enough = rms < error_max and np.mean(others > tolerance) >= SLOW_SHARE and typical > max(tolerance, 3.0 * rms)
-        if enough and typical / (rms + 0.01) > best_score * (LEAD if best else 1.0):
-            best, best_score = kind, typical / (rms + 0.01)
+        share = float(np.mean(others > tolerance))
+        score = share**2 * typical / (rms + 0.01)  # fast ones among the others speak for a wider class
+        enough = rms < error_max and share >= SLOW_SHARE and typical > max(tolerance, 3.0 * rms)
+        if enough and score > best_score * (LEAD if best else 1.0):
+            best, best_score = kind, score
     return None if best is None else _described(n, run_time_s, best, split[best])
 
 
