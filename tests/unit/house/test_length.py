@@ -26,7 +26,8 @@ def too_long(of: Module) -> dict[str, int]:
 
 def test_no_file_or_function_is_longer_than_its_limit_or_grows() -> None:
     found = {name: lines for each in modules(*PRODUCT, "tests") for name, lines in too_long(each).items()}
-    assert found == LONGER_TODAY
+    assert {name: lines for name, lines in found.items() if lines > LONGER_TODAY.get(name, 0)} == {}
+    assert LONGER_TODAY.keys() - found.keys() == set(), "these are short now: take them off the list"
 
 
 def test_a_long_function_and_a_long_file_are_found() -> None:
