@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from processors.models.downey import inverse_speedup
+from processors.models.downey import affine_pieces, inverse_speedup
 
 Floats = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ class QuickFits(NamedTuple):
 
 
 class QuickFitter:
-    """Fits of subsets of `k` sizes; `n` (sorted, distinct) and `run_time_s` have shape (k,).
+    """Fits of subsets of `k` sizes; `n` (sorted, distinct, at least 1) and `run_time_s` have shape (k,).
 
     >>> fitter = QuickFitter(np.array([1.0, 2.0, 4.0, 8.0]), np.array([8.0, 4.0, 2.0, 2.0]))
     >>> fitter.fit(np.array([[True, True, True, False], [True, True, True, True]])).rms.round(2).tolist()
@@ -66,7 +66,15 @@ class QuickFitter:
 
     def _relative(self, parallelism: Floats, curvature: Floats) -> Floats:
         """Return T/T1 over t of each curve at each size, shape (..., k)."""
-        return inverse_speedup(self._u, parallelism[..., None], curvature[..., None]) * self._rate
+        pieces = affine_pieces(parallelism, curvature)
+        linear, flat, between = pieces.intercept[..., None]
+        relative = pieces.slope[0][..., None] * self._u
+        relative += linear
+        np.maximum(relative, flat, out=relative)
+        third = pieces.slope[2][..., None] * self._u
+        third += between
+        np.maximum(relative, third, out=relative)
+        return np.asarray(np.multiply(relative, self._rate, out=relative))
 
     def fit(self, subsets: NDArray[np.bool_]) -> QuickFits:
         """Return the fit of each subset, a row of `subsets` (m, k); each needs at least one size."""

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.adept import Floats, Study, study
-from processors.models.downey import speedup
+from processors.models.adept import Study, study
+from processors.models.downey import Floats, speedup
 from processors.models.envelope import curve_bounds
 
 DENSE, EVEN, POWERS = np.arange(1.0, 17.0), np.arange(2.0, 17.0, 2.0), 2.0 ** np.arange(6)

@@ -1,0 +1,330 @@
+"""What the sizes of one application say: patterns, prediction with its band, verdict, useful sizes; see `adept`."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from processors.models import advice, reliability
+from processors.models.anomalies import AnomalousSize
+from processors.models.bayes import Posterior
+from processors.models.curve import AnchoredCurve
+from processors.models.downey_fit import DowneyFit, fit_downey
+from processors.models.envelope import DEVIATION, Envelope, envelope
+from processors.models.fluctuation import fluctuation
+from processors.models.meaningful import MeaningfulSizes, meaningful_sizes
+from processors.models.patterns import Patterns
+from processors.models.reliability import Evidence
+from processors.models.special_sizes import SpecialSizes
+from processors.models.stepwise import Phases
+from processors.models.two_step import TwoStepFit, fit_two_step
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+SIZE_MAX = 1e30  # sizes and ratios of times beyond are taken for this: nothing measured comes near
+ANOMALY_TRUST = 0.1  # of ADEPT's idea to reduce the weight of anomalous sizes
+DEVIATION_MAX = 0.5
+USEFUL_REACH = 4.0  # times the largest size
+USEFUL_STEPS = 49
+SUGGEST_FOR = frozenset({"insufficient", "linear", "runner_up", "far"})
+OBSERVED, INTERPOLATED, EXTRAPOLATED = "observed", "interpolated", "extrapolated"
+
+
+class StudyPrediction(NamedTuple):
+    """Predictions at m targets, arrays of shape (m,); times in seconds.
+
+    `low_s` and `high_s` hold 90 % of single runs; `extrapolation` is n*/n_max; `source` says observed, interpolated or
+    extrapolated.
+
+    >>> from processors.models.adept import study
+    >>> predicted = study([1, 2, 4], [100.0, 52.0, 28.0]).predict([2, 3, 8])
+    >>> predicted.source, predicted.extrapolation.tolist()
+    (('observed', 'interpolated', 'extrapolated'), [0.5, 0.75, 2.0])
+    """
+
+    run_time_s: Floats
+    low_s: Floats
+    high_s: Floats
+    speedup: Floats
+    efficiency: Floats
+    extrapolation: Floats
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a prediction can be trusted: `verdict` is the gravest of `reasons`, or reliable where there is none.
+
+    `advice` are sentences for people, `next_n` the size whose run would tell most (None: no size would help).
+
+    >>> from processors.models.adept import study
+    >>> study([1, 2, 4, 8], [100.0, 51.0, 26.5, 14.25]).verdict().reasons
+    ('linear',)
+    """
+
+    verdict: str
+    reasons: tuple[str, ...]
+    advice: tuple[str, ...]
+    next_n: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What the sizes of one application say; built by `study`. Everything that is not needed for a prediction is lazy.
+
+    `n` and `run_time_s` (k,) are the observed sizes and times, sorted; inside, times are counted in `scale_s`.
+
+    >>> from processors.models.adept import study
+    >>> found = study([1, 2, 4, 8, 16, 32], [100.0, 50.25, 25.38, 19.41, 6.72, 3.61])
+    >>> [(size.n, size.direction) for size in found.anomalies]
+    [(8.0, 'slow')]
+    """
+
+    n: Floats
+    run_time_s: Floats
+    weight: Floats
+    noise: float
+    allowed_sizes: tuple[float, ...]
+    scale_s: float
+    patterns: Patterns
+    curves: tuple[AnchoredCurve, ...]
+    _sizes: Floats
+    _times: Floats
+
+    @property
+    def special(self) -> SpecialSizes | None:
+        """The class of sizes that the application favours, or None."""
+        return self.patterns.special
+
+    @property
+    def phases(self) -> Phases | None:
+        """The phases of a stepwise curve, or None."""
+        return self.patterns.phases
+
+    @property
+    def posterior(self) -> Posterior:
+        """The belief about the curve of the largest sizes; its time unit is `scale_s`."""
+        return self.curves[-1].posterior if self.special is None else self.curves[0].posterior
+
+    @cached_property
+    def anomalies(self) -> tuple[AnomalousSize, ...]:
+        """The sizes out of line, times in seconds."""
+        return tuple(
+            replace(found, observed_s=self._second(found.observed_s), expected_s=self._second(found.expected_s))
+            for found in self.patterns.anomalies
+        )
+
+    @cached_property
+    def fluctuation(self) -> Floats:
+        """R of each interval between neighbouring sizes, shape (k-1,)."""
+        return fluctuation(self._sizes, self._times)
+
+    @cached_property
+    def fit(self) -> DowneyFit:
+        """The Downey curve of least squares of the sizes that are in line; it must not be extrapolated."""
+        kept = self.patterns.kept
+        fitted = fit_downey(self._sizes[kept], self._times[kept])
+        return replace(fitted, t1_s=self._second(fitted.t1_s))
+
+    @cached_property
+    def envelope(self) -> Envelope:
+        """Bounds of the parameters of every Downey curve near the sizes that are in line."""
+        kept = self.patterns.kept
+        bounds = envelope(self._sizes[kept], self._times[kept], self._deviation)
+        return replace(bounds, t1_low_s=self._second(bounds.t1_low_s), t1_high_s=self._second(bounds.t1_high_s))
+
+    def predict(self, targets: ArrayLike) -> StudyPrediction:
+        """Return the predictions at `targets`, shape (m,); ValueError unless they are positive and finite.
+
+        >>> from processors.models.adept import study
+        >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).predict([12, 64]).run_time_s.round().tolist()
+        [98.0, 63.0]
+        """
+        wanted = np.atleast_1d(np.asarray(targets, dtype=np.float64))
+        each = [curve.predict(wanted) for curve in self.curves]
+        ln_times = (self._answers(wanted, list(field)) for field in zip(*each, strict=True))
+        run_time_s, low_s, high_s = (self._seconds(_exp(ln)) for ln in ln_times)
+        speedup = _exp(self._ln_t1 - self._answers(wanted, [predicted.ln_run_time for predicted in each]))
+        with np.errstate(over="ignore", under="ignore"):
+            efficiency, extrapolation = speedup / wanted, wanted / self.n[-1]
+        return StudyPrediction(run_time_s, low_s, high_s, speedup, efficiency, extrapolation, self._sources(wanted))
+
+    def _answers(self, targets: Floats, by_curve: list[Floats]) -> Floats:
+        """Return of each target the value of the curve that answers for it; `by_curve` has one (m,) per curve."""
+        if len(by_curve) == 1:
+            return by_curve[0]
+        return np.stack(by_curve)[self._curve_of(targets), np.arange(targets.size)]
+
+    def _ln_run_time(self, targets: Floats) -> Floats:
+        return self._answers(targets, [curve.ln_run_time(targets) for curve in self.curves])
+
+    @cached_property
+    def _ln_t1(self) -> float:
+        return float(self._ln_run_time(np.ones(1))[0])
+
+    @cached_property
+    def useful(self) -> MeaningfulSizes:
+        """The sizes worth asking for, among sizes up to four times the largest."""
+        reach = USEFUL_REACH * float(self._sizes[-1])
+        grid = np.unique(np.append(np.geomspace(1.0, max(reach, 2.0), USEFUL_STEPS), self._sizes))
+        allowed = np.array([size for size in self.allowed_sizes if 0.0 < size <= reach]) if self.allowed_sizes else grid
+        if not self.allowed_sizes:
+            allowed = np.union1d(2.0 ** np.arange(np.floor(np.log2(reach)) + 1.0), self._sizes)
+        allowed = np.unique(allowed)
+        sizes = np.concatenate([grid, allowed])
+        speedup = _exp(self._ln_t1 - self._ln_run_time(sizes))
+        return meaningful_sizes(grid, speedup[: grid.size], allowed, speedup[grid.size :])
+
+    @cached_property
+    def preferred_sizes(self) -> tuple[float, ...]:
+        """The sizes of the class that the application favours, up to twice the largest; empty where it favours none."""
+        if self.special is None:
+            return ()
+        return self.special.sizes_up_to(reliability.REACH * float(self._sizes[-1]), self.allowed_sizes)
+
+    @property
+    def model_name(self) -> str:
+        """What predicts: adept, or bayes_downey where the sizes are too few for a study."""
+        return "adept" if self._sizes.size >= reliability.SIZES_MIN else "bayes_downey"
+
+    def parameters(self) -> dict[str, float]:
+        """Return the means of Downey's parameters: A (of ln A), sigma, and serial time in seconds (of ln).
+
+        >>> from processors.models.adept import study
+        >>> {name: round(value, 1) for name, value in study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).parameters().items()}
+        {'A': 15.9, 'sigma': 0.5, 't1_s': 994.9}
+        """
+        belief = self.posterior
+        parallelism, t1 = _exp(np.array([belief.cells.ln_parallelism @ belief.mass, belief.ln_t1_s @ belief.mass]))
+        return {"A": float(parallelism), "sigma": float(belief.cells.sigma @ belief.mass), "t1_s": self._second(t1)}
+
+    def _curve_of(self, targets: Floats) -> Indices:
+        if self.special is not None and len(self.curves) > 1:
+            return np.where(self.special.is_member(targets), 0, 1)
+        return self.phases.index(targets) if self.phases is not None else np.zeros(targets.size, np.intp)
+
+    def _sources(self, targets: Floats) -> tuple[str, ...]:
+        observed = np.isin(targets, self.n)
+        inside = (targets >= self.n[0]) & (targets <= self.n[-1])
+        return tuple(np.where(observed, OBSERVED, np.where(inside, INTERPOLATED, EXTRAPOLATED)).tolist())
+
+    def verdict(self, target: float | None = None) -> Verdict:
+        """Return whether the prediction at `target` can be trusted; without one, at twice the largest size.
+
+        >>> from processors.models.adept import study
+        >>> study([1, 2, 4, 8], [100.0, 51.0, 26.5, 14.25]).verdict(6).verdict
+        'reliable'
+        """
+        target = None if target is None else _within_reason(target)
+        place = len(self.curves) - 1 if target is None else int(self._curve_of(np.array([target]))[0])
+        evidence = self._evidence[0 if self.special is not None else place]
+        reasons = reliability.judge(evidence, target)
+        if not reasons and self.phases is not None and (target is None or target > self.n[-1]):
+            reasons = ("far",)  # after a step in the past the next one may come with any size
+        next_n = self._next_n if SUGGEST_FOR.intersection(reasons) else None
+        facts = self._facts(evidence, reasons, target, next_n)
+        sentences = tuple(advice.sentence(reason, facts) for reason in reasons)
+        return Verdict(reasons[0] if reasons else "reliable", reasons, sentences + self._pattern_advice, next_n)
+
+    @cached_property
+    def _evidence(self) -> tuple[Evidence, ...]:
+        """What can be said about each curve; whether it slows down is judged on all sizes that are in line."""
+        kept = self.patterns.kept
+        fastest = reliability.fastest_before_slowdown(self._sizes[kept], self._times[kept], self.noise)
+        judged = self.curves if self.special is None else self.curves[:1]
+        gathered = (reliability.gather(*self._points(curve), noise=self.noise) for curve in judged)
+        return tuple(replace(evidence, fastest_n=fastest) for evidence in gathered)
+
+    def _points(self, curve: AnchoredCurve) -> tuple[Floats, Floats]:
+        inside = np.isin(self._sizes, curve.n) & self.patterns.kept
+        return self._sizes[inside], self._times[inside]
+
+    @cached_property
+    def _next_n(self) -> float | None:
+        curve = self.curves[0 if self.special is not None else -1]
+        candidates = advice.candidate_sizes(self._sizes, self.preferred_sizes or self.allowed_sizes)
+        if candidates.size == 0:
+            return None
+        return advice.most_informative(candidates, curve.sd_ln(candidates))
+
+    def _facts(
+        self, evidence: Evidence, reasons: tuple[str, ...], target: float | None, next_n: float | None
+    ) -> advice.Facts:
+        reference = reliability.REACH * evidence.largest_n if target is None else target
+        return advice.Facts(
+            count=evidence.count,
+            smallest_n=evidence.smallest_n,
+            largest_n=evidence.largest_n,
+            rms=evidence.rms,
+            worst_n=evidence.worst_n,
+            superlinear=evidence.superlinear or (0.0, 0.0),
+            fastest_n=evidence.fastest_n or 0.0,
+            disagreement=reliability.disagreement(evidence, reference) if "runner_up" in reasons else 0.0,
+            reference_n=reference,
+            target=target,
+            next_n=next_n,
+        )
+
+    @cached_property
+    def _pattern_advice(self) -> tuple[str, ...]:
+        sentences = [advice.anomaly_sentence(found.n, found.deviation) for found in self.patterns.anomalies]
+        if self.special is not None:
+            sentences.append(advice.special_sentence(self.special.name, self.special.slowdown))
+        if self.phases is not None:
+            pairs = zip(self.phases.phases[:-1], self.phases.phases[1:], strict=True)
+            sentences += [advice.jump_sentence(before.last_n, after.first_n, after.jump) for before, after in pairs]
+        return tuple(sentences)
+
+    def two_step(self, target: float) -> TwoStepFit | None:
+        """Return ADEPT's own fit for one target, None for fewer than three sizes; ValueError for an invalid target.
+
+        >>> from processors.models.adept import study
+        >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).two_step(24.0).closest_n
+        32.0
+        """
+        wanted = _within_reason(target)
+        used = self._used_for(wanted)
+        trust = np.where(self.patterns.kept, 1.0, ANOMALY_TRUST)
+        inline = used & self.patterns.kept
+        if inline.sum() < reliability.SIZES_MIN:
+            return None
+        bounds = envelope(self._sizes[inline], self._times[inline], self._deviation)
+        found = fit_two_step(self._sizes[used], self._times[used], wanted, bounds, noise=self.noise, trust=trust[used])
+        return replace(found, target_n=target, run_time_s=self._second(found.run_time_s), t1_s=self._second(found.t1_s))
+
+    def _used_for(self, target: float) -> NDArray[np.bool_]:
+        """Return which sizes the curve of a target is fitted to; anomalous ones are in, at a lower weight."""
+        if self.special is not None:
+            return self.patterns.kept
+        if self.phases is not None:
+            curve = self.curves[int(self._curve_of(np.array([target]))[0])]
+            return np.isin(self._sizes, curve.n)
+        return np.ones(self._sizes.size, bool)
+
+    @property
+    def _deviation(self) -> float:
+        return min(DEVIATION * max(1.0, self.noise / reliability.NOISE_FLOOR), DEVIATION_MAX)
+
+    def _seconds(self, scaled: Floats) -> Floats:
+        """Return times in the models' unit as seconds, kept finite."""
+        limits = np.finfo(np.float64)
+        with np.errstate(over="ignore", under="ignore"):
+            return np.asarray(np.clip(scaled * self.scale_s, limits.tiny, limits.max))
+
+    def _second(self, scaled: float) -> float:
+        return float(self._seconds(np.asarray(scaled)))
+
+
+def _within_reason(target: float) -> float:
+    """Return a target size that floats can work with; ValueError unless it is positive and finite."""
+    if not 0.0 < target < math.inf:
+        raise ValueError("A target must be positive and finite.")
+    return min(max(target, 1.0 / SIZE_MAX), SIZE_MAX)
+
+
+def _exp(ln: Floats) -> Floats:
+    return np.asarray(np.exp(np.clip(ln, -700.0, 700.0)))
