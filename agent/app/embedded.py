@@ -40,7 +40,9 @@ class Embedded:
         plan = msgspec.structs.replace(
             compose.plan(config), checkpoint_interval_s=NEVER_S, checkpoint_records_max=2**62
         )
-        self.learner = Learner(self.log, plan, self.metrics, "embedded", self._emitted)
+        self.learner = Learner(
+            self.log, plan, self.metrics, "embedded", on_emission=self._emitted, monotonic_s=clock.monotonic_s
+        )
         self.service = LearnerService(self.view, config.journal_partition, self._health)
         self.service.learner = self.learner
         self._producer = self.log.producer()
@@ -48,7 +50,8 @@ class Embedded:
 
     def collector(self) -> Collector:
         """Return a collector on this log's topics."""
-        return Collector(self.log, compose.routes(self.config), self.metrics, "embedded")
+        routes = compose.routes(self.config)
+        return Collector(self.log, routes, self.metrics, "embedded", monotonic_s=self._clock.monotonic_s)
 
     def write(self, event: JobEvent, origin: Origin) -> None:
         """Write an event into the journal. Raises InvalidInputError for a system that is not accepted."""

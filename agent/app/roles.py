@@ -121,7 +121,14 @@ class LearnerRole:
             for kind in VIEWED:
                 self._read(kind)
             plan = compose.plan(self._config)
-            self._learner = Learner(self._log, plan, self._measures, self.name, self._view.apply)
+            self._learner = Learner(
+                self._log,
+                plan,
+                self._measures,
+                self.name,
+                on_emission=self._view.apply,
+                monotonic_s=self._clock.monotonic_s,
+            )
         except UnavailableError as error:
             self._status.reason = str(error)
             raise
@@ -220,7 +227,10 @@ class CollectorRole:
         """Make missing topics and join the group."""
         try:
             self._log.create(own_topics(self._config))
-            self._collector = Collector(self._log, compose.routes(self._config), self._measures, self.name)
+            routes = compose.routes(self._config)
+            self._collector = Collector(
+                self._log, routes, self._measures, self.name, monotonic_s=self._clock.monotonic_s
+            )
         except UnavailableError as error:
             self._service.status.reason = str(error)
             raise

@@ -3,8 +3,12 @@
 It keeps no state. What it wrote and did not commit is written again after a crash, under the same identities.
 """
 
+from collections.abc import Callable
+from contextlib import nullcontext
+
 import msgspec
 
+from agent.collector.meter import Meter
 from agent.collector.routes import Refusal, Routes, Source
 from agent.contracts.decoding import Decoded
 from agent.contracts.errors import InvalidInputError
@@ -14,11 +18,16 @@ from agent.contracts.measures import Measures
 
 
 class Collector:
-    """One member of the group of collectors. Any error but InvalidInputError ends it: make a new one."""
+    """One member of the group of collectors. Any error but InvalidInputError ends it: make a new one.
 
-    def __init__(self, log: Log, routes: Routes, measures: Measures, member: str) -> None:
+    `monotonic_s` is a clock that only grows.
+    """
+
+    def __init__(
+        self, log: Log, routes: Routes, measures: Measures, member: str, *, monotonic_s: Callable[[], float]
+    ) -> None:
         self._routes = routes
-        self._measures = measures
+        self._meter = Meter(measures, monotonic_s)
         self._consumer = log.consumer(routes.group, routes.topics, member=member)
         self._producer = log.producer()
         self._last_tick_ms: int | None = None
@@ -30,13 +39,8 @@ class Collector:
         acknowledged; (5) commit. A crash between any two repeats writes and loses none.
         """
         poll = self._consumer.poll(timeout_s)
-        for batch in poll.batches:
-            self._take(batch)
-        ticked = self._tick(now_ms)
-        if poll.batches or ticked:
-            self._producer.flush(self._routes.flush_timeout_s)
-        if poll.batches:
-            self._consumer.commit(_positions(poll.batches))
+        with self._meter.batch() if poll.batches else nullcontext():
+            self._work(poll.batches, now_ms)
         return sum(len(batch.values) for batch in poll.batches)
 
     def assigned(self) -> tuple[TopicPartition, ...]:
@@ -55,6 +59,15 @@ class Collector:
         """Leave the group and free the connections."""
         self._producer.close()
         self._consumer.close()
+
+    def _work(self, batches: tuple[Batch, ...], now_ms: int) -> None:
+        for batch in batches:
+            self._take(batch)
+        ticked = self._tick(now_ms)
+        if batches or ticked:
+            self._producer.flush(self._routes.flush_timeout_s)
+        if batches:
+            self._consumer.commit(_positions(batches))
 
     def _tick(self, now_ms: int) -> bool:
         tick_ms = now_ms - now_ms % self._routes.tick_ms
@@ -76,7 +89,7 @@ class Collector:
                 decoded = Decoded(rejects=[error])
             self._journal(decoded, origin, timestamp_ms)
             self._refuse(decoded.rejects, source, origin, value, timestamp_ms)
-            self._count(decoded, source)
+            self._meter.decoded(source.format, decoded)
 
     def _journal(self, decoded: Decoded, origin: Origin, timestamp_ms: int) -> None:
         events: list[JobEvent] = []
@@ -100,20 +113,7 @@ class Collector:
             self._producer.send(
                 self._routes.deadletter_topic, msgspec.json.encode(letter), letter.id.encode(), None, timestamp_ms
             )
-            self._measures.add("scalewatch_dead_letters_total", reason=error.reason)
-
-    def _count(self, decoded: Decoded, source: Source) -> None:
-        counts = {
-            "processed": len(decoded.events),
-            "rejected": len(decoded.rejects),
-            "dropped": sum(decoded.ignored.values()),
-        }
-        counts["received"] = sum(counts.values())
-        for outcome, count in counts.items():
-            if count:
-                self._measures.add(
-                    "scalewatch_events_total", count, role="collector", format=source.format, outcome=outcome
-                )
+            self._meter.refused(error.reason)
 
 
 def _positions(batches: tuple[Batch, ...]) -> dict[TopicPartition, Position]:

@@ -7,12 +7,14 @@ marker back: only now is anything no longer dirty; (4) commit the group's offset
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
-from agent.contracts.errors import ScalewatchError
-from agent.contracts.events import Origin, PredictionRequested, decode_record
+from agent.contracts.errors import InvalidInputError, ScalewatchError
+from agent.contracts.events import JournalRecord, Origin, PredictionRequested, Tick, decode_record
 from agent.contracts.log import Batch, Log, Position, TopicPartition
 from agent.contracts.measures import Measures
 from agent.contracts.outputs import Answer, Emission
+from agent.learner.meter import Meter
 from agent.learner.owned import OwnedShard
 from agent.learner.plan import Plan
 
@@ -20,12 +22,21 @@ OnEmission = Callable[[Emission], None]
 
 
 class Learner:
-    """One member of the group of learners. Any error ends it: make a new one."""
+    """One member of the group of learners. Any error ends it: make a new one. `monotonic_s` is a clock that only grows."""
 
-    def __init__(self, log: Log, plan: Plan, measures: Measures, member: str, on_emission: OnEmission) -> None:
+    def __init__(
+        self,
+        log: Log,
+        plan: Plan,
+        measures: Measures,
+        member: str,
+        *,
+        on_emission: OnEmission,
+        monotonic_s: Callable[[], float],
+    ) -> None:
         self._log = log
         self._plan = plan
-        self._measures = measures
+        self._meter = Meter(measures, monotonic_s)
         self._on_emission = on_emission
         self._consumer = log.consumer(plan.group, [plan.journal_topic], member=member)
         self._producer = log.producer()
@@ -34,14 +45,13 @@ class Learner:
         self._sent = False
 
     def step(self, now_s: float, timeout_s: float) -> int:
-        """Work off one poll; `now_s` is a clock that only grows. Return the number of records folded."""
+        """Work off one poll; `now_s` is the same clock's. Return the number of records folded."""
         poll = self._consumer.poll(timeout_s)
         for partition in poll.assignment.lost:
             self._give_up(partition)
         for partition in poll.assignment.gained:
             self._take_over(partition, now_s)
         folded = sum(self._fold(batch) for batch in poll.batches)
-        self._flush()
         for partition, shard in self._shards.items():
             if shard.records and self._due(shard, now_s):
                 self._checkpoint(partition, shard, now_s)
@@ -77,7 +87,7 @@ class Learner:
         self._consumer.seek(partition, shard.offset)
         shard.saved_s = now_s
         self._shards[partition] = shard
-        self._measures.add("scalewatch_restores_total")
+        self._meter.restored()
 
     def _give_up(self, partition: TopicPartition) -> None:
         shard = self._shards.pop(partition, None)
@@ -89,36 +99,44 @@ class Learner:
         if shard is None:
             return 0
         folded = 0
-        for offset, value in zip(batch.offsets, batch.values, strict=True):
-            if offset >= shard.offset:
-                self._fold_one(shard, Origin(batch.topic, batch.partition, offset), value or b"")
-                folded += 1
-        shard.offset, shard.records = max(shard.offset, batch.next_offset), shard.records + folded
-        self._measure(shard)
+        with self._meter.batch():
+            for offset, value in zip(batch.offsets, batch.values, strict=True):
+                if offset >= shard.offset:
+                    self._fold_one(shard, Origin(batch.topic, batch.partition, offset), value or b"")
+                    folded += 1
+            shard.offset, shard.records = max(shard.offset, batch.next_offset), shard.records + folded
+            self._flush()
+        self._meter.tell_folded(shard.fold, folded)
         return folded
 
     def _fold_one(self, shard: OwnedShard, origin: Origin, value: bytes) -> None:
         try:
-            record = decode_record(value)
-            with self._folding:
-                messages = shard.fold.fold(record)
-        except ScalewatchError:
-            raise
-        except Exception as error:  # noqa: BLE001  whatever a processor raises concerns this event only
+            messages = self._folded(shard, decode_record(value))
+        except Exception as error:  # whatever a processor raises concerns this event only
+            if isinstance(error, ScalewatchError) and not isinstance(error, InvalidInputError):
+                raise
             messages = [self._plan.dead_letter(origin, value, error)]
-            self._measures.add("scalewatch_dead_letters_total", reason="processor")
+            self._meter.rejected()
         for message in messages:
             self._send(self._plan.encode(message))
 
+    def _folded(self, shard: OwnedShard, record: JournalRecord) -> list[Any]:
+        with self._folding:
+            if type(record.event) is not Tick:
+                return shard.fold.fold(record)
+            with self._meter.tick():
+                return shard.fold.fold(record)
+
     def _send(self, emission: Emission) -> None:
         self._producer.send(self._plan.topics[emission.kind], emission.value, emission.key.encode())
-        self._measures.add("scalewatch_emissions_total", topic=emission.kind)
+        self._meter.sent(emission.kind)
         self._on_emission(emission)
         self._sent = True
 
     def _flush(self) -> None:
         if self._sent:
             self._producer.flush(self._plan.flush_timeout_s)
+            self._meter.tell_sent()
             self._sent = False
 
     def _due(self, shard: OwnedShard, now_s: float) -> bool:
@@ -126,18 +144,7 @@ class Learner:
         return waited or shard.records >= self._plan.checkpoint_records_max
 
     def _checkpoint(self, partition: TopicPartition, shard: OwnedShard, now_s: float) -> None:
-        self._flush()  # (1)
-        shard.checkpoint(now_s)  # (2) and (3)
-        self._measures.add("scalewatch_checkpoints_total", outcome="confirmed")
+        with self._meter.checkpoint():
+            self._flush()  # (1)
+            shard.checkpoint(now_s)  # (2) and (3)
         self._consumer.commit({partition: Position(shard.offset)})  # (4)
-
-    def _measure(self, shard: OwnedShard) -> None:
-        for (kind, name), count in shard.fold.tallied().items():
-            if kind == "fault":
-                self._measures.add("scalewatch_processor_faults_total", count, processor=name)
-            elif kind == "bound":
-                self._measures.add("scalewatch_bounds_hit_total", count, bound=name)
-            elif kind == "event":
-                self._measures.add("scalewatch_events_total", count, role="learner", format="journal", outcome=name)
-        for name, count in shard.fold.sizes().items():
-            self._measures.set("scalewatch_state_records", count, processor=name)

@@ -185,10 +185,12 @@ class World:
         process.role = process.log = None
 
     def _collector(self, name: str) -> Callable[[FaultyLog], Role]:
-        return lambda log: self.collector(log, compose.routes(CONFIG), compose.metrics(), name)
+        return lambda log: self.collector(log, compose.routes(CONFIG), compose.metrics(), name, monotonic_s=self._now_s)
 
     def _learner(self, name: str) -> Callable[[FaultyLog], Role]:
-        return lambda log: self.learner(log, compose.plan(CONFIG), compose.metrics(), name, lambda _: None)
+        return lambda log: self.learner(
+            log, compose.plan(CONFIG), compose.metrics(), name, on_emission=lambda _: None, monotonic_s=self._now_s
+        )
 
     def _collect(self, role: Role) -> object:
         assert isinstance(role, Collector)
