@@ -81,7 +81,7 @@ def strange_size(
     """
     labels = {**application_labels(key), "n": f"{n:g}"}
     if found is None:
-        return Condition(name=name, labels=labels, holds=False, time_ms=now_ms)
+        return over(name, labels, now_ms)
     observed_s, expected_s = found
     change = abs(observed_s / expected_s - 1)
     word = "slower" if name == SLOW_SIZE else "faster"
@@ -118,6 +118,24 @@ def unreliable(
         )
         for verdict in settings.verdicts
     ]
+
+
+def over(name: str, labels: dict[str, str], now_ms: int) -> Condition:
+    """Return the condition of what no longer holds, or of which nobody knows any more whether it does.
+
+    >>> over("SlowSize", {"n": "8"}, 0).holds
+    False
+    """
+    return Condition(name=name, labels=labels, holds=False, time_ms=now_ms)
+
+
+def forgotten(
+    key: ApplicationKey, flagged: Sequence[tuple[str, float]], verdicts: Sequence[str], now_ms: int
+) -> list[Condition]:
+    """Return that nothing holds any more which a model said of its application."""
+    labels = application_labels(key)
+    sizes = [over(name, {**labels, "n": f"{n:g}"}, now_ms) for name, n in flagged]
+    return [*sizes, *(over(PREDICTION_UNRELIABLE, {**labels, "verdict": verdict}, now_ms) for verdict in verdicts)]
 
 
 def failing(

@@ -46,9 +46,10 @@ class Asked:
     def learn(self, fact: tuple[str, int]) -> None:
         """Note that a request was answered at a time; the oldest is forgotten where there are too many."""
         identity, now_ms = fact
-        if len(self._requests) >= REQUESTS_MAX:
+        request = digest64(identity)
+        if request not in self._requests and len(self._requests) >= REQUESTS_MAX:
             del self._requests[next(iter(self._requests))]
-        self._requests[digest64(identity)] = None
+        self._requests[request] = None
         self._keep_until_ms = now_ms - now_ms % MINUTE_MS + MINUTE_MS + KEEP_MS
 
     def due_ms(self) -> int | None:

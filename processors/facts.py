@@ -1,10 +1,14 @@
 """Facts: what passes between processors."""
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 Horizon = Literal["inside", "up_to_2x", "up_to_4x", "beyond_4x"]
+N_MIN: Final = 1e-3
+N_MAX: Final = 1e9
+RUN_TIME_MIN_S: Final = 1e-3
+RUN_TIME_MAX_S: Final = 1e9
 
 
 class RunFact(msgspec.Struct, frozen=True):
@@ -16,6 +20,15 @@ class RunFact(msgspec.Struct, frozen=True):
     start_ms: int
     end_ms: int
     seen_ms: int
+
+
+def plausible(n: float, run_time_s: float) -> bool:
+    """Tell whether size and run time can be true: a thousandth to a thousand million, in units and in seconds.
+
+    >>> plausible(64, 1872.0), plausible(64, 1e-300), plausible(1e308, 10.0), plausible(1, float("nan"))
+    (True, False, False, False)
+    """
+    return N_MIN <= n <= N_MAX and RUN_TIME_MIN_S <= run_time_s <= RUN_TIME_MAX_S
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -56,7 +56,7 @@ class FailureRate:
     @classmethod
     def build(cls, settings: AlertSettings.FailureRate, state: FailureState | None = None) -> Self:
         """Return the rate of a stored state, or an empty one."""
-        return cls(settings, state or FailureState())
+        return cls(settings, msgspec.structs.replace(state) if state else FailureState())
 
     def rate(self) -> float:
         """Return the posterior mean of the rate over everything remembered."""
@@ -89,6 +89,19 @@ class FailureRate:
         while len(self._state.recent) > self._settings.recent_runs:
             self._forget_oldest()
 
+    def correct(self, run_id: str, fact: Outcome | None) -> None:
+        """Replace the outcome of a run, or take it away (None); nothing where it is no longer among the recent."""
+        digest = digest64(run_id)
+        entries = [] if fact is None else [(digest, fact.failed, digest64(fact.of))]
+        self._state.recent = [
+            entry for known in self._state.recent for entry in (entries if known[0] == digest else [known])
+        ]
+
+    def holds(self, run_id: str) -> bool:
+        """Tell whether the outcome of a run is among the recent."""
+        digest = digest64(run_id)
+        return any(run == digest for run, _, _ in self._state.recent)
+
     def due_ms(self) -> int | None:
         """Return None: a rate changes by outcomes only."""
         return None
@@ -99,7 +112,8 @@ class FailureRate:
 
     def _forget_oldest(self) -> None:
         state = self._state
-        _, failed, _ = state.recent.pop(0)
+        _, failed, _ = state.recent[0]
+        state.recent = state.recent[1:]
         state.past_runs += 1.0
         state.past_failures += failed
         if state.past_runs > PAST_RUNS_MAX:

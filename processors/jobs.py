@@ -35,12 +35,13 @@ class Forecast(msgspec.Struct, frozen=True):
     high_s: float | None
 
 
-class EndedRun(msgspec.Struct, frozen=True):
-    """A run that ended and waits to settle."""
+class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A run that ended and waits to settle; `start` is what its start told of it, if one came."""
 
     event: JobCompleted
     placement: Placement
     settle_ms: int
+    start: Evidence | None = None
 
 
 class JobState(msgspec.Struct, omit_defaults=True):
@@ -76,7 +77,7 @@ class Job:
     @classmethod
     def build(cls, settings: JobSettings, state: JobState | None = None) -> "Job":
         """Return the job of a stored state, or one of which nothing is known."""
-        return cls(settings, state or JobState())
+        return cls(settings, msgspec.structs.replace(state) if state else JobState())
 
     @property
     def running(self) -> JobStarted | None:
@@ -109,7 +110,7 @@ class Job:
             known = self._state.identities
             return known.get(fact.source) != fact and (fact.source in known or len(known) < IDENTITIES_MAX)
         if isinstance(fact, JobStarted):
-            return fact != self._state.started and all(fact.run_id != run.event.run_id for run in self._state.ended)
+            return fact != self._state.started and self._follows(fact)
         return all(fact != run.event for run in self._state.ended)
 
     def learn(self, fact: JobFact) -> None:
@@ -118,33 +119,45 @@ class Job:
             return
         if isinstance(fact, Identity):
             self._state.identities = {**self._state.identities, fact.source: fact}
-        elif isinstance(fact, JobStarted) and self._follows(fact):
+        elif isinstance(fact, JobStarted):
             self._state.started, self._state.forecast = fact, None
         self._keep(fact)
 
     def end(self, event: JobCompleted, placement: Placement) -> None:
         """Take in a completion, or the corrected report of one, and what it was taken for."""
-        started = self._state.started
-        if started is not None and event.start_ms >= started.start_ms:
-            self._state.started = self._state.forecast = self._state.revise_ms = None
+        start = self.start_of(event.run_id)
+        running = self._state.started
+        if running is not None and (event.start_ms >= running.start_ms or event.end_ms > running.start_ms):
+            self.forget_run()  # a job runs once at a time, whatever two producers say of the second it began
         others = [run for run in self._state.ended if run.event.run_id != event.run_id]
         settle_ms = event.end_ms + round(self._settings.settle_max_s * 1000)
-        self._state.ended = [*others, EndedRun(event, placement, settle_ms)]
+        self._state.ended = [*others, EndedRun(event, placement, settle_ms, start)]
         self._state.resized = self._state.resized or event.state == "RESIZING"
         self._keep(event)
 
     def replace(self, run: EndedRun, placement: Placement) -> None:
         """Take an ended run for something else than before."""
         self._state.ended = [
-            EndedRun(run.event, placement, run.settle_ms) if other is run else other for other in self._state.ended
+            msgspec.structs.replace(run, placement=placement) if other is run else other for other in self._state.ended
         ]
 
     def settle(self, now_ms: int) -> list[EndedRun]:
-        """Remove and return the runs whose time has come, and those beyond the bound, the oldest first."""
-        excess = len(self._state.ended) - ENDED_MAX
-        done = [run for i, run in enumerate(self._state.ended) if run.settle_ms <= now_ms or i < excess]
-        self._state.ended = [run for run in self._state.ended if run not in done]
+        """Remove and return the runs whose time has come, the oldest first."""
+        done = [run for run in self._state.ended if run.settle_ms <= now_ms]
+        self._state.ended = [run for run in self._state.ended if run.settle_ms > now_ms]
         return done
+
+    def settle_excess(self) -> list[EndedRun]:
+        """Remove and return the runs beyond ENDED_MAX, the oldest first: their time does not wait for a tick."""
+        excess = max(len(self._state.ended) - ENDED_MAX, 0)
+        done, self._state.ended = self._state.ended[:excess], self._state.ended[excess:]
+        return done
+
+    def start_of(self, run_id: str) -> Evidence | None:
+        """Return what the start of a run told, if it is still known."""
+        if self._state.started is not None and self._state.started.run_id == run_id:
+            return self._state.started.evidence
+        return next((run.start for run in self._state.ended if run.event.run_id == run_id), None)
 
     def keep_until(self, time_ms: int) -> None:
         """Remember the job at least until then."""
@@ -183,7 +196,8 @@ class Job:
     def _follows(self, fact: JobStarted) -> bool:
         started = self._state.started
         later = started is None or fact.start_ms >= started.start_ms
-        return later and all(fact.start_ms >= run.event.end_ms for run in self._state.ended)
+        ended = [run.event for run in self._state.ended]
+        return later and all(fact.run_id != run.run_id and fact.start_ms >= run.end_ms for run in ended)
 
     def _keep(self, fact: JobFact) -> None:
         if isinstance(fact, JobStarted):
@@ -203,9 +217,8 @@ def merged_evidence(job: Job, event: JobStarted | JobCompleted) -> Evidence:
     >>> merged_evidence(job, JobCompleted("a", "1", "a/1@0", 0, 5, 5.0, "FAILED", Evidence())).job_name
     'x'
     """
-    start = job.running
-    if start is None or start is event or start.run_id != event.run_id:
-        return event.evidence
-    own = event.evidence
+    own, start = event.evidence, job.start_of(event.run_id)
+    if start is None or start is own:
+        return own
     given = {field: value for field in own.__struct_fields__ if (value := getattr(own, field)) not in (None, {}, ())}
-    return msgspec.structs.replace(start.evidence, **given)
+    return msgspec.structs.replace(start, **given)

@@ -26,7 +26,7 @@ class Score(msgspec.Struct, frozen=True, array_like=True):
     horizon: int
     ln_ratio: float
     inside: bool
-    distance: float = 1.0
+    distance: float
 
 
 def score_of(scored: Scored, widening: float = 1.0) -> Score:
@@ -53,7 +53,7 @@ def widening(scores: Sequence[Score]) -> float:
 def quality(scores: Sequence[Score]) -> Quality:
     """Return median relative error, coverage and bias (mean ln ratio) of the scores.
 
-    >>> quality([Score(0, 0.1, True), Score(0, -0.1, False)]).coverage_90
+    >>> quality([Score(0, 0.1, True, 0.5), Score(0, -0.1, False, 1.5)]).coverage_90
     0.5
     """
     if not scores:
@@ -70,7 +70,7 @@ def quality(scores: Sequence[Score]) -> Quality:
 def coverage(scores: Sequence[Score], horizon: Horizon) -> float | None:
     """Return the share of runs inside their bands at one horizon, None before any was scored.
 
-    >>> coverage([Score(0, 0.1, True)], "inside"), coverage([], "inside")
+    >>> coverage([Score(0, 0.1, True, 0.5)], "inside"), coverage([], "inside")
     (1.0, None)
     """
     index = HORIZONS.index(horizon)

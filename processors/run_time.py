@@ -4,7 +4,7 @@ The newest runs stay unmerged, so that a corrected report replaces a run exactly
 size. A fit is a function of these alone, whatever the order of events.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -45,6 +45,20 @@ class RunTimeState(msgspec.Struct, omit_defaults=True):
     faults: int = 0
 
 
+def with_distances(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a state of version 1 as one of version 2, whose scores tell how far from the curve a run was.
+
+    Scores from before get the distance 1: they say of the band neither that it is too narrow nor too wide.
+
+    >>> with_distances({"scores": [[0, 0.01, True], [0, 0.3, False, 2.5]]})["scores"]
+    [[0, 0.01, True, 1.0], [0, 0.3, False, 2.5]]
+    """
+    return state | {"scores": [[*score, 1.0][:4] for score in state.get("scores", [])]}
+
+
+UPGRADES: Final = {1: with_distances}
+
+
 class RunTime:
     """Everything known of the run time of one application.
 
@@ -56,7 +70,7 @@ class RunTime:
     """
 
     name: ClassVar[str] = "run_time"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(self, settings: RunTimeSettings, state: RunTimeState) -> None:
         self._settings = settings
@@ -67,7 +81,7 @@ class RunTime:
     @classmethod
     def build(cls, settings: RunTimeSettings, state: RunTimeState | None = None) -> "RunTime":
         """Return the model of a stored state, or an empty one."""
-        return cls(settings, state or RunTimeState())
+        return cls(settings, msgspec.structs.replace(state, runs=list(state.runs)) if state else RunTimeState())
 
     @property
     def observations(self) -> int:
@@ -102,6 +116,10 @@ class RunTime:
     def holds(self, run_id: str) -> bool:
         """Tell whether a run is still unmerged, so that it can be replaced or taken away."""
         return any(run.run_id == run_id for run in self._state.runs)
+
+    def n_of(self, run_id: str) -> float | None:
+        """Return the size of a run that is still unmerged."""
+        return next((run.n for run in self._state.runs if run.run_id == run_id), None)
 
     def score(self, fact: RunFact) -> Scored | None:
         """Compare a run with the curve that was published before; None where that says nothing about its size."""
@@ -153,8 +171,17 @@ class RunTime:
 
     def publish(self, curve: PublishedCurve, flagged: list[tuple[str, float]]) -> None:
         """Note the curve that users are told now: the runs that follow are scored against it."""
-        self._state.published, self._state.flagged = curve, flagged
+        self._state.published, self._state.flagged = curve, list(flagged)
         self._state.new_runs, self._state.waiting_ms, self._state.faults = 0, None, 0
+
+    def withdraw(self) -> None:
+        """Note that users are told nothing any more: too few runs are left after corrections."""
+        self._state.published, self._state.flagged, self._state.waiting_ms = None, [], None
+
+    @property
+    def on_probation(self) -> bool:
+        """Whether too few runs are known for a curve."""
+        return self._state.total < self._settings.publish_after_runs
 
     def fit_failed(self, now_ms: int) -> None:
         """Note that no curve could be fitted: try again later, and after FAULTS_MAX times only once there are new runs."""
@@ -168,8 +195,10 @@ class RunTime:
     def due_ms(self) -> int | None:
         """Return when the curve is to be fitted anew; None where nothing is new, or on probation."""
         state = self._state
-        if state.waiting_ms is None or state.total < self._settings.publish_after_runs:
+        if state.waiting_ms is None or (self.on_probation and state.published is None):
             return None
+        if self.on_probation:
+            return state.waiting_ms
         at_once = state.published is None or state.new_runs * GROWTH >= state.total
         return state.waiting_ms if at_once else state.waiting_ms + WAIT_MS
 

@@ -17,10 +17,24 @@ _ENTRY = struct.Struct("<QQL")
 
 
 class SeenRun(msgspec.Struct, frozen=True):
-    """A run as remembered: the digest of its application (0: none) and of its content."""
+    """A run as remembered: the digest of its application (0: none) and of its content.
+
+    >>> first, again = (content_digest(4, 10.0, "COMPLETED", 5, trained=trained) for trained in (True, False))
+    >>> SeenRun(1, first).trained, SeenRun(1, first).tells(again)
+    (True, True)
+    """
 
     application: int
     content: int
+
+    @property
+    def trained(self) -> bool:
+        """Whether a model has learned the run."""
+        return bool(self.content & 1)
+
+    def tells(self, content: int) -> bool:
+        """Tell whether a report has the same content as the one that is remembered."""
+        return self.content | 1 == content | 1
 
 
 class SeenState(msgspec.Struct):
@@ -129,11 +143,14 @@ class LowWater:
         return LowWaterState(self._state.bucket)
 
 
-def content_digest(n: float | None, run_time_s: float, state: str, end_ms: int) -> int:
-    """Return 32 bits that stand for what a report says of a run; the lowest bit tells a completed one.
+def content_digest(n: float | None, run_time_s: float, state: str, end_ms: int, *, trained: bool) -> int:
+    """Return 32 bits that stand for what a report says of a run; the lowest bit tells whether a model learned it.
 
-    >>> content_digest(4, 10.0, "COMPLETED", 5) & 1, content_digest(4, 10.0, "FAILED", 5) & 1
-    (1, 0)
+    >>> content_digest(4, 10.0, "COMPLETED", 5, trained=True) & 1
+    1
+    >>> content_digest(4, 10, "FAILED", 5, trained=False) == content_digest(4.0, 10.0, "FAILED", 5, trained=False)
+    True
     """
-    digest = digest64(repr(n), repr(run_time_s), state, str(end_ms)) & 0xFFFFFFFE
-    return digest | (state == "COMPLETED")
+    size = None if n is None else float(n)
+    digest = digest64(repr(size), repr(float(run_time_s)), state, str(end_ms)) & 0xFFFFFFFE
+    return digest | trained

@@ -6,10 +6,12 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from agent.contracts.errors import ConfigError
 from agent.contracts.processor import Processor
 
 P = TypeVar("P", bound=Processor[Any, Any])
 Upgrade = Callable[[Any], Any]
+STALE_MAX = 1000  # entries of the queue of times that nothing waits for any more, besides one for each key
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -70,8 +72,8 @@ class Shelf(Generic[P]):
         return iter(self._slots)
 
     def restore(self, key: str, value: bytes) -> None:
-        """Put an encoded state back."""
-        envelope = msgspec.json.decode(value, type=Envelope)
+        """Put an encoded state back; ConfigError where this agent can not read it."""
+        envelope = self._readable(key, value)
         self._slots[key] = Slot(None, value, envelope.used_ms, envelope.due_ms)
         self._schedule(key, envelope.due_ms)
 
@@ -139,6 +141,21 @@ class Shelf(Generic[P]):
             slot.raw, slot.processor = self.encode(key), None
             del self._live[key]
 
+    def _readable(self, key: str, value: bytes) -> Envelope:
+        what = f"The stored state {self.kind.name}/{key}"
+        try:
+            envelope = msgspec.json.decode(value, type=Envelope)
+        except msgspec.MsgspecError as error:
+            raise ConfigError(f"{what} is damaged ({error}): run `scalewatch rebuild`.") from error
+        if envelope.version > self.kind.version:
+            raise ConfigError(
+                f"{what} was written by a newer agent, in version {envelope.version} where this one knows "
+                f"{self.kind.version}: start that agent again, or run `scalewatch rebuild`."
+            )
+        if not all(version in self.kind.upgrades for version in range(envelope.version, self.kind.version)):
+            raise ConfigError(f"{what} has version {envelope.version}, which is too old: run `scalewatch rebuild`.")
+        return envelope
+
     def _processor(self, key: str, slot: Slot[P]) -> P:
         if slot.processor is None:
             slot.processor, slot.raw = self.kind.build(self._decode(slot.raw or b"")), None
@@ -157,5 +174,9 @@ class Shelf(Generic[P]):
         return msgspec.convert(plain, type=self.kind.state)
 
     def _schedule(self, key: str, due_ms: int | None) -> None:
-        if due_ms is not None:
-            heapq.heappush(self._due, (due_ms, key))
+        if due_ms is None:
+            return
+        heapq.heappush(self._due, (due_ms, key))
+        if len(self._due) > 2 * len(self._slots) + STALE_MAX:
+            self._due = [(slot.due_ms, key) for key, slot in self._slots.items() if slot.due_ms is not None]
+            heapq.heapify(self._due)

@@ -6,8 +6,10 @@ from agent.contracts.events import PredictionRequested
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Answer, AnswerPoint
 from processors.asked import KEEP_MS, MINUTE_MS, minute
+from processors.facts import N_MAX, N_MIN
 from processors.fold.desk import Desk, Identified
 from processors.messages import curve_sizes, model_of, points, reliability, useful
+from processors.run_time import RunTime
 
 SIZES_MAX = 64
 
@@ -37,17 +39,27 @@ class Answering:
         model = self._desk.models.get(key.id) if key else None
         if key is None or model is None or not model.observations:
             return msgspec.structs.replace(self._blank(event, found), detail=self._why(event, found))
+        try:
+            return self._known(event, found, model)
+        except Exception:  # noqa: BLE001  a model that can not be fitted must not cost the answer
+            self._desk.tally["fault", RunTime.name] += 1
+            detail = f"{model.observations} runs are known, but no curve fits them."
+            return msgspec.structs.replace(self._blank(event, found), detail=detail)
+
+    def _known(self, event: PredictionRequested, found: Identified, model: RunTime) -> Answer:
         study = model.study()
-        asked = sorted(set(event.n))[:SIZES_MAX]
+        asked = sorted(n for n in set(event.n) if N_MIN <= n <= N_MAX)
         curve = [
             AnswerPoint(**msgspec.structs.asdict(point), reliability=reliability(study, point.n))
-            for point in points(study, asked, model.scores, model)
+            for point in points(study, asked[:SIZES_MAX], model.scores, model)
         ]
         whole = points(study, curve_sizes(model.sizes(), self._desk.settings.run_time.curve_factor_max), (), model)
+        left_out = len(set(event.n)) - len(curve)
+        told = f" {left_out} of the sizes asked for are left out: too many, or no real sizes." if left_out else ""
         return msgspec.structs.replace(
             self._blank(event, found),
             known=True,
-            detail=f"{model.observations} runs at {len(model.sizes())} sizes are known.",
+            detail=f"{model.observations} runs at {len(model.sizes())} sizes are known.{told}",
             observations=model.observations,
             points=tuple(curve),
             model=model_of(study),

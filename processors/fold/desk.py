@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from agent.contracts.errors import ConfigError
 from agent.contracts.events import Evidence, Identity
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Message
@@ -17,7 +18,7 @@ from processors.digest import digest64
 from processors.failures import FailureRate, FailureState, HostFailureRate
 from processors.jobs import Job, JobState
 from processors.messages import Context
-from processors.run_time import RunTime, RunTimeState
+from processors.run_time import UPGRADES, RunTime, RunTimeState
 from processors.seen import LowWater, LowWaterState, SeenRuns, SeenState
 from processors.shelf import Kind, Shelf
 
@@ -53,6 +54,9 @@ class Identified(Protocol):
 Identify = Callable[[Evidence, str, Sequence[Identity], str | None], Identified]
 
 
+OF_APPLICATION: Final = "application/"  # how keys of failure rates begin; the others are of a whole centre
+
+
 class Tombstone(msgspec.Struct, frozen=True):
     """A key that leaves a compacted topic."""
 
@@ -80,7 +84,7 @@ class Desk:
         self.tally: Counter[tuple[str, str]] = Counter()
         self.jobs = Shelf(Kind(Job.name, Job.version, JobState, partial(Job.build, settings.jobs)))
         self.models = Shelf(
-            Kind(RunTime.name, RunTime.version, RunTimeState, partial(RunTime.build, settings.run_time))
+            Kind(RunTime.name, RunTime.version, RunTimeState, partial(RunTime.build, settings.run_time), UPGRADES)
         )
         self.seen = Shelf(Kind(SeenRuns.name, SeenRuns.version, SeenState, SeenRuns.build), live_max=500)
         self.low_water = Shelf(Kind(LowWater.name, LowWater.version, LowWaterState, LowWater.build))
@@ -101,7 +105,7 @@ class Desk:
         return Context(self.settings.agent_version, self.now_ms)
 
     def application_id(self, digest: int) -> str | None:
-        """Return the application that a digest stands for, if it has a model."""
+        """Return the application that a digest stands for, if anything of it is remembered."""
         return self._application_ids.get(digest)
 
     def recent(self, end_ms: int) -> bool:
@@ -110,23 +114,38 @@ class Desk:
 
     def model_changed(self, application_id: str, model: RunTime) -> None:
         """Take in a model that is new or was changed."""
-        if application_id not in self.models:
-            self._application_ids[digest64(application_id)] = application_id
+        self._remember(OF_APPLICATION + application_id)
         self.models.changed(application_id, model, self.now_ms)
 
-    def evict_model(self, application_id: str) -> None:
-        """Forget an application; what was published of it leaves its topic."""
+    def failures_changed(self, key: str, rate: FailureRate) -> None:
+        """Take in a failure rate; its key is ``application/`` and the id, or ``centre/`` and the system."""
+        self._remember(key)
+        self.failures.changed(key, rate, self.now_ms)
+
+    def remove_model(self, application_id: str) -> None:
+        """Forget the model of an application; what was published of it leaves its topic."""
         self.models.remove(application_id)
-        self._application_ids.pop(digest64(application_id), None)
+        self._forget_digest(application_id)
         self.outbox.append(Tombstone("predictions", application_id))
 
+    def remove_failures(self, key: str) -> None:
+        """Forget a failure rate."""
+        self.failures.remove(key)
+        self._forget_digest(key.removeprefix(OF_APPLICATION))
+
     def restore(self, states: Mapping[str, bytes]) -> None:
-        """Put stored states back; KeyError for a kind that is not known."""
+        """Put stored states back; ConfigError where this agent can not read them."""
         shelves = {shelf.kind.name: shelf for shelf in self.shelves()}
         for key, value in states.items():
             kind, _, own = key.partition("/")
+            if kind not in shelves:
+                raise ConfigError(
+                    f"The stored state {key} is of a kind that this agent does not know: it was written by a newer "
+                    "agent. Start that one again, or run `scalewatch rebuild`."
+                )
             shelves[kind].restore(own, value)
-        self._application_ids = {digest64(key): key for key in self.models.keys()}  # noqa: SIM118  no mapping
+        for key in [*(OF_APPLICATION + key for key in self.models.keys()), *self.failures.keys()]:  # noqa: SIM118  no mapping
+            self._remember(key)
 
     def dirty(self) -> dict[str, bytes | None]:
         """Return every state that a checkpoint has to write."""
@@ -141,3 +160,12 @@ class Desk:
         """Return all shelves."""
         yield from (self.jobs, self.models, self.seen, self.low_water, self.failures, self.hosts)
         yield from (self.alerts, self.asked)
+
+    def _remember(self, key: str) -> None:
+        if key.startswith(OF_APPLICATION):
+            application_id = key.removeprefix(OF_APPLICATION)
+            self._application_ids[digest64(application_id)] = application_id
+
+    def _forget_digest(self, application_id: str) -> None:
+        if application_id not in self.models and OF_APPLICATION + application_id not in self.failures:
+            self._application_ids.pop(digest64(application_id), None)

@@ -1,10 +1,11 @@
 """Forecasts of running jobs, from what was published of their application."""
 
 from agent.contracts.events import JobStarted
-from agent.contracts.moments import rfc3339
+from agent.contracts.moments import LATEST_MS, rfc3339
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import JobPrediction, Reliability
 from processors.curve import PublishedCurve, PublishedPoint
+from processors.digest import hexdigest
 from processors.fold.desk import Desk
 from processors.job_ends import EndForecast, forecast, noteworthy
 from processors.jobs import Forecast, Job
@@ -66,7 +67,7 @@ class Forecasts:
         self._desk.outbox.append(
             JobPrediction(
                 schema="scalewatch.job-prediction/1",
-                id=f"{started.run_id}@{context.now_ms}",
+                id=f"{started.run_id}@{context.now_ms}:{_digest(said)}",
                 time=context.time,
                 as_of=context.time,
                 agent_version=context.agent_version,
@@ -97,8 +98,17 @@ def _times(expected: EndForecast | None) -> tuple[float | None, float | None, fl
     return (expected.run_time_s, expected.low_s, expected.high_s) if expected else (None, None, None)
 
 
-def _end(started: JobStarted, run_time_s: float) -> str:
-    return rfc3339(started.start_ms + round(run_time_s * 1000))
+def _end(started: JobStarted, run_time_s: float) -> str | None:
+    """Return when the job ends; None where no calendar goes so far."""
+    end_ms = started.start_ms + run_time_s * 1000
+    return rfc3339(round(end_ms)) if end_ms <= LATEST_MS else None
+
+
+def _digest(said: Forecast) -> str:
+    """Return what tells two forecasts of one moment apart: other evidence may follow a start at once."""
+    return hexdigest(
+        said.application_id or "", repr(said.n), repr(said.run_time_s), repr(said.low_s), repr(said.high_s)
+    )
 
 
 def _numbers(last: Forecast | None) -> tuple[float, float, float] | None:

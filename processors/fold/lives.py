@@ -13,6 +13,7 @@ from processors.fold.runs import Runs
 from processors.jobs import EndedRun, Job
 
 DUE_PER_TICK_MAX = 20_000
+STARTED = "job.started"  # source of the evidence that a run's start gave
 
 
 class Lives:
@@ -64,22 +65,34 @@ class Lives:
         job.end(event, placement)
         if forecast is not None and job.running is None:
             self._desk.outbox.append(Tombstone("job_predictions", key))
+        self._desk.outbox.extend(self._settled(job, run) for run in job.settle_excess())
         self._keep(key, job)
 
     def tick(self) -> None:
         """Settle, revise and forget what is due."""
         for key in self._desk.jobs.due(self._desk.now_ms, DUE_PER_TICK_MAX):
-            job = self._desk.jobs.open(key)
-            for run in job.settle(self._desk.now_ms):
-                self._desk.outbox.append(self._settled(job, run))
-            if job.expired(self._desk.now_ms):
-                job.forget_run()
-                self._desk.outbox.append(Tombstone("job_predictions", key))
-                self._desk.tally["bound", "open_job_max_s"] += 1
-            elif job.running is not None:
-                self._forecasts.revise(job)
-            self._keep(key, job)
+            try:
+                self._look_at(key)
+            except Exception:  # noqa: BLE001  one job must not stop the others
+                self._forget(key)
+                self._desk.tally["fault", Job.name] += 1
         self._bound()
+
+    def _look_at(self, key: str) -> None:
+        job = self._desk.jobs.open(key)
+        for run in job.settle(self._desk.now_ms):
+            self._desk.outbox.append(self._settled(job, run))
+        if job.expired(self._desk.now_ms):
+            job.forget_run()
+            self._desk.outbox.append(Tombstone("job_predictions", key))
+            self._desk.tally["bound", "open_job_max_s"] += 1
+        elif job.running is not None:
+            self._forecasts.revise(job)
+        self._keep(key, job)
+
+    def _forget(self, key: str) -> None:
+        self._desk.jobs.remove(key)
+        self._desk.outbox.append(Tombstone("job_predictions", key))
 
     def _keep(self, key: str, job: Job) -> None:
         if job.over(self._desk.now_ms):
@@ -101,7 +114,8 @@ class Lives:
 
     def _settled(self, job: Job, run: EndedRun) -> Run:
         event = msgspec.json.encode(run.event)
-        identities = [msgspec.json.encode(identity) for identity in job.identities]
+        others = [*job.identities, *_told_at_start(run)]
+        identities = [msgspec.json.encode(identity) for identity in others]
         placement = run.placement
         texts = [value.decode() for value in (event, *identities)]
         return Run(
@@ -120,3 +134,8 @@ class Lives:
             event=msgspec.Raw(event),
             identities=tuple(msgspec.Raw(value) for value in identities),
         )
+
+
+def _told_at_start(run: EndedRun) -> list[Identity]:
+    event, start = run.event, run.start
+    return [Identity(event.system, job_id=event.job_id, source=STARTED, evidence=start)] if start else []

@@ -1,7 +1,5 @@
 """Outcomes of runs: failure rates of applications and hosts, against their own past and the centre's usual rate."""
 
-from typing import TypeVar
-
 from agent.contracts.errors import InvalidInputError
 from agent.contracts.events import SUCCESS, JobCompleted
 from agent.contracts.hostlist import expand
@@ -9,11 +7,9 @@ from agent.contracts.names import ApplicationKey
 from processors import alert_rules
 from processors.facts import Outcome
 from processors.failures import FailureJudgement, FailureRate
-from processors.fold.desk import Desk
+from processors.fold.desk import OF_APPLICATION, Desk
 from processors.fold.warnings import Warnings
-from processors.shelf import Shelf
 
-AnyRate = TypeVar("AnyRate", bound=FailureRate)
 FAILED_STATES = frozenset({"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
 HOST_STATES = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
 
@@ -26,20 +22,29 @@ class Outcomes:
         self._warnings = warnings
         self._settings = desk.settings.alerts.failure_rate
 
-    def take(self, application_id: str, event: JobCompleted) -> None:
-        """Count an outcome; runs that were cancelled or moved tell nothing."""
-        failed = event.state in FAILED_STATES
-        if not (failed or event.state == SUCCESS):
-            return
-        centre = self._learn(self._desk.failures, f"centre/{event.system}", Outcome(event.run_id, failed))
-        usual = centre.rate()
-        key = ApplicationKey.parse(application_id)
-        rate = self._learn(self._desk.failures, f"application/{application_id}", Outcome(event.run_id, failed))
-        labels = alert_rules.application_labels(key)
-        self._judge(alert_rules.APPLICATION_FAILS, labels, rate.score(usual, len(self._desk.models)), event)
-        self._hosts(event, application_id, usual)
+    def take(self, event: JobCompleted, application_id: str | None, former: str | None, *, first: bool) -> None:
+        """Count an outcome; runs that were cancelled or moved tell nothing.
 
-    def _hosts(self, event: JobCompleted, application_id: str, usual: float) -> None:
+        A later report of the same run (not `first`) replaces what it counted before, as what belonged to `former`,
+        where that is still among the recent outcomes.
+        """
+        failed = event.state in FAILED_STATES
+        outcome = Outcome(event.run_id, failed) if failed or event.state == SUCCESS else None
+        moved = former is not None and former != application_id
+        if moved:
+            self._learn(f"{OF_APPLICATION}{former}", event.run_id, None, first=False)
+        if application_id is None or (outcome is None and first):
+            return
+        centre = self._learn(f"centre/{event.system}", event.run_id, outcome, first=first)
+        key = f"{OF_APPLICATION}{application_id}"
+        rate = self._learn(key, event.run_id, outcome, first=first or former != application_id)
+        labels = alert_rules.application_labels(ApplicationKey.parse(application_id))
+        judged = rate.score(centre.rate(), len(self._desk.models))
+        self._judge(alert_rules.APPLICATION_FAILS, labels, judged, event)
+        self._hosts(event, application_id, centre.rate(), first=first)
+        self._bound()
+
+    def _hosts(self, event: JobCompleted, application_id: str, usual: float, *, first: bool) -> None:
         failed = event.state in HOST_STATES
         if not failed and not len(self._desk.hosts):
             return
@@ -48,10 +53,15 @@ class Outcomes:
             if not failed and key not in self._desk.hosts:
                 continue
             to_blame = failed and event.failed_host in {None, host}
-            rate = self._learn(self._desk.hosts, key, Outcome(event.run_id, to_blame, of=application_id))
+            rate = self._desk.hosts.open(key)
+            outcome = Outcome(event.run_id, to_blame, of=application_id)
+            if first or key not in self._desk.hosts:
+                rate.learn(outcome)
+            else:
+                rate.correct(event.run_id, outcome)
+            self._desk.hosts.changed(key, rate, self._desk.now_ms)
             labels = {"system": event.system, "host": host}
             self._judge(alert_rules.HOST_FAILS, labels, rate.score(usual, len(self._desk.hosts)), event)
-        self._bound()
 
     def _names(self, event: JobCompleted) -> tuple[str, ...]:
         try:
@@ -61,10 +71,13 @@ class Outcomes:
             self._desk.tally["bound", "hosts_per_run_max"] += 1
             return ()
 
-    def _learn(self, shelf: Shelf[AnyRate], key: str, outcome: Outcome) -> AnyRate:
-        rate = shelf.open(key)
-        rate.learn(outcome)
-        shelf.changed(key, rate, self._desk.now_ms)
+    def _learn(self, key: str, run_id: str, outcome: Outcome | None, *, first: bool) -> FailureRate:
+        rate = self._desk.failures.open(key)
+        if first and outcome is not None:
+            rate.learn(outcome)
+        else:
+            rate.correct(run_id, outcome)
+        self._desk.failures_changed(key, rate)
         return rate
 
     def _judge(self, name: str, labels: dict[str, str], judged: FailureJudgement, event: JobCompleted) -> None:
@@ -76,4 +89,13 @@ class Outcomes:
         excess = len(self._desk.hosts) - self._settings.hosts_max
         for key in self._desk.hosts.longest_unused(excess) if excess > 0 else ():
             self._desk.hosts.remove(key)
+            system, _, host = key.partition("/")
+            self._warnings.take(
+                [alert_rules.over(alert_rules.HOST_FAILS, {"system": system, "host": host}, self._desk.now_ms)]
+            )
             self._desk.tally["bound", "hosts_max"] += 1
+        excess = len(self._desk.failures) - self._desk.settings.run_time.applications_max
+        for key in self._desk.failures.longest_unused(excess) if excess > 0 else ():
+            self._desk.remove_failures(key)
+            self._warnings.forget_failures(key)
+            self._desk.tally["bound", "applications_max"] += 1

@@ -6,7 +6,7 @@ It happens at ticks only, so it does not depend on how records were batched; the
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Prediction
 from processors import alert_rules
-from processors.fold.desk import Desk
+from processors.fold.desk import Desk, Tombstone
 from processors.fold.warnings import Warnings
 from processors.messages import prediction, published_curve
 from processors.run_time import RunTime
@@ -34,6 +34,9 @@ class Refits:
 
     def _publish(self, application_id: str) -> None:
         model = self._desk.models.open(application_id)
+        if model.on_probation:
+            self._withdraw(application_id, model)
+            return
         key = ApplicationKey.parse(application_id)
         settings = self._desk.settings.run_time
         said = prediction(
@@ -45,6 +48,15 @@ class Refits:
         self._desk.outbox.append(said)
         self._desk.tally["fit", "published"] += 1
         self._unreliable(key, said)
+
+    def _withdraw(self, application_id: str, model: RunTime) -> None:
+        # corrections took runs away: what is left would never have been published
+        verdicts = self._desk.settings.alerts.unreliable.verdicts
+        key = ApplicationKey.parse(application_id)
+        self._warnings.take(alert_rules.forgotten(key, model.flagged, verdicts, self._desk.now_ms))
+        model.withdraw()
+        self._desk.model_changed(application_id, model)
+        self._desk.outbox.append(Tombstone("predictions", application_id))
 
     def _failed(self, application_id: str) -> None:
         model = self._desk.models.open(application_id)
@@ -82,5 +94,5 @@ class Refits:
         excess = len(self._desk.models) - self._desk.settings.run_time.applications_max
         if excess > 0:
             for application_id in self._desk.models.longest_unused(excess):
-                self._desk.evict_model(application_id)
+                self._warnings.forget_application(application_id)
                 self._desk.tally["bound", "applications_max"] += 1

@@ -4,7 +4,7 @@ from agent.contracts.events import SUCCESS, JobCompleted, JobStarted
 from agent.contracts.names import ApplicationKey
 from processors import alert_rules
 from processors.digest import digest64
-from processors.facts import RunFact
+from processors.facts import RunFact, plausible
 from processors.fold.desk import Desk
 from processors.fold.outcomes import Outcomes
 from processors.fold.warnings import Warnings
@@ -12,6 +12,7 @@ from processors.jobs import Job, Placement, merged_evidence
 from processors.seen import SeenRun, bucket, content_digest
 
 NOTHING = 0  # digest of no application
+AS_BEFORE = "as before"
 
 
 class Runs:
@@ -33,55 +34,79 @@ class Runs:
         return self._desk.seen.open(key).score((event.run_id, 0)) is not None or self._before_memory(key)
 
     def completed(self, job: Job, event: JobCompleted) -> Placement | None:
-        """Learn a run, or the corrected report of one; None where it is a repeat or too old to tell."""
+        """Learn a run, or the corrected report of one; None where it is a repeat or can not be told from one."""
         key = bucket(event.run_id, event.start_ms)
         if self._before_memory(key):
             self._desk.tally["refused", "too_old"] += 1
             return None
-        placement = self.place(job, event)
         seen = self._desk.seen.open(key)
-        content = content_digest(placement.n, event.run_time_s, event.state, event.end_ms)
-        known = seen.score((event.run_id, content))
-        if known is not None and known.content == content:
+        known = seen.score((event.run_id, 0))
+        if known is None and seen.full():
+            self._desk.tally["bound", "seen_buckets_max"] += 1
+            self._desk.tally["refused", "too_many"] += 1
+            return None
+        before = self._before(job, event, known)
+        placement = self._corrected(job, event, before)
+        fact = self._fact(job, event, placement)
+        content = _content(event, placement, fact)
+        if known is not None and known.tells(content) and _same_place(known, placement, before):
             self._desk.tally["event", "repeated"] += 1
             return None
-        placement = self._as_before(job, event, known, placement)
-        trained = known is not None and known.content & 1
-        former = self._desk.application_id(known.application) if known and trained else None
-        self._learn(job, event, placement, former, first=known is None)
+        if fact is None and event.state == SUCCESS and event.run_time_s > 0 and placement.n is not None:
+            self._desk.tally["refused", "not_one_size" if job.resized else "implausible"] += 1
+        self._learn(event, placement, fact, self._trained(known), first=known is None)
+        former = before.application_id if before else None
+        self._outcomes.take(event, placement.application_id, former, first=known is None)
         self._remember(key, event.run_id, placement, content)
         return placement
 
     def moved(self, job: Job, event: JobCompleted, old: Placement, new: Placement) -> None:
-        """Take a run for another application than before: later evidence says so."""
-        former = old.application_id if event.state == SUCCESS else None
-        self._learn(job, event, new, former, first=False)
-        content = content_digest(new.n, event.run_time_s, event.state, event.end_ms)
-        self._remember(bucket(event.run_id, event.start_ms), event.run_id, new, content)
+        """Take a run for another application or size than before: later evidence says so."""
+        key = bucket(event.run_id, event.start_ms)
+        fact = self._fact(job, event, new)
+        self._learn(event, new, fact, self._trained(self._desk.seen.open(key).score((event.run_id, 0))), first=False)
+        self._outcomes.take(event, new.application_id, old.application_id, first=False)
+        self._remember(key, event.run_id, new, _content(event, new, fact))
 
-    def _as_before(self, job: Job, event: JobCompleted, known: SeenRun | None, placement: Placement) -> Placement:
-        # a correction that comes after the job was forgotten lacks the other evidence: it stays where the run was
-        former = self._desk.application_id(known.application) if known else None
-        pending = any(run.event.run_id == event.run_id for run in job.ended)
-        if former is None or pending or former == placement.application_id:
-            return placement
-        n = event.evidence.sizes.get(ApplicationKey.parse(former).unit)
-        return Placement(former, n, "as before", placement.confidence)
+    def _trained(self, known: SeenRun | None) -> str | None:
+        """Return the application whose model has learned a run."""
+        return self._desk.application_id(known.application) if known is not None and known.trained else None
 
-    def _learn(self, job: Job, event: JobCompleted, placement: Placement, former: str | None, *, first: bool) -> None:
+    def _before(self, job: Job, event: JobCompleted, known: SeenRun | None) -> Placement | None:
+        """Return what a run was taken for when it was reported before; None for the first report, or if it is forgotten."""
+        if known is None:
+            return None
+        pending = next((run.placement for run in job.ended if run.event.run_id == event.run_id), None)
+        former = self._desk.application_id(known.application)
+        return pending or (Placement(former, None, AS_BEFORE, 1.0) if former else None)
+
+    def _corrected(self, job: Job, event: JobCompleted, before: Placement | None) -> Placement:
+        # the second report of a run may come from a poorer source, or after the other evidence of the job was forgotten
+        found = self.place(job, event)
+        if before is None or before.application_id is None:
+            return found
+        application_id, n, source = found.application_id, found.n, found.source
+        if application_id != before.application_id and found.confidence < before.confidence:
+            unit = ApplicationKey.parse(before.application_id).unit
+            application_id, n, source = before.application_id, event.evidence.sizes.get(unit), AS_BEFORE
+        if n is None and application_id == before.application_id:
+            model = self._desk.models.get(application_id)
+            n = before.n or (model.n_of(event.run_id) if model else None)
+        return Placement(application_id, n, source, found.confidence)
+
+    def _learn(
+        self, event: JobCompleted, placement: Placement, fact: RunFact | None, former: str | None, *, first: bool
+    ) -> None:
         """Learn a run; `former` is the application that it trained before."""
-        fact = self._fact(job, event, placement)
         stays = fact is not None and placement.application_id == former
         if former is not None and not stays and not self._forget(former, event.run_id):
             self._desk.tally["refused", "correction_too_late"] += 1
         elif fact is not None and placement.application_id is not None:
             self._train(placement.application_id, fact, first=first, replaces=stays)
-        if placement.application_id is not None:
-            self._outcomes.take(placement.application_id, event)
 
     def _fact(self, job: Job, event: JobCompleted, placement: Placement) -> RunFact | None:
-        trains = event.state == SUCCESS and event.run_time_s > 0 and not job.resized
-        if not trains or placement.n is None or placement.n <= 0:
+        trains = event.state == SUCCESS and not job.resized and placement.application_id is not None
+        if not trains or placement.n is None or not plausible(placement.n, event.run_time_s):
             return None
         return RunFact(
             event.run_id, float(placement.n), event.run_time_s, event.start_ms, event.end_ms, self._desk.now_ms
@@ -107,6 +132,8 @@ class Runs:
         if model is None or not model.forget(run_id, self._desk.now_ms):
             return False
         self._desk.model_changed(application_id, model)
+        if not model.observations:
+            self._warnings.forget_application(application_id)
         return True
 
     def _remember(self, key: str, run_id: str, placement: Placement, content: int) -> None:
@@ -127,3 +154,14 @@ class Runs:
         mark.learn(keys[1])
         self._desk.low_water.changed("mark", mark, self._desk.now_ms)
         self._desk.tally["bound", "seen_buckets_max"] += 1
+
+
+def _content(event: JobCompleted, placement: Placement, fact: RunFact | None) -> int:
+    return content_digest(placement.n, event.run_time_s, event.state, event.end_ms, trained=fact is not None)
+
+
+def _same_place(known: SeenRun, placement: Placement, before: Placement | None) -> bool:
+    """Tell whether a run is taken for what it was, or for what nobody knows any more."""
+    application_id = placement.application_id
+    same = known.application == (digest64(application_id) if application_id else NOTHING)
+    return same or (before is None and known.application != NOTHING)

@@ -43,11 +43,17 @@ class Shard:
         return self.desk.now_ms
 
     def fold(self, record: JournalRecord) -> list[Message | Tombstone]:
-        """Take a record in and return what is to be sent because of it."""
+        """Take a record in and return what is to be sent because of it.
+
+        Where it raises, nothing of the event is sent: it is for the caller to say what was refused.
+        """
         event = record.event
-        self._handlers[type(event)](event)
+        try:
+            self._handlers[type(event)](event)
+            sent = self.desk.outbox
+        finally:
+            self.desk.outbox = []
         self.desk.tally["event", "processed"] += 1
-        sent, self.desk.outbox = self.desk.outbox, []
         return sent
 
     def answer(self, request: PredictionRequested) -> Answer:

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 
 from agent.contracts.moments import rfc3339
+from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Alert
+from processors import alert_rules
 from processors.alerts import AlertLife, Condition, Transition
 from processors.digest import hexdigest
-from processors.fold.desk import Desk
+from processors.fold.desk import OF_APPLICATION, Desk
 from processors.messages import Context
 
 DUE_PER_TICK_MAX = 1000
@@ -28,6 +30,21 @@ class Warnings:
         for key in self._desk.alerts.due(self._desk.now_ms, DUE_PER_TICK_MAX):
             life = self._desk.alerts.open(key)
             self._send(key, life, life.tick(self._desk.now_ms))
+
+    def forget_application(self, application_id: str) -> None:
+        """Forget the model of an application, with everything that it said: messages and alerts."""
+        model = self._desk.models.get(application_id)
+        flagged = model.flagged if model else ()
+        verdicts = self._desk.settings.alerts.unreliable.verdicts
+        key = ApplicationKey.parse(application_id)
+        self.take(alert_rules.forgotten(key, flagged, verdicts, self._desk.now_ms))
+        self._desk.remove_model(application_id)
+
+    def forget_failures(self, key: str) -> None:
+        """Let the alert of a failure rate end that is forgotten."""
+        if key.startswith(OF_APPLICATION):
+            labels = alert_rules.application_labels(ApplicationKey.parse(key.removeprefix(OF_APPLICATION)))
+            self.take([alert_rules.over(alert_rules.APPLICATION_FAILS, labels, self._desk.now_ms)])
 
     def _take(self, condition: Condition) -> None:
         key = fingerprint(condition)
