@@ -62,21 +62,33 @@ def find_patterns(n: Floats, run_time_s: Floats, tolerance: float, cores_per_nod
     >>> find_patterns(np.array([1.0, 2.0, 4.0, 8.0, 16.0]), np.array([64.0, 32.0, 16.0, 12.0, 4.0]), 0.1).anomalies[0].n
     8.0
     """
+    everything = np.ones(n.size, bool)
     if not _suspicious(n, run_time_s, tolerance):
-        anomalies = find_anomalies(n, run_time_s, tolerance)
-        error = float(QuickFitter(n, run_time_s).fit(np.ones((1, n.size), bool)).rms[0]) if anomalies.sizes else 0.0
-        return Patterns(anomalies.kept, anomalies=anomalies.sizes, error=error)
+        return _of_points(n, run_time_s, tolerance)
     fitter = QuickFitter(n, run_time_s)
+    error = _error(fitter, everything)
+    if error <= ERROR_SHARE * tolerance:
+        return _of_points(n, run_time_s, tolerance)
     special = find_special_sizes(n, run_time_s, tolerance, fitter, cores_per_node=cores_per_node)
     if special is not None:
-        return Patterns(special.is_member(n), special, error=float(fitter.fit(np.ones((1, n.size), bool)).rms[0]))
+        return Patterns(special.is_member(n), special, error=error)
     anomalies = find_anomalies(n, run_time_s, tolerance, fitter)
-    everything = np.ones(n.size, bool)
-    error, error_without = (float(rms) for rms in fitter.fit(np.stack([everything, anomalies.kept])).rms)
     phases = find_phases(n, run_time_s, tolerance, rms_of_one=error)
-    if phases is not None and (anomalies.violations > 0.0 or error_without > 2.0 * phases.rms + 0.01):
+    if phases is not None and (anomalies.violations > 0.0 or _error(fitter, anomalies.kept) > 2.0 * phases.rms + 0.01):
         return Patterns(everything, phases=phases, error=error)
     return Patterns(anomalies.kept, anomalies=anomalies.sizes, error=error if anomalies.sizes else 0.0)
+
+
+def _of_points(n: Floats, run_time_s: Floats, tolerance: float) -> Patterns:
+    """Return the single points out of line where no other pattern can be."""
+    anomalies = find_anomalies(n, run_time_s, tolerance)
+    error = _error(QuickFitter(n, run_time_s), np.ones(n.size, bool)) if anomalies.sizes else 0.0
+    return Patterns(anomalies.kept, anomalies=anomalies.sizes, error=error)
+
+
+def _error(fitter: QuickFitter, subset: Booleans) -> float:
+    """Return the relative error of one Downey curve for a subset of the sizes."""
+    return float(fitter.fit(subset[None, :]).rms[0])
 
 
 def find_hidden_special(
