@@ -95,7 +95,7 @@ def _insufficient(facts: Facts) -> str:
 
 def _high_error(facts: Facts) -> str:
     return (
-        f"No scaling curve fits these run times (typical error {facts.rms:.0%}, worst at {number(facts.worst_n)}); "
+        f"No scaling curve fits these run times (typical error {facts.rms * 100:.0f} %, worst at {number(facts.worst_n)}); "
         "check whether different inputs, builds or machines are mixed under this name."
     )
 
@@ -107,7 +107,7 @@ def _linear(facts: Facts) -> str:
 
 
 def _runner_up(facts: Facts) -> str:
-    apart = f"Different curves fit equally well and are {np.expm1(facts.disagreement):.0%} apart at {number(facts.reference_n)}"
+    apart = f"Different curves fit equally well and are {np.expm1(facts.disagreement) * 100:.0f} % apart at {number(facts.reference_n)}"
     return apart + _run_next(facts, "to tell them apart")
 
 

@@ -28,9 +28,9 @@ def test_every_verdict_has_a_sentence_of_its_own() -> None:
     ("verdict", "mentions"),
     [
         ("insufficient", ["4 sizes", "64"]),
-        ("high_error", ["34%", "16"]),
+        ("high_error", ["34 %", "16"]),
         ("linear", ["32", "64"]),
-        ("runner_up", ["43%", "64"]),
+        ("runner_up", ["43 %", "64"]),
         ("superlinear", ["4 to 8"]),
         ("slowdown", ["32", "more than 16"]),
         ("far", ["64", "32"]),
