@@ -61,17 +61,19 @@ def points(study: Study, sizes: Sequence[float], scores: Sequence[Score], model:
     """Return the prediction at each size, with the coverage that was measured at its horizon."""
     predicted = study.predict(sizes)
     low_s, high_s = (_widened(predicted.run_time_s, end, model.widening) for end in (predicted.low_s, predicted.high_s))
+    confirmed = model.confirmed()
+    shift = np.array([confirmed.get(n, time_s) / time_s for n, time_s in zip(sizes, predicted.run_time_s, strict=True)])
     published = model.published
     return tuple(
         CurvePoint(
             n=float(n),
-            run_time_s=_rounded(predicted.run_time_s[i]),
-            low_s=_rounded(low_s[i]),
-            high_s=_rounded(high_s[i]),
+            run_time_s=_rounded(predicted.run_time_s[i] * shift[i]),
+            low_s=_rounded(low_s[i] * shift[i]),
+            high_s=_rounded(high_s[i] * shift[i]),
             coverage=COVERAGE,
             coverage_measured=coverage(scores, published.horizon(n)) if published else None,
-            speedup=_rounded(predicted.speedup[i]),
-            efficiency=_rounded(predicted.efficiency[i]),
+            speedup=_rounded(predicted.speedup[i] / shift[i]),
+            efficiency=_rounded(predicted.efficiency[i] / shift[i]),
             extrapolation=_rounded(predicted.extrapolation[i]),
             source=cast("Source", predicted.source[i]),
         )

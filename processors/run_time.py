@@ -19,6 +19,7 @@ from processors.quality import Score, quality, score_of, widening
 FIT_SIZES_MAX = 12
 GROWTH = 8  # a curve is fitted anew at once when an eighth of the runs is new
 FAULTS_MAX = 3
+CONFIRMED_RUNS = 3
 WAIT_MS = 600_000  # and after this long in any case
 
 
@@ -77,6 +78,7 @@ class RunTime:
         self._state = state
         self._table = SizeTable.build(state.sizes or None)
         self._study: Study | None = None
+        self._counts: dict[float, float] = {}
 
     @classmethod
     def build(cls, settings: RunTimeSettings, state: RunTimeState | None = None) -> "RunTime":
@@ -159,6 +161,7 @@ class RunTime:
         if self._study is None:
             runs = [(run.n, run.run_time_s) for run in self._state.runs]
             sizes = thin(aggregate(self._table, runs), FIT_SIZES_MAX)
+            self._counts = dict(zip(sizes.n.tolist(), sizes.count.tolist(), strict=True))
             self._study = study(
                 sizes.n,
                 sizes.median_s,
@@ -168,6 +171,14 @@ class RunTime:
                 allowed_sizes=self._settings.allowed_sizes or None,
             )
         return self._study
+
+    def confirmed(self) -> dict[float, float]:
+        """Return the sizes that are out of line and were run so often that they must be believed, with their times in s.
+
+        The curve passes them by, but who asks for such a size gets what it really takes.
+        """
+        found = self.study().anomalies
+        return {size.n: size.observed_s for size in found if self._counts.get(size.n, 0) >= CONFIRMED_RUNS}
 
     def publish(self, curve: PublishedCurve, flagged: list[tuple[str, float]]) -> None:
         """Note the curve that users are told now: the runs that follow are scored against it."""

@@ -20,7 +20,8 @@ class Demo:
 
     >>> from agent.clock import SystemClock
     >>> demo = Demo(seed=1, speed=3600.0, clock=SystemClock())
-    >>> demo.advance(4.0)
+    >>> for elapsed_s in (2.0, 4.0):
+    ...     demo.advance(elapsed_s)
     >>> len(demo.agent.service.predictions()) > 3
     True
     """
@@ -63,6 +64,6 @@ class Demo:
             self._producer.send(TOPIC, self._next.value, None, 0, self._next.time_ms)
             self._next = next(self._events)
         self._producer.flush(1.0)
-        while self._collector.step(self.now_ms, 0.0):
+        while self._collector.step(self.now_ms, 0.0) or self._collector.lag():
             pass
         self.agent.step()
