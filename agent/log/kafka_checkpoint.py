@@ -3,8 +3,8 @@
 Take-over: (a) a transactional producer of the shard's own name, which ends and fences every former owner; (b) the
 sweep; (c) no transaction is open any more; (d) read the committed state back, the last marker is the position.
 Save: (1) states and marker in one transaction, every acknowledgement checked, (2) commit within a deadline, (3) read
-the marker back. None of these steps can be left out: tests/integration/test_checkpoint_kafka.py shows for each of
-them what goes wrong without it.
+the marker back. None of these steps can be left out: the tests of checkpoints on a broker show for each of them what
+goes wrong without it.
 """
 
 from collections.abc import Iterator, Mapping

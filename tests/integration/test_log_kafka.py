@@ -126,6 +126,17 @@ def test_compressed_records_arrive(settings: KafkaSettings, topic: str) -> None:
     log.close()
 
 
+def test_an_answer_of_several_partitions_at_once_does_not_break_the_connection(
+    log: KafkaLog, fresh: Callable[[str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    name = fresh("wide")
+    log.create([TopicSettings(name=name, partitions=3, compacted=False)])
+    for partition in range(3):
+        write(log, name, [b"x" * 16_000] * 100, partition)
+    assert len(values(collect(log.consumer(f"{name}-group", [name], member="m"), 300))) == 300
+    assert "Invalid frame length" not in caplog.text
+
+
 def test_a_full_queue_refuses_records_and_takes_them_again_later(
     kafka: KafkaBroker, settings: KafkaSettings, topic: str
 ) -> None:

@@ -1,8 +1,11 @@
 """What the tests of the log share: one bench per kind of log, and short ways to fill and to read."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+
+import pytest
+from _pytest.mark.structures import ParameterSet
 
 from agent.contracts.log import Batch, Consumer, Log, Marker, Poll, TopicPartition, TopicSettings
 from agent.log.kafka import KafkaLog
@@ -12,6 +15,7 @@ from agent.log.memory_broker import MemoryBroker
 from tests.kit.faults import FaultRates, FaultyLog
 from tests.kit.kafka_broker import KafkaBroker
 
+LOG_KINDS = {"memory": (), "faultless": (), "kafka": (pytest.mark.kafka,)}  # faultless: the faulty log, not at fault
 WAIT_S = 20.0
 WORK_TIMEOUT_S = 2.0
 
@@ -31,6 +35,16 @@ class Bench:
         made = self.fresh(name)
         self.log.create([TopicSettings(name=made, partitions=partitions, compacted=compacted)])
         return made
+
+
+def cases(functions: Mapping[str, object]) -> list[ParameterSet]:
+    """Return each `check_` function with each kind of log, as cases named `kind:check`."""
+    checks = {name.removeprefix("check_"): one for name, one in functions.items() if name.startswith("check_")}
+    return [
+        pytest.param(kind, check, id=f"{kind}:{name}", marks=marks)
+        for kind, marks in LOG_KINDS.items()
+        for name, check in checks.items()
+    ]
 
 
 def memory_bench(fresh: Callable[[str], str], rates: FaultRates | None = None) -> Bench:

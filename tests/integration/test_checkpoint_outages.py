@@ -1,0 +1,132 @@
+"""Checkpoints while the broker hangs, dies and comes back."""
+
+import time
+from collections.abc import Callable
+from threading import Thread, Timer
+
+import pytest
+from msgspec.structs import replace
+
+from agent.contracts.errors import CheckpointLostError, UnavailableError
+from agent.contracts.log import Restored
+from agent.log.kafka_checkpoint import KafkaCheckpointStore
+from agent.log.kafka_settings import KafkaSettings
+from tests.kit.checkpoints import (
+    HANGS_S,
+    Interrupted,
+    NoDeadline,
+    NotConfirmedStore,
+    expire_a_record,
+    prepared,
+    restored_by_a_new_owner,
+    save_as_new_owner,
+)
+from tests.kit.kafka_broker import KafkaBroker
+from tests.kit.logs import marker
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def settings(kafka: KafkaBroker, fresh: Callable[[str], str]) -> KafkaSettings:
+    return prepared(kafka, fresh)
+
+
+def test_a_commit_that_hangs_ends_at_its_deadline(kafka: KafkaBroker, settings: KafkaSettings) -> None:
+    store = Interrupted(settings, 0)
+    store.take_over()
+    store.before_commit = kafka.pause
+    try:
+        started = time.monotonic()
+        with pytest.raises(UnavailableError, match="did not end within"):
+            store.save({"key": b"first"}, marker(1, 1))
+        assert time.monotonic() - started < HANGS_S
+    finally:
+        kafka.resume()
+    save_as_new_owner(settings, {"key": b"second"})
+
+
+def test_without_a_deadline_the_commit_hangs(kafka: KafkaBroker, settings: KafkaSettings) -> None:
+    class Store(NoDeadline, Interrupted):
+        pass
+
+    store = Store(settings, 0)
+    store.take_over()
+    store.before_commit = kafka.pause
+    saving = Thread(target=store.save, args=({"key": b"first"}, marker(1, 1)), daemon=True)
+    try:
+        saving.start()
+        saving.join(HANGS_S)
+        assert saving.is_alive()
+    finally:
+        kafka.resume()
+        saving.join(HANGS_S)
+    store.close()
+
+
+def test_after_an_error_nothing_more_is_written(kafka: KafkaBroker, settings: KafkaSettings) -> None:
+    store = KafkaCheckpointStore(settings, 0)
+    store.take_over()
+    kafka.pause()
+    try:
+        with pytest.raises(UnavailableError):
+            store.save({"key": b"first"}, marker(1, 1))
+    finally:
+        kafka.resume()
+    for _ in range(2):
+        with pytest.raises(UnavailableError, match="cannot be used any more"):
+            store.save({"key": b"second"}, marker(1, 1))
+    assert restored_by_a_new_owner(settings) == Restored(None, {})
+
+
+def test_without_giving_the_producer_up_a_later_checkpoint_is_lost(kafka: KafkaBroker, settings: KafkaSettings) -> None:
+    impatient = replace(settings, request_timeout_s=0.5, delivery_timeout_s=1.0)
+    store = NotConfirmedStore(impatient, 0)
+    store.take_over()
+    store.save({"key": b"first"}, marker(1, 1))
+    expire_a_record(kafka, store._producer, settings.state_topic)
+    store._producer.abort_transaction()
+    store.save({}, marker(2, 0))  # acknowledged as a repeat of the record that expired
+    store.close()
+    assert restored_by_a_new_owner(settings).marker == marker(1, 1)
+
+
+@pytest.mark.parametrize("kill_after_s", [None, 0.0, 0.002, 0.005, 0.02])
+def test_a_checkpoint_is_whole_or_not_there_when_the_broker_is_killed_within_it(
+    kafka: KafkaBroker, settings: KafkaSettings, kill_after_s: float | None
+) -> None:
+    save_as_new_owner(settings, {f"key-{number}": b"old" for number in range(50)})
+    store = Interrupted(settings, 0)
+    store.take_over()
+    killer = Timer(kill_after_s or 0.0, kafka.kill)
+    store.before_commit = kafka.kill if kill_after_s is None else killer.start
+    saved = True
+    try:
+        store.save({f"key-{number}": b"new" for number in range(50)}, marker(2, 50))
+    except (UnavailableError, CheckpointLostError):
+        saved = False
+    finally:
+        if kill_after_s is not None:
+            killer.join()
+        kafka.kill()
+        kafka.start()
+    restored = restored_by_a_new_owner(settings)
+    assert set(restored.states.values()) == {b"new" if restored.marker == marker(2, 50) else b"old"}
+    assert len(restored.states) == 50
+    assert not saved or restored.marker == marker(2, 50)
+    save_as_new_owner(settings, {f"key-{number}": b"newer" for number in range(50)})
+    store.close()
+
+
+def test_two_thousand_states_are_restored(settings: KafkaSettings) -> None:
+    store = KafkaCheckpointStore(settings, 0)
+    store.take_over()
+    for number in range(1, 5):
+        store.save({f"key-{key}": b"%d" % number * 4_000 for key in range(2_000)}, marker(number, 2_000))
+    started = time.monotonic()
+    restored = restored_by_a_new_owner(settings)
+    assert time.monotonic() - started < 20
+    assert restored.marker == marker(4, 2_000)
+    assert len(restored.states) == 2_000
+    assert set(restored.states.values()) == {b"4" * 4_000}
+    store.close()

@@ -1,0 +1,155 @@
+"""Checkpoint stores that leave one of their steps out, and what happens around a checkpoint."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+from kafka.errors import KafkaTimeoutError
+from kafka.structs import TopicPartition
+from msgspec.structs import replace
+
+from agent.contracts.log import Restored, TopicSettings
+from agent.log.kafka import KafkaLog
+from agent.log.kafka_checkpoint import KafkaCheckpointStore
+from agent.log.kafka_connection import give_up
+from agent.log.kafka_settings import KafkaSettings
+from tests.kit.kafka_broker import KafkaBroker
+from tests.kit.logs import kafka_settings, marker
+
+DEADLINE_S = 2.0
+HANGS_S = 3 * DEADLINE_S
+
+
+class Interrupted(KafkaCheckpointStore):
+    """Something happens when the states are written and not yet committed."""
+
+    before_commit: Callable[[], object] = staticmethod(lambda: None)
+
+    def _commit(self) -> None:
+        self.before_commit()
+        super()._commit()
+
+
+class CommitsNothing(KafkaCheckpointStore):
+    """Its commit returns as if all were well, and everything was aborted."""
+
+    def _commit(self) -> None:
+        self._producer.abort_transaction()
+
+
+class NotConfirmed:
+    def _confirm(self, marker_offset: int, marker_value: bytes | None) -> None:
+        pass
+
+
+class NotConfirmedStore(NotConfirmed, KafkaCheckpointStore):
+    """A store that believes every commit."""
+
+
+class NotSwept:
+    def _sweep(self) -> None:
+        pass
+
+
+class EndsNotCompared:
+    def _ends_agree(self) -> bool:
+        return True
+
+
+class NoDeadline:
+    def _deadline(self, call: Any, doing: str) -> None:
+        call()
+
+
+class NotFenced:
+    """Each owner writes under a name of its own."""
+
+    def _fence(self) -> None:
+        self._owner = f"{id(self)}"  # only this test's stores live as long as it runs
+        super()._fence()  # type: ignore[misc] # mixed into a store
+
+
+class ForeignTransaction:
+    """Somebody else's open transaction in the state partition; it is aborted at the end."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._producer = KafkaProducer(**settings.producing("foreign"), transactional_id=f"{settings.state_topic}-x")
+        self._producer.init_transactions()
+        self._producer.begin_transaction()
+        self._producer.send(settings.state_topic, b"foreign", b"foreign", partition=0)
+        self._producer.flush(DEADLINE_S)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._producer.abort_transaction()
+        self._producer.close()
+
+
+def prepared(broker: KafkaBroker, fresh: Callable[[str], str]) -> KafkaSettings:
+    settings = replace(
+        kafka_settings(broker, fresh), checkpoint_timeout_s=DEADLINE_S, read_timeout_s=5.0, take_overs_max=2
+    )
+    KafkaLog(settings).create([TopicSettings(name=settings.state_topic, partitions=1, compacted=True)])
+    return settings
+
+
+def leave_open(settings: KafkaSettings, key: bytes) -> None:
+    """Write a record of the shard's own producer that its coordinator does not know of, and go away."""
+    producer = KafkaProducer(**settings.producing("crashed"), transactional_id=f"{settings.state_topic}-0")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer._transaction_manager._partitions_in_transaction.add(TopicPartition(settings.state_topic, 0))
+    producer.send(settings.state_topic, b"abandoned", key, partition=0).get(DEADLINE_S)
+    give_up(producer)
+
+
+def expire_a_record(broker: KafkaBroker, producer: KafkaProducer, topic: str) -> None:
+    """Leave a transaction with a record that expired here, and that the broker took when it woke up."""
+    producer.begin_transaction()
+    producer.send(topic, b"in time", b"key", partition=0).get(DEADLINE_S)
+    broker.pause()
+    try:
+        expired = producer.send(topic, b"expired", b"key", partition=0)
+        with pytest.raises(KafkaTimeoutError):
+            expired.get(HANGS_S)
+    finally:
+        broker.resume()
+    time.sleep(0.5)  # what lies in the broker's socket is obeyed now
+
+
+def save_hidden(settings: KafkaSettings) -> None:
+    """Commit a checkpoint behind an open transaction, where nobody can read it yet."""
+
+    class Store(EndsNotCompared, NotConfirmed, KafkaCheckpointStore):
+        pass
+
+    store = Store(settings, 0)
+    store.take_over()
+    store.save({"key": b"hidden"}, marker(1, 1))
+    store.close()
+
+
+def saved_after(store: KafkaCheckpointStore, settings: KafkaSettings) -> dict[str, bytes]:
+    store.take_over()
+    store.save({"key": b"owner"}, marker(1, 1))
+    store.close()
+    return dict(restored_by_a_new_owner(settings).states)
+
+
+def save_as_new_owner(settings: KafkaSettings, states: dict[str, bytes]) -> None:
+    store = KafkaCheckpointStore(settings, 0)
+    store.take_over()
+    store.save(states, marker(1, len(states)))
+    store.close()
+    assert dict(restored_by_a_new_owner(settings).states) == states
+
+
+def restored_by_a_new_owner(settings: KafkaSettings) -> Restored:
+    store = KafkaCheckpointStore(settings, 0)
+    restored = store.take_over()
+    store.close()
+    return restored
