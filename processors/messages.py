@@ -25,7 +25,6 @@ from processors.models.adept import Study
 from processors.quality import COVERAGE, Score, coverage
 from processors.run_time import RunTime
 
-EFFICIENCY_MIN = 0.5
 Floats = NDArray[np.float64]
 CURVE_POINTS_MAX = 32
 
@@ -93,38 +92,15 @@ def reliability(study: Study, target: float | None = None) -> Reliability:
 
 
 def model_of(study: Study) -> Model:
-    """Return where the prediction came from: the curve's family, with the means of what the runs leave possible."""
-    belief = study.posterior
-    parallelism = float(np.exp(belief.mass @ belief.cells.ln_parallelism))
-    sigma = float(belief.mass @ belief.cells.sigma)
-    t1_s = float(np.exp(belief.mass @ belief.ln_t1_s)) * study.scale_s
-    parameters = {"A": _rounded(parallelism), "sigma": _rounded(sigma), "t1_s": _rounded(t1_s)}
-    return Model("bayes_downey", (Member("downey", 1.0, parameters),))
+    """Return where the prediction came from: its name and the means of Downey's parameters."""
+    parameters = {name: _rounded(value) for name, value in study.parameters().items()}
+    return Model(study.model_name, (Member("downey", 1.0, parameters),))
 
 
-def useful(curve: Sequence[CurvePoint]) -> UsefulSizes:
-    """Return the sizes worth asking for, of those on a curve.
-
-    The knee has the greatest product of speed-up and efficiency; the largest useful size is the fastest one that still
-    has half of the ideal efficiency.
-
-    >>> useful([]).knee is None
-    True
-    """
-    if not curve:
-        return UsefulSizes()
-    knee = max(curve, key=lambda point: (point.speedup * point.efficiency, -point.n))
-    efficient = [point for point in curve if point.efficiency >= EFFICIENCY_MIN]
-    largest = min(efficient, key=lambda point: (point.run_time_s, point.n)) if efficient else curve[0]
-    return UsefulSizes(max=largest.n, knee=knee.n, at_half_efficiency=efficient[-1].n if efficient else None)
-
-
-def preferred(study: Study, curve: Sequence[CurvePoint]) -> tuple[float, ...] | None:
-    """Return the sizes of the curve that the application favours, None where it favours none."""
-    if study.special is None:
-        return None
-    favoured = study.special.is_member(np.array([point.n for point in curve]))
-    return tuple(point.n for point, member in zip(curve, favoured, strict=True) if member)
+def useful(study: Study) -> UsefulSizes:
+    """Return the sizes worth asking for; None for what the curve does not show."""
+    sizes = study.useful
+    return UsefulSizes(max=sizes.max, knee=sizes.knee, at_half_efficiency=sizes.at_half_efficiency)
 
 
 def reliable_range(curve: Sequence[CurvePoint], study: Study) -> Range | None:
@@ -152,9 +128,9 @@ def prediction(key: ApplicationKey, model: RunTime, factor_max: float, valid_ms:
         sizes=model.sizes(),
         model=model_of(study),
         curve=curve,
-        useful_n=useful(curve),
+        useful_n=useful(study),
         reliable_n=reliable_range(curve, study),
-        preferred_n=preferred(study, curve),
+        preferred_n=study.preferred_sizes or None,
         reliability=reliability(study),
         quality=model.quality,
     )

@@ -160,7 +160,8 @@ class RunTime:
         """Return the fit of everything known now; ValueError where nothing is."""
         if self._study is None:
             runs = [(run.n, run.run_time_s) for run in self._state.runs]
-            sizes = thin(aggregate(self._table, runs), FIT_SIZES_MAX)
+            whole = aggregate(self._table, runs)
+            sizes = thin(whole, FIT_SIZES_MAX)
             self._counts = dict(zip(sizes.n.tolist(), sizes.count.tolist(), strict=True))
             self._study = study(
                 sizes.n,
@@ -169,6 +170,7 @@ class RunTime:
                 sizes.noise,
                 cores_per_node=self._settings.cores_per_node,
                 allowed_sizes=self._settings.allowed_sizes or None,
+                unthinned=(whole.n, whole.median_s),
             )
         return self._study
 

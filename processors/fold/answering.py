@@ -8,7 +8,7 @@ from agent.contracts.outputs import Answer, AnswerPoint
 from processors.asked import KEEP_MS, MINUTE_MS, minute
 from processors.facts import N_MAX, N_MIN
 from processors.fold.desk import Desk, Identified
-from processors.messages import curve_sizes, model_of, points, reliability, useful
+from processors.messages import model_of, points, reliability, useful
 from processors.run_time import RunTime
 
 SIZES_MAX = 64
@@ -53,7 +53,6 @@ class Answering:
             AnswerPoint(**msgspec.structs.asdict(point), reliability=reliability(study, point.n))
             for point in points(study, asked[:SIZES_MAX], model.scores, model)
         ]
-        whole = points(study, curve_sizes(model.sizes(), self._desk.settings.run_time.curve_factor_max), (), model)
         left_out = len(set(event.n)) - len(curve)
         told = f" {left_out} of the sizes asked for are left out: too many, or no real sizes." if left_out else ""
         return msgspec.structs.replace(
@@ -63,7 +62,7 @@ class Answering:
             observations=model.observations,
             points=tuple(curve),
             model=model_of(study),
-            useful_n=useful(whole),
+            useful_n=useful(study),
             quality=model.quality,
         )
 
