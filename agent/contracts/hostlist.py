@@ -1,59 +1,83 @@
-"""Host lists as Slurm writes them: names, ranges in brackets, several brackets, zero padding."""
+"""Host lists as schedulers write them: names, ranges in brackets, several brackets in a name, zero padding."""
 
 import re
 from collections.abc import Iterator
+from itertools import product
+from math import prod
+from typing import Final
 
 from agent.contracts.errors import InvalidInputError
 
-_NAME = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
-_PARTS = re.compile(r"\[([^\[\]]*)\]")
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+HOSTS_COUNT_MAX: Final = 10_000_000
+NO_HOSTS: Final = ("", "None assigned", "None", "(null)", "Unknown")
+
+_NAME = re.compile(r"(?:[^,\[\]\s]|\[[^\[\]]*\])+")
+_PART = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
+_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+
+_Range = tuple[int, int, int]  # first, last, digits
+_Part = str | list[_Range]
+
+
+def count(text: str) -> int:
+    """Return the number of hosts of a list such as ``nid[001042-001045,7],login1``; a host named twice counts twice.
+
+    Raises InvalidInputError (reason ``hosts``) where the text is no host list, or names more than HOSTS_COUNT_MAX.
+
+    >>> count("nid[001042-001045,7]"), count("rack[0-1]node[00-15]"), count("None assigned")
+    (5, 32, 0)
+    """
+    total = 0
+    for parts in _names(text):
+        total += prod(_size(part) for part in parts)
+        if total > HOSTS_COUNT_MAX:
+            raise _invalid(f"The host list names more than {HOSTS_COUNT_MAX} hosts.")
+    return total
 
 
 def expand(text: str, limit: int) -> tuple[str, ...]:
-    """Return the host names of a list, at most `limit`.
-
-    Raises InvalidInputError (reason ``hosts``) where the text is no host list or names more hosts.
+    """Return the names of a host list; InvalidInputError (reason ``hosts``) as `count`, and above `limit`.
 
     >>> expand("nid[001042-001044,7],login1", limit=10)
     ('nid001042', 'nid001043', 'nid001044', 'nid7', 'login1')
     >>> expand("rack[1-2]node[01-02]", limit=10)
     ('rack1node01', 'rack1node02', 'rack2node01', 'rack2node02')
     """
-    hosts: list[str] = []
-    for name in _names(text):
-        for host in _expanded(name):
-            if len(hosts) >= limit:
-                raise InvalidInputError("hosts", f"The host list names more than {limit} hosts.")
-            hosts.append(host)
-    return tuple(hosts)
+    if count(text) > limit:
+        raise _invalid(f"The host list names more than {limit} hosts.")
+    return tuple("".join(chosen) for parts in _names(text) for chosen in product(*(_texts(part) for part in parts)))
 
 
-def _names(text: str) -> list[str]:
+def _names(text: str) -> Iterator[list[_Part]]:
+    if text.strip() in NO_HOSTS:
+        return
     names = _NAME.findall(text)
     if ",".join(names) != text:
-        raise InvalidInputError("hosts", "The host list has unbalanced brackets or empty names.")
-    return names
+        raise _invalid("The host list has unbalanced brackets, empty names or blanks.")
+    for name in names:
+        yield [plain or _ranges(inside) for inside, plain in _PART.findall(name)]
 
 
-def _expanded(name: str) -> Iterator[str]:
-    parts = _PARTS.split(name)
-    if len(parts) == 1:
-        yield name
-        return
-    head, ranges, rest = parts[0], parts[1], name[len(parts[0]) + len(parts[1]) + 2 :]
-    for number in _numbers(ranges):
-        for tail in _expanded(rest) if rest else ("",):
-            yield f"{head}{number}{tail}"
+def _ranges(inside: str) -> list[_Range]:
+    found = []
+    for item in inside.split(","):
+        match = _RANGE.fullmatch(item)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if match is None or last < first:
+            raise _invalid("The host list has brackets that hold no range.")
+        found.append((first, last, len(match[1])))
+    return found
 
 
-def _numbers(ranges: str) -> Iterator[str]:
-    for part in ranges.split(","):
-        match = _RANGE.fullmatch(part)
-        if match is None:
-            raise InvalidInputError("hosts", "The host list has brackets that hold no range.")
-        first, last = match[1], match[2] or match[1]
-        if int(last) < int(first):
-            raise InvalidInputError("hosts", "The host list has a range that runs backwards.")
-        for number in range(int(first), int(last) + 1):
-            yield f"{number:0{len(first)}d}"
+def _size(part: _Part) -> int:
+    return 1 if isinstance(part, str) else sum(last - first + 1 for first, last, _ in part)
+
+
+def _texts(part: _Part) -> list[str]:
+    if isinstance(part, str):
+        return [part]
+    return [f"{number:0{digits}d}" for first, last, digits in part for number in range(first, last + 1)]
+
+
+def _invalid(detail: str) -> InvalidInputError:
+    return InvalidInputError("hosts", detail)

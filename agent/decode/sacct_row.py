@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
+from agent.contracts import hostlist
 from agent.contracts.events import STATES, Attribute, Evidence, JobCompleted
 from agent.decode.checks import COUNT_MAX, PATH_MAX, SECONDS_MAX, own_text, refuse_control, run_identity
 from agent.decode.durations import parse_duration, parse_limit
-from agent.decode.hostlist import NO_HOSTS, count_hosts
 from agent.decode.options import DecodeOptions
 from agent.decode.reasons import invalid, shown
 from agent.decode.slurm import NO_TIME, exit_code, one_partition
@@ -146,7 +146,7 @@ def _evidence(row: Row, zone: tzinfo, options: DecodeOptions) -> Evidence:
         container=own_text(row.get("container"), "container", PATH_MAX),
         work_dir=own_text(row.get("workdir"), "working directory", PATH_MAX) if options.keep_paths else None,
         comment=own_text(row.get("comment"), "comment", PATH_MAX) if options.keep_comment else None,
-        hosts=() if hosts in NO_HOSTS else (hosts,),
+        hosts=() if hosts in hostlist.NO_HOSTS else (hosts,),
         time_limit_s=minutes * 60 if minutes else parse_limit(row.get("timelimit", "")),
         submit_ms=_time(row.get("submit"), zone),
         array_job_id=own_text(array_job_id, "job id") if task else None,
@@ -156,7 +156,7 @@ def _evidence(row: Row, zone: tzinfo, options: DecodeOptions) -> Evidence:
 
 def _sizes(row: Row, hosts: str) -> dict[str, float]:
     allocated = parse_tres(row.get("alloctres"))
-    nodes = _first(row, "allocnodes", "nnodes") or allocated.get("node") or float(count_hosts(hosts))
+    nodes = _first(row, "allocnodes", "nnodes") or allocated.get("node") or float(hostlist.count(hosts))
     counts = {
         "nodes": nodes or _first(row, "reqnodes"),
         "cores": _first(row, "alloccpus", "ncpus") or allocated.get("cpu") or _first(row, "reqcpus"),

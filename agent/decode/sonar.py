@@ -4,11 +4,11 @@ from typing import Annotated, Final
 
 import msgspec
 
+from agent.contracts import hostlist
 from agent.contracts.decoding import Decode, Decoded
 from agent.contracts.errors import InvalidInputError
 from agent.contracts.events import STATES, Attribute, Evidence, JobCompleted
 from agent.decode.checks import COUNT_MAX, HOSTS_MAX, SECONDS_MAX, own_text, refuse_control, run_identity
-from agent.decode.hostlist import count_hosts
 from agent.decode.message import JSON_ERRORS, DecodeOne, json_error, whole
 from agent.decode.options import DecodeOptions
 from agent.decode.reasons import invalid, shown
@@ -178,7 +178,7 @@ def _evidence(job: _Job) -> Evidence:
 
 def _sizes(job: _Job) -> dict[str, float]:
     allocated = parse_tres(job.sacct.tres if job.sacct else None)
-    hosts = sum(count_hosts(hosts) for hosts in job.nodes)
+    hosts = sum(hostlist.count(hosts) for hosts in job.nodes)
     counts = {
         "nodes": allocated.get("node") or float(hosts) or float(job.requested_node_count),
         "cores": allocated.get("cpu") or float(job.requested_cpus),

@@ -3,11 +3,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.contracts.errors import InvalidInputError
+from agent.contracts.hostlist import count as count_hosts
 from agent.contracts.moments import parse_rfc3339
 from agent.contracts.names import run_id
 from agent.decode.checks import run_identity
 from agent.decode.durations import parse_duration, parse_limit
-from agent.decode.hostlist import count_hosts
 from agent.decode.times import parse_time
 from agent.decode.tres import gpus, parse_tres
 
