@@ -26,6 +26,16 @@ class MeaningfulSizes(NamedTuple):
     max: float | None
 
 
+def last_efficient_size(n: Floats, speedup: Floats, efficiency_min: float = EFFICIENCY_MIN) -> float | None:
+    """Return the last size of a curve with at least this efficiency, interpolated; None where the curve ends before.
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    >>> last_efficient_size(n, np.minimum(n, 4.0))
+    8.0
+    """
+    return _crossing(np.log(n), np.log(speedup / n) - np.log(efficiency_min))
+
+
 def meaningful_sizes(n: Floats, speedup: Floats, allowed: Floats, speedup_allowed: Floats) -> MeaningfulSizes:
     """Return what a curve of `m` sizes shows; `n` (rising) and `speedup` have shape (m,).
 
@@ -36,7 +46,7 @@ def meaningful_sizes(n: Floats, speedup: Floats, allowed: Floats, speedup_allowe
     >>> meaningful_sizes(n, np.minimum(n, 4.0), n, np.minimum(n, 4.0))
     MeaningfulSizes(knee=4.0, at_half_efficiency=8.0, max=4.0)
     """
-    half = _crossing(np.log(n), np.log(speedup / n) - np.log(EFFICIENCY_MIN))
+    half = last_efficient_size(n, speedup)
     worth = speedup_allowed**2 / allowed if allowed.size else allowed
     best = int(worth.argmax()) if worth.size else 0
     knee = float(allowed[best]) if best < worth.size - 1 else None

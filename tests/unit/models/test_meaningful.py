@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from processors.models.downey import speedup
-from processors.models.meaningful import Floats, MeaningfulSizes, meaningful_sizes
+from processors.models.meaningful import Floats, MeaningfulSizes, last_efficient_size, meaningful_sizes
 
 POWERS = 2.0 ** np.arange(9)
 GRID = np.geomspace(1.0, 256.0, 257)
@@ -26,6 +26,11 @@ def test_the_knee_and_half_efficiency_of_downey_curves(
     assert speedup(found.at_half_efficiency, parallelism, sigma) / found.at_half_efficiency == pytest.approx(
         0.5, rel=1e-3
     )
+
+
+@pytest.mark.parametrize(("parallelism", "sigma", "last"), [(16.0, 0.5, 20.0), (40.0, 1.5, 29.57), (40.0, 0.3, 53.3)])
+def test_the_last_size_at_seven_tenths_of_the_ideal_efficiency(parallelism: float, sigma: float, last: float) -> None:
+    assert last_efficient_size(GRID, speedup(GRID, parallelism, sigma), 0.7) == pytest.approx(last, rel=0.005)
 
 
 def test_the_knee_is_an_allowed_size() -> None:
