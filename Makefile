@@ -31,7 +31,7 @@ lint: .venv/dev.stamp  ## ruff and mypy, as strict as they get
 	$(BIN)/mypy
 
 simulate: .venv/dev.stamp  ## crashes, repeats and refused writes from 1,000 seeds
-	SCALEWATCH_SIM_SEEDS=1000 $(BIN)/pytest tests/sim $(ARGS)
+	SCALEWATCH_SIM_SEEDS=1000 $(BIN)/pytest tests/sim -n auto $(ARGS)
 
 quality: .venv/dev.stamp  ## how well the models predict, scored on known scenarios
 	$(BIN)/pytest tests/quality $(ARGS)
