@@ -5,6 +5,7 @@ A checkpoint has numbered steps, the same in the tests and the documents:
 marker back: only now is anything no longer dirty; (4) commit the group's offset, a hint for lag tools.
 """
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,7 @@ from agent.learner.meter import Meter
 from agent.learner.owned import OwnedShard
 from agent.learner.plan import Plan
 
+_LOG = logging.getLogger("scalewatch.learner")
 OnEmission = Callable[[Emission], None]
 
 
@@ -43,6 +45,7 @@ class Learner:
         self._shards: dict[TopicPartition, OwnedShard] = {}
         self._folding = threading.Lock()
         self._sent = False
+        self._complaints = 0
 
     def step(self, now_s: float, timeout_s: float) -> int:
         """Work off one poll; `now_s` is the same clock's. Return the number of records folded."""
@@ -117,8 +120,15 @@ class Learner:
                 raise
             messages = [self._plan.dead_letter(origin, value, error)]
             self._meter.rejected()
+            self._complain(origin, error)
         for message in messages:
             self._send(self._plan.encode(message))
+
+    def _complain(self, origin: Origin, error: Exception) -> None:
+        self._complaints += 1
+        if self._complaints & (self._complaints - 1) == 0:  # at 1, 2, 4, 8: a fault in every event must not fill the log
+            place = f"{origin.topic}/{origin.partition}/{origin.offset}"
+            _LOG.warning("%s became a dead letter, number %d: %r", place, self._complaints, error)
 
     def _folded(self, shard: OwnedShard, record: JournalRecord) -> list[Any]:
         with self._folding:
