@@ -69,7 +69,7 @@ class AlertLife:
     @classmethod
     def build(cls, state: AlertState | None = None) -> "AlertLife":
         """Return the alert of a stored state, or one that is not open."""
-        return cls(state or AlertState())
+        return cls(msgspec.structs.replace(state) if state else AlertState())
 
     @property
     def open(self) -> bool:

@@ -124,7 +124,7 @@ class LowWater:
     @classmethod
     def build(cls, state: LowWaterState | None = None) -> "LowWater":
         """Return the mark of a stored state, or one that forgot nothing."""
-        return cls(state or LowWaterState())
+        return cls(msgspec.structs.replace(state) if state else LowWaterState())
 
     def score(self, fact: str) -> bool:
         """Tell whether a bucket was forgotten."""

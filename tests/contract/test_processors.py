@@ -1,0 +1,239 @@
+"""One suite for every kind of processor. Test ids are ``kind:check``; a check that a kind is spared is in SPARED, with why."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.contracts.events import Identity, JobCompleted
+from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
+from processors.alerts import AlertLife, AlertState, Condition
+from processors.asked import REQUESTS_MAX, Asked, AskedState
+from processors.facts import Outcome, RunFact
+from processors.failures import FailureRate, FailureState, HostFailureRate
+from processors.fold.desk import PROCESSORS
+from processors.jobs import Job, JobFact, JobState, Placement
+from processors.run_time import RunTime, RunTimeState
+from processors.seen import LowWater, LowWaterState, SeenRun, SeenRuns, SeenState
+from tests.kit.scenario import SYSTEM, completed, evidence
+
+FACTS_MANY = 10_000
+START_MS = 1_795_168_800_000
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """A kind under test: how it is built, its i-th fact, how it learns one, what `score` is asked of one.
+
+    `bytes_max` is the bound of its stored form after FACTS_MANY facts.
+    """
+
+    state: type[msgspec.Struct]
+    build: Callable[[Any], Any]
+    fact: Callable[[int], Any]
+    bytes_max: int
+    learn: Callable[[Any, Any], Any] = lambda processor, fact: processor.learn(fact)
+    question: Callable[[Any], Any] = lambda fact: fact
+
+
+def job_fact(i: int) -> JobFact:
+    """Return the i-th fact about a job that is requeued again and again: other evidence, or a run that ended."""
+    if i % 5 == 1:
+        return Identity(SYSTEM, job_id="1", source=f"s{i}", evidence=evidence(module=f"m/{i}"))
+    return completed("1", START_MS + i * 100_000, 60.0, application="lammps", nodes=4)
+
+
+def job_learns(job: Job, fact: JobFact) -> None:
+    """Take a completion in as the fold does: by `end`, and what is too much settles."""
+    if isinstance(fact, JobCompleted):
+        job.end(fact, Placement("exa/lammps//nodes", 4.0, "application", 1.0))
+        job.settle_excess()
+    else:
+        job.learn(fact)
+
+
+def run_fact(i: int) -> RunFact:
+    n = 1.0 + i % 300
+    return RunFact(f"{SYSTEM}/{i}@{START_MS}", n, 1000.0 / n + i % 7, START_MS, START_MS + i, START_MS + i)
+
+
+def condition(i: int) -> Condition:
+    return Condition(name="X", labels={"n": "4"}, holds=i % 3 != 2, time_ms=START_MS + i * 1000, for_ms=5000)
+
+
+RATES = AlertSettings().failure_rate
+SUBJECTS: dict[str, Subject] = {
+    Job.name: Subject(JobState, partial(Job.build, JobSettings()), job_fact, 8_000, learn=job_learns),
+    RunTime.name: Subject(RunTimeState, partial(RunTime.build, RunTimeSettings()), run_fact, 10_000),
+    SeenRuns.name: Subject(
+        SeenState,
+        SeenRuns.build,
+        lambda i: (f"{SYSTEM}/{i}", SeenRun(i, i)),
+        28 * FACTS_MANY,
+        question=lambda fact: (fact[0], 0),
+    ),
+    LowWater.name: Subject(LowWaterState, LowWater.build, lambda i: f"{i:010d}.0", 40),
+    FailureRate.name: Subject(
+        FailureState,
+        partial(FailureRate.build, RATES),
+        lambda i: Outcome(f"r{i}", failed=i % 4 == 0, of=str(i)),
+        1600,
+        question=lambda _: 0.05,
+    ),
+    HostFailureRate.name: Subject(
+        FailureState,
+        partial(HostFailureRate.build, RATES),
+        lambda i: Outcome(f"r{i}", failed=i % 4 == 0, of=str(i)),
+        1600,
+        question=lambda _: 0.05,
+    ),
+    AlertLife.name: Subject(AlertState, AlertLife.build, condition, 500),
+    Asked.name: Subject(
+        AskedState,
+        Asked.build,
+        lambda i: (f"request-{i}", START_MS + i),
+        21 * FACTS_MANY + 100,
+        question=lambda fact: fact[0],
+    ),
+}
+SPARED: dict[str, str] = {}
+
+
+def bytes_of(processor: Any) -> bytes:
+    return msgspec.json.encode(processor.snapshot())
+
+
+def taught(subject: Subject, facts: Sequence[int]) -> Any:
+    processor = subject.build(None)
+    for i in facts:
+        subject.learn(processor, subject.fact(i))
+    return processor
+
+
+def stored_and_back(subject: Subject, processor: Any) -> Any:
+    return subject.build(msgspec.json.decode(bytes_of(processor), type=subject.state))
+
+
+def scoring_changes_nothing(subject: Subject) -> None:
+    processor = taught(subject, range(40))
+    before = bytes_of(processor)
+    for i in (0, 39, 40, 77):
+        question = subject.question(subject.fact(i))
+        assert repr(processor.score(question)) == repr(processor.score(question))
+    assert (bytes_of(processor), processor.due_ms()) == (before, stored_and_back(subject, processor).due_ms())
+
+
+def scoring_works_before_any_learning(subject: Subject) -> None:
+    processor = subject.build(None)
+    before = bytes_of(processor)
+    processor.score(subject.question(subject.fact(0)))
+    assert bytes_of(processor) == before
+
+
+def learning_a_fact_twice_is_learning_it_once(subject: Subject) -> None:
+    twice = taught(subject, [i for i in range(12) for _ in range(2)])
+    assert bytes_of(twice) == bytes_of(taught(subject, range(12)))
+    last = subject.fact(11)
+    subject.learn(twice, last)
+    assert bytes_of(twice) == bytes_of(taught(subject, range(12)))
+
+
+def a_stored_processor_is_the_same_and_goes_on_the_same(subject: Subject) -> None:
+    processor = taught(subject, range(100))
+    twin = stored_and_back(subject, processor)
+    assert bytes_of(twin) == bytes_of(processor)
+    for i in range(100, 130):
+        question = subject.question(subject.fact(i))
+        assert repr(twin.score(question)) == repr(processor.score(question))
+        for each in (processor, twin):
+            subject.learn(each, subject.fact(i))
+        assert twin.due_ms() == processor.due_ms()
+    assert bytes_of(twin) == bytes_of(processor)
+
+
+def a_snapshot_is_a_copy(subject: Subject) -> None:
+    processor = taught(subject, range(30))
+    snapshot = processor.snapshot()
+    before = msgspec.json.encode(snapshot)
+    for i in range(30, 60):
+        subject.learn(processor, subject.fact(i))
+    assert bytes_of(processor) != before
+    assert msgspec.json.encode(snapshot) == before
+
+
+def a_state_that_was_built_from_stays_as_it_was(subject: Subject) -> None:
+    snapshot = taught(subject, range(30)).snapshot()
+    before = msgspec.json.encode(snapshot)
+    processor = subject.build(snapshot)
+    for i in range(30, 60):
+        subject.learn(processor, subject.fact(i))
+    assert msgspec.json.encode(snapshot) == before
+
+
+def facts_stay_as_they_were(subject: Subject) -> None:
+    processor = subject.build(None)
+    for i in range(20):
+        fact = subject.fact(i)
+        before = repr(fact)
+        processor.score(subject.question(fact))
+        subject.learn(processor, fact)
+        assert repr(fact) == before
+
+
+def the_state_is_bounded(subject: Subject) -> None:
+    processor = taught(subject, range(FACTS_MANY))
+    assert len(bytes_of(processor)) <= subject.bytes_max
+
+
+def its_time_agrees_after_a_restore(subject: Subject) -> None:
+    processor = subject.build(None)
+    for i in range(60):
+        subject.learn(processor, subject.fact(i))
+        assert stored_and_back(subject, processor).due_ms() == processor.due_ms()
+
+
+def it_has_a_name_and_a_version(subject: Subject) -> None:
+    processor = subject.build(None)
+    assert processor.name in PROCESSORS
+    assert processor.version >= 1
+
+
+CHECKS = (
+    scoring_changes_nothing,
+    scoring_works_before_any_learning,
+    learning_a_fact_twice_is_learning_it_once,
+    a_stored_processor_is_the_same_and_goes_on_the_same,
+    a_snapshot_is_a_copy,
+    a_state_that_was_built_from_stays_as_it_was,
+    facts_stay_as_they_were,
+    the_state_is_bounded,
+    its_time_agrees_after_a_restore,
+    it_has_a_name_and_a_version,
+)
+CASES = {f"{kind}:{check.__name__}": (subject, check) for kind, subject in SUBJECTS.items() for check in CHECKS}
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case not in SPARED])
+def test_processor(case: str) -> None:
+    subject, check = CASES[case]
+    check(subject)
+
+
+def test_every_processor_of_the_fold_is_under_this_suite() -> None:
+    assert set(SUBJECTS) == set(PROCESSORS)
+
+
+def test_whatever_is_spared_exists_and_says_why() -> None:
+    assert all(case in CASES and len(reason) > 20 for case, reason in SPARED.items())
+
+
+def test_a_minute_of_requests_holds_no_more_than_its_bound() -> None:
+    asked = Asked.build()
+    for i in range(REQUESTS_MAX + 10):
+        asked.learn((str(i), START_MS))
+    assert len(asked.snapshot().requests) == REQUESTS_MAX
+    asked.learn((str(REQUESTS_MAX), START_MS))
+    assert [asked.score(str(i)) for i in (9, 10, REQUESTS_MAX + 9)] == [False, True, True], (
+        "a repeat pushes nothing out"
+    )

@@ -1,0 +1,188 @@
+"""Shelves: lazy after a restore, dirty until a checkpoint is confirmed, and the same as if they had never stopped."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.contracts.errors import ConfigError
+from agent.contracts.settings import RunTimeSettings
+from processors.asked import Asked, AskedState
+from processors.run_time import UPGRADES, RunTime, RunTimeState
+from processors.shelf import STALE_MAX, Envelope, Kind, Shelf
+
+STATES = Path(__file__).parents[2] / "cases" / "state"
+ASKED = Kind(Asked.name, Asked.version, AskedState, Asked.build)
+RUN_TIME = Kind(
+    RunTime.name, RunTime.version, RunTimeState, partial(RunTime.build, RunTimeSettings()), upgrades=UPGRADES
+)
+MINUTE_MS = 60_000
+
+
+def asked(shelf: Shelf[Asked], key: str, now_ms: int) -> None:
+    processor = shelf.open(key)
+    processor.learn((f"request-{now_ms}", now_ms))
+    shelf.changed(key, processor, now_ms)
+
+
+def shelf_of(*times_ms: int, live_max: int = 5000) -> Shelf[Asked]:
+    """Return a shelf with the keys a, b, c, ... changed at some times."""
+    shelf = Shelf(ASKED, live_max)
+    for key, time_ms in zip("abcdefgh", times_ms, strict=False):
+        asked(shelf, key, time_ms)
+    return shelf
+
+
+def restored(shelf: Shelf[Any], live_max: int = 5000) -> Shelf[Any]:
+    twin = Shelf(shelf.kind, live_max)
+    for key in sorted(shelf.keys()):
+        twin.restore(key, shelf.encode(key) or b"")
+    return twin
+
+
+def test_a_restore_decodes_nothing_before_it_is_used() -> None:
+    built: list[str] = []
+
+    def build(state: AskedState | None) -> Asked:
+        built.append("built")
+        return Asked.build(state)
+
+    shelf = Shelf(Kind(Asked.name, Asked.version, AskedState, build))
+    for key, value in shelf_of(1, 2, 3).dirty().items():
+        shelf.restore(key, value or b"")
+    assert (built, len(shelf), "b" in shelf, shelf.dirty()) == ([], 3, True, {})
+    assert shelf.get("b") is shelf.get("b")
+    assert built == ["built"]
+
+
+def test_what_was_restored_and_not_used_is_stored_as_it_was() -> None:
+    value = shelf_of(1).encode("a") or b""
+    padded = value.replace(b'{"requests"', b'{   "requests"')
+    shelf = Shelf(ASKED)
+    shelf.restore("a", padded)
+    assert shelf.encode("a") == padded
+    shelf.get("a")
+    assert shelf.encode("a") == value
+
+
+def test_states_stay_dirty_until_their_checkpoint_is_confirmed() -> None:
+    shelf = shelf_of(1)
+    first = shelf.dirty()
+    assert list(first) == ["a"]
+    assert shelf.dirty() == first, "the first checkpoint may be lost: the next one has to hold it again"
+    shelf.confirm()
+    assert shelf.dirty() == {}
+
+
+def test_what_changes_while_a_checkpoint_is_written_is_dirty_for_the_next() -> None:
+    shelf = shelf_of(1)
+    shelf.dirty()
+    asked(shelf, "b", 2)
+    shelf.confirm()
+    assert list(shelf.dirty()) == ["b"]
+
+
+def test_a_key_that_leaves_is_written_as_gone_until_that_is_confirmed() -> None:
+    shelf = shelf_of(1)
+    shelf.dirty()
+    shelf.confirm()
+    shelf.remove("a")
+    shelf.remove("never-there")
+    assert (shelf.get("a"), shelf.dirty(), shelf.dirty()) == (None, {"a": None}, {"a": None})
+    shelf.confirm()
+    assert shelf.dirty() == {}
+
+
+def test_a_new_processor_is_kept_only_once_it_is_told_changed() -> None:
+    shelf = Shelf(ASKED)
+    shelf.open("a").learn(("r", 1))
+    assert len(shelf) == 0
+    assert shelf.dirty() == {}
+
+
+def test_due_keys_come_the_longest_overdue_first_and_ties_by_key() -> None:
+    shelf = shelf_of(3 * MINUTE_MS, MINUTE_MS, MINUTE_MS, 9 * MINUTE_MS)
+    late_ms = 14 * MINUTE_MS
+    assert shelf.due(late_ms, limit=2) == ["b", "c"]
+    assert shelf.due(late_ms, limit=2) == ["a"]
+    assert shelf.due(late_ms, limit=2) == []
+    assert shelf.due(99 * MINUTE_MS, limit=2) == ["d"]
+
+
+def test_a_time_that_was_put_off_is_not_due_at_the_old_one() -> None:
+    shelf = shelf_of(0)
+    asked(shelf, "a", 5 * MINUTE_MS)
+    assert shelf.due(11 * MINUTE_MS, limit=9) == []
+    assert shelf.due(16 * MINUTE_MS, limit=9) == ["a"]
+
+
+def test_times_that_nothing_waits_for_do_not_pile_up() -> None:
+    shelf = shelf_of(0)
+    for minute in range(10 * STALE_MAX):
+        asked(shelf, "a", minute * MINUTE_MS)
+    assert len(shelf._due) <= STALE_MAX + 2
+    assert shelf.due(10 * STALE_MAX * MINUTE_MS + 11 * MINUTE_MS, limit=9) == ["a"]
+
+
+def test_the_longest_unused_are_named_first_and_ties_by_key() -> None:
+    shelf = shelf_of(5, 1, 1, 9)
+    assert shelf.longest_unused(3) == ["b", "c", "a"]
+    asked(shelf, "b", 20)
+    assert shelf.longest_unused(3) == ["c", "a", "d"]
+    assert restored(shelf).longest_unused(3) == ["c", "a", "d"]
+
+
+def test_memory_is_given_back_at_a_checkpoint_and_nothing_is_lost_by_it() -> None:
+    shelf = shelf_of(1, 2, 3, 4, live_max=2)
+    before = shelf.dirty()
+    shelf.confirm()
+    asleep = [key for key in "abcd" if shelf._slots[key].processor is None]
+    assert asleep == ["a", "b"]
+    assert {key: shelf.encode(key) for key in "abcd"} == before
+    assert shelf.open("a").score("request-1")
+
+
+def test_a_restored_shelf_goes_on_as_the_one_that_never_stopped() -> None:
+    shelf = shelf_of(MINUTE_MS, 3 * MINUTE_MS, MINUTE_MS)
+    twin = restored(shelf)
+    for each in (shelf, twin):
+        asked(each, "c", 4 * MINUTE_MS)
+        asked(each, "z", 5 * MINUTE_MS)
+        each.remove("b")
+    assert shelf.due(99 * MINUTE_MS, limit=9) == twin.due(99 * MINUTE_MS, limit=9) == ["a", "c", "z"]
+    assert {key: shelf.encode(key) for key in shelf.keys()} == {key: twin.encode(key) for key in twin.keys()}  # noqa: SIM118 - no mapping
+
+
+def test_a_run_time_state_of_version_one_is_read_and_goes_on_in_version_two() -> None:
+    value = (STATES / "run_time-1.json").read_bytes().strip()
+    assert msgspec.json.decode(value)["version"] == 1
+    assert all(len(score) == 3 for score in msgspec.json.decode(value)["data"]["scores"])
+    shelf = Shelf(RUN_TIME)
+    shelf.restore("exa/lammps//nodes", value)
+    model = shelf.open("exa/lammps//nodes")
+    assert (model.observations, model.quality.scored, model.widening) == (24, 12, 1.0)
+    assert {score.distance for score in model.scores} == {1.0}
+    shelf.changed("exa/lammps//nodes", model, 1)
+    stored = msgspec.json.decode(shelf.encode("exa/lammps//nodes") or b"")
+    assert stored["version"] == 2
+    assert stored["data"]["runs"] == msgspec.json.decode(value)["data"]["runs"]
+
+
+def test_a_state_of_a_newer_agent_is_refused_with_what_to_do() -> None:
+    value = msgspec.json.encode(Envelope(RunTime.version + 1, 0, None, msgspec.Raw(b"{}")))
+    with pytest.raises(ConfigError, match=r"run_time/x was written by a newer agent.*`scalewatch rebuild`\.$"):
+        Shelf(RUN_TIME).restore("x", value)
+
+
+def test_a_state_that_no_upgrade_begins_with_is_refused_with_what_to_do() -> None:
+    value = msgspec.json.encode(Envelope(0, 0, None, msgspec.Raw(b"{}")))
+    with pytest.raises(ConfigError, match=r"has version 0, which is too old: run `scalewatch rebuild`\.$"):
+        Shelf(RUN_TIME).restore("x", value)
+
+
+@pytest.mark.parametrize("value", [b"", b"{", b"null", b'{"version": "1"}', b"\xff"])
+def test_a_damaged_state_is_refused_with_what_to_do(value: bytes) -> None:
+    with pytest.raises(ConfigError, match=r"is damaged .*`scalewatch rebuild`\.$"):
+        Shelf(ASKED).restore("x", value)
