@@ -35,6 +35,7 @@ class KafkaBroker:
         self._settings = settings or {}
         self._ports = dict(zip(LISTENERS, _free_ports(len(LISTENERS)), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
         self._log_start = 0
 
     @property
@@ -58,6 +59,7 @@ class KafkaBroker:
             self._process = subprocess.Popen(
                 [*java, "kafka.Kafka", str(config)], stdout=log, stderr=log, start_new_session=True
             )
+        self._guard = _guard(self._process.pid)
         self._wait_ready()
 
     def stop(self) -> None:
@@ -116,6 +118,9 @@ class KafkaBroker:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(STOP_TIMEOUT_S)
+        if self._guard is not None:
+            self._guard.communicate(b"ended\n")
+            self._guard = None
 
     def _wait_ready(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -169,6 +174,12 @@ class KafkaBroker:
             "broker.heartbeat.interval.ms": "500",
             "log.cleaner.dedupe.buffer.size": str(8 << 20),
         } | self._settings
+
+
+def _guard(pid: int) -> subprocess.Popen[bytes]:
+    """Start a process that kills the broker when this one dies and so closes the pipe; a line sends it home."""
+    command = ["sh", "-c", f"read line || kill -9 {pid}"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
 
 def _run(command: list[str]) -> None:

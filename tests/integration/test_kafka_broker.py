@@ -1,0 +1,42 @@
+"""The broker that the tests start leaves nothing behind."""
+
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.kit.kafka_broker import KafkaBroker
+
+pytestmark = pytest.mark.kafka
+START_AND_TELL = """
+import time
+from tests.kit.kafka_broker import KafkaBroker
+broker = KafkaBroker()
+broker.start()
+print(broker._process.pid, broker.folder, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_broker_ends_with_the_process_that_started_it_however_that_ends(kafka: KafkaBroker) -> None:
+    owner = subprocess.Popen([sys.executable, "-c", START_AND_TELL], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    pid, folder = owner.stdout.readline().split()
+    owner.kill()
+    owner.communicate()
+    deadline = time.monotonic() + 10.0
+    while _lives(int(pid)):
+        assert time.monotonic() < deadline, "the broker lives on"
+        time.sleep(0.05)
+    shutil.rmtree(folder)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:  # it has ended
+        return False
+    return state != "Z"
