@@ -1,0 +1,162 @@
+"""What one curve says of the laws: all of them fitted to all of its prefixes, and how they forecast the next size.
+
+Row r of an array with k - 1 rows belongs to the prefix of the r + 2 smallest sizes. Laws come in the order of LAWS.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from processors.models.combination.curve import Curve, Floats, Scaled, scaled
+from processors.models.members import local, usl
+
+LAWS: Final = ("usl", "ideal", "last_two", *(kind.name for kind in local.KINDS))
+LN2: Final = float(np.log(2.0))
+LN_MIN: Final = -690.0  # of 1e-300
+LOSS_BASE, LOSS_PER_DOUBLING, LOSS_MAX = 0.01, 0.05, 4.0
+FORGETTING = 0.7  # of losses, per size
+ANCHORED = 0.3  # share of a forecast that starts at the last observed time, not at the law's own
+SLOPE_RANGE, CHORD_RANGE = (-1.5, 1.2), (-2.0, 2.0)
+CURVATURE_RANGE = (-0.5, 0.7)
+RESIDUAL_BASE = 0.003
+_EXPONENTS = np.array([kind.exponent for kind in local.KINDS])
+
+
+class PrefixLaws(NamedTuple):
+    """All laws on all prefixes of a curve, relative to its last size: coefficients of the terms, slopes of power laws.
+
+    `universal` (k-1, 3), `two_terms` (kinds, k-1, 2), `slope` (k-1,), `x` and `y` (k-1,) the last size of each prefix.
+    """
+
+    universal: Floats
+    two_terms: Floats
+    slope: Floats
+    x: Floats
+    y: Floats
+
+    def ln_run_times(self, n: Floats) -> Floats:
+        """Return ln of every law's run time at relative sizes (m,), shape (k - 1, laws, m).
+
+        >>> data = scaled(Curve("a", "s", (1.0, 2.0), (10.0, 5.0)))
+        >>> np.exp(prefix_laws(data).ln_run_times(np.array([4.0]))).ravel().round(6).tolist()
+        [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25]
+        """
+        x, inverse = np.log2(n), 1.0 / n
+        universal = self.universal @ np.stack([inverse, np.ones_like(n), n])
+        powers = self.two_terms[..., :1] * inverse + self.two_terms[..., 1:] * (n ** _EXPONENTS[:, None])[:, None]
+        distance = (x - self.x[:, None]) * LN2
+        ln_fits = np.log(np.maximum(np.concatenate([universal[None], powers]), 1e-300))
+        ideal, last_two = self.y[:, None] - distance, self.y[:, None] + self.slope[:, None] * distance
+        result = np.stack([ln_fits[0], ideal, last_two, *ln_fits[1:]], axis=1)
+        return np.asarray(np.maximum(result, LN_MIN))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """The laws of a curve and their record.
+
+    `ln_fits` (k-1, laws, k) are the laws at the observed sizes, `losses` (k-2, laws) those of the forecast of each next
+    size, `own` and `last` (k-1, laws) the discounted mean of the losses before a prefix and the newest one, `curvature`
+    and `residual` (k-1,) the bend of the last three sizes and ln of the misfit of the first law.
+    """
+
+    curve: Curve
+    data: Scaled
+    laws: PrefixLaws
+    ln_fits: Floats
+    losses: Floats
+    own: Floats
+    last: Floats
+    curvature: Floats
+    residual: Floats
+
+    @property
+    def k(self) -> int:
+        """How many sizes there are."""
+        return self.data.n.size
+
+    def elasticities(self, row: int, n: Floats) -> Floats:
+        """Return the mean elasticity of each law from the last size of a prefix to larger relative sizes, (m, laws).
+
+        >>> found = evidence(Curve("a", "s", (1.0, 2.0), (10.0, 5.0)))
+        >>> found.elasticities(0, np.array([2.0])).round(6).tolist()
+        [[-1.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0]]
+        """
+        ahead = (np.log2(n) - self.data.x[row + 1]) * LN2
+        there = self.laws.ln_run_times(n)[row].T
+        return anchored(there, self.ln_fits[row, :, row + 1], float(self.data.y[row + 1]), ahead[:, None])
+
+
+def anchored(there: Floats, here: Floats, observed: float | Floats, distance: Floats) -> Floats:
+    """Return elasticities over a distance in ln n: partly along the law, partly from the observation to the law.
+
+    >>> anchored(np.array([-1.0]), np.array([0.0]), 0.0, np.array([1.0])).tolist()
+    [-1.0]
+    """
+    along = np.minimum(np.maximum((there - here) / distance, SLOPE_RANGE[0]), SLOPE_RANGE[1])
+    chord = np.minimum(np.maximum((there - observed) / distance, CHORD_RANGE[0]), CHORD_RANGE[1])
+    return np.asarray(ANCHORED * along + (1.0 - ANCHORED) * chord)
+
+
+def prefix_laws(data: Scaled) -> PrefixLaws:
+    """Return all laws on all prefixes of at least two sizes.
+
+    >>> prefix_laws(scaled(Curve("a", "s", (1.0, 2.0), (10.0, 5.0)))).slope.round(6).tolist()
+    [-1.0]
+    """
+    return PrefixLaws(
+        usl.fit_prefixes(data.n, data.t),
+        local.fit_prefixes(data.n, data.t),
+        local.last_slopes(data.x, data.y),
+        data.x[1:],
+        data.y[1:],
+    )
+
+
+def evidence(curve: Curve) -> Evidence:
+    """Return what a curve of at least two sizes says of the laws; ValueError where it has fewer or is not valid.
+
+    >>> found = evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0)))
+    >>> found.losses[0].round(3).tolist()
+    [0.214, 2.03, 1.042, 0.214, 0.484, 1.424, 0.214]
+    """
+    if len(curve.n) < 2:
+        raise ValueError("A forecast needs two sizes.")
+    data = scaled(curve)
+    laws = prefix_laws(data)
+    ln_fits = laws.ln_run_times(data.n)
+    losses = _losses(data, ln_fits)
+    own, last = _records(losses, data.n.size - 1)
+    return Evidence(curve, data, laws, ln_fits, losses, own, last, _curvatures(data), _residuals(data, ln_fits))
+
+
+def _losses(data: Scaled, ln_fits: Floats) -> Floats:
+    rows = np.arange(data.n.size - 2)
+    forecast = ln_fits[rows, :, rows + 2] - ln_fits[rows, :, rows + 1] + (data.y[1:-1] - data.y[2:])[:, None]
+    tolerance = LOSS_BASE + LOSS_PER_DOUBLING * np.diff(data.x)[1:]
+    return np.asarray(np.minimum(np.abs(forecast) / tolerance[:, None], LOSS_MAX))
+
+
+def _records(losses: Floats, prefixes: int) -> tuple[Floats, Floats]:
+    """Return the discounted mean of the losses before each prefix, shrunk towards 0 by one unit, and the newest."""
+    age = np.arange(prefixes)[:, None] - np.arange(1, prefixes)
+    weight = np.where(age >= 0, FORGETTING ** np.maximum(age, 0), 0.0)
+    own = (weight @ losses) / (1.0 + weight.sum(axis=1, keepdims=True))
+    return own, np.concatenate([np.zeros((1, len(LAWS))), losses])
+
+
+def _curvatures(data: Scaled) -> Floats:
+    """Return the change of slope over the last three sizes of each prefix, per doubling; 0 for the first."""
+    if data.n.size < 3:
+        return np.zeros(1)
+    slope = np.diff(data.y) / (np.diff(data.x) * LN2)
+    bend = np.diff(slope) / ((data.x[2:] - data.x[:-2]) / 2.0)
+    return np.concatenate([[0.0], np.clip(bend, *CURVATURE_RANGE)])
+
+
+def _residuals(data: Scaled, ln_fits: Floats) -> Floats:
+    inside: NDArray[np.bool_] = np.tri(data.n.size, dtype=bool)[1:]
+    squares = np.where(inside, (data.y - ln_fits[:, 0]) ** 2, 0.0).sum(axis=1) / inside.sum(axis=1)
+    return np.asarray(np.log(np.sqrt(squares) + RESIDUAL_BASE))

@@ -1,0 +1,200 @@
+"""Every forecast a curve allows in hindsight: offsets per application are learned from them, and bands scored by them.
+
+A row forecasts size i from the prefix of the r smallest sizes, r >= 2, i > r. Rows of all curves of an application are
+replayed in one order - target, prefix, curve - so that the result never depends on when runs came.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from processors.models.combination.curve import Floats, judged_runs
+from processors.models.combination.evidence import LN2, Evidence, anchored
+from processors.models.combination.gate import NO_OFFSETS, Gate, logits
+from processors.models.combination.scale import Circumstances, Scale, ln_scale, spread
+
+STEP: Final = 0.3
+STEP_MAX: Final = 0.5
+SHORT_PREFIX_WEIGHT: Final = 0.3  # of forecasts from two sizes
+SOFT_SQUARE: Final = 0.0009  # errors below .03 in log2 pull less
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """The m forecasts of one curve.
+
+    Indices of targets and of the prefixes' rows; distance in doublings; observed mean elasticity; elasticities and
+    logits of the laws (m, laws); weight; own losses (m, laws) and those of siblings (laws,); sizes, gap and residual for
+    the scale; `ln_ratio` (m, runs) of the judged runs to the prefix's last time, nan where there are fewer.
+    """
+
+    key: str
+    system: str
+    target: list[int]
+    row: list[int]
+    distance: Floats
+    observed: Floats
+    elasticity: Floats
+    logit: Floats
+    weight: Floats
+    own: Floats
+    sibling: Floats
+    sizes: Floats
+    gap: Floats
+    residual: Floats
+    ln_ratio: Floats
+
+
+class Scores(NamedTuple):
+    """Runs that were forecast: distance in doublings, |ln error| in units of the scale, weight; arrays of shape (m,).
+
+    >>> Scores(np.ones(1), np.ones(1), np.ones(1)).score.tolist()
+    [1.0]
+    """
+
+    distance: Floats
+    score: Floats
+    weight: Floats
+
+
+class Replayed(NamedTuple):
+    """Offsets of the application after all rows, and the laws' shares in every row of every curve as they were then."""
+
+    offsets: tuple[float, ...]
+    shares: tuple[Floats, ...]
+
+
+def rows(gate: Gate, found: Evidence, sibling: Floats) -> Rows:
+    """Return all forecasts of a curve, `sibling` (laws,) the losses on its siblings.
+
+    >>> from processors.models.combination.gate import GATE
+    >>> from processors.models.combination.evidence import evidence
+    >>> from processors.models.combination.curve import Curve
+    >>> rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), np.zeros(7)).target
+    [2]
+    """
+    row, target = np.nonzero(np.tri(found.k - 1, found.k, 1) == 0)
+    x, y = found.data.x, found.data.y
+    distance = x[target] - x[row + 1]
+    here, there = found.ln_fits[row, :, row + 1], found.ln_fits[row, :, target]
+    return Rows(
+        key=found.curve.key,
+        system=found.curve.system,
+        target=target.tolist(),
+        row=row.tolist(),
+        distance=distance,
+        observed=(y[target] - y[row + 1]) / (distance * LN2),
+        elasticity=anchored(there, here, y[row + 1, None], distance[:, None] * LN2),
+        logit=logits(gate, found, sibling)[row],
+        weight=np.where(row == 0, SHORT_PREFIX_WEIGHT, 1.0),
+        own=found.own[row],
+        sibling=sibling,
+        sizes=np.asarray(row + 2, dtype=np.float64),
+        gap=x[row + 1] - x[row],
+        residual=found.residual[row],
+        ln_ratio=_judged(found)[target] - y[row + 1, None],
+    )
+
+
+def replay(curves: Sequence[Rows]) -> Replayed:
+    """Learn the offsets of an application from the rows of all its curves, in an order that they alone decide.
+
+    >>> replay([]).offsets
+    (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    """
+    order = sorted(
+        (target, row, each.key, index, i)
+        for index, each in enumerate(curves)
+        for i, (target, row) in enumerate(zip(each.target, each.row, strict=True))
+    )
+    plain = [_Plain.of(each) for each in curves]
+    shares = [np.zeros_like(each.logit) for each in curves]
+    offsets = list(NO_OFFSETS)
+    for _, _, _, index, i in order:
+        shares[index][i] = _step(offsets, plain[index], i)
+    return Replayed(tuple(offsets), tuple(shares))
+
+
+def scores(scale: Scale, told: Rows, shares: Floats) -> Scores:
+    """Return how far the judged runs were off, in units of the scale; the runs of a forecast share its weight.
+
+    >>> from processors.models.combination.gate import GATE, weights
+    >>> from processors.models.combination.scale import SCALE
+    >>> from processors.models.combination.evidence import evidence
+    >>> from processors.models.combination.curve import Curve
+    >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), np.zeros(7))
+    >>> scores(SCALE, made, weights(made.logit)).distance.tolist()
+    [1.0]
+    """
+    width = np.exp(ln_scale(scale, circumstances(told, shares)))
+    forecast = (shares * told.elasticity).sum(axis=1) * told.distance * LN2
+    score = np.abs(told.ln_ratio - forecast[:, None]) / width[:, None]
+    judged = ~np.isnan(score)
+    weight = told.weight[:, None] / judged.sum(axis=1, keepdims=True) * judged
+    distance = np.broadcast_to(told.distance[:, None], score.shape)
+    return Scores(distance[judged], score[judged], weight[judged])
+
+
+def circumstances(told: Rows, shares: Floats) -> Circumstances:
+    """Return the circumstances of the forecasts of a curve.
+
+    >>> from processors.models.combination.gate import GATE, weights
+    >>> from processors.models.combination.evidence import evidence
+    >>> from processors.models.combination.curve import Curve
+    >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), np.zeros(7))
+    >>> circumstances(made, weights(made.logit)).sizes.tolist()
+    [2.0]
+    """
+    return Circumstances(
+        told.distance,
+        spread(told.distance, shares, told.elasticity),
+        (shares * told.own).sum(axis=1),
+        shares @ told.sibling,
+        told.sizes,
+        told.gap,
+        told.residual,
+    )
+
+
+class _Plain(NamedTuple):
+    """The rows of a curve as lists: one row at a time is faster without arrays."""
+
+    logit: list[list[float]]
+    elasticity: list[list[float]]
+    distance: list[float]
+    observed: list[float]
+    weight: list[float]
+
+    @classmethod
+    def of(cls, told: Rows) -> "_Plain":
+        return cls(
+            *(each.tolist() for each in (told.logit, told.elasticity, told.distance, told.observed, told.weight))
+        )
+
+
+def _step(offsets: list[float], told: _Plain, i: int) -> list[float]:
+    """Move the offsets by one forecast, and return the shares that it was made with."""
+    raised = [logit + offset for logit, offset in zip(told.logit[i], offsets, strict=True)]
+    top = max(raised)
+    mass = [math.exp(value - top) for value in raised]
+    total = sum(mass)
+    shares = [value / total for value in mass]
+    elasticity, distance = told.elasticity[i], told.distance[i]
+    forecast = sum(share * value for share, value in zip(shares, elasticity, strict=True))
+    error = (forecast - told.observed[i]) * distance
+    pull = distance * error / math.sqrt(error * error + SOFT_SQUARE)
+    for j, (share, value) in enumerate(zip(shares, elasticity, strict=True)):
+        move = share * (value - forecast) * pull
+        offsets[j] -= STEP * told.weight[i] * min(max(move, -STEP_MAX), STEP_MAX)
+    return shares
+
+
+def _judged(found: Evidence) -> Floats:
+    """Return ln of the judged runs of each size relative to the last size, nan where there are fewer, (k, runs)."""
+    runs = [judged_runs(found.curve, i) for i in range(found.k)]
+    width = max(map(len, runs))
+    table = np.array([run + (math.nan,) * (width - len(run)) for run in runs])
+    return np.asarray(np.log(table) - math.log(found.curve.median_s[-1]))

@@ -1,0 +1,86 @@
+"""Least squares with coefficients that are not negative, solved exactly by trying every set of active terms.
+
+Run-time laws have two to five terms with a meaning, so none may be negative. With so few terms all 2^p - 1 active sets
+can be solved at once; the feasible one with the least objective is the optimum (Lawson and Hanson, "Solving Least
+Squares Problems", 1974, say why), without iteration, start value or tolerance.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+TERMS_MAX = 5
+RIDGE = 1e-13  # of the diagonal: terms that say the same on these sizes stay solvable
+
+
+class Solution(NamedTuple):
+    """Coefficients (..., p) and the objective x'Gx - 2 c'x (...), which is 0 where nothing helps.
+
+    >>> Solution(np.array([1.0]), np.float64(-1.0)).coefficients.tolist()
+    [1.0]
+    """
+
+    coefficients: Floats
+    objective: Floats
+
+
+def nnls(gram: Floats, projection: Floats, ridge: float = RIDGE) -> Solution:
+    """Return the x >= 0 that minimises x'Gx - 2 c'x, for a batch of problems at once.
+
+    `gram` (..., p, p) are sums of products of the p columns, `projection` (..., p) their sums with the right-hand side.
+    A column of zeros gets the coefficient 0. `ridge` is a share of the diagonal that is added to it.
+    Raises ValueError for more than TERMS_MAX columns.
+
+    >>> basis = np.array([[1.0, 1.0], [0.5, 1.0], [0.25, 1.0]])
+    >>> nnls(basis.T @ basis, basis.T @ np.array([9.0, 5.0, 3.0])).coefficients.round(6).tolist()
+    [8.0, 1.0]
+    """
+    columns = gram.shape[-1]
+    if columns > TERMS_MAX:
+        raise ValueError(f"At most {TERMS_MAX} terms can be enumerated.")
+    diagonal = np.sqrt(np.einsum("...ii->...i", gram))
+    unit = 1.0 / np.where(diagonal > 0, diagonal, 1.0)
+    scaled = gram * unit[..., :, None] * unit[..., None, :]
+    right = projection * unit
+    mask, fill = _active_sets(columns)
+    systems = scaled[..., None, :, :] * mask[:, :, None] * mask[:, None, :] + fill * (1.0 + ridge)
+    systems += ridge * scaled[..., None, :, :] * np.eye(columns) * mask[:, :, None]
+    dead = (diagonal == 0)[..., None, :, None] & np.eye(columns, dtype=bool)
+    systems = np.where(dead, 1.0, systems)
+    solutions = np.linalg.solve(systems, (right[..., None, :] * mask)[..., None])[..., 0]
+    fitted = np.einsum("...si,...ij,...sj->...s", solutions, scaled, solutions)
+    objective = fitted - 2.0 * np.einsum("...si,...i->...s", solutions, right)
+    feasible = (solutions >= 0).all(axis=-1) & np.isfinite(objective)
+    objective = np.where(feasible, objective, np.inf)
+    best = objective.argmin(axis=-1)
+    chosen = np.take_along_axis(solutions, best[..., None, None], axis=-2)[..., 0, :]
+    least = np.take_along_axis(objective, best[..., None], axis=-1)[..., 0]
+    helpful = np.isfinite(least)
+    return Solution(np.where(helpful[..., None], chosen * unit, 0.0), np.where(helpful, least, 0.0))
+
+
+def kkt_violation(gram: Floats, projection: Floats, coefficients: Floats) -> float:
+    """Return by how much a solution misses the conditions of Karush, Kuhn and Tucker, relative to the columns' lengths.
+
+    The gradient of the objective must vanish for active terms and must not be negative for the others.
+
+    >>> kkt_violation(np.eye(2), np.array([1.0, -1.0]), np.array([1.0, 0.0]))
+    0.0
+    """
+    length = np.sqrt(np.maximum(np.einsum("...ii->...i", gram), 1e-300))
+    gradient = ((gram @ coefficients[..., None])[..., 0] - projection) / length
+    missed = np.where(coefficients > 0, np.abs(gradient), np.maximum(-gradient, 0.0))
+    return float(max(missed.max(), (-coefficients).max(), 0.0))
+
+
+@lru_cache(maxsize=TERMS_MAX)
+def _active_sets(columns: int) -> tuple[Floats, Floats]:
+    """Return the masks of all non-empty sets (s, p), and matrices with ones where a set leaves the diagonal out."""
+    mask = np.array([[(number >> i) & 1 for i in range(columns)] for number in range(1, 2**columns)], dtype=float)
+    fill = np.eye(columns) * (1.0 - mask)[:, :, None]
+    mask.flags.writeable = fill.flags.writeable = False
+    return mask, fill

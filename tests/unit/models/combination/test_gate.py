@@ -1,0 +1,71 @@
+"""Forecasts of one curve against numbers computed independently: losses, weights, offsets."""
+
+import numpy as np
+import pytest
+
+from processors.models.combination.curve import Curve
+from processors.models.combination.evidence import evidence
+from processors.models.combination.gate import GATE, SiblingSummary, logits, sibling_losses, summary, weights
+from processors.models.combination.replay import replay, rows
+
+CURVE = Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))
+NO_SIBLINGS = np.zeros(7)
+
+
+def test_losses_of_each_forecast_of_the_next_size() -> None:
+    found = evidence(CURVE)
+    assert found.losses[0] == pytest.approx([0.214, 2.030, 1.042, 0.214, 0.484, 1.424, 0.214], abs=6e-4)
+    assert found.losses[1] == pytest.approx([4, 4, 4, 4, 3.143, 1.435, 4], abs=6e-4)
+    assert found.own[-1] == pytest.approx([1.537, 2.008, 1.752, 1.537, 1.290, 0.900, 1.537], abs=6e-4)
+    assert found.last[-1].tolist() == found.losses[1].tolist()
+
+
+def test_laws_at_twice_the_largest_size() -> None:
+    at_64 = np.exp(evidence(CURVE).laws.ln_run_times(np.array([2.0]))[-1, :, 0]) * 63.0
+    assert at_64 == pytest.approx([74.927, 31.500, 50.561, 53.314, 63.819, 78.436, 48.893], rel=1e-4)
+
+
+def test_weights_and_forecasts_without_offsets() -> None:
+    found = evidence(CURVE)
+    shares = weights(logits(GATE, found, NO_SIBLINGS)[-1])
+    assert shares == pytest.approx([0.0848, 0.2475, 0.0573, 0.0645, 0.2027, 0.2698, 0.0736], abs=6e-5)
+    targets = np.array([1.5, 2.0, 4.0])
+    elasticity = found.elasticities(2, targets) @ shares
+    assert elasticity[1] == pytest.approx(-0.19622, abs=1e-5)
+    assert 63.0 * targets**elasticity == pytest.approx([56.670, 54.989, 56.402], rel=1e-4)
+
+
+def test_offsets_learned_from_the_curve_itself() -> None:
+    learned = replay([rows(GATE, evidence(CURVE), NO_SIBLINGS)]).offsets
+    assert learned == pytest.approx([0.0008, -0.0263, -0.0045, 0.0008, 0.0142, 0.0142, 0.0008], abs=6e-5)
+    shares = weights(logits(GATE, evidence(CURVE), NO_SIBLINGS)[-1] + np.array(learned))
+    elasticity = evidence(CURVE).elasticities(2, np.array([1.5, 2.0])) @ shares
+    assert 63.0 * np.array([1.5, 2.0]) ** elasticity == pytest.approx([56.834, 55.287], rel=1e-4)
+
+
+def test_two_sizes_have_no_record_yet() -> None:
+    found = evidence(CURVE._replace(n=CURVE.n[:2], median_s=CURVE.median_s[:2]))
+    assert not found.own.any()
+    assert not found.last.any()
+    assert found.losses.size == 0
+
+
+def test_a_curve_is_not_its_own_sibling() -> None:
+    told = summary(evidence(CURVE))
+    assert sibling_losses([told], "a", "s").tolist() == [0.0] * 7
+    assert sibling_losses([told], "b", "s") == pytest.approx(np.array(told.losses) / 3)
+
+
+def test_a_sibling_elsewhere_says_less() -> None:
+    told = SiblingSummary("b", "there", (3.0,) * 7)
+    assert sibling_losses([told], "a", "here") == pytest.approx([0.6] * 7)
+
+
+def test_the_order_of_curves_changes_no_bit() -> None:
+    rng = np.random.default_rng(5)
+    curves = [
+        Curve(f"c{i}", "s", tuple(2.0 ** np.arange(6)), tuple(100 / 2.0 ** np.arange(6) * rng.lognormal(0, 0.1, 6)))
+        for i in range(5)
+    ]
+    made = [rows(GATE, evidence(curve), NO_SIBLINGS) for curve in curves]
+    assert replay(made).offsets == replay(made[::-1]).offsets
