@@ -58,7 +58,7 @@ def evidence(application: str | None = None, nodes: float | None = None, **field
 
 def completed(job_id: str, start_ms: int, run_time_s: float, state: str = "COMPLETED", **fields: Any) -> JobCompleted:
     """Return the completion of a run; further fields are evidence, or `end_ms`, `failed_host`."""
-    end_ms = fields.pop("end_ms", start_ms + round(run_time_s * 1000))
+    end_ms = fields.pop("end_ms") if "end_ms" in fields else start_ms + round(run_time_s * 1000)
     own = {name: fields.pop(name) for name in ("failed_host", "exit_code") if name in fields}
     identity = run_id(SYSTEM, job_id, start_ms)
     return JobCompleted(SYSTEM, job_id, identity, start_ms, end_ms, run_time_s, state, evidence(**fields), **own)

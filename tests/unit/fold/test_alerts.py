@@ -1,0 +1,172 @@
+"""Alerts: pending, firing, resolved, on event time, through restarts."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.kit.scenario import Scenario
+
+SIZES = (1, 2, 4, 8, 16) * 4
+Restart = Callable[[Scenario], None]
+WITH_AND_WITHOUT_RESTART = pytest.mark.parametrize(
+    "pause", [lambda _: None, lambda centre: centre.restart()], ids=["no-restart", "restart"]
+)
+
+
+def learned(**alerts: Any) -> Scenario:
+    centre = Scenario(alerts=alerts)
+    centre.at("08:00").scales("lammps", *SIZES)
+    return centre.at("10:00")
+
+
+@WITH_AND_WITHOUT_RESTART
+def test_a_run_far_outside_its_band_fires_at_once_and_resolves_after_an_hour(pause: Restart) -> None:
+    centre = learned()
+    centre.ran("slow", "lammps", 4, 540.0)
+    (said,) = centre.messages("alerts")
+    assert said["status"] == "firing"
+    assert said["labels"] == {
+        "alertname": "RunOutsideBand", "severity": "warning", "application": "lammps", "system": "exa", "input": "",
+        "unit": "nodes", "direction": "slow",
+    }  # fmt: skip
+    assert said["annotations"]["summary"].startswith("lammps on 4 nodes took 540 s, 1.9")
+    assert said["evidence"]["observed"] == 540.0
+    assert said["evidence"]["low"] < said["evidence"]["expected"] < said["evidence"]["high"] < 540
+    pause(centre)
+    centre.at("10:59:50")
+    pause(centre)
+    assert centre.alerts("RunOutsideBand") == ["firing"]
+    centre.at("11:00")
+    assert centre.alerts("RunOutsideBand") == ["firing", "resolved"]
+    assert centre.messages("alerts")[-1]["ends"] == "2026-11-20T11:00:00Z"
+    assert len(centre.topic("alerts")) == len({said["fingerprint"] for said in centre.messages("alerts")})
+
+
+@WITH_AND_WITHOUT_RESTART
+def test_another_such_run_keeps_the_alert_firing_without_another_message(pause: Restart) -> None:
+    centre = learned()
+    centre.ran("slow1", "lammps", 4, 540.0)
+    pause(centre)
+    centre.at("10:40").ran("slow2", "lammps", 4, 540.0)
+    pause(centre)
+    centre.at("11:39:50")
+    assert centre.alerts("RunOutsideBand") == ["firing"]
+    centre.at("11:40")
+    assert centre.alerts("RunOutsideBand") == ["firing", "resolved"]
+    assert centre.messages("alerts")[-1]["starts"] == "2026-11-20T10:00:00Z"
+
+
+def test_a_run_within_its_band_or_of_a_young_model_raises_nothing() -> None:
+    centre = learned()
+    centre.ran("fine", "lammps", 4, 272.0)
+    young = Scenario()
+    for i in range(3):
+        young.at("08:00").ran(f"{i}", "lammps", 4, 270.0)
+    young.at("08:01").ran("slow", "lammps", 4, 540.0)
+    assert centre.messages("alerts") == young.messages("alerts") == []
+
+
+def test_a_run_of_history_raises_nothing() -> None:
+    centre = learned()
+    centre.at("17:00").ran("recent", "lammps", 4, 540.0)
+    assert centre.alerts("RunOutsideBand") == ["firing"]
+    centre = learned()
+    old = Scenario().at("10:00").ran("old", "lammps", 4, 540.0)
+    centre.at("17:00").fold(old)
+    assert centre.alerts("RunOutsideBand") == []
+    assert len(centre.runs_of("lammps")) == len(SIZES) + 1
+
+
+def test_a_fast_run_is_information_and_an_alert_of_its_own() -> None:
+    centre = learned()
+    centre.ran("slow", "lammps", 4, 540.0)
+    centre.ran("fast", "lammps", 4, 130.0)
+    slow, fast = centre.messages("alerts")
+    assert (fast["severity"], fast["labels"]["direction"]) == ("info", "fast")
+    assert slow["fingerprint"] != fast["fingerprint"]
+
+
+@WITH_AND_WITHOUT_RESTART
+def test_a_slow_size_is_pending_fires_after_half_an_hour_and_resolves_when_it_is_so_no_more(pause: Restart) -> None:
+    centre = learned()
+    for i in range(12):
+        centre.ran(f"slow{i}", "lammps", 8, 290.0)
+    centre.at("10:00:10")
+    assert centre.alerts("SlowSize") == ["pending"]
+    pause(centre)
+    centre.at("10:30")
+    pause(centre)
+    assert centre.alerts("SlowSize") == ["pending"]
+    centre.at("10:30:10")
+    assert centre.alerts("SlowSize") == ["pending", "firing"]
+    said = centre.messages("alerts")[-1]
+    assert (said["labels"]["n"], said["severity"]) == ("8", "warning")
+    assert "slower on 8 nodes than its other sizes let expect" in said["annotations"]["summary"]
+    assert said["annotations"]["runbook"] == "deploy/RUNBOOK.md#slowsize"
+    for i in range(40):
+        centre.ran(f"good{i}", "lammps", 8, 145.0)
+    pause(centre)
+    centre.at("12:00")
+    assert centre.alerts("SlowSize") == ["pending", "firing", "resolved"]
+
+
+def test_what_is_slow_for_less_than_half_an_hour_never_fires() -> None:
+    centre = learned()
+    for i in range(12):
+        centre.ran(f"slow{i}", "lammps", 8, 290.0)
+    centre.at("10:10")
+    for i in range(40):
+        centre.ran(f"good{i}", "lammps", 8, 145.0)
+    centre.at("12:00")
+    assert centre.alerts("SlowSize") == ["pending", "resolved"]
+
+
+def test_a_rule_that_is_switched_off_says_nothing() -> None:
+    centre = learned(outside_band={"enabled": False}, slow_size={"enabled": False})
+    for i in range(12):
+        centre.ran(f"slow{i}", "lammps", 8, 290.0)
+    centre.at("12:00")
+    assert centre.messages("alerts") == []
+
+
+def test_predictions_that_are_not_reliable_are_told_after_ten_minutes() -> None:
+    centre = Scenario()
+    centre.at("08:00")
+    for i in range(16):
+        n = 2.0 ** (i % 4)
+        centre.ran(f"{i}", "slower", n, 100.0 * n)  # the more nodes, the slower
+    centre.at("08:10")
+    said = centre.topic("predictions")["exa/slower//nodes"]["reliability"]["verdict"]
+    assert said in {"slowdown", "high_error"}
+    assert centre.alerts("PredictionUnreliable") == ["pending"]
+    centre.at("08:10:10")
+    assert centre.alerts("PredictionUnreliable") == ["pending", "firing"]
+    assert centre.messages("alerts")[-1]["labels"]["verdict"] == said
+    assert centre.messages("alerts")[-1]["kind"] == "reliability"
+
+
+def test_the_alerts_of_an_application_that_is_evicted_resolve() -> None:
+    centre = Scenario(run_time={"applications_max": 1})
+    centre.at("08:00").scales("lammps", *SIZES)
+    for i in range(12):
+        centre.ran(f"slow{i}", "lammps", 8, 290.0)
+    centre.at("08:31")
+    assert centre.alerts("SlowSize") == ["pending", "firing"]
+    centre.ran("1", "gromacs", 4, 100.0)
+    centre.at("08:32")
+    assert centre.alerts("SlowSize") == ["pending", "firing", "resolved"]
+    assert len(centre.shard.desk.alerts) == 0
+
+
+def test_no_more_alerts_than_the_bound_are_open_and_the_rest_is_counted() -> None:
+    centre = Scenario(alerts={"open_max": 1})
+    centre.at("08:00").scales("lammps", *SIZES)
+    centre.scales("gromacs", *SIZES)
+    centre.at("10:00").ran("1", "lammps", 4, 540.0)
+    centre.ran("2", "gromacs", 4, 540.0)
+    assert [said["labels"]["application"] for said in centre.messages("alerts")] == ["lammps"]
+    assert centre.tally["bound:open_alerts_max"] == 1
+    centre.at("11:00").ran("3", "gromacs", 4, 540.0)
+    assert centre.topic("alerts")
+    assert [said["labels"]["application"] for said in centre.messages("alerts")] == ["lammps", "lammps", "gromacs"]

@@ -1,0 +1,148 @@
+"""Everything that is kept has a bound; what goes is tallied, and what was said of it leaves."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from processors import seen
+from tests.kit.scenario import Scenario, moment_ms
+
+QUARTER_S = 900
+
+
+def test_the_application_that_was_unused_for_longest_goes_with_its_prediction() -> None:
+    centre = Scenario(run_time={"applications_max": 2})
+    for minute, name in enumerate(("lammps", "gromacs", "lammps", "nektar")):
+        centre.at(f"08:0{minute}").scales(name, 1, 2, 4, prefix=str(minute))
+    centre.at("08:05")
+    assert sorted(centre.topic("predictions")) == ["exa/lammps//nodes", "exa/nektar//nodes"]
+    assert centre.tombstones("predictions") == ["exa/gromacs//nodes"]
+    assert len(centre.shard.desk.models) == 2
+    assert centre.tally["bound:applications_max"] >= 1
+
+
+def test_an_application_that_comes_back_begins_anew() -> None:
+    centre = Scenario(run_time={"applications_max": 1})
+    centre.at("08:00").scales("lammps", 1, 2, 4)
+    centre.at("08:01").scales("gromacs", 1, 2)
+    centre.at("08:02").ran("9", "lammps", 4, 100.0)
+    assert centre.runs_of("lammps") == [("9", 4.0, 100.0)]
+
+
+def test_a_correction_for_an_evicted_application_is_refused_and_counted() -> None:
+    centre = Scenario(run_time={"applications_max": 1})
+    event = centre.at("08:00").ran("1", "lammps", 4, 100.0)
+    centre.at("08:01").scales("gromacs", 1, 2, state="FAILED", prefix="f")
+    centre.scales("gromacs", 1, 2)
+    centre.at("08:02").fold(msgspec.structs.replace(event, run_time_s=90.0))
+    assert centre.runs_of("lammps") in ([], [("1", 4.0, 90.0)]), "at most once"
+
+
+def test_names_that_only_ever_fail_do_not_pile_up() -> None:
+    centre = Scenario(run_time={"applications_max": 10})
+    centre.at("08:00")
+    for i in range(100):
+        centre.ran(f"{i}", f"typo-{'abcdefghij'[i % 10]}-{'abcdefghij'[i // 10]}", 4, 1.0, state="FAILED")
+    assert len(centre.shard.desk.failures) <= 10
+    assert len(centre.shard.desk._application_ids) <= 10
+    assert centre.tally["bound:applications_max"] > 80
+
+
+def test_open_jobs_over_the_bound_are_settled_and_leave() -> None:
+    centre = Scenario(jobs={"open_jobs_max": 3})
+    centre.at("10:00")
+    for i in range(4):
+        centre.starts(f"running{i}", "lammps", nodes=4)
+    centre.ran("ended", "lammps", 4, 60.0)
+    centre.told_by("xalt", "unknown", executable="/opt/x")
+    centre.at("10:00:10")
+    assert len(centre.shard.desk.jobs) == 3
+    assert centre.tally["bound:open_jobs_max"] == 3
+    assert len(centre.messages("runs")) == 1
+    assert centre.tombstones("job_predictions") == ["exa/running0", "exa/running1"]
+
+
+def test_the_memory_of_runs_drops_its_oldest_quarter_and_refuses_what_it_can_no_longer_tell() -> None:
+    centre = Scenario(jobs={"seen_buckets_max": 8})
+    centre.at("08:00")
+    first = centre.ran("0", "lammps", 4, 60.0)
+    for i in range(1, 40):
+        centre.at_ms(moment_ms("08:00") + i * QUARTER_S * 1000).ran(f"{i}", "lammps", 4, 60.0)
+    assert len(centre.shard.desk.seen) == 8
+    assert centre.tally["bound:seen_buckets_max"] == 32
+    centre.fold(first)
+    centre.fold(msgspec.structs.replace(first, run_time_s=50.0))
+    assert centre.tally["refused:too_old"] == 2
+    assert ("0", 4.0, 60.0) in centre.runs_of("lammps")
+    assert len(centre.runs_of("lammps")) == 40
+
+
+def test_what_was_forgotten_stays_forgotten_after_a_restart() -> None:
+    centre = Scenario(jobs={"seen_buckets_max": 8})
+    centre.at("08:00")
+    first = centre.ran("0", "lammps", 4, 60.0)
+    for i in range(1, 40):
+        centre.at_ms(moment_ms("08:00") + i * QUARTER_S * 1000).ran(f"{i}", "lammps", 4, 60.0)
+    centre.restart()
+    centre.fold(first)
+    assert centre.tally["refused:too_old"] == 1
+
+
+def test_a_quarter_of_an_hour_holds_a_bounded_number_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen, "BUCKET_RUNS_MAX", 5)
+    centre = Scenario()
+    centre.at("08:00")
+    events = [centre.ran(f"{i}", "lammps", 4, 60.0) for i in range(100)]
+    assert all(len(centre.shard.desk.seen.open(key)) <= 5 for key in centre.shard.desk.seen.keys())  # noqa: SIM118 - no mapping
+    assert len(centre.runs_of("lammps")) == 20
+    assert centre.tally["refused:too_many"] == centre.tally["bound:seen_buckets_max"] == 80
+    known = centre.state()
+    centre.fold(events[0])
+    assert centre.state() == known
+
+
+def test_hosts_over_the_bound_leave_the_longest_unused_first_and_their_alerts_resolve() -> None:
+    centre = Scenario(alerts={"failure_rate": {"hosts_max": 2}})
+    centre.at("08:00")
+    for i in range(30):
+        centre.ran(f"good{i}", "lammps", 1, 60.0)
+    for i in range(8):
+        centre.ran(f"bad{i}", ("lammps", "gromacs")[i % 2], 1, 1.0, state="FAILED", hosts=("nid1",))
+    assert centre.alerts("HostFailureRate") == ["firing"]
+    for minute in range(2, 5):
+        centre.at(f"08:0{minute}").ran(f"x{minute}", "nektar", 1, 1.0, state="FAILED", hosts=(f"nid{minute}",))
+    assert list(centre.shard.desk.hosts.keys()) == ["exa/nid3", "exa/nid4"]
+    assert centre.tally["bound:hosts_max"] == 2
+    centre.at("09:10")
+    assert centre.alerts("HostFailureRate") == ["firing", "resolved"]
+
+
+def test_refits_over_the_bound_of_a_tick_wait_for_the_next_the_oldest_first() -> None:
+    centre = Scenario(run_time={"refits_per_tick_max": 2})
+    centre.at("08:00")
+    names = ("lammps", "gromacs", "nektar", "vasp", "cp2k")
+    for i, name in enumerate(names):
+        centre.at_ms(moment_ms("08:00") + i * 10_000)
+        centre.ran(f"{name}", name, 4, 60.0)
+    for name in reversed(names):
+        centre.ran(f"{name}2", name, 4, 61.0)
+    told: list[list[str]] = []
+    for i in range(5, 9):
+        before = len(centre.messages("predictions"))
+        centre.at_ms(moment_ms("08:00") + i * 10_000)
+        told.append([said["application"] for said in centre.messages("predictions")[before:]])
+    assert told == [["lammps", "gromacs"], ["nektar", "vasp"], ["cp2k"], []]
+    assert centre.tally["bound:refits_per_tick_max"] == 2
+
+
+def test_a_states_record_stays_far_below_a_brokers_limit_after_many_runs() -> None:
+    centre = Scenario()
+    centre.at("08:00")
+    for i in range(3000):
+        fields: dict[str, Any] = {"hosts": (f"nid{i % 100}",), "state": "FAILED" if i % 9 == 0 else "COMPLETED"}
+        centre.ran(f"{i}", "lammps", 1 + i % 200, 100.0 + i % 13, **fields)
+        if i % 500 == 0:
+            centre.at_ms(centre.now_ms + 600_000)
+    sizes = {key: len(value or b"") for key, value in centre.state().items()}
+    assert max(sizes.values()) < 200_000, max(sizes, key=lambda key: sizes[key])

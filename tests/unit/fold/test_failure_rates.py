@@ -1,0 +1,101 @@
+"""Failure rates of applications and hosts: credibly above their own past and the usual one."""
+
+import msgspec
+
+from tests.kit.scenario import Scenario
+
+
+def centre_with_a_past(runs: int = 60, **alerts: object) -> Scenario:
+    """Return a centre in which two applications ran well, on all four hosts, since eight."""
+    centre = Scenario(alerts=alerts)
+    centre.at("08:00")
+    for i in range(runs):
+        centre.ran(f"a{i}", "lammps", 4, 100.0, hosts=("nid[1-4]",))
+        centre.ran(f"b{i}", "gromacs", 4, 100.0, hosts=("nid[1-4]",))
+    return centre.at("09:00")
+
+
+def test_an_application_that_begins_to_fail_is_told_once_and_resolves_when_it_runs_well_again() -> None:
+    centre = centre_with_a_past()
+    for i in range(8):
+        centre.ran(f"bad{i}", "lammps", 4, 10.0, state="FAILED")
+    assert centre.alerts("ApplicationFailureRate") == ["firing"]
+    (said,) = [said for said in centre.messages("alerts") if said["labels"]["alertname"] == "ApplicationFailureRate"]
+    assert said["labels"]["application"] == "lammps"
+    assert "of the last 20 runs of lammps failed." in said["annotations"]["summary"]
+    assert said["evidence"]["observed"] > said["evidence"]["expected"]
+    for i in range(30):
+        centre.ran(f"good{i}", "lammps", 4, 100.0)
+    centre.at("09:30")
+    assert centre.alerts("ApplicationFailureRate") == ["firing"], "it keeps firing for an hour"
+    centre.restart()
+    centre.at("10:01")
+    assert centre.alerts("ApplicationFailureRate") == ["firing", "resolved"]
+
+
+def test_an_application_that_has_always_failed_this_often_is_not_told() -> None:
+    centre = Scenario()
+    centre.at("08:00")
+    for i in range(200):
+        centre.ran(f"{i}", "lammps", 4, 100.0, state="FAILED" if i % 5 == 0 else "COMPLETED")
+    assert centre.alerts("ApplicationFailureRate") == []
+
+
+def test_two_failures_are_no_rate() -> None:
+    centre = centre_with_a_past()
+    for i in range(2):
+        centre.ran(f"bad{i}", "lammps", 4, 10.0, state="FAILED")
+    assert centre.messages("alerts") == []
+
+
+def test_runs_that_were_cancelled_tell_nothing() -> None:
+    centre = centre_with_a_past()
+    for i in range(20):
+        centre.ran(f"c{i}", "lammps", 4, 10.0, state="CANCELLED")
+    assert centre.messages("alerts") == []
+
+
+def test_a_host_on_which_two_applications_fail_is_told_and_its_neighbours_are_not() -> None:
+    centre = centre_with_a_past()
+    for i in range(5):
+        for application in ("lammps", "gromacs"):
+            centre.ran(f"{application}{i}", application, 1, 10.0, state="FAILED", hosts=("nid3",))
+    told = [said["labels"] for said in centre.messages("alerts") if said["labels"]["alertname"] == "HostFailureRate"]
+    assert [(labels["system"], labels["host"]) for labels in told] == [("exa", "nid3")]
+
+
+def test_a_host_on_which_one_application_fails_is_not_to_blame() -> None:
+    centre = centre_with_a_past()
+    for i in range(10):
+        centre.ran(f"bad{i}", "lammps", 1, 10.0, state="FAILED", hosts=("nid3",))
+    assert centre.alerts("HostFailureRate") == []
+
+
+def test_only_the_host_that_failed_is_to_blame_where_it_is_named() -> None:
+    centre = centre_with_a_past()
+    for i in range(5):
+        for name in ("lammps", "gromacs"):
+            centre.ran(f"{name}{i}", name, 4, 10.0, state="NODE_FAIL", hosts=("nid[1-4]",), failed_host="nid2")
+    told = [said["labels"]["host"] for said in centre.messages("alerts") if "host" in said["labels"]]
+    assert told == ["nid2"]
+
+
+def test_a_corrected_failure_is_taken_back_from_its_host() -> None:
+    centre = Scenario()
+    event = centre.at("08:00").ran("1", "lammps", 1, 10.0, state="FAILED", hosts=("nid3",))
+    centre.fold(msgspec.structs.replace(event, state="COMPLETED"))
+    (rate,) = [centre.shard.desk.hosts.open(key) for key in centre.shard.desk.hosts.keys()]  # noqa: SIM118 - no mapping
+    assert [failed for _, failed, _ in rate.snapshot().recent] == [False]
+
+
+def test_a_run_on_more_hosts_than_the_bound_counts_for_its_application_alone() -> None:
+    centre = Scenario(alerts={"failure_rate": {"hosts_per_run_max": 8}})
+    centre.at("08:00").ran("1", "lammps", 9, 10.0, state="FAILED", hosts=("nid[1-9]",))
+    assert (len(centre.shard.desk.hosts), centre.tally["bound:hosts_per_run_max"]) == (0, 1)
+    assert len(centre.shard.desk.failures) == 2
+
+
+def test_hosts_that_cannot_be_read_cost_nothing_but_their_count() -> None:
+    centre = Scenario()
+    centre.at("08:00").ran("1", "lammps", 9, 10.0, state="FAILED", hosts=("nid[1-",))
+    assert (len(centre.shard.desk.hosts), len(centre.shard.desk.failures)) == (0, 2)

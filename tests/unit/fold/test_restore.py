@@ -1,0 +1,111 @@
+"""A shard that goes on from a checkpoint, whenever it was taken, sends and remembers what an undisturbed one does."""
+
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.kit.scenario import SYSTEM, Scenario, completed
+
+APPLICATIONS = ("lammps", "gromacs", None)
+JOBS = tuple("123456")
+SIZES = (1.0, 2.0, 4.0, 8.0)
+STEPS_S = (10, 60, 180, 600, 3600, 90_000)
+SMALL: dict[str, dict[str, Any]] = {
+    "jobs": {"open_jobs_max": 4, "seen_buckets_max": 12, "settle_max_s": 120.0},
+    "run_time": {"applications_max": 3, "unmerged_runs_max": 4, "scores_max": 12, "refits_per_tick_max": 2},
+    "alerts": {"open_max": 3, "failure_rate": {"recent_runs": 4, "hosts_max": 2, "failures_min": 1}},
+}
+
+
+@st.composite
+def happenings(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+    """Draw what happens next: its name and what it needs."""
+    name = draw(
+        st.sampled_from(("start", "end", "end", "ran", "ran", "ran", "tick", "tick", "evidence", "ask", "again"))
+    )
+    return name, {
+        "job": draw(st.sampled_from(JOBS)),
+        "application": draw(st.sampled_from(APPLICATIONS)),
+        "nodes": draw(st.sampled_from(SIZES)),
+        "seconds": draw(st.sampled_from(STEPS_S)),
+        "state": draw(st.sampled_from(("COMPLETED", "COMPLETED", "COMPLETED", "FAILED", "NODE_FAIL", "RESIZING"))),
+        "run_time_s": draw(st.sampled_from((50.0, 100.0, 101.0, 400.0))),
+        "index": draw(st.integers(0, 30)),
+    }
+
+
+def happens(centre: Scenario, name: str, given: dict[str, Any]) -> None:
+    fields = {"job_name": "run7", "hosts": (f"nid{given['job']}",)}
+    job, application, nodes = given["job"], given["application"], given["nodes"]
+    if name == "tick":
+        centre.at_ms(centre.now_ms + given["seconds"] * 1000)
+    elif name == "start":
+        centre.starts(job, application, nodes, time_limit_s=120.0, **fields)
+    elif name == "end" and job in centre._starts:
+        centre.ends(job, given["state"])
+    elif name == "ran":
+        start_ms = centre.now_ms - given["seconds"] * 1000
+        centre.fold(
+            completed(
+                job, start_ms, given["run_time_s"], given["state"], application=application, nodes=nodes, **fields
+            )
+        )
+    elif name == "evidence":
+        centre.told_by(f"source{given['index'] % 3}", job, executable=f"/opt/{application or 'lmp'}")
+    elif name == "ask":
+        centre.asks(f"r{given['index'] % 5}", nodes, application=application or "x")
+    elif name == "again" and centre.events:
+        centre.fold(centre.events[given["index"] % len(centre.events)])
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(happenings(), st.booleans()), min_size=5, max_size=60), st.sampled_from((SMALL, {})))
+def test_a_shard_that_restarts_anywhere_equals_one_that_never_stopped(
+    steps: list[tuple[tuple[str, dict[str, Any]], bool]], bounds: dict[str, dict[str, Any]]
+) -> None:
+    steady, restarted = Scenario(**bounds), Scenario(**bounds)
+    for centre in (steady, restarted):
+        centre.at("08:00").scales("lammps", *SIZES, *SIZES, *SIZES)
+        centre.at("08:01")
+    for (name, given_), restart in steps:
+        for centre in (steady, restarted):
+            happens(centre, name, given_)
+        if restart:
+            restarted.restart()
+    for centre in (steady, restarted):
+        centre.at_ms(centre.now_ms + 7_200_000)
+        centre.checkpoint()
+    assert restarted.sent == steady.sent
+    assert restarted.state() == steady.state()
+    assert restarted.stored == steady.stored == {key: value for key, value in steady.state().items() if value}
+    assert not [name for name in steady.tally if name.startswith("fault")]
+
+
+def test_a_checkpoint_that_was_lost_is_in_the_next_one() -> None:
+    centre = Scenario()
+    centre.at("08:00").scales("lammps", *SIZES)
+    lost = centre.shard.dirty()
+    centre.at("08:05").starts("1", "gromacs", nodes=4)
+    assert set(lost) <= set(centre.shard.dirty())
+    centre.restart()
+    assert centre.state() == {key: value for key, value in centre.stored.items() if value}
+    assert f"job/{SYSTEM}/1" in centre.stored
+
+
+def test_a_shard_that_goes_back_to_its_checkpoint_and_folds_again_sends_the_same_once_more() -> None:
+    centre = Scenario()
+    centre.at("08:00").scales("lammps", *SIZES, *SIZES)
+    centre.checkpoint()
+    now_ms, sent, events = centre.now_ms, len(centre.sent), len(centre.events)
+    centre.at("08:10").starts("1", "lammps", nodes=4)
+    centre.asks("r1", 4, application="lammps")
+    centre.at("08:20").ends("1")
+    centre.at("08:40")
+    first, told, state = centre.events[events:], centre.sent[sent:], centre.state()
+    centre.shard = centre.new_shard()
+    centre.shard.restore(centre.stored, now_ms)
+    again = [message for event in first for message in centre.fold(event)]
+    assert len(told) > 5
+    assert again == told
+    assert centre.state() == state
