@@ -22,6 +22,7 @@ from sinks.jsonl import JsonLines
 
 STEP_EVENTS: Final = 500
 SETTLE_MS: Final = 2 * 3_600_000
+NO_APPLICATION: Final = b'"application_id":null'
 FAR_FUTURE_MS: Final = 4_000_000_000_000  # files are history: no time in them is "in the future"
 
 
@@ -56,7 +57,7 @@ class Replay:
         predictions = self.agent.service.predictions()
         return {
             "schema": "scalewatch.summary/1",
-            **{name: self.counts[name] for name in ("records", "events", "refused")},
+            **{name: self.counts[name] for name in ("records", "events", "refused", "unidentified")},
             "refused_by_reason": dict(sorted(self.refusals.items())),
             "ignored": {
                 name.removeprefix("ignored:"): count
@@ -77,6 +78,7 @@ class Replay:
 
     def _emitted(self, emission: Emission) -> None:
         self.counts[f"sent:{emission.kind}"] += 1
+        self.counts["unidentified"] += emission.kind == "runs" and NO_APPLICATION in (emission.value or b"")
         if self._sink is not None:
             self._sink.write([emission])
 

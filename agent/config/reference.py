@@ -7,7 +7,6 @@ from pydantic import SecretStr
 
 from agent.config.costs import price
 from agent.config.keys import Key, keys
-from agent.config.meanings import MEANINGS
 from agent.config.tree import Config
 
 HEAD: Final = """# Configuration
@@ -26,7 +25,7 @@ def markdown() -> str:
     >>> "| `port` | whole number, at least 0, at most 65 535 | `8080` | restart |" in markdown()
     True
     """
-    meanings = {key.path: meaning(key) for key in keys()}
+    meanings = {key.path: key.meaning for key in keys()}
     sections: dict[tuple[str, ...], list[Key]] = {}
     for key in keys():
         if not key.section:
@@ -37,15 +36,6 @@ def markdown() -> str:
         lines += ["", f"## {'.'.join(path)}" if path else "## Top level", "", f"{_sentence(above)}\n" if above else ""]
         lines += ["| key | type | default | change | meaning |", "|---|---|---|---|---|", *map(_row, rows)]
     return "\n".join(lines) + "\n"
-
-
-def meaning(key: Key) -> str:
-    """Return what a key means.
-
-    >>> meaning(keys()[0])
-    'the systems by name; none: every system is accepted, all in partition 0'
-    """
-    return key.meaning or MEANINGS[".".join(key.path)]
 
 
 def json_schema() -> dict[str, Any]:
@@ -63,7 +53,7 @@ def json_schema() -> dict[str, Any]:
 
 def _row(key: Key) -> str:
     kind = ", ".join(part for part in (key.type, key.limits) if part)
-    cells = (f"`{key.path[-1]}`", kind, _default(key), price(key.path).cost, _sentence(meaning(key)))
+    cells = (f"`{key.path[-1]}`", kind, _default(key), price(key.path).cost, _sentence(key.meaning))
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 

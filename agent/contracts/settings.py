@@ -36,10 +36,16 @@ class Rule(Settings):
     """
 
     match: dict[str, str] = Field(min_length=1, description="field of the job -> regular expression")
-    application: str | None = Field(default=None, max_length=256)
-    input: str = Field(default="", max_length=256)
-    unit: Unit | None = None
-    confidence: float = Field(default=0.8, gt=0, le=1)
+    application: str | None = Field(
+        default=None, max_length=256, description="the name it gives; {group} stands for a named group of its patterns"
+    )
+    input: str = Field(
+        default="",
+        max_length=256,
+        description="the problem class it gives; {group} stands for a named group of its patterns",
+    )
+    unit: Unit | None = Field(default=None, description="the unit that sizes its jobs, where the job is known in it")
+    confidence: float = Field(default=0.8, gt=0, le=1, description="what the answer says of itself")
     drop: bool = Field(default=False, description="jobs that match are never given a model")
 
     @field_validator("match")
@@ -62,10 +68,12 @@ class IdentifySettings(Settings):
     'nodes'
     """
 
-    rules: tuple[Rule, ...] = ()
-    fallback: tuple[Literal["application", "executable", "module", "container", "job_name"], ...] = (
-        "application", "executable", "module", "container", "job_name",
-    )  # fmt: skip
+    rules: tuple[Rule, ...] = Field(default=(), description="tried in this order; the first that matches decides")
+    fallback: tuple[Literal["application", "executable", "module", "container", "job_name", "user"], ...] = Field(
+        default=("application", "executable", "module", "container", "job_name"),
+        description="fields that may name the application where no rule matches, best first; "
+        "with user, all jobs of a user that nothing else names are one application",
+    )
     unit: Unit = Field(default="nodes", description="the unit that sizes a job which is known in several")
     input_attributes: tuple[str, ...] = Field(
         default=(), description="attributes of a job that tell problem classes apart"
@@ -81,7 +89,6 @@ class RunTimeSettings(Settings):
     """
 
     applications_max: int = Field(default=20_000, ge=1, description="more are evicted, the longest unused first")
-    sizes_max: int = Field(default=64, ge=1, le=64)
     unmerged_runs_max: int = Field(default=64, ge=1, le=256, description="runs a corrected report can still replace")
     scores_max: int = Field(default=64, ge=1, le=1000, description="scores of published predictions that are kept")
     refits_per_tick_max: int = Field(default=64, ge=1, description="more wait for the next tick, the oldest first")
@@ -90,8 +97,10 @@ class RunTimeSettings(Settings):
     )
     publish_after_runs: int = Field(default=2, ge=1, description="probation: a name gets a model after this many runs")
     allowed_sizes: tuple[float, ...] = Field(default=(), description="sizes that advice may name; empty: powers of two")
-    cores_per_node: int | None = Field(default=None, ge=1)
-    prediction_valid_s: float = Field(default=7 * 86_400.0, gt=0)
+    cores_per_node: int | None = Field(
+        default=None, ge=1, description="cores of a node, so that advice on sizes in cores can name whole nodes"
+    )
+    prediction_valid_s: float = Field(default=7 * 86_400.0, gt=0, description="how long a prediction says it is valid")
 
 
 class JobSettings(Settings):
@@ -101,7 +110,11 @@ class JobSettings(Settings):
     180.0
     """
 
-    open_jobs_max: int = Field(default=100_000, ge=1)
+    open_jobs_max: int = Field(
+        default=100_000,
+        ge=1,
+        description="started jobs that are remembered; over it the oldest is forgotten and counted",
+    )
     settle_max_s: float = Field(default=180.0, ge=0, description="a run settles this long after its end")
     seen_buckets_max: int = Field(
         default=24_000,
@@ -125,45 +138,55 @@ class AlertSettings(Settings):
     class SlowSize(Settings):
         """A size that is slow (or fast) against the rest of its curve."""
 
-        enabled: bool = True
-        deviation_min: float = Field(default=0.10, gt=0)
+        enabled: bool = Field(default=True, description="whether this alert exists")
+        deviation_min: float = Field(
+            default=0.10, gt=0, description="share of the curve's value by which a size has to be off"
+        )
         for_s: float = Field(default=1800.0, ge=0, description="it has to be so for this long")
 
     class OutsideBand(Settings):
         """Runs outside the band that was published before they ended."""
 
-        enabled: bool = True
+        enabled: bool = Field(default=True, description="whether this alert exists")
         factor_min: float = Field(default=1.15, gt=1, description="observed over expected, either way")
         half_widths_min: float = Field(
             default=2.0, ge=1, description="distance from the curve in half-widths of the band"
         )
         observations_min: int = Field(default=5, ge=1, description="runs the model has to know first")
-        keep_firing_s: float = Field(default=3600.0, ge=0)
+        keep_firing_s: float = Field(
+            default=3600.0, ge=0, description="it resolves when nothing new came for this long"
+        )
 
     class Unreliable(Settings):
         """Verdicts that matter to a user."""
 
-        enabled: bool = True
-        verdicts: tuple[str, ...] = ("high_error", "slowdown")
-        observations_min: int = Field(default=8, ge=1)
-        for_s: float = Field(default=600.0, ge=0)
+        enabled: bool = Field(default=True, description="whether this alert exists")
+        verdicts: tuple[str, ...] = Field(default=("high_error", "slowdown"), description="verdicts that raise it")
+        observations_min: int = Field(default=8, ge=1, description="runs the model has to know first")
+        for_s: float = Field(default=600.0, ge=0, description="how long the verdict has to hold first")
 
     class FailureRate(Settings):
         """A failure rate of an application or a host that is credibly above its own past and the usual one."""
 
-        enabled: bool = True
-        recent_runs: int = Field(default=20, ge=3)
-        failures_min: int = Field(default=3, ge=1)
-        credibility: float = Field(default=0.99, gt=0.5, lt=1)
-        hosts_max: int = Field(default=20_000, ge=1)
+        enabled: bool = Field(default=True, description="whether this alert exists")
+        recent_runs: int = Field(default=20, ge=3, description="the newest runs, whose failures are counted")
+        failures_min: int = Field(default=3, ge=1, description="failures among them that are needed at least")
+        credibility: float = Field(
+            default=0.99, gt=0.5, lt=1, description="how sure it has to be that the rate is above the usual one"
+        )
+        hosts_max: int = Field(
+            default=20_000, ge=1, description="hosts that are remembered; over it the longest unused is forgotten"
+        )
         hosts_per_run_max: int = Field(default=1024, ge=1, description="larger runs count for their application only")
-        keep_firing_s: float = Field(default=3600.0, ge=0)
+        keep_firing_s: float = Field(
+            default=3600.0, ge=0, description="it resolves when nothing new came for this long"
+        )
 
     slow_size: SlowSize = SlowSize()
     outside_band: OutsideBand = OutsideBand()
     unreliable: Unreliable = Unreliable()
     failure_rate: FailureRate = FailureRate()
-    open_max: int = Field(default=10_000, ge=1)
+    open_max: int = Field(default=10_000, ge=1, description="open alerts; over it new ones are counted and left out")
     run_age_max_s: float = Field(
         default=6 * 3600.0, gt=0, description="runs that ended longer ago, history for instance, raise no alert"
     )

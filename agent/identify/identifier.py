@@ -12,7 +12,14 @@ from agent.identify import program_names
 from agent.identify.rules import Match, attribute_text, compiled
 
 Programs = Callable[[str], str]
-CONFIDENCE: Final = {"application": 1.0, "executable": 0.9, "module": 0.8, "container": 0.7, "job_name": 0.5}
+CONFIDENCE: Final = {
+    "application": 1.0,
+    "executable": 0.9,
+    "module": 0.8,
+    "container": 0.7,
+    "job_name": 0.5,
+    "user": 0.2,
+}
 VAGUE_CONFIDENCE: Final = 0.2
 _PROGRAM: Final[dict[str, Programs]] = {
     "application": program_names.cleaned,
@@ -20,6 +27,7 @@ _PROGRAM: Final[dict[str, Programs]] = {
     "module": program_names.program_of_module,
     "container": program_names.program_of_container,
     "job_name": program_names.normalised_job_name,
+    "user": program_names.jobs_of,
 }
 
 

@@ -61,6 +61,15 @@ _SAME_NUMBER = re.compile(r"#(?:[\s_.,:;+=~-]*#)+")
 _ENDING_NUMBERS = re.compile(r"[\d.#-]+$")
 
 
+def jobs_of(user: str) -> str:
+    """Return the name that stands for all jobs of a user which nothing else names.
+
+    >>> jobs_of("user12")
+    'jobs of user12'
+    """
+    return f"jobs of {cleaned(user)}"
+
+
 def cleaned(text: str) -> str:
     r"""Return the text in printable characters, single spaces, and at most 256 characters.
 
