@@ -26,6 +26,7 @@ from agent.learner.view import View
 from agent.topics import own_topics
 from sinks.encode import Kind
 
+AGAIN_MAX_S = 5.0  # between two looks for a broker, each of which may take ten seconds itself
 POLL_S = 1.0  # a group join that takes place inside a poll needs one that waits
 VIEWED: Sequence[Kind] = ("predictions", "job_predictions", "alerts")
 
@@ -54,7 +55,7 @@ def run(role: Role, stop: threading.Event) -> None:
     """Run a role until `stop` is set; any error after a good start is raised."""
     attempts = Retrying(
         retry=retry_if_exception_type(UnavailableError),
-        wait=wait_exponential_jitter(initial=1, max=30),
+        wait=wait_exponential_jitter(initial=1, max=AGAIN_MAX_S),
         stop=stop_when_event_set(stop),
         sleep=sleep_using_event(stop),
         reraise=True,

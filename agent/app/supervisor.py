@@ -58,7 +58,7 @@ def supervise(roles: Mapping[str, Start], clock: Clock, stop: threading.Event, l
                 code = max(code, _look(child, clock.monotonic_s(), log))
             clock.sleep(LOOK_S, stop)
     finally:
-        _leave(children)
+        _leave(children, clock)
     return code
 
 
@@ -74,13 +74,14 @@ def _look(child: Child, now_s: float, log: Any) -> int:
     return 0
 
 
-def _leave(children: list[Child]) -> None:
+def _leave(children: list[Child], clock: Clock) -> None:
+    deadline_s = clock.monotonic_s() + LEAVE_S  # one for all: whoever stops the agent waits for the sum
     for child in children:
         if child.process.poll() is None:
             child.process.send_signal(signal.SIGTERM)
     for child in children:
         try:
-            child.process.wait(LEAVE_S)
+            child.process.wait(max(0.0, deadline_s - clock.monotonic_s()))
         except subprocess.TimeoutExpired:
             child.process.kill()
             child.process.wait()

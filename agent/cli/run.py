@@ -26,6 +26,8 @@ from agent.metrics.predictions import PredictionCollector
 from agent.metrics.scrape import HealthCollector
 
 RESTARTS: Final = "SCALEWATCH_RESTARTS"
+PARENT: Final = "SCALEWATCH_PARENT"  # the id of the process that started this one
+PARENT_LOOK_S: Final = 1.0
 MakeRole = Callable[[Config, Log, Measures, Clock, int], roles.Role]
 ROLES: Final[dict[str, MakeRole]] = {"learner": roles.LearnerRole, "collector": roles.CollectorRole}
 
@@ -42,6 +44,7 @@ def command(config: str, role: str | None) -> None:
     settings = load(config, sources_required=True)
     logs.configure(settings.log)
     stop = _stopped_by_signals()
+    _leave_with_parent(stop)
     code = _both(config, stop) if role is None else _alone(settings, role, stop)
     click.get_current_context().exit(code)
 
@@ -49,7 +52,8 @@ def command(config: str, role: str | None) -> None:
 def _both(config: str, stop: threading.Event) -> int:
     def start(role: str, restarts: int) -> subprocess.Popen[bytes]:
         arguments = [sys.executable, "-m", "agent.cli", "run", "-c", config, "--role", role]
-        return subprocess.Popen(arguments, env={**os.environ, RESTARTS: str(restarts)})  # noqa: S603 - our own program
+        told = {RESTARTS: str(restarts), PARENT: str(os.getpid())}
+        return subprocess.Popen(arguments, env={**os.environ, **told})  # noqa: S603 - our own program
 
     return supervisor.supervise(dict.fromkeys(ROLES, start), SystemClock(), stop, logs.logger("parent"))
 
@@ -80,6 +84,21 @@ def _alone(config: Config, name: str, stop: threading.Event) -> int:
             return 1
     say.info("role stopped")
     return 0
+
+
+def _leave_with_parent(stop: threading.Event) -> None:
+    """Stop, in order, when the parent has died: nobody looks after a role then, and the next parent starts its own."""
+    parent = os.environ.get(PARENT)
+    if parent is None:
+        return
+
+    def look() -> None:
+        while not stop.wait(PARENT_LOOK_S):
+            if str(os.getppid()) != parent:
+                logs.logger("parent").error("the process that started this one has ended", pid=int(parent))
+                stop.set()
+
+    threading.Thread(target=look, name="parent", daemon=True).start()
 
 
 def _port(config: Config, role: str) -> int:

@@ -94,15 +94,24 @@ class Collector:
     def _journal(self, decoded: Decoded, origin: Origin, timestamp_ms: int) -> None:
         events: list[JobEvent] = []
         for event in decoded.events:
-            partition = self._routes.partition(event.system)
-            if partition is None:
-                detail = f"The system {event.system[:40]!r} is not listed in the configuration."
-                decoded.rejects.append(InvalidInputError("unknown-system", detail))
-                continue
-            events.append(event)
-            record = JournalRecord(event=self._routes.privacy(event), origin=origin)
-            self._producer.send(self._routes.journal_topic, encode_record(record), None, partition, timestamp_ms)
+            try:
+                self._write(event, origin, timestamp_ms)
+            except InvalidInputError as error:
+                decoded.rejects.append(error)
+            else:
+                events.append(event)
         decoded.events = events
+
+    def _write(self, event: JobEvent, origin: Origin, timestamp_ms: int) -> None:
+        partition = self._routes.partition(event.system)
+        if partition is None:
+            detail = f"The system {event.system[:40]!r} is not listed in the configuration."
+            raise InvalidInputError("unknown-system", detail)
+        value = encode_record(JournalRecord(event=self._routes.privacy(event), origin=origin))
+        if len(value) > self._routes.record_bytes_max:
+            detail = f"The event needs {len(value)} bytes; {self._routes.record_bytes_max} are allowed."
+            raise InvalidInputError("too-large", detail)
+        self._producer.send(self._routes.journal_topic, value, None, partition, timestamp_ms)
 
     def _refuse(
         self, rejects: list[InvalidInputError], source: Source, origin: Origin, value: bytes | None, timestamp_ms: int

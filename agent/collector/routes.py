@@ -33,7 +33,8 @@ class Routes(msgspec.Struct, frozen=True):
     """Everything that depends on the configuration.
 
     `source` tells how a topic is decoded, `partition` the journal partition of a system (None: not accepted),
-    `privacy` rewrites what an event says of people.
+    `privacy` rewrites what an event says of people. Events that need more than `record_bytes_max` are refused: what the
+    learner makes of one, its state and its settled run, has to fit into a record, too.
     """
 
     topics: tuple[str, ...]
@@ -47,3 +48,4 @@ class Routes(msgspec.Struct, frozen=True):
     group: str
     tick_ms: int = 10_000
     flush_timeout_s: float = 30.0
+    record_bytes_max: int = 400_000
