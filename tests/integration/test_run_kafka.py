@@ -1,0 +1,297 @@
+"""`scalewatch run` on a real broker, as its users see it: events in, topics, HTTP and metrics out, through every restart."""
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+
+from agent.config.load import load
+from agent.contracts.moments import rfc3339
+from tests.kit.agent_process import AgentProcess, Broker, until, write_config
+from tests.kit.kafka_broker import KafkaBroker
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+SYSTEM = "centre"
+SOON_S = 30.0
+SETTINGS: dict[str, dict[str, Any]] = {
+    "jobs": {"settle_max_s": 2.0},
+    "alerts": {"outside_band": {"observations_min": 4}},
+}
+RUN_TIMES_S = {1.0: 800.0, 2.0: 420.0, 4.0: 230.0, 8.0: 130.0}
+
+
+@pytest.fixture(scope="module")
+def source(_numbers: Iterator[int]) -> str:
+    return f"run-jobs-{next(_numbers)}"
+
+
+@pytest.fixture(scope="module")
+def agent(kafka: KafkaBroker, source: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
+    """Both roles under their parent, for all tests of this module that do not need their own."""
+    folder = tmp_path_factory.mktemp("run")
+    sources = [{"topics": [source], "format": "native", "system": SYSTEM}]
+    with AgentProcess(write_config(folder, kafka.bootstrap, f"{source}-own", sources, **SETTINGS)) as running:
+        with Broker(running.config) as broker:
+            broker.create(source)
+        running.wait_ready()
+        yield running
+
+
+@pytest.fixture(scope="module")
+def broker(agent: AgentProcess) -> Iterator[Broker]:
+    with Broker(agent.config) as connected:
+        yield connected
+
+
+def event(kind: str, job_id: str, **facts: Any) -> bytes:
+    return json.dumps({"type": kind, "system": SYSTEM, "job_id": job_id, **facts}).encode()
+
+
+def completed(application: str, job_id: str, n: float, run_time_s: float, **facts: Any) -> bytes:
+    """Return a run that has just ended."""
+    end_ms = time.time_ns() // 1_000_000
+    start = rfc3339(end_ms - round(run_time_s * 1000))
+    ended = {"n": n, "unit": "nodes", "start": start, "end": rfc3339(end_ms), "run_time_s": run_time_s}
+    return event("job.completed", job_id, application=application, **ended, **facts)
+
+
+def runs(application: str, rounds: int = 2) -> list[bytes]:
+    """Return runs of an application at every size, each a little different."""
+    return [
+        completed(application, f"{application}-{number}-{n:g}", n, run_time_s * (1 + 0.01 * number))
+        for number in range(rounds)
+        for n, run_time_s in RUN_TIMES_S.items()
+    ]
+
+
+def observations(agent: AgentProcess, application: str) -> int:
+    """Return how many runs the model of an application rests on; 0 until it is published."""
+    answer = agent.get("learner", f"/api/v1/predictions?application={application}&n=2")
+    found: int = answer.json()["observations"] if answer is not None and answer.status_code == 200 else 0
+    return found
+
+
+def learned(agent: AgentProcess, application: str, count: int, timeout_s: float = SOON_S) -> None:
+    told = lambda: f"{observations(agent, application)} of {count} runs of {application}\n{agent.said()}"  # noqa: E731
+    until(lambda: observations(agent, application) >= count, timeout_s, told)
+
+
+def test_runs_become_a_prediction_on_its_topic_and_over_http(agent: AgentProcess, broker: Broker, source: str) -> None:
+    broker.write(source, runs("lammps"))
+    learned(agent, "lammps", 8)
+    published = [one for one in broker.messages("predictions") if one["application"] == "lammps"]
+    assert published[-1]["observations"] == 8
+    assert published[-1]["sizes"] == [1.0, 2.0, 4.0, 8.0]
+    asked = agent.get("learner", "/api/v1/predictions?application=lammps&n=2")
+    assert asked is not None
+    assert asked.status_code == 200
+    assert asked.json()["points"][0]["run_time_s"] == pytest.approx(RUN_TIMES_S[2.0], rel=0.1)
+
+
+def test_a_settled_run_is_kept_and_a_request_is_answered_on_their_topics(
+    agent: AgentProcess, broker: Broker, source: str
+) -> None:
+    broker.write(source, runs("namd"))
+    learned(agent, "namd", 8)
+    asked = {"type": "prediction.requested", "system": SYSTEM, "request_id": "r9", "application": "namd"}
+    broker.write(source, [json.dumps({**asked, "unit": "nodes", "n": [4, 16]}).encode()])
+
+    def answered() -> list[dict[str, Any]]:
+        return [one for one in broker.messages("answers") if one["request_id"] == "r9"]
+
+    assert [point["n"] for point in until(answered, SOON_S, "an answer")[0]["points"]] == [4.0, 16.0]
+
+    def settled() -> bool:
+        return sum(one["run_id"].startswith(f"{SYSTEM}/namd-") for one in broker.messages("runs")) == 8
+
+    until(settled, SOON_S, "eight settled runs")
+
+
+def test_a_running_job_is_forecast_until_it_ends(agent: AgentProcess, broker: Broker, source: str) -> None:
+    broker.write(source, runs("gromacs"))
+    learned(agent, "gromacs", 8)
+    begun = {"application": "gromacs", "n": 4, "unit": "nodes", "start": rfc3339(time.time_ns() // 1_000_000 - 5000)}
+    broker.write(source, [event("job.started", "77", time_limit_s=600, **begun)])
+    (job,) = until(lambda: agent.rows("/api/v1/jobs?job_id=77"), SOON_S, "a forecast of job 77")
+    assert job["run_time_s"] == pytest.approx(RUN_TIMES_S[4.0], rel=0.2)
+    broker.write(source, [event("job.completed", "77", end=rfc3339(time.time_ns() // 1_000_000), **begun)])
+    until(lambda: not agent.rows("/api/v1/jobs?job_id=77"), SOON_S, "no forecast of job 77")
+    values = [value for key, value in broker.read(agent.config.topics.job_predictions) if key == f"{SYSTEM}/77"]
+    assert values[0] is not None
+    assert values[-1] is None
+
+
+def test_a_run_far_from_its_prediction_raises_an_alert(agent: AgentProcess, broker: Broker, source: str) -> None:
+    broker.write(source, runs("vasp", rounds=3))
+    learned(agent, "vasp", 12)
+    broker.write(source, [completed("vasp", "slow", 4.0, 3 * RUN_TIMES_S[4.0])])
+
+    def alerts() -> list[dict[str, Any]]:
+        return [one for one in agent.rows("/api/v1/alerts") if one["labels"].get("application") == "vasp"]
+
+    (alert,) = until(alerts, SOON_S, "an alert on vasp")
+    assert alert["evidence"]["observed"] == pytest.approx(3 * RUN_TIMES_S[4.0])
+    assert alert["fingerprint"] in {one["fingerprint"] for one in broker.messages("alerts")}
+
+
+def test_what_nobody_can_use_is_a_dead_letter_and_stops_nothing(
+    agent: AgentProcess, broker: Broker, source: str, kafka: KafkaBroker
+) -> None:
+    poison = {
+        "not-json": b"no json",
+        "empty": None,
+        "text": event("job.completed", "9", application="x" * 2_000_000),
+        "too-large": completed("wide", "10", 2.0, 60.0, hosts=["\N{SNOWMAN}\N{WHITE SMILING FACE}" * 131_000]),
+    }
+    raise_the_limit(kafka, source)
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, max_request_size=4 << 20)
+    for value in poison.values():
+        producer.send(source, value, b"key")
+    producer.flush(SOON_S)
+    producer.close()
+
+    def letters() -> dict[str, dict[str, Any]] | None:
+        found = {one["reason"]: one for one in broker.messages("deadletters") if one["topic"] == source}
+        return found if set(poison) <= set(found) else None
+
+    found = until(letters, SOON_S, agent.said)
+    assert found["text"]["truncated"]
+    assert found["text"]["value_bytes"] > 2_000_000
+    broker.write(source, runs("after-poison"))
+    learned(agent, "after-poison", 8)
+    assert agent.lines("role ended") == []
+    for reason in poison:
+        assert agent.metric("collector", "scalewatch_dead_letters_total", reason=reason) == 1
+
+
+def raise_the_limit(kafka: KafkaBroker, topic: str) -> None:
+    """Let a topic take messages of 4 MB, as centres do whose Slurm sends batch scripts."""
+    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap)
+    limit = {"max.message.bytes": str(4 << 20)}
+    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=limit)])
+    admin.close()
+
+
+def test_both_roles_tell_prometheus_what_they_did(agent: AgentProcess, broker: Broker, source: str) -> None:
+    before = agent.metric("collector", "scalewatch_events_total", format="native", outcome="processed")
+    broker.write(source, runs("cp2k"))
+    learned(agent, "cp2k", 8)
+    after = agent.metric("collector", "scalewatch_events_total", format="native", outcome="processed")
+    assert after == before + 8
+    until(
+        lambda: agent.metric("learner", "scalewatch_predicted_run_time_seconds", application="cp2k", quantile="0.5"),
+        SOON_S,
+        "series of cp2k",
+    )
+    until(lambda: agent.metric("learner", "scalewatch_checkpoints_total", outcome="confirmed"), SOON_S, "checkpoints")
+    assert agent.metric("learner", "scalewatch_ready", role="learner") == 1
+    assert agent.metric("collector", "scalewatch_ready", role="collector") == 1
+
+
+@pytest.mark.parametrize("role", ["learner", "collector"])
+def test_a_role_that_is_killed_is_started_again_and_says_so(
+    agent: AgentProcess, broker: Broker, source: str, role: str
+) -> None:
+    broker.write(source, runs(f"before-{role}"))
+    learned(agent, f"before-{role}", 8)
+    killed = agent.signal_role(role, signal.SIGKILL)
+    until(lambda: agent.role_pids().get(role, killed) != killed, SOON_S, agent.said)
+    broker.write(source, runs(f"after-{role}"))
+    learned(agent, f"after-{role}", 8, 60.0)
+    assert observations(agent, f"before-{role}") == 8
+    agent.wait_ready()
+    state = agent.ready(role)
+    assert state is not None
+    assert state["roles"][0]["restarts"] == 1
+    assert agent.metric(role, "scalewatch_role_restarts_total", role=role) == 1
+    ended = [line for line in agent.lines("role ended") if line["child"] == role]
+    assert [(line["exit_code"], line["starts_again_in_s"] > 0) for line in ended] == [(-9, True)]
+    again = [line for line in agent.lines("role started again") if line["child"] == role]
+    assert [line["restarts"] for line in again] == [1]
+
+
+def test_roles_leave_when_their_parent_is_killed_and_make_room_for_the_next(agent: AgentProcess) -> None:
+    orphans = agent.role_pids()
+    agent.kill()
+    until(
+        lambda: agent.get("learner", "/healthz") is None and agent.get("collector", "/healthz") is None,
+        SOON_S,
+        agent.said,
+    )
+    until(lambda: not any(alive(pid) for pid in orphans.values()), SOON_S, agent.said)
+    assert {line["role"] for line in agent.lines("role stopped")} == set(orphans)
+    agent.start()
+    agent.wait_ready()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""  # nothing is left of the command of a zombie
+    except OSError:
+        return False
+
+
+def test_sigterm_saves_everything_and_a_restart_goes_on_where_it_was(
+    kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path
+) -> None:
+    source = fresh("jobs")
+    rare = {"checkpoint_interval_s": 3600.0}  # only the one at the end
+    path = write_config(
+        tmp_path, kafka.bootstrap, fresh("stop"), [{"topics": [source], "format": "native"}], **SETTINGS, learner=rare
+    )
+    with AgentProcess(path) as agent, Broker(agent.config) as broker:
+        broker.create(source)
+        agent.wait_ready()
+        broker.write(source, runs("wrf"))
+        learned(agent, "wrf", 8)
+        assert broker.read(agent.config.topics.state) == []
+        began = time.monotonic()
+        assert agent.stop() == 0
+        assert time.monotonic() - began < 15
+        keys = [key for key, _ in broker.read(agent.config.topics.state)]
+        assert keys[-1] == "__marker__"
+        assert {line["role"] for line in agent.lines("role stopped")} == {"learner", "collector"}
+        agent.start()
+        agent.wait_ready()
+        assert observations(agent, "wrf") == 8
+        broker.write(source, [completed("wrf", "one-more", 2.0, 430.0)])
+        learned(agent, "wrf", 9)
+        assert observations(agent, "wrf") == 9
+        assert agent.metric("learner", "scalewatch_restores_total") == 1
+
+
+def test_without_a_broker_it_says_so_and_recovers_when_the_broker_comes(
+    kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path
+) -> None:
+    source = fresh("jobs")
+    path = write_config(tmp_path, kafka.bootstrap, fresh("late"), [{"topics": [source], "format": "native"}])
+    with Broker(load(str(path))) as broker:
+        broker.create(source)
+    kafka.stop()
+    try:
+        with AgentProcess(path) as agent:
+            for role in ("learner", "collector"):
+
+                def reason(role: str = role) -> str:
+                    answer = agent.get(role, "/readyz")
+                    reasons = answer.json()["reasons"] if answer is not None and answer.status_code == 503 else [""]
+                    return reasons[0] if "could be reached" in reasons[0] else ""
+
+                said = until(reason, SOON_S, agent.said)
+                assert kafka.bootstrap in said
+            kafka.start()
+            agent.wait_ready()
+            with Broker(agent.config) as broker:
+                broker.write(source, runs("late"))
+            learned(agent, "late", 8, 60.0)
+            assert agent.lines("role ended") == []
+    finally:
+        if not kafka.running():
+            kafka.start()
