@@ -37,12 +37,13 @@ class Kind(msgspec.Struct, Generic[P], frozen=True):
 
 
 class Slot(Generic[P]):
-    """One key's place: the processor, or its encoded state until it is used."""
+    """One key's place: the processor, or its encoded state until it is used; `stored` if a checkpoint may hold it."""
 
-    __slots__ = ("due_ms", "processor", "raw", "used_ms")
+    __slots__ = ("due_ms", "processor", "raw", "stored", "used_ms")
 
-    def __init__(self, processor: P | None, raw: bytes | None, used_ms: int, due_ms: int | None) -> None:
-        self.processor, self.raw, self.used_ms, self.due_ms = processor, raw, used_ms, due_ms
+    def __init__(self, raw: bytes | None, used_ms: int, due_ms: int | None, *, stored: bool) -> None:
+        self.processor: P | None = None
+        self.raw, self.used_ms, self.due_ms, self.stored = raw, used_ms, due_ms, stored
 
 
 class Shelf(Generic[P]):
@@ -74,7 +75,7 @@ class Shelf(Generic[P]):
     def restore(self, key: str, value: bytes) -> None:
         """Put an encoded state back; ConfigError where this agent can not read it."""
         envelope = self._readable(key, value)
-        self._slots[key] = Slot(None, value, envelope.used_ms, envelope.due_ms)
+        self._slots[key] = Slot(value, envelope.used_ms, envelope.due_ms, stored=True)
         self._schedule(key, envelope.due_ms)
 
     def get(self, key: str) -> P | None:
@@ -91,7 +92,7 @@ class Shelf(Generic[P]):
         slot = self._slots.get(key)
         due_ms = processor.due_ms()
         if slot is None:
-            self._slots[key] = slot = Slot(processor, None, now_ms, None)
+            self._slots[key] = slot = Slot(None, now_ms, None, stored=key in self._dirty or key in self._saving)
         slot.processor, slot.raw, slot.used_ms = processor, None, now_ms
         self._live[key] = self._dirty[key] = None
         if due_ms != slot.due_ms:
@@ -99,10 +100,15 @@ class Shelf(Generic[P]):
             self._schedule(key, due_ms)
 
     def remove(self, key: str) -> None:
-        """Forget a key."""
-        if self._slots.pop(key, None) is not None:
-            self._live.pop(key, None)
+        """Forget a key; one that no checkpoint has seen leaves nothing to write."""
+        slot = self._slots.pop(key, None)
+        if slot is None:
+            return
+        self._live.pop(key, None)
+        if slot.stored or key in self._saving:
             self._dirty[key] = None
+        else:
+            self._dirty.pop(key, None)
 
     def due(self, now_ms: int, limit: int) -> list[str]:
         """Return keys whose time has come, the longest overdue first, ties by key; at most `limit`."""
@@ -135,6 +141,9 @@ class Shelf(Generic[P]):
 
     def confirm(self) -> None:
         """Take note that the checkpoint of `dirty` is surely there; give memory of processors long unused back."""
+        for key in self._saving:
+            if key in self._slots:
+                self._slots[key].stored = True
         self._saving.clear()
         for key in list(self._live)[: max(0, len(self._live) - self._live_max)]:
             slot = self._slots[key]

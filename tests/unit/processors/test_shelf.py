@@ -95,6 +95,33 @@ def test_a_key_that_leaves_is_written_as_gone_until_that_is_confirmed() -> None:
     assert shelf.dirty() == {}
 
 
+def test_a_key_that_came_and_went_between_two_checkpoints_leaves_nothing_to_write() -> None:
+    shelf = shelf_of(1)
+    shelf.remove("a")
+    assert shelf.dirty() == {}
+
+
+def test_a_key_that_came_back_and_went_again_is_still_written_as_gone() -> None:
+    shelf = shelf_of(1)
+    shelf.dirty()
+    shelf.confirm()
+    shelf.remove("a")
+    asked(shelf, "a", 2)
+    shelf.remove("a")
+    assert shelf.dirty() == {"a": None}
+
+
+def test_a_key_that_goes_while_its_checkpoint_is_written_is_written_as_gone_by_the_next() -> None:
+    shelf = shelf_of(1, 2)
+    shelf.dirty()
+    shelf.remove("a")
+    shelf.remove("b")
+    asked(shelf, "b", 3)
+    shelf.confirm()
+    shelf.remove("b")
+    assert shelf.dirty() == {"a": None, "b": None}
+
+
 def test_a_new_processor_is_kept_only_once_it_is_told_changed() -> None:
     shelf = Shelf(ASKED)
     shelf.open("a").learn(("r", 1))
