@@ -8,7 +8,7 @@ import msgspec
 from processors.facts import Horizon, RunFact, Scored
 
 
-class PublishedPoint(msgspec.Struct, frozen=True, array_like=True):
+class PublishedPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Run time and band at one size, in seconds."""
 
     n: float

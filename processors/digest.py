@@ -1,9 +1,12 @@
 """Short, stable digests: the same on every machine and in every process."""
 
-import struct
+from functools import lru_cache
 from hashlib import blake2b
 
+REMEMBERED = 8192  # the digests of one run and of its application are asked for a dozen times in a row
 
+
+@lru_cache(maxsize=REMEMBERED)
 def digest64(*parts: str) -> int:
     """Return 64 bits that stand for the parts.
 
@@ -11,7 +14,7 @@ def digest64(*parts: str) -> int:
     True
     """
     text = "\x1f".join(parts)
-    return int(struct.unpack("<Q", blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())[0])
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def hexdigest(*parts: str) -> str:

@@ -17,7 +17,7 @@ WIDENING_MAX: Final = 20.0
 HORIZONS: Final[tuple[Horizon, ...]] = ("inside", "up_to_2x", "up_to_4x", "beyond_4x")
 
 
-class Score(msgspec.Struct, frozen=True, array_like=True):
+class Score(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One scored run: index of its horizon, ln(observed / predicted), and whether the band held it.
 
     `distance` is |ln_ratio| in half-widths of the model's own band, before that was widened.

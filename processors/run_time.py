@@ -23,7 +23,7 @@ CONFIRMED_RUNS = 3
 WAIT_MS = 600_000  # and after this long in any case
 
 
-class RecentRun(msgspec.Struct, frozen=True, array_like=True):
+class RecentRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An unmerged run."""
 
     run_id: str
@@ -77,6 +77,7 @@ class RunTime:
         self._settings = settings
         self._state = state
         self._table = SizeTable.build(state.sizes or None)
+        self._held = {run.run_id for run in state.runs}
         self._study: Study | None = None
         self._counts: dict[float, float] = {}
 
@@ -117,7 +118,7 @@ class RunTime:
 
     def holds(self, run_id: str) -> bool:
         """Tell whether a run is still unmerged, so that it can be replaced or taken away."""
-        return any(run.run_id == run_id for run in self._state.runs)
+        return run_id in self._held
 
     def n_of(self, run_id: str) -> float | None:
         """Return the size of a run that is still unmerged."""
@@ -135,13 +136,13 @@ class RunTime:
     def learn(self, fact: RunFact) -> None:
         """Take a run in; one that is held under the same id is replaced."""
         entry = RecentRun(fact.run_id, fact.n, fact.run_time_s, fact.end_ms)
-        if entry in self._state.runs:
-            return
-        known = self.holds(fact.run_id)
-        if known:
+        if fact.run_id in self._held:
+            if entry in self._state.runs:
+                return
             self._state.runs = [entry if run.run_id == fact.run_id else run for run in self._state.runs]
         else:
             self._state.runs.append(entry)
+            self._held.add(fact.run_id)
             self._state.total += 1
             if len(self._state.runs) > self._settings.unmerged_runs_max:
                 self._merge_oldest()
@@ -149,10 +150,11 @@ class RunTime:
 
     def forget(self, run_id: str, seen_ms: int) -> bool:
         """Take an unmerged run away: it belongs to another application; False where it is not held."""
-        kept = [run for run in self._state.runs if run.run_id != run_id]
-        if len(kept) == len(self._state.runs):
+        if run_id not in self._held:
             return False
-        self._state.runs, self._state.total = kept, self._state.total - 1
+        self._state.runs = [run for run in self._state.runs if run.run_id != run_id]
+        self._state.total -= 1
+        self._held.remove(run_id)
         self._changed(seen_ms)
         return True
 
@@ -221,6 +223,7 @@ class RunTime:
 
     def _merge_oldest(self) -> None:
         oldest = self._state.runs.pop(0)
+        self._held.remove(oldest.run_id)
         self._table.add(oldest.n, oldest.run_time_s, oldest.end_ms)
 
     def _changed(self, seen_ms: int) -> None:

@@ -16,7 +16,7 @@ BUCKET_RUNS_MAX = 30_000  # keeps a stored bucket well below a broker's limit on
 _ENTRY = struct.Struct("<QQL")
 
 
-class SeenRun(msgspec.Struct, frozen=True):
+class SeenRun(msgspec.Struct, frozen=True, gc=False):
     """A run as remembered: the digest of its application (0: none) and of its content.
 
     >>> first, again = (content_digest(4, 10.0, "COMPLETED", 5, trained=trained) for trained in (True, False))
