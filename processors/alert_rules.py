@@ -77,7 +77,7 @@ def strange_size(
 ) -> Condition:
     """Return the condition of a size that is slow or fast against the rest of its curve.
 
-    `found` is what was observed and what the other sizes let expect, in seconds; None where it is no longer so.
+    `found` is what was observed and what the other sizes suggest, in seconds; None where it is no longer so.
     """
     labels = {**application_labels(key), "n": f"{n:g}"}
     if found is None:
@@ -92,7 +92,7 @@ def strange_size(
         time_ms=now_ms,
         severity="warning" if name == SLOW_SIZE else "info",
         for_ms=round(settings.for_s * 1000),
-        summary=f"{key.application} is {change:.0%} {word} on {n:g} {key.unit} than its other sizes let expect.",
+        summary=f"{key.application} is {change:.0%} {word} on {n:g} {key.unit} than its other sizes suggest.",
         description=f"Observed {observed_s:.4g} s, expected {expected_s:.4g} s from the curve through the other sizes.",
         evidence=AlertEvidence(observed=observed_s, expected=expected_s, n=n),
     )

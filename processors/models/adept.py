@@ -17,7 +17,8 @@ from processors.models.curve import AnchoredCurve, anchored_curve, parallel_curv
 from processors.models.fluctuation import tolerance
 from processors.models.observations import observations
 from processors.models.patterns import Patterns, find_hidden_special, find_patterns
-from processors.models.study import SIZE_MAX, Study, StudyPrediction, Verdict
+from processors.models.study import SIZE_MAX, Study, StudyPrediction
+from processors.models.verdict import Verdict
 
 __all__ = ["Study", "StudyPrediction", "Verdict", "study"]
 

@@ -1,4 +1,4 @@
-"""What the sizes of one application say: patterns, prediction with its band, verdict, useful sizes; see `adept`."""
+"""What the sizes of one application say: patterns, prediction with its band, useful sizes; see `adept` and `verdict`."""
 
 import math
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from processors.models import advice, reliability
+from processors.models import reliability
 from processors.models.anomalies import AnomalousSize
 from processors.models.bayes import Posterior
 from processors.models.curve import AnchoredCurve
@@ -17,10 +17,10 @@ from processors.models.envelope import DEVIATION, Envelope, envelope
 from processors.models.fluctuation import fluctuation
 from processors.models.meaningful import MeaningfulSizes, meaningful_sizes
 from processors.models.patterns import Patterns
-from processors.models.reliability import Evidence
 from processors.models.special_sizes import SpecialSizes
 from processors.models.stepwise import Phases
 from processors.models.two_step import TwoStepFit, fit_two_step
+from processors.models.verdict import Judge, Verdict
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -30,7 +30,6 @@ ANOMALY_TRUST = 0.1  # of ADEPT's idea to reduce the weight of anomalous sizes
 DEVIATION_MAX = 0.5
 USEFUL_REACH = 4.0  # times the largest size
 USEFUL_STEPS = 49
-SUGGEST_FOR = frozenset({"insufficient", "linear", "runner_up", "far"})
 OBSERVED, INTERPOLATED, EXTRAPOLATED = "observed", "interpolated", "extrapolated"
 
 
@@ -53,23 +52,6 @@ class StudyPrediction(NamedTuple):
     efficiency: Floats
     extrapolation: Floats
     source: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a prediction can be trusted: `verdict` is the gravest of `reasons`, or reliable where there is none.
-
-    `advice` are sentences for people, `next_n` the size whose run would tell most (None: no size would help).
-
-    >>> from processors.models.adept import study
-    >>> study([1, 2, 4, 8], [100.0, 51.0, 26.5, 14.25]).verdict().reasons
-    ('linear',)
-    """
-
-    verdict: str
-    reasons: tuple[str, ...]
-    advice: tuple[str, ...]
-    next_n: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,63 +203,12 @@ class Study:
         """
         target = None if target is None else _within_reason(target)
         place = len(self.curves) - 1 if target is None else int(self._curve_of(np.array([target]))[0])
-        evidence = self._evidence[0 if self.special is not None else place]
-        reasons = reliability.judge(evidence, target)
-        if not reasons and self.phases is not None and (target is None or target > self.n[-1]):
-            reasons = ("far",)  # after a step in the past the next one may come with any size
-        next_n = self._next_n if SUGGEST_FOR.intersection(reasons) else None
-        facts = self._facts(evidence, reasons, target, next_n)
-        sentences = tuple(advice.sentence(reason, facts) for reason in reasons)
-        return Verdict(reasons[0] if reasons else "reliable", reasons, sentences + self._pattern_advice, next_n)
+        return self._judge.verdict(target, place)
 
     @cached_property
-    def _evidence(self) -> tuple[Evidence, ...]:
-        """What can be said about each curve; whether it slows down is judged on all sizes that are in line."""
-        kept = self.patterns.kept
-        fastest = reliability.fastest_before_slowdown(self._sizes[kept], self._times[kept], self.noise)
-        judged = self.curves if self.special is None else self.curves[:1]
-        gathered = (reliability.gather(*self._points(curve), noise=self.noise) for curve in judged)
-        return tuple(replace(evidence, fastest_n=fastest) for evidence in gathered)
-
-    def _points(self, curve: AnchoredCurve) -> tuple[Floats, Floats]:
-        inside = np.isin(self._sizes, curve.n) & self.patterns.kept
-        return self._sizes[inside], self._times[inside]
-
-    @cached_property
-    def _next_n(self) -> float | None:
-        curve = self.curves[0 if self.special is not None else -1]
-        candidates = advice.candidate_sizes(self._sizes, self.preferred_sizes or self.allowed_sizes)
-        if candidates.size == 0:
-            return None
-        return advice.most_informative(candidates, curve.sd_ln(candidates))
-
-    def _facts(
-        self, evidence: Evidence, reasons: tuple[str, ...], target: float | None, next_n: float | None
-    ) -> advice.Facts:
-        reference = reliability.REACH * evidence.largest_n if target is None else target
-        return advice.Facts(
-            count=evidence.count,
-            smallest_n=evidence.smallest_n,
-            largest_n=evidence.largest_n,
-            rms=evidence.rms,
-            worst_n=evidence.worst_n,
-            superlinear=evidence.superlinear or (0.0, 0.0),
-            fastest_n=evidence.fastest_n or 0.0,
-            disagreement=reliability.disagreement(evidence, reference) if "runner_up" in reasons else 0.0,
-            reference_n=reference,
-            target=target,
-            next_n=next_n,
-        )
-
-    @cached_property
-    def _pattern_advice(self) -> tuple[str, ...]:
-        sentences = [advice.anomaly_sentence(found.n, found.deviation) for found in self.patterns.anomalies]
-        if self.special is not None:
-            sentences.append(advice.special_sentence(self.special.name, self.special.slowdown))
-        if self.phases is not None:
-            pairs = zip(self.phases.phases[:-1], self.phases.phases[1:], strict=True)
-            sentences += [advice.jump_sentence(before.last_n, after.first_n, after.jump) for before, after in pairs]
-        return tuple(sentences)
+    def _judge(self) -> Judge:
+        suggested = self.preferred_sizes or self.allowed_sizes
+        return Judge(self._sizes, self._times, self.noise, suggested, self.patterns, self.curves)
 
     def two_step(self, target: float) -> TwoStepFit | None:
         """Return ADEPT's own fit for one target, None for fewer than three sizes; ValueError for an invalid target.

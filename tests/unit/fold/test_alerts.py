@@ -102,7 +102,7 @@ def test_a_slow_size_is_pending_fires_after_half_an_hour_and_resolves_when_it_is
     assert centre.alerts("SlowSize") == ["pending", "firing"]
     said = centre.messages("alerts")[-1]
     assert (said["labels"]["n"], said["severity"]) == ("8", "warning")
-    assert "slower on 8 nodes than its other sizes let expect" in said["annotations"]["summary"]
+    assert "slower on 8 nodes than its other sizes suggest" in said["annotations"]["summary"]
     assert said["annotations"]["runbook"] == "deploy/RUNBOOK.md#slowsize"
     for i in range(40):
         centre.ran(f"good{i}", "lammps", 8, 145.0)

@@ -30,42 +30,6 @@ def test_the_patterns_of_the_reference_curves() -> None:
     assert patterns(study(POWERS, downey(POWERS, 40.0, 0.4) * np.where(POWERS == 8, 1.5, 1.0))) == (None, [8.0], 0)
 
 
-@pytest.mark.parametrize(
-    ("n", "t", "verdict"),
-    [
-        ([1, 2, 4, 8], downey(np.array([1.0, 2.0, 4.0, 8.0]), 64.0, 0.5), "linear"),
-        ([4, 8, 16, 32, 64], downey(np.array([4.0, 8.0, 16.0, 32.0, 64.0]), 16.0, 0.5), "reliable"),
-        ([2, 6, 16, 24], [51.246, 19.594, 9.225, 7.762], "runner_up"),
-        ([1, 4, 128], [101.267, 24.874, 1.817], "runner_up"),
-        ([1, 2, 4, 8, 16], [100, 80, 20, 35, 9], "high_error"),
-        ([1, 2, 4, 8, 16, 32], [100, 52, 28, 17, 15, 19], "slowdown"),
-        ([1, 2, 4, 8], [100, 44, 20, 9.8], "superlinear"),
-        ([4, 8], [100, 52], "insufficient"),
-        ([8], [100], "insufficient"),
-    ],
-)
-def test_the_verdicts_of_the_reference_curves(n: list[float], t: list[float], verdict: str) -> None:
-    found = study(n, t).verdict()
-    assert found.verdict == verdict
-    assert len(found.advice) >= len(found.reasons)
-    assert (found.reasons == ()) == (verdict == "reliable")
-
-
-def test_the_next_size_of_a_linear_curve_is_twice_the_largest() -> None:
-    assert study([1, 2, 4, 8], downey(np.array([1.0, 2.0, 4.0, 8.0]), 64.0, 0.5)).verdict().next_n == 16.0
-
-
-def test_the_next_size_is_one_of_those_that_the_centre_allows() -> None:
-    found = study([1, 2, 4, 8], downey(np.array([1.0, 2.0, 4.0, 8.0]), 64.0, 0.5), allowed_sizes=[8, 12, 200]).verdict()
-    assert found.next_n == 12.0
-
-
-def test_a_far_target_has_a_verdict_of_its_own() -> None:
-    found = study([4, 8, 16, 32, 64], downey(np.array([4.0, 8.0, 16.0, 32.0, 64.0]), 16.0, 0.5))
-    assert found.verdict(64.0).verdict == "reliable"
-    assert found.verdict(1000.0).verdict == "far"
-
-
 def test_predictions_of_the_reference_application() -> None:
     found = study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).predict([4, 12, 24, 64])
     assert found.run_time_s == pytest.approx([262.0, 98.41, 67.29, 62.59], rel=0.005)
@@ -281,22 +245,6 @@ def test_bands_of_clean_applications_hold_the_run_times() -> None:
         predicted = study(n, t).predict(targets)
         inside.append((predicted.low_s <= runs) & (runs <= predicted.high_s))
     assert (np.mean(inside, axis=0) >= 0.88).all()
-
-
-def test_reliable_extrapolations_are_good_and_the_others_worse() -> None:
-    rng = np.random.default_rng(9)
-    errors: dict[str, list[float]] = {}
-    for _ in range(200):
-        n = 2.0 ** np.arange(rng.integers(3, 6)) * rng.choice([1.0, 2.0, 4.0])
-        parallelism, sigma = np.exp(rng.uniform(np.log(4.0), np.log(256.0))), abs(rng.normal(1.0, 0.8))
-        found = study(n, downey(n, parallelism, sigma) * np.exp(rng.normal(0.0, 0.01, n.size)))
-        target = 2.0 * n[-1:]
-        error = found.predict(target).run_time_s[0] / downey(target, parallelism, sigma)[0] - 1.0
-        errors.setdefault(found.verdict(float(target[0])).verdict, []).append(abs(float(error)))
-    assert len(errors["reliable"]) >= 20
-    assert np.mean(errors["reliable"]) < 0.035
-    assert np.median(errors["reliable"]) < 0.02
-    assert np.median(errors["linear"]) > 1.5 * np.median(errors["reliable"])
 
 
 def test_predictions_of_clean_curves_stay_within_the_bounds_of_the_family() -> None:

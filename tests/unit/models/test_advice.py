@@ -49,7 +49,16 @@ def test_without_a_size_to_run_the_sentence_suggests_none() -> None:
 
 def test_a_target_below_the_sizes_is_far_in_another_way() -> None:
     facts = Facts(count=4, smallest_n=4.0, largest_n=32.0, rms=0.0, worst_n=4.0, target=1.0)
-    assert "less than half of the smallest" in sentence("far", facts)
+    assert sentence("far", facts) == "1 is less than half of the smallest size that was run (4)."
+
+
+@pytest.mark.parametrize("target", [None, 48.0])
+def test_after_a_jump_in_the_curve_no_larger_size_is_near(target: float | None) -> None:
+    facts = Facts(count=8, smallest_n=1.0, largest_n=32.0, rms=0.0, worst_n=4.0, target=target, next_n=64.0)
+    assert sentence("far", facts) == (
+        "The run times jumped between sizes before and may do so again above the largest that was run (32); "
+        "run it at 64 first."
+    )
 
 
 def test_the_next_size_is_a_power_of_two_not_yet_run_up_to_twice_the_largest() -> None:

@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+
+from processors.models.adept import study
+from processors.models.downey import Floats, speedup
+
+EVEN = np.arange(2.0, 33.0, 2.0)
+
+
+def downey(n: Floats, parallelism: float, sigma: float, t1_s: float = 1000.0) -> Floats:
+    return np.asarray(t1_s / speedup(n, parallelism, sigma))
+
+
+@pytest.mark.parametrize(
+    ("n", "t", "verdict"),
+    [
+        ([1, 2, 4, 8], downey(np.array([1.0, 2.0, 4.0, 8.0]), 64.0, 0.5), "linear"),
+        ([4, 8, 16, 32, 64], downey(np.array([4.0, 8.0, 16.0, 32.0, 64.0]), 16.0, 0.5), "reliable"),
+        ([2, 6, 16, 24], [51.246, 19.594, 9.225, 7.762], "runner_up"),
+        ([1, 4, 128], [101.267, 24.874, 1.817], "runner_up"),
+        ([1, 2, 4, 8, 16], [100, 80, 20, 35, 9], "high_error"),
+        ([1, 2, 4, 8, 16, 32], [100, 52, 28, 17, 15, 19], "slowdown"),
+        ([1, 2, 4, 8], [100, 44, 20, 9.8], "superlinear"),
+        ([4, 8], [100, 52], "insufficient"),
+        ([8], [100], "insufficient"),
+    ],
+)
+def test_the_verdicts_of_the_reference_curves(n: list[float], t: list[float], verdict: str) -> None:
+    found = study(n, t).verdict()
+    assert found.verdict == verdict
+    assert len(found.advice) >= len(found.reasons)
+    assert (found.reasons == ()) == (verdict == "reliable")
+
+
+def test_the_next_size_of_a_linear_curve_is_twice_the_largest() -> None:
+    assert study([1, 2, 4, 8], downey(np.array([1.0, 2.0, 4.0, 8.0]), 64.0, 0.5)).verdict().next_n == 16.0
+
+
+def test_the_next_size_is_one_of_those_that_the_centre_allows() -> None:
+    found = study([1, 2, 4, 8], downey(np.array([1.0, 2.0, 4.0, 8.0]), 64.0, 0.5), allowed_sizes=[8, 12, 200]).verdict()
+    assert found.next_n == 12.0
+
+
+def test_a_far_target_has_a_verdict_of_its_own() -> None:
+    found = study([4, 8, 16, 32, 64], downey(np.array([4.0, 8.0, 16.0, 32.0, 64.0]), 16.0, 0.5))
+    assert found.verdict(64.0).verdict == "reliable"
+    assert found.verdict(1000.0).verdict == "far"
+
+
+@pytest.mark.parametrize(("target", "next_n"), [(1024.0, 64.0), (1.0, 1.0)])
+def test_for_a_far_target_the_next_size_lies_on_its_side(target: float, next_n: float) -> None:
+    found = study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).verdict(target)
+    assert found.reasons == ("far",)
+    assert found.next_n == next_n
+    assert found.advice[0].endswith(f"; run it at {next_n:g} first.")
+
+
+def test_after_a_jump_the_next_size_is_a_larger_one() -> None:
+    t = downey(EVEN, 20.0, 0.4) * np.where(EVEN >= 10, 0.7, 1.0)
+    found = study(EVEN, t).verdict(40.0)
+    assert (found.reasons, found.next_n) == (("far",), 64.0)
+    assert "jumped" in found.advice[0]
+
+
+def test_reliable_extrapolations_are_good_and_the_others_worse() -> None:
+    rng = np.random.default_rng(9)
+    errors: dict[str, list[float]] = {}
+    for _ in range(200):
+        n = 2.0 ** np.arange(rng.integers(3, 6)) * rng.choice([1.0, 2.0, 4.0])
+        parallelism, sigma = np.exp(rng.uniform(np.log(4.0), np.log(256.0))), abs(rng.normal(1.0, 0.8))
+        found = study(n, downey(n, parallelism, sigma) * np.exp(rng.normal(0.0, 0.01, n.size)))
+        target = 2.0 * n[-1:]
+        error = found.predict(target).run_time_s[0] / downey(target, parallelism, sigma)[0] - 1.0
+        errors.setdefault(found.verdict(float(target[0])).verdict, []).append(abs(float(error)))
+    assert len(errors["reliable"]) >= 20
+    assert np.mean(errors["reliable"]) < 0.035
+    assert np.median(errors["reliable"]) < 0.02
+    assert np.median(errors["linear"]) > 1.5 * np.median(errors["reliable"])
