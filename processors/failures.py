@@ -38,6 +38,9 @@ class FailureJudgement(msgspec.Struct, frozen=True):
 class FailureRate:
     """Outcomes of one application or one host.
 
+    `quiet` is for its user to note, and not stored: that the rate raises no alert, so that it need not be judged again
+    before it is suspicious. Nearly all rates are quiet nearly always, and every run of 100 nodes asks 100 of them.
+
     >>> rate = FailureRate.build(AlertSettings().failure_rate)
     >>> for i in range(40):
     ...     rate.learn(Outcome(f"r{i}", failed=i >= 34, of=str(i)))
@@ -51,17 +54,23 @@ class FailureRate:
 
     def __init__(self, settings: AlertSettings.FailureRate, state: FailureState) -> None:
         self._settings = settings
-        self._state = state
+        self._recent = {run: (failed, cause) for run, failed, cause in state.recent}  # the oldest first
+        self._failures = sum(failed for failed, _ in self._recent.values())
+        self._past_runs, self._past_failures = state.past_runs, state.past_failures
+        self.quiet = False
 
     @classmethod
     def build(cls, settings: AlertSettings.FailureRate, state: FailureState | None = None) -> Self:
         """Return the rate of a stored state, or an empty one."""
-        return cls(settings, msgspec.structs.replace(state) if state else FailureState())
+        return cls(settings, state or FailureState())
 
     def rate(self) -> float:
         """Return the posterior mean of the rate over everything remembered."""
-        failures = self._state.past_failures + sum(failed for _, failed, _ in self._state.recent)
-        return (failures + 0.5) / (self._state.past_runs + len(self._state.recent) + 1.0)
+        return (self._past_failures + self._failures + 0.5) / (self._past_runs + len(self._recent) + 1.0)
+
+    def suspicious(self) -> bool:
+        """Tell whether so many of the recent runs failed that the rate is worth judging."""
+        return self._failures >= self._settings.failures_min
 
     def score(self, fact: float, watched: int = 1) -> FailureJudgement:
         """Compare the recent outcomes with the own past and with the usual rate, which is given.
@@ -69,38 +78,34 @@ class FailureRate:
         Where many rates are watched, each has to be so much surer that all together raise no more false alarms than one
         would (Bonferroni).
         """
-        state, settings = self._state, self._settings
-        runs, failures = len(state.recent), sum(failed for _, failed, _ in state.recent)
-        past = (state.past_failures + 0.5) / (state.past_runs + 1.0) if state.past_runs else 0.0
+        runs, failures = len(self._recent), self._failures
+        past = (self._past_failures + 0.5) / (self._past_runs + 1.0) if self._past_runs else 0.0
         reference = min(max(past, fact, 1e-3), 1.0 - 1e-9)
         credibility = 1.0 - float(betainc(failures + 0.5, runs - failures + 0.5, reference))
-        doubt = (1.0 - settings.credibility) / max(watched, 1)
-        credible = failures >= settings.failures_min and credibility >= 1.0 - doubt
-        causes = len({cause for _, failed, cause in state.recent if failed})
+        doubt = (1.0 - self._settings.credibility) / max(watched, 1)
+        credible = self.suspicious() and credibility >= 1.0 - doubt
+        causes = len({cause for failed, cause in self._recent.values() if failed})
         return FailureJudgement(runs, failures, causes, past, credibility, credible)
 
     def learn(self, fact: Outcome) -> None:
         """Take an outcome in; a corrected one replaces the former where it is still among the recent."""
-        entry = (digest64(fact.run_id), fact.failed, digest64(fact.of))
-        recent = [entry if entry[0] == known[0] else known for known in self._state.recent]
-        if entry not in recent:
-            recent.append(entry)
-        self._state.recent = recent
-        while len(self._state.recent) > self._settings.recent_runs:
+        self._put(digest64(fact.run_id), fact)
+        while len(self._recent) > self._settings.recent_runs:
             self._forget_oldest()
 
     def correct(self, run_id: str, fact: Outcome | None) -> None:
         """Replace the outcome of a run, or take it away (None); nothing where it is no longer among the recent."""
-        digest = digest64(run_id)
-        entries = [] if fact is None else [(digest, fact.failed, digest64(fact.of))]
-        self._state.recent = [
-            entry for known in self._state.recent for entry in (entries if known[0] == digest else [known])
-        ]
+        run = digest64(run_id)
+        if run not in self._recent:
+            return
+        if fact is not None:
+            self._put(run, fact)
+        else:
+            self._failures -= self._recent.pop(run)[0]
 
     def holds(self, run_id: str) -> bool:
         """Tell whether the outcome of a run is among the recent."""
-        digest = digest64(run_id)
-        return any(run == digest for run, _, _ in self._state.recent)
+        return digest64(run_id) in self._recent
 
     def due_ms(self) -> int | None:
         """Return None: a rate changes by outcomes only."""
@@ -108,16 +113,21 @@ class FailureRate:
 
     def snapshot(self) -> FailureState:
         """Return the stored form."""
-        return msgspec.structs.replace(self._state, recent=list(self._state.recent))
+        recent = [(run, failed, cause) for run, (failed, cause) in self._recent.items()]
+        return FailureState(recent, self._past_runs, self._past_failures)
+
+    def _put(self, run: int, fact: Outcome) -> None:
+        before = self._recent.get(run)
+        self._failures += fact.failed - (before[0] if before else False)
+        self._recent[run] = (fact.failed, digest64(fact.of))
 
     def _forget_oldest(self) -> None:
-        state = self._state
-        _, failed, _ = state.recent[0]
-        state.recent = state.recent[1:]
-        state.past_runs += 1.0
-        state.past_failures += failed
-        if state.past_runs > PAST_RUNS_MAX:
-            state.past_runs, state.past_failures = state.past_runs / 2.0, state.past_failures / 2.0
+        failed, _ = self._recent.pop(next(iter(self._recent)))
+        self._failures -= failed
+        self._past_runs += 1.0
+        self._past_failures += failed
+        if self._past_runs > PAST_RUNS_MAX:
+            self._past_runs, self._past_failures = self._past_runs / 2.0, self._past_failures / 2.0
 
 
 class HostFailureRate(FailureRate):

@@ -38,30 +38,33 @@ class Outcomes:
         centre = self._learn(f"centre/{event.system}", event.run_id, outcome, first=first)
         key = f"{OF_APPLICATION}{application_id}"
         rate = self._learn(key, event.run_id, outcome, first=first or former != application_id)
-        labels = alert_rules.application_labels(ApplicationKey.parse(application_id))
-        judged = rate.score(centre.rate(), len(self._desk.models))
-        self._judge(alert_rules.APPLICATION_FAILS, labels, judged, event)
-        self._hosts(event, application_id, centre.rate(), first=first)
+        usual = centre.rate()
+        if self._worth_judging(rate, event):
+            labels = alert_rules.application_labels(ApplicationKey.parse(application_id))
+            self._judge(alert_rules.APPLICATION_FAILS, labels, rate, rate.score(usual, len(self._desk.models)))
+        self._hosts(event, application_id, usual, first=first)
         self._bound()
 
     def _hosts(self, event: JobCompleted, application_id: str, usual: float, *, first: bool) -> None:
         failed = event.state in HOST_STATES
         if not failed and not len(self._desk.hosts):
             return
+        blamed, spared = (Outcome(event.run_id, to_blame, of=application_id) for to_blame in (True, False))
         for host in self._names(event):
             key = f"{event.system}/{host}"
-            if not failed and key not in self._desk.hosts:
+            known = self._desk.hosts.get(key)
+            if not failed and known is None:
                 continue
-            to_blame = failed and event.failed_host in {None, host}
-            rate = self._desk.hosts.open(key)
-            outcome = Outcome(event.run_id, to_blame, of=application_id)
-            if first or key not in self._desk.hosts:
+            rate = known or self._desk.hosts.open(key)
+            outcome = blamed if failed and event.failed_host in {None, host} else spared
+            if first or known is None:
                 rate.learn(outcome)
             else:
                 rate.correct(event.run_id, outcome)
             self._desk.hosts.changed(key, rate, self._desk.now_ms)
-            labels = {"system": event.system, "host": host}
-            self._judge(alert_rules.HOST_FAILS, labels, rate.score(usual, len(self._desk.hosts)), event)
+            if self._worth_judging(rate, event):
+                labels = {"system": event.system, "host": host}
+                self._judge(alert_rules.HOST_FAILS, labels, rate, rate.score(usual, len(self._desk.hosts)))
 
     def _names(self, event: JobCompleted) -> tuple[str, ...]:
         try:
@@ -80,10 +83,13 @@ class Outcomes:
         self._desk.failures_changed(key, rate)
         return rate
 
-    def _judge(self, name: str, labels: dict[str, str], judged: FailureJudgement, event: JobCompleted) -> None:
-        if not self._desk.recent(event.end_ms):
-            return
-        self._warnings.take([alert_rules.failing(name, labels, judged, self._settings, self._desk.now_ms)])
+    def _worth_judging(self, rate: FailureRate, event: JobCompleted) -> bool:
+        """Tell whether a rate may raise an alert, or has one open: what is neither costs most and is left alone."""
+        return (rate.suspicious() or not rate.quiet) and self._desk.recent(event.end_ms)
+
+    def _judge(self, name: str, labels: dict[str, str], rate: FailureRate, judged: FailureJudgement) -> None:
+        condition = alert_rules.failing(name, labels, judged, self._settings, self._desk.now_ms)
+        rate.quiet = not self._warnings.opens(condition)
 
     def _bound(self) -> None:
         excess = len(self._desk.hosts) - self._settings.hosts_max

@@ -23,7 +23,21 @@ class Warnings:
     def take(self, conditions: Iterable[Condition]) -> None:
         """Note conditions and send what changes."""
         for condition in conditions:
-            self._take(condition)
+            self.opens(condition)
+
+    def opens(self, condition: Condition) -> bool:
+        """Note a condition, send what changes, and tell whether its alert is open then."""
+        key = fingerprint(condition)
+        known = key in self._desk.alerts
+        if not condition.holds and not known:
+            return False
+        if not known and len(self._desk.alerts) >= self._desk.settings.alerts.open_max:
+            self._desk.tally["bound", "open_alerts_max"] += 1
+            return False
+        life = self._desk.alerts.open(key)
+        if life.score(condition):
+            self._send(key, life, life.take(condition))
+        return life.open
 
     def tick(self) -> None:
         """Let the alerts whose time has come fire or resolve."""
@@ -45,17 +59,6 @@ class Warnings:
         if key.startswith(OF_APPLICATION):
             labels = alert_rules.application_labels(ApplicationKey.parse(key.removeprefix(OF_APPLICATION)))
             self.take([alert_rules.over(alert_rules.APPLICATION_FAILS, labels, self._desk.now_ms)])
-
-    def _take(self, condition: Condition) -> None:
-        key = fingerprint(condition)
-        if not condition.holds and key not in self._desk.alerts:
-            return
-        if key not in self._desk.alerts and len(self._desk.alerts) >= self._desk.settings.alerts.open_max:
-            self._desk.tally["bound", "open_alerts_max"] += 1
-            return
-        life = self._desk.alerts.open(key)
-        if life.score(condition):
-            self._send(key, life, life.take(condition))
 
     def _send(self, key: str, life: AlertLife, transitions: Iterable[Transition]) -> None:
         runbook = self._desk.settings.alerts.runbook_url
