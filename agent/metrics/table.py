@@ -8,6 +8,7 @@ from agent.contracts.outputs import VERDICTS
 
 ROLES: Final = ("collector", "learner")
 EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeated")
+REFUSALS: Final = ("too_old", "too_many", "correction_too_late", "not_one_size", "implausible")
 CHECKPOINT_OUTCOMES: Final = ("confirmed", "lost", "fenced", "unavailable")
 TOPICS: Final = ("predictions", "job_predictions", "answers", "alerts", "runs", "deadletters")
 BOUNDS: Final = (
@@ -82,6 +83,10 @@ AGENT: Final = (
     Declaration(
         "scalewatch_bounds_hit_total", "counter",
         "Times a bound was reached and something was evicted, refused or put off.", (Label("bound", values=BOUNDS),),
+    ),
+    Declaration(
+        "scalewatch_runs_refused_total", "counter", "Reports of runs that change no model, by reason.",
+        (Label("reason", values=REFUSALS),),
     ),
     Declaration(
         "scalewatch_checkpoints_total", "counter", "Checkpoints by outcome.",
