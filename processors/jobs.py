@@ -4,13 +4,14 @@ A job may have several runs (a requeue gives a new one under the same id). A run
 that evidence which is late still counts.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
 from agent.contracts.events import Evidence, Identity, JobCompleted, JobStarted
-from agent.contracts.settings import JobSettings
+from agent.contracts.settings import EVIDENCE_FIELDS, JobSettings
 
+NAMING = frozenset((*EVIDENCE_FIELDS, "input", "sizes", "attributes"))
 IDENTITIES_MAX = 8
 ENDED_MAX = 16
 JobFact = JobStarted | JobCompleted | Identity
@@ -36,7 +37,7 @@ class Forecast(msgspec.Struct, frozen=True):
 
 
 class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A run that ended and waits to settle; `start` is what its start told of it, if one came."""
+    """A run that ended and waits to settle; `start` is what only its start told of it, if there was such."""
 
     event: JobCompleted
     placement: Placement
@@ -131,7 +132,7 @@ class Job:
             self.forget_run()  # a job runs once at a time, whatever two producers say of the second it began
         others = [run for run in self._state.ended if run.event.run_id != event.run_id]
         settle_ms = event.end_ms + round(self._settings.settle_max_s * 1000)
-        self._state.ended = [*others, EndedRun(event, placement, settle_ms, start)]
+        self._state.ended = [*others, EndedRun(event, placement, settle_ms, _beyond(event.evidence, start))]
         self._state.resized = self._state.resized or event.state == "RESIZING"
         self._keep(event)
 
@@ -154,7 +155,7 @@ class Job:
         return done
 
     def start_of(self, run_id: str) -> Evidence | None:
-        """Return what the start of a run told, if it is still known."""
+        """Return what the start of a run told, or what of it is still needed."""
         if self._state.started is not None and self._state.started.run_id == run_id:
             return self._state.started.evidence
         return next((run.start for run in self._state.ended if run.event.run_id == run_id), None)
@@ -200,13 +201,15 @@ class Job:
         return later and all(fact.run_id != run.run_id and fact.start_ms >= run.end_ms for run in ended)
 
     def _keep(self, fact: JobFact) -> None:
+        settings = self._settings
         if isinstance(fact, JobStarted):
-            keep_ms = fact.start_ms + round(self._settings.open_job_max_s * 1000)
-        elif isinstance(fact, JobCompleted):
-            keep_ms = fact.end_ms + round(self._settings.evidence_keep_s * 1000)
-        else:
-            return  # other evidence has no time of its own
-        self.keep_until(keep_ms)
+            self.keep_until(fact.start_ms + round(settings.open_job_max_s * 1000))
+        elif isinstance(fact, JobCompleted):  # other evidence has no time of its own
+            goes_on = (
+                fact.state == "RESIZING"
+            )  # its last record will have the same start, and must not be taken for one size
+            keep_s = settings.open_job_max_s if goes_on else settings.evidence_keep_s
+            self.keep_until(fact.end_ms + round(keep_s * 1000))
 
 
 def merged_evidence(job: Job, event: JobStarted | JobCompleted) -> Evidence:
@@ -220,5 +223,16 @@ def merged_evidence(job: Job, event: JobStarted | JobCompleted) -> Evidence:
     own, start = event.evidence, job.start_of(event.run_id)
     if start is None or start is own:
         return own
-    given = {field: value for field in own.__struct_fields__ if (value := getattr(own, field)) not in (None, {}, ())}
-    return msgspec.structs.replace(start, **given)
+    return msgspec.structs.replace(start, **_given(own))
+
+
+def _given(evidence: Evidence) -> dict[str, Any]:
+    names = evidence.__struct_fields__
+    return {name: value for name in names if (value := getattr(evidence, name)) not in (None, {}, ())}
+
+
+def _beyond(own: Evidence, start: Evidence | None) -> Evidence | None:
+    """Return what a start tells beyond a completion, of what can name or size a job; None where that is nothing."""
+    told = {} if start is None else _given(start)
+    rest = {name: value for name, value in told.items() if name in NAMING and name not in _given(own)}
+    return Evidence(**rest) if rest else None

@@ -131,6 +131,17 @@ def test_a_job_that_changed_its_size_trains_nothing() -> None:
     assert {run["state"] for run in centre.at("10:40").messages("runs")} == {"RESIZING", "COMPLETED"}
 
 
+@pytest.mark.parametrize("moment", ["10:20", "12:00", "9d 10:00"])
+def test_the_last_record_of_a_resized_job_has_the_start_of_the_first_and_trains_nothing(moment: str) -> None:
+    centre = started_at_ten()
+    centre.at("10:10").ends("1", state="RESIZING")
+    centre.at(moment).ends("1", nodes=8)
+    assert centre.runs_of("lammps") == []
+    centre.at("12d 10:00")
+    assert [run["state"] for run in centre.topic("runs").values()] == ["COMPLETED"]
+    assert centre.topic("job_predictions") == {}
+
+
 def test_a_job_that_was_cancelled_while_it_waited_trains_and_counts_nothing() -> None:
     centre = Scenario()
     centre.at("10:00").ran("1", "lammps", 4, 0.0, state="CANCELLED")
