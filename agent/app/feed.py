@@ -69,12 +69,13 @@ def in_order(records: Iterable[FileRecord]) -> Iterator[TimedEvent | FileRecord]
 
 
 class Feed:
-    """Writes events into a journal and lets its time pass with theirs."""
+    """Writes events into a journal and lets its time pass with theirs; `records` counts events and ticks written."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._now_ms: int | None = None
         self._written = 0
+        self.records = 0
 
     def take(self, timed: TimedEvent) -> None:
         """Write an event, after the ticks that came before it. Raises InvalidInputError as the journal does."""
@@ -83,6 +84,7 @@ class Feed:
         name, _, _ = timed.place.rpartition(":")
         self._journal.write(timed.event, Origin(name, 0, self._written))
         self._written += 1
+        self.records += 1
 
     def finish(self, wait_ms: int) -> None:
         """Let so much more time pass, so that runs settle and alerts resolve."""
@@ -95,6 +97,7 @@ class Feed:
         for tick_ms in ticks(self._now_ms, target_ms):
             self._journal.tick(tick_ms)
             self._now_ms = tick_ms
+            self.records += 1
 
 
 def ticks(now_ms: int | None, target_ms: int) -> Iterator[int]:

@@ -20,7 +20,7 @@ from agent.decode.files import FileRecord, read_files
 from agent.decode.options import DecodeOptions
 from sinks.jsonl import JsonLines
 
-STEP_EVENTS: Final = 500
+STEP_RECORDS: Final = 2000  # an event brings a hundred ticks or so at most: far fewer than the journal holds
 SETTLE_MS: Final = 2 * 3_600_000
 NO_APPLICATION: Final = b'"application_id":null'
 FAR_FUTURE_MS: Final = 4_000_000_000_000  # files are history: no time in them is "in the future"
@@ -43,9 +43,11 @@ class Replay:
 
         `on_progress` is told the number of events now and then.
         """
+        stepped = 0
         for item in in_order(self._counted(read_files(paths, FAR_FUTURE_MS, options))):
             self._take(item)
-            if self.counts["events"] % STEP_EVENTS == 0:
+            if self._feed.records >= stepped + STEP_RECORDS:
+                stepped = self._feed.records
                 self.agent.step()
                 on_progress(self.counts["events"])
         self._feed.finish(SETTLE_MS)
