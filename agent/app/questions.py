@@ -4,6 +4,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ TIMEOUT_S: Final = 10.0
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A line of a file of requests; `n` is a size or a list of them."""
+    """A line of a file of requests; `n` is a size or a list of them, an empty system the only one there is."""
 
     id: str
     application: str
@@ -36,11 +37,11 @@ class Question(msgspec.Struct, frozen=True):
         """The sizes asked for."""
         return tuple(self.n) if isinstance(self.n, list) else (self.n,)
 
-    def request(self) -> PredictionRequested:
-        """Return the request that a scheduler would send."""
+    def request(self, system: str) -> PredictionRequested:
+        """Return the request that a scheduler would send; `system` is the one that is meant where none is named."""
         evidence = Evidence(application=self.application, input=self.input or None)
         return PredictionRequested(
-            system=self.system, request_id=self.id, n=self.sizes, evidence=evidence, unit=self.unit
+            system=self.system or system, request_id=self.id, n=self.sizes, evidence=evidence, unit=self.unit
         )
 
 
@@ -55,31 +56,35 @@ def read_requests(path: str) -> list[Question]:
 
 def answers(config: Config, files: Sequence[str], questions: Sequence[Question], timezone: str) -> Iterator[Any]:
     """Yield the answer to each question, in order, after learning from the files."""
-    agent = learned(config, files, timezone)
-    for question in questions:
-        answer = agent.service.answer(question.request())
-        yield _flat(question, answer)
-    agent.close()
+    with closing(learned(config, files, timezone)) as agent:
+        systems = {said.system for said in agent.service.predictions()}
+        only = systems.pop() if len(systems) == 1 else ""
+        for question in questions:
+            try:
+                answer = agent.service.answer(question.request(only))
+            except UnavailableError as error:  # a system that is not listed costs its own line alone
+                yield _unanswered(question, str(error))
+            else:
+                yield _flat(question, answer)
 
 
 def of_person(config: Config, file: str, request: PredictionRequested, timezone: str) -> Iterator[Answer]:
-    """Yield an answer for each curve that fits what a person named; ConfigError where none does."""
-    agent = learned(config, [file], timezone)
-    keys = [_key(said) for said in agent.service.predictions()]
-    fitting = [key for key in keys if _fits(key, request)]
-    if not fitting:
-        names = ", ".join(sorted({key.application for key in keys})[:20])
-        raise ScalewatchError(
-            f"Nothing is known of {request.evidence.application!r} in {file}; known: {names or 'nothing'}."
-        )
-    for key in fitting:
-        evidence = Evidence(application=key.application, input=key.input or None)
-        said = agent.service.prediction(key.id)
-        sizes = request.n or tuple(point.n for point in (said.curve if said else ()))
-        yield agent.service.answer(
-            PredictionRequested(system=key.system, request_id="1", n=sizes, evidence=evidence, unit=key.unit)
-        )
-    agent.close()
+    """Yield an answer for each curve that fits what a person named; ScalewatchError where none does."""
+    with closing(learned(config, [file], timezone)) as agent:
+        keys = [_key(said) for said in agent.service.predictions()]
+        fitting = [key for key in keys if _fits(key, request)]
+        if not fitting:
+            names = ", ".join(sorted({key.application for key in keys})[:20])
+            raise ScalewatchError(
+                f"Nothing is known of {request.evidence.application!r} in {file}; known: {names or 'nothing'}."
+            )
+        for key in fitting:
+            evidence = Evidence(application=key.application, input=key.input or None)
+            said = agent.service.prediction(key.id)
+            sizes = request.n or tuple(point.n for point in (said.curve if said else ()))
+            yield agent.service.answer(
+                PredictionRequested(system=key.system, request_id="1", n=sizes, evidence=evidence, unit=key.unit)
+            )
 
 
 def learned(config: Config, files: Sequence[str], timezone: str) -> Embedded:
@@ -132,9 +137,19 @@ def _flat(question: Question, answer: Answer) -> dict[str, Any]:
         "model": answer.model,
     }
     points = [msgspec.to_builtins(point) for point in answer.points]
+    return common | _told(question, points)
+
+
+def _unanswered(question: Question, detail: str) -> dict[str, Any]:
+    common = {"id": question.id, "known": False, "detail": detail, "observations": 0, "model": None}
+    asked = {name: getattr(question, name) for name in ("application", "system", "input", "unit")}
+    return common | asked | _told(question, [])
+
+
+def _told(question: Question, points: list[dict[str, Any]]) -> dict[str, Any]:
     if isinstance(question.n, list):
-        return common | {"points": points}
-    return common | (points[0] if points else {"n": question.n, "run_time_s": None})
+        return {"points": points}
+    return points[0] if points else {"n": question.n, "run_time_s": None}
 
 
 def _fits(key: ApplicationKey, request: PredictionRequested) -> bool:

@@ -1,0 +1,145 @@
+"""Questions to what was learned from files: many at once, or one of a person."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.app.questions import Question, answers, of_person, read_requests
+from agent.config.load import loads
+from agent.config.tree import Config
+from agent.contracts.errors import ConfigError, ScalewatchError
+from agent.contracts.events import PredictionRequested
+from agent.contracts.outputs import Answer
+from tests.kit.scenario import SYSTEM, evidence
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> str:
+    """Return a file of 16 runs of lammps with two inputs, 1000 s over the nodes and 20 s more."""
+    lines = [
+        json.dumps({
+            "type": "job.completed", "system": SYSTEM, "job_id": str(i), "application": "lammps", "n": 2 ** (i % 4),
+            "unit": "nodes", "input": ("rhodo", "chain")[i // 8], "start": f"2026-11-20T10:{i:02d}:00Z",
+            "run_time_s": 1000 / 2 ** (i % 4) + 20, "state": "COMPLETED",
+        })
+        for i in range(16)
+    ]  # fmt: skip
+    path = tmp_path / "history.jsonl"
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+def asked(history: str, *questions: dict[str, Any], config: Config | None = None) -> list[dict[str, Any]]:
+    made = [
+        msgspec.convert({"id": str(i), "application": "lammps", **given}, Question) for i, given in enumerate(questions)
+    ]
+    return [json.loads(msgspec.json.encode(told)) for told in answers(config or Config(), [history], made, "UTC")]
+
+
+def test_the_answer_to_one_size_is_flat(history: str) -> None:
+    (told,) = asked(history, {"system": SYSTEM, "input": "rhodo", "n": 4})
+    assert (told["id"], told["known"], told["observations"], told["n"]) == ("0", True, 8, 4.0)
+    assert told["low_s"] < told["run_time_s"] < told["high_s"]
+    assert abs(told["run_time_s"] / 270 - 1) < 0.05
+    assert told["reliability"]["verdict"]
+    assert "points" not in told
+
+
+def test_the_answer_to_a_list_of_sizes_is_a_list_of_points(history: str) -> None:
+    (told,) = asked(history, {"system": SYSTEM, "input": "rhodo", "n": [2, 16]})
+    assert [point["n"] for point in told["points"]] == [2.0, 16.0]
+    assert "run_time_s" not in told
+
+
+def test_answers_come_in_the_order_of_the_questions_each_with_its_id(history: str) -> None:
+    questions = [{"id": name, "system": SYSTEM, "input": "rhodo", "n": n} for name, n in (("z", 8), ("a", 1), ("m", 2))]
+    told = asked(history, *questions)
+    assert [(each["id"], each["n"]) for each in told] == [("z", 8.0), ("a", 1.0), ("m", 2.0)]
+
+
+def test_a_question_without_a_system_means_the_only_one(history: str) -> None:
+    (told,) = asked(history, {"input": "rhodo", "n": 4})
+    assert (told["known"], told["system"]) == (True, SYSTEM)
+
+
+def test_what_is_not_known_is_answered_with_a_sentence_and_no_number(history: str) -> None:
+    one, many, no_input = asked(
+        history,
+        {"application": "nektar", "system": SYSTEM, "n": 4},
+        {"application": "nektar", "system": SYSTEM, "n": [4, 8]},
+        {"system": SYSTEM, "n": 4},
+    )
+    assert (one["known"], one["n"], one["run_time_s"]) == (False, 4.0, None)
+    assert one["detail"] == "No run of nektar on exa is known."
+    assert many["points"] == []
+    assert "known: chain in nodes, rhodo in nodes" in no_input["detail"]
+
+
+def test_a_question_about_a_system_that_is_not_listed_costs_its_own_line_alone(history: str) -> None:
+    config = loads("systems: {exa: {}}\n", sources_required=False)
+    other, known = asked(
+        history, {"system": "other", "n": 4}, {"system": SYSTEM, "input": "rhodo", "n": 4}, config=config
+    )
+    assert (other["known"], other["system"], other["run_time_s"], known["known"]) == (False, "other", None, True)
+    assert other["detail"]
+
+
+@pytest.mark.parametrize("n", [0, -4, 1e300])
+def test_a_size_that_no_machine_has_is_answered_without_a_number(history: str, n: float) -> None:
+    (told,) = asked(history, {"system": SYSTEM, "input": "rhodo", "n": n})
+    assert told["run_time_s"] is None
+    assert "left out" in told["detail"]
+
+
+def test_a_file_of_requests_is_read_line_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    path.write_text(
+        '{"id": "a", "application": "x", "n": 4}\n\n{"id": "b", "application": "y", "n": [1, 2], "unit": "cores"}\n'
+    )
+    first, second = read_requests(str(path))
+    assert (first.id, first.sizes, first.unit) == ("a", (4.0,), None)
+    assert (second.id, second.sizes, second.unit) == ("b", (1.0, 2.0), "cores")
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [("{", "truncated"), ("[]", "Expected `object`"), ('{"id": "a", "n": 4}', "missing required field `application`"),
+     ('{"id": "a", "application": "x", "n": "many"}', r"\$\.n")],
+)  # fmt: skip
+def test_a_line_that_is_wrong_is_named_with_its_file_and_number(tmp_path: Path, line: str, fault: str) -> None:
+    path = tmp_path / "requests.jsonl"
+    path.write_text('{"id": "a", "application": "x", "n": 4}\n' + line + "\n")
+    with pytest.raises(ConfigError, match=rf"requests\.jsonl:2: .*{fault}"):
+        read_requests(str(path))
+
+
+def test_a_file_of_requests_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be read: No such file or directory\.$"):
+        read_requests(str(tmp_path / "none"))
+
+
+def of(history: str, *n: float, **fields: Any) -> list[Answer]:
+    unit, system = fields.pop("unit", None), fields.pop("system", "")
+    request = PredictionRequested(system, "1", n, evidence(fields.pop("application", "lammps"), **fields), unit)
+    return list(of_person(Config(), history, request, "UTC"))
+
+
+def test_a_person_gets_an_answer_for_every_curve_that_fits_what_was_named(history: str) -> None:
+    assert [(told.input, told.unit, told.known) for told in of(history, 4)] == [
+        ("chain", "nodes", True), ("rhodo", "nodes", True),
+    ]  # fmt: skip
+    assert [told.input for told in of(history, 4, input="rhodo")] == ["rhodo"]
+
+
+def test_a_person_who_names_no_size_gets_the_whole_curve(history: str) -> None:
+    (told,) = of(history, input="rhodo")
+    assert [point.n for point in told.points] == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+
+
+@pytest.mark.parametrize("named", [{"application": "nektar"}, {"system": "other"}, {"unit": "cores"}])
+def test_a_person_who_names_what_nobody_knows_is_told_what_is_known(history: str, named: dict[str, str]) -> None:
+    with pytest.raises(ScalewatchError, match=r"^Nothing is known of .* known: lammps\.$"):
+        of(history, 4, **named)
