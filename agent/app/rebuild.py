@@ -14,6 +14,7 @@ from agent.contracts.events import Identity, JobCompleted, JobEvent, JournalReco
 from agent.contracts.log import Batch, CheckpointStore, Log, Marker, Restored
 from agent.contracts.outputs import Prediction, Run
 from processors.fold.desk import Tombstone
+from processors.fold.lives import told_at_start
 from processors.fold.shard import Shard
 from processors.jobs import Job, JobState
 from processors.shelf import Envelope
@@ -90,15 +91,17 @@ def _pending(restored: Restored) -> list[JobState]:
 
 
 def _events_of_job(job: JobState) -> list[JobEvent]:
-    ended: list[JobEvent] = [run.event for run in job.ended]
+    ended: list[JobEvent] = []
+    for run in job.ended:
+        ended += [*told_at_start(run), run.event]
     started: list[JobEvent] = [job.started] if job.started is not None else []
     return [*(identity for _, identity in sorted(job.identities.items())), *ended, *started]
 
 
 def _fold(fold: Shard, events: list[JobEvent], said: dict[str, Prediction | None], *, tick: bool = True) -> None:
+    if tick:  # before the evidence: what comes long before its run is forgotten
+        _pass_time(fold, max(event.end_ms for event in events if isinstance(event, JobCompleted)), said)
     for event in events:
-        if tick and isinstance(event, JobCompleted):
-            _pass_time(fold, event.end_ms, said)
         _keep(fold.fold(JournalRecord(event=event)), said)
 
 

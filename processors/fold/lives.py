@@ -114,7 +114,7 @@ class Lives:
 
     def _settled(self, job: Job, run: EndedRun) -> Run:
         event = msgspec.json.encode(run.event)
-        others = [*job.identities, *_told_at_start(run)]
+        others = [*job.identities, *told_at_start(run)]
         identities = [msgspec.json.encode(identity) for identity in others]
         placement = run.placement
         texts = [value.decode() for value in (event, *identities)]
@@ -136,6 +136,14 @@ class Lives:
         )
 
 
-def _told_at_start(run: EndedRun) -> list[Identity]:
+def told_at_start(run: EndedRun) -> list[Identity]:
+    """Return what only the start of a run told, as evidence of its job.
+
+    >>> from agent.contracts.events import Evidence
+    >>> from processors.jobs import Placement
+    >>> event = JobCompleted("a", "1", "a/1@0", 0, 5, 5.0, "FAILED", Evidence())
+    >>> told_at_start(EndedRun(event, Placement(None, None, "none", 0.0), 9, Evidence(module="x")))[0].source
+    'job.started'
+    """
     event, start = run.event, run.start
     return [Identity(event.system, job_id=event.job_id, source=STARTED, evidence=start)] if start else []

@@ -1,0 +1,98 @@
+"""A rebuild learns from settled runs what the agent that settled them knew."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent import __version__
+from agent.app import compose
+from agent.app.rebuild import rebuild
+from agent.config.load import loads
+from agent.config.tree import Config
+from agent.contracts.log import Marker, TopicSettings
+from agent.log.memory import MemoryLog
+from agent.log.memory_broker import MemoryBroker
+from processors.fold.shard import Shard
+from tests.kit.scenario import Scenario
+
+
+def a_fortnight() -> Scenario:
+    """Return a centre whose jobs only XALT and their starts can name, days apart; one has not settled, one still runs."""
+    centre = Scenario()
+    for day in range(0, 14, 2):
+        centre.at(f"{day}d 10:00").told_by("xalt", str(day), executable="/opt/lmp")
+        centre.ran(str(day), None, 2 ** (day % 4), 600.0 + day, job_name="run7")
+        centre.at(f"{day}d 11:00").starts(f"s{day}", "gromacs", nodes=4)
+        centre.at(f"{day}d 12:00").ends(f"s{day}", application=None, sizes={}, nodes=None)
+        centre.at(f"{day}d 12:30")
+    centre.at("14d 10:00").starts("pending", "gromacs", nodes=4)
+    centre.starts("running", "lmp", nodes=2)
+    centre.at("14d 10:30").ends("pending", application=None, sizes={}, nodes=None)
+    return centre.at("14d 10:31")
+
+
+def rebuilt(centre: Scenario, config: Config) -> tuple[Shard, MemoryLog]:
+    """Store a centre's state and settled runs in a log, rebuild, and return the shard that takes over."""
+    topics = config.topics
+    log = MemoryLog(MemoryBroker(), state_topic=topics.state)
+    names = {topics.state: True, topics.journal: False, topics.runs: True, topics.predictions: True}
+    log.create([TopicSettings(name=name, partitions=1, compacted=compacted) for name, compacted in names.items()])
+    producer = log.producer()
+    kept = {"runs": topics.runs, "predictions": topics.predictions}
+    for sent in centre.sent:
+        if sent.kind in kept:
+            producer.send(kept[sent.kind], sent.value, sent.key.encode())
+    producer.flush(1.0)
+    centre.checkpoint()
+    store = log.checkpoints(0)
+    store.take_over()
+    store.save(centre.stored, Marker(7, 1, len(centre.stored), __version__, "hash", 1, centre.now_ms))
+    store.close()
+    rebuild(config, log, 0, lambda _: None)
+    taken = log.checkpoints(0).take_over()
+    assert taken.marker is not None
+    assert taken.marker.offset == 7
+    shard = compose.make_shard(config)
+    shard.restore(taken.states, taken.marker.now_ms)
+    return shard, log
+
+
+def runs_of(shard: Shard, application: str) -> list[tuple[str, float, float]]:
+    model = shard.desk.models.get(f"exa/{application}//nodes")
+    return sorted((run.run_id, run.n, run.run_time_s) for run in model.snapshot().runs) if model else []
+
+
+@pytest.mark.parametrize("application", ["lmp", "gromacs"])
+def test_runs_are_named_by_the_evidence_that_was_settled_with_them(application: str) -> None:
+    centre = a_fortnight()
+    shard, _ = rebuilt(centre, Config())
+    assert len(runs_of(shard, application)) >= 7
+    assert runs_of(shard, application) == runs_of(centre.shard, application)
+    assert list(shard.desk.models.keys()) == list(centre.shard.desk.models.keys())
+
+
+def test_a_job_that_had_not_settled_and_one_that_runs_are_still_there() -> None:
+    centre = a_fortnight()
+    shard, _ = rebuilt(centre, Config())
+    pending, running = shard.desk.jobs.get("exa/pending"), shard.desk.jobs.get("exa/running")
+    assert pending is not None
+    assert running is not None
+    assert [run.placement.application_id for run in pending.ended] == ["exa/gromacs//nodes"]
+    assert running.running is not None
+
+
+def test_other_rules_name_the_same_runs_otherwise() -> None:
+    text = "identify: {rules: [{match: {executable: lmp}, application: lammps}]}\n"
+    centre = a_fortnight()
+    shard, log = rebuilt(centre, loads(text, sources_required=False))
+    assert len(runs_of(shard, "lammps")) == 7
+    assert runs_of(shard, "lmp") == []
+    last: dict[str, Any] = {}
+
+    def take(batch: Any) -> None:
+        last.update(zip((key.decode() for key in batch.keys), batch.values, strict=True))
+
+    log.read(Config().topics.predictions, 0, take)
+    assert last["exa/lmp//nodes"] is None
+    assert msgspec.json.decode(last["exa/lammps//nodes"])["observations"] == 7
