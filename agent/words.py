@@ -81,6 +81,15 @@ def size(n: float) -> str:
     return str(int(n)) if n == int(n) else f"{n:.3g}"
 
 
+def counted(count: int, thing: str) -> str:
+    """Return a number of things.
+
+    >>> counted(1, "run"), counted(2, "run"), counted(0, "dead letter")
+    ('1 run', '2 runs', '0 dead letters')
+    """
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
 def share(ratio: float | None) -> str:
     """Return a share in per cent, a dash where it is not known.
 

@@ -1,15 +1,15 @@
 """`scalewatch backfill`: history into the running system."""
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
 from agent.app import compose
 from agent.app.backfill import backfill
 from agent.cli.options import required_config_option, timezone_option
+from agent.cli.progress import progress
 from agent.clock import SystemClock
 from agent.config.load import load
 from agent.log.kafka import KafkaLog
+from agent.words import counted
 
 
 @click.command
@@ -24,7 +24,7 @@ def command(files: tuple[str, ...], config: str, timezone: str) -> None:
     settings = load(config)
     log = KafkaLog(compose.kafka_settings(settings))
     try:
-        with Progress(console=Console(stderr=True), transient=True) as bar:
+        with progress() as bar:
             task = bar.add_task("runs", total=None)
             counts = backfill(
                 settings,
@@ -37,4 +37,4 @@ def command(files: tuple[str, ...], config: str, timezone: str) -> None:
     finally:
         log.close()
     rest = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()) if reason != "written")
-    click.echo(f"{counts['written']} runs written" + (f"; left out: {rest}" if rest else ""))
+    click.echo(f"{counted(counts['written'], 'run')} written" + (f"; left out: {rest}" if rest else ""))

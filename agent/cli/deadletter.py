@@ -14,6 +14,7 @@ from agent.config.tree import Config
 from agent.contracts.errors import ConfigError, InvalidInputError
 from agent.contracts.log import Log
 from agent.contracts.moments import parse_rfc3339
+from agent.words import counted
 
 LIMIT: Final = 10_000
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -55,7 +56,7 @@ def list_letters(  # noqa: PLR0917 - options
         settings, lambda log: listed(log, settings.topics.deadletters, wanted, click.echo, as_json=as_json)
     )
     if not as_json:
-        click.echo(f"{count} dead letters.")
+        click.echo(f"{counted(count, 'dead letter')}.")
 
 
 @command.command("replay")
@@ -87,11 +88,11 @@ def replay_letters(  # noqa: PLR0917 - options
 
 
 def _told(done: Replayed, *, dry_run: bool) -> str:
-    lines = [f"{done.sent} messages {'would be' if dry_run else 'were'} sent again."]
+    lines = [f"{'Would be sent' if dry_run else 'Sent'} again: {counted(done.sent, 'message')}."]
     if done.truncated:
-        lines.append(f"{done.truncated} were refused: a dead letter keeps only the beginning of a long message.")
+        lines.append(f"Refused, because a dead letter keeps only the beginning of a long message: {done.truncated}.")
     if done.unreadable:
-        lines.append(f"{done.unreadable} records of the topic are no dead letters.")
+        lines.append(f"Not readable as dead letters: {counted(done.unreadable, 'record')} of the topic.")
     return "\n".join(lines)
 
 

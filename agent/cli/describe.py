@@ -22,10 +22,10 @@ def command(subject: str, name: str | None, as_json: bool) -> None:  # noqa: FBT
     With --json: `config` is the JSON Schema of the configuration file, `schemas` those of all events and messages, or
     of the one that is named (such as scalewatch.prediction/1).
     """
-    if name is not None and (subject != "schemas" or name not in schemas.NAMES):
-        raise ConfigError(
-            f"{name!r} is no name of a schema; use `describe schemas` with one of {', '.join(schemas.NAMES)}."
-        )
+    if name is not None and subject != "schemas":
+        raise ConfigError(f"`describe {subject}` takes no name; leave {name!r} out.")
+    if name is not None and name not in schemas.NAMES:
+        raise ConfigError(f"{name!r} is no name of a schema; they are {', '.join(schemas.NAMES)}.")
     if name is not None:
         click.echo(_json(schemas.schema(name)))
     else:

@@ -15,6 +15,7 @@ from agent.clock import SystemClock
 from agent.decode.files import FileRecord, read_files
 from agent.decode.options import DecodeOptions
 from agent.identify import Identifier
+from agent.words import counted
 
 REFUSED_SHOWN: Final = 5
 SIZES_SHOWN: Final = 8
@@ -49,7 +50,8 @@ def command(  # noqa: PLR0917 - options
     refused = _survey(survey, read_files(files, SystemClock().now_ms(), options))
     click.echo(_json(survey, refused) if as_json else _text(survey, top))
     if refused and not as_json:
-        click.echo(f"scalewatch: {refused} records could not be used.", err=True)
+        rest = f"; the first {REFUSED_SHOWN} are above" if refused > REFUSED_SHOWN else ""
+        click.echo(f"scalewatch: {counted(refused, 'record')} could not be used{rest}.", err=True)
     if not survey.jobs:
         click.get_current_context().exit(FAILED)
 
@@ -74,7 +76,7 @@ def _text(survey: Survey, top: int) -> str:
         (g.application, g.input, g.system, g.unit, g.source, f"{g.confidence:.2f}", str(g.jobs), _sizes(g.sizes))
         for g in groups[:top]
     ]
-    lines = [f"{survey.jobs} jobs, {survey.identified} of them identified, {len(groups)} applications."]
+    lines = [f"{counted(survey.jobs, 'job')}, {survey.identified} identified, {counted(len(groups), 'application')}."]
     if rows:
         lines += ["", table(head, rows)]
     if len(groups) > top:
@@ -84,9 +86,9 @@ def _text(survey: Survey, top: int) -> str:
         lines += ["", "Jobs that nothing names, by frequency:"]
         lines.append(table(("jobs", "job", "reason"), [(str(n), name, why) for (name, why), n in nameless[:top]]))
     if survey.started:
-        lines += ["", f"{survey.started} starts of jobs were read too; only jobs that ended are counted."]
+        lines += ["", f"Also read: {counted(survey.started, 'start')} of jobs; only jobs that ended are counted."]
     if survey.left_out:
-        lines += ["", f"{survey.left_out} names are not shown: their number is bounded."]
+        lines += ["", f"Names not shown, for their number is bounded: {survey.left_out}."]
     return "\n".join(lines)
 
 

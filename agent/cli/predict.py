@@ -28,9 +28,9 @@ def _sizes(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.command
 @click.argument("words", nargs=-1, metavar="[FILE] [APPLICATION]")
 @click.option("--n", "sizes", callback=_sizes, help="Sizes to predict for, such as 64,128; by default a curve.")
-@click.option("--system", default=None, help="System; by default the only one that runs the application.")
-@click.option("--input", "input_", default=None, help="Input; by default the only one.")
-@click.option("--unit", default=None, help="Unit of the sizes; by default the only one.")
+@click.option("--system", default=None, help="Its system; by default the only one that runs it.")
+@click.option("--input", default=None, help="Its input; by default the only one, from a file all.")
+@click.option("--unit", default=None, help="Unit of the sizes; by default the only one, from a file all.")
 @click.option("--url", default=None, help="Ask a running agent, such as http://127.0.0.1:8080.")
 @click.option("--events", multiple=True, type=click.Path(), help="File of events to learn from; may be repeated.")
 @click.option("--requests", type=click.Path(dir_okay=False), help="File of questions, one JSON object per line.")
@@ -40,16 +40,16 @@ def _sizes(_context: click.Context, _parameter: click.Parameter, value: str | No
 @config_option
 @timezone_option
 def command(**given: Any) -> None:
-    r"""Predict run times.
+    """Predict run times: learned from FILE for one APPLICATION, asked of a running agent, or for many requests.
 
     \b
-    For a person:   scalewatch predict FILE APPLICATION --n 64,128
-    Many at once:   scalewatch predict --events FILE --requests R.jsonl --out A.jsonl
-    A live agent:   scalewatch predict APPLICATION --system archer2 --n 64 --url http://127.0.0.1:8080
+    scalewatch predict jobs.txt lammps --n 64,128
+    scalewatch predict lammps --system archer2 --n 64 --url http://127.0.0.1:8080
+    scalewatch predict --events jobs.txt --requests requests.jsonl --out answers.jsonl
 
     A line of the requests holds id, application, system, input, unit and n (a number or a list); its answer has the
     same id.
-    """
+    """  # noqa: D301 - click wants the character itself
     if given["requests"]:
         _many(given)
     else:
@@ -58,7 +58,7 @@ def command(**given: Any) -> None:
 
 def _many(given: dict[str, Any]) -> None:
     if not given["events"] or given["words"]:
-        raise click.UsageError("--requests goes with --events FILE and --out FILE.")
+        raise click.UsageError("--requests needs --events FILE, and takes no other FILE or APPLICATION.")
     requests = read_requests(given["requests"])
     config = load_or_default(given["config"])
     lines = answers(config, given["events"], requests, given["timezone"])
@@ -71,7 +71,9 @@ def _many(given: dict[str, Any]) -> None:
 def _one(given: dict[str, Any]) -> None:
     words: tuple[str, ...] = given["words"]
     if len(words) != (1 if given["url"] else 2):
-        raise click.UsageError("name a FILE and an APPLICATION, or --url and an APPLICATION.")
+        raise click.UsageError(
+            "name a FILE and an APPLICATION, or an APPLICATION and --url; or use --events and --requests."
+        )
     request = PredictionRequested(
         system=given["system"] or "",
         request_id="1",

@@ -1,17 +1,17 @@
 """`scalewatch rebuild`: learn anew from the settled runs."""
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
 from agent.app import compose
 from agent.app.rebuild import rebuild
 from agent.cli.options import required_config_option
+from agent.cli.progress import progress
 from agent.config.load import load
 from agent.config.tree import Config
 from agent.contracts.errors import FencedError, ScalewatchError
 from agent.contracts.log import Log
 from agent.log.kafka import KafkaLog
+from agent.words import counted
 
 
 @click.command
@@ -35,7 +35,12 @@ def command(config: str, shard: tuple[int, ...]) -> None:
 
 
 def _rebuilt(config: Config, log: Log, shard: int) -> str:
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with progress() as bar:
         task = bar.add_task(f"shard {shard}, runs", total=None)
         done = rebuild(config, log, shard, lambda runs: bar.update(task, completed=runs))
-    return f"shard {shard}: {done.runs} runs, {done.pending_jobs} jobs not settled, {done.applications} applications"
+    told = (
+        counted(done.runs, "run"),
+        f"{counted(done.pending_jobs, 'job')} not settled",
+        counted(done.applications, "application"),
+    )
+    return f"shard {shard}: {', '.join(told)}"

@@ -1,15 +1,17 @@
 """`scalewatch replay`: event files through the same agent."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agent.app import compose
 from agent.app.replay import Replay
+from agent.cli.errors import FAILED
 from agent.cli.options import config_option, load_or_default, timezone_option
+from agent.cli.progress import progress
+from agent.words import counted
 from sinks.jsonl import JsonLines
 
 
@@ -24,10 +26,11 @@ def command(files: tuple[str, ...], folder: Path, config: str | None, timezone: 
     """Run event FILES through the agent and keep what comes out.
 
     Takes native JSON lines, Slurm completions, `sacct --parsable2` text, Sonar job records and the Standard Workload
-    Format, plain or gzip; - is standard input. Logs of jobs are put in the order of time first.
+    Format, plain or gzip; - is standard input. Logs of jobs are put in the order of time first. The exit code is 1 where
+    the files hold no event at all.
     """
     settings = load_or_default(config)
-    with JsonLines(folder) as sink, _bar(quiet) as bar:
+    with JsonLines(folder) as sink, progress(quiet=quiet) as bar:
         task = bar.add_task("events", total=None)
 
         replay = Replay(settings, sink)
@@ -36,13 +39,14 @@ def command(files: tuple[str, ...], folder: Path, config: str | None, timezone: 
         replay.agent.close()
     (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
     if not quiet:
-        click.echo(
-            f"{summary['events']} events, {summary['refused']} refused, {summary['applications']} applications with a "
-            f"prediction; see {folder}/summary.json",
-            err=True,
-        )
+        click.echo(_told(summary, folder), err=True)
+    if not summary["events"]:
+        click.get_current_context().exit(FAILED)
 
 
-def _bar(quiet: bool) -> Progress:  # noqa: FBT001 - private
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=Console(stderr=True), disable=quiet, transient=True)
+def _told(summary: dict[str, Any], folder: Path) -> str:
+    why = f" ({folder}/deadletters.jsonl says why)" if summary["refused"] else ""
+    return (
+        f"{counted(summary['events'], 'event')}, {summary['refused']} refused{why}, "
+        f"{counted(summary['applications'], 'application')} with a prediction; see {folder}/summary.json"
+    )

@@ -42,7 +42,7 @@ def test_applications_come_by_frequency_and_then_what_nothing_names(jobs: Path) 
     result = identify(str(jobs))
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        "5 jobs, 3 of them identified, 2 applications.",
+        "5 jobs, 3 identified, 2 applications.",
         "",
         "application  input  system  unit   source                confidence  jobs  sizes",
         "gmx_prod_#          exa     nodes  job_name                    0.50     2  4 8",
@@ -53,7 +53,7 @@ def test_applications_come_by_frequency_and_then_what_nothing_names(jobs: Path) 
         "   1  bash                     the job name 'bash' names no program",
         f"   1  {ALICE}  nothing in its evidence names a program",
         "",
-        "1 starts of jobs were read too; only jobs that ended are counted.",
+        "Also read: 1 start of jobs; only jobs that ended are counted.",
     ]
 
 
@@ -81,7 +81,7 @@ def test_what_cannot_be_used_is_named_with_its_line_and_the_rest_is_shown(jobs: 
     assert result.exit_code == 0
     assert f"scalewatch: {jobs}:8: " in result.stderr
     assert "scalewatch: 2 records could not be used." in result.stderr
-    assert "5 jobs, 3 of them identified" in result.stdout
+    assert "5 jobs, 3 identified" in result.stdout
 
 
 def test_files_without_a_job_are_a_failure(tmp_path: Path) -> None:
@@ -95,4 +95,4 @@ def test_files_without_a_job_are_a_failure(tmp_path: Path) -> None:
 
 def test_standard_input_is_a_file_too() -> None:
     result = CliRunner().invoke(main, ["identify", "-"], input=json.dumps(EVENTS[0]) + "\n")
-    assert "1 jobs, 1 of them identified" in result.stdout
+    assert "1 job, 1 identified" in result.stdout

@@ -72,8 +72,17 @@ def test_every_event_and_message_is_described() -> None:
     assert json.loads(described("schemas", "scalewatch.alert/1"))["$id"] == "scalewatch.alert/1"
 
 
-@pytest.mark.parametrize("arguments", [["schemas", "scalewatch.alert/9"], ["metrics", "scalewatch_ready"]])
-def test_a_name_that_is_none_is_refused(arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["schemas", "scalewatch.alert/9"],
+            "'scalewatch.alert/9' is no name of a schema; they are scalewatch.prediction/1,",
+        ),
+        (["metrics", "scalewatch_ready"], "`describe metrics` takes no name; leave 'scalewatch_ready' out."),
+    ],
+)
+def test_a_name_that_is_none_is_refused(arguments: list[str], said: str) -> None:
     result = CliRunner().invoke(main, ["describe", *arguments])
     assert result.exit_code == 2
-    assert "is no name of a schema" in result.stderr
+    assert said in result.stderr

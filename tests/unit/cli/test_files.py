@@ -1,0 +1,125 @@
+"""Commands that learn from files: what a person types, what is shown, and the exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from agent.cli import main
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments), catch_exceptions=False, env={"COLUMNS": "120"})
+
+
+def completed(job: int, n: int, input_: str) -> str:
+    end = f"2026-11-20T{10 + job // 60:02d}:{job % 60:02d}:00Z"
+    return json.dumps(
+        {
+            "type": "job.completed",
+            "system": "archer2",
+            "job_id": str(job),
+            "application": "lammps",
+            "input": input_,
+            "n": n,
+            "unit": "nodes",
+            "start": "2026-11-20T09:00:00Z",
+            "end": end,
+            "run_time_s": 3200 / n + 100,
+            "state": "COMPLETED",
+        }
+    )
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> str:
+    lines = [completed(i, 2 ** (i % 6), "rhodo") for i in range(24)]
+    lines += [completed(30 + i, 2 ** (i % 3), "water") for i in range(6)]
+    path = tmp_path / "jobs.jsonl"
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+def test_a_prediction_is_a_table_with_the_sizes_that_were_asked_for(jobs: str) -> None:
+    shown = run("predict", jobs, "lammps", "--input", "rhodo", "--n", "16,64")
+    assert shown.exit_code == 0
+    assert "lammps rhodo on archer2" in shown.output
+    row = next(line for line in shown.output.splitlines() if "interpolated" in line or "observed" in line)
+    n, run_time_s = row.split("│")[1:3]
+    assert (n.strip(), float(run_time_s)) == ("16", pytest.approx(300, rel=0.01))
+    assert "extrapolated" in shown.output
+
+
+def test_without_an_input_there_is_a_table_for_each(jobs: str) -> None:
+    shown = run("predict", jobs, "lammps", "--n", "4")
+    assert shown.exit_code == 0
+    assert "lammps rhodo on" in shown.output
+    assert "lammps water on" in shown.output
+
+
+def test_an_application_that_did_not_run_is_said_to_be_unknown(jobs: str) -> None:
+    shown = run("predict", jobs, "gromacs")
+    assert (shown.exit_code, shown.stdout) == (1, "")
+    assert "Nothing is known of 'gromacs'" in shown.stderr
+    assert "known: lammps" in shown.stderr
+
+
+def test_requests_are_answered_line_by_line(jobs: str, tmp_path: Path) -> None:
+    requests, out = tmp_path / "requests.jsonl", tmp_path / "answers.jsonl"
+    asked = [{"id": "a", "application": "lammps", "system": "archer2", "input": "rhodo", "n": 16}]
+    asked.append({"id": "b", "application": "gromacs", "system": "archer2", "n": [1, 2]})
+    requests.write_text("\n".join(map(json.dumps, asked)))
+    shown = run("predict", "--events", jobs, "--requests", str(requests), "--out", str(out))
+    assert (shown.exit_code, shown.output) == (0, "")
+    first, second = map(json.loads, out.read_text().splitlines())
+    assert (first["id"], first["known"], first["run_time_s"]) == ("a", True, pytest.approx(300, rel=0.01))
+    assert (second["id"], second["known"], second["points"]) == ("b", False, [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "name a FILE and an APPLICATION"),
+        (["lammps"], "name a FILE and an APPLICATION"),
+        (["x", "lammps", "--n", "many"], "sizes are numbers"),
+        (["x", "lammps", "--n", "-1"], "sizes are positive"),
+        (["--requests", "r.jsonl"], "--requests needs --events FILE"),
+        (["missing.txt", "lammps"], "The file missing.txt cannot be read: No such file or directory."),
+        (["lammps", "--url", "ftp://x"], "'ftp://x' is no HTTP address."),
+    ],
+)
+def test_a_question_that_cannot_be_understood_exits_with_2(arguments: list[str], said: str) -> None:
+    shown = run("predict", *arguments)
+    assert (shown.exit_code, shown.stdout) == (2, "")
+    assert said in shown.stderr
+
+
+def test_an_agent_that_is_not_there_is_named() -> None:
+    shown = run("predict", "lammps", "--n", "4", "--url", "http://127.0.0.1:1")
+    assert (shown.exit_code, shown.stdout) == (1, "")
+    assert "The agent at http://127.0.0.1:1 gave no answer" in shown.stderr
+
+
+def test_help_shows_one_way_to_ask_on_each_line() -> None:
+    lines = run("predict", "--help").output.splitlines()
+    assert "  scalewatch predict jobs.txt lammps --n 64,128" in lines
+
+
+def test_a_replay_leaves_a_file_for_each_topic_and_a_summary(jobs: str, tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    shown = run("replay", jobs, "--out", str(out))
+    assert (shown.exit_code, shown.stdout) == (0, "")
+    assert shown.stderr == f"30 events, 0 refused, 2 applications with a prediction; see {out}/summary.json\n"
+    assert json.loads((out / "summary.json").read_text())["events"] == 30
+    assert len((out / "runs.jsonl").read_text().splitlines()) == 30
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 300, bytes(range(256)), b"\x1f\x8b not gzip", b"kafka:\n  x: 1\n"])
+def test_a_file_without_any_event_fails_and_says_why(content: bytes, tmp_path: Path) -> None:
+    path, out = tmp_path / "jobs.txt", tmp_path / "results"
+    path.write_bytes(content)
+    shown = run("replay", str(path), "--out", str(out))
+    assert (shown.exit_code, shown.stdout) == (1, "")
+    assert f"0 events, 1 refused ({out}/deadletters.jsonl says why), 0 applications" in shown.stderr
+    assert json.loads((out / "deadletters.jsonl").read_text())["value"]["detail"].endswith(".")
