@@ -132,7 +132,12 @@ def over(name: str, labels: dict[str, str], now_ms: int) -> Condition:
 def forgotten(
     key: ApplicationKey, flagged: Sequence[tuple[str, float]], verdicts: Sequence[str], now_ms: int
 ) -> list[Condition]:
-    """Return that nothing holds any more which a model said of its application."""
+    """Return that nothing holds any more which a model said of its application.
+
+    >>> key = ApplicationKey("lammps", "exa", "", "nodes")
+    >>> [condition.name for condition in forgotten(key, [(SLOW_SIZE, 8.0)], ["slowdown"], 0)]
+    ['SlowSize', 'PredictionUnreliable']
+    """
     labels = application_labels(key)
     sizes = [over(name, {**labels, "n": f"{n:g}"}, now_ms) for name, n in flagged]
     return [*sizes, *(over(PREDICTION_UNRELIABLE, {**labels, "verdict": verdict}, now_ms) for verdict in verdicts)]
