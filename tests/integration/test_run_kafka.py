@@ -13,7 +13,8 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from agent.config.load import load
 from agent.contracts.moments import rfc3339
-from tests.kit.agent_process import AgentProcess, Broker, until, write_config
+from tests.kit.agent_process import AgentProcess, until, write_config
+from tests.kit.agent_topics import AgentTopics
 from tests.kit.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -38,15 +39,15 @@ def agent(kafka: KafkaBroker, source: str, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("run")
     sources = [{"topics": [source], "format": "native", "system": SYSTEM}]
     with AgentProcess(write_config(folder, kafka.bootstrap, f"{source}-own", sources, **SETTINGS)) as running:
-        with Broker(running.config) as broker:
-            broker.create(source)
+        with AgentTopics(running.config) as topics:
+            topics.create(source)
         running.wait_ready()
         yield running
 
 
 @pytest.fixture(scope="module")
-def broker(agent: AgentProcess) -> Iterator[Broker]:
-    with Broker(agent.config) as connected:
+def topics(agent: AgentProcess) -> Iterator[AgentTopics]:
+    with AgentTopics(agent.config) as connected:
         yield connected
 
 
@@ -83,10 +84,12 @@ def learned(agent: AgentProcess, application: str, count: int, timeout_s: float 
     until(lambda: observations(agent, application) >= count, timeout_s, told)
 
 
-def test_runs_become_a_prediction_on_its_topic_and_over_http(agent: AgentProcess, broker: Broker, source: str) -> None:
-    broker.write(source, runs("lammps"))
+def test_runs_become_a_prediction_on_its_topic_and_over_http(
+    agent: AgentProcess, topics: AgentTopics, source: str
+) -> None:
+    topics.write(source, runs("lammps"))
     learned(agent, "lammps", 8)
-    published = [one for one in broker.messages("predictions") if one["application"] == "lammps"]
+    published = [one for one in topics.messages("predictions") if one["application"] == "lammps"]
     assert published[-1]["observations"] == 8
     assert published[-1]["sizes"] == [1.0, 2.0, 4.0, 8.0]
     asked = agent.get("learner", "/api/v1/predictions?application=lammps&n=2")
@@ -96,53 +99,53 @@ def test_runs_become_a_prediction_on_its_topic_and_over_http(agent: AgentProcess
 
 
 def test_a_settled_run_is_kept_and_a_request_is_answered_on_their_topics(
-    agent: AgentProcess, broker: Broker, source: str
+    agent: AgentProcess, topics: AgentTopics, source: str
 ) -> None:
-    broker.write(source, runs("namd"))
+    topics.write(source, runs("namd"))
     learned(agent, "namd", 8)
     asked = {"type": "prediction.requested", "system": SYSTEM, "request_id": "r9", "application": "namd"}
-    broker.write(source, [json.dumps({**asked, "unit": "nodes", "n": [4, 16]}).encode()])
+    topics.write(source, [json.dumps({**asked, "unit": "nodes", "n": [4, 16]}).encode()])
 
     def answered() -> list[dict[str, Any]]:
-        return [one for one in broker.messages("answers") if one["request_id"] == "r9"]
+        return [one for one in topics.messages("answers") if one["request_id"] == "r9"]
 
     assert [point["n"] for point in until(answered, SOON_S, "an answer")[0]["points"]] == [4.0, 16.0]
 
     def settled() -> bool:
-        return sum(one["run_id"].startswith(f"{SYSTEM}/namd-") for one in broker.messages("runs")) == 8
+        return sum(one["run_id"].startswith(f"{SYSTEM}/namd-") for one in topics.messages("runs")) == 8
 
     until(settled, SOON_S, "eight settled runs")
 
 
-def test_a_running_job_is_forecast_until_it_ends(agent: AgentProcess, broker: Broker, source: str) -> None:
-    broker.write(source, runs("gromacs"))
+def test_a_running_job_is_forecast_until_it_ends(agent: AgentProcess, topics: AgentTopics, source: str) -> None:
+    topics.write(source, runs("gromacs"))
     learned(agent, "gromacs", 8)
     begun = {"application": "gromacs", "n": 4, "unit": "nodes", "start": rfc3339(time.time_ns() // 1_000_000 - 5000)}
-    broker.write(source, [event("job.started", "77", time_limit_s=600, **begun)])
+    topics.write(source, [event("job.started", "77", time_limit_s=600, **begun)])
     (job,) = until(lambda: agent.rows("/api/v1/jobs?job_id=77"), SOON_S, "a forecast of job 77")
     assert job["run_time_s"] == pytest.approx(RUN_TIMES_S[4.0], rel=0.2)
-    broker.write(source, [event("job.completed", "77", end=rfc3339(time.time_ns() // 1_000_000), **begun)])
+    topics.write(source, [event("job.completed", "77", end=rfc3339(time.time_ns() // 1_000_000), **begun)])
     until(lambda: not agent.rows("/api/v1/jobs?job_id=77"), SOON_S, "no forecast of job 77")
-    values = [value for key, value in broker.read(agent.config.topics.job_predictions) if key == f"{SYSTEM}/77"]
+    values = [value for key, value in topics.read(agent.config.topics.job_predictions) if key == f"{SYSTEM}/77"]
     assert values[0] is not None
     assert values[-1] is None
 
 
-def test_a_run_far_from_its_prediction_raises_an_alert(agent: AgentProcess, broker: Broker, source: str) -> None:
-    broker.write(source, runs("vasp", rounds=3))
+def test_a_run_far_from_its_prediction_raises_an_alert(agent: AgentProcess, topics: AgentTopics, source: str) -> None:
+    topics.write(source, runs("vasp", rounds=3))
     learned(agent, "vasp", 12)
-    broker.write(source, [completed("vasp", "slow", 4.0, 3 * RUN_TIMES_S[4.0])])
+    topics.write(source, [completed("vasp", "slow", 4.0, 3 * RUN_TIMES_S[4.0])])
 
     def alerts() -> list[dict[str, Any]]:
         return [one for one in agent.rows("/api/v1/alerts") if one["labels"].get("application") == "vasp"]
 
     (alert,) = until(alerts, SOON_S, "an alert on vasp")
     assert alert["evidence"]["observed"] == pytest.approx(3 * RUN_TIMES_S[4.0])
-    assert alert["fingerprint"] in {one["fingerprint"] for one in broker.messages("alerts")}
+    assert alert["fingerprint"] in {one["fingerprint"] for one in topics.messages("alerts")}
 
 
 def test_what_nobody_can_use_is_a_dead_letter_and_stops_nothing(
-    agent: AgentProcess, broker: Broker, source: str, kafka: KafkaBroker
+    agent: AgentProcess, topics: AgentTopics, source: str, kafka: KafkaBroker
 ) -> None:
     poison = {
         "not-json": b"no json",
@@ -158,13 +161,13 @@ def test_what_nobody_can_use_is_a_dead_letter_and_stops_nothing(
     producer.close()
 
     def letters() -> dict[str, dict[str, Any]] | None:
-        found = {one["reason"]: one for one in broker.messages("deadletters") if one["topic"] == source}
+        found = {one["reason"]: one for one in topics.messages("deadletters") if one["topic"] == source}
         return found if set(poison) <= set(found) else None
 
     found = until(letters, SOON_S, agent.said)
     assert found["text"]["truncated"]
     assert found["text"]["value_bytes"] > 2_000_000
-    broker.write(source, runs("after-poison"))
+    topics.write(source, runs("after-poison"))
     learned(agent, "after-poison", 8)
     assert agent.lines("role ended") == []
     for reason in poison:
@@ -179,9 +182,9 @@ def raise_the_limit(kafka: KafkaBroker, topic: str) -> None:
     admin.close()
 
 
-def test_both_roles_tell_prometheus_what_they_did(agent: AgentProcess, broker: Broker, source: str) -> None:
+def test_both_roles_tell_prometheus_what_they_did(agent: AgentProcess, topics: AgentTopics, source: str) -> None:
     before = agent.metric("collector", "scalewatch_events_total", format="native", outcome="processed")
-    broker.write(source, runs("cp2k"))
+    topics.write(source, runs("cp2k"))
     learned(agent, "cp2k", 8)
     after = agent.metric("collector", "scalewatch_events_total", format="native", outcome="processed")
     assert after == before + 8
@@ -197,13 +200,13 @@ def test_both_roles_tell_prometheus_what_they_did(agent: AgentProcess, broker: B
 
 @pytest.mark.parametrize("role", ["learner", "collector"])
 def test_a_role_that_is_killed_is_started_again_and_says_so(
-    agent: AgentProcess, broker: Broker, source: str, role: str
+    agent: AgentProcess, topics: AgentTopics, source: str, role: str
 ) -> None:
-    broker.write(source, runs(f"before-{role}"))
+    topics.write(source, runs(f"before-{role}"))
     learned(agent, f"before-{role}", 8)
     killed = agent.signal_role(role, signal.SIGKILL)
     until(lambda: agent.role_pids().get(role, killed) != killed, SOON_S, agent.said)
-    broker.write(source, runs(f"after-{role}"))
+    topics.write(source, runs(f"after-{role}"))
     learned(agent, f"after-{role}", 8, 60.0)
     assert observations(agent, f"before-{role}") == 8
     agent.wait_ready()
@@ -246,22 +249,22 @@ def test_sigterm_saves_everything_and_a_restart_goes_on_where_it_was(
     path = write_config(
         tmp_path, kafka.bootstrap, fresh("stop"), [{"topics": [source], "format": "native"}], **SETTINGS, learner=rare
     )
-    with AgentProcess(path) as agent, Broker(agent.config) as broker:
-        broker.create(source)
+    with AgentProcess(path) as agent, AgentTopics(agent.config) as topics:
+        topics.create(source)
         agent.wait_ready()
-        broker.write(source, runs("wrf"))
+        topics.write(source, runs("wrf"))
         learned(agent, "wrf", 8)
-        assert broker.read(agent.config.topics.state) == []
+        assert topics.read(agent.config.topics.state) == []
         began = time.monotonic()
         assert agent.stop() == 0
         assert time.monotonic() - began < 15
-        keys = [key for key, _ in broker.read(agent.config.topics.state)]
+        keys = [key for key, _ in topics.read(agent.config.topics.state)]
         assert keys[-1] == "__marker__"
         assert {line["role"] for line in agent.lines("role stopped")} == {"learner", "collector"}
         agent.start()
         agent.wait_ready()
         assert observations(agent, "wrf") == 8
-        broker.write(source, [completed("wrf", "one-more", 2.0, 430.0)])
+        topics.write(source, [completed("wrf", "one-more", 2.0, 430.0)])
         learned(agent, "wrf", 9)
         assert observations(agent, "wrf") == 9
         assert agent.metric("learner", "scalewatch_restores_total") == 1
@@ -272,8 +275,8 @@ def test_without_a_broker_it_says_so_and_recovers_when_the_broker_comes(
 ) -> None:
     source = fresh("jobs")
     path = write_config(tmp_path, kafka.bootstrap, fresh("late"), [{"topics": [source], "format": "native"}])
-    with Broker(load(str(path))) as broker:
-        broker.create(source)
+    with AgentTopics(load(str(path))) as topics:
+        topics.create(source)
     kafka.stop()
     try:
         with AgentProcess(path) as agent:
@@ -288,8 +291,8 @@ def test_without_a_broker_it_says_so_and_recovers_when_the_broker_comes(
                 assert kafka.bootstrap in said
             kafka.start()
             agent.wait_ready()
-            with Broker(agent.config) as broker:
-                broker.write(source, runs("late"))
+            with AgentTopics(agent.config) as topics:
+                topics.write(source, runs("late"))
             learned(agent, "late", 8, 60.0)
             assert agent.lines("role ended") == []
     finally:

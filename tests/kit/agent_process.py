@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -26,17 +26,13 @@ import httpx
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.app.compose import kafka_settings, output_topics
 from agent.cli.run import PARENT
 from agent.config.load import load
 from agent.config.tree import Config
-from agent.contracts.log import Batch, TopicSettings
-from agent.log.kafka import KafkaLog
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = ("learner", "collector")
 READY_S = 60.0
-WRITE_S = 30.0
 LEAVE_S = 40.0  # the parent gives its roles 30
 LOOK_S = 0.05
 Result = TypeVar("Result")
@@ -71,47 +67,6 @@ def until(look: Callable[[], Result | None], timeout_s: float, what: str | Calla
             raise AssertionError(f"Not within {timeout_s:g} s: {told}")
         time.sleep(LOOK_S)
     return result
-
-
-class Broker:
-    """What producers and subscribers of one configuration do: make the sources, write to them, read what came out."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        self._log = KafkaLog(kafka_settings(config))
-
-    def create(self, topic: str, partitions: int = 1) -> None:
-        """Make a source topic."""
-        self._log.create([TopicSettings(topic, partitions, compacted=False)])
-
-    def write(self, topic: str, values: Iterable[bytes], partition: int = 0) -> None:
-        """Write messages and wait for their acknowledgement."""
-        producer = self._log.producer()
-        for value in values:
-            producer.send(topic, value, None, partition)
-        producer.flush(WRITE_S)
-        producer.close()
-
-    def read(self, topic: str) -> list[tuple[str, bytes | None]]:
-        """Return keys and values of a topic of one partition, in order; nothing where it does not exist yet."""
-        found: list[tuple[str, bytes | None]] = []
-
-        def take(batch: Batch) -> None:
-            found.extend(((key or b"").decode(), value) for key, value in zip(batch.keys, batch.values, strict=True))
-
-        if self._log.partitions(topic):
-            self._log.read(topic, 0, take)
-        return found
-
-    def messages(self, kind: str) -> list[dict[str, Any]]:
-        """Return the messages of one kind of output, decoded, without the tombstones."""
-        return [json.loads(value) for _, value in self.read(output_topics(self.config)[kind]) if value is not None]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._log.close()
 
 
 class AgentProcess:
