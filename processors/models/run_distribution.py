@@ -1,0 +1,285 @@
+"""How long the next run may take where no scaling law helps: past runs, weighted by how alike they are.
+
+A run's past comes in groups, from the most alike to the least: runs of its user, of its name, of its class (time limit
+and size) and of the centre. Each group keeps its newest runs. A past run counts with
+
+    weight = trust decay^age exp(-|ln L'/L| / limit_width - |ln n'/n| / size_width) (other_name if the names differ)
+
+L the time limits, n the sizes, age the number of runs since. Classes and centre share a fixed trust among their runs;
+user and name have the more say the more alike runs they hold. The sum is a weighted sample of ln run time: its
+quantiles are the forecast, its median the point forecast. It is a kernel regression on ordered keys, as in Smith,
+Foster, Taylor, "Predicting Application Run Times with Historical Information" (1998), with weights in place of templates.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+RUNS_MAX = 64
+LIMIT_WIDTH = 0.3  # a time limit 1.35 times another makes a run count 1/e
+SIZE_WIDTH = 1.0  # and so does a size 2.7 times another
+LIMIT_FAR = 10.0  # widths: limits this far apart, or unknown, are all the same
+OTHER_NAME = 0.1
+PRIOR_TRUST = 0.02
+PRIOR_POINTS = 16
+OVERRUN_S = 120.0  # schedulers end a job up to two minutes after its limit
+LONGEST_S = 7 * 86_400.0  # without a limit the prior ends here
+LOW, UPPER, HIGH = 0.05, 0.9, 0.95
+STEP = 0.005
+SHARE_MIN, SHARE_MAX = 0.0005, 0.2
+_EDGE = 1e-9
+_TINY = 1e-12
+_TIME, _LIMIT, _SIZE, _NAME = range(4)
+_PRIOR = (np.arange(PRIOR_POINTS) + 0.5) / PRIOR_POINTS
+_PRIOR_WEIGHTS = np.full(PRIOR_POINTS, PRIOR_TRUST / PRIOR_POINTS)
+
+
+_LIMIT_CLASS = 1.4  # time limits within a factor of four share a class
+_SIZE_CLASS = 2.0 * math.log(2.0)  # and so do such sizes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """How a group of past runs counts.
+
+    `shift` is the power of the ratio of time limits by which a past run time is scaled: people raise the limit of a run
+    that they expect to take longer. `pooled` groups share `trust` among their runs, in others each run brings its own.
+    """
+
+    trust: float
+    decay: float
+    shift: float
+    pooled: bool
+    decays: Floats
+
+    def weigh(self, likeness: Floats) -> float:
+        """Turn the likeness of the runs, newest first, into their weights; return what single runs bring in all."""
+        likeness *= self.decays[: likeness.size]
+        total = float(likeness.sum())
+        if self.pooled:
+            likeness += _TINY
+            likeness *= self.trust / (total + likeness.size * _TINY)
+            return 0.0
+        likeness *= self.trust
+        return total * self.trust
+
+
+def group_of(trust: float, decay: float, shift: float, *, pooled: bool) -> Group:
+    """Return a group with its weights by age.
+
+    >>> group_of(1.0, 0.5, 0.0, pooled=False).decays[:3].tolist()
+    [1.0, 0.5, 0.25]
+    """
+    return Group(trust, decay, shift, pooled, np.power(decay, np.arange(RUNS_MAX)))
+
+
+USER = group_of(trust=1.0, decay=0.92, shift=0.5, pooled=False)
+NAME = group_of(trust=0.35, decay=0.95, shift=0.5, pooled=False)
+CLASS = group_of(trust=0.8, decay=1.0, shift=1.0, pooled=True)
+CENTRE = group_of(trust=0.2, decay=1.0, shift=1.0, pooled=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is known of a job before it runs: its size, a number that stands for its name, its time limit in seconds.
+
+    `name` must be a whole number below 2^53; 0 stands for no name. Raises ValueError where a number can not be true.
+
+    >>> Job(n=64, name=7, time_limit_s=3600.0).n
+    64
+    """
+
+    n: float
+    name: int = 0
+    time_limit_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if not 0 < self.n < math.inf:
+            raise ValueError("A size must be positive and finite.")
+        if not 0 <= self.name < 2**53:
+            raise ValueError("A name is a whole number from 0 to 2^53.")
+        if self.time_limit_s is not None and not 0 < self.time_limit_s < math.inf:
+            raise ValueError("A time limit must be positive and finite.")
+
+
+def class_of(job: Job) -> tuple[int, int]:
+    """Return the class of a job: its time limit and its size, both in steps of about four; -1 for no limit.
+
+    >>> class_of(Job(n=16, time_limit_s=3600.0)) == class_of(Job(n=20, time_limit_s=4000.0)), class_of(Job(n=1))
+    (True, (-1, 0))
+    """
+    limit = -1 if job.time_limit_s is None else max(round(math.log(job.time_limit_s) / _LIMIT_CLASS), 0)
+    return limit, round(math.log(job.n) / _SIZE_CLASS)
+
+
+class PastRuns:
+    """The newest RUNS_MAX runs of a group, newest first.
+
+    >>> past = PastRuns()
+    >>> past.add(Job(n=4), 100.0)
+    >>> past.count, past.run_times_s()
+    (1, [100.0])
+    """
+
+    __slots__ = ("_rows", "count")
+
+    def __init__(self) -> None:
+        self._rows = np.empty((4, RUNS_MAX))
+        self.count = 0
+
+    @property
+    def rows(self) -> Floats:
+        """Return ln run time, ln limit (nan: none), ln size and name, shape (4, count)."""
+        return self._rows[:, : self.count]
+
+    def run_times_s(self) -> list[float]:
+        """Return the run times, newest first."""
+        return [round(float(time_s), 9) for time_s in np.exp(self.rows[_TIME])]
+
+    def add(self, job: Job, run_time_s: float) -> None:
+        """Take a run in, the oldest leaves where there is no room; ValueError unless its time is positive and finite."""
+        row = _row(job, run_time_s)
+        self.count = min(self.count + 1, RUNS_MAX)
+        self._rows[:, 1 : self.count] = self._rows[:, : self.count - 1]
+        self._rows[:, 0] = row
+
+    def replace(self, index: int, job: Job, run_time_s: float) -> None:
+        """Correct the run that has `index` newer ones before it; errors as `add`, IndexError where there is none."""
+        if not 0 <= index < self.count:
+            raise IndexError("There is no such run.")
+        self._rows[:, index] = _row(job, run_time_s)
+
+
+@dataclass(slots=True)
+class Levels:
+    """The levels of a distribution that .05, .9 and .95 of the runs really keep below, learned from those that did.
+
+    Adaptive conformal inference (Gibbs, Candes 2021) for each by itself: with probability p aimed at, a level rises by
+    p STEP after a run above its quantile and falls by (1 - p) STEP after one below. In the long run the share below is
+    p, whatever the law of the runs.
+
+    >>> levels = Levels()
+    >>> levels.note(3000.0, (10.0, 800.0, 1000.0))
+    >>> levels.told
+    (0.02525, 0.9445, 0.97475)
+    """
+
+    low: float = 0.025  # a few runs know the tails badly, so all start further out than they aim at
+    upper: float = 0.94
+    high: float = 0.97
+
+    @property
+    def told(self) -> tuple[float, float, float]:
+        """The three levels."""
+        return self.low, self.upper, self.high
+
+    def note(self, run_time_s: float, quantiles_s: tuple[float, float, float]) -> None:
+        """Take in a run and the three quantiles that were told before it."""
+        self.low = self._moved(self.low, LOW, run_time_s < quantiles_s[0] * (1 - _EDGE))
+        self.upper = 1 - self._moved(1 - self.upper, 1 - UPPER, run_time_s > quantiles_s[1] * (1 + _EDGE))
+        self.high = 1 - self._moved(1 - self.high, 1 - HIGH, run_time_s > quantiles_s[2] * (1 + _EDGE))
+
+    @staticmethod
+    def _moved(share: float, aim: float, passed: bool) -> float:  # noqa: FBT001  # private, and named at each call
+        return round(min(max(share + STEP * (aim - passed), SHARE_MIN), SHARE_MAX), 9)
+
+
+class RunTimeDistribution:
+    """A distribution of run time: weighted points on the ln scale, ascending, linear between them.
+
+    `alike` is the weight of runs that are alike, in fresh runs of the same user, name, size and limit.
+
+    >>> past = PastRuns()
+    >>> for time_s in (90.0, 100.0, 110.0): past.add(Job(n=4), time_s)
+    >>> found = distribution([(USER, past)], Job(n=4))
+    >>> round(found.quantile(0.5), -1), round(found.alike, 2), found.below(1e6) > 0.95
+    (100.0, 2.77, True)
+    """
+
+    __slots__ = ("_cumulative", "_points", "alike")
+
+    def __init__(self, points: Floats, weights: Floats, alike: float) -> None:
+        order = np.argsort(points, kind="stable")
+        weights = weights[order]
+        cumulative = np.cumsum(weights)
+        self._points = points[order]
+        self._cumulative = (cumulative - weights / 2) / cumulative[-1]
+        self.alike = alike
+
+    def quantile(self, level: float) -> float:
+        """Return the run time in seconds at a level between 0 and 1."""
+        return self.quantiles((level,))[0]
+
+    def quantiles(self, levels: Sequence[float]) -> list[float]:
+        """Return the run times in seconds at levels between 0 and 1; ValueError at others."""
+        if not all(0 <= level <= 1 for level in levels):
+            raise ValueError("A quantile needs a level between 0 and 1.")
+        times_s: list[float] = np.exp(np.interp(levels, self._cumulative, self._points)).tolist()
+        return times_s
+
+    def below(self, run_time_s: float) -> float:
+        """Return the probability of a shorter run; beyond all points it stops at half of what the last one leaves."""
+        if not run_time_s > 0:
+            return 0.0
+        first, last = float(self._cumulative[0]), float(self._cumulative[-1])
+        return float(
+            np.interp(math.log(run_time_s), self._points, self._cumulative, left=first / 2, right=(1 + last) / 2)
+        )
+
+
+def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDistribution:
+    """Return the distribution of a job's run time from the groups of runs that it belongs to, in any number.
+
+    A weak prior, even in ln t from one second to the time limit (or a week), answers where there are none and keeps the
+    tails open. No mass lies more than OVERRUN_S beyond the time limit.
+
+    >>> 1 < distribution([], Job(n=4, time_limit_s=3600.0)).quantile(0.5) < 3600
+    True
+    """
+    held = [(group, runs.rows) for group, runs in past if runs.count]
+    prior = _PRIOR * max(math.log(job.time_limit_s or LONGEST_S), 1.0)
+    if not held:
+        return RunTimeDistribution(prior, _PRIOR_WEIGHTS, 0.0)
+    rows = np.concatenate([rows for _, rows in held], axis=1)
+    spans = list(pairwise(accumulate((rows.shape[1] for _, rows in held), initial=0)))
+    weights, points = _likeness(rows, job), rows[_TIME]
+    alike = 0.0
+    for (group, _), (start, end) in zip(held, spans, strict=True):
+        alike += group.weigh(weights[start:end])
+    if job.time_limit_s is not None:
+        shifts = np.repeat([group.shift for group, _ in held], [end - start for start, end in spans])
+        points = _at_limit(rows, shifts, job.time_limit_s)
+    return RunTimeDistribution(np.concatenate([points, prior]), np.concatenate([weights, _PRIOR_WEIGHTS]), alike)
+
+
+def _likeness(rows: Floats, job: Job) -> Floats:
+    """Return how alike each past run is to the job, 1 for the same size, limit and name."""
+    distance = np.abs(rows[_SIZE] - math.log(job.n)) / SIZE_WIDTH
+    if job.time_limit_s is not None:
+        apart = np.abs(rows[_LIMIT] - math.log(job.time_limit_s))
+        distance += np.fmin(apart / LIMIT_WIDTH, LIMIT_FAR)  # fmin also where a past run had no limit
+    likeness: Floats = np.exp(-distance)
+    likeness[rows[_NAME] != job.name] *= OTHER_NAME
+    return likeness
+
+
+def _at_limit(rows: Floats, shifts: Floats, time_limit_s: float) -> Floats:
+    """Return past run times on the ln scale, shifted where they had another limit and cut off behind this one."""
+    change = math.log(time_limit_s) - rows[_LIMIT]
+    change[np.isnan(change)] = 0.0
+    points: Floats = np.minimum(rows[_TIME] + shifts * change, math.log(time_limit_s + OVERRUN_S))
+    return points
+
+
+def _row(job: Job, run_time_s: float) -> tuple[float, float, float, float]:
+    if not 0 < run_time_s < math.inf:
+        raise ValueError("A run time must be positive and finite.")
+    limit = math.nan if job.time_limit_s is None else math.log(job.time_limit_s)
+    return math.log(run_time_s), limit, math.log(job.n), float(job.name)

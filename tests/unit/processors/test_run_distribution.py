@@ -1,0 +1,168 @@
+"""What a scheduler is told of a job without a curve, and the histories behind it."""
+
+import math
+
+import msgspec
+import numpy as np
+import pytest
+
+from processors.models.run_distribution import RUNS_MAX, Levels
+from processors.run_distribution import (
+    ComingJob,
+    EndedJob,
+    GroupKind,
+    RunHistory,
+    RunHistoryState,
+    expected,
+    group_keys,
+    model_job,
+)
+
+HOUR_S = 3600.0
+
+
+class Centre:
+    """All histories by key, as a shelf would keep them."""
+
+    def __init__(self) -> None:
+        self.histories: dict[str, RunHistory] = {}
+
+    def of(self, job: ComingJob) -> dict[GroupKind, RunHistory]:
+        keys = group_keys("archer2", job)
+        return {kind: self.histories.setdefault(key, RunHistory.build()) for kind, key in keys.items()}
+
+    def ended(self, run_id: str, job: ComingJob, run_time_s: float) -> None:
+        told = expected(job, self.of(job))
+        self.of(job)["centre"].note(run_time_s, told)
+        for history in self.of(job).values():
+            history.learn(EndedJob(run_id, job, run_time_s))
+
+
+def snapshot(history: RunHistory) -> RunHistoryState:
+    return msgspec.json.decode(msgspec.json.encode(history.snapshot()), type=RunHistoryState)
+
+
+def test_each_user_is_told_by_the_own_past() -> None:
+    centre = Centre()
+    for i in range(30):
+        centre.ended(f"a{i}", ComingJob(n=4, name="cfd", user="u1", time_limit_s=HOUR_S), 3000.0 + i)
+        centre.ended(f"b{i}", ComingJob(n=4, name="test", user="u2", time_limit_s=HOUR_S), 20.0 + i / 10)
+    for user, name, run_time_s in (("u1", "cfd", 3020.0), ("u2", "test", 22.0)):
+        job = ComingJob(n=4, name=name, user=user, time_limit_s=HOUR_S)
+        told = expected(job, centre.of(job))
+        assert told.run_time_s == pytest.approx(run_time_s, rel=0.02)
+        assert told.low_s <= told.run_time_s <= told.upper_s <= told.high_s
+        assert told.alike > 5
+
+
+def test_a_new_user_is_told_by_the_name_and_by_the_centre() -> None:
+    centre = Centre()
+    for i in range(60):
+        centre.ended(f"a{i}", ComingJob(n=4, name="cfd", user=f"u{i}"), 1000.0)
+    for job in (ComingJob(n=4, name="cfd", user="new"), ComingJob(n=4, user="new"), ComingJob(n=8)):
+        assert expected(job, centre.of(job)).run_time_s == pytest.approx(1000, rel=0.05)
+
+
+def test_before_anything_is_learned_the_limit_answers() -> None:
+    told = expected(ComingJob(n=4, time_limit_s=HOUR_S), {})
+    assert 0 < told.low_s < told.run_time_s < told.upper_s <= told.high_s <= HOUR_S + 120
+    assert told.alike == 0
+
+
+def test_nine_of_ten_runs_keep_to_the_band_though_users_change_their_ways() -> None:
+    generator = np.random.default_rng(2)
+    centre, held = Centre(), []
+    for i in range(1500):
+        user = f"u{generator.integers(6)}"
+        job = ComingJob(n=4, name=f"{user}-{i // 150}", user=user, time_limit_s=10 * HOUR_S)
+        centre_s = 200 * (1 + (i // 150 + int(user[1])) % 4) ** 2
+        run_time_s = float(np.exp(math.log(centre_s) + generator.normal(0, 0.3)))
+        told = expected(job, centre.of(job))
+        held.append(told.low_s <= run_time_s <= told.high_s)
+        centre.ended(f"r{i}", job, run_time_s)
+    assert 0.87 < np.mean(held[300:]) < 0.93
+
+
+def test_a_run_that_reaches_the_limit_may_end_a_little_after_it() -> None:
+    centre, job = Centre(), ComingJob(n=4, user="u1", time_limit_s=HOUR_S)
+    for i in range(20):
+        centre.ended(f"a{i}", job, HOUR_S + 5)
+    told = expected(job, centre.of(job))
+    assert told.run_time_s == pytest.approx(HOUR_S, rel=0.01)
+    assert told.high_s >= HOUR_S + 120
+
+
+def test_a_repeat_changes_nothing_and_a_correction_replaces() -> None:
+    history, job = RunHistory.build(), ComingJob(n=4, user="u1")
+    history.learn(EndedJob("a", job, 100.0))
+    history.learn(EndedJob("b", job, 50.0))
+    before = snapshot(history)
+    history.learn(EndedJob("a", job, 100.0))
+    assert snapshot(history) == before
+    history.learn(EndedJob("a", job, 400.0))
+    assert history.score(job).run_times_s() == pytest.approx([50, 400])
+
+
+def test_a_restored_history_goes_on_as_if_nothing_had_been() -> None:
+    generator = np.random.default_rng(3)
+    history = RunHistory.build()
+    twin = RunHistory.build()
+    for i in range(150):
+        job = ComingJob(float(2 ** generator.integers(5)), f"name{i % 3}", "u1", (None, HOUR_S, 600.0)[i % 3])
+        ended = EndedJob(f"r{i}", job, float(np.exp(generator.normal(5, 1))))
+        twin = RunHistory.build(snapshot(twin))
+        for each in (history, twin):
+            told = expected(job, {"user": each, "centre": each})
+            each.note(ended.run_time_s, told)
+            each.learn(ended)
+    assert snapshot(history) == snapshot(twin)
+    job = ComingJob(4, "name1", "u1", HOUR_S)
+    told, again = (expected(job, {"user": each, "centre": each}) for each in (history, twin))
+    assert (told.run_time_s, told.low_s, told.upper_s, told.high_s) == (
+        again.run_time_s, again.low_s, again.upper_s, again.high_s
+    )  # fmt: skip
+
+
+def test_the_state_is_small_and_bounded() -> None:
+    history = RunHistory.build()
+    for i in range(5 * RUNS_MAX):
+        history.learn(EndedJob(f"run-{i}", ComingJob(64.0, "a long name " * 20, "u" * 200, HOUR_S), 1234.5678))
+    state = history.snapshot()
+    assert len(state.runs) == RUNS_MAX
+    assert len(msgspec.json.encode(state)) < 6000
+
+
+def test_a_snapshot_is_a_copy_and_scoring_changes_nothing() -> None:
+    history, job = RunHistory.build(), ComingJob(n=4, user="u1")
+    history.learn(EndedJob("a", job, 100.0))
+    before = history.snapshot()
+    expected(job, {"user": history, "centre": history})
+    assert history.snapshot() == before
+    history.learn(EndedJob("b", job, 200.0))
+    assert len(before.runs) == 1
+    assert history.due_ms() is None
+
+
+def test_a_first_state_is_no_run_and_the_levels_of_the_model() -> None:
+    assert snapshot(RunHistory.build()) == RunHistoryState([], Levels().told)
+    assert RunHistory.build().levels == Levels().told
+
+
+@pytest.mark.parametrize("job", [ComingJob(n=0.0), ComingJob(n=math.nan), ComingJob(n=4, time_limit_s=-1.0)])
+def test_garbage_is_refused_and_leaves_no_trace(job: ComingJob) -> None:
+    history = RunHistory.build()
+    history.learn(EndedJob("a", ComingJob(n=4), 100.0))
+    before = snapshot(history)
+    with pytest.raises(ValueError, match="must be"):
+        history.learn(EndedJob("b", job, 100.0))
+    with pytest.raises(ValueError, match="must be"):
+        history.learn(EndedJob("b", ComingJob(n=4), math.nan))
+    assert snapshot(history) == before
+
+
+def test_keys_tell_systems_users_and_kinds_apart_and_hide_names() -> None:
+    job = ComingJob(n=4, name="secret", user="secret")
+    keys = [*group_keys("archer2", job).values(), *group_keys("lumi", job).values()]
+    assert len(set(keys)) == 8
+    assert not any("secret" in key for key in keys)
+    assert model_job(job).name != model_job(ComingJob(n=4, name="other")).name
