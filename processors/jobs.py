@@ -182,9 +182,12 @@ class Job:
     def due_ms(self) -> int | None:
         """Return when a run settles, the forecast is revised, or the job may be forgotten."""
         state = self._state
-        times = [run.settle_ms for run in state.ended]
-        times += [state.revise_ms] if state.started is not None and state.revise_ms is not None else []
-        return min([*times, state.keep_until_ms])
+        due_ms = state.keep_until_ms
+        for run in state.ended:
+            due_ms = min(due_ms, run.settle_ms)
+        if state.started is not None and state.revise_ms is not None:
+            due_ms = min(due_ms, state.revise_ms)
+        return due_ms
 
     def expired(self, now_ms: int) -> bool:
         """Tell whether the run that goes on has gone on for so long that its end must have been missed."""

@@ -81,11 +81,16 @@ class Shelf(Generic[P]):
     def get(self, key: str) -> P | None:
         """Return the processor of a key, or None."""
         slot = self._slots.get(key)
-        return None if slot is None else self._processor(key, slot)
+        if slot is None:
+            return None
+        if slot.processor is not None and len(self._slots) <= self._live_max:
+            return slot.processor  # all may stay decoded: no order of use to keep
+        return self._processor(key, slot)
 
     def open(self, key: str) -> P:
         """Return the processor of a key; a new one where there is none (kept only once it is told `changed`)."""
-        return self.get(key) or self.kind.build(None)
+        found = self.get(key)
+        return self.kind.build(None) if found is None else found
 
     def changed(self, key: str, processor: P, now_ms: int) -> None:
         """Take in a processor that is new or was changed."""

@@ -126,7 +126,8 @@ class Learner:
 
     def _complain(self, origin: Origin, error: Exception) -> None:
         self._complaints += 1
-        if self._complaints & (self._complaints - 1) == 0:  # at 1, 2, 4, 8: a fault in every event must not fill the log
+        # at 1, 2, 4, 8: a fault in every event must not fill the log
+        if self._complaints & (self._complaints - 1) == 0:
             place = f"{origin.topic}/{origin.partition}/{origin.offset}"
             _LOG.warning("%s became a dead letter, number %d: %r", place, self._complaints, error)
 

@@ -69,6 +69,8 @@ class Outcomes:
     def _names(self, event: JobCompleted) -> tuple[str, ...]:
         try:
             hosts = ",".join(event.evidence.hosts)
+            if hosts.isalnum():  # most runs have one host, and no brackets
+                return (hosts,)
             return expand(hosts, self._settings.hosts_per_run_max) if hosts else ()
         except InvalidInputError:
             self._desk.tally["bound", "hosts_per_run_max"] += 1

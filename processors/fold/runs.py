@@ -145,7 +145,8 @@ class Runs:
             self._forget_oldest_bucket()
 
     def _before_memory(self, key: str) -> bool:
-        return self._desk.low_water.open("mark").score(key)
+        mark = self._desk.low_water.get("mark")
+        return mark is not None and mark.score(key)
 
     def _forget_oldest_bucket(self) -> None:
         keys = sorted(self._desk.seen.keys())
