@@ -1,0 +1,51 @@
+"""`python -m tests.bench [--quick] [--only NAME]`: one table of figures here, the details in bench-results/ as JSON."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import click
+
+from tests.bench import decoding, kafka_path, machine, refit, result, roles, state
+from tests.bench.result import Row
+
+Benchmark = Callable[..., Iterator[Row]]
+FOLDER: Final = Path("bench-results")
+BENCHMARKS: Final[dict[str, Benchmark]] = {
+    "decode": decoding.run,
+    "collector": roles.collector,
+    "learner": roles.learner,
+    "memory": roles.whole_path,
+    "refit": refit.run,
+    "state": state.sizes,
+    "restore": state.restore_memory,
+    "kafka": kafka_path.throughput,
+    "answers": kafka_path.answers,
+    "kafka-restore": state.restore_kafka,
+}
+
+
+@click.command
+@click.option("--quick", is_flag=True, help="Shorter streams and fewer repeats: about a minute and a half in all.")
+@click.option("--only", type=click.Choice(list(BENCHMARKS)), multiple=True, help="Run these alone; may be repeated.")
+def main(quick: bool, only: tuple[str, ...]) -> None:  # noqa: FBT001 - click hands it over so
+    """Measure the hot paths. Rates of one role are per processor second, so that a busy machine changes them little."""
+    facts, rows = machine.facts(), []
+    slowness_ms: dict[str, float] = {}
+    for name in only or BENCHMARKS:
+        slowness_ms[name] = machine.slowness()
+        click.echo(f"{name} ... (a fixed piece of work takes {slowness_ms[name]:.1f} ms now)", err=True)
+        rows += list(BENCHMARKS[name](quick=quick))
+    console = result.console()
+    console.print(result.table(rows))
+    console.print(
+        f"{facts['cores']} cores of {facts['processor']}; load average at the start {facts['load_average'][0]:.1f}"
+    )
+    path = FOLDER / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
+    result.write(path, {**facts, "quick": quick, "slowness_ms": slowness_ms}, rows)
+    console.print(f"Details: {path}")
+
+
+if __name__ == "__main__":
+    main()
