@@ -13,6 +13,7 @@ from rich.text import Text
 from agent.contracts.outputs import Alert, CurvePoint, JobPrediction, Prediction
 from agent.contracts.service import Service
 from agent.http.lookup import Truth
+from agent.http.troubles import Troubles
 from agent.http.view import Row, change, error_against_truth, rows, worst_first
 from agent.words import duration, moment, printable, share, size
 
@@ -79,7 +80,8 @@ class Screen:
     """Shows a service until it is told to stop.
 
     `headline` gives the first line: what a demo wants to say of its time and pace. `truth` is what predictions are
-    shown against, None where it is not known. Names are shown as text: markup in them has no effect.
+    shown against, None where it is not known; `troubles` tells what went wrong. Names are shown as text: markup in them
+    has no effect.
 
     >>> from io import StringIO
     >>> class Silent:
@@ -97,11 +99,13 @@ class Screen:
         service: Service,
         truth: Truth | None = None,
         headline: Callable[[], str] = str,
+        troubles: Troubles = tuple,
         console: Console | None = None,
     ) -> None:
         self._service = service
         self._truth = truth
         self._headline = headline
+        self._troubles = troubles
         self._console = console or Console()
         self._told: dict[str, str] = {}
 
@@ -138,6 +142,7 @@ class Screen:
             for role in self._service.health()
             if not role.ready
         ]
+        parts += [Text(said, style="bold red" if grave else "yellow") for said, grave in self._troubles()]
         parts += [self._applications(shown, len(predictions)), *_alerts(alerts, self._console.width)]
         parts += _jobs(self._service.jobs(), self._console.width)
         return Group(*parts)
@@ -153,7 +158,8 @@ class Screen:
         """Return the state in plain lines: one for each application, those that need attention first."""
         shown = rows(self._service.predictions(), self._service.alerts(), self._truth, APPLICATIONS_SHOWN)
         head = self._headline()
-        return [*([head] if head else []), *(self._summary_line(row) for row in shown)]
+        said = [trouble.sentence for trouble in self._troubles()]
+        return [*([head] if head else []), *said, *(self._summary_line(row) for row in shown)]
 
     def _summary_line(self, row: Row) -> str:
         entry, point = row.prediction, observed_end(row.prediction)

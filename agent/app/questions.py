@@ -18,8 +18,10 @@ from agent.contracts.errors import ConfigError, ScalewatchError, UnavailableErro
 from agent.contracts.events import Evidence, PredictionRequested
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Answer, Prediction
+from agent.words import printable
 
 TIMEOUT_S: Final = 10.0
+KNOWN_SHOWN: Final = 20
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -74,7 +76,7 @@ def of_person(config: Config, file: str, request: PredictionRequested, timezone:
         keys = [_key(said) for said in agent.service.predictions()]
         fitting = [key for key in keys if _fits(key, request)]
         if not fitting:
-            names = ", ".join(sorted({key.application for key in keys})[:20])
+            names = ", ".join(sorted({key.application for key in keys})[:KNOWN_SHOWN])
             raise ScalewatchError(
                 f"Nothing is known of {request.evidence.application!r} in {file}; known: {names or 'nothing'}."
             )
@@ -112,7 +114,7 @@ def ask_agent(url: str, request: PredictionRequested) -> Answer:
         with urllib.request.urlopen(address, timeout=TIMEOUT_S) as reply:  # noqa: S310 - only http and https get here
             return msgspec.json.decode(reply.read(), type=Answer)
     except urllib.error.HTTPError as error:
-        raise UnavailableError(f"The agent at {url} answered {error.code}: {_detail(error.read())}") from None
+        raise UnavailableError(f"The agent at {url} refused: {_detail(error.read()) or error.reason}") from None
     except (OSError, msgspec.MsgspecError) as error:
         raise UnavailableError(f"The agent at {url} gave no answer: {error}.") from None
 
@@ -164,7 +166,15 @@ def _key(said: Prediction) -> ApplicationKey:
 
 
 def _detail(body: bytes) -> str:
+    """Return what an agent says of a refusal; nothing where it is no agent that answers."""
     try:
-        return str(msgspec.json.decode(body).get("detail", ""))[:300]
-    except (msgspec.MsgspecError, AttributeError):
-        return body[:100].decode(errors="replace")
+        said = msgspec.json.decode(body, type=_Refusal)
+    except msgspec.MsgspecError:
+        return ""
+    known = f" Known: {', '.join(said.known[:KNOWN_SHOWN])}." if said.known else ""
+    return printable(said.error[:300] + known)
+
+
+class _Refusal(msgspec.Struct):
+    error: str
+    known: list[str] = []

@@ -8,6 +8,7 @@ from agent.app.demo import Demo
 from agent.clock import SystemClock
 from agent.http.app import create_app
 from agent.http.server import Server
+from agent.http.troubles import troubles
 from agent.metrics.predictions import PredictionCollector
 from agent.metrics.scrape import HealthCollector
 from agent.screen import Screen
@@ -31,7 +32,9 @@ def command(duration: float | None, seed: int, port: int, speed: float) -> None:
     agent.metrics.register(PredictionCollector(agent.service, now_ms=lambda: demo.now_ms))
     stop = threading.Event()
     with Server(create_app(agent.service, agent.metrics, demo.truth), "127.0.0.1", port) as server:
-        screen = Screen(agent.service, demo.truth, lambda: f"{demo.headline()}   {server.url}")
+        screen = Screen(
+            agent.service, demo.truth, lambda: f"{demo.headline()}   {server.url}", lambda: troubles(agent.metrics)
+        )
         worker = threading.Thread(target=demo.run, args=(stop,), name="agent")
         timer = threading.Timer(duration, stop.set) if duration else None
         worker.start()

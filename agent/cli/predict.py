@@ -1,18 +1,18 @@
 """`scalewatch predict`: answers from files or from a running agent."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
-from rich.console import Console
-from rich.table import Table
 
 from agent.app.questions import answers, ask_agent, of_person, read_requests
+from agent.cli.errors import FAILED
 from agent.cli.options import config_option, load_or_default, timezone_option
+from agent.cli.output import table
 from agent.contracts.events import Evidence, PredictionRequested
-from agent.contracts.outputs import Answer
+from agent.contracts.outputs import Answer, AnswerPoint
+from agent.words import share, verdict_words
 
 
 def _sizes(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[float, ...]:
@@ -27,7 +27,7 @@ def _sizes(_context: click.Context, _parameter: click.Parameter, value: str | No
 
 @click.command
 @click.argument("words", nargs=-1, metavar="[FILE] [APPLICATION]")
-@click.option("--n", "sizes", callback=_sizes, help="Sizes to predict for, such as 64,128; by default a curve.")
+@click.option("--n", "sizes", callback=_sizes, help="Sizes, such as 64,128; by default those of the curve.")
 @click.option("--system", default=None, help="Its system; by default the only one that runs it.")
 @click.option("--input", default=None, help="Its input; by default the only one, from a file all.")
 @click.option("--unit", default=None, help="Unit of the sizes; by default the only one, from a file all.")
@@ -91,29 +91,23 @@ def _one(given: dict[str, Any]) -> None:
 
 def show(answer: Answer) -> None:
     """Print an answer as a table."""
-    console = Console()
-    name = " ".join(part for part in (answer.application, answer.input) if part)
     if not answer.known:
-        console.print(answer.detail)
-        raise SystemExit(1)
-    table = Table(title=f"{name} on {answer.system}: {answer.detail}")
-    for column in (answer.unit or "n", "run time s", "90 % band", "speed-up", "efficiency", "verdict", "source"):
-        table.add_column(column, justify="left" if column in {"verdict", "source"} else "right")
-    for row in _rows(answer):
-        table.add_row(*row)
-    console.print(table)
-    for sentence in dict.fromkeys(advice for point in answer.points for advice in point.reliability.advice):
-        console.print(sentence, soft_wrap=True)
+        click.echo(f"scalewatch: {answer.detail}", err=True)
+        click.get_current_context().exit(FAILED)
+    name = " ".join(part for part in (answer.application, answer.input) if part)
+    head = (answer.unit or "n", "run time s", "90 % band", "speed-up", "efficiency", "verdict", "source")
+    lines = [f"{name} on {answer.system}: {answer.detail}", table(head, [_row(point) for point in answer.points])]
+    lines += dict.fromkeys(advice for point in answer.points for advice in point.reliability.advice)
+    click.echo("\n".join(lines))
 
 
-def _rows(answer: Answer) -> Iterator[tuple[str, ...]]:
-    for point in answer.points:
-        yield (
-            f"{point.n:g}",
-            f"{point.run_time_s:.4g}",
-            f"{point.low_s:.4g} to {point.high_s:.4g}",
-            f"{point.speedup:.3g}",
-            f"{point.efficiency:.0%}",
-            point.reliability.verdict.replace("_", " "),
-            point.source.replace("_", " "),
-        )
+def _row(point: AnswerPoint) -> tuple[str, ...]:
+    return (
+        f"{point.n:g}",
+        f"{point.run_time_s:.4g}",
+        f"{point.low_s:.4g} to {point.high_s:.4g}",
+        f"{point.speedup:.3g}",
+        share(point.efficiency),
+        verdict_words(point.reliability.verdict),
+        point.source,
+    )

@@ -133,7 +133,7 @@ class Api:
         return self._rows(request, [alert for alert in self._service.alerts() if _matches(alert, wanted)], _itself)
 
     def predictions(self, request: Request) -> Response:
-        """Predict run times of one application at the sizes asked for."""
+        """Predict run times of one application at the sizes asked for, by default those of its curve."""
         query = request.query_params
         wanted = {name: parameters.text(query, name) for name in _KEY}
         if not wanted["application"]:
@@ -145,7 +145,8 @@ class Api:
             return json(Problem(detail, known_ids(candidates)), 400)
         if not candidates:
             return self._unknown(wanted["application"])
-        answer = self._service.answer(_question(candidates[0], sizes))
+        curve = tuple(point.n for point in candidates[0].curve)
+        answer = self._service.answer(_question(candidates[0], sizes or curve))
         return json(answer) if answer.known else self._unknown(wanted["application"])
 
     def _unknown(self, name: str) -> Response:

@@ -14,6 +14,7 @@ from agent.http.headers import SecurityHeaders
 from agent.http.lookup import Truth
 from agent.http.pages import Pages
 from agent.http.parameters import BadParameterError
+from agent.http.troubles import troubles
 from agent.metrics.registry import CONTENT_TYPE, Metrics
 
 
@@ -26,7 +27,7 @@ def create_app(service: Service, metrics: Metrics, truth: Truth | None = None) -
     >>> sorted(route.path for route in app.routes)[:4]
     ['/', '/api/v1/alerts', '/api/v1/applications', '/api/v1/applications/{id:path}']
     """
-    pages = Pages(service, truth)
+    pages = Pages(service, truth, lambda: troubles(metrics))
 
     def exposition(_request: Request) -> Response:
         return Response(metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})

@@ -12,6 +12,7 @@ from agent import __version__, words
 from agent.contracts.service import Service
 from agent.http import parameters, view
 from agent.http.lookup import Truth, find, known_ids, link
+from agent.http.troubles import Troubles
 
 APPLICATIONS_SHOWN: Final = 60
 ALERTS_SHOWN: Final = 30
@@ -30,7 +31,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )  # fmt: skip
     made.filters.update(
-        duration=words.duration, size=words.size, share=words.share, moment=words.moment, change=view.change,
+        counted=words.counted, duration=words.duration, size=words.size, share=words.share, moment=words.moment, change=view.change,
         verdict_words=words.verdict_words,
     )  # fmt: skip
     made.globals.update(band=view.band, link=link, version=__version__)
@@ -38,14 +39,15 @@ def environment() -> Environment:
 
 
 class Pages:
-    """The HTML pages over a service. `truth` gives the true run time where it is known, as in a demo.
+    """The HTML pages over a service; `troubles` tells what went wrong, `truth` the true run time where it is known.
 
     >>> [route.path for route in Pages(None).routes()]
     ['/', '/applications/{id:path}', '/static']
     """
 
-    def __init__(self, service: Service, truth: Truth | None = None) -> None:
+    def __init__(self, service: Service, truth: Truth | None = None, troubles: Troubles = tuple) -> None:
         self._service = service
+        self._troubles = troubles
         self._truth = truth
         self._templates = environment()
 
@@ -105,6 +107,7 @@ class Pages:
             refresh_s=0 if request.query_params.get("refresh") == "off" else REFRESH_S,
             path=request.url.path,
             health=health,
+            troubles=self._troubles(),
             ready=bool(health) and all(role.ready for role in health),
             has_truth=self._truth is not None,
             **values,

@@ -29,14 +29,12 @@ def text(query: QueryParams, name: str) -> str | None:
 
 
 def sizes(query: QueryParams) -> tuple[float, ...]:
-    """Return the sizes asked for: `n` repeated, or a list with commas.
+    """Return the sizes asked for: `n` repeated, or a list with commas; nothing where it was not given.
 
     >>> sizes(QueryParams("n=64,128&n=256"))
     (64.0, 128.0, 256.0)
     """
     parts = [part.strip() for value in query.getlist("n") for part in value.split(",")]
-    if not parts:
-        raise BadParameterError("n is missing: name one size or several, as in n=64,128.")
     if len(parts) > SIZES_MAX:
         raise BadParameterError(f"n has {len(parts)} sizes, at most {SIZES_MAX} are answered at once.")
     return tuple(_size(part) for part in parts)

@@ -33,7 +33,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
     except OSError as error:
         made.close()
         raise ConfigError(
-            f"The HTTP address {host}:{port} cannot be used ({error.strerror}); set http.port to another one."
+            f"The HTTP address {host}:{port} cannot be used ({error.strerror}); choose another one: http.port in the configuration, --port in the demo."
         ) from error
     return made
 

@@ -69,6 +69,17 @@ class Metrics:
             raise KeyError(f"{name}{labels} is no series.")
         return value
 
+    def above_zero(self, name: str) -> dict[str, float]:
+        """Return the series of a counter with one label that are not zero, by the label's value.
+
+        >>> metrics = Metrics(formats=(), reasons=("empty", "text"), processors=())
+        >>> metrics.add("scalewatch_dead_letters_total", reason="text")
+        >>> metrics.above_zero("scalewatch_dead_letters_total")
+        {'text': 1.0}
+        """
+        samples = (sample for family in self._counters[name].collect() for sample in family.samples)
+        return {next(iter(sample.labels.values())): sample.value for sample in samples if sample.value}
+
     def unaccounted(self) -> dict[tuple[str, str], float]:
         """Return, by role and format, received - processed - rejected - dropped: what is in work, at rest nothing.
 

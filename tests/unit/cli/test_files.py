@@ -7,6 +7,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli import main
+from agent.http.app import create_app
+from agent.http.server import Server
+from agent.metrics.registry import Metrics
+from tests.kit.messages import prediction
+from tests.kit.service import FixedService
 
 
 def run(*arguments: str) -> Result:
@@ -45,10 +50,9 @@ def test_a_prediction_is_a_table_with_the_sizes_that_were_asked_for(jobs: str) -
     shown = run("predict", jobs, "lammps", "--input", "rhodo", "--n", "16,64")
     assert shown.exit_code == 0
     assert "lammps rhodo on archer2" in shown.output
-    row = next(line for line in shown.output.splitlines() if "interpolated" in line or "observed" in line)
-    n, run_time_s = row.split("│")[1:3]
-    assert (n.strip(), float(run_time_s)) == ("16", pytest.approx(300, rel=0.01))
-    assert "extrapolated" in shown.output
+    rows = [line.split() for line in shown.output.splitlines() if line.endswith("ed")]
+    assert [(row[0], row[-1]) for row in rows] == [("16", "observed"), ("64", "extrapolated")]
+    assert float(rows[0][1]) == pytest.approx(300, rel=0.01)
 
 
 def test_without_an_input_there_is_a_table_for_each(jobs: str) -> None:
@@ -99,6 +103,20 @@ def test_an_agent_that_is_not_there_is_named() -> None:
     shown = run("predict", "lammps", "--n", "4", "--url", "http://127.0.0.1:1")
     assert (shown.exit_code, shown.stdout) == (1, "")
     assert "The agent at http://127.0.0.1:1 gave no answer" in shown.stderr
+
+
+def test_a_running_agent_answers_with_the_sizes_of_its_curve() -> None:
+    service = FixedService([prediction()])
+    with Server(create_app(service, Metrics(formats=(), reasons=(), processors=())), "127.0.0.1", 0) as server:
+        shown = run("predict", "lammps", "--url", server.url)
+        refused = run("predict", "nothing", "--url", server.url)
+        elsewhere = run("predict", "lammps", "--url", f"{server.url}/static")
+    assert shown.exit_code == 0
+    assert "lammps rhodo on archer2" in shown.output
+    assert len([line for line in shown.output.splitlines() if " to " in line]) == len(prediction().curve)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "refused: There is no model of 'nothing'. Known: archer2/lammps/rhodo/nodes." in refused.stderr
+    assert f"The agent at {server.url}/static refused: Not Found" in elsewhere.stderr
 
 
 def test_help_shows_one_way_to_ask_on_each_line() -> None:

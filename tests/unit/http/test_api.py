@@ -100,6 +100,11 @@ def test_sizes_are_asked_for_one_by_one_or_as_a_list(app: Starlette, service: Fi
     assert (asked.system, asked.evidence.input, asked.unit) == ("archer2", "rhodo", "nodes")
 
 
+def test_without_sizes_those_of_the_curve_are_answered(app: Starlette, service: FixedService) -> None:
+    answer = get_json(app, "/api/v1/predictions?application=lammps")
+    assert [point["n"] for point in answer["points"]] == [point.n for point in service.held_predictions[0].curve]
+
+
 def test_the_same_question_has_the_same_id(app: Starlette, service: FixedService) -> None:
     for url in ("n=64", "n=64", "n=65"):
         get_json(app, f"/api/v1/predictions?application=lammps&{url}")
@@ -112,7 +117,6 @@ def test_the_same_question_has_the_same_id(app: Starlette, service: FixedService
     [
         ("n=64", "application is missing."),
         ("application=&n=64", "application is missing."),
-        ("application=lammps", "n is missing: name one size or several, as in n=64,128."),
         ("application=lammps&n=", "n='' is no size: it has to be a number above 0 and at most 1e9."),
         ("application=lammps&n=many", "n='many' is no size: it has to be a number above 0 and at most 1e9."),
         ("application=lammps&n=64,,2", "n='' is no size: it has to be a number above 0 and at most 1e9."),
