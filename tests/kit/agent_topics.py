@@ -65,6 +65,10 @@ class AgentTopics:
         records = self.read(compose.output_topics(self.config)[kind])
         return [json.loads(value) for _, value in records if value is not None]
 
+    def newest(self, kind: str) -> dict[str, bytes | None]:
+        """Return the newest record of each key of one kind of output."""
+        return dict(self.read(compose.output_topics(self.config)[kind]))
+
     def journal(self) -> list[bytes]:
         """Return the journal."""
         return [value for _, value in self.read(self.config.topics.journal) if value is not None]
