@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from processors.models.combination.curve import Floats
 from processors.models.combination.evidence import LAWS, Evidence
+
+Ints = NDArray[np.intp]
 
 NO_OFFSETS: Final = (0.0,) * len(LAWS)
 SIBLING_SHRINKAGE = 2.0
@@ -15,7 +18,9 @@ CURVATURE_UNIT = 3.0
 
 
 class Gate(NamedTuple):
-    """Coefficients: a prior and a weight of curvature for each law, and how much a unit of each kind of loss costs.
+    """Coefficients: prior and weight of curvature per law, what a unit of each kind of loss costs, prior without siblings.
+
+    `alone` is added to the prior where an application has no other curve, and less the more it has.
 
     >>> len(GATE.prior)
     7
@@ -26,22 +31,24 @@ class Gate(NamedTuple):
     own: float
     last: float
     sibling: float
+    alone: tuple[float, ...] = NO_OFFSETS
 
 
 # fitted to the prequential forecasts of CASTEP, OpenSBLI, VASP, MAESTRO, WAVETRISK, CarpetX, Spark jobs and course codes
 GATE: Final = Gate(
-    prior=(0.013, 0.845, -0.412, -0.340, 0.300, -0.185, -0.220),
-    curvature=(-0.091, 0.229, 0.005, -0.039, -0.008, -0.066, -0.031),
-    own=0.526,
-    last=0.383,
-    sibling=1.583,
+    prior=(0.2075, 1.6339, -0.7141, -0.5728, 0.0668, -0.3164, -0.3048),
+    curvature=(-0.2762, 0.3914, -0.0054, -0.1005, 0.0853, 0.0503, -0.1448),
+    own=0.9687,
+    last=0.44,
+    sibling=1.9084,
+    alone=(0.6045, -0.3605, -0.5089, -0.1939, 0.5279, -0.0482, -0.0208),
 )
 
 
 class SiblingSummary(NamedTuple):
-    """What a curve tells the other curves of its application: where it ran, and the mean of its last two losses.
+    """What a curve tells the other curves of its application: where it ran, and the losses of its forecasts.
 
-    `losses` has one number per law, in the order of LAWS; none where the curve has fewer than three sizes.
+    `losses` has one row per forecast of a next size, the third size first, each with one number per law.
 
     >>> SiblingSummary("a", "archer2", ()).losses
     ()
@@ -49,48 +56,69 @@ class SiblingSummary(NamedTuple):
 
     key: str
     system: str
-    losses: tuple[float, ...]
+    losses: tuple[tuple[float, ...], ...]
 
 
-def summary(found: Evidence, sizes: int | None = None) -> SiblingSummary:
-    """Return what a curve tells its siblings, of its smallest `sizes` sizes where given.
+class SiblingRecord(NamedTuple):
+    """Mean losses of the laws on the siblings (m, laws), and how little that says (m,): 1 without any, falling to 0.
+
+    >>> SiblingRecord(np.zeros((1, 7)), np.ones(1)).doubt.tolist()
+    [1.0]
+    """
+
+    losses: Floats
+    doubt: Floats
+
+
+def summary(found: Evidence) -> SiblingSummary:
+    """Return what a curve tells its siblings.
 
     >>> from processors.models.combination.evidence import evidence
     >>> from processors.models.combination.curve import Curve
-    >>> summary(evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0)))).losses[0] < 1e-4
-    False
+    >>> len(summary(evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0)))).losses)
+    1
     """
-    count = found.k if sizes is None else min(sizes, found.k)
-    losses = found.losses[max(count - 4, 0) : max(count - 2, 0)]
-    means = tuple(losses.mean(axis=0).tolist()) if losses.size else ()
-    return SiblingSummary(found.curve.key, found.curve.system, means)
+    return SiblingSummary(found.curve.key, found.curve.system, tuple(map(tuple, found.losses.tolist())))
 
 
-def sibling_losses(siblings: Sequence[SiblingSummary], key: str, system: str) -> Floats:
-    """Return the mean loss of each law on the other curves of the application, shrunk towards 0 by two curves.
+def sibling_record(siblings: Sequence[SiblingSummary], key: str, system: str, sizes: Ints) -> SiblingRecord:
+    """Return the mean losses on the other curves of the application, shrunk towards 0 by two curves.
 
-    >>> sibling_losses([SiblingSummary("b", "s", (3.0,) * 7)], "a", "s")[0].item()
-    1.0
+    Each of them says the mean of its last two losses. `sizes` (m,) is how many sizes of a sibling may be looked at, so
+    that a forecast in hindsight knows no more than one made then.
+
+    >>> told = [SiblingSummary("b", "s", ((3.0,) * 7,))]
+    >>> sibling_record(told, "a", "s", np.array([2, 3])).losses[:, 0].tolist()
+    [0.0, 1.0]
     """
-    told = [sibling for sibling in siblings if sibling.key != key and sibling.losses]
-    if not told:
-        return np.zeros(len(LAWS))
-    weight = np.array([1.0 if sibling.system == system else OTHER_SYSTEM for sibling in told])
-    return np.asarray(weight @ np.array([sibling.losses for sibling in told]) / (SIBLING_SHRINKAGE + weight.sum()))
+    weight, mean = np.zeros(sizes.size), np.zeros((sizes.size, len(LAWS)))
+    for sibling in siblings:
+        if sibling.key != key and sibling.losses:
+            known = np.minimum(sizes - 2, len(sibling.losses))
+            trust = (known > 0) * (1.0 if sibling.system == system else OTHER_SYSTEM)
+            mean += trust[:, None] * _last_two(np.array(sibling.losses))[np.maximum(known, 1) - 1]
+            weight += trust
+    total = SIBLING_SHRINKAGE + weight
+    return SiblingRecord(mean / total[:, None], SIBLING_SHRINKAGE / total)
 
 
-def logits(gate: Gate, found: Evidence, sibling: Floats) -> Floats:
-    """Return the logit of each law for every prefix, without offsets, shape (k - 1, laws).
+def logits(gate: Gate, found: Evidence, row: Ints, told: SiblingRecord) -> Floats:
+    """Return the logit of each law without offsets for prefixes in the rows `row` (m,) of the evidence, shape (m, laws).
 
     >>> from processors.models.combination.evidence import evidence
     >>> from processors.models.combination.curve import Curve
-    >>> logits(GATE, evidence(Curve("a", "s", (1.0, 2.0), (4.0, 2.0))), np.zeros(7))[0].tolist() == list(GATE.prior)
+    >>> found, nothing = evidence(Curve("a", "s", (1.0, 2.0), (4.0, 2.0))), SiblingRecord(np.zeros((1, 7)), np.zeros(1))
+    >>> logits(GATE, found, np.array([0]), nothing)[0].tolist() == list(GATE.prior)
     True
     """
-    bend = CURVATURE_UNIT * found.curvature[:, None] * np.array(gate.curvature)
-    return np.asarray(
-        np.array(gate.prior) + bend - gate.own * found.own - gate.last * found.last - gate.sibling * sibling
-    )
+    bend = CURVATURE_UNIT * found.curvature[row, None] * np.array(gate.curvature)
+    record = gate.own * found.own[row] + gate.last * found.last[row] + gate.sibling * told.losses
+    return np.asarray(np.array(gate.prior) + bend - record + told.doubt[:, None] * np.array(gate.alone))
+
+
+def _last_two(losses: Floats) -> Floats:
+    """Return the mean of the last two losses, after each."""
+    return np.concatenate([losses[:1], (losses[1:] + losses[:-1]) / 2.0])
 
 
 def weights(logit: Floats) -> Floats:

@@ -13,8 +13,8 @@ import numpy as np
 
 from processors.models.combination.curve import Floats, judged_runs
 from processors.models.combination.evidence import LN2, Evidence, anchored
-from processors.models.combination.gate import NO_OFFSETS, Gate, logits
-from processors.models.combination.scale import Circumstances, Scale, ln_scale, spread
+from processors.models.combination.gate import NO_OFFSETS, Gate, SiblingSummary, logits, sibling_record
+from processors.models.combination.scale import Circumstances, Scale, scales, spread
 
 STEP: Final = 0.3
 STEP_MAX: Final = 0.5
@@ -27,7 +27,7 @@ class Rows:
     """The m forecasts of one curve.
 
     Indices of targets and of the prefixes' rows; distance in doublings; observed mean elasticity; elasticities and
-    logits of the laws (m, laws); weight; own losses (m, laws) and those of siblings (laws,); sizes, gap and residual for
+    logits of the laws (m, laws); weight; own losses and those of siblings (m, laws); sizes, gap and residual for
     the scale; `ln_ratio` (m, runs) of the judged runs to the prefix's last time, nan where there are fewer.
     """
 
@@ -67,16 +67,17 @@ class Replayed(NamedTuple):
     shares: tuple[Floats, ...]
 
 
-def rows(gate: Gate, found: Evidence, sibling: Floats) -> Rows:
-    """Return all forecasts of a curve, `sibling` (laws,) the losses on its siblings.
+def rows(gate: Gate, found: Evidence, siblings: Sequence[SiblingSummary]) -> Rows:
+    """Return all forecasts of a curve; of its siblings each forecast knows as many sizes as of its own curve.
 
     >>> from processors.models.combination.gate import GATE
     >>> from processors.models.combination.evidence import evidence
     >>> from processors.models.combination.curve import Curve
-    >>> rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), np.zeros(7)).target
+    >>> rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), ()).target
     [2]
     """
     row, target = np.nonzero(np.tri(found.k - 1, found.k, 1) == 0)
+    told = sibling_record(siblings, found.curve.key, found.curve.system, target)
     x, y = found.data.x, found.data.y
     distance = x[target] - x[row + 1]
     here, there = found.ln_fits[row, :, row + 1], found.ln_fits[row, :, target]
@@ -88,10 +89,10 @@ def rows(gate: Gate, found: Evidence, sibling: Floats) -> Rows:
         distance=distance,
         observed=(y[target] - y[row + 1]) / (distance * LN2),
         elasticity=anchored(there, here, y[row + 1, None], distance[:, None] * LN2),
-        logit=logits(gate, found, sibling)[row],
+        logit=logits(gate, found, row, told),
         weight=np.where(row == 0, SHORT_PREFIX_WEIGHT, 1.0),
         own=found.own[row],
-        sibling=sibling,
+        sibling=told.losses,
         sizes=np.asarray(row + 2, dtype=np.float64),
         gap=x[row + 1] - x[row],
         residual=found.residual[row],
@@ -125,11 +126,11 @@ def scores(scale: Scale, told: Rows, shares: Floats) -> Scores:
     >>> from processors.models.combination.scale import SCALE
     >>> from processors.models.combination.evidence import evidence
     >>> from processors.models.combination.curve import Curve
-    >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), np.zeros(7))
+    >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), ())
     >>> scores(SCALE, made, weights(made.logit)).distance.tolist()
     [1.0]
     """
-    width = np.exp(ln_scale(scale, circumstances(told, shares)))
+    width = scales(scale, circumstances(told, shares))
     forecast = (shares * told.elasticity).sum(axis=1) * told.distance * LN2
     score = np.abs(told.ln_ratio - forecast[:, None]) / width[:, None]
     judged = ~np.isnan(score)
@@ -144,7 +145,7 @@ def circumstances(told: Rows, shares: Floats) -> Circumstances:
     >>> from processors.models.combination.gate import GATE, weights
     >>> from processors.models.combination.evidence import evidence
     >>> from processors.models.combination.curve import Curve
-    >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), np.zeros(7))
+    >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), ())
     >>> circumstances(made, weights(made.logit)).sizes.tolist()
     [2.0]
     """
@@ -152,7 +153,7 @@ def circumstances(told: Rows, shares: Floats) -> Circumstances:
         told.distance,
         spread(told.distance, shares, told.elasticity),
         (shares * told.own).sum(axis=1),
-        shares @ told.sibling,
+        (shares * told.sibling).sum(axis=1),
         told.sizes,
         told.gap,
         told.residual,

@@ -9,6 +9,8 @@ from processors.models.combination.evidence import LN2
 
 GAP_MAX: Final = 2.0
 LN_SCALE_MIN, LN_SCALE_MAX = -5.0, 1.0
+# the most regular curves turn up without a sign: no scale is below this per doubling, up to so many
+JUMP, JUMP_DOUBLINGS_MAX = 0.01, 3.0
 
 
 class Scale(NamedTuple):
@@ -29,7 +31,7 @@ class Scale(NamedTuple):
 
 
 # fitted to the same forecasts as the gate
-SCALE: Final = Scale(-2.054, 0.369, 0.440, 0.128, 0.014, 0.272, 0.712, 0.212)
+SCALE: Final = Scale(-1.5249, 0.4173, 0.461, 0.0229, 0.1265, -0.2085, 0.4401, 0.2724)
 
 
 class Circumstances(NamedTuple):
@@ -80,10 +82,12 @@ def features(told: Circumstances) -> Floats:
     return np.stack(columns, axis=-1)
 
 
-def ln_scale(scale: Scale, told: Circumstances) -> Floats:
-    """Return ln s of each forecast, shape (m,).
+def scales(scale: Scale, told: Circumstances) -> Floats:
+    """Return s of each forecast, shape (m,).
 
-    >>> ln_scale(SCALE, Circumstances(*np.ones((7, 1)))).round(2).tolist()
-    [-0.64]
+    >>> reference = Scale(-2.054, 0.369, 0.440, 0.128, 0.014, 0.272, 0.712, 0.212)
+    >>> scales(reference, Circumstances(*np.ones((7, 1)))).round(2).tolist()
+    [0.53]
     """
-    return np.asarray(np.clip(features(told) @ np.array(scale), LN_SCALE_MIN, LN_SCALE_MAX))
+    ln_s = np.clip(features(told) @ np.array(scale), LN_SCALE_MIN, LN_SCALE_MAX)
+    return np.asarray(np.exp(ln_s) + JUMP * np.minimum(told.distance, JUMP_DOUBLINGS_MAX))

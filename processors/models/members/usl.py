@@ -61,3 +61,15 @@ def fit_prefixes(n: Floats, run_time_s: Floats) -> Floats:
     projection = np.cumsum(basis, axis=0)[1:]
     projection[:, 2] -= GROWTH_PENALTY * basis[1:, 2]
     return nnls(gram, projection, RIDGE).coefficients
+
+
+def fit_each(n: Floats, run_time_s: Floats) -> Floats:
+    """Return a, b, c of a/n + b + c n for each of m sets of k sizes, rows of `n` and `run_time_s` (m, k); shape (m, 3).
+
+    >>> fit_each(np.array([[0.25, 0.5, 1.0]]), np.array([[4.0, 2.0, 1.0]])).round(6).tolist()
+    [[1.0, 0.0, 0.0]]
+    """
+    basis = np.stack([1.0 / n, np.ones_like(n), n], axis=-1) / run_time_s[..., None]
+    projection = basis.sum(axis=-2)
+    projection[:, 2] -= GROWTH_PENALTY * basis[:, -1, 2]
+    return nnls(np.swapaxes(basis, -1, -2) @ basis, projection, RIDGE).coefficients

@@ -1,15 +1,38 @@
 """Forecasts of one curve against numbers computed independently: losses, weights, offsets."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from processors.models.combination.curve import Curve
 from processors.models.combination.evidence import evidence
-from processors.models.combination.gate import GATE, SiblingSummary, logits, sibling_losses, summary, weights
+from processors.models.combination.gate import (
+    Gate,
+    SiblingRecord,
+    SiblingSummary,
+    logits,
+    sibling_record,
+    summary,
+    weights,
+)
 from processors.models.combination.replay import replay, rows
 
 CURVE = Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))
-NO_SIBLINGS = np.zeros(7)
+NOTHING_TOLD = SiblingRecord(np.zeros((1, 7)), np.zeros(1))
+LAST = np.array([2])
+# coefficients for which the forecasts of this curve were computed independently
+GATE = Gate(
+    prior=(0.013, 0.845, -0.412, -0.340, 0.300, -0.185, -0.220),
+    curvature=(-0.091, 0.229, 0.005, -0.039, -0.008, -0.066, -0.031),
+    own=0.526,
+    last=0.383,
+    sibling=1.583,
+)
+
+
+def known(siblings: Sequence[SiblingSummary], key: str, system: str, sizes: int = 9) -> SiblingRecord:
+    return sibling_record(siblings, key, system, np.array([sizes]))
 
 
 def test_losses_of_each_forecast_of_the_next_size() -> None:
@@ -27,7 +50,7 @@ def test_laws_at_twice_the_largest_size() -> None:
 
 def test_weights_and_forecasts_without_offsets() -> None:
     found = evidence(CURVE)
-    shares = weights(logits(GATE, found, NO_SIBLINGS)[-1])
+    shares = weights(logits(GATE, found, LAST, NOTHING_TOLD)[0])
     assert shares == pytest.approx([0.0848, 0.2475, 0.0573, 0.0645, 0.2027, 0.2698, 0.0736], abs=6e-5)
     targets = np.array([1.5, 2.0, 4.0])
     elasticity = found.elasticities(2, targets) @ shares
@@ -36,9 +59,9 @@ def test_weights_and_forecasts_without_offsets() -> None:
 
 
 def test_offsets_learned_from_the_curve_itself() -> None:
-    learned = replay([rows(GATE, evidence(CURVE), NO_SIBLINGS)]).offsets
+    learned = replay([rows(GATE, evidence(CURVE), ())]).offsets
     assert learned == pytest.approx([0.0008, -0.0263, -0.0045, 0.0008, 0.0142, 0.0142, 0.0008], abs=6e-5)
-    shares = weights(logits(GATE, evidence(CURVE), NO_SIBLINGS)[-1] + np.array(learned))
+    shares = weights(logits(GATE, evidence(CURVE), LAST, NOTHING_TOLD)[0] + np.array(learned))
     elasticity = evidence(CURVE).elasticities(2, np.array([1.5, 2.0])) @ shares
     assert 63.0 * np.array([1.5, 2.0]) ** elasticity == pytest.approx([56.834, 55.287], rel=1e-4)
 
@@ -52,13 +75,20 @@ def test_two_sizes_have_no_record_yet() -> None:
 
 def test_a_curve_is_not_its_own_sibling() -> None:
     told = summary(evidence(CURVE))
-    assert sibling_losses([told], "a", "s").tolist() == [0.0] * 7
-    assert sibling_losses([told], "b", "s") == pytest.approx(np.array(told.losses) / 3)
+    assert not known([told], "a", "s").losses.any()
+    assert known([told], "a", "s").doubt.tolist() == [1.0]
+    assert known([told], "b", "s").losses[0] == pytest.approx(np.mean(told.losses, axis=0) / 3)
 
 
 def test_a_sibling_elsewhere_says_less() -> None:
-    told = SiblingSummary("b", "there", (3.0,) * 7)
-    assert sibling_losses([told], "a", "here") == pytest.approx([0.6] * 7)
+    told = SiblingSummary("b", "there", ((3.0,) * 7,))
+    assert known([told], "a", "here").losses[0] == pytest.approx([0.6] * 7)
+
+
+def test_a_forecast_in_hindsight_knows_no_more_of_siblings_than_one_made_then() -> None:
+    told = SiblingSummary("b", "s", ((3.0,) * 7, (1.0,) * 7, (0.5,) * 7))
+    of_first = [known([told], "a", "s", sizes).losses[0, 0] for sizes in (2, 3, 4, 5, 6)]
+    assert of_first == pytest.approx([0.0, 1.0, 2 / 3, 0.25, 0.25])
 
 
 def test_the_order_of_curves_changes_no_bit() -> None:
@@ -67,5 +97,5 @@ def test_the_order_of_curves_changes_no_bit() -> None:
         Curve(f"c{i}", "s", tuple(2.0 ** np.arange(6)), tuple(100 / 2.0 ** np.arange(6) * rng.lognormal(0, 0.1, 6)))
         for i in range(5)
     ]
-    made = [rows(GATE, evidence(curve), NO_SIBLINGS) for curve in curves]
+    made = [rows(GATE, evidence(curve), ()) for curve in curves]
     assert replay(made).offsets == replay(made[::-1]).offsets

@@ -1,0 +1,215 @@
+"""The run time of an application at any size, with band, weights of the laws and verdict.
+
+What one application needs from the outside is plain data: summaries of its other curves, its offsets and scores, and
+the pool of scores of the centre. `learn` makes offsets and scores from the forecasts of all its curves.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from processors.models.combination import bands, inside, verdict
+from processors.models.combination.bands import NO_SCORES, Counts, SystemScores
+from processors.models.combination.coefficients import SHIPPED, Coefficients
+from processors.models.combination.curve import Curve, Floats, relative
+from processors.models.combination.evidence import LAWS, LN2, Evidence, evidence
+from processors.models.combination.gate import (
+    NO_OFFSETS,
+    SiblingRecord,
+    SiblingSummary,
+    logits,
+    sibling_record,
+    summary,
+    weights,
+)
+from processors.models.combination.replay import Rows, Scores, replay, rows, scores
+from processors.models.combination.scale import Circumstances, scales, spread
+
+BELOW_WIDTH = 0.3  # half-width of the band in ln t per doubling below the smallest size
+_NO_MEMORY = np.array([np.iinfo(np.int64).max])
+
+
+class Forecast(NamedTuple):
+    """Predictions at m targets: run time and 90 % band of a single run in seconds, (m,); verdict and reasons of each.
+
+    `distance` is log2 of target over largest size, at most 0 inside the range.
+    """
+
+    run_time_s: Floats
+    low_s: Floats
+    high_s: Floats
+    distance: Floats
+    reliable: tuple[bool, ...]
+    reasons: tuple[tuple[str, ...], ...]
+
+
+class Learned(NamedTuple):
+    """What an application has learned from all forecasts of its curves: offsets of the laws, and scores by system.
+
+    >>> Learned(NO_OFFSETS, ()).scores
+    ()
+    """
+
+    offsets: tuple[float, ...]
+    scores: tuple[SystemScores, ...]
+
+
+NOTHING_LEARNED: Final = Learned(NO_OFFSETS, ())
+
+
+class _Answer(NamedTuple):
+    """Relative ln of run time, half-width of the band, verdict and reasons of some targets."""
+
+    ln_run_time: Floats
+    half_width: Floats
+    reliable: list[bool]
+    reasons: list[tuple[str, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Combination:
+    """One curve with all that is known of its laws; built by `combine`.
+
+    >>> curve = Curve("a", "archer2", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))
+    >>> found = combine(curve)
+    >>> found.predict([16.0]).run_time_s.tolist(), found.predict([64.0]).reliable
+    ([78.5], (False,))
+    """
+
+    evidence: Evidence
+    siblings: tuple[SiblingSummary, ...]
+    learned: Learned
+    pool: Counts
+    coefficients: Coefficients
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """What each law weighs beyond the largest size; the weights add up to 1."""
+        return dict(zip(LAWS, self._shares.tolist(), strict=True))
+
+    def summary(self) -> SiblingSummary:
+        """Return what this curve tells the other curves of its application."""
+        return summary(self.evidence)
+
+    def prequential(self) -> Rows:
+        """Return the forecasts that the curve allows in hindsight, for `learn`."""
+        return rows(self.coefficients.gate, self.evidence, self.siblings)
+
+    def predict(self, targets: Sequence[float] | Floats) -> Forecast:
+        """Return the predictions at sizes of any order; ValueError unless they are positive and finite."""
+        n = np.atleast_1d(np.asarray(targets, dtype=np.float64))
+        if not ((n > 0).all() and np.isfinite(n).all()):
+            raise ValueError("Sizes must be positive and finite.")
+        curve = self.evidence.curve
+        ratio = relative(n, curve.n[-1])
+        order = np.argsort(n, kind="stable")
+        parts = np.split(ratio[order], [int((n <= curve.n[-1]).sum())])
+        answers = [rule(part) for rule, part in zip((self._inside, self._beyond), parts, strict=True) if part.size]
+        back = np.argsort(order, kind="stable")
+        ln_t, width = (np.concatenate([answer[i] for answer in answers])[back] for i in (0, 1))
+        held = [each for answer in answers for each in answer.reliable]
+        why = [each for answer in answers for each in answer.reasons]
+        last = math.log(curve.median_s[-1])
+        low_s, run_time_s, high_s = (_seconds(last + ln_t + end) for end in (-width, 0.0, width))
+        return Forecast(
+            _exact(n, run_time_s, curve),
+            low_s,
+            high_s,
+            np.log2(ratio),
+            tuple(held[i] for i in back),
+            tuple(() if held[i] else why[i] for i in back),
+        )
+
+    @cached_property
+    def _told(self) -> SiblingRecord:
+        curve = self.evidence.curve
+        return sibling_record(self.siblings, curve.key, curve.system, _NO_MEMORY)
+
+    @cached_property
+    def _shares(self) -> Floats:
+        last = np.array([self.evidence.k - 2])
+        return weights(logits(self.coefficients.gate, self.evidence, last, self._told)[0] + self.learned.offsets)
+
+    @cached_property
+    def _inside_width(self) -> float:
+        return inside.half_width(self.evidence)
+
+    def _beyond(self, n: Floats) -> "_Answer":
+        distance = np.log2(n)
+        elasticity = self.evidence.elasticities(self.evidence.k - 2, n)
+        told = self._circumstances(distance, elasticity)
+        system = self.evidence.curve.system
+        score = bands.quantiles(distance, self.coefficients.atoms, system, self.learned.scores, self.pool)
+        width = score * scales(self.coefficients.scale, told)
+        held = verdict.reliable(distance, width, self.evidence.k)
+        why = verdict.reasons(self.coefficients.scale, told)
+        return _Answer(elasticity @ self._shares * distance * LN2, width, held, why)
+
+    def _inside(self, n: Floats) -> "_Answer":
+        below = np.maximum(self.evidence.data.x[0] - np.log2(n), 0.0)
+        width = self._inside_width + BELOW_WIDTH * below
+        held = (below == 0.0) & (width <= verdict.WIDTH_INSIDE_MAX)
+        why: list[tuple[str, ...]] = [(verdict.BELOW,) if far else (verdict.WIDE,) for far in below.tolist()]
+        return _Answer(inside.ln_run_times(self.evidence, n), width, held.tolist(), why)
+
+    def _circumstances(self, distance: Floats, elasticity: Floats) -> Circumstances:
+        found, shares = self.evidence, self._shares
+        same = np.ones_like(distance)
+        return Circumstances(
+            distance,
+            spread(distance, shares, elasticity),
+            same * (shares @ found.own[-1]),
+            same * (shares @ self._told.losses[0]),
+            same * found.k,
+            same * (found.data.x[-1] - found.data.x[-2]),
+            same * found.residual[-1],
+        )
+
+
+def combine(
+    curve: Curve,
+    siblings: Sequence[SiblingSummary] = (),
+    learned: Learned = NOTHING_LEARNED,
+    pool: Counts = NO_SCORES,
+    coefficients: Coefficients = SHIPPED,
+) -> Combination:
+    """Return what is known of one curve of at least two sizes.
+
+    `siblings` are the summaries of the other curves of the application (its own among them does no harm), `learned` what
+    all its curves have taught, `pool` the scores of all applications of the centre.
+    Raises ValueError where the curve is not valid or has one size only.
+
+    >>> found = combine(Curve("a", "s", (1.0, 2.0, 4.0), (8.0, 4.0, 2.0)))
+    >>> found.predict([8.0]).run_time_s.round(2).tolist()
+    [1.0]
+    """
+    return Combination(evidence(curve), tuple(siblings), learned, pool, coefficients)
+
+
+def learn(curves: Sequence[Rows], coefficients: Coefficients = SHIPPED) -> Learned:
+    """Return what an application learns from the forecasts of all its curves, in whatever order they are given.
+
+    >>> curve = Curve("a", "s", (1.0, 2.0, 4.0, 8.0), (8.0, 4.0, 2.0, 1.0))
+    >>> learn([combine(curve).prequential()]).scores[0].system
+    's'
+    """
+    replayed = replay(curves)
+    by_system: dict[str, list[Scores]] = {}
+    for made, shares in zip(curves, replayed.shares, strict=True):
+        by_system.setdefault(made.system, []).append(scores(coefficients.scale, made, shares))
+    told = (SystemScores(system, bands.tally(by_system[system])) for system in sorted(by_system))
+    return Learned(replayed.offsets, tuple(told))
+
+
+def _exact(n: Floats, run_time_s: Floats, curve: Curve) -> Floats:
+    """Return the predictions with those of observed sizes as they were observed, to the bit."""
+    place = np.minimum(np.searchsorted(curve.n, n), len(curve.n) - 1)
+    return np.where(np.array(curve.n)[place] == n, np.array(curve.median_s)[place], run_time_s)
+
+
+def _seconds(ln_t: Floats) -> Floats:
+    return np.exp(np.clip(ln_t, -690.0, 700.0))

@@ -1,0 +1,1 @@
+"""How well models predict, measured on real curves: `python -m tests.quality --data FOLDER`."""

@@ -1,0 +1,220 @@
+"""Fit gate, scale and shipped scores of the combination to the prequential forecasts of measured curves.
+
+The gate minimises the soft absolute error of ln T, with a ridge; half of the weight is on forecasts that know nothing of
+other curves of the application, so that lone curves are served well too. The scale is that of a Student t likelihood
+with three degrees of freedom, which large errors cannot drag along. Groups (an application on a system) weigh with the
+square root of their forecasts.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from processors.models.combination.coefficients import SHIPPED, Coefficients
+from processors.models.combination.combine import combine
+from processors.models.combination.curve import Curve
+from processors.models.combination.evidence import LAWS, LN2, Evidence
+from processors.models.combination.gate import CURVATURE_UNIT, Gate, sibling_record
+from processors.models.combination.replay import SOFT_SQUARE, Rows, circumstances, replay
+from processors.models.combination.scale import JUMP, JUMP_DOUBLINGS_MAX, Scale, features
+from tests.quality.curves import REPEATS_MAX, Measured, median_s
+
+Floats = NDArray[np.float64]
+
+RIDGE = 1e-3
+ALONE_SHARE = 0.5  # of the weight, on forecasts without siblings
+DEGREES = 3.0
+ERROR_MIN = 1e-4
+LEVELS = (np.arange(20) + 0.5) / 20
+HORIZONS = ((0.0, 1.001), (1.001, 2.001), (2.001, np.inf))
+LAW_COUNT = len(LAWS)
+START = np.concatenate([np.zeros(2 * LAW_COUNT), [0.5, 0.4, 1.5], np.zeros(LAW_COUNT)])
+
+
+@dataclass(frozen=True)
+class Training:
+    """All forecasts of some curves: one row each, what the gate sees and what came of it."""
+
+    elasticity: Floats
+    observed: Floats
+    distance: Floats
+    curvature: Floats
+    own: Floats
+    last: Floats
+    sibling: Floats
+    doubt: Floats
+    weight: Floats
+
+    def alone(self) -> "Training":
+        """Return the same forecasts, without anything known of siblings."""
+        nothing = {"sibling": np.zeros_like(self.sibling), "doubt": np.ones_like(self.doubt)}
+        return Training(**{**vars(self), **nothing})
+
+
+def as_curve(measured: Measured, sizes: Sequence[int]) -> Curve:
+    """Return what a model may see of a measured curve."""
+    return Curve(
+        measured.key,
+        measured.system,
+        tuple(map(float, sizes)),
+        tuple(median_s(measured, n) for n in sizes),
+        tuple(measured.runs[n][:REPEATS_MAX] for n in sizes),
+    )
+
+
+def refit(curves: Sequence[Measured]) -> Coefficients:
+    """Return coefficients fitted to all forecasts of these curves."""
+    applications = _applications(curves)
+    training, rows = [], []
+    for found in applications.values():
+        told = [combine(as_curve(curve, curve.sizes)) for curve in found]
+        siblings = [each.summary() for each in told]
+        made = [combine(each.evidence.curve, siblings).prequential() for each in told]
+        rows.append(made)
+        for curve, each, row in zip(found, told, made, strict=True):
+            record = sibling_record(siblings, row.key, row.system, np.array(row.target))
+            training.append((curve.group, _seen(each.evidence, row, record.losses, record.doubt)))
+    gate = _fit_gate(_joined(training))
+    return _fit_bands(applications, gate)
+
+
+def _applications(curves: Sequence[Measured]) -> dict[str, list[Measured]]:
+    found: dict[str, list[Measured]] = defaultdict(list)
+    for curve in curves:
+        if len(curve.runs) > 2:
+            found[curve.application].append(curve)
+    return found
+
+
+def _seen(found: Evidence, row: Rows, sibling: Floats, doubt: Floats) -> Training:
+    return Training(
+        elasticity=row.elasticity,
+        observed=row.observed,
+        distance=row.distance,
+        curvature=found.curvature[row.row],
+        own=row.own,
+        last=found.last[row.row],
+        sibling=sibling,
+        doubt=doubt,
+        weight=row.weight,
+    )
+
+
+def _joined(parts: list[tuple[str, Training]]) -> Training:
+    of_group: dict[str, float] = defaultdict(float)
+    for group, part in parts:
+        of_group[group] += float(part.weight.sum())
+    columns = {name: np.concatenate([getattr(part, name) for _, part in parts]) for name in Training.__annotations__}
+    columns["weight"] = np.concatenate([part.weight / np.sqrt(of_group[group]) for group, part in parts])
+    return Training(**columns)
+
+
+def _fit_gate(seen: Training) -> Gate:
+    halves = ((seen, 1.0 - ALONE_SHARE), (seen.alone(), ALONE_SHARE))
+    total = seen.weight.sum()
+
+    def loss(x: Floats) -> tuple[float, Floats]:
+        value, gradient = RIDGE * float(x @ x), 2.0 * RIDGE * x
+        for part, share in halves:
+            of_part, along = _gate_loss(part, x)
+            value, gradient = value + share * of_part / total, gradient + share * along / total
+        return value, gradient
+
+    found = minimize(loss, START, jac=True, method="L-BFGS-B", options={"maxiter": 150}).x
+    prior, curvature, costs, alone = np.split(found.round(4), [LAW_COUNT, 2 * LAW_COUNT, 2 * LAW_COUNT + 3])
+    return Gate(tuple(prior.tolist()), tuple(curvature.tolist()), *costs.tolist(), tuple(alone.tolist()))
+
+
+def _gate_loss(seen: Training, x: Floats) -> tuple[float, Floats]:
+    prior, curvature, (own, last, sibling), alone = np.split(x, [LAW_COUNT, 2 * LAW_COUNT, 2 * LAW_COUNT + 3])
+    bend, doubt = CURVATURE_UNIT * seen.curvature[:, None], seen.doubt[:, None]
+    logit = prior + bend * curvature - own * seen.own - last * seen.last - sibling * seen.sibling + doubt * alone
+    mass = np.exp(logit - logit.max(axis=1, keepdims=True))
+    shares = mass / mass.sum(axis=1, keepdims=True)
+    forecast = (shares * seen.elasticity).sum(axis=1)
+    error = (forecast - seen.observed) * seen.distance
+    soft = np.sqrt(error**2 + SOFT_SQUARE)
+    pull = (seen.weight * seen.distance * error / soft)[:, None] * shares * (seen.elasticity - forecast[:, None])
+    costs = [-(pull * losses).sum() for losses in (seen.own, seen.last, seen.sibling)]
+    gradient = [pull.sum(axis=0), (bend * pull).sum(axis=0), costs, (doubt * pull).sum(axis=0)]
+    return float((seen.weight * soft).sum()), np.concatenate(gradient)
+
+
+def _fit_bands(applications: dict[str, list[Measured]], gate: Gate) -> Coefficients:
+    """Return the gate with the scale and the scores of its own forecasts, offsets learned on the way."""
+    told, errors, weights = [], [], []
+    for found in applications.values():
+        first = [combine(as_curve(curve, curve.sizes)) for curve in found]
+        siblings = [each.summary() for each in first]
+        made = [
+            combine(each.evidence.curve, siblings, coefficients=SHIPPED._replace(gate=gate)).prequential()
+            for each in first
+        ]
+        for curve, row, shares in zip(found, made, replay(made).shares, strict=True):
+            forecast = (shares * row.elasticity).sum(axis=1) * row.distance * LN2
+            told.append((curve.group, circumstances(row, shares)))
+            errors.append(np.abs(row.ln_ratio - forecast[:, None]))
+            weights.append(row.weight)
+    seen = np.concatenate([features(each) for _, each in told])
+    distance = np.concatenate([each.distance for _, each in told])
+    weight = _per_run(_balanced([group for group, _ in told], weights), errors)
+    width = max(each.shape[1] for each in errors)
+    error = np.concatenate(
+        [np.pad(each, ((0, 0), (0, width - each.shape[1])), constant_values=np.nan) for each in errors]
+    )
+    scale = _fit_scale(seen, error, weight)
+    return Coefficients(gate, scale, _atoms(scale, seen, distance, error, weight))
+
+
+def _balanced(groups: list[str], weights: list[Floats]) -> list[Floats]:
+    of_group: dict[str, float] = defaultdict(float)
+    for group, weight in zip(groups, weights, strict=True):
+        of_group[group] += float(weight.sum())
+    return [weight / np.sqrt(of_group[group]) for group, weight in zip(groups, weights, strict=True)]
+
+
+def _per_run(weights: list[Floats], errors: list[Floats]) -> Floats:
+    """Return the weight of each run of a forecast: they share that of the forecast."""
+    share = [weight / (~np.isnan(error)).sum(axis=1) for weight, error in zip(weights, errors, strict=True)]
+    joined = np.concatenate(share)
+    return np.asarray(joined / joined.sum())
+
+
+def _fit_scale(seen: Floats, error: Floats, weight: Floats) -> Scale:
+    judged = ~np.isnan(error)
+    each = weight[:, None] * judged
+    safe = np.where(judged, error, 1.0) + ERROR_MIN
+
+    def loss(x: Floats) -> tuple[float, Floats]:
+        ln_s = (seen @ x)[:, None]
+        squares = (safe / np.exp(ln_s)) ** 2 / DEGREES
+        value = (each * (ln_s + (DEGREES + 1.0) / 2.0 * np.log1p(squares))).sum()
+        along = (each * (1.0 - (DEGREES + 1.0) * squares / (1.0 + squares))).sum(axis=1)
+        return float(value + RIDGE * x @ x), seen.T @ along + 2.0 * RIDGE * x
+
+    return Scale(*minimize(loss, np.array(SHIPPED.scale), jac=True, method="L-BFGS-B").x.round(4).tolist())
+
+
+def _atoms(
+    scale: Scale, seen: Floats, distance: Floats, error: Floats, weight: Floats
+) -> tuple[tuple[float, ...], ...]:
+    ln_s = np.clip(seen @ np.array(scale), -5.0, 1.0)
+    score = error / (np.exp(ln_s) + JUMP * np.minimum(distance, JUMP_DOUBLINGS_MAX))[:, None]
+    found = []
+    for low, high in HORIZONS:
+        chosen = ((distance > low) & (distance <= high))[:, None] & ~np.isnan(score)
+        each = np.broadcast_to(weight[:, None], score.shape)[chosen]
+        found.append(tuple(weighted_quantiles(score[chosen], each, LEVELS).round(3).tolist()))
+    return tuple(found)
+
+
+def weighted_quantiles(values: Floats, weights: Floats, levels: Floats | float) -> Floats:
+    """Return the first values at which the given shares of the weight are reached."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order])
+    place = np.searchsorted(reached, np.asarray(levels) * reached[-1])
+    return np.asarray(values[order][np.minimum(place, values.size - 1)])

@@ -1,0 +1,143 @@
+"""Ask a combination every question of a set of curves, and score the answers."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from processors.models.combination.bands import NO_SCORES, pooled, share
+from processors.models.combination.coefficients import Coefficients
+from processors.models.combination.combine import Combination, combine, learn
+from tests.quality.curves import Measured, Question, horizon, median_s, questions
+from tests.quality.refit import as_curve, weighted_quantiles
+
+HORIZONS = ("inside", "<=2x", "2-4x", ">4x")
+ERROR_MAX = 10.0
+RUNS_MAX = 50
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answered question: relative error, share of runs inside the band, ln of high over low, verdict."""
+
+    horizon: str
+    data_set: str
+    group: str
+    error: float
+    held: float
+    width: float
+    reliable: bool
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a table says of one horizon; errors and coverages in %."""
+
+    points: int
+    median: float
+    balanced: float
+    mean: float
+    coverage: float
+    coverage_balanced: float
+    width: float
+    reliable_share: float
+    reliable_median: float
+    rest_median: float
+
+
+def inside(curves: Sequence[Measured]) -> list[Answer]:
+    """Answer all questions inside the range of a curve: they need that curve alone."""
+    asked = [question for question in questions(curves) if question.world.startswith("inside")]
+    return [
+        each for question in asked for each in _answers(question, combine(as_curve(question.curve, question.known)))
+    ]
+
+
+def beyond(curves: Sequence[Measured], coefficients_of: Callable[[str], Coefficients], *, alone: bool) -> list[Answer]:
+    """Answer all questions beyond the range; each fold by its own coefficients.
+
+    A world is a centre in which all curves live. `alone` makes each fold a centre of its own.
+    """
+    worlds: dict[str, list[tuple[Question, Combination]]] = defaultdict(list)
+    for question in questions(curves, inside=False):
+        worlds[question.world].append((question, combine(as_curve(question.curve, question.known))))
+    answers = []
+    for world in worlds.values():
+        for fold in sorted({question.curve.fold for question, _ in world}):
+            centre = [pair for pair in world if not alone or pair[0].curve.fold == fold]
+            taught = _taught(centre, coefficients_of(fold))
+            answers += [
+                each for question, model in taught if question.curve.fold == fold for each in _answers(question, model)
+            ]
+    return answers
+
+
+def _taught(
+    centre: Sequence[tuple[Question, Combination]], coefficients: Coefficients
+) -> list[tuple[Question, Combination]]:
+    """Return the models of a centre after every application has learned, and all of them together."""
+    applications: dict[str, list[tuple[Question, Combination]]] = defaultdict(list)
+    for question, model in centre:
+        applications[question.curve.application].append((question, model))
+    taught = []
+    for members in applications.values():
+        siblings = tuple(model.summary() for _, model in members)
+        models = [replace(model, siblings=siblings, coefficients=coefficients) for _, model in members]
+        learned = learn([model.prequential() for model in models], coefficients)
+        taught += [
+            (question, replace(model, learned=learned)) for (question, _), model in zip(members, models, strict=True)
+        ]
+    by_application = {question.curve.application: model.learned for question, model in taught}
+    pool = pooled(share(learned.scores) for learned in by_application.values()) if by_application else NO_SCORES
+    return [(question, replace(model, pool=pool)) for question, model in taught]
+
+
+def _answers(question: Question, model: Combination) -> Iterator[Answer]:
+    said = model.predict([float(n) for n in question.asked])
+    for i, n in enumerate(question.asked):
+        runs = np.array(sorted(question.curve.runs[n])[:RUNS_MAX])
+        truth = median_s(question.curve, n)
+        yield Answer(
+            horizon=horizon(question, n),
+            data_set=question.curve.data_set,
+            group=question.curve.group,
+            error=min(abs(float(said.run_time_s[i]) / truth - 1.0), ERROR_MAX),
+            held=float(np.mean((said.low_s[i] <= runs) & (runs <= said.high_s[i]))),
+            width=float(np.log(said.high_s[i] / said.low_s[i])),
+            reliable=said.reliable[i],
+        )
+
+
+def line(answers: Sequence[Answer]) -> Line:
+    """Return the scores of some answers; balanced means that all groups weigh alike."""
+    sizes: dict[str, int] = defaultdict(int)
+    for answer in answers:
+        sizes[answer.group] += 1
+    error, held = (np.array([getattr(answer, name) for answer in answers]) for name in ("error", "held"))
+    weight = np.array([1.0 / sizes[answer.group] for answer in answers])
+    trusted = np.array([answer.reliable for answer in answers])
+    return Line(
+        points=len(answers),
+        median=_percent(np.median(error)),
+        balanced=_percent(weighted_quantiles(error, weight, 0.5)),
+        mean=_percent(error.mean()),
+        coverage=_percent(held.mean()),
+        coverage_balanced=_percent(np.average(held, weights=weight)),
+        width=float(np.median([answer.width for answer in answers])),
+        reliable_share=_percent(trusted.mean()),
+        reliable_median=_percent(np.median(error[trusted])) if trusted.any() else float("nan"),
+        rest_median=_percent(np.median(error[~trusted])) if not trusted.all() else float("nan"),
+    )
+
+
+def table(answers: Iterable[Answer]) -> dict[str, Line]:
+    """Return the scores by horizon."""
+    by_horizon: dict[str, list[Answer]] = defaultdict(list)
+    for answer in answers:
+        by_horizon[answer.horizon].append(answer)
+    return {name: line(by_horizon[name]) for name in HORIZONS if by_horizon[name]}
+
+
+def _percent(value: float | np.floating) -> float:
+    return 100.0 * float(value)
