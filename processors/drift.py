@@ -1,0 +1,262 @@
+"""Drift of one application: did its runs become slower or faster for good, since when, and with which new build.
+
+Each scored run is judged by itself first (is it strange), then added to a two-sided CUSUM. A shift that was found stays
+open until the model that expects has caught up, or the application is back where it was; meanwhile what the shift
+explains raises nothing new.
+"""
+
+import math
+from collections.abc import Mapping
+from statistics import median
+from typing import ClassVar, Final
+
+import msgspec
+
+from agent.contracts.events import Attribute
+from processors.changed_attributes import AttributeChange, KnownAttributes, change_at, changes, remembered
+from processors.digest import digest64
+from processors.facts import Scored
+from processors.models import drift, single_run
+
+OBSERVATIONS_MIN: Final = 5  # runs that the expectation has to know
+WARM_UP_RUNS: Final = 8  # tell how much runs scatter, and nothing else
+CAUGHT_UP_RUNS: Final = 16
+REPEATS_MAX: Final = 16  # a run reported twice is recognised among so many
+_Z95: Final = 1.6448536269514722
+
+
+class ScoredRun(msgspec.Struct, frozen=True):
+    """A run against its prediction, and what else is known of it: build, version and the like."""
+
+    scored: Scored
+    attributes: Mapping[str, Attribute] = {}
+
+
+class Shift(msgspec.Struct, frozen=True):
+    """Runs take `factor` times as long as expected since the run `since_run`, which started at `since_ms`.
+
+    `runs` is how many it was found from. `change` is an attribute that changed just then, None where none did.
+    """
+
+    direction: drift.Direction
+    factor: float
+    since_ms: int
+    since_run: str
+    found_ms: int
+    runs: int
+    change: AttributeChange | None = None
+
+
+class RunJudgement(msgspec.Struct, frozen=True):
+    """A run by itself: its distance from what is expected, by the band and among earlier runs, and new attributes.
+
+    `learning_weight` is how much a model should learn of it.
+    """
+
+    ln_ratio: float
+    band_p: float
+    conformal_p: float
+    strange: bool
+    learning_weight: float
+    changes: tuple[AttributeChange, ...] = ()
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What one run brought: its judgement, a shift that was found, a shift that is over."""
+
+    judgement: RunJudgement | None
+    found: Shift | None = None
+    over: Shift | None = None
+
+
+class RiseRun(msgspec.Struct, frozen=True, array_like=True):
+    """A run while a sum was above 0; `noise` is what was known before it."""
+
+    ln_ratio: float
+    start_ms: int
+    run_id: str
+    index: int
+    noise: float
+
+
+class Rise(msgspec.Struct, frozen=True):
+    """One of the sums and the newest runs since it was last 0."""
+
+    sum: float = 0.0
+    runs: tuple[RiseRun, ...] = ()
+
+
+class DriftState(msgspec.Struct, omit_defaults=True):
+    """Stored form."""
+
+    index: int = 0
+    noise: float | None = None
+    up: Rise = Rise()
+    down: Rise = Rise()
+    shift: Shift | None = None
+    since_shift: list[float] = []
+    scores: list[float] = []
+    strange: list[bool] = []
+    repeats: list[int] = []
+    attributes: KnownAttributes = {}
+
+
+class Drift:
+    """Watches the runs of one application.
+
+    >>> from processors.facts import RunFact
+    >>> def scored(i, ratio):
+    ...     run = RunFact(f"r{i}", n=4, run_time_s=100 * ratio, start_ms=i, end_ms=i, seen_ms=i)
+    ...     return ScoredRun(Scored(run, 100, 90, 110, math.log(ratio), 0.1, True, "inside", observations=9))
+    >>> watch = Drift.build()
+    >>> for i in range(40): watch.learn(scored(i, 1.03 if i % 2 else 0.97))
+    >>> for i in range(40, 44): watch.learn(scored(i, 1.3))
+    >>> watch.shift.direction, round(watch.shift.factor, 2), watch.shift.since_run
+    ('regression', 1.3, 'r40')
+    """
+
+    name: ClassVar[str] = "drift"
+    version: ClassVar[int] = 1
+
+    def __init__(self, state: DriftState) -> None:
+        self._state = state
+
+    @classmethod
+    def build(cls, state: DriftState | None = None) -> "Drift":
+        """Return the watch of a stored state, or a new one."""
+        return cls(_copy(state) if state else DriftState())
+
+    @property
+    def shift(self) -> Shift | None:
+        """The shift that is open."""
+        return self._state.shift
+
+    def score(self, fact: ScoredRun) -> RunJudgement | None:
+        """Judge a run by itself; None where its prediction is not to be trusted, outside of what was observed."""
+        scored = fact.scored
+        if scored.observations < OBSERVATIONS_MIN or scored.horizon != "inside" or not math.isfinite(scored.ln_ratio):
+            return None
+        off = self._unexplained(scored)
+        distance = abs(off) / _deviation(scored)
+        conformal_p = single_run.conformal_p(self._state.scores, distance)
+        strange = single_run.strange(conformal_p, off, self._noise(scored))
+        return RunJudgement(
+            ln_ratio=scored.ln_ratio,
+            band_p=single_run.normal_p(distance),
+            conformal_p=conformal_p,
+            strange=strange,
+            learning_weight=single_run.learning_weight(strange, [*self._state.strange, strange]),
+            changes=changes(self._state.attributes, fact.attributes),
+        )
+
+    def learn(self, fact: ScoredRun) -> None:
+        """Take a run in; `take` also tells what follows from it."""
+        self.take(fact)
+
+    def take(self, fact: ScoredRun) -> Taken:
+        """Take a run in and return what follows from it; nothing follows from a repeat or an untrusted prediction."""
+        state, digest = self._state, digest64(fact.scored.run.run_id)
+        judgement = self.score(fact)
+        if judgement is None or digest in state.repeats:
+            return Taken(None)
+        state.repeats = [*state.repeats, digest][-REPEATS_MAX:]
+        state.attributes = remembered(state.attributes, fact.attributes, state.index)
+        off = self._unexplained(fact.scored)
+        noise = state.noise = self._noise(fact.scored)
+        direction = self._add(fact.scored, drift.clipped(off, noise), noise)
+        if state.shift is None:
+            state.noise = drift.noise_after(noise, off, state.index)
+            state.scores = [*state.scores, round(abs(off) / _deviation(fact.scored), 4)][-single_run.SCORES_MAX :]
+        state.strange = [*state.strange, judgement.strange][-single_run.LAST_RUNS + 1 :]
+        state.index += 1
+        found = self._found(direction, fact, noise) if direction else None
+        return Taken(judgement, found, None if found else self._caught_up(fact.scored))
+
+    def adopted(self) -> None:
+        """Note that the model that expects has taken the open shift in at once: from now on it is expected."""
+        self._state.shift, self._state.since_shift = None, []
+        self._state.up, self._state.down = Rise(), Rise()
+
+    def due_ms(self) -> int | None:
+        """Return None: drift is found by runs only."""
+        return None
+
+    def snapshot(self) -> DriftState:
+        """Return the stored form."""
+        return _copy(self._state)
+
+    def _noise(self, scored: Scored) -> float:
+        # the band of the first prediction stands in until runs have told how much they scatter
+        first = min(max(_deviation(scored), drift.NOISE_MIN), drift.NOISE_MAX)
+        return first if self._state.noise is None else self._state.noise
+
+    def _unexplained(self, scored: Scored) -> float:
+        shift = self._state.shift
+        return drift.beyond(scored.ln_ratio, math.log(shift.factor) if shift else 0.0, self._noise(scored))
+
+    def _add(self, scored: Scored, z: float, noise: float) -> drift.Direction | None:
+        state, run = self._state, scored.run
+        if state.index < WARM_UP_RUNS:
+            return None
+        cusum = drift.Cusum(state.up.sum, state.down.sum)
+        direction = cusum.add(z)
+        entry = RiseRun(round(scored.ln_ratio, 6), run.start_ms, run.run_id, state.index, noise)
+        state.up, state.down = _risen(state.up, cusum.up, entry), _risen(state.down, cusum.down, entry)
+        return direction
+
+    def _found(self, direction: drift.Direction, fact: ScoredRun, noise: float) -> Shift | None:
+        """Return the shift behind an alarm and open it; None where it is too small to matter. Both sums start anew."""
+        state = self._state
+        rise = state.up if direction == "regression" else state.down
+        state.up, state.down = Rise(), Rise()
+        ratios = [run.ln_ratio for run in rise.runs]
+        since = rise.runs[drift.began(ratios) :]
+        ln_factor = median(run.ln_ratio for run in since)
+        if not drift.matters(ln_factor, noise) or (ln_factor > 0) != (direction == "regression"):
+            return None
+        state.noise = since[0].noise  # what the shift itself added to it is no noise
+        state.since_shift = [run.ln_ratio for run in since][-CAUGHT_UP_RUNS:]
+        state.shift = Shift(
+            direction,
+            factor=round(math.exp(ln_factor), 6),
+            since_ms=since[0].start_ms,
+            since_run=since[0].run_id,
+            found_ms=fact.scored.run.end_ms,
+            runs=len(since),
+            change=change_at(state.attributes, fact.attributes, since[0].index),
+        )
+        return state.shift
+
+    def _caught_up(self, scored: Scored) -> Shift | None:
+        """Return the open shift where the newest runs take about as long as expected again, and close it."""
+        state, shift = self._state, self._state.shift
+        if shift is None:
+            return None
+        early = len(state.since_shift) < CAUGHT_UP_RUNS
+        state.since_shift = [*state.since_shift, round(scored.ln_ratio, 6)][-CAUGHT_UP_RUNS:]
+        centre, ln_factor = median(state.since_shift), math.log(shift.factor)
+        if early:  # an alarm comes after few runs, so the next ones still tell how large the shift is
+            same_way = centre * ln_factor > 0 and drift.matters(centre, self._noise(scored))
+            ln_factor = centre if same_way else ln_factor
+            state.shift = msgspec.structs.replace(
+                shift, factor=round(math.exp(ln_factor), 6), runs=len(state.since_shift)
+            )  # fmt: skip
+            return None
+        near = max(self._noise(scored) / 2, drift.FACTOR_MIN / 2)
+        if abs(centre) > min(near, abs(ln_factor) / 3):
+            return None
+        self.adopted()
+        return shift
+
+
+def _risen(rise: Rise, total: float, entry: RiseRun) -> Rise:
+    return Rise(total, (*rise.runs, entry)[-drift.RATIOS_MAX :]) if total else Rise()
+
+
+def _deviation(scored: Scored) -> float:
+    """Return the standard deviation of ln run time that the band tells."""
+    return max(scored.half_width / _Z95, 1e-6)
+
+
+def _copy(state: DriftState) -> DriftState:
+    return msgspec.structs.replace(state)  # its lists are replaced and never changed
