@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr
 
-from agent.contracts.settings import AlertSettings, IdentifySettings, JobSettings, RunTimeSettings, Settings
+from agent.contracts.settings import LONGEST_S, AlertSettings, IdentifySettings, JobSettings, RunTimeSettings, Settings
 
 SystemName = Annotated[str, Field(pattern=r"^[!-~]{1,64}$")]
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
@@ -67,7 +67,7 @@ class KafkaSettings(Settings):
     )
     security: Security = Security()
     compression: Literal["none", "gzip", "lz4", "zstd"] = Field(
-        default="none", description="of what is written; lz4 and zstd need their Python packages"
+        default="none", description="how what is written is compressed; lz4 and zstd need their Python packages"
     )
 
 
@@ -130,11 +130,16 @@ class TopicNames(Settings):
     )
     replication: int = Field(default=1, ge=1, le=100, description="copies of each topic that the agent creates")
     journal_retention_s: float = Field(
-        default=7 * 86_400.0, ge=3600, description="a learner that stood longer than this has to be rebuilt"
+        default=7 * 86_400.0,
+        ge=3600,
+        le=LONGEST_S,
+        description="a learner that stood longer than this has to be rebuilt",
     )
-    answers_retention_s: float = Field(default=7 * 86_400.0, ge=60, description="how long answers can be read")
+    answers_retention_s: float = Field(
+        default=7 * 86_400.0, ge=60, le=LONGEST_S, description="how long answers can be read"
+    )
     deadletters_retention_s: float = Field(
-        default=30 * 86_400.0, ge=60, description="how long dead letters can be listed and sent again"
+        default=30 * 86_400.0, ge=60, le=LONGEST_S, description="how long dead letters can be listed and sent again"
     )
 
 

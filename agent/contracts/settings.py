@@ -4,11 +4,12 @@ The whole configuration tree is in `agent.config`; it nests these.
 """
 
 import re
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 Unit = Literal["nodes", "cores", "processes", "threads", "gpus"]
+LONGEST_S: Final = 10 * 365 * 86_400  # what is longer is a slip, and ends where calendars do
 EVIDENCE_FIELDS = (
     "application", "executable", "module", "container", "job_name", "account", "partition", "qos", "user", "work_dir",
     "script", "comment",
@@ -93,14 +94,16 @@ class RunTimeSettings(Settings):
     scores_max: int = Field(default=64, ge=1, le=1000, description="scores of published predictions that are kept")
     refits_per_tick_max: int = Field(default=64, ge=1, description="more wait for the next tick, the oldest first")
     curve_factor_max: float = Field(
-        default=4.0, ge=1, description="the curve ends at this multiple of the largest size"
+        default=4.0, ge=1, le=1024, description="the curve ends at this multiple of the largest size"
     )
     publish_after_runs: int = Field(default=2, ge=1, description="probation: a name gets a model after this many runs")
     allowed_sizes: tuple[float, ...] = Field(default=(), description="sizes that advice may name; empty: powers of two")
     cores_per_node: int | None = Field(
         default=None, ge=1, description="cores of a node, so that advice on sizes in cores can name whole nodes"
     )
-    prediction_valid_s: float = Field(default=7 * 86_400.0, gt=0, description="how long a prediction says it is valid")
+    prediction_valid_s: float = Field(
+        default=7 * 86_400.0, gt=0, le=LONGEST_S, description="how long a prediction says it is valid"
+    )
 
 
 class JobSettings(Settings):
@@ -115,16 +118,20 @@ class JobSettings(Settings):
         ge=1,
         description="started jobs that are remembered; over it the oldest is forgotten and counted",
     )
-    settle_max_s: float = Field(default=180.0, ge=0, description="a run settles this long after its end")
+    settle_max_s: float = Field(default=180.0, ge=0, le=LONGEST_S, description="a run settles this long after its end")
     seen_buckets_max: int = Field(
         default=24_000,
         ge=8,
         description="quarters of an hour, four parts each, whose runs are recognised when repeated",
     )
-    revise_s: float = Field(default=60.0, gt=0, description="how often the prediction of a running job is revised")
-    open_job_max_s: float = Field(default=30 * 86_400.0, gt=0, description="a started job is forgotten after this")
+    revise_s: float = Field(
+        default=60.0, gt=0, le=LONGEST_S, description="how often the prediction of a running job is revised"
+    )
+    open_job_max_s: float = Field(
+        default=30 * 86_400.0, gt=0, le=LONGEST_S, description="a started job is forgotten after this"
+    )
     evidence_keep_s: float = Field(
-        default=86_400.0, ge=0, description="evidence of an ended job is kept for corrections"
+        default=86_400.0, ge=0, le=LONGEST_S, description="evidence of an ended job is kept for corrections"
     )
 
 
@@ -142,7 +149,7 @@ class AlertSettings(Settings):
         deviation_min: float = Field(
             default=0.10, gt=0, description="share of the curve's value by which a size has to be off"
         )
-        for_s: float = Field(default=1800.0, ge=0, description="it has to be so for this long")
+        for_s: float = Field(default=1800.0, ge=0, le=LONGEST_S, description="it has to be so for this long")
 
     class OutsideBand(Settings):
         """Runs outside the band that was published before they ended."""
@@ -154,7 +161,7 @@ class AlertSettings(Settings):
         )
         observations_min: int = Field(default=5, ge=1, description="runs the model has to know first")
         keep_firing_s: float = Field(
-            default=3600.0, ge=0, description="it resolves when nothing new came for this long"
+            default=3600.0, ge=0, le=LONGEST_S, description="it resolves when nothing new came for this long"
         )
 
     class Unreliable(Settings):
@@ -163,7 +170,7 @@ class AlertSettings(Settings):
         enabled: bool = Field(default=True, description="whether this alert exists")
         verdicts: tuple[str, ...] = Field(default=("high_error", "slowdown"), description="verdicts that raise it")
         observations_min: int = Field(default=8, ge=1, description="runs the model has to know first")
-        for_s: float = Field(default=600.0, ge=0, description="how long the verdict has to hold first")
+        for_s: float = Field(default=600.0, ge=0, le=LONGEST_S, description="how long the verdict has to hold first")
 
     class FailureRate(Settings):
         """A failure rate of an application or a host that is credibly above its own past and the usual one."""
@@ -179,7 +186,7 @@ class AlertSettings(Settings):
         )
         hosts_per_run_max: int = Field(default=1024, ge=1, description="larger runs count for their application only")
         keep_firing_s: float = Field(
-            default=3600.0, ge=0, description="it resolves when nothing new came for this long"
+            default=3600.0, ge=0, le=LONGEST_S, description="it resolves when nothing new came for this long"
         )
 
     slow_size: SlowSize = SlowSize()
@@ -188,6 +195,9 @@ class AlertSettings(Settings):
     failure_rate: FailureRate = FailureRate()
     open_max: int = Field(default=10_000, ge=1, description="open alerts; over it new ones are counted and left out")
     run_age_max_s: float = Field(
-        default=6 * 3600.0, gt=0, description="runs that ended longer ago, history for instance, raise no alert"
+        default=6 * 3600.0,
+        gt=0,
+        le=LONGEST_S,
+        description="runs that ended longer ago, history for instance, raise no alert",
     )
     runbook_url: str = Field(default="deploy/RUNBOOK.md", description="alerts link to its headings")

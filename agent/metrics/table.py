@@ -115,7 +115,7 @@ HEALTH: Final = (
         "scalewatch_ready", "gauge", "One while the role is ready, else zero.", (_ROLE,), at_scrape=True
     ),
     Declaration(
-        "scalewatch_role_restarts_total", "counter", "Restarts of a role since the process began.", (_ROLE,),
+        "scalewatch_role_restarts_total", "counter", "Restarts of a role since the agent was started.", (_ROLE,),
         at_scrape=True,
     ),
     Declaration(
