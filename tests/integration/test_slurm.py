@@ -1,7 +1,7 @@
 """What a real Slurm writes to Kafka is read as what its jobs did.
 
 One day at a small centre, once per version of Slurm: two applications at several sizes, a failure, an array, a
-cancelled job. The tests look at its records from every side.
+cancelled job. The tests look at its records from every side, and last at what the whole agent makes of them.
 """
 
 import time
@@ -14,6 +14,8 @@ from kafka import KafkaConsumer, TopicPartition
 from agent.contracts.events import JobCompleted, JobEvent, JobStarted
 from agent.decode.options import DecodeOptions
 from agent.decode.slurm import slurm_decoder
+from tests.kit.agent_process import AgentProcess, until, write_config
+from tests.kit.agent_topics import AgentTopics
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.slurm import CORES_PER_NODE, SlurmCluster
 from tests.kit.slurm_root import SUITES
@@ -143,3 +145,64 @@ def test_the_text_of_a_job_script_goes_no_further(day: Day) -> None:
     assert any(_PRIVATE.encode() in value for value in day.raw)
     for event in [*day.completed.values(), *day.started.values()]:
         assert _PRIVATE not in repr(event)
+
+
+@pytest.fixture(scope="module")
+def agent(
+    day: Day, slurm: SlurmCluster, kafka: KafkaBroker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AgentProcess]:
+    """The whole agent, started in the evening: it reads the day, and then what goes on."""
+    topics = [slurm.topic, slurm.started_topic]
+    sources = [{"topics": topics, "format": "slurm", "system": _SYSTEM}]
+    folder = tmp_path_factory.mktemp(slurm.suite)
+    path = write_config(folder, kafka.bootstrap, f"agent-{slurm.suite}", sources, jobs={"settle_max_s": 1.0})
+    with AgentProcess(path) as running:
+        running.wait_ready()
+        yield running
+
+
+def learned(agent: AgentProcess) -> dict[str, tuple[list[float], int]]:
+    """Return sizes and observations by application."""
+    rows = agent.rows("/api/v1/applications")
+    return {row["application"]: (row["sizes"], row["observations"]) for row in rows}
+
+
+def settled(topics: AgentTopics) -> dict[str, str]:
+    """Return the states of the settled runs by job id."""
+    return {run["run_id"].partition("/")[2].partition("@")[0]: run["state"] for run in topics.messages("runs")}
+
+
+def test_the_agent_predicts_both_applications_at_the_sizes_they_ran_at(agent: AgentProcess, day: Day) -> None:
+    ran = {name: ([float(nodes) for nodes in sizes], len(sizes)) for name, sizes in _SCALING_S.items()}
+    until(lambda: ran.items() <= learned(agent).items(), _ARRIVAL_TIMEOUT_S, lambda: f"{learned(agent)}{agent.said()}")
+    with AgentTopics(agent.config) as topics:
+        told = {one["application"]: one for one in topics.messages("predictions")}
+        assert {name: (told[name]["sizes"], told[name]["observations"]) for name in ran} == ran
+        assert {one["system"] for one in told.values()} == {_SYSTEM}
+        until(lambda: settled(topics).keys() >= day.completed.keys(), _ARRIVAL_TIMEOUT_S, agent.said)
+        states = settled(topics)
+        assert (states[day.failed], states[day.cancelled]) == ("FAILED", "CANCELLED")
+        assert topics.messages("deadletters") == []
+    answer = agent.get("learner", "/api/v1/predictions?application=lammps&n=1,4")
+    assert answer is not None
+    for point in answer.json()["points"]:
+        assert point["run_time_s"] == pytest.approx(_SCALING_S["lammps"][point["n"]], abs=2.0)
+
+
+def test_a_job_is_forecast_while_it_runs_and_not_learned_when_it_is_cancelled(
+    agent: AgentProcess, slurm: SlurmCluster
+) -> None:
+    until(lambda: "lammps" in learned(agent), _ARRIVAL_TIMEOUT_S, agent.said)
+    before = learned(agent)
+    job = slurm.submit("lammps", "srun sleep 60", nodes=4)
+    if writes_starts(slurm):
+        (forecast,) = until(lambda: agent.rows(f"/api/v1/jobs?job_id={job}"), _ARRIVAL_TIMEOUT_S, agent.said)
+        assert (forecast["application"], forecast["n"]) == ("lammps", 4.0)
+        assert forecast["run_time_s"] == pytest.approx(_SCALING_S["lammps"][4], abs=2.0)
+    else:
+        until(lambda: slurm.run("squeue", "--noheader", "--states=R").strip(), _ARRIVAL_TIMEOUT_S, "a running job")
+    slurm.cancel(job)
+    with AgentTopics(agent.config) as topics:
+        until(lambda: settled(topics).get(job) == "CANCELLED", _ARRIVAL_TIMEOUT_S, agent.said)
+    assert agent.rows("/api/v1/jobs") == []
+    assert learned(agent) == before
