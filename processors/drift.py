@@ -145,7 +145,7 @@ class Drift:
             band_p=single_run.normal_p(distance),
             conformal_p=conformal_p,
             strange=strange,
-            learning_weight=single_run.learning_weight(strange, [*self._state.strange, strange]),
+            learning_weight=single_run.learning_weight([*self._state.strange, strange]),
             changes=changes(self._state.attributes, fact.attributes),
         )
 
@@ -209,8 +209,7 @@ class Drift:
         state = self._state
         rise = state.up if direction == "regression" else state.down
         state.up, state.down = Rise(), Rise()
-        ratios = [run.ln_ratio for run in rise.runs]
-        since = rise.runs[drift.began(ratios) :]
+        since = rise.runs[drift.began([run.ln_ratio for run in rise.runs], rise.runs[0].noise) :]
         ln_factor = median(run.ln_ratio for run in since)
         if not drift.matters(ln_factor, noise) or (ln_factor > 0) != (direction == "regression"):
             return None

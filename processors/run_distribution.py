@@ -4,12 +4,14 @@ A history is kept for each of these groups; `expected` puts them together. All r
 also failed ones and those that met their time limit, for a scheduler waits for them as well.
 """
 
+import math
 from collections.abc import Mapping
 from typing import ClassVar, Final, Literal
 
 import msgspec
 
 from processors.digest import digest64, hexdigest
+from processors.facts import RunFact, Scored
 from processors.models.run_distribution import (
     CENTRE,
     CLASS,
@@ -81,6 +83,7 @@ class RunHistory:
 
     def __init__(self, state: RunHistoryState) -> None:
         self._runs = list(state.runs)
+        self._held = {run.run for run in state.runs}
         self._levels = Levels(*state.levels)
         self._past = PastRuns()
         for run in reversed(self._runs):
@@ -104,14 +107,14 @@ class RunHistory:
         """Take a run in; one that is held under the same id is replaced. ValueError where its numbers can not be true."""
         job = model_job(fact.job)
         entry = PastRun(digest64(fact.run_id), fact.run_time_s, job.n, job.name, job.time_limit_s)
-        index = next((i for i, run in enumerate(self._runs) if run.run == entry.run), None)
-        if index is None:
-            self._past.add(job, fact.run_time_s)
-            self._runs.insert(0, entry)
-            del self._runs[RUNS_MAX:]
-        elif self._runs[index] != entry:
-            self._past.replace(index, job, fact.run_time_s)
-            self._runs[index] = entry
+        if entry.run in self._held:
+            self._correct(entry, job)
+            return
+        self._past.add(job, fact.run_time_s)
+        self._runs.insert(0, entry)
+        self._held.add(entry.run)
+        if len(self._runs) > RUNS_MAX:
+            self._held.remove(self._runs.pop().run)
 
     def note(self, run_time_s: float, told: "Expected") -> None:
         """Remember whether a run kept to the band that was told before it; each run once."""
@@ -124,6 +127,11 @@ class RunHistory:
     def snapshot(self) -> RunHistoryState:
         """Return the stored form."""
         return RunHistoryState(list(self._runs), self._levels.told)
+
+    def _correct(self, entry: PastRun, job: Job) -> None:
+        index = next(i for i, run in enumerate(self._runs) if run.run == entry.run)
+        self._past.replace(index, job, entry.run_time_s)
+        self._runs[index] = entry
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -168,6 +176,29 @@ def expected(job: ComingJob, histories: Mapping[GroupKind, RunHistory]) -> Expec
     if limit_s is not None and high_s > NEAR_LIMIT * limit_s:  # a run that gets so far may also meet its limit
         high_s = max(high_s, limit_s + OVERRUN_S)
     return Expected(run_time_s, low_s, upper_s, max(high_s, upper_s), law.alike, law)
+
+
+def scored(run: RunFact, told: Expected) -> Scored:
+    """Return how a run compares with what was told of it, in the form that drift is found from.
+
+    >>> history = RunHistory.build()
+    >>> for i in range(20): history.learn(EndedJob(f"{i}", ComingJob(n=4), run_time_s=90.0 + i))
+    >>> told = expected(ComingJob(n=4), {"user": history})
+    >>> scored(RunFact("r", n=4, run_time_s=100.0, start_ms=0, end_ms=1, seen_ms=1), told).inside
+    True
+    """
+    ln_width = math.log(told.high_s) - math.log(told.low_s)
+    return Scored(
+        run=run,
+        expected_s=told.run_time_s,
+        low_s=told.low_s,
+        high_s=told.high_s,
+        ln_ratio=math.log(run.run_time_s) - math.log(told.run_time_s),
+        half_width=max(ln_width / 2, 1e-6),
+        inside=told.low_s <= run.run_time_s <= told.high_s,
+        horizon="inside",
+        observations=int(told.alike),
+    )
 
 
 def model_job(job: ComingJob) -> Job:

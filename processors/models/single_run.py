@@ -59,13 +59,13 @@ def strange(p: float, ln_ratio: float, noise: float) -> bool:
     return p < P_MAX and abs(ln_ratio) > max(LN_RATIO_MIN, NOISES_MIN * noise)
 
 
-def learning_weight(is_strange: bool, last: Sequence[bool]) -> float:  # noqa: FBT001  # the subject, not an option
-    """Return how much a model should learn of a run: little of a strange one, unless 3 of the last 5 were strange too.
+def learning_weight(strange_runs: Sequence[bool]) -> float:
+    """Return how much a model should learn of the last of some runs, each told strange or not.
 
-    Then it is no accident but drift. `last` tells which of the runs up to and with this one were strange.
+    Little of a strange one, unless 3 of the last 5 were strange: then it is no accident but drift.
 
-    >>> learning_weight(True, [False, True]), learning_weight(True, [True, False, True, True])
-    (0.25, 1.0)
+    >>> learning_weight([False, True]), learning_weight([True, False, True, True]), learning_weight([])
+    (0.25, 1.0, 1.0)
     """
-    drifting = sum(last[-LAST_RUNS:]) >= AGREEING
-    return STRANGE_WEIGHT if is_strange and not drifting else 1.0
+    drifting = sum(strange_runs[-LAST_RUNS:]) >= AGREEING
+    return STRANGE_WEIGHT if strange_runs and strange_runs[-1] and not drifting else 1.0

@@ -13,7 +13,7 @@ import sys
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import NamedTuple
 
 import numpy as np
@@ -106,19 +106,19 @@ def moments(events: Sequence[JobCompleted]) -> Iterator[tuple[bool, int]]:
 
 
 def scores(system: str, events: Sequence[JobCompleted]) -> tuple[list[Scored], float]:
-    """Return the scores in order of submission and the seconds that predicting and learning took in all."""
+    """Return the scores in order of submission and the seconds of CPU that predicting and learning took in all."""
     centre, last_two = Centre(system), LastTwo()
     ended = [as_ended(event) for event in events]
     told: dict[int, Expected] = {}
     scored: list[Scored] = []
     spent_s = 0.0
     for submitted, i in moments(events):
-        began_s = perf_counter()
+        began_s = process_time()
         if submitted:
             told[i] = centre.expected(ended[i].job)
         else:
             centre.learn(ended[i], told.pop(i))
-        spent_s += perf_counter() - began_s
+        spent_s += process_time() - began_s
         if submitted:
             scored.append(_score(ended[i], told[i], last_two))
         else:
@@ -176,7 +176,7 @@ def main(paths: Sequence[str]) -> None:
         lines = [f"| {Path(path).name} | " + " | ".join(COLUMNS) + " |", "|" + "---|" * (len(COLUMNS) + 1)]
         for name, part in (("whole", scored), ("first half", scored[:middle]), ("second half", scored[middle:])):
             lines += report(name, part)
-        sys.stdout.write("\n".join(lines) + f"\n\n{spent_s / len(scored) * 1e6:.0f} us a job\n\n")
+        sys.stdout.write("\n".join(lines) + f"\n\n{spent_s / len(scored) * 1e6:.0f} us of CPU a job\n\n")
 
 
 if __name__ == "__main__":

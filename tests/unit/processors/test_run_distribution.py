@@ -6,6 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from processors.drift import Drift, ScoredRun
+from processors.facts import RunFact
 from processors.models.run_distribution import RUNS_MAX, Levels
 from processors.run_distribution import (
     ComingJob,
@@ -16,6 +18,7 @@ from processors.run_distribution import (
     expected,
     group_keys,
     model_job,
+    scored,
 )
 
 HOUR_S = 3600.0
@@ -166,3 +169,17 @@ def test_keys_tell_systems_users_and_kinds_apart_and_hide_names() -> None:
     assert len(set(keys)) == 8
     assert not any("secret" in key for key in keys)
     assert model_job(job).name != model_job(ComingJob(n=4, name="other")).name
+
+
+def test_a_name_without_a_curve_that_becomes_slower_is_found() -> None:
+    centre, watch, found = Centre(), Drift.build(), []
+    generator = np.random.default_rng(5)
+    job = ComingJob(n=4, name="cfd", user="u1")
+    for i in range(80):
+        run_time_s = float(np.exp(6 + generator.normal(0, 0.05))) * (1.5 if i >= 60 else 1.0)
+        run = RunFact(f"r{i}", 4, run_time_s, i, i, i)
+        taken = watch.take(ScoredRun(scored(run, expected(job, centre.of(job)))))
+        found += [(i, taken.found.direction)] if taken.found else []
+        centre.ended(run.run_id, job, run_time_s)
+    assert [direction for _, direction in found] == ["regression"]
+    assert 60 < found[0][0] < 68

@@ -1,0 +1,55 @@
+"""Attributes that changed: new builds are told, measures of the problem are not, and memory is bounded."""
+
+from processors.changed_attributes import (
+    ATTRIBUTES_MAX,
+    VALUE_LENGTH,
+    VALUES_MAX,
+    AttributeChange,
+    KnownAttributes,
+    change_at,
+    changes,
+    remembered,
+)
+
+
+def after(*builds: str) -> KnownAttributes:
+    known: KnownAttributes = {}
+    for index, build in enumerate(builds):
+        known = remembered(known, {"build": build}, index)
+    return known
+
+
+def test_a_value_never_seen_before_is_a_change_and_an_old_one_is_none() -> None:
+    known = after("a", "a", "b")
+    assert changes(known, {"build": "c"}) == (AttributeChange("build", "b", "c"),)
+    assert changes(known, {"build": "a"}) == ()
+    assert changes({}, {"build": "a"}) == ()
+
+
+def test_a_change_at_a_run_is_told_with_what_was_before() -> None:
+    known = after(*"aaaaaaaaaabbb")
+    assert change_at(known, {"build": "b"}, 11) == AttributeChange("build", "a", "b")
+    assert change_at(known, {"build": "b"}, 30) is None
+    assert change_at(known, {"build": "a"}, 11) is None
+    assert change_at(known, {"other": 1}, 11) is None
+
+
+def test_what_differs_from_run_to_run_is_no_build() -> None:
+    known = after(*(str(i) for i in range(VALUES_MAX + 5)))
+    assert changes(known, {"build": "new"}) == ()
+    assert change_at(known, {"build": "new"}, VALUES_MAX + 4) is None
+
+
+def test_names_values_and_their_length_are_bounded() -> None:
+    known: KnownAttributes = {}
+    for i in range(100):
+        known = remembered(known, {f"{j:02}" + "x" * 1000: f"{i}" + "y" * 1000 for j in range(50)}, i)
+    assert len(known) == ATTRIBUTES_MAX
+    assert all(len(name) <= VALUE_LENGTH and len(values.newest) <= VALUE_LENGTH for name, values in known.items())
+    assert all(len(values.first) <= VALUES_MAX for values in known.values())
+
+
+def test_what_was_known_is_not_changed() -> None:
+    known = after("a")
+    remembered(known, {"build": "b"}, 1)
+    assert known == after("a")
