@@ -92,7 +92,7 @@ def strange_size(
         time_ms=now_ms,
         severity="warning" if name == SLOW_SIZE else "info",
         for_ms=round(settings.for_s * 1000),
-        summary=f"{key.application} is {change:.0%} {word} on {n:g} {key.unit} than its other sizes suggest.",
+        summary=f"{key.application} is {change * 100:.0f} % {word} on {n:g} {key.unit} than its other sizes suggest.",
         description=f"Observed {observed_s:.4g} s, expected {expected_s:.4g} s from the curve through the other sizes.",
         evidence=AlertEvidence(observed=observed_s, expected=expected_s, n=n),
     )
@@ -160,7 +160,7 @@ def failing(
         keep_firing_ms=round(settings.keep_firing_s * 1000),
         summary=f"{judged.recent_failures} of the last {judged.recent_runs} runs of {subject} failed.",
         description=(
-            f"Its rate before was {judged.past_rate:.1%}; with probability {judged.credibility:.3f} "
+            f"Its rate before was {judged.past_rate * 100:.1f} %; with probability {judged.credibility:.3f} "
             "it is now above that and above the usual rate."
         ),
         evidence=AlertEvidence(observed=judged.recent_failures / max(judged.recent_runs, 1), expected=judged.past_rate),

@@ -15,7 +15,7 @@ class MeaningfulSizes(NamedTuple):
     """Each None where the curve does not show it within its range.
 
     `knee` is where speed-up times efficiency is greatest, `at_half_efficiency` the last size with an efficiency of 0.5,
-    `max` the smaller of that and of the size from which the run time falls no more.
+    `max` the smaller of that and of the size from which the run time falls no more. From one unit on they are whole.
 
     >>> MeaningfulSizes(knee=16.0, at_half_efficiency=32.0, max=31.0).max
     31.0
@@ -46,13 +46,18 @@ def meaningful_sizes(n: Floats, speedup: Floats, allowed: Floats, speedup_allowe
     >>> meaningful_sizes(n, np.minimum(n, 4.0), n, np.minimum(n, 4.0))
     MeaningfulSizes(knee=4.0, at_half_efficiency=8.0, max=4.0)
     """
-    half = last_efficient_size(n, speedup)
+    half = _whole(last_efficient_size(n, speedup), np.floor)
     worth = speedup_allowed**2 / allowed if allowed.size else allowed
     best = int(worth.argmax()) if worth.size else 0
     knee = float(allowed[best]) if best < worth.size - 1 else None
-    flat = _flat_from(n, speedup)
+    flat = _whole(_flat_from(n, speedup), np.ceil)
     known = [size for size in (half, flat) if size is not None]
-    return MeaningfulSizes(knee, half, min(known) if known else None)
+    return MeaningfulSizes(knee, half, min(known, default=None))
+
+
+def _whole(n: float | None, rounding: np.ufunc) -> float | None:
+    """Return a whole size: nobody can be given a part of a node; sizes below one are shares and stay."""
+    return n if n is None or n < 1.0 else float(rounding(round(n, 4)))
 
 
 def _crossing(ln_n: Floats, excess: Floats) -> float | None:

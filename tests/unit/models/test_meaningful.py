@@ -23,9 +23,21 @@ def test_the_knee_and_half_efficiency_of_downey_curves(
     assert found.knee == knee
     assert found.at_half_efficiency == pytest.approx(half, rel=0.01)
     assert found.at_half_efficiency is not None
-    assert speedup(found.at_half_efficiency, parallelism, sigma) / found.at_half_efficiency == pytest.approx(
-        0.5, rel=1e-3
-    )
+    efficiency, beyond = (speedup(n, parallelism, sigma) / n for n in (found.at_half_efficiency + np.arange(2.0)))
+    assert beyond < 0.5 <= efficiency * 1.001
+
+
+def test_sizes_worth_asking_for_are_whole_units() -> None:
+    found = of_downey(40.0, 0.9)
+    for n in (found.at_half_efficiency, found.max):
+        assert n is not None
+        assert n == int(n)
+
+
+def test_shares_of_a_unit_stay_shares() -> None:
+    n = np.geomspace(0.1, 3.0, 50)
+    found = meaningful_sizes(n, np.minimum(n, 0.3), n, np.minimum(n, 0.3)).max
+    assert found == pytest.approx(0.3, rel=0.1)
 
 
 @pytest.mark.parametrize(("parallelism", "sigma", "last"), [(16.0, 0.5, 20.143), (40.0, 1.5, 29.57), (40.0, 0.3, 53.3)])
