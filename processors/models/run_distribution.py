@@ -50,6 +50,10 @@ class Group:
 
     `shift` is the power of the ratio of time limits by which a past run time is scaled: people raise the limit of a run
     that they expect to take longer. `pooled` groups share `trust` among their runs, in others each run brings its own.
+
+    >>> weights = np.array([1.0, 1.0])
+    >>> CLASS.weigh(weights), weights.round(2).tolist()
+    (0.0, [0.4, 0.4])
     """
 
     trust: float
