@@ -43,17 +43,16 @@ def nnls(gram: Floats, projection: Floats, ridge: float = RIDGE) -> Solution:
     if columns > TERMS_MAX:
         raise ValueError(f"At most {TERMS_MAX} terms can be enumerated.")
     diagonal = np.sqrt(np.einsum("...ii->...i", gram))
-    unit = 1.0 / np.where(diagonal > 0, diagonal, 1.0)
-    scaled = gram * unit[..., :, None] * unit[..., None, :]
+    unit = 1.0 / np.where(diagonal > 0, diagonal, np.inf)  # a column of zeros stays one, and is left out by its 0
+    scaled = gram * (unit[..., :, None] * unit[..., None, :])
     right = projection * unit
-    mask, fill = _active_sets(columns)
-    systems = scaled[..., None, :, :] * mask[:, :, None] * mask[:, None, :] + fill * (1.0 + ridge)
-    systems += ridge * scaled[..., None, :, :] * np.eye(columns) * mask[:, :, None]
-    dead = (diagonal == 0)[..., None, :, None] & np.eye(columns, dtype=bool)
-    systems = np.where(dead, 1.0, systems)
+    mask, pairs, fill, active = _active_sets(columns)
+    systems = scaled[..., None, :, :] * pairs + (fill + ridge * active)
+    if not diagonal.all():
+        systems += np.eye(columns) * (diagonal == 0)[..., None, :, None]
     solutions = np.linalg.solve(systems, (right[..., None, :] * mask)[..., None])[..., 0]
-    fitted = np.einsum("...si,...ij,...sj->...s", solutions, scaled, solutions)
-    objective = fitted - 2.0 * np.einsum("...si,...i->...s", solutions, right)
+    # at the optimum of a set x'Gx is c'x, less what was added to the diagonal
+    objective = -(solutions @ right[..., None])[..., 0] - ridge * (solutions * solutions).sum(axis=-1)
     feasible = (solutions >= 0).all(axis=-1) & np.isfinite(objective)
     objective = np.where(feasible, objective, np.inf)
     best = objective.argmin(axis=-1)
@@ -78,9 +77,11 @@ def kkt_violation(gram: Floats, projection: Floats, coefficients: Floats) -> flo
 
 
 @lru_cache(maxsize=TERMS_MAX)
-def _active_sets(columns: int) -> tuple[Floats, Floats]:
-    """Return the masks of all non-empty sets (s, p), and matrices with ones where a set leaves the diagonal out."""
+def _active_sets(columns: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the masks of all non-empty sets (s, p), which pairs are in a set, and the diagonals outside and inside it."""
     mask = np.array([[(number >> i) & 1 for i in range(columns)] for number in range(1, 2**columns)], dtype=float)
-    fill = np.eye(columns) * (1.0 - mask)[:, :, None]
-    mask.flags.writeable = fill.flags.writeable = False
-    return mask, fill
+    unit = np.eye(columns)
+    sets = (mask, mask[:, :, None] * mask[:, None, :], unit * (1.0 - mask)[:, :, None], unit * mask[:, :, None])
+    for each in sets:
+        each.flags.writeable = False
+    return sets

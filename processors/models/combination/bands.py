@@ -10,6 +10,7 @@ order gives the same bits.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -60,7 +61,8 @@ def tally(scores: Iterable[Scores]) -> Counts:
     for each in scores:
         cell = np.searchsorted(_LN_EDGES[:-1], np.log(np.maximum(each.score, SCORE_MIN)), side="right")
         place = np.searchsorted(DISTANCE_EDGES, each.distance) * CELLS + cell
-        np.add.at(total, place, np.rint(each.weight * UNIT).astype(np.int64))
+        counts = np.bincount(place, np.rint(each.weight * UNIT), minlength=len(NO_SCORES))
+        total += counts.astype(np.int64)  # sums of whole numbers, exact in any order
     return tuple(total.tolist())
 
 
@@ -109,10 +111,12 @@ def quantiles(
     trusted = np.zeros((DISTANCES.size, CELLS))
     for each in own:
         trusted += _grid(each.counts) * (1.0 if each.system == system else OTHER_SYSTEM)
-    others = near @ np.maximum(_grid(pool) - _grid(share(own)), 0.0)
-    total = others.sum(axis=1, keepdims=True)
-    others *= np.minimum(1.0, POOL_WEIGHT_MAX / np.maximum(total, 1e-9))
-    return _quantile(near @ trusted + others + _shipped(atoms)[_horizon(distance)])
+    weight = near @ trusted + _shipped(tuple(map(tuple, atoms)))[_horizon(distance)]
+    if pool != NO_SCORES:
+        others = near @ np.maximum(_grid(pool) - _grid(share(own)), 0.0)
+        total = others.sum(axis=1, keepdims=True)
+        weight += others * np.minimum(1.0, POOL_WEIGHT_MAX / np.maximum(total, 1e-9))
+    return _quantile(weight)
 
 
 def _grid(counts: Counts) -> Floats:
@@ -123,12 +127,14 @@ def _horizon(distance: Floats) -> NDArray[np.intp]:
     return np.searchsorted(np.array([1.001, 2.001]), distance)
 
 
-def _shipped(atoms: Sequence[Sequence[float]]) -> Floats:
+@lru_cache(maxsize=16)
+def _shipped(atoms: tuple[tuple[float, ...], ...]) -> Floats:
     """Return the shipped scores on the grid, one row per horizon."""
     scores = np.array(atoms) * WIDER[:, None]
     cell = np.searchsorted(_LN_EDGES[:-1], np.log(np.maximum(scores, SCORE_MIN)), side="right")
     weight = np.zeros((len(atoms), CELLS))
     np.add.at(weight, (np.arange(len(atoms))[:, None], cell), SHIPPED_WEIGHT / scores.shape[1])
+    weight.flags.writeable = False
     return weight
 
 

@@ -27,6 +27,7 @@ CIRCUMSTANCES: Final = (
     "poor_fit",
 )
 USUAL: Final = Circumstances(*(np.array([value]) for value in (1.0, 0.02, 0.3, 0.3, 8.0, 1.0, -4.5)))
+_USUAL = features(USUAL)
 
 
 def reliable(distance: Floats, half_width: Floats, sizes: int) -> list[bool]:
@@ -48,7 +49,7 @@ def reasons(scale: Scale, told: Circumstances) -> list[tuple[str, ...]]:
     >>> reasons(SCALE, told)
     [('far',)]
     """
-    excess = np.maximum((features(told) - features(USUAL)) * np.array(scale), 0.0)[:, 1:]
+    excess = np.maximum((features(told) - _USUAL) * np.array(scale), 0.0)[:, 1:]
     return [_named(row, distance) for row, distance in zip(excess.tolist(), told.distance.tolist(), strict=True)]
 
 
