@@ -32,7 +32,15 @@ def application_labels(key: ApplicationKey) -> dict[str, str]:
 def outside_band(
     key: ApplicationKey, scored: Scored, settings: AlertSettings.OutsideBand, now_ms: int
 ) -> Condition | None:
-    """Return the condition of a run that is far outside of its published band; None where it is not."""
+    """Return the condition of a run that is far outside of its published band; None where it is not.
+
+    >>> from processors.facts import RunFact
+    >>> run = RunFact("r", n=4, run_time_s=150.0, start_ms=0, end_ms=1, seen_ms=1)
+    >>> scored = Scored(run, 100.0, 90.0, 110.0, math.log(1.5), 0.1, inside=False, horizon="inside", observations=9)
+    >>> key = ApplicationKey("lammps", "archer2", "", "nodes")
+    >>> outside_band(key, scored, AlertSettings.OutsideBand(), now_ms=0).summary
+    'lammps on 4 nodes took 150 s, 1.50 times longer than the 100 s expected.'
+    """
     ratio = math.exp(scored.ln_ratio)
     factor = max(ratio, 1.0 / ratio)
     known = scored.observations >= settings.observations_min and scored.horizon == "inside"
@@ -78,6 +86,13 @@ def strange_size(
     """Return the condition of a size that is slow or fast against the rest of its curve.
 
     `found` is what was observed and what the other sizes suggest, in seconds; None where it is no longer so.
+
+    >>> key = ApplicationKey("lammps", "archer2", "", "nodes")
+    >>> settings = AlertSettings.SlowSize()
+    >>> strange_size(key, SLOW_SIZE, 8.0, (150.0, 100.0), settings=settings, now_ms=0).summary
+    'lammps is 50 % slower on 8 nodes than its other sizes suggest.'
+    >>> strange_size(key, SLOW_SIZE, 8.0, None, settings=settings, now_ms=0).holds
+    False
     """
     labels = {**application_labels(key), "n": f"{n:g}"}
     if found is None:
@@ -101,7 +116,13 @@ def strange_size(
 def unreliable(
     key: ApplicationKey, said: Reliability, observations: int, settings: AlertSettings.Unreliable, now_ms: int
 ) -> list[Condition]:
-    """Return one condition for each verdict that matters to users: holding for the present one, else not."""
+    """Return one condition for each verdict that matters to users: holding for the present one, else not.
+
+    >>> key, said = ApplicationKey("lammps", "archer2", "", "nodes"), Reliability("slowdown", ("slowdown",), ())
+    >>> found = unreliable(key, said, 9, AlertSettings.Unreliable(), now_ms=0)
+    >>> [(condition.labels["verdict"], condition.holds) for condition in found]
+    [('high_error', False), ('slowdown', True)]
+    """
     active = settings.enabled and observations >= settings.observations_min
     return [
         Condition(
@@ -146,7 +167,12 @@ def forgotten(
 def failing(
     name: str, labels: dict[str, str], judged: FailureJudgement, settings: AlertSettings.FailureRate, now_ms: int
 ) -> Condition:
-    """Return the condition of a failure rate; a host has to fail more than one application."""
+    """Return the condition of a failure rate; a host has to fail more than one application.
+
+    >>> judged = FailureJudgement(20, 8, causes=3, past_rate=0.05, credibility=0.999, credible=True)
+    >>> failing(HOST_FAILS, {"host": "nid1"}, judged, AlertSettings.FailureRate(), now_ms=0).summary
+    '8 of the last 20 runs of nid1 failed.'
+    """
     causes_min = 2 if name == HOST_FAILS else 1
     subject = labels.get("host") or labels.get("application", "")
     severity: Severity = "critical" if judged.recent_failures * 2 > judged.recent_runs else "warning"

@@ -30,7 +30,13 @@ class Score(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def score_of(scored: Scored, widening: float = 1.0) -> Score:
-    """Return what is kept of a scored run; `widening` is that of the band it was scored against."""
+    """Return what is kept of a scored run; `widening` is that of the band it was scored against.
+
+    >>> from processors.facts import RunFact
+    >>> run = RunFact("r", n=4, run_time_s=120.0, start_ms=0, end_ms=1, seen_ms=1)
+    >>> score_of(Scored(run, 100.0, 90.0, 110.0, 0.2, 0.1, inside=False, horizon="inside", observations=9))
+    Score(horizon=0, ln_ratio=0.2, inside=False, distance=2.0)
+    """
     distance = abs(scored.ln_ratio) / scored.half_width * widening
     return Score(HORIZONS.index(scored.horizon), round(scored.ln_ratio, 6), scored.inside, round(distance, 4))
 

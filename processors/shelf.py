@@ -51,6 +51,17 @@ class Shelf(Generic[P]):
 
     A processor that was changed has to be told of with `changed`. Everything that a restore rebuilds is a function of
     the stored states, so that a restored shelf behaves like one that never stopped.
+
+    >>> from processors.asked import Asked, AskedState
+    >>> shelf = Shelf(Kind(Asked.name, Asked.version, AskedState, Asked.build))
+    >>> asked = shelf.open("7")
+    >>> asked.learn(("r9", 420_000))
+    >>> shelf.changed("7", asked, now_ms=420_000)
+    >>> shelf.dirty()
+    {'7': b'{"version":1,"used_ms":420000,"due_ms":1080000,"data":{"requests":[...],"keep_until_ms":1080000}}'}
+    >>> shelf.confirm()
+    >>> shelf.dirty()
+    {}
     """
 
     def __init__(self, kind: Kind[P], live_max: int = 5000) -> None:

@@ -21,6 +21,18 @@ class Collector:
     """One member of the group of collectors. Any error but InvalidInputError ends it: make a new one.
 
     `monotonic_s` is a clock that only grows.
+
+    >>> from agent.app import compose
+    >>> from agent.config.tree import Config, Source
+    >>> from agent.contracts.log import TopicSettings
+    >>> from agent.log.memory import MemoryLog
+    >>> from agent.topics import own_topics
+    >>> log, config = MemoryLog(), Config(sources=(Source(topics=("raw",), format="native"),))
+    >>> _ = log.create([*own_topics(config), TopicSettings("raw", partitions=1, compacted=False)])
+    >>> collector = Collector(log, compose.routes(config), compose.metrics(), "a", monotonic_s=lambda: 0.0)
+    >>> log.producer().send("raw", b"no event")
+    >>> [collector.step(now_ms=60_000, timeout_s=0.0) for _ in range(2)], collector.lag()  # the first joins the group
+    ([0, 1], 0)
     """
 
     def __init__(

@@ -24,7 +24,19 @@ OnEmission = Callable[[Emission], None]
 
 
 class Learner:
-    """One member of the group of learners. Any error ends it: make a new one. `monotonic_s` is a clock that only grows."""
+    """One member of the group of learners. Any error ends it: make a new one. `monotonic_s` is a clock that only grows.
+
+    >>> from agent.app import compose
+    >>> from agent.config.tree import Config
+    >>> from agent.log.memory import MemoryLog
+    >>> from agent.topics import own_topics
+    >>> log, config = MemoryLog(), Config()
+    >>> _ = log.create(own_topics(config))
+    >>> silent, clock = (lambda emission: None), (lambda: 0.0)
+    >>> learner = Learner(log, compose.plan(config), compose.metrics(), "a", on_emission=silent, monotonic_s=clock)
+    >>> learner.step(0.0, 0.0), list(learner.shards())
+    (0, [0])
+    """
 
     def __init__(
         self,

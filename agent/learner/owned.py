@@ -9,6 +9,17 @@ class OwnedShard:
     """Made by a take-over; given up on any error.
 
     `offset` is the next journal offset to fold, `records` how many were folded since the last checkpoint.
+
+    >>> from agent.app import compose
+    >>> from agent.config.tree import Config
+    >>> from agent.log.memory import MemoryLog
+    >>> from agent.topics import own_topics
+    >>> log, config = MemoryLog(), Config()
+    >>> _ = log.create(own_topics(config))
+    >>> reader = log.consumer("g", [config.topics.journal], member="a")
+    >>> shard = OwnedShard(compose.plan(config), log.checkpoints(0), reader, (config.topics.journal, 0))
+    >>> shard.offset, shard.checkpoint(now_s=0.0)
+    (0, 0)
     """
 
     def __init__(self, plan: Plan, store: CheckpointStore, consumer: Consumer, partition: TopicPartition) -> None:

@@ -15,7 +15,18 @@ NOT_KNOWN = Reliability("unknown", ("no_model",), ())
 
 
 class Forecasts:
-    """Publishes when running jobs will end, and revises it while they run."""
+    """Publishes when running jobs will end, and revises it while they run.
+
+    >>> from agent.app.compose import make_shard
+    >>> from agent.config.tree import Config
+    >>> from agent.contracts.events import Evidence
+    >>> desk = make_shard(Config()).desk
+    >>> job = desk.jobs.open("exa/1")
+    >>> job.learn(JobStarted("exa", job_id="1", run_id="exa/1@0", start_ms=0, evidence=Evidence(application="lammps")))
+    >>> Forecasts(desk).publish(job)
+    >>> [(said.job_id, said.known) for said in desk.outbox]
+    [('1', False)]
+    """
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

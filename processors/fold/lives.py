@@ -17,7 +17,18 @@ STARTED = "job.started"  # source of the evidence that a run's start gave
 
 
 class Lives:
-    """All jobs of one shard; at most `open_jobs_max` are known at once, the longest untouched are forgotten first."""
+    """All jobs of one shard; at most `open_jobs_max` are known at once, the longest untouched are forgotten first.
+
+    >>> from agent.app.compose import make_shard
+    >>> from agent.config.tree import Config
+    >>> from agent.contracts.events import Evidence
+    >>> from processors.fold.warnings import Warnings
+    >>> desk = make_shard(Config()).desk
+    >>> lives = Lives(desk, Runs(desk, Warnings(desk)))
+    >>> lives.started(JobStarted("exa", job_id="1", run_id="exa/1@0", start_ms=0, evidence=Evidence(job_name="lammps")))
+    >>> list(desk.jobs.keys())
+    ['exa/1']
+    """
 
     def __init__(self, desk: Desk, runs: Runs) -> None:
         self._desk = desk

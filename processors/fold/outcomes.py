@@ -15,7 +15,17 @@ HOST_STATES = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
 
 
 class Outcomes:
-    """Counts how runs ended. A host is followed from its first failure on: before it, there is nothing to compare."""
+    """Counts how runs ended. A host is followed from its first failure on: before it, there is nothing to compare.
+
+    >>> from agent.app.compose import make_shard
+    >>> from agent.config.tree import Config
+    >>> from agent.contracts.events import Evidence
+    >>> desk = make_shard(Config()).desk
+    >>> failed = JobCompleted("exa", "1", "exa/1@0", 0, 60_000, 60.0, "FAILED", Evidence(hosts=("nid1",)))
+    >>> Outcomes(desk, Warnings(desk)).take(failed, "exa/lammps//nodes", None, first=True)
+    >>> list(desk.failures.keys()), list(desk.hosts.keys())
+    (['centre/exa', 'application/exa/lammps//nodes'], ['exa/nid1'])
+    """
 
     def __init__(self, desk: Desk, warnings: Warnings) -> None:
         self._desk = desk

@@ -16,7 +16,20 @@ AS_BEFORE = "as before"
 
 
 class Runs:
-    """Learns from the runs of one shard, each exactly once."""
+    """Learns from the runs of one shard, each exactly once.
+
+    >>> from agent.app.compose import make_shard
+    >>> from agent.config.tree import Config
+    >>> from agent.contracts.events import Evidence
+    >>> desk = make_shard(Config()).desk
+    >>> evidence = Evidence(application="lammps", sizes={"nodes": 4})
+    >>> run = JobCompleted("exa", "1", "exa/1@0", 0, 60_000, 60.0, "COMPLETED", evidence)
+    >>> runs = Runs(desk, Warnings(desk))
+    >>> runs.completed(desk.jobs.open("exa/1"), run).application_id, desk.models.get("exa/lammps//nodes").observations
+    ('exa/lammps//nodes', 1)
+    >>> runs.completed(desk.jobs.open("exa/1"), run) is None  # a repeat
+    True
+    """
 
     def __init__(self, desk: Desk, warnings: Warnings) -> None:
         self._desk = desk

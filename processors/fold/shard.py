@@ -21,7 +21,18 @@ from processors.fold.warnings import Warnings
 
 
 class Shard:
-    """All of one journal partition. The same records give the same messages and the same state, to the bit."""
+    """All of one journal partition. The same records give the same messages and the same state, to the bit.
+
+    >>> from agent.app.compose import make_shard
+    >>> from agent.config.tree import Config
+    >>> from agent.contracts.events import Evidence
+    >>> shard = make_shard(Config())
+    >>> run = JobCompleted("exa", "1", "exa/1@0", 0, 60_000, 60.0, "COMPLETED", Evidence(application="lammps"))
+    >>> shard.fold(JournalRecord(run))
+    []
+    >>> [message.run_id for message in shard.fold(JournalRecord(Tick("", time_ms=300_000)))]  # it has settled
+    ['exa/1@0']
+    """
 
     def __init__(self, settings: FoldSettings, identify: Identify) -> None:
         self.desk = Desk(settings, identify)

@@ -15,7 +15,15 @@ DUE_PER_TICK_MAX = 1000
 
 
 class Warnings:
-    """All alerts of one shard; at most `open_max` are open at once, more are counted."""
+    """All alerts of one shard; at most `open_max` are open at once, more are counted.
+
+    >>> from agent.app.compose import make_shard
+    >>> from agent.config.tree import Config
+    >>> desk = make_shard(Config()).desk
+    >>> Warnings(desk).take([Condition(name="X", labels={}, holds=True, time_ms=0)])
+    >>> [alert.status for alert in desk.outbox]
+    ['firing']
+    """
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -81,7 +89,13 @@ def fingerprint(condition: Condition) -> str:
 
 
 def message(key: str, change: Transition, runbook_url: str, context: Context) -> Alert:
-    """Return the message of a change of status."""
+    """Return the message of a change of status.
+
+    >>> condition = Condition(name="SlowSize", labels={"n": "8"}, holds=True, time_ms=0)
+    >>> said = message("f", Transition("firing", 60_000, 0, condition), "RUNBOOK.md", Context("1.0", 60_000))
+    >>> said.labels["alertname"], said.starts, said.annotations["runbook"]
+    ('SlowSize', '1970-01-01T00:00:00Z', 'RUNBOOK.md#slowsize')
+    """
     condition = change.condition
     return Alert(
         schema="scalewatch.alert/1",

@@ -34,6 +34,10 @@ class Grid(NamedTuple):
     """The cells of (ln A, sigma), each field of shape (4224,).
 
     `share` = w/A, `inverse` = 1/A, `between` and `slope` make up 1/S: max(u + share (1 - u), inverse, between + slope u).
+
+    >>> cells = grid_of(32.0)
+    >>> cells.inverse_speedups(np.array([1.0, 8.0])).shape
+    (2, 4224)
     """
 
     ln_parallelism: Floats

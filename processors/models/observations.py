@@ -19,6 +19,10 @@ class Observations(NamedTuple):
 
     `scale_s` is a power of two near the smallest time: models work with `rate` = scale_s/run_time_s, which lies in
     (0, 2), and therefore neither overflow nor depend on the unit of time.
+
+    >>> seen = observations([8, 4], [3000.0, 6000.0])
+    >>> seen.n.tolist(), seen.scale_s, seen.seconds(2.0)
+    ([4.0, 8.0], 2048.0, 4096.0)
     """
 
     n: Floats

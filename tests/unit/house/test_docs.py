@@ -17,23 +17,9 @@ NO_EXAMPLES = ("agent/app", "agent/cli", "agent/log/kafka", "sinks/kafka")
 # public names that have no example today: give them one and take them off, never add to the list
 WITHOUT_EXAMPLE_TODAY: frozenset[str] = frozenset(
     {
-        "agent.collector.collector.Collector",
-        "agent.learner.learner.Learner",
-        "agent.learner.owned.OwnedShard",
-        "processors.alert_rules.failing",
-        "processors.alert_rules.outside_band",
-        "processors.alert_rules.strange_size",
-        "processors.alert_rules.unreliable",
         "processors.fold.answering.Answering",
         "processors.fold.desk.Desk",
-        "processors.fold.forecasts.Forecasts",
-        "processors.fold.lives.Lives",
-        "processors.fold.outcomes.Outcomes",
         "processors.fold.refits.Refits",
-        "processors.fold.runs.Runs",
-        "processors.fold.shard.Shard",
-        "processors.fold.warnings.Warnings",
-        "processors.fold.warnings.message",
         "processors.messages.model_of",
         "processors.messages.points",
         "processors.messages.prediction",
@@ -41,10 +27,6 @@ WITHOUT_EXAMPLE_TODAY: frozenset[str] = frozenset(
         "processors.messages.published_curve",
         "processors.messages.reliability",
         "processors.messages.reliable_range",
-        "processors.models.bayes.Grid",
-        "processors.models.observations.Observations",
-        "processors.quality.score_of",
-        "processors.shelf.Shelf",
     }
 )
 
