@@ -25,6 +25,25 @@ REFRESH_S: Final = 1.0
 SUMMARY_EVERY: Final = 30  # refreshes between two plain summaries
 
 
+class Room(NamedTuple):
+    """How many applications, alerts and jobs a terminal of `height` lines shows, so that none pushes another out.
+
+    >>> Room.of(24), Room.of(200)
+    (Room(applications=8, alerts=2, jobs=4), Room(applications=16, alerts=6, jobs=8))
+    """
+
+    applications: int
+    alerts: int
+    jobs: int
+
+    @classmethod
+    def of(cls, height: int) -> "Room":
+        """Return the shares of what headline, titles and heads leave; an alert may need two lines."""
+        rest = max(height - 8, 8)
+        alerts, jobs = min(rest // 8, ALERTS_SHOWN), min(rest // 4, JOBS_SHOWN)
+        return cls(min(rest - 2 * alerts - jobs, APPLICATIONS_SHOWN), alerts, jobs)
+
+
 class Column(NamedTuple):
     """A column of a table, left out where the terminal is narrower than `from_width`.
 
@@ -135,7 +154,8 @@ class Screen:
         """Return the whole screen as it is now."""
         alerts = self._service.alerts()
         predictions = self._service.predictions()
-        shown = rows(predictions, alerts, self._truth, APPLICATIONS_SHOWN)
+        room = Room.of(self._console.height)
+        shown = rows(predictions, alerts, self._truth, room.applications)
         parts: list[RenderableType] = [Text(self._headline(), style="bold")]
         parts += [
             Text(f"The {role.role} is not ready: {'; '.join(role.reasons)}", style="yellow")
@@ -143,8 +163,8 @@ class Screen:
             if not role.ready
         ]
         parts += [Text(said, style="bold red" if grave else "yellow") for said, grave in self._troubles()]
-        parts += [self._applications(shown, len(predictions)), *_alerts(alerts, self._console.width)]
-        parts += _jobs(self._service.jobs(), self._console.width)
+        parts += [self._applications(shown, len(predictions)), *_alerts(alerts, self._console.width, room.alerts)]
+        parts += _jobs(self._service.jobs(), self._console.width, room.jobs)
         return Group(*parts)
 
     def lines(self) -> list[str]:
@@ -200,8 +220,8 @@ def _relative_band(point: CurvePoint) -> str:
     return f"{change(point.low_s / point.run_time_s - 1)} {change(point.high_s / point.run_time_s - 1)}"
 
 
-def _alerts(alerts: Sequence[Alert], width: int) -> list[RenderableType]:
-    shown = [*worst_first(alerts), *(alert for alert in alerts if alert.status == "resolved")][:ALERTS_SHOWN]
+def _alerts(alerts: Sequence[Alert], width: int, rows_max: int) -> list[RenderableType]:
+    shown = [*worst_first(alerts), *(alert for alert in alerts if alert.status == "resolved")][:rows_max]
     cells = []
     for alert in shown:
         style = "dim" if alert.status == "resolved" else _STYLES[alert.severity]
@@ -210,9 +230,9 @@ def _alerts(alerts: Sequence[Alert], width: int) -> list[RenderableType]:
     return [_table(_ALERT_COLUMNS, cells, width, "Alerts")] if cells else []
 
 
-def _jobs(jobs: Sequence[JobPrediction], width: int) -> list[RenderableType]:
-    title = "Running jobs" if len(jobs) <= JOBS_SHOWN else f"Running jobs ({JOBS_SHOWN} of {len(jobs)})"
-    newest = sorted(jobs, key=lambda job: job.start, reverse=True)[:JOBS_SHOWN]
+def _jobs(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> list[RenderableType]:
+    title = "Running jobs" if len(jobs) <= rows_max else f"Running jobs ({rows_max} of {len(jobs)})"
+    newest = sorted(jobs, key=lambda job: job.start, reverse=True)[:rows_max]
     return [_table(_JOB_COLUMNS, [_job_cells(job) for job in newest], width, title)] if newest else []
 
 

@@ -14,8 +14,8 @@ from tests.kit.service import FixedService, busy_service
 HOSTILE = "[red]evil[/]\x1b[2J"
 
 
-def text_of(screen: Screen, width: int = 180) -> str:
-    console = Console(file=StringIO(), width=width)
+def text_of(screen: Screen, width: int = 180, height: int = 60) -> str:
+    console = Console(file=StringIO(), width=width, height=height)
     screen._console = console
     console.print(screen.render())
     file = console.file
@@ -181,3 +181,17 @@ def test_nothing_is_cut_at_the_widths_terminals_have(width: int) -> None:
     assert "…" not in shown
     assert "weather-ensemble europe" in shown
     assert ("90 % band" in shown) == (width >= 100)
+
+
+@pytest.mark.parametrize("height", [24, 30, 40, 60])
+def test_every_table_has_its_place_in_a_small_terminal(height: int) -> None:
+    service = FixedService(
+        [prediction(f"app{i:02d}") for i in range(30)],
+        [job(job_id=str(i)) for i in range(30)],
+        [alert(fingerprint=str(i), labels={"alertname": f"Alert{i}"}) for i in range(30)],
+    )
+    lines = text_of(Screen(service, headline=lambda: "Hour 7"), 80, height).splitlines()
+    assert len(lines) <= height
+    assert lines[1].startswith("Applications (")
+    titles = [line.partition(" (")[0].strip() for line in lines if line.startswith(("Alerts", "Running"))]
+    assert titles == ["Alerts", "Running jobs"]
