@@ -2,7 +2,7 @@
 
 A folder holds README.md, `events.*` in any format that `scalewatch replay` reads, agent.yaml where the defaults are not
 meant, and `expected/`, a file for each output topic. Numbers are compared to three digits, and of a fit only what every good
-fit has in common, to two: the run times at observed sizes, but neither its band nor its parameters. Of predictions the last
+fit has in common: the run times at observed sizes, to six in a hundred, but neither its band nor its parameters. Of predictions the last
 of an application counts, and of jobs' predictions what is said besides the numbers, for how often they are revised is the
 fit's too.
 
@@ -28,6 +28,7 @@ CASES = Path(__file__).parents[2] / "cases" / "fold"
 NAMES = sorted(path.name for path in CASES.iterdir())
 TOPICS = ("predictions", "job-predictions", "answers", "alerts", "runs", "deadletters")
 UPDATE = os.environ.get("SCALEWATCH_UPDATE_CASES") == "1"
+FIT_TOLERANCE = 0.06
 LEFT_OUT = {
     "model", "low", "high", "low_s", "high_s", "end", "end_low", "end_high", "useful_n", "reliable_n", "quality",
     "coverage_measured", "probability_exceeds_limit", "reliability", "description", "preferred_n", "expected",
@@ -74,6 +75,18 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def nearly(value: Any) -> Any:
+    """Return expected records whose run times at sizes of a curve need only be met nearly."""
+    if isinstance(value, list):
+        return [nearly(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    fields = {name: nearly(each) for name, each in value.items()}
+    if fields.get("source") == "observed" and "run_time_s" in fields:
+        fields["run_time_s"] = pytest.approx(fields["run_time_s"], rel=FIT_TOLERANCE)
+    return fields
+
+
 def plain(record: dict[str, Any]) -> dict[str, Any]:
     """Return a record as it is compared."""
     value = record["value"]
@@ -109,7 +122,7 @@ def test_an_afternoon_gives_what_its_folder_says(case: str, tmp_path: Path) -> N
         for topic, records in found.items():
             lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
             (expected / f"{topic}.jsonl").write_text(lines)
-    assert found == {topic: read(expected / f"{topic}.jsonl") for topic in TOPICS}
+    assert found == {topic: nearly(read(expected / f"{topic}.jsonl")) for topic in TOPICS}
 
 
 @pytest.mark.parametrize("case", NAMES)

@@ -47,6 +47,9 @@ def test_a_fit_that_raises_is_tried_three_times_and_then_left_alone_until_a_new_
         centre.restart()
         centre.at("2d 08:00")
         assert centre.tally["fault:run_time"] == 3
+        centre.ran("other", "broken", 4, 300.0)
+        centre.at("2d 08:50")
+        assert centre.tally["fault:run_time"] == 6
     centre.ran("new", "broken", 2, 500.0)
     centre.at("2d 09:00")
     assert list(centre.topic("predictions")) == ["exa/broken//nodes"]

@@ -142,6 +142,18 @@ def test_the_last_record_of_a_resized_job_has_the_start_of_the_first_and_trains_
     assert centre.topic("job_predictions") == {}
 
 
+def test_so_it_is_where_no_start_was_told_and_when_the_last_record_is_repeated_a_month_later() -> None:
+    centre, told = Scenario(), Scenario()
+    last = told.at("9d 10:00").ran("1", "lammps", 8, 9 * 86_400.0)
+    centre.at("10:00").fold(
+        msgspec.structs.replace(last, state="RESIZING", end_ms=last.start_ms + 600_000, run_time_s=600.0)
+    )
+    for moment in ("9d 10:00", "50d 10:00"):
+        centre.at(moment).fold(last)
+        assert centre.runs_of("lammps") == []
+    assert centre.tally["event:repeated"] == 1
+
+
 def test_a_job_that_was_cancelled_while_it_waited_trains_and_counts_nothing() -> None:
     centre = Scenario()
     centre.at("10:00").ran("1", "lammps", 4, 0.0, state="CANCELLED")

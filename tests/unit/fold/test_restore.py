@@ -4,8 +4,10 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
-from tests.kit.scenario import SYSTEM, Scenario, completed
+from agent.contracts.events import JobCompleted
+from tests.kit.scenario import SYSTEM, Scenario, completed, evidence
 
 APPLICATIONS = ("lammps", "gromacs", None)
 JOBS = tuple("123456")
@@ -22,7 +24,9 @@ SMALL: dict[str, dict[str, Any]] = {
 def happenings(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     """Draw what happens next: its name and what it needs."""
     name = draw(
-        st.sampled_from(("start", "end", "end", "ran", "ran", "ran", "tick", "tick", "evidence", "ask", "again"))
+        st.sampled_from(
+            ("start", "end", "end", "ran", "ran", "ran", "tick", "tick", "evidence", "ask", "again", "correct")
+        )
     )
     return name, {
         "job": draw(st.sampled_from(JOBS)),
@@ -57,6 +61,11 @@ def happens(centre: Scenario, name: str, given: dict[str, Any]) -> None:
         centre.asks(f"r{given['index'] % 5}", nodes, application=application or "x")
     elif name == "again" and centre.events:
         centre.fold(centre.events[given["index"] % len(centre.events)])
+    elif name == "correct":
+        reports = [event for event in centre.events if isinstance(event, JobCompleted)]
+        told = evidence(application, nodes, hosts=("nid1",))
+        report = reports[given["index"] % len(reports)]
+        centre.fold(structs.replace(report, state=given["state"], run_time_s=given["run_time_s"], evidence=told))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
