@@ -19,7 +19,7 @@ from processors.facts import Scored
 from processors.models import drift, single_run
 
 OBSERVATIONS_MIN: Final = 5  # runs that the expectation has to know
-WARM_UP_RUNS: Final = 8  # tell how much runs scatter, and nothing else
+WARM_UP_RUNS: Final = 12  # tell how much runs scatter, and nothing else
 CAUGHT_UP_RUNS: Final = 16
 REPEATS_MAX: Final = 16  # a run reported twice is recognised among so many
 _Z95: Final = 1.6448536269514722

@@ -63,6 +63,15 @@ def test_runs_of_the_same_size_and_limit_count_more_than_others() -> None:
     assert median_s((USER, past), job=Job(n=4, time_limit_s=HOUR_S)) == pytest.approx(100, rel=0.01)
 
 
+def test_runs_of_the_same_limit_alone_decide_where_there_are_some() -> None:
+    past = PastRuns()
+    for _ in range(10):
+        past.add(Job(n=4, time_limit_s=HOUR_S), 100.0)
+        past.add(Job(n=4, time_limit_s=8 * HOUR_S), 20_000.0)
+    assert median_s((USER, past), job=Job(n=4, time_limit_s=HOUR_S)) == pytest.approx(100, rel=0.01)
+    assert median_s((USER, past), job=Job(n=4, time_limit_s=8 * HOUR_S)) == pytest.approx(20_000, rel=0.01)
+
+
 def test_new_runs_count_more_than_old_ones() -> None:
     assert median_s((USER, runs(*[100.0] * 40, *[300.0] * 15))) == pytest.approx(300, rel=0.01)
 

@@ -37,6 +37,10 @@ def test_of_like_runs_one_in_a_hundred_has_a_conformal_p_below_a_hundredth_whate
     assert np.mean(p <= 0.5) == pytest.approx(0.5, abs=0.02)
 
 
+def test_equal_scores_are_as_far_off_as_the_run_itself() -> None:
+    assert conformal_p([2.0, 2.0, 2.0], 2.0) == 1
+
+
 def test_before_a_hundred_runs_nothing_is_strange() -> None:
     assert not strange(conformal_p([1.0] * 98, 99.0), 5.0, 0.01)
     assert strange(conformal_p([1.0] * 101, 99.0), 5.0, 0.01)

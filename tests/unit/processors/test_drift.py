@@ -105,6 +105,38 @@ def test_without_any_change_there_is_no_alarm_though_runs_scatter_much_and_bands
     assert sum(each is not None for each in found) <= 1
 
 
+def test_a_new_application_may_scatter_more_than_its_first_band_says() -> None:
+    generator = np.random.default_rng(12)
+    alarms = 0
+    for _ in range(60):
+        watch = Drift.build()
+        ratios = generator.normal(0, 0.2, 40)
+        alarms += sum(watch.take(scored(i, float(r), half_width=0.05)).found is not None for i, r in enumerate(ratios))
+    assert alarms <= 3  # in 2400 runs; 55 where all runs count from the first on
+
+
+def test_a_shift_itself_is_not_taken_for_noise() -> None:
+    watch = Drift.build()
+    for i in range(200):
+        watch.learn(scored(i, 0.05 * (-1) ** i))
+    before = watch.snapshot().noise
+    for i in range(200, 206):
+        watch.learn(scored(i, 0.3))
+    assert watch.shift is not None
+    assert watch.snapshot().noise == pytest.approx(before, rel=0.02)
+
+
+def test_the_first_runs_after_an_alarm_correct_the_factor() -> None:
+    watch = Drift.build()
+    for i in range(60):
+        watch.learn(scored(i, 0.02 * (-1) ** i + (0.0 if i < 40 else 0.2 if i < 43 else 0.28)))
+        if i == 43:
+            assert watch.shift is not None
+            assert watch.shift.factor == pytest.approx(math.exp(0.2), rel=0.03)
+    assert watch.shift is not None
+    assert watch.shift.factor == pytest.approx(math.exp(0.28), rel=0.03)
+
+
 def test_a_small_shift_is_not_worth_a_word() -> None:
     generator = np.random.default_rng(6)
     watch = Drift.build()

@@ -106,6 +106,29 @@ def test_a_repeat_changes_nothing_and_a_correction_replaces() -> None:
     assert history.score(job).run_times_s() == pytest.approx([50, 400])
 
 
+def test_a_run_that_left_long_ago_counts_as_a_new_one() -> None:
+    history, job = RunHistory.build(), ComingJob(n=4, user="u1")
+    for i in range(RUNS_MAX + 1):
+        history.learn(EndedJob(f"r{i}", job, 100.0))
+    history.learn(EndedJob("r0", job, 400.0))
+    assert history.score(job).run_times_s()[0] == pytest.approx(400)
+    assert len(history.snapshot().runs) == RUNS_MAX
+
+
+def test_the_band_widens_where_runs_were_longer_than_it_held() -> None:
+    history, job = RunHistory.build(), ComingJob(n=4)
+    for i in range(RUNS_MAX):
+        history.learn(EndedJob(f"r{i}", job, 100.0 * 1.02**i))
+    before = expected(job, {"centre": history})
+    for _ in range(20):
+        history.note(2 * before.high_s, before)
+    after = expected(job, {"centre": history})
+    assert after.run_time_s == before.run_time_s
+    assert after.upper_s > before.upper_s
+    assert after.high_s > before.high_s
+    assert after.low_s > before.low_s
+
+
 def test_a_restored_history_goes_on_as_if_nothing_had_been() -> None:
     generator = np.random.default_rng(3)
     history = RunHistory.build()
