@@ -15,7 +15,7 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     `default_system` names the system of records that do not name it. Scripts, comments and working directories of
     jobs are private: they are dropped here unless asked for. A time is refused before `earliest_ms`, or more than
     `future_ms` after the message was received. `timezone` (such as ``Europe/Oslo`` or ``+02:00``) is the zone of
-    `sacct` times, which carry none. `columns` are the columns of `sacct` output without a header line.
+    `sacct` times, which carry none.
 
     >>> DecodeOptions(default_system="archer2").keep_script
     False
@@ -30,4 +30,3 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     earliest_ms: int = EARLIEST_MS
     future_ms: int = DAY_MS
     timezone: str = "UTC"
-    columns: tuple[str, ...] = ()

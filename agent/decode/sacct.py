@@ -148,24 +148,22 @@ def line_text(value: bytes, options: DecodeOptions) -> str:
         raise invalid("encoding", "The line holds text that is not UTF-8.") from None
 
 
-def table_of(first_line: str, options: DecodeOptions) -> tuple[SacctTable, bool]:
+def table_of(first_line: str) -> tuple[SacctTable, bool]:
     """Return the table that a first line opens, and whether that line is a header.
 
-    Without a header, the option `columns` names them. The layout that Sonar asks `sacct` for is known.
+    Without a header, only the layout that Sonar asks `sacct` for is known.
 
-    >>> table_of("JobIDRaw|State|Start|End|NCPUS", DecodeOptions())[1]
+    >>> table_of("JobIDRaw|State|Start|End|NCPUS")[1]
     True
     """
     if "jobid" in first_line[:80].lower():
         return SacctTable.of_header(first_line), True
-    if options.columns:
-        return SacctTable(options.columns, "|"), False
     cells = first_line.split("|")
     if len(cells) >= len(SONAR_COLUMNS) and cells[0].partition(".")[0].isdigit() and cells[0] == cells[1]:
         return SacctTable(SONAR_COLUMNS, "|"), False
     if len(cells) < 3:
         raise invalid("unknown-format", "This is neither JSON, nor a table of sacct, nor a workload log.")
-    raise invalid("columns", "The table has no header line; name its columns in the option `columns`.")
+    raise invalid("columns", "The table has no header line; print it without --noheader.")
 
 
 def sacct_decoder(options: DecodeOptions) -> Decode:
@@ -201,5 +199,5 @@ def sacct_opened(first_line: str, options: DecodeOptions) -> tuple[DecodeOne, bo
     """
     if PAIRS.match(first_line):
         return sacct_lines(pairs_row, options), False
-    table, header = table_of(first_line, options)
+    table, header = table_of(first_line)
     return sacct_lines(table.row, options), header

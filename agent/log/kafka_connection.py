@@ -58,12 +58,17 @@ def unreachable(settings: KafkaSettings, cause: BaseException | None = None) -> 
     >>> unreachable(KafkaSettings(bootstrap="kafka:9092")).partition(":9092")[0]
     'No Kafka broker could be reached at kafka'
     """
+    tls = (
+        ", and that the CA file has signed the broker's certificate"
+        if settings.security.protocol.endswith("SSL")
+        else ""
+    )
+    login = ", the user and password" if settings.security.mechanism else ""
     seen = f" The last error was: {cause}." if cause is not None and str(cause) != type(cause).__name__ else ""
     return (
         f"No Kafka broker could be reached at {settings.bootstrap} ({settings.security.described}) within "
         f"{settings.bootstrap_timeout_s:g} s: check the address and port, that this listener speaks "
-        f"{settings.security.protocol}, the user and password, and that the CA file has signed the broker's "
-        f"certificate.{seen}"
+        f"{settings.security.protocol}{login}{tls}.{seen}"
     )
 
 

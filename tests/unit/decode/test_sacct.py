@@ -178,10 +178,9 @@ def test_quoted_cells_may_hold_the_comma_between_cells() -> None:
     assert decode(*lines).events[0].evidence.job_name == "a,b"  # type: ignore[union-attr]
 
 
-def test_columns_of_a_table_without_header_may_be_named() -> None:
-    columns = tuple(HEADER.split("|"))
-    assert decode(JOB, columns=columns).events == decode(HEADER, JOB).events
-    assert refusal(sacct_decoder(DecodeOptions()), JOB.encode()).reason == "columns"
+def test_a_table_without_a_header_says_how_to_print_one() -> None:
+    error = refusal(sacct_decoder(DecodeOptions()), JOB.encode())
+    assert (error.reason, str(error)) == ("columns", "The table has no header line; print it without --noheader.")
 
 
 def test_a_table_is_bounded_like_a_batch() -> None:
