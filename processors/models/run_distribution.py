@@ -65,7 +65,7 @@ class Group:
     def weigh(self, likeness: Floats) -> float:
         """Turn the likeness of the runs, newest first, into their weights; return what single runs bring in all."""
         likeness *= self.decays[: likeness.size]
-        total = float(likeness.sum())
+        total = float(np.add.reduce(likeness))
         if self.pooled:
             likeness += _TINY
             likeness *= self.trust / (total + likeness.size * _TINY)
@@ -210,9 +210,9 @@ class RunTimeDistribution:
     __slots__ = ("_cumulative", "_points", "alike")
 
     def __init__(self, points: Floats, weights: Floats, alike: float) -> None:
-        order = np.argsort(points, kind="stable")
+        order = points.argsort(kind="stable")
         weights = weights[order]
-        cumulative = np.cumsum(weights)
+        cumulative = weights.cumsum()
         self._points = points[order]
         self._cumulative = (cumulative - weights / 2) / cumulative[-1]
         self.alike = alike

@@ -127,14 +127,14 @@ def test_a_shift_itself_is_not_taken_for_noise() -> None:
 
 
 def test_the_first_runs_after_an_alarm_correct_the_factor() -> None:
-    watch = Drift.build()
-    for i in range(60):
-        watch.learn(scored(i, 0.02 * (-1) ** i + (0.0 if i < 40 else 0.2 if i < 43 else 0.28)))
-        if i == 43:
-            assert watch.shift is not None
-            assert watch.shift.factor == pytest.approx(math.exp(0.2), rel=0.03)
+    watch, factors = Drift.build(), []
+    for i in range(56):
+        level = 0.0 if i < 40 else 0.3 if i < 43 else 0.2  # the first three were slower than the rest will be
+        taken = watch.take(scored(i, 0.02 * (-1) ** i + level))
+        factors += [math.log(taken.found.factor)] if taken.found else []
+    assert factors == [pytest.approx(0.3, abs=0.03)]
     assert watch.shift is not None
-    assert watch.shift.factor == pytest.approx(math.exp(0.28), rel=0.03)
+    assert math.log(watch.shift.factor) == pytest.approx(0.2, abs=0.03)
 
 
 def test_a_small_shift_is_not_worth_a_word() -> None:
