@@ -63,7 +63,7 @@ def unreachable(settings: KafkaSettings, cause: BaseException | None = None) -> 
         if settings.security.protocol.endswith("SSL")
         else ""
     )
-    login = ", the user and password" if settings.security.mechanism else ""
+    login = ", the user and password" if settings.security.mechanism else " without a password"
     seen = f" The last error was: {cause}." if cause is not None and str(cause) != type(cause).__name__ else ""
     return (
         f"No Kafka broker could be reached at {settings.bootstrap} ({settings.security.described}) within "
