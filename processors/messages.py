@@ -20,13 +20,16 @@ from agent.contracts.outputs import (
     Source,
     UsefulSizes,
 )  # fmt: skip
+from agent.contracts.settings import RunTimeSettings
 from processors.curve import PublishedCurve, PublishedPoint
-from processors.models.adept import Study
-from processors.quality import COVERAGE, Score, coverage
+from processors.models.adept import Study, Verdict
+from processors.outlook import RELIABLE, Outlook
+from processors.quality import COVERAGE, coverage
 from processors.run_time import RunTime
 
 Floats = NDArray[np.float64]
 CURVE_POINTS_MAX = 32
+DOWNEY = "downey"
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -56,25 +59,35 @@ def curve_sizes(sizes: Sequence[float], factor_max: float) -> list[float]:
     return [wanted[i] for i in picked]
 
 
-def points(study: Study, sizes: Sequence[float], scores: Sequence[Score], model: RunTime) -> tuple[CurvePoint, ...]:
+def points(outlook: Outlook, sizes: Sequence[float], model: RunTime) -> tuple[CurvePoint, ...]:
     """Return the prediction at each size, with the coverage that was measured at its horizon."""
-    predicted = study.predict(sizes)
+    return tuple(point for point, _ in judged_points(outlook, sizes, model))
+
+
+def judged_points(
+    outlook: Outlook, sizes: Sequence[float], model: RunTime
+) -> tuple[tuple[CurvePoint, Reliability], ...]:
+    """Return the prediction at each size with its own verdict."""
+    predicted = outlook.predict(sizes)
     low_s, high_s = (_widened(predicted.run_time_s, end, model.widening) for end in (predicted.low_s, predicted.high_s))
-    confirmed = model.confirmed()
+    confirmed = model.confirmed() if outlook.combination is None else {}
     shift = np.array([confirmed.get(n, time_s) / time_s for n, time_s in zip(sizes, predicted.run_time_s, strict=True)])
     published = model.published
     return tuple(
-        CurvePoint(
-            n=float(n),
-            run_time_s=_rounded(predicted.run_time_s[i] * shift[i]),
-            low_s=_rounded(low_s[i] * shift[i]),
-            high_s=_rounded(high_s[i] * shift[i]),
-            coverage=COVERAGE,
-            coverage_measured=coverage(scores, published.horizon(n)) if published else None,
-            speedup=_rounded(predicted.speedup[i] / shift[i]),
-            efficiency=_rounded(predicted.efficiency[i] / shift[i]),
-            extrapolation=_rounded(predicted.extrapolation[i]),
-            source=cast("Source", predicted.source[i]),
+        (
+            CurvePoint(
+                n=float(n),
+                run_time_s=_rounded(predicted.run_time_s[i] * shift[i]),
+                low_s=_rounded(low_s[i] * shift[i]),
+                high_s=_rounded(high_s[i] * shift[i]),
+                coverage=COVERAGE,
+                coverage_measured=coverage(model.scores, published.horizon(n)) if published else None,
+                speedup=_rounded(predicted.speedup[i] / shift[i]),
+                efficiency=_rounded(predicted.efficiency[i] / shift[i]),
+                extrapolation=_rounded(predicted.extrapolation[i]),
+                source=cast("Source", predicted.source[i]),
+            ),
+            reliability(predicted.verdicts[i]),
         )
         for i, n in enumerate(sizes)
     )
@@ -85,16 +98,21 @@ def _widened(run_time_s: Floats, end_s: Floats, factor: float) -> Floats:
         return np.clip(run_time_s * (end_s / run_time_s) ** factor, 1e-300, 1e300)
 
 
-def reliability(study: Study, target: float | None = None) -> Reliability:
-    """Return the verdict in words and reasons."""
-    verdict = study.verdict(target)
+def reliability(verdict: Verdict) -> Reliability:
+    """Return a verdict as messages carry it.
+
+    >>> reliability(Verdict("reliable", (), (), None)).verdict
+    'reliable'
+    """
     return Reliability(verdict.verdict, tuple(verdict.reasons), tuple(verdict.advice), verdict.next_n)
 
 
-def model_of(study: Study) -> Model:
-    """Return where the prediction came from: its name and the means of Downey's parameters."""
-    parameters = {name: _rounded(value) for name, value in study.parameters().items()}
-    return Model(study.model_name, (Member("downey", 1.0, parameters),))
+def model_of(outlook: Outlook) -> Model:
+    """Return where the prediction came from: the laws with their weights, and Downey's parameters for explanation."""
+    parameters = {name: _rounded(value) for name, value in outlook.study.parameters().items()}
+    laws = [Member(name, _rounded(weight), {}) for name, weight in outlook.weights.items() if name != DOWNEY]
+    weight = outlook.weights.get(DOWNEY, 0.0)
+    return Model(outlook.model_name, (*laws, Member(DOWNEY, weight, parameters)))
 
 
 def useful(study: Study) -> UsefulSizes:
@@ -103,28 +121,26 @@ def useful(study: Study) -> UsefulSizes:
     return UsefulSizes(max=sizes.max, knee=sizes.knee, at_half_efficiency=sizes.at_half_efficiency)
 
 
-def reliable_range(curve: Sequence[CurvePoint], study: Study) -> Range | None:
-    """Return the smallest and the largest size for which the verdict is reliable; None where there is none."""
-    sizes = [point.n for point in curve]  # rising
-    smallest = _first_reliable(sizes, study)
-    largest = _first_reliable(sizes[::-1], study)
-    return None if smallest is None or largest is None else Range(smallest, largest)
+def reliable_range(judged: Sequence[tuple[CurvePoint, Reliability]]) -> Range | None:
+    """Return the smallest and the largest size for which the verdict is reliable; None where there is none.
+
+    >>> reliable_range(())
+    """
+    trusted = [point.n for point, said in judged if said.verdict == RELIABLE]
+    return Range(trusted[0], trusted[-1]) if trusted else None
 
 
-def _first_reliable(sizes: Sequence[float], study: Study) -> float | None:
-    return next((n for n in sizes if study.verdict(n).verdict == "reliable"), None)
-
-
-def prediction(key: ApplicationKey, model: RunTime, factor_max: float, valid_ms: int, context: Context) -> Prediction:
+def prediction(
+    key: ApplicationKey, model: RunTime, outlook: Outlook, settings: RunTimeSettings, context: Context
+) -> Prediction:
     """Return the message of one application: its whole curve as known now."""
-    study = model.study()
-    curve = points(study, curve_sizes(model.sizes(), factor_max), model.scores, model)
+    judged = judged_points(outlook, curve_sizes(model.sizes(), settings.curve_factor_max), model)
     return Prediction(
         schema="scalewatch.prediction/1",
         id=f"{key.id}@{context.now_ms}",
         time=context.time,
         as_of=context.time,
-        valid_until=rfc3339(context.now_ms + valid_ms),
+        valid_until=rfc3339(context.now_ms + round(settings.prediction_valid_s * 1000)),
         agent_version=context.agent_version,
         application=key.application,
         system=key.system,
@@ -132,12 +148,12 @@ def prediction(key: ApplicationKey, model: RunTime, factor_max: float, valid_ms:
         unit=key.unit,
         observations=model.observations,
         sizes=model.sizes(),
-        model=model_of(study),
-        curve=curve,
-        useful_n=useful(study),
-        reliable_n=reliable_range(curve, study),
-        preferred_n=study.preferred_sizes or None,
-        reliability=reliability(study),
+        model=model_of(outlook),
+        curve=tuple(point for point, _ in judged),
+        useful_n=useful(outlook.study),
+        reliable_n=reliable_range(judged),
+        preferred_n=outlook.study.preferred_sizes or None,
+        reliability=reliability(outlook.verdict()),
         quality=model.quality,
     )
 

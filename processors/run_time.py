@@ -13,7 +13,10 @@ from agent.contracts.settings import RunTimeSettings
 from processors.curve import PublishedCurve
 from processors.facts import RunFact, Scored
 from processors.models.adept import Study, study
-from processors.models.sizes import SizeTable, aggregate, rounded_size, thin
+from processors.models.combination.curve import Curve
+from processors.models.combination.evidence import Evidence as LawEvidence
+from processors.models.combination.evidence import evidence
+from processors.models.sizes import Sizes, SizeTable, aggregate, rounded_size, thin
 from processors.quality import Score, quality, score_of, widening
 
 FIT_SIZES_MAX = 12
@@ -80,6 +83,8 @@ class RunTime:
         self._held = {run.run_id for run in state.runs}
         self._study: Study | None = None
         self._counts: dict[float, float] = {}
+        self._sizes: Sizes | None = None
+        self._evidence: LawEvidence | None = None
 
     @classmethod
     def build(cls, settings: RunTimeSettings, state: RunTimeState | None = None) -> "RunTime":
@@ -165,6 +170,7 @@ class RunTime:
             whole = aggregate(self._table, runs)
             sizes = thin(whole, FIT_SIZES_MAX)
             self._counts = dict(zip(sizes.n.tolist(), sizes.count.tolist(), strict=True))
+            self._sizes = sizes
             self._study = study(
                 sizes.n,
                 sizes.median_s,
@@ -175,6 +181,27 @@ class RunTime:
                 unthinned=(whole.n, whole.median_s),
             )
         return self._study
+
+    def evidence(self, key: str, system: str) -> LawEvidence | None:
+        """Return what the sizes say of the laws of scaling; None where ADEPT's study has to answer.
+
+        That is with fewer than two sizes, and where it found phases or favoured sizes. A size out of line counts once
+        it was run often enough to be believed.
+        """
+        study = self.study()
+        if self._evidence is None and study.special is None and study.phases is None:
+            curve = self._curve(key, system)
+            self._evidence = evidence(curve) if len(curve.n) > 1 else None
+        return self._evidence
+
+    def _curve(self, key: str, system: str) -> Curve:
+        sizes, confirmed = self._sizes, self.confirmed()
+        if sizes is None:
+            return Curve(key, system, (), ())
+        doubted = {size.n for size in self.study().anomalies if size.n not in confirmed}
+        kept = [i for i, n in enumerate(sizes.n.tolist()) if n not in doubted]
+        n, median_s = (tuple(float(column[i]) for i in kept) for column in (sizes.n, sizes.median_s))
+        return Curve(key, system, n, median_s)
 
     def confirmed(self) -> dict[float, float]:
         """Return the sizes that are out of line and were run so often that they must be believed, with their times in s.
@@ -227,7 +254,7 @@ class RunTime:
         self._table.add(oldest.n, oldest.run_time_s, oldest.end_ms)
 
     def _changed(self, seen_ms: int) -> None:
-        self._study = None
+        self._study = self._evidence = None
         self._state.new_runs += 1
         self._state.faults = 0
         if self._state.waiting_ms is None:

@@ -12,7 +12,7 @@ import msgspec
 from agent.contracts.events import Attribute
 
 VERDICTS: Final = (
-    "reliable", "insufficient", "high_error", "linear", "runner_up", "superlinear", "slowdown", "far", "unknown"
+    "reliable", "insufficient", "high_error", "linear", "runner_up", "superlinear", "slowdown", "far", "uncertain", "unknown"
 )  # fmt: skip
 Source = Literal["observed", "interpolated", "extrapolated", "cold_start"]
 AlertStatus = Literal["pending", "firing", "resolved"]

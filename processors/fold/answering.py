@@ -8,7 +8,8 @@ from agent.contracts.outputs import Answer, AnswerPoint
 from processors.asked import KEEP_MS, MINUTE_MS, minute
 from processors.facts import N_MAX, N_MIN
 from processors.fold.desk import Desk, Identified
-from processors.messages import model_of, points, reliability, useful
+from processors.fold.teaching import Teaching
+from processors.messages import judged_points, model_of, useful
 from processors.run_time import RunTime
 
 SIZES_MAX = 64
@@ -19,6 +20,7 @@ class Answering:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._teaching = Teaching(desk)
 
     def requested(self, event: PredictionRequested) -> None:
         """Answer a request of the journal, once."""
@@ -40,18 +42,18 @@ class Answering:
         if key is None or model is None or not model.observations:
             return msgspec.structs.replace(self._blank(event, found), detail=self._why(event, found))
         try:
-            return self._known(event, found, model)
+            return self._known(event, found, key, model)
         except Exception:  # noqa: BLE001  a model that can not be fitted must not cost the answer
             self._desk.tally["fault", RunTime.name] += 1
             detail = f"{model.observations} runs are known, but no curve fits them."
             return msgspec.structs.replace(self._blank(event, found), detail=detail)
 
-    def _known(self, event: PredictionRequested, found: Identified, model: RunTime) -> Answer:
-        study = model.study()
+    def _known(self, event: PredictionRequested, found: Identified, key: ApplicationKey, model: RunTime) -> Answer:
+        outlook = self._teaching.outlook(key, model)
         asked = sorted(n for n in set(event.n) if N_MIN <= n <= N_MAX)
         curve = [
-            AnswerPoint(**msgspec.structs.asdict(point), reliability=reliability(study, point.n))
-            for point in points(study, asked[:SIZES_MAX], model.scores, model)
+            AnswerPoint(**msgspec.structs.asdict(point), reliability=said)
+            for point, said in judged_points(outlook, asked[:SIZES_MAX], model)
         ]
         left_out = len(set(event.n)) - len(curve)
         told = f" {left_out} of the sizes asked for are left out: too many, or no real sizes." if left_out else ""
@@ -61,8 +63,8 @@ class Answering:
             detail=f"{model.observations} runs at {len(model.sizes())} sizes are known.{told}",
             observations=model.observations,
             points=tuple(curve),
-            model=model_of(study),
-            useful_n=useful(study),
+            model=model_of(outlook),
+            useful_n=useful(outlook.study),
             quality=model.quality,
         )
 

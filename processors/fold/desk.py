@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
+from urllib.parse import quote
 
 import msgspec
 
 from agent.contracts.errors import ConfigError
 from agent.contracts.events import Evidence, Identity
-from agent.contracts.names import ApplicationKey
+from agent.contracts.names import SAFE, ApplicationKey
 from agent.contracts.outputs import Message
 from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
 from processors.alerts import AlertLife, AlertState
@@ -17,13 +18,15 @@ from processors.asked import Asked, AskedState
 from processors.digest import digest64
 from processors.failures import FailureRate, FailureState, HostFailureRate
 from processors.jobs import Job, JobState
+from processors.laws import Laws, LawsState, Pool, PoolState
 from processors.messages import Context
 from processors.run_time import UPGRADES, RunTime, RunTimeState
 from processors.seen import LowWater, LowWaterState, SeenRuns, SeenState
 from processors.shelf import Kind, Shelf
 
 PROCESSORS: Final = tuple(
-    processor.name for processor in (Job, RunTime, SeenRuns, LowWater, FailureRate, HostFailureRate, AlertLife, Asked)
+    processor.name
+    for processor in (Job, RunTime, SeenRuns, LowWater, FailureRate, HostFailureRate, AlertLife, Asked, Laws, Pool)
 )
 
 
@@ -97,6 +100,8 @@ class Desk:
         )
         self.alerts = Shelf(Kind(AlertLife.name, AlertLife.version, AlertState, AlertLife.build))
         self.asked = Shelf(Kind(Asked.name, Asked.version, AskedState, Asked.build))
+        self.laws = Shelf(Kind(Laws.name, Laws.version, LawsState, Laws.build))
+        self.pool = Shelf(Kind(Pool.name, Pool.version, PoolState, Pool.build))
         self._application_ids: dict[int, str] = {}
 
     @property
@@ -126,7 +131,18 @@ class Desk:
         """Forget the model of an application; what was published of it leaves its topic."""
         self.models.remove(application_id)
         self._forget_digest(application_id)
+        self._forget_laws(ApplicationKey.parse(application_id))
         self.outbox.append(Tombstone("predictions", application_id))
+
+    def _forget_laws(self, key: ApplicationKey) -> None:
+        # what the curve taught the centre stays
+        laws = self.laws.get(laws_key(key))
+        if laws is None:
+            return
+        if laws.forget(key.id):
+            self.laws.changed(laws_key(key), laws, self.now_ms)
+        else:
+            self.laws.remove(laws_key(key))
 
     def remove_failures(self, key: str) -> None:
         """Forget a failure rate."""
@@ -159,7 +175,7 @@ class Desk:
     def shelves(self) -> Iterator[Shelf[Any]]:
         """Return all shelves."""
         yield from (self.jobs, self.models, self.seen, self.low_water, self.failures, self.hosts)
-        yield from (self.alerts, self.asked)
+        yield from (self.alerts, self.asked, self.laws, self.pool)
 
     def _remember(self, key: str) -> None:
         if key.startswith(OF_APPLICATION):
@@ -169,3 +185,12 @@ class Desk:
     def _forget_digest(self, application_id: str) -> None:
         if application_id not in self.models and OF_APPLICATION + application_id not in self.failures:
             self._application_ids.pop(digest64(application_id), None)
+
+
+def laws_key(key: ApplicationKey) -> str:
+    """Return the key under which all curves of an application teach each other.
+
+    >>> laws_key(ApplicationKey("lmp/gpu", "exa", "", "nodes"))
+    'lmp%2Fgpu'
+    """
+    return quote(key.application, safe=SAFE)

@@ -7,6 +7,7 @@ from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Prediction
 from processors import alert_rules
 from processors.fold.desk import Desk, Tombstone
+from processors.fold.teaching import Teaching
 from processors.fold.warnings import Warnings
 from processors.messages import prediction, published_curve
 from processors.run_time import RunTime
@@ -18,6 +19,7 @@ class Refits:
     def __init__(self, desk: Desk, warnings: Warnings) -> None:
         self._desk = desk
         self._warnings = warnings
+        self._teaching = Teaching(desk)
 
     def tick(self) -> None:
         """Fit and publish what is due, at most `refits_per_tick_max`; then evict what is too much."""
@@ -39,9 +41,8 @@ class Refits:
             return
         key = ApplicationKey.parse(application_id)
         settings = self._desk.settings.run_time
-        said = prediction(
-            key, model, settings.curve_factor_max, round(settings.prediction_valid_s * 1000), self._desk.context
-        )
+        self._teaching.learn(key, model)
+        said = prediction(key, model, self._teaching.outlook(key, model), settings, self._desk.context)
         flagged = self._strange_sizes(key, model)
         model.publish(published_curve(said, model.widening, self._desk.now_ms), flagged)
         self._desk.model_changed(application_id, model)

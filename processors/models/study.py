@@ -205,6 +205,11 @@ class Study:
         place = len(self.curves) - 1 if target is None else int(self._curve_of(np.array([target]))[0])
         return self._judge.verdict(target, place)
 
+    @property
+    def pattern_advice(self) -> tuple[str, ...]:
+        """Sentences about what is unusual, whatever the verdict."""
+        return self._judge.pattern_advice
+
     @cached_property
     def _judge(self) -> Judge:
         suggested = self.preferred_sizes or self.allowed_sizes

@@ -61,7 +61,7 @@ class Judge:
         next_n = self._next_n(reasons, target) if SUGGEST_FOR.intersection(reasons) else None
         facts = _facts(evidence, reasons, target, next_n)
         sentences = tuple(advice.sentence(reason, facts) for reason in reasons)
-        return Verdict(reasons[0] if reasons else "reliable", reasons, sentences + self._pattern_advice, next_n)
+        return Verdict(reasons[0] if reasons else "reliable", reasons, sentences + self.pattern_advice, next_n)
 
     @cached_property
     def _evidence(self) -> tuple[Evidence, ...]:
@@ -92,7 +92,8 @@ class Judge:
         return candidates, curve.sd_ln(candidates) if candidates.size else candidates
 
     @cached_property
-    def _pattern_advice(self) -> tuple[str, ...]:
+    def pattern_advice(self) -> tuple[str, ...]:
+        """Sentences about what is unusual, whatever the verdict."""
         special, phases = self.patterns.special, self.patterns.phases
         sentences = [advice.anomaly_sentence(found.n, found.deviation) for found in self.patterns.anomalies]
         if special is not None:

@@ -15,6 +15,8 @@ from processors.facts import Outcome, RunFact
 from processors.failures import FailureRate, FailureState, HostFailureRate
 from processors.fold.desk import PROCESSORS
 from processors.jobs import Job, JobFact, JobState, Placement
+from processors.laws import CurveRecord, Laws, LawsState, Pool, PoolState
+from processors.models.combination.bands import NO_SCORES
 from processors.run_time import RunTime, RunTimeState
 from processors.seen import LowWater, LowWaterState, SeenRun, SeenRuns, SeenState
 from tests.kit.scenario import SYSTEM, completed, evidence
@@ -96,8 +98,23 @@ SUBJECTS: dict[str, Subject] = {
         21 * FACTS_MANY + 100,
         question=lambda fact: fact[0],
     ),
+    Laws.name: Subject(
+        LawsState,
+        Laws.build,
+        lambda i: CurveRecord(f"{SYSTEM}/a{i}//nodes", SYSTEM, ((i / 7.0,) * 7,) * 10, runs=i),
+        16_000,
+    ),
+    Pool.name: Subject(
+        PoolState,
+        Pool.build,
+        lambda i: (NO_SCORES, (*NO_SCORES[: i % 200], 1, *NO_SCORES[i % 200 + 1 :])),
+        4_000,
+    ),
 }
-SPARED: dict[str, str] = {}
+SPARED: dict[str, str] = {
+    "score_pool:learning_a_fact_twice_is_learning_it_once": "a fact is a change of an application's share, which its "
+    "record of laws hands over once: the record is a fact's only source and is stored in the same checkpoint",
+}
 
 
 def bytes_of(processor: Any) -> bytes:

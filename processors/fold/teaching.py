@@ -1,0 +1,56 @@
+"""How curves teach each other: records of an application's laws, offsets, and scores pooled over the centre."""
+
+from agent.contracts.names import ApplicationKey
+from processors.fold.desk import Desk, laws_key
+from processors.laws import CurveRecord, Laws, Pool
+from processors.models.combination.coefficients import SHIPPED
+from processors.models.combination.combine import Combination, learn
+from processors.models.combination.gate import summary
+from processors.models.combination.replay import Rows
+from processors.outlook import Outlook
+from processors.run_time import RunTime
+
+CENTRE = "centre"
+
+
+class Teaching:
+    """Builds the outlook of an application from its own curve and what others have taught."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def outlook(self, key: ApplicationKey, model: RunTime) -> Outlook:
+        """Return how an application looks now; changes nothing."""
+        return Outlook(model.study(), self._combination(key, model, self._laws(key)))
+
+    def learn(self, key: ApplicationKey, model: RunTime) -> None:
+        """Let a curve that has changed enough teach the others of its application, and the centre."""
+        laws = self._laws(key)
+        found = model.evidence(key.id, key.system)
+        if found is None or not laws.due(key.id, sizes=found.k, runs=model.observations):
+            return
+        before = laws.share
+        laws.learn(CurveRecord(key.id, key.system, summary(found).losses, model.observations))
+        laws.taught(learn([rows for curve in laws.curves if (rows := self._rows(curve, laws)) is not None]))
+        self._desk.laws.changed(laws_key(key), laws, self._desk.now_ms)
+        pool = self._pool()
+        if pool.score((before, laws.share)):
+            pool.learn((before, laws.share))
+            self._desk.pool.changed(CENTRE, pool, self._desk.now_ms)
+
+    def _rows(self, application_id: str, laws: Laws) -> Rows | None:
+        model = self._desk.models.get(application_id)
+        found = self._combination(ApplicationKey.parse(application_id), model, laws) if model else None
+        return found.prequential() if found is not None else None
+
+    def _combination(self, key: ApplicationKey, model: RunTime, laws: Laws) -> Combination | None:
+        found = model.evidence(key.id, key.system)
+        if found is None:
+            return None
+        return Combination(found, laws.siblings, laws.learned, self._pool().counts, SHIPPED)
+
+    def _laws(self, key: ApplicationKey) -> Laws:
+        return self._desk.laws.open(laws_key(key))
+
+    def _pool(self) -> Pool:
+        return self._desk.pool.open(CENTRE)

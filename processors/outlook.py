@@ -1,0 +1,107 @@
+"""The prediction of an application: the combination of laws, with ADEPT's study for patterns, verdict and words.
+
+The combination answers for ordinary curves. Where ADEPT finds phases or favoured sizes, or fewer than two sizes are
+known, its study answers.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from processors.models.adept import Study, Verdict
+from processors.models.combination.combine import Combination
+
+Floats = NDArray[np.float64]
+CANNOT_RELY: Final = frozenset({"insufficient", "high_error"})
+RELIABLE: Final = "reliable"
+UNCERTAIN: Final = "uncertain"
+REASON_WORDS: Final = {
+    "far": "the size is far from those that were run",
+    "laws_disagree": "the laws of scaling disagree about it",
+    "forecasts_missed": "earlier forecasts of this application missed",
+    "siblings_missed": "forecasts of its other inputs missed",
+    "few_sizes": "few sizes were run",
+    "wide_gap": "the largest sizes that were run lie far apart",
+    "poor_fit": "its run times lie on no smooth curve",
+    "below_smallest": "no smaller size was run",
+    "wide_band": "its run times vary",
+}
+
+
+class OutlookPoints(NamedTuple):
+    """Predictions at m sizes, (m,): seconds, speed-up and efficiency against one, where each came from."""
+
+    run_time_s: Floats
+    low_s: Floats
+    high_s: Floats
+    speedup: Floats
+    efficiency: Floats
+    extrapolation: Floats
+    source: tuple[str, ...]
+    verdicts: tuple[Verdict, ...]
+
+
+class Outlook(NamedTuple):
+    """One application as it is known now. `combination` is None where the study alone answers.
+
+    >>> from processors.models.adept import study
+    >>> outlook = Outlook(study([8.0], [100.0]), None)
+    >>> outlook.predict([16.0]).verdicts[0].verdict
+    'insufficient'
+    """
+
+    study: Study
+    combination: Combination | None
+
+    @property
+    def model_name(self) -> str:
+        """What predicts: the combination, or the name of the study."""
+        return "combination" if self.combination is not None else self.study.model_name
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """What each law weighs beyond the largest size; Downey's model alone where the study answers."""
+        return self.combination.weights if self.combination is not None else {"downey": 1.0}
+
+    def predict(self, targets: Sequence[float]) -> OutlookPoints:
+        """Return the predictions at the targets; ValueError unless they are positive and finite."""
+        told = self.study.predict(targets)
+        if self.combination is None:
+            return OutlookPoints(*told, tuple(self.study.verdict(n) for n in targets))
+        found = self.combination.predict([*targets, 1.0])
+        with np.errstate(over="ignore", under="ignore"):
+            speedup = np.asarray(found.run_time_s[-1] / found.run_time_s[:-1])
+        verdicts = tuple(
+            self._verdict(n, reliable=held, reasons=why)
+            for n, held, why in zip(targets, found.reliable[:-1], found.reasons[:-1], strict=True)
+        )
+        return OutlookPoints(
+            found.run_time_s[:-1],
+            found.low_s[:-1],
+            found.high_s[:-1],
+            speedup,
+            speedup / np.asarray(targets, dtype=np.float64),
+            told.extrapolation,
+            told.source,
+            verdicts,
+        )
+
+    def verdict(self) -> Verdict:
+        """Return the verdict on the application: that on twice its largest size, with what is unusual about it."""
+        judged = self.study.verdict()
+        if self.combination is None or judged.verdict in CANNOT_RELY:
+            return judged
+        if self.combination.predict([2.0 * float(self.study.n[-1])]).reliable[0]:
+            return Verdict(RELIABLE, (), self.study.pattern_advice, None)
+        return judged
+
+    def _verdict(self, n: float, *, reliable: bool, reasons: tuple[str, ...]) -> Verdict:
+        judged = self.study.verdict(n)
+        if reliable and judged.verdict not in CANNOT_RELY:
+            return Verdict(RELIABLE, (), (), None)
+        if judged.verdict != RELIABLE:
+            return judged
+        words = "; ".join(REASON_WORDS[reason] for reason in reasons)
+        return Verdict(UNCERTAIN, reasons, (f"This is uncertain: {words}.",) if words else (), judged.next_n)
