@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.combination import bands, inside, verdict
+from processors.models.combination import bands, inside, lone, verdict
 from processors.models.combination.bands import NO_SCORES, Counts, SystemScores
 from processors.models.combination.coefficients import SHIPPED, Coefficients
 from processors.models.combination.curve import Curve, Floats, relative
@@ -147,7 +147,14 @@ class Combination:
         width = score * scales(self.coefficients.scale, told)
         held = verdict.reliable(distance, width, self.evidence.k)
         why = verdict.reasons(self.coefficients.scale, told)
-        return _Answer(elasticity @ self._shares * distance * LN2, width, held, why)
+        return _Answer(self._tempered(elasticity @ self._shares * distance * LN2, n, distance), width, held, why)
+
+    def _tempered(self, ln_t: Floats, n: Floats, distance: Floats) -> Floats:
+        """Return a forecast with the share that a short lone curve leaves to the average of Downey's curves."""
+        share = lone.shares(self.evidence.data, float(self._told.doubt[0]), distance)
+        if not share.any():
+            return ln_t
+        return np.asarray(ln_t + share * (lone.ln_run_times(self.evidence.data, n) - ln_t))
 
     def _inside(self, n: Floats) -> "_Answer":
         below = np.maximum(self.evidence.data.x[0] - np.log2(n), 0.0)

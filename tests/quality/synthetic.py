@@ -1,0 +1,61 @@
+"""Curves whose truth is known: five laws with random parameters, three to five sizes, log-normal noise."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from agent.simulation.truth import AmdahlLog, Downey, HaloExchange, Kazmina, Law, UniversalScalability
+from processors.models.combination.combine import combine, learn
+from processors.models.combination.curve import Curve
+
+T1_S = 100.0
+FAMILIES = ("downey", "amdahl_log", "kazmina", "usl", "halo")
+
+
+class Errors(NamedTuple):
+    """Mean relative errors in %: between two sizes, at twice and at four times the largest size."""
+
+    inside: float
+    twice: float
+    four_times: float
+
+
+def law(family: str, rng: np.random.Generator) -> Law:
+    def between(low: float, high: float) -> float:
+        return float(np.exp(rng.uniform(np.log(low), np.log(high))))
+
+    if family == "downey":
+        return Downey(T1_S, between(8, 256), abs(float(rng.normal(1.0, 0.8))))
+    if family == "amdahl_log":
+        serial, tree = between(1e-3, 0.05), between(1e-4, 1e-2)
+        return AmdahlLog(T1_S * serial, T1_S * (1 - serial), T1_S * tree)
+    if family == "kazmina":
+        return Kazmina(T1_S * between(1e-5, 1e-3), T1_S, T1_S * between(0.01, 0.3))
+    if family == "usl":
+        return UniversalScalability(T1_S, between(2e-3, 0.05), between(1e-6, 2e-4))
+    return HaloExchange(T1_S, T1_S * between(5e-3, 0.1), T1_S * between(1e-5, 1e-3))
+
+
+def curves(noise: float, each: int, seed: int) -> Iterator[tuple[Curve, Law]]:
+    rng = np.random.default_rng(seed)
+    for family in FAMILIES:
+        for number in range(each):
+            truth = law(family, rng)
+            count, first = int(rng.integers(3, 6)), float(2 ** rng.integers(0, 3))
+            ratio, count = (2.0, count) if rng.random() < 0.7 else (4.0, min(count, 4))
+            sizes = [first * ratio**i for i in range(count)]
+            times = [truth.run_time_s(n) * float(np.exp(rng.normal(0, noise))) for n in sizes]
+            yield Curve(f"{family}{number}", "simulated", tuple(sizes), tuple(times)), truth
+
+
+def errors(noise: float, each: int = 40, seed: int = 11) -> Errors:
+    """Return the errors of the combination, every curve an application of its own."""
+    found = []
+    for curve, truth in curves(noise, each, seed):
+        learned = learn([combine(curve).prequential()])
+        middle = len(curve.n) // 2
+        targets = [float(np.sqrt(curve.n[middle - 1] * curve.n[middle])), 2 * curve.n[-1], 4 * curve.n[-1]]
+        said = combine(curve, learned=learned).predict(targets).run_time_s
+        found.append([abs(time / truth.run_time_s(n) - 1.0) for time, n in zip(said, targets, strict=True)])
+    return Errors(*(100.0 * np.mean(found, axis=0)).tolist())
