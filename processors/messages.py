@@ -59,15 +59,19 @@ def curve_sizes(sizes: Sequence[float], factor_max: float) -> list[float]:
     return [wanted[i] for i in picked]
 
 
-def points(outlook: Outlook, sizes: Sequence[float], model: RunTime) -> tuple[CurvePoint, ...]:
-    """Return the prediction at each size, with the coverage that was measured at its horizon."""
-    return tuple(point for point, _ in judged_points(outlook, sizes, model))
-
-
 def judged_points(
     outlook: Outlook, sizes: Sequence[float], model: RunTime
 ) -> tuple[tuple[CurvePoint, Reliability], ...]:
-    """Return the prediction at each size with its own verdict."""
+    """Return the prediction at each size with its own verdict.
+
+    >>> from processors.facts import RunFact
+    >>> model = RunTime.build(RunTimeSettings())
+    >>> for n in (1, 2, 4, 8):
+    ...     model.learn(RunFact(f"r{n}", n=n, run_time_s=100 / n + 5, start_ms=0, end_ms=1, seen_ms=1))
+    >>> outlook = Outlook(model.study(), None)
+    >>> [(point.n, said.verdict) for point, said in judged_points(outlook, [4.0, 1024.0], model)]
+    [(4.0, 'reliable'), (1024.0, 'linear')]
+    """
     predicted = outlook.predict(sizes)
     low_s, high_s = (_widened(predicted.run_time_s, end, model.widening) for end in (predicted.low_s, predicted.high_s))
     confirmed = model.confirmed() if outlook.combination is None else {}
@@ -108,7 +112,12 @@ def reliability(verdict: Verdict) -> Reliability:
 
 
 def model_of(outlook: Outlook) -> Model:
-    """Return where the prediction came from: the laws with their weights, and Downey's parameters for explanation."""
+    """Return where the prediction came from: the laws with their weights, and Downey's parameters for explanation.
+
+    >>> from processors.models.adept import study
+    >>> [member.name for member in model_of(Outlook(study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]), None)).members]
+    ['downey']
+    """
     parameters = {name: _rounded(value) for name, value in outlook.study.parameters().items()}
     laws = [Member(name, _rounded(weight), {}) for name, weight in outlook.weights.items() if name != DOWNEY]
     weight = outlook.weights.get(DOWNEY, 0.0)
@@ -116,7 +125,12 @@ def model_of(outlook: Outlook) -> Model:
 
 
 def useful(study: Study) -> UsefulSizes:
-    """Return the sizes worth asking for; None for what the curve does not show."""
+    """Return the sizes worth asking for; None for what the curve does not show.
+
+    >>> from processors.models.adept import study
+    >>> useful(study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0])).knee
+    16.0
+    """
     sizes = study.useful
     return UsefulSizes(max=sizes.max, knee=sizes.knee, at_half_efficiency=sizes.at_half_efficiency)
 
@@ -133,7 +147,18 @@ def reliable_range(judged: Sequence[tuple[CurvePoint, Reliability]]) -> Range | 
 def prediction(
     key: ApplicationKey, model: RunTime, outlook: Outlook, settings: RunTimeSettings, context: Context
 ) -> Prediction:
-    """Return the message of one application: its whole curve as known now."""
+    """Return the message of one application: its whole curve as known now.
+
+    >>> from processors.facts import RunFact
+    >>> model = RunTime.build(RunTimeSettings())
+    >>> for n in (1, 2, 4, 8):
+    ...     model.learn(RunFact(f"r{n}", n=n, run_time_s=100 / n + 5, start_ms=0, end_ms=1, seen_ms=1))
+    >>> outlook = Outlook(model.study(), None)
+    >>> key = ApplicationKey("lammps", "archer2", "", "nodes")
+    >>> said = prediction(key, model, outlook, RunTimeSettings(), Context("1.0", 60_000))
+    >>> said.id, said.sizes, said.curve[-1].n
+    ('archer2/lammps//nodes@60000', (1.0, 2.0, 4.0, 8.0), 32.0)
+    """
     judged = judged_points(outlook, curve_sizes(model.sizes(), settings.curve_factor_max), model)
     return Prediction(
         schema="scalewatch.prediction/1",
@@ -159,7 +184,18 @@ def prediction(
 
 
 def published_curve(said: Prediction, widening: float, now_ms: int) -> PublishedCurve:
-    """Return what later runs are scored against."""
+    """Return what later runs are scored against.
+
+    >>> from processors.facts import RunFact
+    >>> model = RunTime.build(RunTimeSettings())
+    >>> for n in (1, 2, 4, 8):
+    ...     model.learn(RunFact(f"r{n}", n=n, run_time_s=100 / n + 5, start_ms=0, end_ms=1, seen_ms=1))
+    >>> outlook = Outlook(model.study(), None)
+    >>> key = ApplicationKey("lammps", "archer2", "", "nodes")
+    >>> said = prediction(key, model, outlook, RunTimeSettings(), Context("1.0", 60_000))
+    >>> published_curve(said, widening=1.0, now_ms=60_000).n_max
+    8.0
+    """
     return PublishedCurve(
         points=tuple(PublishedPoint(point.n, point.run_time_s, point.low_s, point.high_s) for point in said.curve),
         n_min=said.sizes[0],

@@ -16,7 +16,15 @@ SIZES_MAX = 64
 
 
 class Answering:
-    """Answers from the models as they are at that place of the journal."""
+    """Answers from the models as they are at that place of the journal.
+
+    >>> from agent.app.compose import make_shard
+    >>> from agent.config.tree import Config
+    >>> from agent.contracts.events import Evidence
+    >>> asked = PredictionRequested("exa", request_id="r9", n=(4.0,), evidence=Evidence(application="lammps"))
+    >>> make_shard(Config()).answer(asked).detail
+    'No run of lammps on exa is known.'
+    """
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

@@ -77,7 +77,15 @@ class FoldSettings(msgspec.Struct, frozen=True):
 
 
 class Desk:
-    """Shelves by kind, and what the fold of one event leaves behind: messages to send and a tally for metrics."""
+    """Shelves by kind, and what the fold of one event leaves behind: messages to send and a tally for metrics.
+
+    >>> from agent.app.compose import make_shard
+    >>> from agent.config.tree import Config
+    >>> desk = make_shard(Config()).desk
+    >>> desk.now_ms = 60_000
+    >>> desk.context.time, [shelf.kind.name for shelf in desk.shelves()][:2]
+    ('1970-01-01T00:01:00Z', ['job', 'run_time'])
+    """
 
     def __init__(self, settings: FoldSettings, identify: Identify) -> None:
         self.settings = settings

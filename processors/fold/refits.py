@@ -14,7 +14,19 @@ from processors.run_time import RunTime
 
 
 class Refits:
-    """Fits and publishes the models of one shard."""
+    """Fits and publishes the models of one shard.
+
+    >>> from agent.app.compose import make_shard
+    >>> from agent.config.tree import Config
+    >>> from agent.contracts.events import Evidence, JobCompleted, JournalRecord, Tick
+    >>> shard = make_shard(Config())
+    >>> for job, n in (("1", 1), ("2", 2)):
+    ...     evidence = Evidence(application="lammps", sizes={"nodes": n})
+    ...     run = JobCompleted("exa", job, f"exa/{job}@0", 0, 60_000, 60.0 / n, "COMPLETED", evidence)
+    ...     _ = shard.fold(JournalRecord(run))
+    >>> [message.id for message in shard.fold(JournalRecord(Tick("", time_ms=60_000)))]
+    ['exa/lammps//nodes@60000']
+    """
 
     def __init__(self, desk: Desk, warnings: Warnings) -> None:
         self._desk = desk
@@ -67,13 +79,14 @@ class Refits:
 
     def _strange_sizes(self, key: ApplicationKey, model: RunTime) -> list[tuple[str, float]]:
         settings = self._desk.settings.alerts.slow_size
+        wanted = settings.enabled and self._desk.recent(model.newest_ms)  # history wakes nobody
         found = {
             (alert_rules.SLOW_SIZE if size.direction == "slow" else alert_rules.FAST_SIZE, size.n): (
                 size.observed_s,
                 size.expected_s,
             )
             for size in model.study().anomalies
-            if settings.enabled and abs(size.deviation) >= settings.deviation_min
+            if wanted and abs(size.deviation) >= settings.deviation_min
         }
         gone = alert_rules.sizes_no_longer(model.flagged, list(found))
         now_ms = self._desk.now_ms

@@ -14,7 +14,20 @@ CENTRE = "centre"
 
 
 class Teaching:
-    """Builds the outlook of an application from its own curve and what others have taught."""
+    """Builds the outlook of an application from its own curve and what others have taught.
+
+    >>> from agent.app.compose import make_shard
+    >>> from agent.config.tree import Config
+    >>> from agent.contracts.events import Evidence, JobCompleted, JournalRecord, Tick
+    >>> shard = make_shard(Config())
+    >>> for job, n in enumerate((1, 2, 4, 8)):
+    ...     evidence = Evidence(application="lammps", sizes={"nodes": n})
+    ...     run = JobCompleted("exa", str(job), f"exa/{job}@0", 0, 60_000, 60.0 / n, "COMPLETED", evidence)
+    ...     _ = shard.fold(JournalRecord(run))
+    >>> key = ApplicationKey("lammps", "exa", "", "nodes")
+    >>> Teaching(shard.desk).outlook(key, shard.desk.models.get(key.id)).model_name
+    'combination'
+    """
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

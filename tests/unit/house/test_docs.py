@@ -14,22 +14,6 @@ from tests.kit.sources import PRODUCT, ROOT, Module, dotted, files, lines, modul
 # these reach a broker, a terminal or all parts at once: no example of a line or two can run there
 NO_EXAMPLES = ("agent/app", "agent/cli", "agent/log/kafka", "sinks/kafka")
 
-# public names that have no example today: give them one and take them off, never add to the list
-WITHOUT_EXAMPLE_TODAY: frozenset[str] = frozenset(
-    {
-        "processors.fold.answering.Answering",
-        "processors.fold.desk.Desk",
-        "processors.fold.refits.Refits",
-        "processors.messages.model_of",
-        "processors.messages.points",
-        "processors.messages.prediction",
-        "processors.messages.preferred",
-        "processors.messages.published_curve",
-        "processors.messages.reliability",
-        "processors.messages.reliable_range",
-    }
-)
-
 CONSOLE = re.compile(r"^ *```console\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://|mailto:|#)([^)#\s]+)")
 MAKE_TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
@@ -89,9 +73,7 @@ def test_everything_public_says_what_it_is() -> None:
 
 
 def test_everything_public_that_acts_has_an_example() -> None:
-    found = {name for each in modules(*PRODUCT) for name in without_example(each)}
-    assert found - WITHOUT_EXAMPLE_TODAY == set()
-    assert WITHOUT_EXAMPLE_TODAY - found == set(), "these have an example now: take them off the list"
+    assert {name for each in modules(*PRODUCT) for name in without_example(each)} == set()
 
 
 @pytest.mark.parametrize("name", [each.name for each in modules(*PRODUCT) if ">>> " in each.text])
