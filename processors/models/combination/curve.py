@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-RATIO_MAX: Final = 1e60  # of sizes and of times: nothing measured comes near, and squares of it stay finite
+RATIO_MAX: Final = 1e30  # of sizes and of times: nothing measured comes near, and its eighth power stays finite
 REPEATS_MAX: Final = 4
 
 
@@ -57,15 +57,19 @@ def scaled(curve: Curve) -> Scaled:
         raise ValueError("Sizes must be positive, finite and rising.")
     if not ((t > 0).all() and np.isfinite(t).all()):
         raise ValueError("Run times must be positive and finite.")
-    relative_n, relative_t = relative(n, float(n[-1])), relative(t, float(t[-1]))
-    return Scaled(relative_n, relative_t, np.log2(relative_n), np.log(relative_t))
+    least = 2.0 ** np.arange(n.size) / RATIO_MAX  # sizes out of reach stay apart
+    relative_n = np.minimum(np.maximum(relative(n, float(n[-1])), least), 1.0)
+    relative_t, x = relative(t, float(t[-1])), np.log2(relative_n)
+    if not (np.diff(x) > 0).all():
+        raise ValueError("Sizes must differ in more than their last digits.")
+    return Scaled(relative_n, relative_t, x, np.log(relative_t))
 
 
 def relative(values: Floats, unit: float) -> Floats:
     """Return values in a unit, within RATIO_MAX of it.
 
     >>> relative(np.array([1.0, 1e300]), 1e-10).tolist()
-    [10000000000.0, 1e+60]
+    [10000000000.0, 1e+30]
     """
     with np.errstate(over="ignore", under="ignore"):
         return np.asarray(np.clip(values / unit, 1.0 / RATIO_MAX, RATIO_MAX))

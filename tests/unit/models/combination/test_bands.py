@@ -1,0 +1,133 @@
+"""Scores, pool and quantiles behind the bands."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from processors.models.combination.bands import (
+    APPLICATION_WEIGHT,
+    NO_SCORES,
+    POOL_WEIGHT_MAX,
+    UNIT,
+    SystemScores,
+    pooled,
+    quantiles,
+    share,
+    tally,
+)
+from processors.models.combination.curve import Curve, judged_runs
+from processors.models.combination.evidence import evidence
+from processors.models.combination.gate import GATE
+from processors.models.combination.replay import Scores, replay, rows, scores
+from processors.models.combination.scale import SCALE, Circumstances, scales
+from processors.models.combination.verdict import reasons, reliable
+
+SHIPPED = [np.linspace(0.1, 2.0, 20).tolist()] * 3
+NEAR = np.array([1.0])
+
+
+def many(score: float, weight: float, distance: float = 1.0) -> Scores:
+    count = int(weight)
+    return Scores(np.full(count, distance), np.full(count, score), np.ones(count))
+
+
+def counted(score: float, weight: float, system: str = "s", distance: float = 1.0) -> SystemScores:
+    return SystemScores(system, tally([many(score, weight, distance)]))
+
+
+def test_without_scores_the_shipped_ones_answer_wider_far_out() -> None:
+    near, middle, far = quantiles(np.array([1.0, 2.0, 3.0]), SHIPPED, "s", [])
+    assert 1.8 < near <= middle < far
+
+
+def test_many_own_scores_take_over() -> None:
+    assert quantiles(NEAR, SHIPPED, "s", [counted(10.0, 300)])[0] == pytest.approx(10.0, rel=0.15)
+    assert quantiles(NEAR, SHIPPED, "s", [counted(0.2, 3000)])[0] == pytest.approx(0.2, rel=0.15)
+
+
+def test_scores_of_another_system_say_less() -> None:
+    here = quantiles(NEAR, SHIPPED, "s", [counted(10.0, 3)])
+    there = quantiles(NEAR, SHIPPED, "s", [counted(10.0, 3, "elsewhere")])
+    assert there < here
+
+
+def test_scores_of_far_targets_say_less_of_near_ones() -> None:
+    of_near = quantiles(NEAR, SHIPPED, "s", [counted(10.0, 3, distance=1.0)])
+    of_far = quantiles(NEAR, SHIPPED, "s", [counted(10.0, 3, distance=6.0)])
+    assert of_far < of_near
+
+
+def test_one_application_adds_little_to_the_pool_however_much_it_ran() -> None:
+    assert sum(share([counted(1.0, 5000)])) / UNIT == pytest.approx(APPLICATION_WEIGHT, rel=0.01)
+
+
+def test_an_application_does_not_hear_itself_in_the_pool() -> None:
+    own = [counted(10.0, 20)]
+    assert quantiles(NEAR, SHIPPED, "s", own, pooled([share(own)])) == quantiles(NEAR, SHIPPED, "s", own)
+
+
+def test_the_pool_never_outweighs_everything() -> None:
+    pool = pooled([share([counted(10.0, 5000)])] * 1000)
+    own = [counted(0.5, 100 * int(POOL_WEIGHT_MAX))]
+    assert quantiles(NEAR, SHIPPED, "s", own, pool)[0] < 1.0
+
+
+@given(st.permutations(range(6)))
+def test_the_order_of_scores_changes_no_bit(order: list[int]) -> None:
+    parts = [Scores(np.array([0.3 * i]), np.array([0.7 * i]), np.array([1 / (i + 1)])) for i in range(6)]
+    assert tally([parts[i] for i in order]) == tally(parts)
+
+
+def test_scores_beyond_the_grid_are_kept_at_its_ends() -> None:
+    ends = tally([Scores(np.array([0.01, 99.0]), np.array([0.0, 1e9]), np.ones(2))])
+    assert sum(ends) == 2 * UNIT
+    assert (ends[0], ends[-1]) == (UNIT, UNIT)
+    assert tally([]) == NO_SCORES
+
+
+def test_repeats_of_a_size_share_its_weight() -> None:
+    repeated = Curve("a", "s", (1.0, 2.0, 4.0), (8.0, 4.0, 2.0), ((8.0,), (4.0,), (1.9, 2.0, 2.2)))
+    made = rows(GATE, evidence(repeated), ())
+    found = scores(SCALE, made, replay([made]).shares[0])
+    assert found.weight.tolist() == pytest.approx([0.1, 0.1, 0.1])
+    assert len(set(found.score.tolist())) == 3
+
+
+def test_of_many_repeats_four_judge_whatever_their_order() -> None:
+    runs = tuple(float(i) for i in range(1, 41))
+    chosen = [judged_runs(Curve("a", "s", (1.0,), (5.0,), (order,)), 0) for order in (runs, runs[::-1])]
+    assert chosen[0] == chosen[1] == (6.0, 16.0, 26.0, 36.0)
+
+
+def circumstances(**changed: float) -> Circumstances:
+    usual = {"distance": 1.0, "spread": 0.02, "own": 0.3, "sibling": 0.3, "sizes": 8.0, "gap": 1.0, "residual": -4.5}
+    return Circumstances(**{name: np.array([value]) for name, value in (usual | changed).items()})
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"distance": 5.0}, "far"),
+        ({"spread": 0.5}, "laws_disagree"),
+        ({"gap": 2.0}, "wide_gap"),
+        ({"residual": -2.0}, "poor_fit"),
+        ({"sizes": 3.0}, "few_sizes"),
+    ],
+)
+def test_what_makes_a_forecast_unsure_is_named_first_and_widens_the_band(
+    changed: dict[str, float], reason: str
+) -> None:
+    told = circumstances(**changed)
+    assert reasons(SCALE, told)[0][0] == reason
+    assert scales(SCALE, told) > scales(SCALE, circumstances())
+
+
+def test_a_forecast_that_nothing_speaks_against_has_a_reason_too() -> None:
+    assert reasons(SCALE, circumstances())[0] == ("wide_band",)
+
+
+def test_a_band_may_be_wider_far_out_but_not_for_ever() -> None:
+    width = np.array([0.3, 0.3, 0.3])
+    assert reliable(np.array([1.0, 2.0, 5.0]), width, 8) == [False, True, False]
+    assert reliable(np.array([2.0]), width[:1], 2) == [False]

@@ -1,0 +1,190 @@
+"""The combination as a user sees it: predictions, bands, verdicts, and what must never matter."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from processors.models.combination.bands import SystemScores, pooled, share
+from processors.models.combination.combine import Learned, combine, learn
+from processors.models.combination.curve import Curve
+from processors.models.combination.gate import SiblingSummary
+
+CURVE = Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))
+TARGETS = [2.0, 4.0, 12.0, 32.0, 40.0, 64.0, 128.0, 1024.0]
+TIMES = st.lists(st.floats(0.1, 1000.0), min_size=2, max_size=12)
+
+
+def curve(times: list[float], key: str = "a") -> Curve:
+    return Curve(key, "s", tuple(2.0 ** np.arange(len(times))), tuple(times))
+
+
+def taught(of: Curve) -> Learned:
+    return learn([combine(of).prequential()])
+
+
+def test_observed_sizes_are_met_to_the_bit() -> None:
+    assert tuple(combine(CURVE).predict(CURVE.n).run_time_s.tolist()) == CURVE.median_s
+
+
+def test_inside_the_range_the_known_values_come_out() -> None:
+    said = combine(CURVE).predict([12.0, 24.0])
+    assert said.run_time_s == pytest.approx([97.314, 65.724], rel=1e-4)
+    assert (said.low_s[0], said.high_s[0]) == pytest.approx((87.69, 108.00), rel=1e-4)
+
+
+def test_the_order_of_targets_does_not_matter() -> None:
+    forward, backward = combine(CURVE).predict(TARGETS), combine(CURVE).predict(TARGETS[::-1])
+    assert forward.high_s.tolist() == backward.high_s[::-1].tolist()
+    assert forward.reasons == backward.reasons[::-1]
+
+
+@given(TIMES, st.integers(-30, 30))
+def test_another_unit_of_time_scales_all_times(times: list[float], power: int) -> None:
+    factor = 2.0**power
+    one, other = curve(times), curve([factor * time for time in times])
+    said, scaled = (
+        combine(one, learned=taught(one)).predict(TARGETS),
+        combine(other, learned=taught(other)).predict(TARGETS),
+    )
+    assert scaled.run_time_s == pytest.approx(factor * said.run_time_s, rel=1e-9)
+    assert scaled.high_s == pytest.approx(factor * said.high_s, rel=1e-9)
+
+
+@given(TIMES, st.integers(-6, 12))
+def test_another_unit_of_size_changes_nothing(times: list[float], power: int) -> None:
+    factor, one = 2.0**power, curve(times)
+    other = one._replace(n=tuple(factor * n for n in one.n))
+    said = combine(one, learned=taught(one)).predict(TARGETS)
+    cored = combine(other, learned=taught(other)).predict([factor * n for n in TARGETS])
+    assert cored.run_time_s == pytest.approx(said.run_time_s, rel=1e-9)
+    assert cored.reliable == said.reliable
+
+
+def test_units_of_size_that_are_no_power_of_two_change_nothing() -> None:
+    other = CURVE._replace(n=tuple(24 * n for n in CURVE.n))
+    said = combine(CURVE, learned=taught(CURVE)).predict(TARGETS)
+    cored = combine(other, learned=taught(other)).predict([24 * n for n in TARGETS])
+    assert cored.run_time_s == pytest.approx(said.run_time_s, rel=1e-12)
+
+
+@pytest.mark.parametrize("sizes", [2, 3, 5, 8])
+def test_perfect_speed_up_goes_on(sizes: int) -> None:
+    perfect = curve([1000.0 / 2**i for i in range(sizes)])
+    said = combine(perfect, learned=taught(perfect)).predict([2.0**sizes, 2.0 ** (sizes + 2)])
+    assert said.run_time_s == pytest.approx([1000.0 / 2**sizes, 1000.0 / 2 ** (sizes + 2)], rel=1e-3)
+
+
+@given(TIMES)
+def test_near_the_largest_size_the_forecast_is_what_was_observed_there(times: list[float]) -> None:
+    one = curve(times)
+    assert combine(one).predict([one.n[-1] * (1 + 1e-9)]).run_time_s[0] == pytest.approx(times[-1], rel=1e-6)
+
+
+def test_the_order_of_curves_changes_no_bit() -> None:
+    rng = np.random.default_rng(3)
+    made = [combine(curve(list(100 / 2.0 ** np.arange(7) * rng.lognormal(0, 0.2, 7)), f"c{i}")) for i in range(6)]
+    siblings = tuple(one.summary() for one in made)
+    rows = [combine(one.evidence.curve, siblings).prequential() for one in made]
+    back = [combine(one.evidence.curve, siblings[::-1]).prequential() for one in made[::-1]]
+    assert learn(back).scores == learn(rows).scores
+    assert learn(rows[::-1]) == learn(rows)
+
+
+def test_what_is_learned_survives_json() -> None:
+    learned, told = taught(CURVE), combine(CURVE).summary()
+    offsets, scores = json.loads(json.dumps(learned))
+    back = Learned(tuple(offsets), tuple(SystemScores(system, tuple(counts)) for system, counts in scores))
+    key, system, losses = json.loads(json.dumps(told))
+    sibling = SiblingSummary(key, system, tuple(map(tuple, losses)))
+    other = CURVE._replace(key="b")
+    assert (
+        combine(other, [sibling], back).predict([64.0]).high_s == combine(other, [told], learned).predict([64.0]).high_s
+    )
+
+
+def test_siblings_decide_between_laws() -> None:
+    bent = [curve([100 / n + 2 * n for n in 2.0 ** np.arange(8)], f"b{i}") for i in range(4)]
+    short = curve([100 / n + 2 * n for n in 2.0 ** np.arange(3)], "short")
+    truth = 100 / 16 + 2 * 16
+    alone = combine(short).predict([16.0]).run_time_s[0]
+    told = combine(short, [combine(one).summary() for one in bent]).predict([16.0]).run_time_s[0]
+    assert abs(math.log(told / truth)) < abs(math.log(alone / truth))
+
+
+def test_weights_are_shares() -> None:
+    weights = combine(CURVE).weights
+    assert sum(weights.values()) == pytest.approx(1.0)
+    assert len(weights) == 7
+
+
+def test_a_band_learns_from_the_centre() -> None:
+    rng = np.random.default_rng(8)
+    rough = [curve(list(rng.uniform(1, 100, 8)), f"r{i}") for i in range(12)]
+    smooth = [curve([100 / n + 1 for n in 2.0 ** np.arange(8)], f"s{i}") for i in range(12)]
+    width = {}
+    for name, centre in (("rough", rough), ("smooth", smooth)):
+        pool = pooled(share(taught(one).scores) for one in centre)
+        said = combine(CURVE, pool=pool).predict([128.0])
+        width[name] = said.high_s[0] / said.low_s[0]
+    shipped = combine(CURVE).predict([128.0])
+    assert width["smooth"] < shipped.high_s[0] / shipped.low_s[0] < width["rough"]
+
+
+def test_clean_curves_are_reliable_and_far_targets_are_not() -> None:
+    clean = curve([1000 / n + 5 for n in 2.0 ** np.arange(7)])
+    said = combine(clean, learned=taught(clean)).predict([24.0, 128.0, 2.0**20])
+    assert said.reliable == (True, True, False)
+    assert said.reasons[0] == ()
+    assert "far" in said.reasons[2]
+
+
+def test_a_rising_curve_of_three_sizes_is_not_called_reliable() -> None:
+    rising = Curve("a", "s", (1.0, 2.0, 3.0), (1.0, 2.0, 4.0))
+    said = combine(rising, learned=taught(rising)).predict([6.0])
+    assert said.reliable == (False,)
+    assert said.reasons[0]
+
+
+def test_two_sizes_are_never_reliable_beyond_the_range() -> None:
+    assert combine(curve([100.0, 50.0])).predict([4.0]).reliable == (False,)
+
+
+def test_below_the_smallest_size_the_answer_is_unsure_and_the_band_wider() -> None:
+    said = combine(curve([1000 / n for n in 4.0 * 2.0 ** np.arange(6)])).predict([0.25, 2.0])
+    assert said.reliable[0] is False
+    assert said.reasons[0] == ("below_smallest",)
+    assert said.high_s[0] / said.low_s[0] > said.high_s[1] / said.low_s[1]
+
+
+@pytest.mark.parametrize("size", [0.0, -1.0, math.nan, math.inf])
+def test_a_size_that_is_none_is_refused(size: float) -> None:
+    with pytest.raises(ValueError, match="positive and finite"):
+        combine(CURVE).predict([8.0, size])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "times"),
+    [((4.0,), (1.0,)), ((4.0, 4.0), (1.0, 2.0)), ((4.0, 2.0), (1.0, 2.0)), ((1.0, 2.0), (1.0, 0.0)), ((1.0, 2.0), (1.0,)),
+     ((1.0, 2.0), (1.0, math.nan)), ((0.0, 2.0), (1.0, 1.0))],
+)  # fmt: skip
+def test_a_curve_that_is_none_is_refused(sizes: tuple[float, ...], times: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match=r"\.$"):
+        combine(Curve("a", "s", sizes, times))
+
+
+@given(
+    st.lists(st.floats(1e-300, 1e300), min_size=2, max_size=12),
+    st.lists(st.floats(1e-300, 1e300), min_size=2, max_size=12, unique_by=lambda n: f"{n:.9g}"),
+)
+def test_any_positive_curve_gets_a_positive_finite_answer(times: list[float], sizes: list[float]) -> None:
+    count = min(len(times), len(sizes))
+    one = Curve("a", "s", tuple(sorted(float(f"{n:.9g}") for n in sizes[:count])), tuple(times[:count]))
+    said = combine(one, learned=taught(one)).predict([1e-300, one.n[0], one.n[-1], 1e300])
+    ends = np.concatenate([said.low_s, said.run_time_s, said.high_s])
+    assert np.isfinite(ends).all()
+    assert (ends > 0).all()
+    assert (said.low_s <= said.high_s).all()
