@@ -13,7 +13,7 @@ from agent.contracts.settings import EVIDENCE_FIELDS, JobSettings
 
 NAMING = frozenset((*EVIDENCE_FIELDS, "input", "sizes", "attributes"))
 IDENTITIES_MAX = 8
-ENDED_MAX = 16
+ENDED_MAX = 8
 JobFact = JobStarted | JobCompleted | Identity
 
 

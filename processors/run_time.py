@@ -121,6 +121,11 @@ class RunTime:
         """What the last published study found: alert names and the sizes concerned."""
         return tuple(self._state.flagged)
 
+    @property
+    def newest_ms(self) -> int:
+        """The end of the newest run that is still unmerged."""
+        return max((run.end_ms for run in self._state.runs), default=0)
+
     def holds(self, run_id: str) -> bool:
         """Tell whether a run is still unmerged, so that it can be replaced or taken away."""
         return run_id in self._held

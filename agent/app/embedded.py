@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from agent.app import compose
+from agent.app.privacy import privacy
 from agent.app.service import LearnerService
 from agent.clock import Clock
 from agent.collector.collector import Collector
@@ -34,6 +35,7 @@ class Embedded:
         self.metrics = compose.metrics()
         self.view = View()
         self._clock = clock
+        self._privacy = privacy(config.privacy)
         self._on_emission = on_emission
         self.log = MemoryLog(MemoryBroker(records_max=RECORDS_MAX), state_topic=config.topics.state)
         self.log.create([_topic(config, name) for name in _names(config)])
@@ -58,7 +60,7 @@ class Embedded:
         partition = self.config.journal_partition(event.system)
         if partition is None:
             raise InvalidInputError("unknown-system", f"The system {event.system[:40]!r} is not listed.")
-        self._send(JournalRecord(event=event, origin=origin), partition)
+        self._send(JournalRecord(event=self._privacy(event), origin=origin), partition)
 
     def tick(self, time_ms: int) -> None:
         """Write a tick into every partition of the journal."""

@@ -1,13 +1,17 @@
-"""What events say of people: user names become a keyed hash, or go, before anything is written."""
+"""What goes into the journal: user names become a keyed hash, or go, and nobody's evidence grows beyond its bound."""
 
 import hashlib
 import hmac
+from typing import Any, Final
 
 import msgspec
 
 from agent.collector.routes import Privacy
 from agent.config.tree import PrivacySettings
-from agent.contracts.events import JobEvent
+from agent.contracts.events import Evidence, JobEvent
+
+EVIDENCE_BYTES_MAX: Final = 24_000
+BULKY: Final[dict[str, Any]] = {"hosts": (), "script": None, "comment": None, "attributes": {}}
 
 
 def privacy(settings: PrivacySettings) -> Privacy:
@@ -18,18 +22,31 @@ def privacy(settings: PrivacySettings) -> Privacy:
     >>> privacy(PrivacySettings(users="drop"))(event).evidence.user is None
     True
     """
-    if settings.users == "plain":
-        return lambda event: event
     salt = settings.salt.get_secret_value().encode()
 
     def rewrite(event: JobEvent) -> JobEvent:
-        user = event.evidence.user
-        if user is None:
-            return event
-        hidden = None if settings.users == "drop" else hashed(user, salt)
-        return msgspec.structs.replace(event, evidence=msgspec.structs.replace(event.evidence, user=hidden))
+        evidence = bounded(event.evidence)
+        if evidence.user is not None and settings.users != "plain":
+            hidden = None if settings.users == "drop" else hashed(evidence.user, salt)
+            evidence = msgspec.structs.replace(evidence, user=hidden)
+        return event if evidence is event.evidence else msgspec.structs.replace(event, evidence=evidence)
 
     return rewrite
+
+
+def bounded(evidence: Evidence) -> Evidence:
+    """Return evidence of at most EVIDENCE_BYTES_MAX, so that a job's state never outgrows a record of the broker.
+
+    What is too much goes in the order of BULKY: host lists first, which no scheduler writes so long.
+
+    >>> bounded(Evidence(hosts=("n" * 40_000,), job_name="run7")) == Evidence(job_name="run7")
+    True
+    """
+    for field, nothing in BULKY.items():
+        if len(msgspec.json.encode(evidence)) <= EVIDENCE_BYTES_MAX:
+            break
+        evidence = msgspec.structs.replace(evidence, **{field: nothing})
+    return evidence
 
 
 def hashed(user: str, salt: bytes) -> str:

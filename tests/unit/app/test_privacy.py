@@ -1,0 +1,38 @@
+"""Whatever a producer sends of a job, its state stays within a broker's record and no user's name is written."""
+
+import msgspec
+import pytest
+
+from agent.app.privacy import privacy
+from agent.checkpoint.records import STATE_BYTES_MAX
+from agent.config.tree import PrivacySettings
+from agent.contracts.events import Evidence, Identity, JobCompleted
+from agent.contracts.settings import JobSettings
+from processors.jobs import ENDED_MAX, IDENTITIES_MAX, Job, Placement
+
+HUGE = Evidence(
+    hosts=("n" * 12_000,),
+    script="\N{SNOWMAN}" * 100_000,
+    user="alice",
+    attributes={f"{i:02d}" * 20: "\N{SNOWMAN}" * 256 for i in range(32)},
+)
+
+
+@pytest.mark.parametrize("users", ["hash", "drop", "plain"])
+def test_a_name_is_hashed_dropped_or_kept_as_asked(users: str) -> None:
+    rewrite = privacy(PrivacySettings.model_validate({"users": users, "salt": "s"}))
+    shown = rewrite(Identity("exa", job_id="1", source="xalt", evidence=Evidence(user="alice"))).evidence.user
+    assert (shown == "alice") is (users == "plain")
+    assert (shown is None) is (users == "drop")
+
+
+def test_a_job_with_everything_at_its_bound_fits_into_a_record() -> None:
+    rewrite = privacy(PrivacySettings())
+    job = Job.build(JobSettings())
+    for i in range(IDENTITIES_MAX + 2):
+        job.learn(rewrite(Identity("exa", job_id="1", source=str(i), evidence=HUGE)))
+    for i in range(ENDED_MAX + 4):
+        event = JobCompleted("exa", "1", f"exa/1@{i}", i, i + 1, 1.0, "FAILED", HUGE)
+        job.end(rewrite(event), Placement(None, None, "none", 0.0))
+        job.settle(0)
+    assert len(msgspec.json.encode(job.snapshot())) < STATE_BYTES_MAX
