@@ -1,7 +1,7 @@
 """Short curves of an application that has no others: the average of Downey's curves has a say.
 
 With two or three forecasts to judge by, and nothing told by other curves, the laws follow the noise of single runs. The
-average over Downey's curves carries knowledge of real jobs instead. It takes a quarter of the forecast at most, less with every
+average over Downey's curves carries knowledge of real jobs instead. It takes a seventh of the forecast at most, less with every
 sibling and every size from the sixth on, and none far out, where it was worse than the laws. It has no say where
 nothing is lost yet either: it expects every curve to bend soon.
 """
@@ -14,7 +14,7 @@ from processors.models.bayes import posterior
 from processors.models.combination.curve import Floats, Scaled
 from processors.models.combination.evidence import LN2
 
-SHARE: Final = 0.25
+SHARE: Final = 0.15
 SIZES_FULL, SIZES_NONE = 5, 7
 DISTANCE_FULL, DISTANCE_NONE = 2.0, 3.0  # doublings
 DISTANCE_NEAR = 0.5  # below, it fades: a forecast starts at what was observed
@@ -29,7 +29,7 @@ def shares(data: Scaled, doubt: float, distance: Floats) -> Floats:
     >>> from processors.models.combination.curve import Curve, scaled
     >>> data = scaled(Curve("a", "s", (4.0, 8.0, 16.0), (25.0, 13.0, 7.0)))
     >>> shares(data, 1.0, np.array([0.25, 1.0, 2.5, 4.0])).tolist()
-    [0.125, 0.25, 0.125, 0.0]
+    [0.075, 0.15, 0.075, 0.0]
     """
     few = min(max((SIZES_NONE - data.n.size) / (SIZES_NONE - SIZES_FULL), 0.0), 1.0)
     lost = -float(data.y[0] + data.x[0] * LN2)
