@@ -81,7 +81,10 @@ def test_perfect_speed_up_goes_on(sizes: int) -> None:
 @given(TIMES)
 def test_near_the_largest_size_the_forecast_is_what_was_observed_there(times: list[float]) -> None:
     one = curve(times)
-    assert combine(one).predict([one.n[-1] * (1 + 1e-9)]).run_time_s[0] == pytest.approx(times[-1], rel=1e-6)
+    nearest = math.nextafter(one.n[-1], math.inf)
+    assert combine(one).predict([nearest, one.n[-1] * (1 + 1e-9)]).run_time_s == pytest.approx(
+        [times[-1]] * 2, rel=1e-6
+    )
 
 
 def test_the_order_of_curves_changes_no_bit() -> None:
