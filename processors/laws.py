@@ -10,10 +10,10 @@ from typing import ClassVar, Final
 import msgspec
 
 from processors.models.combination.bands import NO_SCORES, Counts, SystemScores, share
-from processors.models.combination.combine import NOTHING_LEARNED, Learned
+from processors.models.combination.combine import Learned
 from processors.models.combination.gate import NO_OFFSETS, SiblingSummary
 
-CURVES_MAX: Final = 12  # of an application; the newest teach the others
+CURVES_MAX: Final = 8  # of an application; the newest teach the others
 
 
 class CurveRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -47,6 +47,7 @@ class Laws:
 
     def __init__(self, state: LawsState) -> None:
         self._state = state
+        self._learned: Learned | None = None
 
     @classmethod
     def build(cls, state: LawsState | None = None) -> "Laws":
@@ -66,10 +67,10 @@ class Laws:
     @property
     def learned(self) -> Learned:
         """Offsets and scores of the application."""
-        if self._state.offsets == NO_OFFSETS and not self._state.scores:
-            return NOTHING_LEARNED
-        scores = tuple(SystemScores(system, _dense(counts)) for system, counts in self._state.scores)
-        return Learned(self._state.offsets, scores)
+        if self._learned is None:
+            scores = tuple(SystemScores(system, _dense(counts)) for system, counts in self._state.scores)
+            self._learned = Learned(self._state.offsets, scores)
+        return self._learned
 
     @property
     def share(self) -> Counts:
@@ -77,9 +78,9 @@ class Laws:
         return share(self.learned.scores)
 
     def due(self, key: str, *, sizes: int, runs: int) -> bool:
-        """Tell whether a curve has changed enough to be taken anew: a new size, or twice the runs."""
+        """Tell whether a curve has changed enough to be taken anew: a new size, or four times the runs."""
         known = next((record for record in self._state.curves if record.key == key), None)
-        return known is None or len(known.losses) != max(sizes - 2, 0) or runs >= 2 * known.runs
+        return known is None or len(known.losses) != max(sizes - 2, 0) or runs >= 4 * known.runs
 
     def score(self, fact: CurveRecord) -> bool:
         """Tell whether a record is news."""
@@ -93,6 +94,7 @@ class Laws:
 
     def taught(self, learned: Learned) -> None:
         """Note what the forecasts of all curves teach."""
+        self._learned = learned
         self._state.offsets = learned.offsets
         self._state.scores = [(one.system, _sparse(one.counts)) for one in learned.scores]
 
@@ -130,6 +132,7 @@ class Pool:
 
     def __init__(self, state: PoolState) -> None:
         self._state = state
+        self._counts: Counts | None = None
 
     @classmethod
     def build(cls, state: PoolState | None = None) -> "Pool":
@@ -139,7 +142,9 @@ class Pool:
     @property
     def counts(self) -> Counts:
         """The counts of every cell."""
-        return _dense(self._state.counts)
+        if self._counts is None:
+            self._counts = _dense(self._state.counts)
+        return self._counts
 
     def score(self, fact: tuple[Counts, Counts]) -> bool:
         """Tell whether an application's new share differs from its old one."""
@@ -149,6 +154,7 @@ class Pool:
         """Put an application's new share in the place of its old one."""
         old, new = fact
         counts = [count - gone + come for count, gone, come in zip(self.counts, old, new, strict=True)]
+        self._counts = tuple(counts)
         self._state.counts = _sparse(counts)
 
     def due_ms(self) -> int | None:
@@ -165,4 +171,7 @@ def _sparse(counts: Sequence[int]) -> dict[int, int]:
 
 
 def _dense(counts: dict[int, int]) -> Counts:
-    return tuple(counts.get(cell, 0) for cell in range(len(NO_SCORES)))
+    cells = list(NO_SCORES)
+    for cell, count in counts.items():
+        cells[cell] = count
+    return tuple(cells)

@@ -98,9 +98,9 @@ class Outlook(NamedTuple):
         return judged
 
     def _verdict(self, n: float, *, reliable: bool, reasons: tuple[str, ...]) -> Verdict:
-        judged = self.study.verdict(n)
-        if reliable and judged.verdict not in CANNOT_RELY:
+        if reliable and self.study.verdict().verdict not in CANNOT_RELY:
             return Verdict(RELIABLE, (), (), None)
+        judged = self.study.verdict(n)
         if judged.verdict != RELIABLE:
             return judged
         words = "; ".join(REASON_WORDS[reason] for reason in reasons)

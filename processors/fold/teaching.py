@@ -5,8 +5,8 @@ from processors.fold.desk import Desk, laws_key
 from processors.laws import CurveRecord, Laws, Pool
 from processors.models.combination.coefficients import SHIPPED
 from processors.models.combination.combine import Combination, learn
-from processors.models.combination.gate import summary
-from processors.models.combination.replay import Rows
+from processors.models.combination.gate import SiblingSummary, summary
+from processors.models.combination.replay import Rows, rows
 from processors.outlook import Outlook
 from processors.run_time import RunTime
 
@@ -44,17 +44,19 @@ class Teaching:
             return
         before = laws.share
         laws.learn(CurveRecord(key.id, key.system, summary(found).losses, model.observations))
-        laws.taught(learn([rows for curve in laws.curves if (rows := self._rows(curve, laws)) is not None]))
+        siblings = laws.siblings
+        laws.taught(learn([made for curve in laws.curves if (made := self._rows(curve, siblings)) is not None]))
         self._desk.laws.changed(laws_key(key), laws, self._desk.now_ms)
         pool = self._pool()
         if pool.score((before, laws.share)):
             pool.learn((before, laws.share))
             self._desk.pool.changed(CENTRE, pool, self._desk.now_ms)
 
-    def _rows(self, application_id: str, laws: Laws) -> Rows | None:
+    def _rows(self, application_id: str, siblings: tuple[SiblingSummary, ...]) -> Rows | None:
+        key = ApplicationKey.parse(application_id)
         model = self._desk.models.get(application_id)
-        found = self._combination(ApplicationKey.parse(application_id), model, laws) if model else None
-        return found.prequential() if found is not None else None
+        found = model.evidence(key.id, key.system) if model else None
+        return rows(SHIPPED.gate, found, siblings) if found is not None else None
 
     def _combination(self, key: ApplicationKey, model: RunTime, laws: Laws) -> Combination | None:
         found = model.evidence(key.id, key.system)
