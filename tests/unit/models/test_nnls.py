@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.nnls import kkt_violation, nnls
@@ -16,6 +16,7 @@ def problems(seed: int, terms: int, batch: int = 50) -> tuple[np.ndarray, np.nda
     return across @ basis, (across @ target)[..., 0]
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 5))
 def test_every_solution_meets_the_conditions_of_an_optimum(seed: int, terms: int) -> None:
     gram, projection = problems(seed, terms)
@@ -24,6 +25,7 @@ def test_every_solution_meets_the_conditions_of_an_optimum(seed: int, terms: int
     assert kkt_violation(gram, projection, solution.coefficients) < 1e-9
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10_000))
 def test_no_other_point_is_better(seed: int) -> None:
     gram, projection = problems(seed, 3, batch=1)

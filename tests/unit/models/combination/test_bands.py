@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.combination.bands import (
@@ -73,6 +73,7 @@ def test_the_pool_never_outweighs_everything() -> None:
     assert quantiles(NEAR, SHIPPED, "s", own, pool)[0] < 1.0
 
 
+@settings(deadline=None)
 @given(st.permutations(range(6)))
 def test_the_order_of_scores_changes_no_bit(order: list[int]) -> None:
     parts = [Scores(np.array([0.3 * i]), np.array([0.7 * i]), np.array([1 / (i + 1)])) for i in range(6)]

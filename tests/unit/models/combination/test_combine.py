@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.combination.bands import SystemScores, pooled, share
@@ -42,6 +42,7 @@ def test_the_order_of_targets_does_not_matter() -> None:
     assert forward.reasons == backward.reasons[::-1]
 
 
+@settings(deadline=None)
 @given(TIMES, st.integers(-30, 30))
 def test_another_unit_of_time_scales_all_times(times: list[float], power: int) -> None:
     factor = 2.0**power
@@ -54,6 +55,7 @@ def test_another_unit_of_time_scales_all_times(times: list[float], power: int) -
     assert scaled.high_s == pytest.approx(factor * said.high_s, rel=1e-9)
 
 
+@settings(deadline=None)
 @given(TIMES, st.integers(-6, 12))
 def test_another_unit_of_size_changes_nothing(times: list[float], power: int) -> None:
     factor, one = 2.0**power, curve(times)
@@ -78,6 +80,7 @@ def test_perfect_speed_up_goes_on(sizes: int) -> None:
     assert said.run_time_s == pytest.approx([1000.0 / 2**sizes, 1000.0 / 2 ** (sizes + 2)], rel=1e-3)
 
 
+@settings(deadline=None)
 @given(TIMES)
 def test_near_the_largest_size_the_forecast_is_what_was_observed_there(times: list[float]) -> None:
     one = curve(times)
@@ -179,6 +182,7 @@ def test_a_curve_that_is_none_is_refused(sizes: tuple[float, ...], times: tuple[
         combine(Curve("a", "s", sizes, times))
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.floats(1e-300, 1e300), min_size=2, max_size=12),
     st.lists(st.floats(1e-300, 1e300), min_size=2, max_size=12, unique_by=lambda n: f"{n:.9g}"),

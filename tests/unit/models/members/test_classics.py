@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.members import amdahl_family, barnes, kazmina, local, sup5, usl
@@ -95,6 +95,7 @@ def test_a_cubic_is_refused() -> None:
         fit_barnes(N, T, degree=3)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0.01, 100.0), min_size=2, max_size=12), st.sampled_from(ALL))
 def test_terms_are_never_negative_and_predictions_positive(times: list[float], fit) -> None:  # noqa: ANN001
     law = fit(2.0 ** np.arange(len(times)), np.array(times))
@@ -102,6 +103,7 @@ def test_terms_are_never_negative_and_predictions_positive(times: list[float], f
     assert (law.predict(np.array([1.0, 3.0, 1e4])) >= 0).all()
 
 
+@settings(deadline=None)
 @given(st.sampled_from(ALL), st.floats(1e-6, 1e6))
 def test_another_unit_of_time_scales_the_law(fit, factor: float) -> None:  # noqa: ANN001
     assert fit(N, factor * T).predict(ASKED) == pytest.approx(factor * fit(N, T).predict(ASKED), rel=1e-9)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.members import local, usl
@@ -54,6 +54,7 @@ def test_slopes_of_the_last_two_sizes_are_clipped() -> None:
     assert slopes == pytest.approx([local.SLOPE_MIN, local.SLOPE_MAX, -1.0])
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0.01, 100.0), min_size=2, max_size=12))
 def test_no_term_is_ever_negative(times: list[float]) -> None:
     n, t = 2.0 ** np.arange(len(times)) / 2.0 ** len(times), np.array(times)
@@ -61,6 +62,7 @@ def test_no_term_is_ever_negative(times: list[float]) -> None:
     assert (usl.fit_prefixes(n, t) >= 0).all()
 
 
+@settings(deadline=None)
 @given(st.floats(1.0, 1e6), st.floats(0.0, 1e3))
 def test_exact_amdahl_data_give_amdahls_law(a: float, b: float) -> None:
     law = local.fit_local(N, a / N + b, local.KINDS[0])
