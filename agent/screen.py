@@ -126,7 +126,7 @@ class Screen:
         self._headline = headline
         self._troubles = troubles
         self._console = console or Console()
-        self._told: dict[str, str] = {}
+        self._told: set[tuple[str, str, str]] = set()
 
     def run(self, stop: Event, refresh_s: float = REFRESH_S) -> None:
         """Show until `stop` is set: a live screen in a terminal, else a line for each change of an alert."""
@@ -170,8 +170,8 @@ class Screen:
     def lines(self) -> list[str]:
         """Return a line for each alert that changed its status since the last call, the oldest first."""
         alerts = self._service.alerts()
-        changed = [alert for alert in alerts if self._told.get(alert.fingerprint) != alert.status]
-        self._told = {alert.fingerprint: alert.status for alert in alerts}  # bounded as the service's list is
+        changed = [alert for alert in alerts if _change(alert) not in self._told]
+        self._told = {_change(alert) for alert in alerts}  # bounded as the service's list is
         return [_alert_line(alert) for alert in sorted(changed, key=lambda alert: alert.time)]
 
     def summary(self) -> list[str]:
@@ -278,6 +278,10 @@ def _summary(alert: Alert) -> str:
 
 def _alert_name(alert: Alert) -> str:
     return printable(alert.labels.get("alertname", alert.kind))
+
+
+def _change(alert: Alert) -> tuple[str, str, str]:
+    return alert.fingerprint, alert.status, alert.starts  # an alert that came again is there twice: open and resolved
 
 
 def _alert_line(alert: Alert) -> str:

@@ -126,9 +126,13 @@ def _slowdown(facts: Facts) -> str:
 def _far(facts: Facts) -> str:
     largest, reach = number(facts.largest_n), REACH * facts.largest_n
     if facts.target is not None and facts.target < facts.smallest_n:
-        what = f"{number(facts.target)} is less than half of the smallest size that was run ({number(facts.smallest_n)})"
+        what = (
+            f"{number(facts.target)} is less than half of the smallest size that was run ({number(facts.smallest_n)})"
+        )
     elif facts.target is None or facts.target <= reach:
-        what = f"The run times jumped between sizes before and may do so again above the largest that was run ({largest})"
+        what = (
+            f"The run times jumped between sizes before and may do so again above the largest that was run ({largest})"
+        )
     else:
         what = f"Sizes above {number(reach)} are too far from the largest that was run ({largest})"
     return what + _run_next(facts, "first")

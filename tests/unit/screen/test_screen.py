@@ -143,6 +143,12 @@ def test_an_alert_that_fires_and_resolves_is_told_twice_and_forgotten_when_it_is
     assert screen.lines() == []
 
 
+def test_an_alert_that_came_again_is_not_told_over_and_over() -> None:
+    before = alert(status="resolved", starts="2026-11-20T08:00:00Z")
+    screen = Screen(FixedService(alerts=[alert(), before]), console=Console(file=StringIO()))
+    assert [len(screen.lines()) for _ in range(3)] == [2, 0, 0]
+
+
 def test_the_error_against_the_truth_is_in_the_plain_summary() -> None:
     screen = Screen(FixedService([prediction()]), truth=lambda _id, n: (10.0 + 990.0 / n) / 1.25)
     assert screen.summary() == ["lammps rhodo: 41 runs, reliable, 25.5 s at 64 nodes, 25 % off the truth"]
