@@ -20,8 +20,8 @@ from tests.kit.kafka_broker import KafkaBroker
 TOPIC: Final = "jobs"
 QUESTIONS: Final = "questions"
 SETTLE_S: Final = 10.0  # not 180 as by default: so the settling of runs is inside the measured time
-TICK_S: Final = 10.0
-CHECKPOINT_S: Final = 10.0
+REFITS_PER_S: Final = 6.4  # 64 every ten seconds by default
+RHYTHM_S: Final = 10.0  # of ticks and of checkpoints, as by default
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,11 @@ class Centre:
 
 
 @contextmanager
-def centre() -> Iterator[Centre]:
-    """Start everything, and end it afterwards."""
+def centre(rhythm_s: float = RHYTHM_S) -> Iterator[Centre]:
+    """Start everything, and end it afterwards.
+
+    `rhythm_s` is the time between ticks, and between checkpoints; refits a second stay what they are by default.
+    """
     with ExitStack() as stack:
         kafka = stack.enter_context(KafkaBroker())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -68,8 +71,9 @@ def centre() -> Iterator[Centre]:
             "bench",
             sources,
             jobs={"settle_max_s": SETTLE_S},
-            collector={"tick_s": TICK_S},
-            learner={"checkpoint_interval_s": CHECKPOINT_S},
+            run_time={"refits_per_tick_max": round(REFITS_PER_S * rhythm_s)},
+            collector={"tick_s": rhythm_s},
+            learner={"checkpoint_interval_s": rhythm_s},
         )
         agent = AgentProcess(path)
         _create(agent)
