@@ -55,9 +55,9 @@ def _rows(subject: str) -> list[dict[str, Any]]:
         from agent.decode.registry import DECODERS  # noqa: PLC0415
 
         return describe.formats(DECODERS)
-    from agent.cli.processors import PROCESSORS  # noqa: PLC0415
+    from processors.fold.desk import STATEFUL  # noqa: PLC0415
 
-    return describe.processors(PROCESSORS)
+    return describe.processors(STATEFUL)
 
 
 def _json(value: Any) -> str:

@@ -24,10 +24,8 @@ from processors.run_time import UPGRADES, RunTime, RunTimeState
 from processors.seen import LowWater, LowWaterState, SeenRuns, SeenState
 from processors.shelf import Kind, Shelf
 
-PROCESSORS: Final = tuple(
-    processor.name
-    for processor in (Job, RunTime, SeenRuns, LowWater, FailureRate, HostFailureRate, AlertLife, Asked, Laws, Pool)
-)
+STATEFUL: Final = (Job, RunTime, SeenRuns, LowWater, FailureRate, HostFailureRate, AlertLife, Asked, Laws, Pool)
+PROCESSORS: Final = tuple(processor.name for processor in STATEFUL)
 
 
 class Identified(Protocol):

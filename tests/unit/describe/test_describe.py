@@ -1,23 +1,19 @@
 """The reference is made from the code, so nothing of the code can be missing in it."""
 
-import importlib
-import inspect
 import json
-import pkgutil
 
 import jsonschema
 import pytest
 from click.testing import CliRunner
 
-import processors
 from agent.app.compose import FORMATS
 from agent.cli import main
-from agent.cli.processors import PROCESSORS
 from agent.config.keys import keys
 from agent.config.tree import Source
 from agent.decode.registry import DECODERS
 from agent.metrics.table import METRICS
 from agent.schemas import NAMES
+from processors.fold.desk import PROCESSORS
 
 
 def described(*arguments: str) -> str:
@@ -44,18 +40,8 @@ def test_every_metric_is_described() -> None:
         assert f"| `{metric.name}` | {metric.kind} | {', '.join(metric.label_names)} | {metric.help} |" in page
 
 
-def test_every_processor_with_a_state_is_described() -> None:
-    modules = [
-        importlib.import_module(found.name) for found in pkgutil.walk_packages(processors.__path__, "processors.")
-    ]
-    stateful = {
-        kind
-        for module in modules
-        for _, kind in inspect.getmembers(module, inspect.isclass)
-        if kind.__module__.startswith("processors.") and isinstance(getattr(kind, "version", None), int)
-    }
-    assert stateful == set(PROCESSORS)
-    assert [row["name"] for row in json.loads(described("processors", "--json"))] == [kind.name for kind in PROCESSORS]
+def test_every_processor_of_the_fold_is_described() -> None:
+    assert [row["name"] for row in json.loads(described("processors", "--json"))] == list(PROCESSORS)
 
 
 def test_every_key_of_the_configuration_is_described() -> None:
