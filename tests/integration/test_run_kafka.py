@@ -151,11 +151,13 @@ def test_what_nobody_can_use_is_a_dead_letter_and_stops_nothing(
         "not-json": b"no json",
         "empty": None,
         "text": event("job.completed", "9", application="x" * 2_000_000),
-        "too-large": completed("wide", "10", 2.0, 60.0, hosts=["\N{SNOWMAN}\N{WHITE SMILING FACE}" * 131_000]),
     }
+    wide = [
+        completed("wide", str(n), n, 60.0, hosts=["\N{SNOWMAN}\N{WHITE SMILING FACE}" * 131_000]) for n in (2.0, 4.0)
+    ]
     raise_the_limit(kafka, source)
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, max_request_size=4 << 20)
-    for value in poison.values():
+    for value in [*poison.values(), *wide]:
         producer.send(source, value, b"key")
     producer.flush(SOON_S)
     producer.close()
@@ -169,6 +171,7 @@ def test_what_nobody_can_use_is_a_dead_letter_and_stops_nothing(
     assert found["text"]["value_bytes"] > 2_000_000
     topics.write(source, runs("after-poison"))
     learned(agent, "after-poison", 8)
+    learned(agent, "wide", 2)  # a host list that no record can hold costs the list, not the run
     assert agent.lines("role ended") == []
     for reason in poison:
         assert agent.metric("collector", "scalewatch_dead_letters_total", reason=reason) == 1
