@@ -67,9 +67,9 @@ class Outlook(NamedTuple):
 
     def predict(self, targets: Sequence[float]) -> OutlookPoints:
         """Return the predictions at the targets; ValueError unless they are positive and finite."""
-        told = self.study.predict(targets)
         if self.combination is None:
-            return OutlookPoints(*told, tuple(self.study.verdict(n) for n in targets))
+            return OutlookPoints(*self.study.predict(targets), tuple(self.study.verdict(n) for n in targets))
+        sizes = np.asarray(targets, dtype=np.float64)
         found = self.combination.predict([*targets, 1.0])
         with np.errstate(over="ignore", under="ignore"):
             speedup = np.asarray(found.run_time_s[-1] / found.run_time_s[:-1])
@@ -82,9 +82,9 @@ class Outlook(NamedTuple):
             found.low_s[:-1],
             found.high_s[:-1],
             speedup,
-            speedup / np.asarray(targets, dtype=np.float64),
-            told.extrapolation,
-            told.source,
+            speedup / sizes,
+            sizes / self.study.n[-1],
+            self.study.sources(sizes),
             verdicts,
         )
 

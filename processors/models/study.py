@@ -133,7 +133,7 @@ class Study:
         speedup = _exp(self._ln_t1 - self._answers(wanted, [predicted.ln_run_time for predicted in each]))
         with np.errstate(over="ignore", under="ignore"):
             efficiency, extrapolation = speedup / wanted, wanted / self.n[-1]
-        return StudyPrediction(run_time_s, low_s, high_s, speedup, efficiency, extrapolation, self._sources(wanted))
+        return StudyPrediction(run_time_s, low_s, high_s, speedup, efficiency, extrapolation, self.sources(wanted))
 
     def _answers(self, targets: Floats, by_curve: list[Floats]) -> Floats:
         """Return of each target the value of the curve that answers for it; `by_curve` has one (m,) per curve."""
@@ -189,7 +189,8 @@ class Study:
             return np.where(self.special.is_member(targets), 0, 1)
         return self.phases.index(targets) if self.phases is not None else np.zeros(targets.size, np.intp)
 
-    def _sources(self, targets: Floats) -> tuple[str, ...]:
+    def sources(self, targets: Floats) -> tuple[str, ...]:
+        """Return where a prediction at each target (m,) comes from: observed, interpolated or extrapolated."""
         observed = np.isin(targets, self.n)
         inside = (targets >= self.n[0]) & (targets <= self.n[-1])
         return tuple(np.where(observed, OBSERVED, np.where(inside, INTERPOLATED, EXTRAPOLATED)).tolist())
