@@ -73,8 +73,9 @@ class Outlook(NamedTuple):
         found = self.combination.predict([*targets, 1.0])
         with np.errstate(over="ignore", under="ignore"):
             speedup = np.asarray(found.run_time_s[-1] / found.run_time_s[:-1])
+        trusted = self.study.verdict().verdict not in CANNOT_RELY
         verdicts = tuple(
-            self._verdict(n, reliable=held, reasons=why)
+            self._verdict(n, reliable=held and trusted, reasons=why)
             for n, held, why in zip(targets, found.reliable[:-1], found.reasons[:-1], strict=True)
         )
         return OutlookPoints(
@@ -98,7 +99,7 @@ class Outlook(NamedTuple):
         return judged
 
     def _verdict(self, n: float, *, reliable: bool, reasons: tuple[str, ...]) -> Verdict:
-        if reliable and self.study.verdict().verdict not in CANNOT_RELY:
+        if reliable:
             return Verdict(RELIABLE, (), (), None)
         judged = self.study.verdict(n)
         if judged.verdict != RELIABLE:
