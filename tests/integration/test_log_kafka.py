@@ -219,13 +219,14 @@ def test_consumer_and_producer_go_on_by_themselves_after_the_broker_was_killed(
     producer.flush(40.0)
     seen: list[bytes | None] = []
     deadline = time.monotonic() + 45.0
-    while not seen and time.monotonic() < deadline:
+    while b"sent while away" not in seen and time.monotonic() < deadline:
         try:
             seen.extend(values(consumer.poll(1.0).batches))
         except UnavailableError:
             continue
     starting.join()
-    assert seen == [b"sent while away"]
+    # a slow start outlives the session: the partition is assigned anew, and without a seek read from its start
+    assert seen in ([b"sent while away"], [b"before", b"sent while away"])
 
 
 def test_a_consumer_that_is_behind_and_gets_nothing_is_given_up(
