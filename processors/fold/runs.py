@@ -2,11 +2,11 @@
 
 from agent.contracts.events import SUCCESS, JobCompleted, JobStarted
 from agent.contracts.names import ApplicationKey
-from processors import alert_rules
 from processors.digest import digest64
 from processors.facts import RunFact, plausible
 from processors.fold.desk import Desk
 from processors.fold.outcomes import Outcomes
+from processors.fold.training import Training
 from processors.fold.warnings import Warnings
 from processors.jobs import Job, Placement, merged_evidence
 from processors.seen import SeenRun, bucket, content_digest
@@ -34,6 +34,7 @@ class Runs:
     def __init__(self, desk: Desk, warnings: Warnings) -> None:
         self._desk = desk
         self._warnings = warnings
+        self._training = Training(desk, warnings)
         self._outcomes = Outcomes(desk, warnings)
 
     def place(self, job: Job, event: JobCompleted) -> Placement:
@@ -112,10 +113,10 @@ class Runs:
     ) -> None:
         """Learn a run; `former` is the application that it trained before."""
         stays = fact is not None and placement.application_id == former
-        if former is not None and not stays and not self._forget(former, event.run_id):
+        if former is not None and not stays and not self._training.forget(former, event.run_id):
             self._desk.tally["refused", "correction_too_late"] += 1
         elif fact is not None and placement.application_id is not None:
-            self._train(placement.application_id, fact, first=first, replaces=stays)
+            self._training.train(placement.application_id, fact, first=first, replaces=stays)
 
     def _fact(self, job: Job, event: JobCompleted, placement: Placement) -> RunFact | None:
         trains = event.state == SUCCESS and not job.resized and placement.application_id is not None
@@ -124,30 +125,6 @@ class Runs:
         return RunFact(
             event.run_id, float(placement.n), event.run_time_s, event.start_ms, event.end_ms, self._desk.now_ms
         )
-
-    def _train(self, application_id: str, fact: RunFact, *, first: bool, replaces: bool) -> None:
-        model = self._desk.models.open(application_id)
-        if replaces and not model.holds(fact.run_id):
-            self._desk.tally["refused", "correction_too_late"] += 1
-            return
-        scored = model.score(fact) if first else None
-        model.learn(fact)
-        if scored is not None:
-            model.note(scored)
-            settings = self._desk.settings.alerts.outside_band
-            key = ApplicationKey.parse(application_id)
-            found = alert_rules.outside_band(key, scored, settings, self._desk.now_ms)
-            self._warnings.take([found] if found and self._desk.recent(fact.end_ms) else [])
-        self._desk.model_changed(application_id, model)
-
-    def _forget(self, application_id: str, run_id: str) -> bool:
-        model = self._desk.models.get(application_id)
-        if model is None or not model.forget(run_id, self._desk.now_ms):
-            return False
-        self._desk.model_changed(application_id, model)
-        if not model.observations:
-            self._warnings.forget_application(application_id)
-        return True
 
     def _remember(self, key: str, run_id: str, placement: Placement, content: int) -> None:
         seen = self._desk.seen.open(key)

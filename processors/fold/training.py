@@ -1,0 +1,55 @@
+"""What the model of an application learns of one run, and what follows from the run before that."""
+
+from agent.contracts.names import ApplicationKey
+from processors import alert_rules
+from processors.facts import RunFact, Scored
+from processors.fold.desk import Desk
+from processors.fold.warnings import Warnings
+
+
+class Training:
+    """Teaches the models of one shard; a run is scored against what was published before it is learned.
+
+    >>> from agent.app.compose import make_shard
+    >>> from agent.config.tree import Config
+    >>> desk = make_shard(Config()).desk
+    >>> training = Training(desk, Warnings(desk))
+    >>> run = RunFact("exa/1@0", n=4, run_time_s=60.0, start_ms=0, end_ms=60_000, seen_ms=60_000)
+    >>> training.train("exa/lammps//nodes", run, first=True, replaces=False)
+    >>> desk.models.get("exa/lammps//nodes").observations
+    1
+    >>> training.forget("exa/lammps//nodes", "exa/1@0"), "exa/lammps//nodes" in desk.models
+    (True, False)
+    """
+
+    def __init__(self, desk: Desk, warnings: Warnings) -> None:
+        self._desk = desk
+        self._warnings = warnings
+
+    def train(self, application_id: str, fact: RunFact, *, first: bool, replaces: bool) -> None:
+        """Learn a run; `first` is its first report, `replaces` a corrected one of a run of the same application."""
+        model = self._desk.models.open(application_id)
+        if replaces and not model.holds(fact.run_id):
+            self._desk.tally["refused", "correction_too_late"] += 1
+            return
+        scored = model.score(fact) if first else None
+        model.learn(fact)
+        if scored is not None:
+            model.note(scored)
+            self._judge(application_id, scored)
+        self._desk.model_changed(application_id, model)
+
+    def forget(self, application_id: str, run_id: str) -> bool:
+        """Take a run away from a model that learned it; False where it is not held any more."""
+        model = self._desk.models.get(application_id)
+        if model is None or not model.forget(run_id, self._desk.now_ms):
+            return False
+        self._desk.model_changed(application_id, model)
+        if not model.observations:
+            self._warnings.forget_application(application_id)
+        return True
+
+    def _judge(self, application_id: str, scored: Scored) -> None:
+        settings = self._desk.settings.alerts.outside_band
+        found = alert_rules.outside_band(ApplicationKey.parse(application_id), scored, settings, self._desk.now_ms)
+        self._warnings.take([found] if found and self._desk.recent(scored.run.end_ms) else [])
