@@ -49,9 +49,7 @@ class Line:
 def inside(curves: Sequence[Measured]) -> list[Answer]:
     """Answer all questions inside the range of a curve: they need that curve alone."""
     asked = [question for question in questions(curves) if question.world.startswith("inside")]
-    return [
-        each for question in asked for each in _answers(question, combine(as_curve(question.curve, question.known)))
-    ]
+    return [each for question in asked for each in answers(question, combine(as_curve(question.curve, question.known)))]
 
 
 def beyond(curves: Sequence[Measured], coefficients_of: Callable[[str], Coefficients], *, alone: bool) -> list[Answer]:
@@ -62,15 +60,21 @@ def beyond(curves: Sequence[Measured], coefficients_of: Callable[[str], Coeffici
     worlds: dict[str, list[tuple[Question, Combination]]] = defaultdict(list)
     for question in questions(curves, inside=False):
         worlds[question.world].append((question, combine(as_curve(question.curve, question.known))))
-    answers = []
+    found = []
     for world in worlds.values():
         for fold in sorted({question.curve.fold for question, _ in world}):
             centre = [pair for pair in world if not alone or pair[0].curve.fold == fold]
-            taught = _taught(centre, coefficients_of(fold))
-            answers += [
-                each for question, model in taught if question.curve.fold == fold for each in _answers(question, model)
+            told = _taught(centre, coefficients_of(fold))
+            found += [
+                each for question, model in told if question.curve.fold == fold for each in answers(question, model)
             ]
-    return answers
+    return found
+
+
+def taught(curves: Sequence[Measured], world: str, coefficients: Coefficients) -> list[tuple[Question, Combination]]:
+    """Return the questions of one world with their models, all in one centre."""
+    asked = [question for question in questions(curves, inside=False) if question.world == world]
+    return _taught([(each, combine(as_curve(each.curve, each.known))) for each in asked], coefficients)
 
 
 def _taught(
@@ -80,20 +84,21 @@ def _taught(
     applications: dict[str, list[tuple[Question, Combination]]] = defaultdict(list)
     for question, model in centre:
         applications[question.curve.application].append((question, model))
-    taught = []
+    told = []
     for members in applications.values():
         siblings = tuple(model.summary() for _, model in members)
         models = [replace(model, siblings=siblings, coefficients=coefficients) for _, model in members]
         learned = learn([model.prequential() for model in models], coefficients)
-        taught += [
+        told += [
             (question, replace(model, learned=learned)) for (question, _), model in zip(members, models, strict=True)
         ]
-    by_application = {question.curve.application: model.learned for question, model in taught}
+    by_application = {question.curve.application: model.learned for question, model in told}
     pool = pooled(share(learned.scores) for learned in by_application.values()) if by_application else NO_SCORES
-    return [(question, replace(model, pool=pool)) for question, model in taught]
+    return [(question, replace(model, pool=pool)) for question, model in told]
 
 
-def _answers(question: Question, model: Combination) -> Iterator[Answer]:
+def answers(question: Question, model: Combination) -> Iterator[Answer]:
+    """Yield the scored answers of a model to a question."""
     said = model.predict([float(n) for n in question.asked])
     for i, n in enumerate(question.asked):
         runs = np.array(sorted(question.curve.runs[n])[:RUNS_MAX])

@@ -9,15 +9,12 @@ from tests.quality import score
 from tests.quality.curves import Measured, load
 from tests.quality.refit import refit
 from tests.quality.synthetic import errors
+from tests.quality.tables import KNOWN_TRUTH, MARGIN
 
 DATA = Path(__file__).parent / "curves_data"
 
 # horizon -> median error at most in %, coverage at least in %
 MEASURED = {"inside": (5.0, 85.0), "<=2x": (12.0, 88.0), "2-4x": (25.0, 88.0), ">4x": (38.0, 82.0)}
-
-# noise -> mean error at most in %: within 15 % of what a combination of Bayes-Downey, five terms and Barnes reaches
-KNOWN_TRUTH = {0.0: (0.5, 5.1, 12.8), 0.01: (0.8, 4.8, 12.4), 0.03: (1.8, 7.1, 15.5), 0.05: (2.8, 10.9, 23.0)}
-MARGIN = 1.15
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,49 @@
+"""Coefficients fitted without one fold of the curves, kept in files so that a second run is quick."""
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from processors.models.combination.coefficients import Coefficients
+from processors.models.combination.gate import Gate
+from processors.models.combination.scale import Scale
+from tests.quality.curves import Measured
+from tests.quality.refit import refit
+
+VERSION = 1  # of what is fitted; another number forgets the cached folds
+
+
+class OutOfTimeError(Exception):
+    """A table did not come to its end in its time."""
+
+
+class Folds:
+    """Coefficients by fold; `deadline_s` is the reading of the monotonic clock after which nothing more is fitted."""
+
+    def __init__(self, curves: Sequence[Measured], folder: Path) -> None:
+        self._curves = curves
+        self._folder = folder
+        self._data = hashlib.sha256(repr((VERSION, curves)).encode()).hexdigest()[:16]
+        self.deadline_s = float("inf")
+
+    def without(self, fold: str) -> Coefficients:
+        """Return what was fitted without a fold; all curves have their say where there is no such fold."""
+        path = self._folder / f"{self._data}-{fold or 'all'}.json"
+        if path.is_file():
+            return _decoded(path.read_text())
+        if time.monotonic() > self.deadline_s:
+            raise OutOfTimeError("what was fitted so far is cached, run it again")
+        fitted = refit([curve for curve in self._curves if curve.fold != fold])
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(fitted))
+        return fitted
+
+
+def _decoded(text: str) -> Coefficients:
+    gate, scale, atoms = json.loads(text)
+    prior, curvature, own, last, sibling, alone = gate
+    return Coefficients(
+        Gate(tuple(prior), tuple(curvature), own, last, sibling, tuple(alone)), Scale(*scale), tuple(map(tuple, atoms))
+    )
