@@ -54,12 +54,7 @@ class PublishedCurve(msgspec.Struct, frozen=True):
 
     def horizon(self, n: float) -> Horizon:
         """Return how far a size lies beyond what was observed when the curve was published."""
-        factor = max(n / self.n_max, self.n_min / n)
-        if factor <= 1.0:
-            return "inside"
-        if factor <= 2.0:
-            return "up_to_2x"
-        return "up_to_4x" if factor <= 4.0 else "beyond_4x"
+        return horizon_of(n, self.n_min, self.n_max)
 
     def score(self, run: RunFact) -> Scored | None:
         """Return how a run compares; None where the curve says nothing about its size.
@@ -83,6 +78,20 @@ class PublishedCurve(msgspec.Struct, frozen=True):
             horizon=self.horizon(run.n),
             observations=self.observations,
         )
+
+
+def horizon_of(n: float, n_min: float, n_max: float) -> Horizon:
+    """Return how far a size lies outside of the sizes from `n_min` to `n_max`.
+
+    >>> [horizon_of(n, 4.0, 16.0) for n in (8.0, 32.0, 1.0, 128.0)]
+    ['inside', 'up_to_2x', 'up_to_4x', 'beyond_4x']
+    """
+    factor = max(n / n_max, n_min / n)
+    if factor <= 1.0:
+        return "inside"
+    if factor <= 2.0:
+        return "up_to_2x"
+    return "up_to_4x" if factor <= 4.0 else "beyond_4x"
 
 
 def _between(left: float, right: float, share: float) -> float:

@@ -1,10 +1,12 @@
 """Facts: what passes between processors."""
 
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
-Horizon = Literal["inside", "up_to_2x", "up_to_4x", "beyond_4x"]
+from agent.contracts import outputs
+
+Horizon = outputs.Horizon
 N_MIN: Final = 1e-3
 N_MAX: Final = 1e9
 RUN_TIME_MIN_S: Final = 1e-3

@@ -12,7 +12,6 @@ from agent.contracts.moments import rfc3339
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import (
     CurvePoint,
-    Member,
     Model,
     Prediction,
     Range,
@@ -24,12 +23,11 @@ from agent.contracts.settings import RunTimeSettings
 from processors.curve import PublishedCurve, PublishedPoint
 from processors.models.adept import Study, Verdict
 from processors.outlook import RELIABLE, Outlook
-from processors.quality import COVERAGE, coverage
+from processors.quality import COVERAGE, coverages
 from processors.run_time import RunTime
 
 Floats = NDArray[np.float64]
 CURVE_POINTS_MAX = 32
-DOWNEY = "downey"
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -76,7 +74,7 @@ def judged_points(
     low_s, high_s = (_widened(predicted.run_time_s, end, model.widening) for end in (predicted.low_s, predicted.high_s))
     confirmed = model.confirmed() if outlook.combination is None else {}
     shift = np.array([confirmed.get(n, time_s) / time_s for n, time_s in zip(sizes, predicted.run_time_s, strict=True)])
-    published = model.published
+    published, measured = model.published, coverages(model.scores)
     return tuple(
         (
             CurvePoint(
@@ -85,7 +83,7 @@ def judged_points(
                 low_s=_rounded(low_s[i] * shift[i]),
                 high_s=_rounded(high_s[i] * shift[i]),
                 coverage=COVERAGE,
-                coverage_measured=coverage(model.scores, published.horizon(n)) if published else None,
+                coverage_measured=measured.get(published.horizon(n)) if published else None,
                 speedup=_rounded(predicted.speedup[i] / shift[i]),
                 efficiency=_rounded(predicted.efficiency[i] / shift[i]),
                 extrapolation=_rounded(predicted.extrapolation[i]),
@@ -111,19 +109,6 @@ def reliability(verdict: Verdict) -> Reliability:
     return Reliability(verdict.verdict, tuple(verdict.reasons), tuple(verdict.advice), verdict.next_n)
 
 
-def model_of(outlook: Outlook) -> Model:
-    """Return where the prediction came from: the laws with their weights, and Downey's parameters for explanation.
-
-    >>> from processors.models.adept import study
-    >>> [member.name for member in model_of(Outlook(study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]), None)).members]
-    ['downey']
-    """
-    parameters = {name: _rounded(value) for name, value in outlook.study.parameters().items()}
-    laws = [Member(name, _rounded(weight), {}) for name, weight in outlook.weights.items() if name != DOWNEY]
-    weight = outlook.weights.get(DOWNEY, 0.0)
-    return Model(outlook.model_name, (*laws, Member(DOWNEY, weight, parameters)))
-
-
 def useful(study: Study) -> UsefulSizes:
     """Return the sizes worth asking for; None for what the curve does not show.
 
@@ -145,9 +130,9 @@ def reliable_range(judged: Sequence[tuple[CurvePoint, Reliability]]) -> Range | 
 
 
 def prediction(
-    key: ApplicationKey, model: RunTime, outlook: Outlook, settings: RunTimeSettings, context: Context
+    key: ApplicationKey, model: RunTime, outlook: Outlook, settings: RunTimeSettings, context: Context, *, source: Model
 ) -> Prediction:
-    """Return the message of one application: its whole curve as known now.
+    """Return the message of one application: its whole curve as known now, and where it comes from.
 
     >>> from processors.facts import RunFact
     >>> model = RunTime.build(RunTimeSettings())
@@ -155,7 +140,7 @@ def prediction(
     ...     model.learn(RunFact(f"r{n}", n=n, run_time_s=100 / n + 5, start_ms=0, end_ms=1, seen_ms=1))
     >>> outlook = Outlook(model.study(), None)
     >>> key = ApplicationKey("lammps", "archer2", "", "nodes")
-    >>> said = prediction(key, model, outlook, RunTimeSettings(), Context("1.0", 60_000))
+    >>> said = prediction(key, model, outlook, RunTimeSettings(), Context("1.0", 60_000), source=Model("adept", ()))
     >>> said.id, said.sizes, said.curve[-1].n
     ('archer2/lammps//nodes@60000', (1.0, 2.0, 4.0, 8.0), 32.0)
     """
@@ -173,7 +158,7 @@ def prediction(
         unit=key.unit,
         observations=model.observations,
         sizes=model.sizes(),
-        model=model_of(outlook),
+        model=source,
         curve=tuple(point for point, _ in judged),
         useful_n=useful(outlook.study),
         reliable_n=reliable_range(judged),
@@ -192,7 +177,7 @@ def published_curve(said: Prediction, widening: float, now_ms: int) -> Published
     ...     model.learn(RunFact(f"r{n}", n=n, run_time_s=100 / n + 5, start_ms=0, end_ms=1, seen_ms=1))
     >>> outlook = Outlook(model.study(), None)
     >>> key = ApplicationKey("lammps", "archer2", "", "nodes")
-    >>> said = prediction(key, model, outlook, RunTimeSettings(), Context("1.0", 60_000))
+    >>> said = prediction(key, model, outlook, RunTimeSettings(), Context("1.0", 60_000), source=Model("adept", ()))
     >>> published_curve(said, widening=1.0, now_ms=60_000).n_max
     8.0
     """

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from agent.contracts.outputs import Quality
-from processors.facts import Horizon, Scored
+from agent.contracts.outputs import Horizon, HorizonQuality, Quality
+from processors.facts import Scored
 
 COVERAGE: Final = 0.9
 SCORES_MIN: Final = 10
@@ -57,28 +57,42 @@ def widening(scores: Sequence[Score]) -> float:
 
 
 def quality(scores: Sequence[Score]) -> Quality:
-    """Return median relative error, coverage and bias (mean ln ratio) of the scores.
+    """Return median relative error, coverage and bias (mean ln ratio) of the scores, the first two also by horizon.
 
     >>> quality([Score(0, 0.1, True, 0.5), Score(0, -0.1, False, 1.5)]).coverage_90
     0.5
     """
     if not scores:
         return Quality()
-    errors = [abs(math.expm1(-score.ln_ratio)) for score in scores]
+    parts = ((name, [score for score in scores if score.horizon == i]) for i, name in enumerate(HORIZONS))
     return Quality(
         scored=len(scores),
-        median_error=median(errors),
-        coverage_90=fmean(score.inside for score in scores),
+        median_error=_median_error(scores),
+        coverage_90=_coverage(scores),
         bias=fmean(score.ln_ratio for score in scores),
+        horizons=tuple(
+            HorizonQuality(name, len(part), _median_error(part), _coverage(part)) for name, part in parts if part
+        ),
     )
 
 
-def coverage(scores: Sequence[Score], horizon: Horizon) -> float | None:
-    """Return the share of runs inside their bands at one horizon, None before any was scored.
+def _median_error(scores: Sequence[Score]) -> float:
+    return median(abs(math.expm1(-score.ln_ratio)) for score in scores)
 
-    >>> coverage([Score(0, 0.1, True, 0.5)], "inside"), coverage([], "inside")
-    (1.0, None)
+
+def _coverage(scores: Sequence[Score]) -> float:
+    return sum(score.inside for score in scores) / len(scores)
+
+
+def coverages(scores: Sequence[Score]) -> dict[Horizon, float]:
+    """Return the share of runs inside their bands by horizon, only where runs were scored.
+
+    >>> coverages([Score(0, 0.1, True, 0.5), Score(0, 0.3, False, 1.5), Score(2, 0.1, True, 0.5)])
+    {'inside': 0.5, 'up_to_4x': 1.0}
     """
-    index = HORIZONS.index(horizon)
-    held = [score.inside for score in scores if score.horizon == index]
-    return fmean(held) if held else None
+    held = [[0, 0] for _ in HORIZONS]
+    for score in scores:
+        counts = held[score.horizon]
+        counts[0] += score.inside
+        counts[1] += 1
+    return {name: inside / scored for name, (inside, scored) in zip(HORIZONS, held, strict=True) if scored}

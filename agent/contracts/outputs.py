@@ -15,6 +15,7 @@ VERDICTS: Final = (
     "reliable", "insufficient", "high_error", "linear", "runner_up", "superlinear", "slowdown", "far", "uncertain", "unknown"
 )  # fmt: skip
 Source = Literal["observed", "interpolated", "extrapolated", "cold_start"]
+Horizon = Literal["inside", "up_to_2x", "up_to_4x", "beyond_4x"]  # how far a size lies outside of those that were run
 AlertStatus = Literal["pending", "firing", "resolved"]
 AlertKind = Literal["anomaly", "reliability"]
 Severity = Literal["info", "warning", "critical"]
@@ -59,19 +60,40 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     source: Source
 
 
+class HorizonError(msgspec.Struct, frozen=True):
+    """How far off a model was at one horizon: runs that were scored before they were learned, and their mean error.
+
+    An error is |ln(observed / predicted)|, at most 2; a small one is a relative error. Errors of long ago fade.
+    """
+
+    horizon: Horizon
+    scored: int
+    error: float
+
+
 class Member(msgspec.Struct, frozen=True):
-    """One model of the combination with its weight and parameters (units in their names)."""
+    """One law of run time: its weight in the prediction, and parameters (units in their names).
+
+    `role` tells whether it is part of the prediction or stands beside it for explanation, `answers` for which sizes it
+    says anything now ("nothing" while fewer than `sizes_min` sizes are known, or where it does not apply), `errors` how
+    right it has been on this application.
+    """
 
     name: str
     weight: float
     parameters: dict[str, float]
+    role: Literal["part", "beside"] = "part"
+    sizes_min: int = 1
+    answers: Literal["all sizes", "larger sizes", "nothing"] = "all sizes"
+    errors: tuple[HorizonError, ...] = ()
 
 
 class Model(msgspec.Struct, frozen=True):
-    """Where a prediction came from."""
+    """Where a prediction came from; `errors` are those of what was published, measured as those of its members."""
 
     name: str
     members: tuple[Member, ...]
+    errors: tuple[HorizonError, ...] = ()
 
 
 class UsefulSizes(msgspec.Struct, frozen=True):
@@ -89,13 +111,26 @@ class Range(msgspec.Struct, frozen=True):
     max: float
 
 
+class HorizonQuality(msgspec.Struct, frozen=True):
+    """How good predictions at one horizon have been: runs scored, median relative error, share inside the 90 % band."""
+
+    horizon: Horizon
+    scored: int
+    median_error: float
+    coverage_90: float
+
+
 class Quality(msgspec.Struct, frozen=True):
-    """How good the published predictions of this application have been: scored before learning."""
+    """How good the published predictions of this application have been: scored before learning.
+
+    `horizons` tells it apart by how far the size lay from those known then; only horizons with runs are there.
+    """
 
     scored: int = 0
     median_error: float | None = None
     coverage_90: float | None = None
     bias: float | None = None
+    horizons: tuple[HorizonQuality, ...] = ()
 
 
 class Prediction(Message, frozen=True, kw_only=True):
@@ -147,7 +182,8 @@ class Answer(Message, frozen=True, kw_only=True):
 class JobPrediction(Message, frozen=True, kw_only=True):
     """Topic job-predictions, keyed by system/job_id: when a running job will end; a tombstone when it is over.
 
-    `probability_exceeds_limit` is the chance to run into the time limit, given that it still runs.
+    `probability_exceeds_limit` is the chance to run into the time limit, given that it still runs. `coverage` and
+    `coverage_measured` are those of the curve at its size.
     """
 
     system: str
@@ -163,6 +199,7 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     low_s: float | None
     high_s: float | None
     coverage: float | None
+    coverage_measured: float | None = None
     end: str | None
     end_low: str | None
     end_high: str | None

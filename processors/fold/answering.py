@@ -6,10 +6,11 @@ from agent.contracts.events import PredictionRequested
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Answer, AnswerPoint
 from processors.asked import KEEP_MS, MINUTE_MS, minute
+from processors.explanation import model_of
 from processors.facts import N_MAX, N_MIN
 from processors.fold.desk import Desk, Identified
 from processors.fold.teaching import Teaching
-from processors.messages import judged_points, model_of, useful
+from processors.messages import judged_points, useful
 from processors.run_time import RunTime
 
 SIZES_MAX = 64
@@ -71,7 +72,7 @@ class Answering:
             detail=f"{model.observations} runs at {len(model.sizes())} sizes are known.{told}",
             observations=model.observations,
             points=tuple(curve),
-            model=model_of(outlook),
+            model=model_of(outlook, self._desk.members.get(key.id)),
             useful_n=useful(outlook.study),
             quality=model.quality,
         )

@@ -19,12 +19,25 @@ from processors.digest import digest64
 from processors.failures import FailureRate, FailureState, HostFailureRate
 from processors.jobs import Job, JobState
 from processors.laws import Laws, LawsState, Pool, PoolState
+from processors.members import Members, MembersState
 from processors.messages import Context
 from processors.run_time import UPGRADES, RunTime, RunTimeState
 from processors.seen import LowWater, LowWaterState, SeenRuns, SeenState
 from processors.shelf import Kind, Shelf
 
-STATEFUL: Final = (Job, RunTime, SeenRuns, LowWater, FailureRate, HostFailureRate, AlertLife, Asked, Laws, Pool)
+STATEFUL: Final = (
+    Job,
+    RunTime,
+    SeenRuns,
+    LowWater,
+    FailureRate,
+    HostFailureRate,
+    AlertLife,
+    Asked,
+    Laws,
+    Pool,
+    Members,
+)
 PROCESSORS: Final = tuple(processor.name for processor in STATEFUL)
 
 
@@ -108,6 +121,7 @@ class Desk:
         self.asked = Shelf(Kind(Asked.name, Asked.version, AskedState, Asked.build))
         self.laws = Shelf(Kind(Laws.name, Laws.version, LawsState, Laws.build))
         self.pool = Shelf(Kind(Pool.name, Pool.version, PoolState, Pool.build))
+        self.members = Shelf(Kind(Members.name, Members.version, MembersState, Members.build))
         self._application_ids: dict[int, str] = {}
 
     @property
@@ -136,6 +150,7 @@ class Desk:
     def remove_model(self, application_id: str) -> None:
         """Forget the model of an application; what was published of it leaves its topic."""
         self.models.remove(application_id)
+        self.members.remove(application_id)
         self._forget_digest(application_id)
         self._forget_laws(ApplicationKey.parse(application_id))
         self.outbox.append(Tombstone("predictions", application_id))
@@ -181,7 +196,7 @@ class Desk:
     def shelves(self) -> Iterator[Shelf[Any]]:
         """Return all shelves."""
         yield from (self.jobs, self.models, self.seen, self.low_water, self.failures, self.hosts)
-        yield from (self.alerts, self.asked, self.laws, self.pool)
+        yield from (self.alerts, self.asked, self.laws, self.pool, self.members)
 
     def _remember(self, key: str) -> None:
         if key.startswith(OF_APPLICATION):

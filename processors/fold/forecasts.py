@@ -9,7 +9,7 @@ from processors.digest import hexdigest
 from processors.fold.desk import Desk
 from processors.job_ends import EndForecast, forecast, noteworthy
 from processors.jobs import Forecast, Job
-from processors.quality import COVERAGE
+from processors.quality import COVERAGE, coverages
 
 NOT_KNOWN = Reliability("unknown", ("no_model",), ())
 
@@ -95,6 +95,7 @@ class Forecasts:
                 low_s=expected.low_s if expected else None,
                 high_s=expected.high_s if expected else None,
                 coverage=COVERAGE if expected else None,
+                coverage_measured=self._measured(said, curve) if expected else None,
                 end=_end(started, expected.run_time_s) if expected else None,
                 end_low=_end(started, expected.low_s) if expected else None,
                 end_high=_end(started, expected.high_s) if expected else None,
@@ -103,6 +104,12 @@ class Forecasts:
             )
         )
         job.published(said, context.now_ms)
+
+    def _measured(self, said: Forecast, curve: PublishedCurve | None) -> float | None:
+        model = self._desk.models.get(said.application_id) if said.application_id else None
+        if model is None or curve is None or said.n is None:
+            return None
+        return coverages(model.scores).get(curve.horizon(said.n))
 
 
 def _times(expected: EndForecast | None) -> tuple[float | None, float | None, float | None]:

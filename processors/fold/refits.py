@@ -6,10 +6,14 @@ It happens at ticks only, so it does not depend on how records were batched; the
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Prediction
 from processors import alert_rules
+from processors.explanation import model_of
 from processors.fold.desk import Desk, Tombstone
 from processors.fold.teaching import Teaching
 from processors.fold.warnings import Warnings
+from processors.member_fits import fits
+from processors.members import Fits, Members
 from processors.messages import prediction, published_curve
+from processors.outlook import Outlook
 from processors.run_time import RunTime
 
 
@@ -54,13 +58,26 @@ class Refits:
         key = ApplicationKey.parse(application_id)
         settings = self._desk.settings.run_time
         self._teaching.learn(key, model)
-        said = prediction(key, model, self._teaching.outlook(key, model), settings, self._desk.context)
+        outlook = self._teaching.outlook(key, model)
+        members = self._desk.members.open(application_id)
+        laws = self._laws(outlook, model, members)
+        source = model_of(outlook, members, laws)
+        said = prediction(key, model, outlook, settings, self._desk.context, source=source)
         flagged = self._strange_sizes(key, model)
         model.publish(published_curve(said, model.widening, self._desk.now_ms), flagged)
+        members.publish(laws)
+        self._desk.members.changed(application_id, members, self._desk.now_ms)
         self._desk.model_changed(application_id, model)
         self._desk.outbox.append(said)
         self._desk.tally["fit", "published"] += 1
         self._unreliable(key, said)
+
+    def _laws(self, outlook: Outlook, model: RunTime, members: Members) -> Fits | None:
+        try:
+            return fits(outlook, model.observations, members.fits)
+        except Exception:  # noqa: BLE001  what stands beside a prediction must not cost it
+            self._desk.tally["fault", Members.name] += 1
+            return None
 
     def _withdraw(self, application_id: str, model: RunTime) -> None:
         # corrections took runs away: what is left would never have been published
@@ -68,6 +85,7 @@ class Refits:
         key = ApplicationKey.parse(application_id)
         self._warnings.take(alert_rules.forgotten(key, model.flagged, verdicts, self._desk.now_ms))
         model.withdraw()
+        self._desk.members.remove(application_id)
         self._desk.model_changed(application_id, model)
         self._desk.outbox.append(Tombstone("predictions", application_id))
 

@@ -2,9 +2,11 @@
 
 from agent.contracts.names import ApplicationKey
 from processors import alert_rules
+from processors.curve import PublishedCurve
 from processors.facts import RunFact, Scored
 from processors.fold.desk import Desk
 from processors.fold.warnings import Warnings
+from processors.members import MemberFact
 
 
 class Training:
@@ -33,6 +35,8 @@ class Training:
             self._desk.tally["refused", "correction_too_late"] += 1
             return
         scored = model.score(fact) if first else None
+        if first:
+            self._compare(application_id, model.published, fact, scored)
         model.learn(fact)
         if scored is not None:
             model.note(scored)
@@ -48,6 +52,17 @@ class Training:
         if not model.observations:
             self._warnings.forget_application(application_id)
         return True
+
+    def _compare(
+        self, application_id: str, published: PublishedCurve | None, fact: RunFact, scored: Scored | None
+    ) -> None:
+        """Let the run say which law was right."""
+        members = self._desk.members.get(application_id)
+        if members is None or published is None:
+            return
+        told = scored.ln_ratio if scored else None
+        members.learn(MemberFact(fact.n, fact.run_time_s, published.horizon(fact.n), told))
+        self._desk.members.changed(application_id, members, self._desk.now_ms)
 
     def _judge(self, application_id: str, scored: Scored) -> None:
         settings = self._desk.settings.alerts.outside_band

@@ -135,6 +135,15 @@ class Study:
             efficiency, extrapolation = speedup / wanted, wanted / self.n[-1]
         return StudyPrediction(run_time_s, low_s, high_s, speedup, efficiency, extrapolation, self.sources(wanted))
 
+    def run_times(self, targets: Floats) -> Floats:
+        """Return the run times at targets (m,) in seconds, without their bands and at a part of the cost.
+
+        >>> from processors.models.adept import study
+        >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).run_times(np.array([12.0, 64.0])).round().tolist()
+        [98.0, 63.0]
+        """
+        return self._seconds(_exp(self._ln_run_time(targets)))
+
     def _answers(self, targets: Floats, by_curve: list[Floats]) -> Floats:
         """Return of each target the value of the curve that answers for it; `by_curve` has one (m,) per curve."""
         if len(by_curve) == 1:

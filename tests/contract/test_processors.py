@@ -16,7 +16,14 @@ from processors.failures import FailureRate, FailureState, HostFailureRate
 from processors.fold.desk import PROCESSORS
 from processors.jobs import Job, JobFact, JobState, Placement
 from processors.laws import CurveRecord, Laws, LawsState, Pool, PoolState
+from processors.member_fits import fits
+from processors.members import MemberFact, Members, MembersState
+from processors.models.adept import study
 from processors.models.combination.bands import NO_SCORES
+from processors.models.combination.combine import combine
+from processors.models.combination.curve import Curve
+from processors.outlook import Outlook
+from processors.quality import HORIZONS
 from processors.run_time import RunTime, RunTimeState
 from processors.seen import LowWater, LowWaterState, SeenRun, SeenRuns, SeenState
 from tests.kit.scenario import SYSTEM, completed, evidence
@@ -62,6 +69,20 @@ def run_fact(i: int) -> RunFact:
 
 def condition(i: int) -> Condition:
     return Condition(name="X", labels={"n": "4"}, holds=i % 3 != 2, time_ms=START_MS + i * 1000, for_ms=5000)
+
+
+def member_fact(i: int) -> MemberFact:
+    n = 2.0 ** (i % 15)
+    return MemberFact(n, 1000.0 / n + i % 7, HORIZONS[i % 4], ln_ratio=0.1 if i % 3 else None)
+
+
+def members_learn(members: Members, fact: MemberFact) -> None:
+    """Take a run in, after the laws of twelve sizes were published once."""
+    if members.fits is None:
+        n = tuple(2.0**k for k in range(12))
+        run_time_s = tuple(1000.0 / size + 17.3 + 0.011 * size for size in n)
+        members.publish(fits(Outlook(study(n, run_time_s), combine(Curve("a", SYSTEM, n, run_time_s))), runs=12))
+    members.learn(fact)
 
 
 RATES = AlertSettings().failure_rate
@@ -110,10 +131,13 @@ SUBJECTS: dict[str, Subject] = {
         lambda i: (NO_SCORES, (*NO_SCORES[: i % 200], 1, *NO_SCORES[i % 200 + 1 :])),
         4_000,
     ),
+    Members.name: Subject(MembersState, Members.build, member_fact, 1_200, learn=members_learn),
 }
 SPARED: dict[str, str] = {
     "score_pool:learning_a_fact_twice_is_learning_it_once": "a fact is a change of an application's share, which its "
     "record of laws hands over once: the record is a fact's only source and is stored in the same checkpoint",
+    "members:learning_a_fact_twice_is_learning_it_once": "runs are told apart before: only the first report of a run, as "
+    "the memory of runs that were seen knows it, is scored and comes here",
 }
 
 

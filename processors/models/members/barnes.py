@@ -20,6 +20,7 @@ ABILITIES: Final = (
 )
 SLOPE_MIN, SLOPE_MAX = -1.1, 0.5
 STEPS = 33  # of the trapezoid rule along a clipped slope
+SLOPES_ALIKE = 1e-9
 
 
 class BarnesLaw(NamedTuple):
@@ -73,3 +74,32 @@ def fit_barnes(n: Floats, run_time_s: Floats, inputs: Floats | None = None, *, d
     found = np.linalg.lstsq(columns, np.log2(run_time_s), rcond=None)[0].tolist()
     p = known.shape[1]
     return BarnesLaw(tuple(found[:p]), tuple(found[p:]), float(q.min()), float(q.max()))
+
+
+def log2_run_time(gamma: tuple[float, ...], q: float, low: float, high: float) -> float:
+    """Return log2 of T at one q = log2 n without inputs, in plain floats; the clipped slope is integrated exactly.
+
+    >>> law = BarnesLaw((), (8.0, -1.0, 0.1), 0.0, 4.0)
+    >>> round(log2_run_time(law.gamma, 8.0, 0.0, 4.0), 3), round(float(np.log2(law.predict(np.array([256.0])))[0]), 3)
+    (6.375, 6.375)
+    """
+    level, slope, *bend = gamma
+    double = 2.0 * bend[0] if bend else 0.0
+    nearest = min(max(q, low), high)
+    inside = level + (slope + double / 2.0 * nearest) * nearest
+    if nearest == q:
+        return inside
+    first, last = slope + double * nearest, slope + double * q
+    if abs(last - first) < SLOPES_ALIKE:
+        return inside + _clipped(first) * (q - nearest)
+    return inside + (_integral(last) - _integral(first)) / (last - first) * (q - nearest)
+
+
+def _clipped(slope: float) -> float:
+    return min(max(slope, SLOPE_MIN), SLOPE_MAX)
+
+
+def _integral(slope: float) -> float:
+    """Return the integral of the clipped slope over the slope."""
+    held = _clipped(slope)
+    return held * slope - held * held / 2.0

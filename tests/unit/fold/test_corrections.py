@@ -9,7 +9,7 @@ from agent.contracts.events import JobCompleted
 from tests.kit.scenario import Scenario
 
 SIZES = (1, 2, 4, 8, 16)
-FIT_AFTER_FIT = ("laws/", "score_pool/")
+FIT_AFTER_FIT = ("laws/", "score_pool/", "members/")
 BEFORE_AND_AFTER = pytest.mark.parametrize("moment", ["08:10:30", "08:14", "09:00", "2d 10:00"])
 
 
@@ -46,7 +46,8 @@ def comparable(centre: Scenario) -> dict[str, Any]:
 
     These are: scores (the first report is scored, against the curve of its time), the curve that was last published with
     the count of runs that are new since and the time of waiting (a correction is news, and is fitted), times of use, and
-    the times of alerts. What all curves of an application or of the centre teach is learned one fit after the other, too.
+    the times of alerts. What all curves of an application or of the centre teach is learned one fit after the other, too,
+    and how right each law was is a score.
     """
     plain = {key: msgspec.json.decode(value) for key, value in centre.state().items() if value is not None}
     plain = {key: state for key, state in plain.items() if not key.startswith(FIT_AFTER_FIT)}

@@ -1,0 +1,151 @@
+"""All laws of run time side by side: those that the combination weighs, and the classic ones that stand beside it.
+
+Every law is kept as a few numbers in seconds and can be asked for any size it may answer, without what it was fitted to.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from processors.models.combination.evidence import LAWS, LN2, anchored
+from processors.models.downey import curvature_of_sigma
+from processors.models.members import Ability, adept, amdahl_family, barnes, kazmina, local, sup5, usl
+
+Floats = NDArray[np.float64]
+Parameters = tuple[float, ...]
+
+BESIDE: Final = ("kazmina", "barnes_linear", "barnes_quadratic", "amdahl", "amdahl_log", "sup5", "downey", "adept")
+MEMBERS: Final = (*LAWS, *BESIDE)
+ABILITIES: Final = {
+    ability.name: ability
+    for ability in (
+        usl.ABILITY, *local.ABILITIES, kazmina.ABILITY, *barnes.ABILITIES, *amdahl_family.ABILITIES, sup5.ABILITY,
+        Ability("downey", sizes_min=1, extrapolates=True), adept.ABILITY,
+    )
+}  # fmt: skip
+NOT_BELOW_ONE: Final = frozenset({"amdahl_log", "sup5", "adept"})  # of a share of a processor they say nothing
+LARGER_ONLY: Final = frozenset({"adept"})
+KNOTS_MAX: Final = 6  # observed sizes at which the average of Downey's curves is kept
+KNOTS_BEYOND: Final = (2.0, 4.0)  # times the largest size
+# which of 1/n, 1, log2 n, 1/sqrt n, n, sqrt n the coefficients of a law belong to
+_TERMS: Final[dict[str, tuple[int, ...]]] = {
+    "usl": (0, 1, 4), "ideal": (0,), "amdahl_short": (0, 1), "root_short": (0, 5), "linear_short": (0, 4),
+    "amdahl_middle": (0, 1), "kazmina": (0, 3, 4), "amdahl": (0, 1), "amdahl_log": (0, 1, 2), "sup5": (0, 1, 2, 3, 4),
+}  # fmt: skip
+_LN_KEPT: Final = 690.0
+
+
+class Battery(NamedTuple):
+    """The laws as they were fitted: largest size and its time in seconds, numbers of each law in the order of MEMBERS.
+
+    A law without numbers says nothing. `knots` are the sizes at which the numbers of `downey` are run times.
+
+    >>> laws = Battery(4.0, 30.0, ((100.0, 5.0, 0.0), (120.0,), *((),) * 13), ())
+    >>> [round(math.exp(ln), 1) for ln in laws.ln_run_times(2.0) if ln is not None]
+    [55.0, 60.0]
+    """
+
+    n_max: float
+    last_s: float
+    parameters: Sequence[Parameters]
+    knots: Sequence[float]
+
+    def ln_run_times(self, n: float) -> list[float | None]:
+        """Return ln of each law's run time in seconds at one size, None where it says nothing."""
+        found = [self._alone(name, own, n) for name, own in zip(MEMBERS, self.parameters, strict=True)]
+        return self._anchored(found, n) if n > self.n_max else found
+
+    def _alone(self, name: str, own: Parameters, n: float) -> float | None:
+        if not own or (n < 1.0 and name in NOT_BELOW_ONE) or (n <= self.n_max and name in LARGER_ONLY):
+            return None
+        terms = _TERMS.get(name)
+        if terms is not None:
+            basis = (1.0 / n, 1.0, math.log2(n), n**-0.5, n, n**0.5)
+            return _ln(sum(factor * basis[term] for factor, term in zip(own, terms, strict=True)))
+        return _RULES[name](self, own, n)
+
+    def _anchored(self, found: list[float | None], n: float) -> list[float | None]:
+        """Return the forecasts with those of the combination's laws started at the last observed time, as it does."""
+        places = [i for i in range(len(LAWS)) if found[i] is not None]
+        here = [self._alone(MEMBERS[i], self.parameters[i], self.n_max) for i in places]
+        observed, ahead = math.log(self.last_s), math.log(n / self.n_max)
+        elasticity = anchored(
+            np.array([found[i] for i in places], dtype=np.float64),
+            np.array(here, dtype=np.float64),
+            observed,
+            np.array(ahead),
+        )
+        for i, value in zip(places, elasticity.tolist(), strict=True):
+            found[i] = observed + value * ahead
+        return found
+
+
+def _last_two(laws: Battery, own: Parameters, n: float) -> float:
+    return math.log(laws.last_s) + own[0] * math.log(n / laws.n_max)
+
+
+def _barnes(_laws: Battery, own: Parameters, n: float) -> float:
+    low, high, *gamma = own
+    q = math.log2(n)
+    return LN2 * barnes.log2_run_time(tuple(gamma), q, low, high)
+
+
+def _downey(laws: Battery, own: Parameters, n: float) -> float:
+    """Return ln of the average of Downey's curves: between and beyond its knots linear in ln n."""
+    if len(own) == 1:
+        return math.log(own[0])
+    right = min(max(bisect_left(laws.knots, n), 1), len(own) - 1)
+    left = right - 1
+    share = math.log(n / laws.knots[left]) / math.log(laws.knots[right] / laws.knots[left])
+    return (1.0 - share) * math.log(own[left]) + share * math.log(own[right])
+
+
+def _adept(_laws: Battery, own: Parameters, n: float) -> float:
+    parallelism, sigma, t1_s = own
+    curvature = float(curvature_of_sigma(sigma))
+    low, u = min(curvature, 0.5), 1.0 / n
+    linear, between = u + curvature * (1.0 - u) / parallelism, 2.0 * low * u + (1.0 - low * (1.0 + u)) / parallelism
+    return math.log(t1_s * max(linear, between, 1.0 / parallelism))
+
+
+_RULES: Final[dict[str, Callable[[Battery, Parameters, float], float]]] = {
+    "last_two": _last_two,
+    "barnes_linear": _barnes,
+    "barnes_quadratic": _barnes,
+    "downey": _downey,
+    "adept": _adept,
+}
+
+
+def _ln(run_time_s: float) -> float | None:
+    return math.log(run_time_s) if 0.0 < run_time_s < math.inf else None
+
+
+def explained(name: str, own: Parameters) -> dict[str, float]:
+    """Return the numbers of a law by the names that people know them by; times in seconds.
+
+    >>> explained("usl", (95.0, 4.0, 1.0)), explained("barnes_linear", (0.0, 4.0, 10.0, -0.9))
+    ({'t1_s': 100.0, 'sigma': 0.05, 'kappa': 0.01}, {'log2_t1_s': 10.0, 'slope': -0.9})
+    """
+    if not own:
+        return {}
+    if name == "usl":
+        t1_s, contention_s, coherence_s = sum(own), own[1] + own[2], own[2]
+        shares = (float(f"{part / t1_s:.6g}") for part in (contention_s, coherence_s)) if t1_s > 0 else (0.0, 0.0)
+        return dict(zip(("t1_s", "sigma", "kappa"), (float(f"{t1_s:.6g}"), *shares), strict=True))
+    names = _NAMES.get(name)
+    return dict(zip(names, own[len(own) - len(names) :], strict=True)) if names else {}
+
+
+_NAMES: Final[dict[str, tuple[str, ...]]] = {
+    "ideal": ("parallel_s",), "last_two": ("slope",), "amdahl_short": ("parallel_s", "serial_s"),
+    "root_short": ("parallel_s", "root_growth_s"), "linear_short": ("parallel_s", "growth_s"),
+    "amdahl_middle": ("parallel_s", "serial_s"), "kazmina": ("parallel_s", "root_s", "growth_s"),
+    "barnes_linear": ("log2_t1_s", "slope"), "barnes_quadratic": ("log2_t1_s", "slope", "bend"),
+    "amdahl": ("parallel_s", "serial_s"), "amdahl_log": ("parallel_s", "serial_s", "logarithmic_s"),
+    "sup5": ("parallel_s", "serial_s", "logarithmic_s", "root_s", "growth_s"), "adept": ("A", "sigma", "t1_s"),
+}  # fmt: skip
