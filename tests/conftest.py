@@ -5,11 +5,16 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.kafka_jars import NoKafkaError
 
 REQUIRED = "SCALEWATCH_REQUIRE_KAFKA"
+
+# the same examples every time, however slow the machine is; --hypothesis-profile=default looks for new ones
+settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")

@@ -136,6 +136,7 @@ def kafka_settings(config: Config) -> KafkaSettings:
         replication_factor=config.topics.replication,
         checkpoint_timeout_s=config.learner.deadline_s,
         poll_records_max=config.collector.poll_records_max,
+        session_timeout_s=config.kafka.session_timeout_s,
     )
 
 

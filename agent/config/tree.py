@@ -69,6 +69,9 @@ class KafkaSettings(Settings):
     compression: Literal["none", "gzip", "lz4", "zstd"] = Field(
         default="none", description="how what is written is compressed; lz4 and zstd need their Python packages"
     )
+    session_timeout_s: float = Field(
+        default=10.0, ge=1, le=1800, description="a process that is silent for so long loses its work to another one"
+    )
 
 
 class Keep(Settings):

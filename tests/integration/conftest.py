@@ -4,8 +4,10 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from kafka.admin import KafkaAdminClient, NewTopic
 
+from agent.contracts.log import TopicSettings
+from agent.log.kafka import KafkaLog
+from agent.log.kafka_settings import KafkaSettings
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.slurm import SlurmCluster
 from tests.kit.slurm_root import SUITES, why_not
@@ -19,8 +21,8 @@ def slurm(request: pytest.FixtureRequest, kafka: KafkaBroker) -> Iterator[SlurmC
             pytest.fail(reason)
         pytest.skip(reason)
     topic = f"slurm.{request.param}"
-    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap)
-    admin.create_topics([NewTopic(name, 1, 1) for name in (topic, f"{topic}.started")])
-    admin.close()
+    log = KafkaLog(KafkaSettings(bootstrap=kafka.bootstrap))
+    log.create([TopicSettings(name, 1, compacted=False) for name in (topic, f"{topic}.started")])
+    log.close()
     with SlurmCluster(request.param, kafka.bootstrap, topic=topic) as cluster:
         yield cluster

@@ -4,11 +4,11 @@ what goes wrong without it, so that a step which is lost cannot go unnoticed."""
 from collections.abc import Callable, Iterator
 
 import pytest
-from kafka.admin import KafkaAdminClient, NewTopic
 from msgspec.structs import replace
 
 from agent.contracts.errors import CheckpointLostError, FencedError, UnavailableError
-from agent.contracts.log import Restored
+from agent.contracts.log import Restored, TopicSettings
+from agent.log.kafka import KafkaLog
 from agent.log.kafka_checkpoint import KafkaCheckpointStore
 from agent.log.kafka_settings import KafkaSettings
 from tests.kit.checkpoints import (
@@ -26,7 +26,7 @@ from tests.kit.checkpoints import (
     saved_after,
 )
 from tests.kit.kafka_broker import KafkaBroker
-from tests.kit.logs import marker
+from tests.kit.logs import limit_messages, marker
 
 pytestmark = pytest.mark.kafka
 
@@ -136,9 +136,8 @@ def test_without_reading_back_a_lost_checkpoint_counts_as_saved(settings: KafkaS
 
 def test_a_state_the_broker_refuses_fails_the_whole_checkpoint(kafka: KafkaBroker, settings: KafkaSettings) -> None:
     narrow = replace(settings, state_topic=f"{settings.state_topic}-narrow")
-    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap)
-    admin.create_topics([NewTopic(narrow.state_topic, 1, 1, topic_configs={"max.message.bytes": "20000"})])
-    admin.close()
+    KafkaLog(narrow).create([TopicSettings(narrow.state_topic, 1, compacted=True)])
+    limit_messages(kafka.bootstrap, narrow.state_topic, 20_000)
     store = KafkaCheckpointStore(narrow, 0)
     store.take_over()
     store.save({"small": b"1"}, marker(1, 1))

@@ -1,6 +1,5 @@
 """Checkpoints while the broker hangs, dies and comes back."""
 
-import time
 from collections.abc import Callable
 from threading import Thread, Timer
 
@@ -17,12 +16,13 @@ from tests.kit.checkpoints import (
     NoDeadline,
     NotConfirmedStore,
     expire_a_record,
+    grow_impatient,
     prepared,
     restored_by_a_new_owner,
     save_as_new_owner,
 )
 from tests.kit.kafka_broker import KafkaBroker
-from tests.kit.logs import marker
+from tests.kit.logs import WAIT_S, marker
 
 pytestmark = pytest.mark.kafka
 
@@ -35,12 +35,10 @@ def settings(kafka: KafkaBroker, fresh: Callable[[str], str]) -> KafkaSettings:
 def test_a_commit_that_hangs_ends_at_its_deadline(kafka: KafkaBroker, settings: KafkaSettings) -> None:
     store = Interrupted(settings, 0)
     store.take_over()
-    store.before_commit = kafka.pause
+    store.before_commit = lambda: (grow_impatient(store), kafka.pause())
     try:
-        started = time.monotonic()
-        with pytest.raises(UnavailableError, match="did not end within"):
+        with pytest.raises(UnavailableError, match="did not end within 2 s"):
             store.save({"key": b"first"}, marker(1, 1))
-        assert time.monotonic() - started < HANGS_S
     finally:
         kafka.resume()
     save_as_new_owner(settings, {"key": b"second"})
@@ -60,13 +58,15 @@ def test_without_a_deadline_the_commit_hangs(kafka: KafkaBroker, settings: Kafka
         assert saving.is_alive()
     finally:
         kafka.resume()
-        saving.join(HANGS_S)
+        saving.join(WAIT_S)
+    assert not saving.is_alive()
     store.close()
 
 
 def test_after_an_error_nothing_more_is_written(kafka: KafkaBroker, settings: KafkaSettings) -> None:
     store = KafkaCheckpointStore(settings, 0)
     store.take_over()
+    grow_impatient(store)
     kafka.pause()
     try:
         with pytest.raises(UnavailableError):
@@ -80,11 +80,11 @@ def test_after_an_error_nothing_more_is_written(kafka: KafkaBroker, settings: Ka
 
 
 def test_without_giving_the_producer_up_a_later_checkpoint_is_lost(kafka: KafkaBroker, settings: KafkaSettings) -> None:
-    impatient = replace(settings, request_timeout_s=0.5, delivery_timeout_s=1.0)
+    impatient = replace(settings, request_timeout_s=2.0, delivery_timeout_s=4.0)
     store = NotConfirmedStore(impatient, 0)
     store.take_over()
     store.save({"key": b"first"}, marker(1, 1))
-    expire_a_record(kafka, store._producer, settings.state_topic)
+    expire_a_record(kafka, store._producer, settings)
     store._producer.abort_transaction()
     store.save({}, marker(2, 0))  # acknowledged as a repeat of the record that expired
     store.close()
@@ -99,7 +99,7 @@ def test_a_checkpoint_is_whole_or_not_there_when_the_broker_is_killed_within_it(
     store = Interrupted(settings, 0)
     store.take_over()
     killer = Timer(kill_after_s or 0.0, kafka.kill)
-    store.before_commit = kafka.kill if kill_after_s is None else killer.start
+    store.before_commit = lambda: (grow_impatient(store), (kafka.kill if kill_after_s is None else killer.start)())
     saved = True
     try:
         store.save({f"key-{number}": b"new" for number in range(50)}, marker(2, 50))
@@ -123,9 +123,7 @@ def test_two_thousand_states_are_restored(settings: KafkaSettings) -> None:
     store.take_over()
     for number in range(1, 5):
         store.save({f"key-{key}": b"%d" % number * 4_000 for key in range(2_000)}, marker(number, 2_000))
-    started = time.monotonic()
     restored = restored_by_a_new_owner(settings)
-    assert time.monotonic() - started < 20
     assert restored.marker == marker(4, 2_000)
     assert len(restored.states) == 2_000
     assert set(restored.states.values()) == {b"4" * 4_000}

@@ -17,6 +17,7 @@ from agent.contracts.moments import parse_rfc3339
 from agent.decode.dead_letter import dead_letter
 from agent.log.kafka import KafkaLog
 from tests.kit.kafka_broker import KafkaBroker
+from tests.kit.logs import WAIT_S
 
 pytestmark = pytest.mark.kafka
 
@@ -76,7 +77,7 @@ def test_a_dead_letter_is_listed_and_its_bytes_go_back_to_where_they_came_from(c
         log.create([TopicSettings(source, 1, compacted=False)])
         producer = log.producer()
         producer.send(settings.topics.deadletters, msgspec.json.encode(letter))
-        producer.flush(20)
+        producer.flush(WAIT_S)
         listed = run("deadletter", "list", "-c", str(config), "--reason", "not-json")
         assert f"not-json  {source}/0/41  slurm, 5 bytes: It is no JSON.\n1 dead letter.\n" in listed.stdout
         told = run("deadletter", "list", "-c", str(config), "--json", "--since", "2026-11-20T11:00:00Z")

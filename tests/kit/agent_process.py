@@ -12,9 +12,7 @@ Only processes that were started here are ever signalled, by their own ids. The 
 import contextlib
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -29,11 +27,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from agent.cli.run import PARENT
 from agent.config.load import load
 from agent.config.tree import Config
+from tests.kit.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = ("learner", "collector")
-READY_S = 60.0
-LEAVE_S = 40.0  # the parent gives its roles 30
+READY_S = 180.0
+LEAVE_S = 90.0  # the parent gives its roles 30
 LOOK_S = 0.05
 Result = TypeVar("Result")
 
@@ -48,7 +47,7 @@ def write_config(
         "sources": [dict(source) for source in sources],
         "collector": {"group": f"{prefix}-collector", "tick_s": 1.0},
         "learner": {"group": f"{prefix}-learner", "checkpoint_interval_s": 1.0},
-        "http": {"port": _two_free_ports()},
+        "http": {"port": free_ports(2).start},  # of the learner; the collector has the next one
         "log": {"format": "json"},
     }
     for name, part in parts.items():
@@ -232,16 +231,3 @@ def _line(text: str) -> dict[str, Any]:
     except json.JSONDecodeError:
         return {}
     return line if isinstance(line, dict) else {}
-
-
-def _two_free_ports() -> int:
-    """Return a free port that has a free one after it, below those that clients are given."""
-    while True:
-        port = random.SystemRandom().randrange(15_000, 30_000)
-        if all(_is_free(one) for one in (port, port + 1)):
-            return port
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0

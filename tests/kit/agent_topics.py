@@ -22,7 +22,7 @@ from agent.log.kafka_reading import KafkaReader
 from processors.fold.shard import Shard
 
 Records = list[tuple[str, bytes | None]]
-WRITE_S = 30.0
+WRITE_S = 90.0
 MARKER = "__marker__"
 
 

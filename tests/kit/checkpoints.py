@@ -1,6 +1,5 @@
 """Checkpoint stores that leave one of their steps out, and what happens around a checkpoint."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,11 +13,13 @@ from agent.contracts.log import Restored, TopicSettings
 from agent.log.kafka import KafkaLog
 from agent.log.kafka_checkpoint import KafkaCheckpointStore
 from agent.log.kafka_connection import give_up
+from agent.log.kafka_reading import KafkaReader
 from agent.log.kafka_settings import KafkaSettings
+from tests.kit.agent_process import until
 from tests.kit.kafka_broker import KafkaBroker
-from tests.kit.logs import kafka_settings, marker
+from tests.kit.logs import WAIT_S, kafka_settings, marker
 
-DEADLINE_S = 2.0
+DEADLINE_S = 2.0  # of a checkpoint that shall not end
 HANGS_S = 3 * DEADLINE_S
 
 
@@ -79,7 +80,7 @@ class ForeignTransaction:
         self._producer.init_transactions()
         self._producer.begin_transaction()
         self._producer.send(settings.state_topic, b"foreign", b"foreign", partition=0)
-        self._producer.flush(DEADLINE_S)
+        self._producer.flush(WAIT_S)
 
     def __enter__(self) -> None:
         pass
@@ -90,11 +91,14 @@ class ForeignTransaction:
 
 
 def prepared(broker: KafkaBroker, fresh: Callable[[str], str]) -> KafkaSettings:
-    settings = replace(
-        kafka_settings(broker, fresh), checkpoint_timeout_s=DEADLINE_S, read_timeout_s=5.0, take_overs_max=2
-    )
+    settings = replace(kafka_settings(broker, fresh), checkpoint_timeout_s=WAIT_S)
     KafkaLog(settings).create([TopicSettings(name=settings.state_topic, partitions=1, compacted=True)])
     return settings
+
+
+def grow_impatient(store: KafkaCheckpointStore) -> None:
+    """Give the next steps of a store a short deadline, because they shall not end."""
+    store._settings = replace(store._settings, checkpoint_timeout_s=DEADLINE_S)
 
 
 def leave_open(settings: KafkaSettings, key: bytes) -> None:
@@ -103,22 +107,24 @@ def leave_open(settings: KafkaSettings, key: bytes) -> None:
     producer.init_transactions()
     producer.begin_transaction()
     producer._transaction_manager._partitions_in_transaction.add(TopicPartition(settings.state_topic, 0))
-    producer.send(settings.state_topic, b"abandoned", key, partition=0).get(DEADLINE_S)
+    producer.send(settings.state_topic, b"abandoned", key, partition=0).get(WAIT_S)
     give_up(producer)
 
 
-def expire_a_record(broker: KafkaBroker, producer: KafkaProducer, topic: str) -> None:
+def expire_a_record(broker: KafkaBroker, producer: KafkaProducer, settings: KafkaSettings) -> None:
     """Leave a transaction with a record that expired here, and that the broker took when it woke up."""
+    topic = settings.state_topic
     producer.begin_transaction()
-    producer.send(topic, b"in time", b"key", partition=0).get(DEADLINE_S)
+    offset = producer.send(topic, b"in time", b"key", partition=0).get(WAIT_S).offset
     broker.pause()
     try:
         expired = producer.send(topic, b"expired", b"key", partition=0)
         with pytest.raises(KafkaTimeoutError):
-            expired.get(HANGS_S)
+            expired.get(WAIT_S)
     finally:
         broker.resume()
-    time.sleep(0.5)  # what lies in the broker's socket is obeyed now
+    with KafkaReader(settings, topic, 0, committed=False) as reader:
+        until(lambda: reader.end() > offset + 1, WAIT_S, "what lay in the broker's socket is obeyed")
 
 
 def save_hidden(settings: KafkaSettings) -> None:

@@ -1,9 +1,7 @@
 """A real Kafka broker as a child process: one KRaft node on 127.0.0.1 that tests can stop, kill and freeze."""
 
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -11,11 +9,12 @@ from pathlib import Path
 from typing import Self
 
 from tests.kit.kafka_jars import class_path
+from tests.kit.ports import free_ports
 
 USER, PASSWORD = "scalewatch", "correct horse"
 LISTENERS = {"PLAINTEXT": "PLAINTEXT", "SASL_PLAINTEXT": "SASL_PLAINTEXT", "SSL": "SSL", "CONTROLLER": "PLAINTEXT"}
-START_TIMEOUT_S = 60
-STOP_TIMEOUT_S = 20
+START_TIMEOUT_S = 180
+STOP_TIMEOUT_S = 60
 READY = b"Kafka Server started"
 CLUSTER_ID = "c2NhbGV3YXRjaC10ZXN0cw"
 HEAP = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
@@ -33,7 +32,7 @@ class KafkaBroker:
         self.log = self.folder / "server.log"
         self.ca_file = self.folder / "ca.pem"
         self._settings = settings or {}
-        self._ports = dict(zip(LISTENERS, _free_ports(len(LISTENERS)), strict=True))
+        self._ports = dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._log_start = 0
@@ -186,14 +185,3 @@ def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{command[0]} failed: {(done.stdout + done.stderr)[-2000:]}")
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return ports below the ephemeral ones: a client that redials an ephemeral port can connect to itself."""
-    ports: set[int] = set()
-    while len(ports) < count:
-        port = random.SystemRandom().randrange(15_000, 30_000)
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)):
-                ports.add(port)
-    return sorted(ports)

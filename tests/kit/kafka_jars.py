@@ -6,13 +6,15 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from tests.kit.alone import alone
+
 KAFKA = "4.3.1"
 LOG4J = "2.25.4"
 COORDINATES = [
     ("org.apache.kafka", "kafka_2.13", KAFKA),
     ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J),  # without it the broker logs nothing to wait for
 ]
-FETCH_TIMEOUT_S = 300
+FETCH_TIMEOUT_S = 600
 JAVA_MIN = 17
 
 
@@ -31,8 +33,9 @@ def class_path() -> str:
     """Return the class path of the broker, and fetch it first where it is not there. Raises NoKafkaError."""
     _check_java()
     folder = cache_folder() / KAFKA
-    if not folder.is_dir():
-        _fetch(folder)
+    with alone(folder):  # Maven's own cache takes no two of them
+        if not folder.is_dir():
+            _fetch(folder)
     return f"{folder}/*"
 
 
@@ -60,8 +63,7 @@ def _fetch(folder: Path) -> None:
         )  # fmt: skip
         if done.returncode:
             raise NoKafkaError(f"Maven could not fetch the broker: {done.stdout[-500:]}{done.stderr[-500:]}")
-        if not folder.is_dir():  # two test sessions may fetch at the same time
-            Path(work, "jars").rename(folder)
+        Path(work, "jars").rename(folder)
 
 
 def _pom() -> str:

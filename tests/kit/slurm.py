@@ -9,9 +9,7 @@ it ends, the kernel ends the rest and drops the mounts: nothing is left to clean
 """
 
 import contextlib
-import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
+from tests.kit.ports import free_ports
 from tests.kit.slurm_root import cached_root, unpack
 
 CORES_PER_NODE = 4
@@ -167,7 +166,7 @@ class SlurmCluster:
 
     def _configure(self) -> None:
         names = [f"nid{number:03}" for number in range(1, self.nodes + 1)]
-        controller, first = _free_ports(self.nodes)
+        controller, first, *_ = free_ports(self.nodes + 1)
         settings = _SLURM_CONF.format(
             cluster=self.name, controller=CONTROLLER, port=controller, topic=self.topic, nodes=self.nodes,
             first=first, last=first + self.nodes - 1, cores=CORES_PER_NODE,
@@ -225,21 +224,3 @@ class SlurmCluster:
         while not (met := condition()) and time.monotonic() < deadline:
             time.sleep(0.1)
         return met
-
-
-def _free_ports(nodes: int) -> tuple[int, int]:
-    """Return a port for the controller and the first of a run of free ports, below those that clients are given."""
-    while True:
-        first = 20_000 + secrets.randbelow(10_000)
-        if all(_is_free(port) for port in range(first, first + nodes + 1)):
-            return first, first + 1
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

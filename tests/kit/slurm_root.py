@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from tests.kit.alone import alone
+
 SUITES: Final = {"trixie": (24, 11), "forky": (26, 5)}
 """Debian suites and the oldest Slurm that each may hold; testing suites move on."""
 
@@ -35,12 +37,12 @@ def why_not() -> str | None:
 def cached_root(suite: str) -> Path:
     """Return the archive of a suite's root; build it when the cache does not hold it (20 to 40 s)."""
     archive = _cache() / f"slurm-{suite}.tar"
-    if not archive.exists():
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
-            built = Path(folder, "root.tar")
-            _build(suite, built)
-            built.rename(archive)  # at once and whole: another run may build the same one
+    with alone(archive):
+        if not archive.exists():
+            with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+                built = Path(folder, "root.tar")
+                _build(suite, built)
+                built.rename(archive)  # at once and whole
     return archive
 
 
