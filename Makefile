@@ -1,12 +1,16 @@
 # What a developer does here. `make` alone lists it.
 #   PYTHON      the Python that makes .venv, 3.11 or newer (python3)
 #   ARGS        more arguments for the command: make demo ARGS=--help, make test ARGS="-k checkpoint"
+#   WORKERS     how many tests run at the same time (2); 0: one after the other, in this terminal
 
 PYTHON ?= python3
 ARGS ?=
+WORKERS ?= 2
 BIN := .venv/bin
 LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate $(UPGRADE)
+# a file's tests stay together, in their order: they share an agent, and each worker that needs one has its own broker
+BY_FILE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-fast lint simulate quality bench wheel lock clean
@@ -20,10 +24,10 @@ demo: .venv/runtime.stamp  ## the whole agent on a simulated centre, in this ter
 test: .venv/dev.stamp  ## every test, on a real Kafka (Java 17+, Maven) and, as root, a real Slurm
 	@.ci/provide kafka
 	@.ci/provide slurm
-	$(BIN)/pytest --ignore=tests/bench $(ARGS)
+	$(BIN)/pytest --ignore=tests/bench $(BY_FILE) $(ARGS)
 
 test-fast: .venv/dev.stamp  ## the tests that need nothing but Python
-	$(BIN)/pytest --ignore=tests/bench -m "not kafka and not slurm and not slow" $(ARGS)
+	$(BIN)/pytest --ignore=tests/bench -m "not kafka and not slurm and not slow" $(BY_FILE) $(ARGS)
 
 lint: .venv/dev.stamp  ## ruff and mypy, as strict as they get
 	$(BIN)/ruff check
