@@ -46,7 +46,7 @@ class Sleeper:
 
     def __init__(self, config: Config, may_sleep_s: float) -> None:
         settings = msgspec.structs.replace(
-            compose.kafka_settings(config), session_timeout_s=30.0, work_timeout_s=may_sleep_s, metadata_age_s=1.0
+            compose.kafka_settings(config), session_timeout_s=12.0, work_timeout_s=may_sleep_s, metadata_age_s=1.0
         )
         clock = FakeClock()
         self.log = KafkaLog(settings)
