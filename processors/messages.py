@@ -20,7 +20,7 @@ from agent.contracts.outputs import (
     UsefulSizes,
 )  # fmt: skip
 from agent.contracts.settings import RunTimeSettings
-from processors.curve import PublishedCurve, PublishedPoint
+from processors.curve import PublishedCurve, PublishedPoint, horizon_of
 from processors.models.adept import Study, Verdict
 from processors.outlook import RELIABLE, Outlook
 from processors.quality import COVERAGE, coverages
@@ -74,7 +74,7 @@ def judged_points(
     low_s, high_s = (_widened(predicted.run_time_s, end, model.widening) for end in (predicted.low_s, predicted.high_s))
     confirmed = model.confirmed() if outlook.combination is None else {}
     shift = np.array([confirmed.get(n, time_s) / time_s for n, time_s in zip(sizes, predicted.run_time_s, strict=True)])
-    published, measured = model.published, coverages(model.scores)
+    known, measured = model.sizes(), coverages(model.scores)
     return tuple(
         (
             CurvePoint(
@@ -83,7 +83,7 @@ def judged_points(
                 low_s=_rounded(low_s[i] * shift[i]),
                 high_s=_rounded(high_s[i] * shift[i]),
                 coverage=COVERAGE,
-                coverage_measured=measured.get(published.horizon(n)) if published else None,
+                coverage_measured=measured.get(horizon_of(n, known[0], known[-1])),
                 speedup=_rounded(predicted.speedup[i] / shift[i]),
                 efficiency=_rounded(predicted.efficiency[i] / shift[i]),
                 extrapolation=_rounded(predicted.extrapolation[i]),

@@ -11,7 +11,8 @@ from agent.cli.errors import FAILED
 from agent.cli.options import config_option, load_or_default, timezone_option
 from agent.cli.output import table
 from agent.contracts.events import Evidence, PredictionRequested
-from agent.contracts.outputs import Answer, AnswerPoint
+from agent.contracts.outputs import Answer, AnswerPoint, Model
+from agent.ranking import horizons, ranked
 from agent.words import share, verdict_words
 
 
@@ -32,6 +33,7 @@ def _sizes(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.option("--input", default=None, help="Its input; by default the only one, from a file all.")
 @click.option("--unit", default=None, help="Unit of the sizes; by default the only one, from a file all.")
 @click.option("--url", default=None, help="Ask a running agent, such as http://127.0.0.1:8080.")
+@click.option("--members", is_flag=True, help="Show every law of run time, its weight and how right it has been.")
 @click.option("--events", multiple=True, type=click.Path(), help="File of events to learn from; may be repeated.")
 @click.option("--requests", type=click.Path(dir_okay=False), help="File of questions, one JSON object per line.")
 @click.option(
@@ -82,15 +84,15 @@ def _one(given: dict[str, Any]) -> None:
         unit=given["unit"],
     )
     if given["url"]:
-        show(ask_agent(given["url"], request))
+        show(ask_agent(given["url"], request), members=given["members"])
         return
     config = load_or_default(given["config"])
     for answer in of_person(config, words[0], request, given["timezone"]):
-        show(answer)
+        show(answer, members=given["members"])
 
 
-def show(answer: Answer) -> None:
-    """Print an answer as a table."""
+def show(answer: Answer, *, members: bool = False) -> None:
+    """Print an answer as a table; with `members` a second one, of the laws behind it."""
     if not answer.known:
         click.echo(f"scalewatch: {answer.detail}", err=True)
         click.get_current_context().exit(FAILED)
@@ -98,7 +100,25 @@ def show(answer: Answer) -> None:
     head = (answer.unit or "n", "run time s", "90 % band", "speed-up", "efficiency", "verdict", "source")
     lines = [f"{name} on {answer.system}: {answer.detail}", table(head, [_row(point) for point in answer.points])]
     lines += dict.fromkeys(advice for point in answer.points for advice in point.reliability.advice)
+    if members and answer.model is not None:
+        lines += ["", _laws(answer.model)]
     click.echo("\n".join(lines))
+
+
+def _laws(model: Model) -> str:
+    laws = ranked(model)
+    shown = horizons(laws)
+    head = ("law", "weight", *(f"error {verdict_words(name)}" for name in shown), "what it is")
+    rows = [
+        (
+            law.name,
+            "-" if law.weight is None else share(law.weight),
+            *(share(law.errors[name].error if name in law.errors else None) for name in shown),
+            "; ".join(filter(None, (law.law, law.remark))),
+        )
+        for law in laws
+    ]
+    return table(head, rows)
 
 
 def _row(point: AnswerPoint) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from agent import __version__, words
+from agent import __version__, ranking, words
 from agent.contracts.service import Service
 from agent.http import parameters, view
 from agent.http.lookup import Truth, find, known_ids, link
@@ -86,12 +86,15 @@ class Pages:
             return self.missing(request, f"There is no model of {path[:80]!r}.", path)
         alerts = view.alerts_of(found, self._service.alerts())
         is_open = [alert for alert in alerts if alert.status != "resolved"]
+        laws = ranking.ranked(found.model)
         return self._page(
             request,
             "application.html",
             row=view.rows([found], alerts, self._truth)[0],
             picture=view.picture(found, is_open, self._truth, small=False),
             points=view.point_rows(found, self._truth),
+            laws=laws,
+            horizons=ranking.horizons(laws),
             alerts=alerts[:ALERTS_SHOWN],
             jobs=view.jobs_of(found, self._service.jobs())[:JOBS_SHOWN],
         )

@@ -1,10 +1,10 @@
 """Every metric of the product, declared once. Names follow Prometheus' practice: base units, `_total` for counters."""
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import msgspec
 
-from agent.contracts.outputs import VERDICTS
+from agent.contracts.outputs import VERDICTS, Horizon
 
 ROLES: Final = ("collector", "learner")
 EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeated")
@@ -59,6 +59,7 @@ class Declaration(msgspec.Struct, frozen=True):
 
 _ROLE: Final = Label("role", values=ROLES)
 _APPLICATION: Final = (Label("application"), Label("system"), Label("input"), Label("unit"))
+_HORIZON: Final = Label("horizon", values=get_args(Horizon))
 
 AGENT: Final = (
     Declaration(
@@ -141,6 +142,21 @@ PREDICTIONS: Final = (
         "scalewatch_prediction_error_ratio", "gauge",
         "Median relative error of the predictions that were published before the runs ended.", _APPLICATION,
         at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_prediction_horizon_coverage_ratio", "gauge",
+        "The same coverage apart by how far the size lay outside of those that had been run.",
+        (*_APPLICATION, _HORIZON), at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_member_weight", "gauge",
+        "Weight of a law of run time in the prediction of the application, beyond its largest size.",
+        (*_APPLICATION, Label("member")), at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_member_error_ratio", "gauge",
+        "Mean error, in ln of the run time, of a law and of what was published, on the runs that came after.",
+        (*_APPLICATION, Label("member"), _HORIZON), at_scrape=True,
     ),
     Declaration(
         "scalewatch_useful_size", "gauge",

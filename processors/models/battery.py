@@ -29,7 +29,7 @@ ABILITIES: Final = {
 }  # fmt: skip
 NOT_BELOW_ONE: Final = frozenset({"amdahl_log", "sup5", "adept"})  # of a share of a processor they say nothing
 LARGER_ONLY: Final = frozenset({"adept"})
-KNOTS_MAX: Final = 6  # observed sizes at which the average of Downey's curves is kept
+KNOTS_MAX: Final = 12  # observed sizes at which the average of Downey's curves is kept
 KNOTS_BEYOND: Final = (2.0, 4.0)  # times the largest size
 # which of 1/n, 1, log2 n, 1/sqrt n, n, sqrt n the coefficients of a law belong to
 _TERMS: Final[dict[str, tuple[int, ...]]] = {

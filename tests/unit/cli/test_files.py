@@ -55,6 +55,19 @@ def test_a_prediction_is_a_table_with_the_sizes_that_were_asked_for(jobs: str) -
     assert float(rows[0][1]) == pytest.approx(300, rel=0.01)
 
 
+def test_the_laws_behind_a_prediction_are_shown_on_request_with_what_each_has_missed(jobs: str) -> None:
+    plain, shown = (
+        run("predict", jobs, "lammps", "--input", "rhodo", "--n", "64", *more) for more in ([], ["--members"])
+    )
+    assert shown.output.startswith(plain.output.rstrip("\n"))
+    head, *laws = shown.output.removeprefix(plain.output).strip().splitlines()
+    assert head.split()[:2] == ["law", "weight"]
+    assert "error" in head
+    named = {line.split()[0]: line for line in laws}
+    assert {"usl", "kazmina", "barnes_quadratic", "amdahl_log", "sup5", "downey", "adept", "prediction"} <= set(named)
+    assert "Kazmina and Antonov" in named["kazmina"]
+
+
 def test_without_an_input_there_is_a_table_for_each(jobs: str) -> None:
     shown = run("predict", jobs, "lammps", "--n", "4")
     assert shown.exit_code == 0

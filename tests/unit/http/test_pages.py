@@ -4,7 +4,17 @@ from html.parser import HTMLParser
 import pytest
 from starlette.applications import Starlette
 
-from agent.contracts.outputs import VERDICTS, AlertEvidence, Quality, Reliability, UsefulSizes
+from agent.contracts.outputs import (
+    VERDICTS,
+    AlertEvidence,
+    HorizonError,
+    HorizonQuality,
+    Member,
+    Model,
+    Quality,
+    Reliability,
+    UsefulSizes,
+)
 from agent.contracts.service import Health
 from agent.http.app import create_app
 from agent.metrics.registry import Metrics
@@ -209,3 +219,19 @@ def test_where_the_truth_is_known_predictions_are_shown_against_it() -> None:
 
 def test_without_a_truth_none_is_mentioned(app: Starlette) -> None:
     assert "truth" not in read(app, "/applications/archer2/lammps/rhodo/nodes")
+
+
+def test_an_applications_page_shows_who_is_right_among_the_laws(app: Starlette, service: FixedService) -> None:
+    errors = (HorizonError("up_to_2x", 7, 0.25),), (HorizonError("up_to_2x", 7, 0.031),)
+    laws = Member("usl", 0.8, {"kappa": 0.0006}, errors=errors[0]), Member("sup5", 0.0, {}, "beside", errors=errors[1])
+    quality = Quality(7, 0.2, 0.9, 0.0, (HorizonQuality("up_to_2x", 7, 0.2, 0.64),))
+    service.held_predictions = [prediction(model=Model("combination", laws, errors[0]), quality=quality)]
+    text = read(app, "/applications/archer2/lammps/rhodo/nodes")
+    parsed(text)
+    assert text.index("five terms") < text.index("universal scalability")
+    assert "error up to 2x" in text
+    assert "error inside" not in text
+    assert re.search(r"five terms</th>\s*<td[^>]*>-</td>\s*<td[^>]*>3.1 % ", text)
+    assert re.search(r"universal scalability[^<]*</th>\s*<td[^>]*>80 %</td>\s*<td[^>]*>25 % ", text)
+    assert "kappa = 0.0006" in text
+    assert "64 %" in text

@@ -1,9 +1,21 @@
+from collections.abc import Sequence
+from typing import get_args
+
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.contracts.moments import parse_rfc3339
-from agent.contracts.outputs import Prediction, Quality, UsefulSizes
+from agent.contracts.outputs import (
+    Horizon,
+    HorizonError,
+    HorizonQuality,
+    Member,
+    Model,
+    Prediction,
+    Quality,
+    UsefulSizes,
+)
 from agent.metrics.predictions import PredictionCollector
 from agent.metrics.registry import Metrics
 from tests.kit.messages import alert, curve_point, prediction
@@ -105,3 +117,44 @@ def test_the_number_of_series_stays_below_the_bound() -> None:
     seen = scrape(FixedService(many), applications_max=10, sizes_max=4)
     per_application = [name for name in seen if name.startswith("scalewatch_pred") or name.endswith(("size", "ity"))]
     assert sum(len(seen[name]) for name in per_application) <= 10 * (3 * 4 + 6)
+
+
+def laws(count: int = 2, horizons: Sequence[Horizon] = ("inside", "up_to_2x")) -> Model:
+    errors = tuple(HorizonError(horizon, 5, 0.125) for horizon in horizons)
+    members = (Member(f"law{i}", 0.5, {}, "beside" if i else "part", errors=errors) for i in range(count))
+    return Model("combination", tuple(members), errors[:1])
+
+
+def test_coverage_is_shown_by_horizon_beside_the_whole() -> None:
+    parts = (HorizonQuality("inside", 30, 0.02, 0.93), HorizonQuality("up_to_2x", 7, 0.2, 0.71))
+    seen = scrape(FixedService([prediction(quality=Quality(37, 0.03, 0.91, 0.0, parts))]))
+    by_horizon = {labels["horizon"]: value for labels, value in seen["scalewatch_prediction_horizon_coverage_ratio"]}
+    assert by_horizon == {"inside": 0.93, "up_to_2x": 0.71}
+    assert [value for _, value in seen["scalewatch_prediction_coverage_ratio"]] == [0.91]
+
+
+def test_laws_are_shown_with_their_errors_and_those_of_the_prediction_with_their_weight() -> None:
+    seen = scrape(FixedService([prediction(model=laws())]))
+    assert [(labels["member"], value) for labels, value in seen["scalewatch_member_weight"]] == [("law0", 0.5)]
+    errors = {(labels["member"], labels["horizon"]): value for labels, value in seen["scalewatch_member_error_ratio"]}
+    assert errors == {
+        ("law0", "inside"): 0.125, ("law0", "up_to_2x"): 0.125, ("law1", "inside"): 0.125, ("law1", "up_to_2x"): 0.125,
+        ("published", "inside"): 0.125,
+    }  # fmt: skip
+
+
+def test_laws_are_shown_of_the_applications_with_the_most_runs_alone() -> None:
+    service = FixedService([prediction(f"app{i}", observations=10 * i, model=laws()) for i in range(4)])
+    seen = scrape(service, detailed_max=2)
+    assert {labels["application"] for labels, _ in seen["scalewatch_member_weight"]} == {"app2", "app3"}
+    assert {labels["application"] for labels, _ in seen["scalewatch_member_error_ratio"]} == {"app2", "app3"}
+    assert applications(seen) == {f"app{i}" for i in range(4)}
+
+
+def test_the_series_of_laws_stay_below_their_bound() -> None:
+    whole = laws(count=40, horizons=get_args(Horizon))
+    whole = Model(
+        whole.name, tuple(Member(m.name, 0.1, {}, "part", errors=m.errors) for m in whole.members), whole.errors
+    )
+    seen = scrape(FixedService([prediction(f"app{i}", model=whole) for i in range(5)]), detailed_max=3)
+    assert len(seen["scalewatch_member_weight"]) + len(seen["scalewatch_member_error_ratio"]) <= 3 * 84

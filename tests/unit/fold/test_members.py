@@ -1,0 +1,170 @@
+"""Who is right on an application, as messages tell it."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from processors.models.battery import BESIDE
+from processors.models.combination.evidence import LAWS
+from tests.kit.scenario import SYSTEM, Scenario
+
+APPLICATION = f"{SYSTEM}/app//nodes"
+Truth = Callable[[float], float]
+
+
+def universal(n: float) -> float:
+    return 1000.0 / n * (1 + 0.02 * (n - 1) + 0.0006 * n * (n - 1))
+
+
+def amdahl_log(n: float) -> float:
+    return 1000.0 / n + 8.0 + 6.0 * math.log2(n)
+
+
+def growing(truth: Truth, *, restarts: bool = False) -> Scenario:
+    """Let an application run at four sizes, and then each day at twice the largest one."""
+    centre = Scenario()
+    centre.at("08:00")
+    for i, n in enumerate((1, 2, 4, 8, 1, 2, 4, 8)):
+        centre.ran(f"first-{i}", "app", n, truth(n) * (1.005 if i < 4 else 0.995))
+    for day, n in enumerate((16, 32, 64, 128), start=1):
+        centre.at(f"{day}d 10:00")
+        if restarts:
+            centre.restart()
+        for i in range(2):
+            centre.ran(f"{n}-{i}", "app", n, truth(n) * (1.005 if i else 0.995))
+    return centre.at("6d 10:00")
+
+
+def told(centre: Scenario) -> dict[str, Any]:
+    return centre.topic("predictions")[APPLICATION]
+
+
+def errors(said: dict[str, Any], horizon: str) -> dict[str, float]:
+    """Return the errors of the laws at a horizon, the least first."""
+    found = {
+        member["name"]: part["error"]
+        for member in said["model"]["members"]
+        for part in member["errors"]
+        if part["horizon"] == horizon
+    }
+    return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+def test_an_application_that_scales_universally_shows_usl_as_the_one_that_is_right() -> None:
+    said = told(growing(universal))
+    by_error = errors(said, "up_to_2x")
+    assert next(iter(by_error)) == "usl"
+    assert by_error["usl"] < 0.1 < by_error["amdahl"]
+    usl = next(member for member in said["model"]["members"] if member["name"] == "usl")
+    assert usl["parameters"] == pytest.approx({"t1_s": 1000.0, "sigma": 0.02, "kappa": 0.0006}, rel=0.1)
+
+
+def test_an_application_with_logarithmic_communication_shows_that_law_as_the_one_that_is_right() -> None:
+    by_error = errors(told(growing(amdahl_log)), "up_to_2x")
+    assert next(iter(by_error)) == "amdahl_log"
+    assert by_error["amdahl_log"] < 0.05
+
+
+def test_every_law_says_what_it_is_for() -> None:
+    members = {member["name"]: member for member in told(growing(universal))["model"]["members"]}
+    assert set(members) == {*LAWS, *BESIDE}
+    assert {name for name, member in members.items() if member["role"] == "part"} == set(LAWS)
+    assert sum(member["weight"] for member in members.values()) == pytest.approx(1.0, abs=1e-4)
+    assert {name for name, member in members.items() if member["answers"] != "all sizes"} == {"adept"}
+    assert all(member["parameters"] for member in members.values())
+
+
+def test_laws_that_need_more_sizes_say_so() -> None:
+    centre = Scenario()
+    centre.at("08:00").scales("app", 1, 2)
+    centre.at("10:00")
+    members = {member["name"]: member for member in told(centre)["model"]["members"]}
+    silent = {name: member["sizes_min"] for name, member in members.items() if member["answers"] == "nothing"}
+    assert silent == {"barnes_linear": 3, "barnes_quadratic": 4, "adept": 3}
+
+
+def test_the_prediction_itself_is_measured_as_its_members_are() -> None:
+    said = told(growing(universal))
+    assert [(part["horizon"], part["scored"]) for part in said["model"]["errors"]] == [("up_to_2x", 8)]
+    assert [part["horizon"] for part in said["quality"]["horizons"]] == ["up_to_2x"]
+    assert said["quality"]["horizons"][0]["median_error"] == pytest.approx(said["model"]["errors"][0]["error"], rel=0.5)
+
+
+def test_a_run_below_and_far_beyond_the_known_sizes_judges_the_laws_though_nothing_was_published_for_it() -> None:
+    centre = Scenario()
+    centre.at("08:00").scales("app", 4, 8, 16)
+    centre.at("10:00").ran("big", "app", 128, 40.0)
+    centre.ran("small", "app", 2, 500.0)
+    said = told(centre.at("2d 10:00"))
+    assert errors(said, "beyond_4x")
+    assert errors(said, "up_to_2x")
+    assert [part["horizon"] for part in said["model"]["errors"]] == []
+
+
+def test_a_corrected_or_repeated_report_judges_no_law_again() -> None:
+    centre = Scenario()
+    centre.at("08:00").scales("app", 1, 2, 4, 8)
+    event = centre.at("10:00").ran("1", "app", 16, 90.0)
+    before = centre.state()[f"members/{APPLICATION}"]
+    centre.fold(event)
+    centre.fold(msgspec.structs.replace(event, run_time_s=95.0))
+    assert centre.state()[f"members/{APPLICATION}"] == before
+
+
+def test_a_restart_changes_nothing() -> None:
+    plain, restarted = growing(universal), growing(universal, restarts=True)
+    assert told(plain)["model"] == told(restarted)["model"]
+    assert plain.state()[f"members/{APPLICATION}"] == restarted.state()[f"members/{APPLICATION}"]
+
+
+def test_an_answer_tells_the_same_of_the_laws() -> None:
+    centre = growing(universal)
+    answer = centre.asks("q", 256.0, application="app")
+    assert answer["model"] == told(centre)["model"]
+
+
+def test_measured_coverage_is_part_of_predictions_answers_and_jobs() -> None:
+    centre = growing(universal)
+    measured = told(centre)["quality"]["horizons"][0]["coverage_90"]
+    beyond = [point for point in told(centre)["curve"] if point["n"] == 256.0]
+    assert [point["coverage_measured"] for point in beyond] == [measured]
+    assert centre.asks("q", 256.0, application="app")["points"][0]["coverage_measured"] == measured
+    centre.starts("job", "app", 256)
+    assert centre.messages("job_predictions")[-1]["coverage_measured"] == measured
+
+
+def test_a_favoured_class_of_sizes_leaves_the_classic_laws_beside_downey() -> None:
+    centre = Scenario()
+    centre.at("08:00")
+    for i, n in enumerate((1, 2, 4, 8, 16, 32, 64, 3, 6, 12, 24, 48)):
+        slow = 1.0 if n & (n - 1) == 0 else 1.6
+        centre.ran(f"a{i}", "app", n, (1000.0 / n + 20.0) * slow)
+    said = told(centre.at("10:00"))
+    assert said["model"]["name"] == "adept"
+    parts = {member["name"]: member["role"] for member in said["model"]["members"]}
+    assert parts == {name: "part" if name == "downey" else "beside" for name in BESIDE}
+
+
+def test_the_laws_leave_with_their_application() -> None:
+    centre = Scenario()
+    centre.at("08:00")
+    first = [centre.ran(str(i), "app", 2**i, 1000.0 / 2**i) for i in range(3)]
+    centre.at("10:00")
+    assert f"members/{APPLICATION}" in centre.state()
+    for event in first:
+        centre.fold(
+            type(event)(**{name: getattr(event, name) for name in event.__struct_fields__} | {"state": "FAILED"})
+        )
+    centre.at("12:00")
+    assert f"members/{APPLICATION}" not in centre.state()
+
+
+def test_the_state_of_an_application_of_eight_sizes_stays_small() -> None:
+    centre = Scenario()
+    centre.at("08:00").scales("app", *(2**k for k in range(8)), prefix="a")
+    centre.at("1d 08:00").scales("app", *(2**k for k in range(10)), prefix="b")
+    centre.at("2d 08:00").scales("app", *(2**k for k in range(10)), prefix="c")
+    assert len(centre.state()[f"members/{APPLICATION}"] or b"") < 1200

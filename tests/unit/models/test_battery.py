@@ -1,0 +1,149 @@
+"""All laws side by side: as they were fitted, and as the combination and the literature have them."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from processors.models.adept import study
+from processors.models.battery import ABILITIES, BESIDE, MEMBERS, Battery, explained
+from processors.models.battery_fit import beside, combined, knots
+from processors.models.combination.combine import combine
+from processors.models.combination.curve import Curve
+from processors.models.combination.evidence import LAWS, evidence
+from processors.models.downey import speedup
+from processors.models.members import amdahl_family, barnes, kazmina, sup5
+from processors.models.members.family import fit_family
+
+N = (4.0, 8.0, 16.0, 32.0)
+T = (262.0, 139.0, 78.5, 63.0)
+
+
+def battery(n: tuple[float, ...] = N, run_time_s: tuple[float, ...] = T) -> Battery:
+    at = knots(n)
+    laws = combined(evidence(Curve("a", "s", n, run_time_s))) if len(n) > 1 else ((),) * len(LAWS)
+    return Battery(n[-1], run_time_s[-1], (*laws, *beside(n, run_time_s, at, study(n, run_time_s))), at)
+
+
+def run_times(n: float, of: Battery | None = None) -> dict[str, float]:
+    found = (of or battery()).ln_run_times(n)
+    return {name: math.exp(ln) for name, ln in zip(MEMBERS, found, strict=True) if ln is not None}
+
+
+@pytest.mark.parametrize(
+    ("n", "known"),
+    [
+        (12.0, {"amdahl": 103.967, "amdahl_log": 101.861, "sup5": 99.121}),
+        (64.0, {"amdahl": 45.233, "amdahl_log": 51.294, "sup5": 69.152, "barnes_linear": 34.485, "barnes_quadratic": 57.852}),
+    ],
+)  # fmt: skip
+def test_classic_laws_give_their_known_run_times(n: float, known: dict[str, float]) -> None:
+    said = run_times(n)
+    assert {name: said[name] for name in known} == pytest.approx(known, rel=1e-3)
+
+
+@given(st.lists(st.floats(1.0, 1e4), min_size=2, max_size=10, unique=True), st.integers(0, 1000))
+@settings(max_examples=60, deadline=None)
+def test_laws_fitted_together_are_those_fitted_alone(sizes: list[float], seed: int) -> None:
+    n = np.array(sorted({round(size, 2) for size in sizes}))
+    if n.size < 2 or n[-1] < 1.1 * n[0]:
+        return
+    t = (1000.0 / n + 10.0) * np.exp(np.random.default_rng(seed).normal(0.0, 0.1, n.size))
+    alone = [
+        amdahl_family.fit_amdahl(n, t).predict(n),
+        amdahl_family.fit_amdahl_log(n, t).predict(n),
+        kazmina.fit_kazmina(n, t, shrinkage=kazmina.SHRINKAGE).predict(n),
+        sup5.fit_sup5(n, t).predict(n),
+    ]
+    basis = np.stack([1.0 / n, np.ones_like(n), np.log2(n), 1.0 / np.sqrt(n), n])
+    assert fit_family(n, t) @ basis == pytest.approx(np.array(alone), rel=1e-5)
+
+
+def test_the_laws_of_the_combination_say_what_they_say_in_it() -> None:
+    found = evidence(Curve("a", "s", N, T))
+    for target in (48.0, 64.0, 500.0):
+        elasticity = found.elasticities(found.k - 2, np.array([target / 32.0]))[0]
+        inside = dict(zip(LAWS, 63.0 * np.exp(elasticity * np.log(target / 32.0)), strict=True))
+        said = run_times(target)
+        assert {name: said[name] for name in LAWS} == pytest.approx(inside, rel=1e-4)
+
+
+def test_weights_and_laws_make_up_the_forecast() -> None:
+    n = tuple(2.0**k for k in range(8))
+    t = tuple(1000.0 / size + 20.0 + 0.1 * (k % 3) for k, size in enumerate(n))
+    told = combine(Curve("a", "s", n, t))
+    said = dict(zip(MEMBERS, battery(n, t).ln_run_times(512.0), strict=True))
+    mean = sum(weight * (said[name] or 0.0) for name, weight in told.weights.items())
+    assert math.exp(mean) == pytest.approx(told.predict([512.0]).run_time_s[0], rel=1e-4)
+
+
+def test_downey_is_the_average_of_his_curves_at_its_sizes() -> None:
+    found = study(N, T)
+    for n, expected in zip(knots(N), found.run_times(np.array(knots(N))), strict=True):
+        assert run_times(n)["downey"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_quick_two_steps_of_adept_forecast_about_as_the_exact_ones() -> None:
+    random = np.random.default_rng(7)
+    quick, exact = [], []
+    for _ in range(15):
+        n = 2.0 ** np.arange(int(random.integers(4, 7)))
+        truth = 1000.0 / speedup(2.0 * n[-1], parallelism := float(np.exp(random.uniform(1, 5))), 1.0)
+        t = 1000.0 / speedup(n, parallelism, 1.0) * np.exp(random.normal(0.0, 0.02, n.size))
+        found = study(n, t)
+        slow = found.two_step(2.0 * n[-1])
+        assert slow is not None
+        said = run_times(2.0 * n[-1], battery(tuple(n.tolist()), tuple(t.tolist())))["adept"]
+        quick.append(abs(math.log(said / truth)))
+        exact.append(abs(math.log(slow.run_time_s / truth)))
+    assert np.median(quick) < np.median(exact) + 0.01
+    assert np.mean(quick) < np.mean(exact) + 0.02
+
+
+@pytest.mark.parametrize("degree", [1, 2])
+def test_barnes_at_one_size_is_barnes_at_many(degree: int) -> None:
+    law = barnes.fit_barnes(np.array(N), np.array(T), degree=degree)
+    targets = np.geomspace(0.1, 1e5, 50)
+    each = [2.0 ** barnes.log2_run_time(law.gamma, math.log2(n), law.low, law.high) for n in targets]
+    assert each == pytest.approx(law.predict(targets).tolist(), rel=0.02)  # that one integrates in 33 steps
+
+
+def test_adept_answers_for_larger_sizes_alone() -> None:
+    assert "adept" not in run_times(16.0)
+    assert "adept" in run_times(33.0)
+
+
+def test_of_a_share_of_a_processor_laws_with_a_logarithm_say_nothing() -> None:
+    assert set(BESIDE) - set(run_times(0.5)) == {"amdahl_log", "sup5", "adept"}
+    small = battery((0.5, 1.0, 2.0), (100.0, 60.0, 40.0))
+    assert set(MEMBERS) - set(run_times(4.0, small)) == {"amdahl_log", "sup5", "adept", "barnes_quadratic"}
+
+
+def test_one_size_is_enough_for_downey_alone() -> None:
+    assert set(run_times(8.0, battery((4.0,), (100.0,)))) == {"downey"}
+
+
+def test_a_law_answers_once_it_has_the_sizes_that_it_needs() -> None:
+    for k in range(2, 5):
+        said = set(run_times(64.0, battery(N[:k], T[:k])))
+        assert said == {name for name in MEMBERS if ABILITIES[name].sizes_min <= k}
+
+
+@given(st.floats(1e-3, 1e6), st.floats(1e-2, 1e3))
+@settings(max_examples=30, deadline=None)
+def test_seconds_may_be_counted_in_another_unit(unit: float, n: float) -> None:
+    scaled = run_times(n, battery(N, tuple(value * unit for value in T)))
+    plain = run_times(n)
+    assert {name: value / unit for name, value in scaled.items()} == pytest.approx(plain, rel=1e-2)
+
+
+def test_numbers_have_names_and_universal_scalability_those_of_gunther() -> None:
+    laws = dict(zip(MEMBERS, battery().parameters, strict=True))
+    usl = explained("usl", laws["usl"])
+    n = 8.0
+    said = usl["t1_s"] / n * (1 + usl["sigma"] * (n - 1) + usl["kappa"] * n * (n - 1))
+    assert said == pytest.approx(run_times(n)["usl"], rel=1e-4)
+    assert all(explained(name, own) for name, own in laws.items() if name != "downey")
+    assert explained("kazmina", ()) == {}
