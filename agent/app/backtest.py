@@ -1,0 +1,172 @@
+"""Backtests: one history through one fold for each configuration, watched and scored."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from agent import __version__
+from agent.app import compose
+from agent.app.feed import JOBS_MAX, Feed, refused
+from agent.app.privacy import privacy
+from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
+from agent.backtest.history import Moment, moments, ran, span
+from agent.backtest.observer import Observer
+from agent.backtest.report import SCHEMA, History, Report, Variant
+from agent.backtest.summary import variant
+from agent.config.change import changed
+from agent.config.tree import Config
+from agent.contracts.errors import ConfigError
+from agent.contracts.events import JobCompleted, JobEvent, JobStarted, JournalRecord, Origin, PredictionRequested, Tick
+from agent.contracts.moments import rfc3339
+from agent.decode.files import read_files
+from agent.decode.options import DecodeOptions
+
+CONFIGURED: Final = "as configured"
+SECTIONS: Final = ("alerts", "run_time", "jobs", "identify")  # what changes a fold
+TOLD_EVERY: Final = 500
+OnProgress = Callable[[int], None]
+
+
+class Past(msgspec.Struct, frozen=True):
+    """Decoded history: its moments, and what was refused, left out or not read."""
+
+    moments: list[Moment]
+    records: int
+    refused: dict[str, int]
+    ignored: dict[str, int]
+
+
+def read(
+    config: Config, paths: Sequence[str], options: DecodeOptions, *, until_ms: int | None = None,
+    on_progress: OnProgress = lambda _: None,
+) -> Past:  # fmt: skip
+    """Return the history in files; ConfigError where one cannot be opened or they hold more than JOBS_MAX events."""
+    events: list[JobEvent] = []
+    records, refusals, ignored = 0, Counter[str](), Counter[str]()
+    for record in read_files(paths, FAR_FUTURE_MS, options):
+        records += 1
+        ignored.update(record.decoded.ignored)
+        refusals.update(error.reason for error in refused(record))
+        for event in record.decoded.events:
+            known = config.journal_partition(event.system) is not None
+            if not known:
+                refusals["unknown-system"] += 1
+            elif isinstance(event, PredictionRequested):
+                ignored["request"] += 1
+            else:
+                events.append(event)
+        if len(events) > JOBS_MAX:
+            raise ConfigError(f"The files list more than {JOBS_MAX} jobs; split them.")
+        if records % TOLD_EVERY == 0:
+            on_progress(records)
+    found = moments(events)
+    if until_ms is not None:
+        found = [moment for moment in found if moment.time_ms < until_ms]
+    return Past(found, records, dict(sorted(refusals.items())), dict(sorted(ignored.items())))
+
+
+class Fold:
+    """One configuration's fold of a history, and the observer who hears what it says."""
+
+    def __init__(self, config: Config, observer: Observer) -> None:
+        self._config = config
+        self._observer = observer
+        self._privacy = privacy(config.privacy)
+        self._shards = [compose.make_shard(config) for _ in range(config.topics.journal_partitions)]
+        self._feed = Feed(self)
+        self._now_ms = 0
+        self.faults = 0
+
+    def run(self, past: Iterable[Moment], on_progress: OnProgress = lambda _: None) -> None:
+        """Fold the history, then let time pass until everything has settled; `on_progress` hears of moments done."""
+        for done, moment in enumerate(past):
+            self._feed.pass_time(moment.time_ms)
+            self._now_ms = moment.time_ms
+            self._take(moment.event)
+            if done % TOLD_EVERY == 0:
+                on_progress(done)
+        self._feed.finish(SETTLE_MS)
+
+    def write(self, event: JobEvent, origin: Origin) -> None:
+        """Fold an event in its system's shard."""
+        self._fold(self._config.journal_partition(event.system) or 0, JournalRecord(self._privacy(event), origin))
+
+    def tick(self, time_ms: int) -> None:
+        """Fold a tick in every shard."""
+        self._now_ms = time_ms
+        for partition in range(len(self._shards)):
+            self._fold(partition, JournalRecord(Tick("", time_ms=time_ms)))
+
+    def _take(self, event: JobEvent) -> None:
+        if isinstance(event, JobStarted):
+            self._observer.started(event)
+        self.write(event, Origin("", 0, 0))
+        if isinstance(event, JobCompleted):
+            self._observer.ended(event)
+
+    def _fold(self, partition: int, record: JournalRecord) -> None:
+        try:
+            said = self._shards[partition].fold(record)
+        except Exception:  # noqa: BLE001  as the learner does: what a processor cannot take is counted and left out
+            self.faults += 1
+            return
+        self._observer.take(said, self._now_ms)
+
+
+def variants(config: Config, sets: Sequence[dict[str, str]]) -> list[tuple[str, dict[str, str], Config]]:
+    """Return the configurations to compare by name, with their settings: the given one first."""
+    found = [(CONFIGURED, dict[str, str](), config)]
+    for settings in sets:
+        name = ", ".join(f"{key}={value}" for key, value in settings.items())
+        if name in (known[0] for known in found):
+            raise ConfigError(f"--set {name} is given twice.")
+        found.append((name, settings, changed(config, settings, SECTIONS)))
+    return found
+
+
+def backtest(
+    past: Past, configurations: Sequence[tuple[str, dict[str, str], Config]], *, files: Sequence[str] = (),
+    since_ms: int | None = None, top: int = 12, on_progress: OnProgress = lambda _: None,
+) -> Report:  # fmt: skip
+    """Return the report: each configuration folds the whole history, one after the other."""
+    found: list[Variant] = []
+    for name, settings, config in configurations:
+        done = len(found) * len(past.moments)
+        found.append(
+            _variant(past, name, settings, config, since_ms, top, lambda count, done=done: on_progress(done + count))  # type: ignore[misc]
+        )
+    on_progress(len(configurations) * len(past.moments))
+    return Report(
+        schema=SCHEMA, agent_version=__version__, history=_history(past, files, since_ms), variants=tuple(found)
+    )
+
+
+def _variant(
+    past: Past, name: str, settings: dict[str, str], config: Config, since_ms: int | None, top: int,
+    on_progress: OnProgress,
+) -> Variant:  # fmt: skip
+    first_ms, last_ms = span(past.moments)
+    aliases = config.identification.systems_by_alias
+    observer = Observer(first_ms if since_ms is None else since_ms, last_ms, aliases)
+    fold = Fold(config, observer)
+    fold.run(past.moments, on_progress)
+    return variant(name, settings, observer, top, fold.faults)
+
+
+def _history(past: Past, files: Sequence[str], since_ms: int | None) -> History:
+    first_ms, last_ms = span(past.moments)
+    completed = {moment.event.run_id for moment in past.moments if isinstance(moment.event, JobCompleted) and ran(moment.event)}
+    return History(
+        files=tuple(files),
+        records=past.records,
+        events=len({(moment.number) for moment in past.moments}),
+        runs=len(completed),
+        refused=sum(past.refused.values()),
+        refused_by_reason=past.refused,
+        ignored=past.ignored,
+        first=rfc3339(first_ms),
+        last=rfc3339(last_ms),
+        scored_since=None if since_ms is None else rfc3339(since_ms),
+    )

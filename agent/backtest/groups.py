@@ -1,0 +1,170 @@
+"""Runs of one kind, scored together."""
+
+import heapq
+from binascii import crc32
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from agent.backtest.baselines import BASELINES, Baseline
+from agent.backtest.report import Comparison, Frequency, Observed, Row
+from agent.backtest.scores import Band, Tally, interval
+
+SAMPLE_MAX: Final = 120
+QUANTILES: Final = (0.05, 0.5, 0.95)
+LIMIT_BINS: Final = 10
+_TOUCH: Final = 1e-9
+
+
+class Group:
+    """Counts runs, and scores those for which something was said.
+
+    >>> group = Group()
+    >>> group.add(100.0, Band(100.0, 80.0, 125.0)), group.add(100.0, None)
+    (None, None)
+    >>> row = group.row("all")
+    >>> row.runs, row.answered, row.figures.scored
+    (2, 0.5, 1)
+    """
+
+    __slots__ = ("runs", "tally")
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.tally = Tally()
+
+    def add(self, observed_s: float, said: Band | None) -> None:
+        """Take in a run that ended."""
+        self.runs += 1
+        if said is not None:
+            self.tally.add(observed_s, said)
+
+    def row(self, name: str) -> Row:
+        """Return what it comes to."""
+        figures = self.tally.figures()
+        answered = figures.scored / self.runs if self.runs else 0.0
+        return Row(name=name, runs=self.runs, answered=answered, figures=figures)
+
+
+class Compared:
+    """What was said and each baseline, on the runs for which both have a number.
+
+    >>> compared = Compared()
+    >>> compared.add(100.0, Band(90.0, 80.0, 125.0), Baseline(requested=400.0))
+    >>> found = compared.comparisons("all")[0]
+    >>> found.baseline, round(found.said.mae_s), round(found.baseline_said.mae_s)
+    ('requested', 10, 300)
+    """
+
+    def __init__(self) -> None:
+        self._runs = 0
+        self._tallies = {name: (Tally(), Tally(), Tally()) for name in BASELINES}
+
+    def add(self, observed_s: float, said: Band | None, baseline: Baseline) -> None:
+        """Take in a run that ended."""
+        self._runs += 1
+        for name, (ours, theirs, alone) in self._tallies.items():
+            number = baseline.of(name)
+            if number is None:
+                continue
+            alone.add_number(observed_s, number)
+            if said is not None:
+                ours.add(observed_s, said)
+                theirs.add_number(observed_s, number)
+
+    def comparisons(self, runs: str) -> list[Comparison]:
+        """Return a comparison for each baseline that had a number for any run."""
+        found = []
+        for name, (ours, theirs, alone) in self._tallies.items():
+            said, every = ours.figures(), alone.figures()
+            share = said.scored / self._runs if self._runs else 0.0
+            if every.scored:
+                found.append(
+                    Comparison(
+                        runs=runs, baseline=name, share=share, said=said, baseline_said=theirs.figures(), alone=every
+                    )
+                )
+        return found
+
+
+class Frequencies:
+    """Predicted probabilities, in bins or at fixed levels, against how often it came true.
+
+    >>> frequencies = Frequencies()
+    >>> for came_true in (True, False):
+    ...     frequencies.add(0, 0.5, came_true)
+    >>> [(found.predicted, found.observed, found.runs) for found in frequencies.found()], frequencies.brier
+    ([(0.5, 0.5, 2)], 0.25)
+    """
+
+    def __init__(self) -> None:
+        self._bins: dict[int, tuple[int, float, float]] = {}
+        self._squares = 0.0
+
+    def add(self, bin_: int, predicted: float, came_true: float) -> None:
+        """Take in a prediction of a bin and its outcome; a half is a tie."""
+        runs, sum_predicted, sum_true = self._bins.get(bin_, (0, 0.0, 0.0))
+        self._bins[bin_] = (runs + 1, sum_predicted + predicted, sum_true + came_true)
+        self._squares += (predicted - came_true) ** 2
+
+    @property
+    def brier(self) -> float | None:
+        """The mean square of predicted probability minus outcome (Brier 1950)."""
+        runs = sum(found[0] for found in self._bins.values())
+        return self._squares / runs if runs else None
+
+    def found(self) -> tuple[Frequency, ...]:
+        """Return the bins that have runs, by rising probability."""
+        return tuple(_frequency(*self._bins[bin_]) for bin_ in sorted(self._bins))
+
+
+class Sample:
+    """At most SAMPLE_MAX runs, chosen by their names: the same runs give the same sample, in any order.
+
+    >>> sample = Sample()
+    >>> sample.add("exa/1@0", 4.0, 100.0)
+    >>> sample.observed()
+    (Observed(n=4.0, run_time_s=100.0),)
+    """
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held: list[tuple[int, float, float]] = []
+
+    def add(self, run_id: str, n: float, run_time_s: float) -> None:
+        """Take a run in, or leave it out."""
+        entry = (-crc32(run_id.encode()), n, run_time_s)
+        if len(self._held) < SAMPLE_MAX:
+            heapq.heappush(self._held, entry)
+        else:
+            heapq.heappushpop(self._held, entry)
+
+    def observed(self) -> tuple[Observed, ...]:
+        """Return the sample, by size."""
+        return tuple(sorted((Observed(n, run_time_s) for _, n, run_time_s in self._held), key=lambda run: (run.n, run.run_time_s)))
+
+
+def reached(observed_s: float, quantile_s: float) -> float:
+    """Return whether a run time lies below a quantile; a half where it lies on it, as its law may have a step there.
+
+    >>> reached(1.0, 2.0), reached(2.0, 2.0), reached(3.0, 2.0)
+    (1.0, 0.5, 0.0)
+    """
+    if abs(observed_s - quantile_s) <= _TOUCH * quantile_s:
+        return 0.5
+    return 1.0 if observed_s < quantile_s else 0.0
+
+
+def rows(groups: Mapping[str, Group], order: Sequence[str] = ()) -> tuple[Row, ...]:
+    """Return the rows of groups by name: those of `order` first, then the largest.
+
+    >>> rows({"x": Group(), "inside": Group()}, ("inside", "beyond_4x"))[0].name
+    'inside'
+    """
+    rest = sorted((name for name in groups if name not in order), key=lambda name: (-groups[name].runs, name))
+    return tuple(groups[name].row(name) for name in (*(name for name in order if name in groups), *rest))
+
+
+def _frequency(runs: int, sum_predicted: float, sum_true: float) -> Frequency:
+    low, high = interval(sum_true, runs)
+    return Frequency(predicted=sum_predicted / runs, observed=sum_true / runs, low=low, high=high, runs=runs)

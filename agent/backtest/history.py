@@ -1,0 +1,74 @@
+"""Past events in the order in which the agent would have heard of them, with the starts that a log does not list."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from agent.contracts.events import JobCompleted, JobEvent, JobStarted
+
+_END, _OTHER, _START, _INSTANT = range(4)  # order at one time: what ended is known to what starts then
+
+
+class Moment(NamedTuple):
+    """An event and when it is told; `order` sorts events of one time, `number` keeps the order of the files."""
+
+    time_ms: int
+    order: int
+    number: int
+    event: JobEvent
+
+
+def ran(event: JobCompleted) -> bool:
+    """Tell whether a completed job ran at all: one that was cancelled while it waited did not.
+
+    >>> from agent.contracts.events import Evidence
+    >>> ran(JobCompleted("exa", "1", "exa/1@5", 5, 5, 0.0, "CANCELLED", Evidence()))
+    False
+    """
+    return event.run_time_s > 0
+
+
+def moments(events: Sequence[JobEvent]) -> list[Moment]:
+    """Return the events in order of time; a run whose start is not told starts when its completion says.
+
+    Ends come before starts of the same time. Other evidence of a job has no time of its own and keeps its place behind
+    the event that it follows.
+
+    >>> from agent.contracts.events import Evidence
+    >>> first = JobCompleted("exa", "1", "exa/1@0", 0, 60_000, 60.0, "COMPLETED", Evidence())
+    >>> second = JobCompleted("exa", "2", "exa/2@60000", 60_000, 90_000, 30.0, "COMPLETED", Evidence())
+    >>> [(moment.time_ms, moment.event.identity) for moment in moments([second, first])][:3]
+    [(0, 'started:exa/1@0'), (60000, 'completed:exa/1@0'), (60000, 'started:exa/2@60000')]
+    """
+    told = {event.run_id for event in events if isinstance(event, JobStarted)}
+    found: list[Moment] = []
+    now_ms = 0
+    for number, event in enumerate(events):
+        if isinstance(event, JobCompleted):
+            now_ms = event.end_ms
+            found.append(Moment(now_ms, _INSTANT if event.end_ms <= event.start_ms else _END, number, event))
+            if ran(event) and event.run_id not in told:
+                told.add(event.run_id)
+                found.append(Moment(event.start_ms, _START, number, _start_of(event)))
+        elif isinstance(event, JobStarted):
+            now_ms = event.start_ms
+            found.append(Moment(now_ms, _START, number, event))
+        else:
+            found.append(Moment(now_ms, _OTHER, number, event))
+    found.sort(key=lambda moment: moment[:3])
+    return found
+
+
+def span(told: Iterable[Moment]) -> tuple[int, int]:
+    """Return the time of the first and of the last start in ms; zeros without any.
+
+    >>> span([])
+    (0, 0)
+    """
+    starts = [moment.time_ms for moment in told if isinstance(moment.event, JobStarted)]
+    return (min(starts), max(starts)) if starts else (0, 0)
+
+
+def _start_of(event: JobCompleted) -> JobStarted:
+    return JobStarted(
+        event.system, job_id=event.job_id, run_id=event.run_id, start_ms=event.start_ms, evidence=event.evidence
+    )

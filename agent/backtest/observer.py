@@ -1,0 +1,224 @@
+"""Watches a fold over history: what it says of a job at its start is kept until the job ends, and scored then."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from agent.backtest.alerts import AlertCounts
+from agent.backtest.baselines import BASELINES, Baseline, LastTwo
+from agent.backtest.groups import LIMIT_BINS, QUANTILES, Compared, Frequencies, Group, Sample, reached
+from agent.backtest.history import ran
+from agent.backtest.scores import Band, Tally
+from agent.contracts.events import SUCCESS, JobCompleted, JobStarted
+from agent.contracts.moments import rfc3339
+from agent.contracts.outputs import Alert, JobPrediction, Prediction
+
+OPEN_MAX: Final = 200_000
+APPLICATIONS_MAX: Final = 2000
+CURVES_MAX: Final = 20_000
+PERIODS: Final = 40
+AT_START_MS: Final = 60_000  # evidence of what a job runs comes some seconds after its start
+HORIZONS: Final = ("inside", "up_to_2x", "up_to_4x", "beyond_4x", "no_curve")
+CANCELLED: Final = "CANCELLED"
+_EXCEEDED: Final = 1 - 1e-9
+
+Key = tuple[str, str, str, str]  # application, system, input, unit
+UNNAMED: Final[Key] = ("", "", "", "")
+OTHERS: Final[Key] = ("other applications", "", "", "")
+
+
+class OpenRun(msgspec.Struct):
+    """A run that goes on: what was said of it, the horizon of that, and what people would have gone by."""
+
+    start_ms: int
+    baseline: Baseline
+    said: JobPrediction | None = None
+    horizon: str = "no_curve"
+
+
+class OfApplication:
+    """The completed runs of one application."""
+
+    __slots__ = ("group", "horizons", "sample")
+
+    def __init__(self) -> None:
+        self.group = Group()
+        self.horizons: dict[str, Group] = {}
+        self.sample = Sample()
+
+
+class OfPeriod:
+    """The completed runs that started in one stretch of time."""
+
+    __slots__ = ("baselines", "group")
+
+    def __init__(self) -> None:
+        self.group = Group()
+        self.baselines = {name: Tally() for name in BASELINES}
+
+
+class Observer:
+    """Collects the figures of one fold: runs that start from `since_ms` on are scored, in PERIODS until `last_ms`.
+
+    It holds the open runs (at most OPEN_MAX), and groups of counts: their number and size do not grow with the runs.
+
+    >>> from agent.contracts.events import Evidence
+    >>> observer = Observer(since_ms=0, last_ms=10)
+    >>> start = JobStarted("exa", job_id="1", run_id="exa/1@0", start_ms=0, evidence=Evidence(user="mary"))
+    >>> observer.started(start)
+    >>> observer.ended(JobCompleted("exa", "1", "exa/1@0", 0, 9, 9.0, "COMPLETED", start.evidence))
+    >>> observer.total.row("all").runs
+    1
+    """
+
+    def __init__(self, since_ms: int, last_ms: int, systems_by_alias: Mapping[str, str] | None = None) -> None:
+        self._since_ms = since_ms
+        self._period_ms = max((last_ms - since_ms) / PERIODS, 1.0)
+        self._aliases = systems_by_alias or {}
+        self._open: dict[tuple[str, str], OpenRun] = {}
+        self._last_two = LastTwo()
+        self.curves: dict[Key, Prediction] = {}
+        self.total = Group()
+        self.states: dict[str, Group] = {}
+        self.horizons: dict[str, Group] = {}
+        self.verdicts: dict[str, Group] = {}
+        self.applications: dict[Key, OfApplication] = {}
+        self.periods = [OfPeriod() for _ in range(PERIODS)]
+        self.completed, self.all = Compared(), Compared()
+        self.quantiles, self.limit = Frequencies(), Frequencies()
+        self.alerts = AlertCounts()
+
+    def period_start_ms(self, place: int) -> int:
+        """Return when a period starts."""
+        return round(self._since_ms + place * self._period_ms)
+
+    def started(self, event: JobStarted) -> None:
+        """Note that a run starts; what the fold says of it follows."""
+        key = (event.system, event.job_id)
+        self._open.pop(key, None)
+        self._open[key] = OpenRun(event.start_ms, self._last_two.baseline(event.system, event.evidence))
+        if len(self._open) > OPEN_MAX:
+            del self._open[next(iter(self._open))]
+
+    def take(self, messages: Iterable[object], now_ms: int) -> None:
+        """Note what the fold said."""
+        for message in messages:
+            if isinstance(message, JobPrediction):
+                self._said(message, now_ms)
+            elif isinstance(message, Prediction):
+                self._published(message)
+            elif isinstance(message, Alert) and now_ms >= self._since_ms:
+                self.alerts.take(message)
+
+    def ended(self, event: JobCompleted) -> None:
+        """Score what was said of a run at its start; a repeat, or a run whose start is not known, counts for nothing."""
+        key = (event.system, event.job_id)
+        run = self._open.get(key)
+        if run is None or run.start_ms != event.start_ms:
+            return
+        del self._open[key]
+        if not ran(event):
+            return
+        if event.start_ms >= self._since_ms:
+            self._score(event, run)
+        self._last_two.learn(event.system, event.evidence, event.run_time_s)
+
+    def _published(self, message: Prediction) -> None:
+        key = (message.application, message.system, message.input, message.unit)
+        self.curves.pop(key, None)
+        self.curves[key] = message
+        if len(self.curves) > CURVES_MAX:
+            del self.curves[next(iter(self.curves))]
+
+    def _said(self, message: JobPrediction, now_ms: int) -> None:
+        run = self._open.get((message.system, message.job_id))
+        if run is None or message.start != rfc3339(run.start_ms) or now_ms - run.start_ms > AT_START_MS:
+            return
+        if run.said is None or not run.said.known:
+            run.said = message
+            curve = self.curves.get(self._key(message))
+            run.horizon = horizon(message.n, curve.sizes if curve else ())
+
+    def _key(self, said: JobPrediction) -> Key:
+        if said.application is None:
+            return UNNAMED
+        system = self._aliases.get(said.system, said.system)
+        return (said.application, system, said.input or "", said.unit or "")
+
+    def _score(self, event: JobCompleted, run: OpenRun) -> None:
+        band, observed_s = band_of(run.said), event.run_time_s
+        self.states.setdefault(event.state, Group()).add(observed_s, band)
+        self.all.add(observed_s, band, run.baseline)
+        if run.said is not None and event.state != CANCELLED:
+            self._limit(run.said, observed_s)
+        if event.state != SUCCESS:
+            return
+        self.total.add(observed_s, band)
+        self.completed.add(observed_s, band, run.baseline)
+        self._period(event, run, band)
+        self._application(event, run, band)
+        if run.said is not None and band is not None:
+            self.horizons.setdefault(run.horizon, Group()).add(observed_s, band)
+            self.verdicts.setdefault(run.said.reliability.verdict, Group()).add(observed_s, band)
+            for place, (level, quantile_s) in enumerate(
+                zip(QUANTILES, (band.low_s, band.run_time_s, band.high_s), strict=True)
+            ):
+                self.quantiles.add(place, level, reached(observed_s, quantile_s))
+
+    def _period(self, event: JobCompleted, run: OpenRun, band: Band | None) -> None:
+        place = int((event.start_ms - self._since_ms) / self._period_ms)
+        period = self.periods[min(place, PERIODS - 1)]
+        period.group.add(event.run_time_s, band)
+        for name, tally in period.baselines.items():
+            number = run.baseline.of(name)
+            if number is not None:
+                tally.add_number(event.run_time_s, number)
+
+    def _application(self, event: JobCompleted, run: OpenRun, band: Band | None) -> None:
+        key = self._key(run.said) if run.said is not None else UNNAMED
+        if key not in self.applications and len(self.applications) >= APPLICATIONS_MAX:
+            key = OTHERS
+        found = self.applications.setdefault(key, OfApplication())
+        found.group.add(event.run_time_s, band)
+        if band is not None:
+            found.horizons.setdefault(run.horizon, Group()).add(event.run_time_s, band)
+        if run.said is not None and run.said.n:
+            found.sample.add(event.run_id, run.said.n, event.run_time_s)
+
+    def _limit(self, said: JobPrediction, observed_s: float) -> None:
+        probability, limit_s = said.probability_exceeds_limit, said.time_limit_s
+        if probability is None or limit_s is None or not 0 <= probability <= 1:
+            return
+        exceeded = observed_s >= limit_s * _EXCEEDED
+        self.limit.add(min(int(probability * LIMIT_BINS), LIMIT_BINS - 1), probability, float(exceeded))
+
+
+def band_of(said: JobPrediction | None) -> Band | None:
+    """Return the run time that was said with its band; None where there was none.
+
+    >>> band_of(None) is None
+    True
+    """
+    if said is None or not said.known:
+        return None
+    numbers = (said.run_time_s, said.low_s, said.high_s)
+    told = [number for number in numbers if number is not None and math.isfinite(number)]
+    return Band(*told) if len(told) == len(numbers) else None
+
+
+def horizon(n: float | None, sizes: tuple[float, ...]) -> str:
+    """Return how far a size lies beyond the sizes that were known: one of HORIZONS.
+
+    >>> [horizon(n, (2.0, 8.0)) for n in (4.0, 1.0, 32.0, 64.0)], horizon(4.0, ())
+    (['inside', 'up_to_2x', 'up_to_4x', 'beyond_4x'], 'no_curve')
+    """
+    if not sizes or not n:
+        return "no_curve"
+    factor = max(n / max(sizes), min(sizes) / n)
+    if factor <= 1.0:
+        return "inside"
+    if factor <= 2.0:
+        return "up_to_2x"
+    return "up_to_4x" if factor <= 4.0 else "beyond_4x"

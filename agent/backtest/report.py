@@ -1,0 +1,160 @@
+"""The report of a backtest as data: what `report.json` holds and the page shows."""
+
+from typing import Final
+
+import msgspec
+
+from agent.backtest.scores import Figures
+from agent.contracts.outputs import CurvePoint
+
+SCHEMA: Final = "scalewatch.backtest/1"
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """What the files held: records, events, runs that ran, what was refused and left out, and the times of the starts.
+
+    `scored_since` is the time from which on runs were scored and alerts counted; earlier ones were only learned.
+    """
+
+    files: tuple[str, ...]
+    records: int
+    events: int
+    runs: int
+    refused: int
+    refused_by_reason: dict[str, int]
+    ignored: dict[str, int]
+    first: str
+    last: str
+    scored_since: str | None = None
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs of one kind: how many there were, the share for which a run time was said at their start, and its errors."""
+
+    name: str
+    runs: int
+    answered: float
+    figures: Figures
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What was said against what people go by, on the runs for which both have a number.
+
+    `runs` is `completed` or `all`, `baseline` is `requested` or `last_two`; `share` is that of the runs with both. `alone`
+    are the figures of the baseline on every run for which it has a number.
+    """
+
+    runs: str
+    baseline: str
+    share: float
+    said: Figures
+    baseline_said: Figures
+    alone: Figures
+
+
+class Frequency(msgspec.Struct, frozen=True, kw_only=True):
+    """A predicted probability against what was observed, with the 95 % interval after Wilson."""
+
+    predicted: float
+    observed: float
+    low: float
+    high: float
+    runs: int
+
+
+class Period(msgspec.Struct, frozen=True, kw_only=True):
+    """Completed runs that started in one stretch of time; median errors of what was said and of the baselines."""
+
+    start: str
+    end: str
+    row: Row
+    requested_median_error: float | None
+    last_two_median_error: float | None
+
+
+class Observed(msgspec.Struct, frozen=True, array_like=True):
+    """A completed run of the sample that is drawn beside its curve: size and run time in seconds."""
+
+    n: float
+    run_time_s: float
+
+
+class Application(msgspec.Struct, frozen=True, kw_only=True):
+    """One application: its completed runs, also by how far their size lay beyond what was known, and its last curve.
+
+    `observed` is a sample of its runs.
+    """
+
+    application: str
+    system: str
+    input: str
+    unit: str
+    row: Row
+    horizons: tuple[Row, ...]
+    verdict: str | None
+    curve: tuple[CurvePoint, ...]
+    observed: tuple[Observed, ...]
+
+
+class AlertCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How often an alert fired, for how many different subjects, and how many still fire at the end."""
+
+    name: str
+    fired: int
+    per_1000_runs: float
+    subjects: int
+    open: int
+    examples: tuple[str, ...]
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
+    """All that came of one configuration. Rows are of completed runs, but `by_state`, which is of all that ran.
+
+    `limit` sets the predicted probability that a run exceeds its time limit against how often it did.
+    """
+
+    name: str
+    settings: dict[str, str]
+    total: Row
+    by_state: tuple[Row, ...]
+    by_horizon: tuple[Row, ...]
+    by_verdict: tuple[Row, ...]
+    by_application: tuple[Application, ...]
+    applications: int
+    comparisons: tuple[Comparison, ...]
+    periods: tuple[Period, ...]
+    quantiles: tuple[Frequency, ...]
+    limit: tuple[Frequency, ...]
+    limit_brier: float | None
+    alerts: tuple[AlertCount, ...]
+    faults: int
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """File report.json of a backtest: the history, and one variant for each configuration, the given one first."""
+
+    schema: str
+    agent_version: str
+    history: History
+    variants: tuple[Variant, ...]
+
+
+def encoded(report: Report) -> bytes:
+    """Return the report as JSON for people and programs.
+
+    >>> history = History(files=(), records=0, events=0, runs=0, refused=0, refused_by_reason={}, ignored={}, first="", last="")
+    >>> report = Report(schema=SCHEMA, agent_version="1", history=history, variants=())
+    >>> decoded(encoded(report)) == report
+    True
+    """
+    return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
+
+
+def decoded(text: bytes) -> Report:
+    """Return the report of its JSON; msgspec.DecodeError where it is none.
+
+    >>> decoded(b"{}")
+    Traceback (most recent call last):
+    msgspec.ValidationError: Object missing required field `schema`
+    """
+    return msgspec.json.decode(text, type=Report)

@@ -1,0 +1,168 @@
+"""Errors of many predictions in bounded memory: sums, counts, and a sketch for the median."""
+
+import math
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+Z95: Final = 1.959964  # two-sided, of the intervals
+_Z90_OF_Z95: Final = 1.2815516 / 1.6448536  # from the median, of the way to the 95 % quantile of a log-normal law
+_LEAST_S: Final = 1e-3  # what is shorter counts as a millisecond: it has no place on a logarithmic scale
+_STEP: Final = math.log(1.02)  # the sketch tells relative errors apart that differ by 2 %
+_LEAST_ERROR: Final = 1e-9
+_LARGEST_ERROR: Final = 1e12
+_NONE: Final = -(10**9)
+_TOUCH: Final = 1e-9  # a run time on the edge of a band is inside
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """How good predictions were; None where there is nothing to tell.
+
+    `median_error` and `mean_error` are |predicted / observed - 1|, `bias` is the mean of ln(observed / predicted): above 0
+    runs took longer than was said. `accuracy` is the mean of the smaller over the larger of both. Pinball losses are of
+    the quantiles .5 and .9, in seconds; `coverage_90` is the share of runs inside the 90 % band, with its 95 % interval
+    after Wilson; `ln_width` the mean of ln(high / low).
+    """
+
+    scored: int
+    median_error: float | None = None
+    mean_error: float | None = None
+    mae_s: float | None = None
+    bias: float | None = None
+    accuracy: float | None = None
+    pinball_50_s: float | None = None
+    pinball_90_s: float | None = None
+    coverage_90: float | None = None
+    coverage_low: float | None = None
+    coverage_high: float | None = None
+    below: float | None = None
+    above: float | None = None
+    ln_width: float | None = None
+
+
+class Band(msgspec.Struct, frozen=True):
+    """A predicted run time with its 5 % and 95 % quantiles, in seconds.
+
+    >>> Band(100.0, 80.0, 125.0).holds(125.0)
+    True
+    """
+
+    run_time_s: float
+    low_s: float
+    high_s: float
+
+    def holds(self, observed_s: float) -> bool:
+        """Tell whether a run time lies inside, edges included."""
+        return not self.above(observed_s) and not observed_s < self.low_s * (1 - _TOUCH)
+
+    def above(self, observed_s: float) -> bool:
+        """Tell whether a run time lies above."""
+        return observed_s > self.high_s * (1 + _TOUCH)
+
+    @property
+    def high_90_s(self) -> float:
+        """The .9 quantile, where ln T is normal between the median and the .95 quantile."""
+        least_s = max(self.run_time_s, _LEAST_S)
+        return least_s * (max(self.high_s, least_s) / least_s) ** _Z90_OF_Z95
+
+
+class Tally:
+    """Adds up errors; its size does not grow with the number of runs beyond some 2,400 counts.
+
+    >>> tally = Tally()
+    >>> for observed_s in (90.0, 100.0, 150.0):
+    ...     tally.add(observed_s, Band(100.0, 80.0, 125.0))
+    >>> figures = tally.figures()
+    >>> figures.scored, round(figures.median_error, 2), round(figures.mae_s, 1), round(figures.coverage_90, 2)
+    (3, 0.11, 20.0, 0.67)
+    """
+
+    __slots__ = ("_above", "_bands", "_below", "_errors", "_scored", "_sums", "_width")
+
+    def __init__(self) -> None:
+        self._scored = self._bands = self._below = self._above = 0
+        self._sums = [0.0] * 6  # |error| s, |relative error|, ln ratio, min / max, pinball .5, pinball .9
+        self._width = 0.0
+        self._errors: Counter[int] = Counter()
+
+    def add(self, observed_s: float, said: Band) -> None:
+        """Score a prediction with a band."""
+        self._point(observed_s, said.run_time_s, said.high_90_s)
+        self._bands += 1
+        above = said.above(observed_s)
+        self._above += above
+        self._below += not above and not said.holds(observed_s)
+        self._width += math.log(max(said.high_s, _LEAST_S) / max(said.low_s, _LEAST_S))
+
+    def add_number(self, observed_s: float, said_s: float) -> None:
+        """Score a prediction that is one number, taken for every quantile."""
+        self._point(observed_s, said_s, said_s)
+
+    def figures(self) -> Figures:
+        """Return what the errors come to."""
+        if not self._scored:
+            return Figures(scored=0)
+        sums = [total / self._scored for total in self._sums]
+        point = Figures(
+            scored=self._scored, median_error=self._median(), mae_s=sums[0], mean_error=sums[1], bias=sums[2],
+            accuracy=sums[3], pinball_50_s=sums[4], pinball_90_s=sums[5],
+        )  # fmt: skip
+        if not self._bands:
+            return point
+        inside = self._bands - self._below - self._above
+        low, high = interval(inside, self._bands)
+        return msgspec.structs.replace(
+            point, coverage_90=inside / self._bands, coverage_low=low, coverage_high=high,
+            below=self._below / self._bands, above=self._above / self._bands, ln_width=self._width / self._bands,
+        )  # fmt: skip
+
+    def _point(self, observed_s: float, said_s: float, high_90_s: float) -> None:
+        observed, said = max(observed_s, _LEAST_S), max(said_s, _LEAST_S)
+        error = abs(said / observed - 1.0)
+        self._scored += 1
+        found = (
+            abs(said - observed), error, math.log(observed / said), min(said, observed) / max(said, observed),
+            pinball(observed, said, 0.5), pinball(observed, high_90_s, 0.9),
+        )  # fmt: skip
+        for index, value in enumerate(found):
+            self._sums[index] += value
+        self._errors[_place(error)] += 1
+
+    def _median(self) -> float:
+        rank, passed = (self._scored + 1) // 2, 0
+        for place in sorted(self._errors):
+            passed += self._errors[place]
+            if passed >= rank:
+                break
+        return 0.0 if place == _NONE else math.exp(place * _STEP)
+
+
+def pinball(observed: float, quantile: float, level: float) -> float:
+    """Return the pinball loss of a quantile.
+
+    >>> pinball(10.0, 8.0, 0.9), round(pinball(8.0, 10.0, 0.9), 3)
+    (1.8, 0.2)
+    """
+    error = observed - quantile
+    return max(level * error, (level - 1.0) * error)
+
+
+def interval(hits: float, trials: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share (Wilson 1927); everything without trials.
+
+    >>> [round(end, 3) for end in interval(90, 100)], interval(0, 0)
+    ([0.826, 0.945], (0.0, 1.0))
+    """
+    if not trials:
+        return 0.0, 1.0
+    share, z2 = hits / trials, Z95 * Z95
+    centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
+    reach = Z95 * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials)) / (1 + z2 / trials)
+    return max(centre - reach, 0.0), min(centre + reach, 1.0)
+
+
+def _place(error: float) -> int:
+    if error < _LEAST_ERROR:
+        return _NONE
+    return round(math.log(min(error, _LARGEST_ERROR)) / _STEP)
