@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from agent.backtest.report import Report
 from agent.contracts.decoding import DeadLetter
 from agent.contracts.events import STATES, UNITS
 from agent.contracts.outputs import Alert, Answer, JobPrediction, Prediction, Run
@@ -25,19 +26,20 @@ INPUTS: Final[dict[str, type[msgspec.Struct]]] = {
     "scalewatch.event.identity/1": Identified,
     "scalewatch.event.prediction.requested/1": Requested,
 }
-NAMES: Final = (*OUTPUTS, *INPUTS)
+FILES: Final[dict[str, type[msgspec.Struct]]] = {"scalewatch.backtest/1": Report}
+NAMES: Final = (*OUTPUTS, *INPUTS, *FILES)
 _TIMES: Final = frozenset({"time", "as_of", "valid_until", "start", "end", "starts", "ends", "end_low", "end_high"})
 
 
 def schema(name: str) -> dict[str, Any]:
-    """Return the JSON Schema of a message or event; KeyError for a name that is not in NAMES.
+    """Return the JSON Schema of a message, event or file; KeyError for a name that is not in NAMES.
 
     Readers take unknown fields for later additions: a schema only grows within its major version.
 
     >>> schema("scalewatch.alert/1")["properties"]["schema"]
     {'const': 'scalewatch.alert/1'}
     """
-    struct = OUTPUTS[name] if name in OUTPUTS else INPUTS[name]
+    struct = {**OUTPUTS, **INPUTS, **FILES}[name]
     (reference,), components = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
     own = reference["$ref"].rpartition("/")[2]
     whole: dict[str, Any] = {"$schema": DIALECT, "$id": name, **components.pop(own)}
@@ -45,11 +47,11 @@ def schema(name: str) -> dict[str, Any]:
         whole["$defs"] = components
     for part in (whole, *components.values()):
         _plain_text(part)
-    if name in OUTPUTS:
+    if name in INPUTS:
+        _name_rules(whole)
+    else:
         _name_times(whole)
         whole["properties"]["schema"] = {"const": name}
-    else:
-        _name_rules(whole)
     return whole
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -11,7 +12,7 @@ from agent.app import compose
 from agent.app.feed import JOBS_MAX, Feed, refused
 from agent.app.privacy import privacy
 from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
-from agent.backtest.history import Moment, moments, ran, span
+from agent.backtest.history import Moment, moments, period_edges, ran, span
 from agent.backtest.observer import Observer
 from agent.backtest.report import SCHEMA, History, Report, Variant
 from agent.backtest.summary import variant
@@ -67,6 +68,14 @@ def read(
     return Past(found, records, dict(sorted(refusals.items())), dict(sorted(ignored.items())))
 
 
+class Candidate(msgspec.Struct, frozen=True):
+    """A configuration to try: its name, the settings that make it differ from the given one, and itself."""
+
+    name: str
+    settings: dict[str, str]
+    config: Config
+
+
 class Fold:
     """One configuration's fold of a history, and the observer who hears what it says."""
 
@@ -115,49 +124,46 @@ class Fold:
         self._observer.take(said, self._now_ms)
 
 
-def variants(config: Config, sets: Sequence[dict[str, str]]) -> list[tuple[str, dict[str, str], Config]]:
-    """Return the configurations to compare by name, with their settings: the given one first."""
-    found = [(CONFIGURED, dict[str, str](), config)]
+def candidates(config: Config, sets: Sequence[dict[str, str]]) -> list[Candidate]:
+    """Return the configurations to compare, the given one first; ConfigError for settings that are wrong."""
+    found = [Candidate(CONFIGURED, {}, config)]
     for settings in sets:
         name = ", ".join(f"{key}={value}" for key, value in settings.items())
-        if name in (known[0] for known in found):
+        if name in {known.name for known in found}:
             raise ConfigError(f"--set {name} is given twice.")
-        found.append((name, settings, changed(config, settings, SECTIONS)))
+        found.append(Candidate(name, settings, changed(config, settings, SECTIONS)))
     return found
 
 
 def backtest(
-    past: Past, configurations: Sequence[tuple[str, dict[str, str], Config]], *, files: Sequence[str] = (),
-    since_ms: int | None = None, top: int = 12, on_progress: OnProgress = lambda _: None,
+    past: Past, tried: Sequence[Candidate], *, files: Sequence[str] = (), since_ms: int | None = None, top: int = 12,
+    on_progress: OnProgress = lambda _: None,
 ) -> Report:  # fmt: skip
     """Return the report: each configuration folds the whole history, one after the other."""
     found: list[Variant] = []
-    for name, settings, config in configurations:
+    edges_ms = period_edges(past.moments, since_ms)
+    for candidate in tried:
         done = len(found) * len(past.moments)
-        found.append(
-            _variant(past, name, settings, config, since_ms, top, lambda count, done=done: on_progress(done + count))  # type: ignore[misc]
-        )
-    on_progress(len(configurations) * len(past.moments))
+        aliases = candidate.config.identification.systems_by_alias
+        observer = Observer(edges_ms, aliases)
+        fold = Fold(candidate.config, observer)
+        fold.run(past.moments, partial(_further, on_progress, done))
+        found.append(variant(candidate.name, candidate.settings, observer, top, fold.faults))
+    on_progress(len(tried) * len(past.moments))
     return Report(
         schema=SCHEMA, agent_version=__version__, history=_history(past, files, since_ms), variants=tuple(found)
     )
 
 
-def _variant(
-    past: Past, name: str, settings: dict[str, str], config: Config, since_ms: int | None, top: int,
-    on_progress: OnProgress,
-) -> Variant:  # fmt: skip
-    first_ms, last_ms = span(past.moments)
-    aliases = config.identification.systems_by_alias
-    observer = Observer(first_ms if since_ms is None else since_ms, last_ms, aliases)
-    fold = Fold(config, observer)
-    fold.run(past.moments, on_progress)
-    return variant(name, settings, observer, top, fold.faults)
+def _further(on_progress: OnProgress, before: int, done: int) -> None:
+    on_progress(before + done)
 
 
 def _history(past: Past, files: Sequence[str], since_ms: int | None) -> History:
     first_ms, last_ms = span(past.moments)
-    completed = {moment.event.run_id for moment in past.moments if isinstance(moment.event, JobCompleted) and ran(moment.event)}
+    completed = {
+        moment.event.run_id for moment in past.moments if isinstance(moment.event, JobCompleted) and ran(moment.event)
+    }
     return History(
         files=tuple(files),
         records=past.records,

@@ -141,7 +141,11 @@ class Sample:
 
     def observed(self) -> tuple[Observed, ...]:
         """Return the sample, by size."""
-        return tuple(sorted((Observed(n, run_time_s) for _, n, run_time_s in self._held), key=lambda run: (run.n, run.run_time_s)))
+        return tuple(
+            sorted(
+                (Observed(n, run_time_s) for _, n, run_time_s in self._held), key=lambda run: (run.n, run.run_time_s)
+            )
+        )
 
 
 def reached(observed_s: float, quantile_s: float) -> float:

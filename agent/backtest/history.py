@@ -1,10 +1,12 @@
 """Past events in the order in which the agent would have heard of them, with the starts that a log does not list."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agent.contracts.events import JobCompleted, JobEvent, JobStarted
 
+PERIODS: Final = 40
+RUNS_OF_PERIOD: Final = 20  # fewer say little of a share
 _END, _OTHER, _START, _INSTANT = range(4)  # order at one time: what ended is known to what starts then
 
 
@@ -66,6 +68,24 @@ def span(told: Iterable[Moment]) -> tuple[int, int]:
     """
     starts = [moment.time_ms for moment in told if isinstance(moment.event, JobStarted)]
     return (min(starts), max(starts)) if starts else (0, 0)
+
+
+def period_edges(told: Iterable[Moment], since_ms: int | None = None) -> list[int]:
+    """Return the starts of periods that hold equally many starts of runs, and the end of the last one, in ms.
+
+    There are at most PERIODS, of RUNS_OF_PERIOD runs or more; only starts from `since_ms` on count.
+
+    >>> period_edges([], since_ms=5)
+    [5, 6]
+    """
+    starts = [moment.time_ms for moment in told if isinstance(moment.event, JobStarted)]
+    if since_ms is not None:
+        starts = [start_ms for start_ms in starts if start_ms >= since_ms]
+    first_ms = since_ms if since_ms is not None else min(starts, default=0)
+    count = max(1, min(PERIODS, len(starts) // RUNS_OF_PERIOD))
+    inner = {starts[len(starts) * place // count] for place in range(1, count)}
+    last_ms = max(starts, default=first_ms) + 1
+    return sorted({first_ms, *inner, last_ms} if last_ms > first_ms else {first_ms, first_ms + 1})
 
 
 def _start_of(event: JobCompleted) -> JobStarted:

@@ -1,7 +1,8 @@
 """Watches a fold over history: what it says of a job at its start is kept until the job ends, and scored then."""
 
 import math
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -18,7 +19,6 @@ from agent.contracts.outputs import Alert, JobPrediction, Prediction
 OPEN_MAX: Final = 200_000
 APPLICATIONS_MAX: Final = 2000
 CURVES_MAX: Final = 20_000
-PERIODS: Final = 40
 AT_START_MS: Final = 60_000  # evidence of what a job runs comes some seconds after its start
 HORIZONS: Final = ("inside", "up_to_2x", "up_to_4x", "beyond_4x", "no_curve")
 CANCELLED: Final = "CANCELLED"
@@ -60,12 +60,14 @@ class OfPeriod:
 
 
 class Observer:
-    """Collects the figures of one fold: runs that start from `since_ms` on are scored, in PERIODS until `last_ms`.
+    """Collects the figures of one fold: runs that start from the first of `edges_ms` on are scored.
+
+    The edges are the starts of the periods, rising, and the end of the last one.
 
     It holds the open runs (at most OPEN_MAX), and groups of counts: their number and size do not grow with the runs.
 
     >>> from agent.contracts.events import Evidence
-    >>> observer = Observer(since_ms=0, last_ms=10)
+    >>> observer = Observer([0, 10])
     >>> start = JobStarted("exa", job_id="1", run_id="exa/1@0", start_ms=0, evidence=Evidence(user="mary"))
     >>> observer.started(start)
     >>> observer.ended(JobCompleted("exa", "1", "exa/1@0", 0, 9, 9.0, "COMPLETED", start.evidence))
@@ -73,9 +75,9 @@ class Observer:
     1
     """
 
-    def __init__(self, since_ms: int, last_ms: int, systems_by_alias: Mapping[str, str] | None = None) -> None:
-        self._since_ms = since_ms
-        self._period_ms = max((last_ms - since_ms) / PERIODS, 1.0)
+    def __init__(self, edges_ms: Sequence[int], systems_by_alias: Mapping[str, str] | None = None) -> None:
+        self.edges_ms = tuple(edges_ms)
+        self._since_ms = self.edges_ms[0]
         self._aliases = systems_by_alias or {}
         self._open: dict[tuple[str, str], OpenRun] = {}
         self._last_two = LastTwo()
@@ -85,14 +87,10 @@ class Observer:
         self.horizons: dict[str, Group] = {}
         self.verdicts: dict[str, Group] = {}
         self.applications: dict[Key, OfApplication] = {}
-        self.periods = [OfPeriod() for _ in range(PERIODS)]
+        self.periods = [OfPeriod() for _ in self.edges_ms[1:]]
         self.completed, self.all = Compared(), Compared()
         self.quantiles, self.limit = Frequencies(), Frequencies()
         self.alerts = AlertCounts()
-
-    def period_start_ms(self, place: int) -> int:
-        """Return when a period starts."""
-        return round(self._since_ms + place * self._period_ms)
 
     def started(self, event: JobStarted) -> None:
         """Note that a run starts; what the fold says of it follows."""
@@ -168,8 +166,7 @@ class Observer:
                 self.quantiles.add(place, level, reached(observed_s, quantile_s))
 
     def _period(self, event: JobCompleted, run: OpenRun, band: Band | None) -> None:
-        place = int((event.start_ms - self._since_ms) / self._period_ms)
-        period = self.periods[min(place, PERIODS - 1)]
+        period = self.periods[min(bisect_right(self.edges_ms, event.start_ms), len(self.periods)) - 1]
         period.group.add(event.run_time_s, band)
         for name, tally in period.baselines.items():
             number = run.baseline.of(name)

@@ -10,9 +10,9 @@ Z95: Final = 1.959964  # two-sided, of the intervals
 _Z90_OF_Z95: Final = 1.2815516 / 1.6448536  # from the median, of the way to the 95 % quantile of a log-normal law
 _LEAST_S: Final = 1e-3  # what is shorter counts as a millisecond: it has no place on a logarithmic scale
 _STEP: Final = math.log(1.02)  # the sketch tells relative errors apart that differ by 2 %
-_LEAST_ERROR: Final = 1e-9
-_LARGEST_ERROR: Final = 1e12
-_NONE: Final = -(10**9)
+_LEAST: Final = 1e-9
+_LARGEST: Final = 1e12
+_ZERO: Final = -(10**9)
 _TOUCH: Final = 1e-9  # a run time on the edge of a band is inside
 
 
@@ -22,7 +22,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     `median_error` and `mean_error` are |predicted / observed - 1|, `bias` is the mean of ln(observed / predicted): above 0
     runs took longer than was said. `accuracy` is the mean of the smaller over the larger of both. Pinball losses are of
     the quantiles .5 and .9, in seconds; `coverage_90` is the share of runs inside the 90 % band, with its 95 % interval
-    after Wilson; `ln_width` the mean of ln(high / low).
+    after Wilson; `ln_width` is the mean of ln(high / low) and `median_ln_width` its median, which a few wide bands do not move.
     """
 
     scored: int
@@ -39,6 +39,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     below: float | None = None
     above: float | None = None
     ln_width: float | None = None
+    median_ln_width: float | None = None
 
 
 class Band(msgspec.Struct, frozen=True):
@@ -64,11 +65,41 @@ class Band(msgspec.Struct, frozen=True):
     def high_90_s(self) -> float:
         """The .9 quantile, where ln T is normal between the median and the .95 quantile."""
         least_s = max(self.run_time_s, _LEAST_S)
-        return least_s * (max(self.high_s, least_s) / least_s) ** _Z90_OF_Z95
+        return least_s * math.pow(max(self.high_s, least_s) / least_s, _Z90_OF_Z95)
+
+
+class Sketch:
+    """Counts of positive numbers on a scale of ratios: their median to 1 %, in at most some 2,500 counts.
+
+    >>> sketch = Sketch()
+    >>> for value in (0.0, 1.0, 1.0, 5.0):
+    ...     sketch.add(value)
+    >>> sketch.median()
+    1.0
+    """
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+
+    def add(self, value: float) -> None:
+        """Take a number in; what is next to nothing counts as 0."""
+        place = _ZERO if value < _LEAST else round(math.log(min(value, _LARGEST)) / _STEP)
+        self._counts[place] += 1
+
+    def median(self) -> float | None:
+        """Return the lower median; None without numbers."""
+        rank, passed = (self._counts.total() + 1) // 2, 0
+        for place in sorted(self._counts):
+            passed += self._counts[place]
+            if passed >= rank:
+                return 0.0 if place == _ZERO else math.exp(place * _STEP)
+        return None
 
 
 class Tally:
-    """Adds up errors; its size does not grow with the number of runs beyond some 2,400 counts.
+    """Adds up errors; its size does not grow with the number of runs.
 
     >>> tally = Tally()
     >>> for observed_s in (90.0, 100.0, 150.0):
@@ -78,13 +109,13 @@ class Tally:
     (3, 0.11, 20.0, 0.67)
     """
 
-    __slots__ = ("_above", "_bands", "_below", "_errors", "_scored", "_sums", "_width")
+    __slots__ = ("_above", "_bands", "_below", "_errors", "_scored", "_sums", "_width", "_widths")
 
     def __init__(self) -> None:
         self._scored = self._bands = self._below = self._above = 0
         self._sums = [0.0] * 6  # |error| s, |relative error|, ln ratio, min / max, pinball .5, pinball .9
         self._width = 0.0
-        self._errors: Counter[int] = Counter()
+        self._errors, self._widths = Sketch(), Sketch()
 
     def add(self, observed_s: float, said: Band) -> None:
         """Score a prediction with a band."""
@@ -93,7 +124,9 @@ class Tally:
         above = said.above(observed_s)
         self._above += above
         self._below += not above and not said.holds(observed_s)
-        self._width += math.log(max(said.high_s, _LEAST_S) / max(said.low_s, _LEAST_S))
+        width = math.log(max(said.high_s, _LEAST_S) / max(said.low_s, _LEAST_S))
+        self._width += width
+        self._widths.add(width)
 
     def add_number(self, observed_s: float, said_s: float) -> None:
         """Score a prediction that is one number, taken for every quantile."""
@@ -105,7 +138,7 @@ class Tally:
             return Figures(scored=0)
         sums = [total / self._scored for total in self._sums]
         point = Figures(
-            scored=self._scored, median_error=self._median(), mae_s=sums[0], mean_error=sums[1], bias=sums[2],
+            scored=self._scored, median_error=self._errors.median(), mae_s=sums[0], mean_error=sums[1], bias=sums[2],
             accuracy=sums[3], pinball_50_s=sums[4], pinball_90_s=sums[5],
         )  # fmt: skip
         if not self._bands:
@@ -115,6 +148,7 @@ class Tally:
         return msgspec.structs.replace(
             point, coverage_90=inside / self._bands, coverage_low=low, coverage_high=high,
             below=self._below / self._bands, above=self._above / self._bands, ln_width=self._width / self._bands,
+            median_ln_width=self._widths.median(),
         )  # fmt: skip
 
     def _point(self, observed_s: float, said_s: float, high_90_s: float) -> None:
@@ -127,15 +161,7 @@ class Tally:
         )  # fmt: skip
         for index, value in enumerate(found):
             self._sums[index] += value
-        self._errors[_place(error)] += 1
-
-    def _median(self) -> float:
-        rank, passed = (self._scored + 1) // 2, 0
-        for place in sorted(self._errors):
-            passed += self._errors[place]
-            if passed >= rank:
-                break
-        return 0.0 if place == _NONE else math.exp(place * _STEP)
+        self._errors.add(error)
 
 
 def pinball(observed: float, quantile: float, level: float) -> float:
@@ -160,9 +186,3 @@ def interval(hits: float, trials: int) -> tuple[float, float]:
     centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
     reach = Z95 * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials)) / (1 + z2 / trials)
     return max(centre - reach, 0.0), min(centre + reach, 1.0)
-
-
-def _place(error: float) -> int:
-    if error < _LEAST_ERROR:
-        return _NONE
-    return round(math.log(min(error, _LARGEST_ERROR)) / _STEP)

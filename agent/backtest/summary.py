@@ -15,7 +15,7 @@ NO_NAME = "jobs that nothing names"
 def variant(name: str, settings: Mapping[str, str], observer: Observer, top: int, faults: int = 0) -> Variant:
     """Return the report of one variant with its `top` applications, those with the most runs first.
 
-    >>> found = variant("as configured", {}, Observer(since_ms=0, last_ms=10), top=3)
+    >>> found = variant("as configured", {}, Observer([0, 10]), top=3)
     >>> found.total.runs, found.comparisons, found.alerts
     (0, (), ())
     """
@@ -29,9 +29,7 @@ def variant(name: str, settings: Mapping[str, str], observer: Observer, top: int
         by_state=rows(observer.states, STATES),
         by_horizon=rows(observer.horizons, HORIZONS),
         by_verdict=rows(observer.verdicts),
-        by_application=tuple(
-            application(key, observer.applications[key], observer.curves.get(key)) for key in chosen
-        ),
+        by_application=tuple(application(key, observer.applications[key], observer.curves.get(key)) for key in chosen),
         applications=len(named),
         comparisons=(*observer.completed.comparisons("completed"), *observer.all.comparisons("all")),
         periods=_periods(observer),
@@ -68,7 +66,7 @@ def _periods(observer: Observer) -> tuple[Period, ...]:
     for place, period in enumerate(observer.periods):
         if not period.group.runs:
             continue
-        start, end = (rfc3339(observer.period_start_ms(number)) for number in (place, place + 1))
+        start, end = (rfc3339(edge_ms) for edge_ms in observer.edges_ms[place : place + 2])
         medians = {name: tally.figures().median_error for name, tally in period.baselines.items()}
         found.append(
             Period(

@@ -22,6 +22,9 @@ COMMANDS: Final = {
     "demo": Entry("agent.cli.demo:command", "Show the agent at work on a simulated centre; needs nothing else."),
     "run": Entry("agent.cli.run:command", "Run the agent on Kafka."),
     "replay": Entry("agent.cli.replay:command", "Send event files through the agent and write what comes out."),
+    "backtest": Entry(
+        "agent.cli.backtest:command", "Score what would have been said about past jobs; try alert settings."
+    ),
     "backfill": Entry("agent.cli.backfill:command", "Feed history into a running agent, so that day one has models."),
     "predict": Entry("agent.cli.predict:command", "Predict run times, from files or from a running agent."),
     "identify": Entry("agent.cli.identify:command", "Show what the rules make of the jobs in files."),
