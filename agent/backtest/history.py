@@ -7,7 +7,7 @@ from agent.contracts.events import JobCompleted, JobEvent, JobStarted
 
 PERIODS: Final = 40
 RUNS_OF_PERIOD: Final = 20  # fewer say little of a share
-_END, _OTHER, _START, _INSTANT = range(4)  # order at one time: what ended is known to what starts then
+_END, _START, _OTHER, _INSTANT = range(4)  # order at one time: what ended is known to what starts then
 
 
 class Moment(NamedTuple):

@@ -18,7 +18,7 @@ WIDTH: Final = 640
 HEIGHT: Final = 300
 SQUARE: Final = 380
 TARGET: Final = 0.9
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 16.0, 14.0, 34.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 32.0, 14.0, 34.0
 _DAY_MS: Final = timedelta(days=1) // timedelta(milliseconds=1)
 
 

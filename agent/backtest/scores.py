@@ -185,4 +185,4 @@ def interval(hits: float, trials: int) -> tuple[float, float]:
     share, z2 = hits / trials, Z95 * Z95
     centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
     reach = Z95 * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials)) / (1 + z2 / trials)
-    return max(centre - reach, 0.0), min(centre + reach, 1.0)
+    return min(max(centre - reach, 0.0), share), max(min(centre + reach, 1.0), share)  # rounding aside

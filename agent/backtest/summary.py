@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from agent.backtest.groups import Group, rows
 from agent.backtest.observer import HORIZONS, OTHERS, UNNAMED, Key, Observer, OfApplication
-from agent.backtest.report import Application, Period, Row, Variant
-from agent.contracts.events import STATES
+from agent.backtest.report import Application, Comparison, Period, Row, Variant
+from agent.contracts.events import STATES, SUCCESS
 from agent.contracts.moments import rfc3339
 from agent.contracts.outputs import Prediction
 
@@ -31,7 +31,7 @@ def variant(name: str, settings: Mapping[str, str], observer: Observer, top: int
         by_verdict=rows(observer.verdicts),
         by_application=tuple(application(key, observer.applications[key], observer.curves.get(key)) for key in chosen),
         applications=len(named),
-        comparisons=(*observer.completed.comparisons("completed"), *observer.all.comparisons("all")),
+        comparisons=_comparisons(observer),
         periods=_periods(observer),
         quantiles=observer.quantiles.found(),
         limit=observer.limit.found(),
@@ -59,6 +59,12 @@ def application(key: Key, found: OfApplication, curve: Prediction | None) -> App
         curve=curve.curve if curve else (),
         observed=found.sample.observed(),
     )
+
+
+def _comparisons(observer: Observer) -> tuple[Comparison, ...]:
+    others = set(observer.states) - {SUCCESS}  # without any, all runs are the completed ones
+    every = observer.all.comparisons("all") if others else []
+    return (*observer.completed.comparisons("completed"), *every)
 
 
 def _periods(observer: Observer) -> tuple[Period, ...]:

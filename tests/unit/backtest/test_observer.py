@@ -1,0 +1,162 @@
+"""What counts as said of a run, and what it is scored against."""
+
+from typing import Any
+
+import pytest
+
+from agent.backtest import observer as module
+from agent.backtest.baselines import LastTwo
+from agent.backtest.observer import Observer
+from agent.contracts.events import Evidence, JobCompleted, JobStarted
+from agent.contracts.moments import rfc3339
+from agent.contracts.outputs import JobPrediction
+from tests.kit.messages import job, prediction
+from tests.kit.scenario import completed, moment_ms
+
+TEN_MS = moment_ms("10:00")
+
+
+def start_of(event: JobCompleted) -> JobStarted:
+    return JobStarted(
+        event.system, job_id=event.job_id, run_id=event.run_id, start_ms=event.start_ms, evidence=event.evidence
+    )
+
+
+def said(job_id: str, start_ms: int, run_time_s: float | None, **changes: Any) -> JobPrediction:
+    known = run_time_s is not None
+    band = {"run_time_s": run_time_s, "low_s": run_time_s / 2, "high_s": run_time_s * 2} if run_time_s else {}
+    nothing = {"run_time_s": None, "low_s": None, "high_s": None}
+    return job(job_id, **{"system": "exa", "start": rfc3339(start_ms), "known": known, **nothing, **band, **changes})
+
+
+def watched(event: JobCompleted, *told: tuple[int, JobPrediction], since_ms: int = 0) -> Observer:
+    """Return an observer of one run; what is told comes so many seconds after its start."""
+    observer = Observer([since_ms, TEN_MS * 2])
+    observer.started(start_of(event))
+    for after_s, message in told:
+        observer.take([message], event.start_ms + after_s * 1000)
+    observer.ended(event)
+    return observer
+
+
+def test_what_is_said_at_the_start_is_scored_at_the_end() -> None:
+    observer = watched(completed("1", TEN_MS, 100.0), (0, said("1", TEN_MS, 80.0)))
+    row = observer.total.row("all")
+    assert (row.runs, row.answered, row.figures.mae_s, row.figures.coverage_90) == (1, 1.0, 20.0, 1.0)
+
+
+def test_a_run_of_which_nothing_was_said_counts_as_not_answered() -> None:
+    row = watched(completed("1", TEN_MS, 100.0), (0, said("1", TEN_MS, None))).total.row("all")
+    assert (row.runs, row.answered, row.figures.scored) == (1, 0.0, 0)
+
+
+def test_a_revision_during_the_run_does_not_replace_what_was_said() -> None:
+    observer = watched(completed("1", TEN_MS, 100.0), (0, said("1", TEN_MS, 80.0)), (30, said("1", TEN_MS, 99.0)))
+    assert observer.total.row("all").figures.mae_s == 20.0
+
+
+@pytest.mark.parametrize(("after_s", "answered"), [(5, 1.0), (61, 0.0)])
+def test_evidence_shortly_after_the_start_still_counts(after_s: int, answered: float) -> None:
+    told = [(0, said("1", TEN_MS, None)), (after_s, said("1", TEN_MS, 80.0))]
+    assert watched(completed("1", TEN_MS, 100.0), *told).total.row("all").answered == answered
+
+
+def test_what_is_said_of_another_run_of_the_job_is_not_scored() -> None:
+    observer = watched(completed("1", TEN_MS, 100.0), (0, said("1", TEN_MS - 1000, 80.0)))
+    assert observer.total.row("all").answered == 0
+
+
+def test_a_repeated_completion_counts_once() -> None:
+    event = completed("1", TEN_MS, 100.0)
+    observer = watched(event, (0, said("1", TEN_MS, 80.0)))
+    observer.ended(event)
+    assert observer.total.runs == 1
+
+
+def test_runs_that_did_not_complete_are_scored_apart() -> None:
+    observer = watched(completed("1", TEN_MS, 100.0, "TIMEOUT"), (0, said("1", TEN_MS, 80.0)))
+    assert observer.total.runs == 0
+    assert observer.states["TIMEOUT"].row("TIMEOUT").figures.scored == 1
+
+
+def test_a_run_from_before_is_learned_and_not_scored() -> None:
+    event = completed("1", TEN_MS, 100.0, user="mary")
+    observer = watched(event, (0, said("1", TEN_MS, 80.0)), since_ms=TEN_MS + 1)
+    assert observer.total.runs == 0
+    observer.started(start_of(completed("2", TEN_MS + 200_000, 40.0, user="mary")))
+    observer.ended(completed("2", TEN_MS + 200_000, 40.0, user="mary"))
+    (last_two,) = observer.completed.comparisons("completed")
+    assert (last_two.baseline, last_two.alone.mae_s) == ("last_two", 60.0)
+
+
+@pytest.mark.parametrize(
+    ("n", "horizon"), [(4, "inside"), (16, "up_to_2x"), (2, "up_to_2x"), (32, "up_to_4x"), (64, "beyond_4x")]
+)
+def test_the_horizon_is_that_of_the_curve_published_at_the_start(n: float, horizon: str) -> None:
+    observer = Observer([0, TEN_MS * 2])
+    event = completed("1", TEN_MS, 100.0)
+    key = {"application": "lammps", "input": "", "unit": "nodes"}
+    observer.take([prediction("lammps", system="exa", input="", unit="nodes", sizes=(4.0, 8.0))], TEN_MS)
+    observer.started(start_of(event))
+    observer.take([said("1", TEN_MS, 80.0, n=n, **key)], TEN_MS)
+    observer.take([prediction("lammps", system="exa", input="", unit="nodes", sizes=(1.0, 99.0))], TEN_MS + 1)
+    observer.ended(event)
+    assert set(observer.horizons) == {horizon}
+
+
+def test_what_is_said_without_a_curve_has_a_row_of_its_own() -> None:
+    assert set(watched(completed("1", TEN_MS, 100.0), (0, said("1", TEN_MS, 80.0))).horizons) == {"no_curve"}
+
+
+def test_the_chance_to_exceed_the_limit_meets_what_happened() -> None:
+    observer = Observer([0, TEN_MS * 2])
+    for number, run_time_s in enumerate([50.0, 100.0, 100.5, 20.0]):
+        start_ms = TEN_MS + number * 200_000
+        event = completed(str(number), start_ms, run_time_s, "TIMEOUT" if run_time_s >= 100 else "COMPLETED")
+        observer.started(start_of(event))
+        told = said(str(number), start_ms, 80.0, time_limit_s=100.0, probability_exceeds_limit=0.25 + number / 100)
+        observer.take([told], start_ms)
+        observer.ended(event)
+    (found,) = observer.limit.found()
+    assert (found.observed, found.runs, found.predicted) == (0.5, 4, pytest.approx(0.265))
+    assert found.low < 0.5 < found.high
+
+
+def test_a_cancelled_run_says_nothing_of_its_limit() -> None:
+    told = said("1", TEN_MS, 80.0, time_limit_s=100.0, probability_exceeds_limit=0.25)
+    assert watched(completed("1", TEN_MS, 9.0, "CANCELLED"), (0, told)).limit.found() == ()
+
+
+@pytest.mark.parametrize("high_s", [float("nan"), float("inf"), None])
+def test_a_number_that_is_none_is_not_taken_for_an_answer(high_s: float | None) -> None:
+    told = said("1", TEN_MS, 80.0, high_s=high_s)
+    assert watched(completed("1", TEN_MS, 100.0), (0, told)).total.row("all").answered == 0
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "OPEN_MAX", 10)
+    monkeypatch.setattr(module, "APPLICATIONS_MAX", 3)
+    monkeypatch.setattr(module, "CURVES_MAX", 3)
+    observer = Observer([0, TEN_MS * 2])
+    events = [completed(str(number), TEN_MS, 100.0) for number in range(30)]
+    for event in events:
+        observer.started(start_of(event))
+        observer.take([said(event.job_id, TEN_MS, 80.0, application=f"program {event.job_id}")], TEN_MS)
+        observer.take([prediction(f"program {event.job_id}")], TEN_MS)
+    for event in events:
+        observer.ended(event)
+    assert observer.total.runs == 10
+    assert len(observer.applications) == 4
+    assert observer.applications[module.OTHERS].group.runs == 7
+    assert len(observer.curves) == 3
+
+
+def test_the_last_two_jobs_are_those_of_the_user_and_at_most_the_request() -> None:
+    last, evidence = LastTwo(), Evidence(user="mary", time_limit_s=100.0)
+    for run_time_s in (1000.0, 60.0, 90.0):
+        last.learn("exa", evidence, run_time_s)
+    assert last.baseline("exa", evidence).last_two == 75.0
+    assert last.baseline("exa", Evidence(user="mary", time_limit_s=70.0)).last_two == 70.0
+    assert last.baseline("other", evidence).last_two == 100.0
+    assert last.baseline("exa", Evidence(user="john")).last_two is None
+    assert last.baseline("exa", Evidence(time_limit_s=5.0)).last_two is None

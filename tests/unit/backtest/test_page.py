@@ -1,0 +1,140 @@
+"""The page of a backtest: complete, well-formed, and without a word from outside."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from agent.app import compose
+from agent.app.backtest import backtest, candidates, read
+from agent.backtest.page import page
+from agent.backtest.report import Report, decoded, encoded
+from agent.config.tree import Config
+from agent.schemas import schema
+
+VOID = {"meta", "link", "br", "line", "input"}
+EVIL = '<script>alert("x")</script>&"\''
+
+
+class Checked(HTMLParser):
+    """Notes tags that do not match, and everything that a browser would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+        self.fetched: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        self.fetched += [value or "" for name, value in attrs if name in {"src", "href", "xlink:href", "action"}]
+        self.wrong += [name for name, _ in attrs if name.startswith("on")]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+
+def checked(text: str) -> Checked:
+    found = Checked()
+    found.feed(text)
+    found.close()
+    return found
+
+
+def job(number: int, **changes: Any) -> str:
+    n = 2 ** (number % 5)
+    fields = {
+        "type": "job.completed", "system": "exa", "job_id": str(number), "application": EVIL, "input": "<i>",
+        "n": n, "unit": "nodes", "start": f"2026-11-{1 + number // 24:02d}T{number % 24:02d}:00:00Z",
+        "run_time_s": (100 + 1600 / n) * (1 + number % 7 / 50), "state": ("COMPLETED", "FAILED")[number % 6 == 5],
+        "user": "mary", "time_limit_s": 3000.0,
+    } | changes  # fmt: skip
+    return json.dumps(fields)
+
+
+def report(folder: Path, *lines: str, sets: tuple[dict[str, str], ...] = ()) -> Report:
+    path = folder / "<b>jobs.jsonl"
+    path.write_text("\n".join(lines))
+    past = read(Config(), [str(path)], compose.file_options(Config(), "UTC"))
+    return backtest(past, candidates(Config(), sets), files=[str(path)])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    lines = [job(number) for number in range(90)]
+    lines += [job(number, run_time_s=9000.0) for number in (90, 95)]
+    return report(tmp_path_factory.mktemp("history"), *lines, sets=({"alerts.outside_band.factor_min": "20"},))
+
+
+def test_every_tag_is_closed_and_nothing_is_fetched_or_run(whole: Report) -> None:
+    text = page(whole)
+    found = checked(text)
+    assert (found.open, found.wrong) == ([], [])
+    assert found.fetched == ["data:,"]
+    assert "script" not in found.tags
+    assert re.findall(r"url\(|@import", text) == []
+    assert set(re.findall(r"https?://[^\"'<\s]+", text)) <= {"http://www.w3.org/2000/svg"}  # the name of a format
+
+
+def test_every_picture_and_table_is_there(whole: Report) -> None:
+    text = page(whole)
+    assert checked(text).tags.count("svg") == 4 + 1
+    for words in (
+        "Reliability diagram",
+        "requested time",
+        "last two jobs",
+        "RunOutsideBand",
+        "factor_min=20",
+        "FAILED",
+    ):
+        assert words in text
+    assert text.count('<polygon class="band"') >= 2
+    assert "NaN" not in text
+    assert ">nan" not in text
+
+
+def test_names_from_records_are_text(whole: Report) -> None:
+    text = page(whole)
+    assert EVIL not in text
+    assert "&lt;script&gt;" in text
+    assert "<b>jobs" not in text
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (),
+        (job(1),),
+        (job(1, state="CANCELLED"),),
+        tuple(job(number, user=None, time_limit_s=None) for number in range(30)),
+        tuple(job(number, application=None) for number in range(30)),
+    ],
+    ids=["nothing", "one run", "none completed", "no users", "no names"],
+)
+def test_a_poor_history_is_a_page_as_well(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    found = checked(page(report(tmp_path, *lines)))
+    assert (found.open, found.wrong) == ([], [])
+
+
+def test_the_page_says_why_nothing_was_said(tmp_path: Path) -> None:
+    assert "scalewatch identify" in page(report(tmp_path, *(job(number, n=4, unit="nodes") for number in range(1))))
+    assert "No completed run was found" in page(report(tmp_path))
+
+
+def test_the_file_is_read_back_as_it_was_and_fits_its_schema(whole: Report) -> None:
+    assert decoded(encoded(whole)) == whole
+    jsonschema.validate(json.loads(encoded(whole)), schema("scalewatch.backtest/1"))
+    assert len(encoded(whole)) < 200_000

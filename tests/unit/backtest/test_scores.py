@@ -1,0 +1,86 @@
+"""Figures of errors: what a perfect forecaster gets, and that bounded counts say what all numbers would say."""
+
+import math
+from statistics import fmean, median_low
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.backtest.scores import Band, Figures, Sketch, Tally, interval, pinball
+
+TIMES = st.floats(0.01, 1e7)
+
+
+def of(pairs: list[tuple[float, Band]]) -> Figures:
+    tally = Tally()
+    for observed_s, said in pairs:
+        tally.add(observed_s, said)
+    return tally.figures()
+
+
+@given(st.lists(TIMES, min_size=1, max_size=40))
+def test_a_perfect_forecaster_makes_no_error(times: list[float]) -> None:
+    figures = of([(time_s, Band(time_s, time_s, time_s)) for time_s in times])
+    assert (figures.median_error, figures.mean_error, figures.mae_s, figures.bias) == (0, 0, 0, 0)
+    assert (figures.pinball_50_s, figures.accuracy, figures.coverage_90) == (0, 1, 1)
+    assert figures.pinball_90_s == pytest.approx(0, abs=1e-6)
+    assert (figures.ln_width, figures.median_ln_width, figures.below, figures.above) == (0, 0, 0, 0)
+
+
+@given(st.lists(st.tuples(TIMES, TIMES), min_size=1, max_size=60))
+def test_figures_are_those_of_all_numbers(pairs: list[tuple[float, float]]) -> None:
+    figures = of([(observed_s, Band(said_s, said_s / 2, said_s * 2)) for observed_s, said_s in pairs])
+    errors = [abs(said_s / observed_s - 1) for observed_s, said_s in pairs]
+    assert figures.scored == len(pairs)
+    assert figures.mean_error == pytest.approx(fmean(errors))
+    assert figures.median_error == pytest.approx(median_low(errors), rel=0.011, abs=1e-8)
+    assert figures.mae_s == pytest.approx(fmean(abs(observed_s - said_s) for observed_s, said_s in pairs))
+    assert figures.bias == pytest.approx(fmean(math.log(observed_s / said_s) for observed_s, said_s in pairs))
+    assert figures.pinball_50_s == pytest.approx(figures.mae_s / 2)
+    assert figures.median_ln_width == pytest.approx(math.log(4), rel=0.011)
+    inside = fmean(said_s / 2 <= observed_s <= said_s * 2 for observed_s, said_s in pairs)
+    assert figures.coverage_90 == pytest.approx(inside)
+    assert figures.below + figures.above + figures.coverage_90 == pytest.approx(1)
+    assert 0 <= figures.coverage_low <= figures.coverage_90 <= figures.coverage_high <= 1
+
+
+def test_the_interval_holds_the_true_share_nineteen_times_of_twenty() -> None:
+    chance = np.random.default_rng(7)
+    held = []
+    for share, trials in ((0.9, 40), (0.9, 400), (0.5, 60), (0.97, 200)):
+        ends = [interval(int(hits), trials) for hits in chance.binomial(trials, share, 2000)]
+        held.append(fmean(low <= share <= high for low, high in ends))
+    assert min(held) > 0.92
+    assert fmean(held) == pytest.approx(0.95, abs=0.015)
+
+
+def test_the_true_quantile_has_the_least_pinball_loss() -> None:
+    observed = np.random.default_rng(3).lognormal(size=20_000)
+    losses = {q: fmean(pinball(float(value), q, 0.9) for value in observed) for q in (2.0, math.exp(1.2816), 6.0)}
+    assert min(losses, key=losses.__getitem__) == math.exp(1.2816)
+
+
+def test_the_ninth_decile_follows_from_a_log_normal_band() -> None:
+    band = Band(100.0, 100 * math.exp(-1.6448536), 100 * math.exp(1.6448536))
+    assert band.high_90_s == pytest.approx(100 * math.exp(1.2815516))
+
+
+def test_a_baseline_that_is_one_number_has_no_band() -> None:
+    tally = Tally()
+    tally.add_number(50.0, 100.0)
+    figures = tally.figures()
+    assert (figures.mae_s, figures.coverage_90, figures.ln_width) == (50, None, None)
+    assert figures.pinball_90_s == pytest.approx(5)
+
+
+def test_nothing_scored_is_nothing_said() -> None:
+    assert Tally().figures() == Figures(scored=0)
+    assert Sketch().median() is None
+
+
+def test_numbers_at_the_ends_of_what_a_machine_counts_are_taken() -> None:
+    figures = of([(1e-300, Band(1e300, 0.0, 1e300)), (1e300, Band(1e-300, 1e-300, 1e300))])
+    assert figures.scored == 2
+    assert figures.coverage_90 == 1

@@ -1,0 +1,77 @@
+"""`scalewatch backtest`: what a person types, sees, and finds in the folder."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from agent.cli import main
+
+SWF = str(Path(__file__).parents[2] / "cases" / "decode" / "swf-kth" / "input.swf")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["backtest", *arguments], catch_exceptions=False, env={"COLUMNS": "120"})
+
+
+def test_a_log_gives_a_page_figures_and_a_short_table(tmp_path: Path) -> None:
+    shown = run(SWF, "--out", str(tmp_path / "results"), "--set", "alerts.open_max=5")
+    assert shown.exit_code == 0, shown.output
+    assert "22 runs from 1996-09-30 12:10" in shown.stdout
+    assert "what if 1: alerts.open_max=5" in shown.stdout
+    assert shown.stdout.splitlines()[-1] == f"see {tmp_path}/results/report.html"
+    found = json.loads((tmp_path / "results" / "report.json").read_text())
+    assert found["schema"] == "scalewatch.backtest/1"
+    assert [variant["settings"] for variant in found["variants"]] == [{}, {"alerts.open_max": "5"}]
+    assert (tmp_path / "results" / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_quiet_run_says_nothing(tmp_path: Path) -> None:
+    shown = run(SWF, "--out", str(tmp_path), "--quiet", "--top", "2", "-c", str(config(tmp_path)))
+    assert (shown.exit_code, shown.output) == (0, "")
+    found = json.loads((tmp_path / "report.json").read_text())["variants"][0]
+    assert len(found["by_application"]) == 2 < found["applications"]
+
+
+def config(folder: Path) -> Path:
+    path = folder / "agent.yaml"
+    path.write_text("identify: {fallback: [user]}\n")
+    return path
+
+
+def test_files_without_a_run_end_with_code_1_and_a_page_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / "jobs.txt").write_text("nothing\n")
+    shown = run(str(tmp_path / "jobs.txt"), "--out", str(tmp_path))
+    assert shown.exit_code == 1
+    assert "0 runs" in shown.stdout
+    assert "No completed run" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (
+            ("--set", "alerts.opn_max=5"),
+            2,
+            "scalewatch: --set: alerts.opn_max: is no key of alerts; did you mean open_max?",
+        ),
+        (("--set", "topics.prefix=x"), 2, "only keys of alerts, run_time, jobs, identify can be set here."),
+        (("--set", "alerts"), 2, "is no KEY=VALUE"),
+        (("--since", "yesterday"), 2, "'yesterday' is not a time. Write it as 2026-01-31"),
+        (("--top", "0"), 2, "1<=x<=1000"),
+        (("no-such-file",), 2, "The file no-such-file cannot be read"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], code: int, told: str) -> None:
+    shown = run(SWF, *arguments, "--out", str(tmp_path / "results"))
+    assert shown.exit_code == code
+    assert told in shown.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_the_help_tells_of_every_option() -> None:
+    shown = run("--help").output
+    for option in ("--out", "--set", "--since", "--until", "--top", "--config", "--timezone", "--quiet"):
+        assert option in shown
+    assert "scalewatch backtest jobs.txt --out results" in shown
