@@ -18,7 +18,7 @@ from processors.models.two_step import EXTENSION, NOISE_FLOOR, STEP, prior_penal
 Floats = NDArray[np.float64]
 
 ABILITY: Final = Ability("adept", sizes_min=3, extrapolates=True)
-CANDIDATES_MAX: Final = 384
+CANDIDATES_MAX: Final = 256
 TARGET: Final = 2.0  # times the largest size
 
 

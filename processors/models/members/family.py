@@ -39,15 +39,15 @@ def fit_family(n: Floats, run_time_s: Floats) -> Floats:
 
 def _best_sets(gram: Floats, projection: Floats) -> Floats:
     """Return of each row of `projection` the nonnegative solution among the sets of terms that its law may use."""
-    masks, allowed = _sets()
-    diagonal = np.sqrt(np.diagonal(gram))
-    unit = np.divide(1.0, diagonal, out=np.zeros_like(diagonal), where=diagonal > 0)
-    scaled = gram * np.outer(unit, unit)
-    within = masks[:, :, None] * masks[:, None, :]
-    systems = scaled * within + np.eye(unit.size) * (1.0 - masks * (unit > 0) + RIDGE)[:, None]
+    masks, pairs, outside, inside, allowed = _sets()
+    diagonal = np.sqrt(gram.diagonal())
+    unit = 1.0 / np.where(diagonal > 0, diagonal, np.inf)  # a column of zeros is left out by its 0
+    systems = (gram * (unit[:, None] * unit)) * pairs + outside + RIDGE * inside
+    if not diagonal.all():
+        systems += inside * (diagonal == 0)[:, None]
     right = projection * unit
-    solutions = np.linalg.solve(systems, np.swapaxes(right * masks[:, None, :], 1, 2))  # (sets, terms, laws)
-    objective = -np.einsum("stl,lt->sl", solutions, right)
+    solutions = np.linalg.solve(systems, right.T * masks[:, :, None])  # (sets, terms, laws)
+    objective = -(solutions * right.T).sum(axis=1)
     feasible = allowed & (solutions >= 0).all(axis=1) & np.isfinite(objective)
     best = np.where(feasible, objective, np.inf).argmin(axis=0)
     laws = np.arange(best.size)
@@ -55,8 +55,12 @@ def _best_sets(gram: Floats, projection: Floats) -> Floats:
 
 
 @lru_cache(maxsize=1)
-def _sets() -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the masks of all non-empty sets of terms (sets, terms), and which laws may use which (sets, laws)."""
+def _sets() -> tuple[Floats, Floats, Floats, Floats, NDArray[np.bool_]]:
+    """Return the masks of all non-empty sets of terms, which pairs are in a set, the diagonals outside and inside it.
+
+    Shapes are (sets, terms) and three times (sets, terms, terms); last comes which laws may use which sets (sets, laws).
+    """
     terms = len(TERMS)
     masks = np.array([[number >> i & 1 for i in range(terms)] for number in range(1, 2**terms)], dtype=float)
-    return masks, np.asarray((masks[:, None, :] <= _USED).all(axis=-1))
+    pairs, inside = masks[:, :, None] * masks[:, None, :], np.eye(terms) * masks[:, :, None]
+    return masks, pairs, np.eye(terms) - inside, inside, np.asarray((masks[:, None, :] <= _USED).all(axis=-1))
