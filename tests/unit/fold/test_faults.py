@@ -9,6 +9,7 @@ import pytest
 from agent.contracts.errors import ConfigError
 from agent.contracts.events import PredictionRequested
 from processors.fold import forecasts
+from processors.models import battery_fit
 from processors.run_time import RunTime
 from tests.kit.scenario import SYSTEM, Scenario, evidence
 
@@ -106,3 +107,21 @@ def test_a_state_of_a_newer_agent_is_refused_when_a_shard_takes_over() -> None:
 def test_a_state_of_an_unknown_kind_is_refused_when_a_shard_takes_over() -> None:
     with pytest.raises(ConfigError, match=r"power/x is of a kind that this agent does not know.*`scalewatch rebuild`"):
         Scenario().new_shard().restore({"power/x": b"{}"}, 0)
+
+
+def test_laws_that_can_not_be_fitted_leave_the_prediction_without_them_and_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def faulty(*_: Any) -> Any:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(battery_fit, "beside", faulty)
+    centre = Scenario()
+    centre.at("08:00").scales("lammps", 1, 2, 4, 8)
+    centre.at("10:00").ran("later", "lammps", 16, 90.0)
+    centre.at("12:00")
+    said = centre.topic("predictions")["exa/lammps//nodes"]
+    assert said["model"]["name"] == "combination"
+    assert [part["scored"] for part in said["model"]["errors"]] == [1], "what was published is scored all the same"
+    assert {member["answers"] for member in said["model"]["members"] if member["role"] == "beside"} == {"nothing"}
+    assert centre.tally["fault:members"] == 2

@@ -1,6 +1,7 @@
 """All laws side by side: as they were fitted, and as the combination and the literature have them."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -147,3 +148,22 @@ def test_numbers_have_names_and_universal_scalability_those_of_gunther() -> None
     assert said == pytest.approx(run_times(n)["usl"], rel=1e-4)
     assert all(explained(name, own) for name, own in laws.items() if name != "downey")
     assert explained("kazmina", ()) == {}
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(1e-3, 1e9), st.floats(1e-3, 1e9)), min_size=2, max_size=6, unique_by=lambda pair: pair[0]
+    ),
+    st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=4),
+)
+@settings(max_examples=80, deadline=None)
+def test_whatever_ran_the_laws_say_something_finite_or_nothing(
+    runs: list[tuple[float, float]], targets: list[float]
+) -> None:
+    n, t = zip(*sorted(runs), strict=True)
+    if min(b / a for a, b in pairwise(n)) < 1.0 + 1e-6:
+        return  # the same size, as those who count sizes see it
+    laws = battery(n, t)
+    assert all(math.isfinite(number) for own in laws.parameters for number in own)
+    for target in (*targets, *n):
+        assert all(ln is None or math.isfinite(ln) for ln in laws.ln_run_times(target))
