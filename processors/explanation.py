@@ -7,6 +7,7 @@ from processors.members import PUBLISHED, Fits, Members
 from processors.models.battery import ABILITIES, BESIDE, LARGER_ONLY, explained
 from processors.models.battery_fit import combined, rounded
 from processors.models.combination.evidence import LAWS
+from processors.other_inputs import NAME
 from processors.outlook import Outlook
 
 DOWNEY: Final = "downey"
@@ -29,7 +30,7 @@ def model_of(outlook: Outlook, members: Members | None, fits: Fits | None = None
     if fits is None and outlook.combination is not None:  # runs have come since, and the weights are those of now
         own |= dict(zip(LAWS, combined(outlook.combination.evidence), strict=True))
     weights = outlook.weights
-    parts = [name for name in weights if name != DOWNEY]
+    parts = [name for name in weights if name not in (DOWNEY, NAME)]
     others = [name for name in BESIDE if name != DOWNEY]
     errors, downey = history.errors(), outlook.study.parameters()
     told = tuple(
@@ -44,7 +45,8 @@ def model_of(outlook: Outlook, members: Members | None, fits: Fits | None = None
         )
         for name in (*parts, DOWNEY, *others)
     )
-    return Model(outlook.model_name, told, errors[PUBLISHED])
+    leaned = (Member(NAME, rounded(weights[NAME])[0], {}),) if NAME in weights else ()
+    return Model(outlook.model_name, told + leaned, errors[PUBLISHED])
 
 
 def _rounded(parameters: dict[str, float]) -> dict[str, float]:

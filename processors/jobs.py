@@ -17,23 +17,48 @@ ENDED_MAX = 8
 JobFact = JobStarted | JobCompleted | Identity
 
 
-class Placement(msgspec.Struct, frozen=True):
-    """What a run was taken for: an application (None: it has no model), its size, and how that was found out."""
+class Placement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a run was taken for: an application (None: it has no model), its size, and how that was found out.
+
+    `input_sizes` say how large its input is, where that is known.
+    """
 
     application_id: str | None
     n: float | None
     source: str
     confidence: float
+    input_sizes: tuple[tuple[str, float], ...] = ()
+
+    def tells_other_than(self, before: "Placement") -> bool:
+        """Tell whether a run that was placed before is now of another application or size, or of a larger input.
+
+        >>> Placement("exa/lmp//nodes", 4, "module", 0.8).tells_other_than(Placement("exa/lmp//nodes", 4, "xalt", 0.9))
+        False
+        """
+        now, then = ((one.application_id, one.n, one.input_sizes) for one in (self, before))
+        return now != then
 
 
-class Forecast(msgspec.Struct, frozen=True):
-    """What was last published of a running job: what it was taken for, and its run time in seconds, if any."""
+class FromInputs(msgspec.Struct, frozen=True, array_like=True):
+    """The run time of a whole run from other inputs of its application: in seconds, with the band."""
+
+    run_time_s: float
+    low_s: float
+    high_s: float
+
+
+class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was last published of a running job: what it was taken for, and its run time in seconds, if any.
+
+    `from_inputs` is where it came from while the application had no curve with this input.
+    """
 
     application_id: str | None
     n: float | None
     run_time_s: float | None
     low_s: float | None
     high_s: float | None
+    from_inputs: FromInputs | None = None
 
 
 class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):

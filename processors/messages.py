@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from agent.contracts.moments import rfc3339
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import (
+    AnswerPoint,
     CurvePoint,
     Model,
     Prediction,
@@ -22,6 +23,7 @@ from agent.contracts.outputs import (
 from agent.contracts.settings import RunTimeSettings
 from processors.curve import PublishedCurve, PublishedPoint, horizon_of
 from processors.models.adept import Study, Verdict
+from processors.other_inputs import OtherInputs
 from processors.outlook import RELIABLE, Outlook
 from processors.quality import COVERAGE, coverages
 from processors.run_time import RunTime
@@ -90,6 +92,37 @@ def judged_points(
                 source=cast("Source", predicted.source[i]),
             ),
             reliability(predicted.verdicts[i]),
+        )
+        for i, n in enumerate(sizes)
+    )
+
+
+def cold_start(others: OtherInputs, sizes: Sequence[float]) -> tuple[AnswerPoint, ...]:
+    """Return the prediction of an input that was never run, at each size.
+
+    >>> from processors.models.input_size.curves import Input, Knot
+    >>> known = [Input("exa/", (x,), (Knot(8.0, x, 0.02),)) for x in (3.0, 4.0)]
+    >>> others = OtherInputs(tuple(known), "exa/", (3.5,), (), ("a", "b"), 8.0)
+    >>> [(round(point.run_time_s), point.source, point.extrapolation) for point in cold_start(others, [8.0])]
+    [(33, 'cold_start', 1.0)]
+    """
+    band = others.band([*sizes, 1.0])
+    said = others.reliability()
+    with np.errstate(over="ignore"):
+        speedup = band.run_time_s[-1] / band.run_time_s[:-1]
+    return tuple(
+        AnswerPoint(
+            n=float(n),
+            run_time_s=_rounded(band.run_time_s[i]),
+            low_s=_rounded(band.low_s[i]),
+            high_s=_rounded(band.high_s[i]),
+            coverage=COVERAGE,
+            coverage_measured=None,
+            speedup=_rounded(speedup[i]),
+            efficiency=_rounded(speedup[i] / n),
+            extrapolation=_rounded(n / others.n_max),
+            source="cold_start",
+            reliability=said,
         )
         for i, n in enumerate(sizes)
     )

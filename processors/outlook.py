@@ -10,8 +10,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from processors.inputs import RUN_DEVIATION
 from processors.models.adept import Study, Verdict
 from processors.models.combination.combine import Combination
+from processors.models.input_size.curves import Knot
+from processors.other_inputs import NAME, Band, OtherInputs
 
 Floats = NDArray[np.float64]
 CANNOT_RELY: Final = frozenset({"insufficient", "high_error"})
@@ -46,6 +49,8 @@ class OutlookPoints(NamedTuple):
 class Outlook(NamedTuple):
     """One application as it is known now. `combination` is None where the study alone answers.
 
+    `others` are other inputs of the application, where this one was run too little to stand on its own.
+
     >>> from processors.models.adept import study
     >>> outlook = Outlook(study([8.0], [100.0]), None)
     >>> outlook.predict([16.0]).verdicts[0].verdict
@@ -54,6 +59,7 @@ class Outlook(NamedTuple):
 
     study: Study
     combination: Combination | None
+    others: OtherInputs | None = None
 
     @property
     def model_name(self) -> str:
@@ -63,10 +69,42 @@ class Outlook(NamedTuple):
     @property
     def weights(self) -> dict[str, float]:
         """What each law weighs beyond the largest size; Downey's model alone where the study answers."""
-        return self.combination.weights if self.combination is not None else {"downey": 1.0}
+        own = self.combination.weights if self.combination is not None else {"downey": 1.0}
+        if self.others is None:
+            return own
+        beyond = np.array([2.0 * float(self.study.n[-1])])
+        share = float(self._with_others(self.others, self._alone([*beyond, 1.0]), beyond)[1][0])
+        return {name: weight * (1.0 - share) for name, weight in own.items()} | {NAME: share}
 
     def predict(self, targets: Sequence[float]) -> OutlookPoints:
         """Return the predictions at the targets; ValueError unless they are positive and finite."""
+        if self.others is None:
+            return self._alone(targets)
+        sizes = np.asarray([*targets, 1.0], dtype=np.float64)
+        alone = self._alone(sizes.tolist())
+        band = self._with_others(self.others, alone, sizes)[0]
+        with np.errstate(over="ignore", under="ignore"):
+            speedup = np.asarray(band.run_time_s[-1] / band.run_time_s[:-1])
+        told = f"With so few runs it leans on {self.others.shown}."
+        return OutlookPoints(
+            band.run_time_s[:-1],
+            band.low_s[:-1],
+            band.high_s[:-1],
+            speedup,
+            speedup / sizes[:-1],
+            alone.extrapolation[:-1],
+            alone.source[:-1],
+            tuple(_advised(verdict, told) for verdict in alone.verdicts[:-1]),
+        )
+
+    def _with_others(self, others: OtherInputs, alone: OutlookPoints, sizes: Floats) -> tuple[Band, Floats]:
+        """Return what the other inputs and the curve alone say together, and the share of the others."""
+        count = sizes.size
+        law = Band(alone.run_time_s[:count], alone.low_s[:count], alone.high_s[:count])
+        run = zip(self.study.n.tolist(), np.log(self.study.run_time_s).tolist(), strict=True)
+        return others.pooled(law, sizes, [Knot(n, ln_t, RUN_DEVIATION) for n, ln_t in run])
+
+    def _alone(self, targets: Sequence[float]) -> OutlookPoints:
         if self.combination is None:
             return OutlookPoints(*self.study.predict(targets), tuple(self.study.verdict(n) for n in targets))
         sizes = np.asarray(targets, dtype=np.float64)
@@ -106,3 +144,7 @@ class Outlook(NamedTuple):
             return judged
         words = "; ".join(REASON_WORDS[reason] for reason in reasons)
         return Verdict(UNCERTAIN, reasons, (f"This is uncertain: {words}.",) if words else (), judged.next_n)
+
+
+def _advised(verdict: Verdict, sentence: str) -> Verdict:
+    return Verdict(verdict.verdict, verdict.reasons, (*verdict.advice, sentence), verdict.next_n)

@@ -239,6 +239,11 @@ class RunTime:
         """Return the observed sizes, rising."""
         return tuple(sorted({*self._table.stats, *(rounded_size(run.n) for run in self._state.runs)}))
 
+    def medians_s(self) -> dict[float, float]:
+        """Return the median run time of each observed size, in seconds."""
+        found = aggregate(self._table, [(run.n, run.run_time_s) for run in self._state.runs])
+        return dict(zip(found.n.tolist(), found.median_s.tolist(), strict=True))
+
     def due_ms(self) -> int | None:
         """Return when the curve is to be fitted anew; None where nothing is new, or on probation."""
         state = self._state

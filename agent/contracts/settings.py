@@ -4,7 +4,7 @@ The whole configuration tree is in `agent.config`; it nests these.
 """
 
 import re
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -78,6 +78,13 @@ class IdentifySettings(Settings):
     unit: Unit = Field(default="nodes", description="the unit that sizes a job which is known in several")
     input_attributes: tuple[str, ...] = Field(
         default=(), description="attributes of a job that tell problem classes apart"
+    )
+    input_sizes: tuple[Annotated[str, Field(min_length=1, max_length=64)], ...] = Field(
+        default=(),
+        max_length=8,
+        description="attributes of a job, named groups of rules, or name=number in an input, that say how large the input "
+        "is (atoms, steps): an input that was never run is predicted from those that were, and they tell inputs apart "
+        "like input_attributes",
     )
     systems_by_alias: dict[str, str] = Field(default_factory=dict, description="alias -> system")
 

@@ -9,6 +9,7 @@ from agent.contracts.events import UNITS, Evidence, Identity
 from agent.contracts.names import ApplicationKey
 from agent.contracts.settings import IdentifySettings, Unit
 from agent.identify import program_names
+from agent.identify.input_sizes import Sizes, sizes_of_input
 from agent.identify.rules import Match, attribute_text, compiled
 
 Programs = Callable[[str], str]
@@ -36,7 +37,8 @@ class Identification(msgspec.Struct, frozen=True):
 
     `application` is None where nothing names it, and `reason` then says why. `unit` is what counts it; `n` is None
     where no size is known in that unit. `source` is where the name came from: `rule 2`, `executable`,
-    `executable from xalt`. `confidence` lies between 0 and 1.
+    `executable from xalt`. `confidence` lies between 0 and 1. `input_sizes` are the sizes of the input that are known,
+    of those that the configuration names.
     """
 
     application: str | None
@@ -47,6 +49,7 @@ class Identification(msgspec.Struct, frozen=True):
     source: str
     confidence: float
     reason: str | None = None
+    input_sizes: Sizes = ()
 
     @property
     def key(self) -> ApplicationKey | None:
@@ -87,16 +90,22 @@ class Identifier:
         match = next((match for rule in self._rules if (match := rule.match(sources)) is not None), None)
         application, source, confidence, reason = self._named(match, evidence, others)
         best_unit, n = self._size(sources, match.rule.unit if match else None, unit)
+        input_text = self._input(sources, match)
         return Identification(
             application=application,
             system=self._settings.systems_by_alias.get(system, system),
-            input=self._input(sources, match),
+            input=input_text,
             unit=best_unit,
             n=n,
             source=source,
             confidence=confidence,
             reason=reason,
+            input_sizes=self._input_sizes(sources, match, input_text),
         )
+
+    def _input_sizes(self, sources: Sequence[Evidence], match: Match | None, input_text: str) -> Sizes:
+        names = self._settings.input_sizes
+        return sizes_of_input(names, sources, match.groups if match else {}, input_text) if names else ()
 
     def _named(
         self, match: Match | None, evidence: Evidence, others: Sequence[Identity]
@@ -135,7 +144,7 @@ class Identifier:
         if match and match.input:
             return match.input
         found = []
-        for name in self._settings.input_attributes:
+        for name in dict.fromkeys((*self._settings.input_attributes, *self._settings.input_sizes)):
             value = next((e.attributes[name] for e in sources if name in e.attributes), None)
             if value is not None:
                 found.append(f"{name}={attribute_text(value)}")

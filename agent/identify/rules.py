@@ -16,12 +16,13 @@ SEARCHED_MAX: Final = 4096  # characters of a field that a pattern sees: scripts
 
 
 class Match(msgspec.Struct, frozen=True):
-    """A rule that matched: its number (from 1), what it gives, and the rule itself."""
+    """A rule that matched: its number (from 1), what it gives, the rule itself, and the named groups of its patterns."""
 
     number: int
     application: str | None
     input: str
     rule: Rule
+    groups: dict[str, str] = {}
 
 
 class CompiledRule(msgspec.Struct, frozen=True):
@@ -49,7 +50,7 @@ class CompiledRule(msgspec.Struct, frozen=True):
         application = cleaned(_expanded(self.rule.application or "{application}", groups))
         if not application:
             return None
-        return Match(self.number, application, cleaned(_expanded(self.rule.input, groups)), self.rule)
+        return Match(self.number, application, cleaned(_expanded(self.rule.input, groups)), self.rule, groups)
 
 
 def compiled(rules: Sequence[Rule]) -> tuple[CompiledRule, ...]:

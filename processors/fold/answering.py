@@ -4,13 +4,16 @@ import msgspec
 
 from agent.contracts.events import PredictionRequested
 from agent.contracts.names import ApplicationKey
-from agent.contracts.outputs import Answer, AnswerPoint
+from agent.contracts.outputs import Answer, AnswerPoint, Model
 from processors.asked import KEEP_MS, MINUTE_MS, minute
 from processors.explanation import model_of
 from processors.facts import N_MAX, N_MIN
 from processors.fold.desk import Desk, Identified
 from processors.fold.teaching import Teaching
-from processors.messages import judged_points, useful
+from processors.fold.unseen import Unseen
+from processors.inputs import Inputs
+from processors.messages import cold_start, judged_points, useful
+from processors.other_inputs import NAME
 from processors.run_time import RunTime
 
 SIZES_MAX = 64
@@ -30,6 +33,7 @@ class Answering:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._teaching = Teaching(desk)
+        self._unseen = Unseen(desk)
 
     def requested(self, event: PredictionRequested) -> None:
         """Answer a request of the journal, once."""
@@ -48,8 +52,10 @@ class Answering:
         found = self._desk.identify(event.evidence, event.system, (), event.unit)
         key = found.key
         model = self._desk.models.get(key.id) if key else None
-        if key is None or model is None or not model.observations:
+        if key is None:
             return msgspec.structs.replace(self._blank(event, found), detail=self._why(event, found))
+        if model is None or not model.observations:
+            return self._unknown(event, found, key)
         try:
             return self._known(event, found, key, model)
         except Exception:  # noqa: BLE001  a model that can not be fitted must not cost the answer
@@ -59,10 +65,9 @@ class Answering:
 
     def _known(self, event: PredictionRequested, found: Identified, key: ApplicationKey, model: RunTime) -> Answer:
         outlook = self._teaching.outlook(key, model)
-        asked = sorted(n for n in set(event.n) if N_MIN <= n <= N_MAX)
         curve = [
             AnswerPoint(**msgspec.structs.asdict(point), reliability=said)
-            for point, said in judged_points(outlook, asked[:SIZES_MAX], model)
+            for point, said in judged_points(outlook, _asked(event), model)
         ]
         left_out = len(set(event.n)) - len(curve)
         told = f" {left_out} of the sizes asked for are left out: too many, or no real sizes." if left_out else ""
@@ -76,6 +81,23 @@ class Answering:
             useful_n=useful(outlook.study),
             quality=model.quality,
         )
+
+    def _unknown(self, event: PredictionRequested, found: Identified, key: ApplicationKey) -> Answer:
+        """Answer about an input that was never run, from the other inputs of its application where these tell."""
+        blank = msgspec.structs.replace(self._blank(event, found), detail=self._why(event, found))
+        try:
+            others = self._unseen.others(key, found.input_sizes)
+            asked = _asked(event)
+            if others is None or not asked:
+                return blank
+            detail = (
+                f"No run of {key.application} with input {key.input or '(none)'} is known: this is from {others.shown}."
+            )
+            points = cold_start(others, asked)
+            return msgspec.structs.replace(blank, known=True, detail=detail, points=points, model=Model(NAME, ()))
+        except Exception:  # noqa: BLE001  what can not be reckoned must not cost the answer
+            self._desk.tally["fault", Inputs.name] += 1
+            return blank
 
     def tick(self) -> None:
         """Forget requests of long ago."""
@@ -116,3 +138,8 @@ class Answering:
             useful_n=None,
             quality=None,
         )
+
+
+def _asked(event: PredictionRequested) -> list[float]:
+    """Return the sizes that are answered: real ones, rising, not too many."""
+    return sorted(n for n in set(event.n) if N_MIN <= n <= N_MAX)[:SIZES_MAX]

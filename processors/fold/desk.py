@@ -17,6 +17,7 @@ from processors.alerts import AlertLife, AlertState
 from processors.asked import Asked, AskedState
 from processors.digest import digest64
 from processors.failures import FailureRate, FailureState, HostFailureRate
+from processors.inputs import Inputs, InputsState, input_key
 from processors.jobs import Job, JobState
 from processors.laws import Laws, LawsState, Pool, PoolState
 from processors.members import Members, MembersState
@@ -37,6 +38,7 @@ STATEFUL: Final = (
     Laws,
     Pool,
     Members,
+    Inputs,
 )
 PROCESSORS: Final = tuple(processor.name for processor in STATEFUL)
 
@@ -63,6 +65,10 @@ class Identified(Protocol):
     @property
     def reason(self) -> str | None:
         """Why there is no name."""
+
+    @property
+    def input_sizes(self) -> tuple[tuple[str, float], ...]:
+        """How large the input is: names and numbers, as far as they are known."""
 
 
 Identify = Callable[[Evidence, str, Sequence[Identity], str | None], Identified]
@@ -122,6 +128,7 @@ class Desk:
         self.laws = Shelf(Kind(Laws.name, Laws.version, LawsState, Laws.build))
         self.pool = Shelf(Kind(Pool.name, Pool.version, PoolState, Pool.build))
         self.members = Shelf(Kind(Members.name, Members.version, MembersState, Members.build))
+        self.inputs = Shelf(Kind(Inputs.name, Inputs.version, InputsState, Inputs.build))
         self._application_ids: dict[int, str] = {}
 
     @property
@@ -153,6 +160,7 @@ class Desk:
         self.members.remove(application_id)
         self._forget_digest(application_id)
         self._forget_laws(ApplicationKey.parse(application_id))
+        self._forget_input(ApplicationKey.parse(application_id))
         self.outbox.append(Tombstone("predictions", application_id))
 
     def _forget_laws(self, key: ApplicationKey) -> None:
@@ -164,6 +172,15 @@ class Desk:
             self.laws.changed(laws_key(key), laws, self.now_ms)
         else:
             self.laws.remove(laws_key(key))
+
+    def _forget_input(self, key: ApplicationKey) -> None:
+        inputs = self.inputs.get(inputs_key(key))
+        if inputs is None or inputs.of(input_key(key)) is None:
+            return
+        if inputs.forget(input_key(key)):
+            self.inputs.changed(inputs_key(key), inputs, self.now_ms)
+        else:
+            self.inputs.remove(inputs_key(key))
 
     def remove_failures(self, key: str) -> None:
         """Forget a failure rate."""
@@ -196,7 +213,7 @@ class Desk:
     def shelves(self) -> Iterator[Shelf[Any]]:
         """Return all shelves."""
         yield from (self.jobs, self.models, self.seen, self.low_water, self.failures, self.hosts)
-        yield from (self.alerts, self.asked, self.laws, self.pool, self.members)
+        yield from (self.alerts, self.asked, self.laws, self.pool, self.members, self.inputs)
 
     def _remember(self, key: str) -> None:
         if key.startswith(OF_APPLICATION):
@@ -215,3 +232,12 @@ def laws_key(key: ApplicationKey) -> str:
     'lmp%2Fgpu'
     """
     return quote(key.application, safe=SAFE)
+
+
+def inputs_key(key: ApplicationKey) -> str:
+    """Return the key under which the inputs of an application in one unit are kept.
+
+    >>> inputs_key(ApplicationKey("lmp/gpu", "exa", "", "nodes"))
+    'lmp%2Fgpu/nodes'
+    """
+    return f"{laws_key(key)}/{quote(key.unit, safe=SAFE)}"

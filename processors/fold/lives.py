@@ -58,7 +58,7 @@ class Lives:
         job.keep_until(self._desk.now_ms + round(self._desk.settings.jobs.evidence_keep_s * 1000))
         for run in job.ended:
             placement = self._runs.place(job, run.event)
-            if (placement.application_id, placement.n) != (run.placement.application_id, run.placement.n):
+            if placement.tells_other_than(run.placement):
                 self._runs.moved(job, run.event, run.placement, placement)
             job.replace(run, placement)
         if job.running is not None:

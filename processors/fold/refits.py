@@ -9,6 +9,7 @@ from processors import alert_rules
 from processors.explanation import model_of
 from processors.fold.desk import Desk, Tombstone
 from processors.fold.teaching import Teaching
+from processors.fold.unseen import Unseen
 from processors.fold.warnings import Warnings
 from processors.member_fits import fits
 from processors.members import Fits, Members
@@ -36,6 +37,7 @@ class Refits:
         self._desk = desk
         self._warnings = warnings
         self._teaching = Teaching(desk)
+        self._unseen = Unseen(desk)
 
     def tick(self) -> None:
         """Fit and publish what is due, at most `refits_per_tick_max`; then evict what is too much."""
@@ -68,6 +70,7 @@ class Refits:
         members.publish(laws)
         self._desk.members.changed(application_id, members, self._desk.now_ms)
         self._desk.model_changed(application_id, model)
+        self._unseen.fitted(key, model)
         self._desk.outbox.append(said)
         self._desk.tally["fit", "published"] += 1
         self._unreliable(key, said)

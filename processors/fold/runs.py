@@ -40,7 +40,9 @@ class Runs:
     def place(self, job: Job, event: JobCompleted) -> Placement:
         """Return what a run is taken for, from all evidence of its job."""
         found = self._desk.identify(merged_evidence(job, event), event.system, job.identities, None)
-        return Placement(found.key.id if found.key else None, found.n, found.source, found.confidence)
+        return Placement(
+            found.key.id if found.key else None, found.n, found.source, found.confidence, found.input_sizes
+        )
 
     def known(self, event: JobStarted) -> bool:
         """Tell whether the run that is said to start has ended already, or may have."""
@@ -106,7 +108,8 @@ class Runs:
         if n is None and application_id == before.application_id:
             model = self._desk.models.get(application_id)
             n = before.n or (model.n_of(event.run_id) if model else None)
-        return Placement(application_id, n, source, found.confidence)
+        sizes = found.input_sizes if application_id == found.application_id else ()
+        return Placement(application_id, n, source, found.confidence, sizes)
 
     def _learn(
         self, event: JobCompleted, placement: Placement, fact: RunFact | None, former: str | None, *, first: bool
@@ -116,7 +119,8 @@ class Runs:
         if former is not None and not stays and not self._training.forget(former, event.run_id):
             self._desk.tally["refused", "correction_too_late"] += 1
         elif fact is not None and placement.application_id is not None:
-            self._training.train(placement.application_id, fact, first=first, replaces=stays)
+            sizes = placement.input_sizes
+            self._training.train(placement.application_id, fact, sizes, first=first, replaces=stays)
 
     def _fact(self, job: Job, event: JobCompleted, placement: Placement) -> RunFact | None:
         trains = event.state == SUCCESS and not job.resized and placement.application_id is not None

@@ -2,6 +2,7 @@
 
 from agent.contracts.names import ApplicationKey
 from processors.fold.desk import Desk, laws_key
+from processors.fold.unseen import Unseen
 from processors.laws import CurveRecord, Laws, Pool
 from processors.models.combination.coefficients import SHIPPED
 from processors.models.combination.combine import Combination, learn
@@ -31,10 +32,12 @@ class Teaching:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._unseen = Unseen(desk)
 
     def outlook(self, key: ApplicationKey, model: RunTime) -> Outlook:
         """Return how an application looks now; changes nothing."""
-        return Outlook(model.study(), self._combination(key, model, self._laws(key)))
+        others = self._unseen.leaned_on(key, model)
+        return Outlook(model.study(), self._combination(key, model, self._laws(key)), others)
 
     def learn(self, key: ApplicationKey, model: RunTime) -> None:
         """Let a curve that has changed enough teach the others of its application, and the centre."""

@@ -5,8 +5,10 @@ from processors import alert_rules
 from processors.curve import PublishedCurve
 from processors.facts import RunFact, Scored
 from processors.fold.desk import Desk
+from processors.fold.unseen import Unseen
 from processors.fold.warnings import Warnings
 from processors.members import MemberFact
+from processors.other_inputs import Sizes
 
 
 class Training:
@@ -17,7 +19,7 @@ class Training:
     >>> desk = make_shard(Config()).desk
     >>> training = Training(desk, Warnings(desk))
     >>> run = RunFact("exa/1@0", n=4, run_time_s=60.0, start_ms=0, end_ms=60_000, seen_ms=60_000)
-    >>> training.train("exa/lammps//nodes", run, first=True, replaces=False)
+    >>> training.train("exa/lammps//nodes", run, (), first=True, replaces=False)
     >>> desk.models.get("exa/lammps//nodes").observations
     1
     >>> training.forget("exa/lammps//nodes", "exa/1@0"), "exa/lammps//nodes" in desk.models
@@ -27,9 +29,13 @@ class Training:
     def __init__(self, desk: Desk, warnings: Warnings) -> None:
         self._desk = desk
         self._warnings = warnings
+        self._unseen = Unseen(desk)
 
-    def train(self, application_id: str, fact: RunFact, *, first: bool, replaces: bool) -> None:
-        """Learn a run; `first` is its first report, `replaces` a corrected one of a run of the same application."""
+    def train(self, application_id: str, fact: RunFact, sizes: Sizes, *, first: bool, replaces: bool) -> None:
+        """Learn a run of an input of the given sizes.
+
+        `first` is its first report, `replaces` a corrected one of a run of the same application.
+        """
         model = self._desk.models.open(application_id)
         if replaces and not model.holds(fact.run_id):
             self._desk.tally["refused", "correction_too_late"] += 1
@@ -42,6 +48,7 @@ class Training:
             model.note(scored)
             self._judge(application_id, scored)
         self._desk.model_changed(application_id, model)
+        self._unseen.ran(application_id, sizes, model)
 
     def forget(self, application_id: str, run_id: str) -> bool:
         """Take a run away from a model that learned it; False where it is not held any more."""
@@ -49,6 +56,7 @@ class Training:
         if model is None or not model.forget(run_id, self._desk.now_ms):
             return False
         self._desk.model_changed(application_id, model)
+        self._unseen.fitted(ApplicationKey.parse(application_id), model)
         if not model.observations:
             self._warnings.forget_application(application_id)
         return True

@@ -14,6 +14,7 @@ from processors.asked import REQUESTS_MAX, Asked, AskedState
 from processors.facts import Outcome, RunFact
 from processors.failures import FailureRate, FailureState, HostFailureRate
 from processors.fold.desk import PROCESSORS
+from processors.inputs import KNOTS_MAX, InputFact, InputRecord, Inputs, InputsState, StoredKnot
 from processors.jobs import Job, JobFact, JobState, Placement
 from processors.laws import CurveRecord, Laws, LawsState, Pool, PoolState
 from processors.member_fits import fits
@@ -85,6 +86,11 @@ def members_learn(members: Members, fact: MemberFact) -> None:
     members.learn(fact)
 
 
+def input_fact(i: int) -> InputFact:
+    knots = tuple(StoredKnot(2.0**step, 1000.5 + i, 3) for step in range(KNOTS_MAX))
+    return InputFact(("atoms", "steps"), InputRecord(f"{SYSTEM}/atoms={i},steps=100", (1.0 + i, 100.0), 16.0, knots))
+
+
 RATES = AlertSettings().failure_rate
 SUBJECTS: dict[str, Subject] = {
     Job.name: Subject(JobState, partial(Job.build, JobSettings()), job_fact, 8_000, learn=job_learns),
@@ -132,6 +138,7 @@ SUBJECTS: dict[str, Subject] = {
         4_000,
     ),
     Members.name: Subject(MembersState, Members.build, member_fact, 1_200, learn=members_learn),
+    Inputs.name: Subject(InputsState, Inputs.build, input_fact, 6_000),
 }
 SPARED: dict[str, str] = {
     "score_pool:learning_a_fact_twice_is_learning_it_once": "a fact is a change of an application's share, which its "
