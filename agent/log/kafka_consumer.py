@@ -19,7 +19,11 @@ CLOSE_TIMEOUT_MS = 1000
 
 
 class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # the client ships no types
-    """Notes what the client says of partitions. New ones are paused at once, so that the caller can seek first."""
+    """Notes what the client says of partitions. New ones are paused at once, so that the caller can seek first.
+
+    A join that a new topic or partition began, and that does not end within one poll, is forgotten by the client: the
+    group gives partitions to a member that never takes them. So a join that has begun is asked for until it has ended.
+    """
 
     def __init__(self, consumer: Any) -> None:
         self._consumer = consumer
@@ -28,6 +32,7 @@ class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # the client
 
     def on_partitions_revoked(self, revoked: Collection[Any]) -> None:  # noqa: ARG002 - the whole set comes back
         self.running = True
+        self._consumer._coordinator.request_rejoin()  # noqa: SLF001 - no public way
 
     def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
         self._consumer.pause(*assigned)

@@ -258,6 +258,17 @@ def test_a_consumer_that_is_behind_and_gets_nothing_is_given_up(
     consumer.close()
 
 
+def test_a_join_that_takes_longer_than_a_poll_ends_all_the_same(log: KafkaLog, fresh: Callable[[str], str]) -> None:
+    for number in range(3):
+        early, late = (TopicSettings(fresh(f"{name}-{number}"), 1, compacted=False) for name in ("early", "late"))
+        log.create([early])
+        consumer = log.consumer(fresh(f"hasty-{number}"), [f"^({early.name}|{late.name})"], member="m")
+        own([consumer], 1)
+        log.create([late])
+        until(lambda: consumer.poll(0.03) and len(consumer.assigned()) == 2, WAIT_S, "both topics")  # noqa: B023
+        consumer.close()
+
+
 def test_a_member_with_a_lasting_name_keeps_its_partitions_through_a_restart(
     settings: KafkaSettings, topic: str
 ) -> None:
