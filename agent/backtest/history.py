@@ -81,7 +81,7 @@ def period_edges(told: Iterable[Moment], since_ms: int | None = None) -> list[in
     starts = [moment.time_ms for moment in told if isinstance(moment.event, JobStarted)]
     if since_ms is not None:
         starts = [start_ms for start_ms in starts if start_ms >= since_ms]
-    first_ms = since_ms if since_ms is not None else min(starts, default=0)
+    first_ms = min(starts, default=since_ms or 0)
     count = max(1, min(PERIODS, len(starts) // RUNS_OF_PERIOD))
     inner = {starts[len(starts) * place // count] for place in range(1, count)}
     last_ms = max(starts, default=first_ms) + 1

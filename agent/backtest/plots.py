@@ -245,8 +245,6 @@ def _grid_time(x: Scale) -> list[str]:
 
 
 def _picture(title: str, told: str, body: Sequence[str], width: int = WIDTH, height: int = HEIGHT) -> str:
-    head = (
-        f'<svg class="curve plot" role="img" viewBox="0 0 {width} {height}"><title>{title}</title><desc>{told}</desc>'
-    )
+    head = f'<svg class="curve plot{" square" if width == height else ""}" role="img" viewBox="0 0 {width} {height}"><title>{title}</title><desc>{told}</desc>'
     empty = f'<text class="axis" x="{width / 2}" y="{height / 2}" text-anchor="middle">nothing to show</text>'
     return head + ("".join(body) or empty) + "</svg>"

@@ -67,5 +67,7 @@ def test_periods_hold_equally_many_starts_and_cover_all() -> None:
 def test_few_runs_make_few_periods() -> None:
     found = moments([completed(str(job), moment_ms("10:00") + job * 1000, 5.0) for job in range(2 * RUNS_OF_PERIOD)])
     assert len(period_edges(found)) == 3
-    assert len(period_edges(found, since_ms=moment_ms("10:01"))) == 2
+    assert len(period_edges(found, since_ms=moment_ms("10:00:10"))) == 2
+    assert period_edges(found, since_ms=moment_ms("10:00:10"))[0] == moment_ms("10:00:10")
+    assert period_edges(found, since_ms=moment_ms("09:00"))[0] == moment_ms("10:00")
     assert period_edges(found[:1]) == [moment_ms("10:00"), moment_ms("10:00") + 1]
