@@ -17,12 +17,16 @@ CURVES_MAX: Final = 8  # of an application; the newest teach the others
 
 
 class CurveRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A curve's part: id, system, losses of its forecasts (one row per size from the third on), runs when it was taken."""
+    """A curve's part: id, system, losses of its forecasts (one row per size from the third on), runs when it was taken.
+
+    `inside` tells log2 n, error and bow of each inner size that was left out.
+    """
 
     key: str
     system: str
     losses: tuple[tuple[float, ...], ...]
     runs: int
+    inside: tuple[tuple[float, float, float], ...] = ()
 
 
 class LawsState(msgspec.Struct, omit_defaults=True):
@@ -57,7 +61,9 @@ class Laws:
     @property
     def siblings(self) -> tuple[SiblingSummary, ...]:
         """What the curves tell each other."""
-        return tuple(SiblingSummary(record.key, record.system, record.losses) for record in self._state.curves)
+        return tuple(
+            SiblingSummary(record.key, record.system, record.losses, record.inside) for record in self._state.curves
+        )
 
     @property
     def curves(self) -> tuple[str, ...]:

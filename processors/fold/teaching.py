@@ -5,8 +5,8 @@ from processors.fold.desk import Desk, laws_key
 from processors.fold.unseen import Unseen
 from processors.laws import CurveRecord, Laws, Pool
 from processors.models.combination.coefficients import SHIPPED
-from processors.models.combination.combine import Combination, learn
-from processors.models.combination.gate import SiblingSummary, summary
+from processors.models.combination.combine import Combination, learn, summary
+from processors.models.combination.gate import SiblingSummary
 from processors.models.combination.replay import Rows, rows
 from processors.outlook import Outlook
 from processors.run_time import RunTime
@@ -46,7 +46,8 @@ class Teaching:
         if found is None or not laws.due(key.id, sizes=found.k, runs=model.observations):
             return
         before = laws.share
-        laws.learn(CurveRecord(key.id, key.system, summary(found).losses, model.observations))
+        taught = summary(found)
+        laws.learn(CurveRecord(key.id, key.system, taught.losses, model.observations, taught.inside))
         siblings = laws.siblings
         laws.taught(learn([made for curve in laws.curves if (made := self._rows(curve, siblings)) is not None]))
         self._desk.laws.changed(laws_key(key), laws, self._desk.now_ms)
@@ -65,10 +66,17 @@ class Teaching:
         found = model.evidence(key.id, key.system)
         if found is None:
             return None
-        return Combination(found, laws.siblings, laws.learned, self._pool().counts, SHIPPED)
+        siblings = tuple(_in_unit(key.unit, sibling) for sibling in laws.siblings)
+        return Combination(found, siblings, laws.learned, self._pool().counts, SHIPPED)
 
     def _laws(self, key: ApplicationKey) -> Laws:
         return self._desk.laws.open(laws_key(key))
 
     def _pool(self) -> Pool:
         return self._desk.pool.open(CENTRE)
+
+
+def _in_unit(unit: str, sibling: SiblingSummary) -> SiblingSummary:
+    """Return what a sibling tells, without what it tells of its sizes where these are counted in another unit."""
+    alike = not sibling.inside or ApplicationKey.parse(sibling.key).unit == unit
+    return sibling if alike else sibling._replace(inside=())

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from processors.models.combination.curve import Curve
+
 SIZES_MIN = 5  # of a curve that is asked
 THINNED_ABOVE, RATIO = 12, 1.3
 REPEATS_MAX = 20
@@ -114,3 +116,23 @@ def _splits(curve: Measured, *, inside: bool) -> Iterator[tuple[str, list[int], 
 def median_s(curve: Measured, n: int) -> float:
     """Return the median run time of a size, in seconds."""
     return median(curve.runs[n])
+
+
+def as_curve(measured: Measured, sizes: Sequence[int]) -> Curve:
+    """Return what a model may see of a measured curve."""
+    return Curve(
+        measured.key,
+        measured.system,
+        tuple(map(float, sizes)),
+        tuple(median_s(measured, n) for n in sizes),
+        tuple(measured.runs[n][:REPEATS_MAX] for n in sizes),
+    )
+
+
+def applications(curves: Sequence[Measured]) -> dict[str, list[Measured]]:
+    """Return the curves that allow a forecast, by application."""
+    found: dict[str, list[Measured]] = defaultdict(list)
+    for curve in curves:
+        if len(curve.runs) > 2:
+            found[curve.application].append(curve)
+    return found

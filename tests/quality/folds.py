@@ -8,11 +8,12 @@ from pathlib import Path
 
 from processors.models.combination.coefficients import Coefficients
 from processors.models.combination.gate import Gate
+from processors.models.combination.inside import InsideScale
 from processors.models.combination.scale import Scale
 from tests.quality.curves import Measured
 from tests.quality.refit import refit
 
-VERSION = 1  # of what is fitted; another number forgets the cached folds
+VERSION = 2  # of what is fitted; another number forgets the cached folds
 
 
 class OutOfTimeError(Exception):
@@ -42,8 +43,12 @@ class Folds:
 
 
 def _decoded(text: str) -> Coefficients:
-    gate, scale, atoms = json.loads(text)
+    gate, scale, atoms, inside_scale, inside_atoms = json.loads(text)
     prior, curvature, own, last, sibling, alone = gate
     return Coefficients(
-        Gate(tuple(prior), tuple(curvature), own, last, sibling, tuple(alone)), Scale(*scale), tuple(map(tuple, atoms))
+        Gate(tuple(prior), tuple(curvature), own, last, sibling, tuple(alone)),
+        Scale(*scale),
+        tuple(map(tuple, atoms)),
+        InsideScale(*inside_scale),
+        tuple(inside_atoms),
     )

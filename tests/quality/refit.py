@@ -1,9 +1,7 @@
 """Fit gate, scale and shipped scores of the combination to the prequential forecasts of measured curves.
 
 The gate minimises the soft absolute error of ln T, with a ridge; half of the weight is on forecasts that know nothing of
-other curves of the application, so that lone curves are served well too. The scale is that of a Student t likelihood
-with three degrees of freedom, which large errors cannot drag along. Groups (an application on a system) weigh with the
-square root of their forecasts.
+other curves of the application, so that lone curves are served well too.
 """
 
 from collections import defaultdict
@@ -16,20 +14,18 @@ from scipy.optimize import minimize
 
 from processors.models.combination.coefficients import SHIPPED, Coefficients
 from processors.models.combination.combine import combine
-from processors.models.combination.curve import Curve
 from processors.models.combination.evidence import LAWS, LN2, Evidence
 from processors.models.combination.gate import CURVATURE_UNIT, Gate, sibling_record
 from processors.models.combination.replay import SOFT_SQUARE, Rows, circumstances, replay
 from processors.models.combination.scale import JUMP, JUMP_DOUBLINGS_MAX, Scale, features
-from tests.quality.curves import REPEATS_MAX, Measured, median_s
+from tests.quality.curves import Measured, applications, as_curve
+from tests.quality.likelihood import atoms, balanced, fit_scale, joined, per_run
+from tests.quality.refit_inside import fit_inside
 
 Floats = NDArray[np.float64]
 
 RIDGE = 1e-3
 ALONE_SHARE = 0.5  # of the weight, on forecasts without siblings
-DEGREES = 3.0
-ERROR_MIN = 1e-4
-LEVELS = (np.arange(20) + 0.5) / 20
 HORIZONS = ((0.0, 1.001), (1.001, 2.001), (2.001, np.inf))
 LAW_COUNT = len(LAWS)
 START = np.concatenate([np.zeros(2 * LAW_COUNT), [0.5, 0.4, 1.5], np.zeros(LAW_COUNT)])
@@ -55,22 +51,11 @@ class Training:
         return Training(**{**vars(self), **nothing})
 
 
-def as_curve(measured: Measured, sizes: Sequence[int]) -> Curve:
-    """Return what a model may see of a measured curve."""
-    return Curve(
-        measured.key,
-        measured.system,
-        tuple(map(float, sizes)),
-        tuple(median_s(measured, n) for n in sizes),
-        tuple(measured.runs[n][:REPEATS_MAX] for n in sizes),
-    )
-
-
 def refit(curves: Sequence[Measured]) -> Coefficients:
     """Return coefficients fitted to all forecasts of these curves."""
-    applications = _applications(curves)
+    by_application = applications(curves)
     training, rows = [], []
-    for found in applications.values():
+    for found in by_application.values():
         told = [combine(as_curve(curve, curve.sizes)) for curve in found]
         siblings = [each.summary() for each in told]
         made = [combine(each.evidence.curve, siblings).prequential() for each in told]
@@ -79,15 +64,7 @@ def refit(curves: Sequence[Measured]) -> Coefficients:
             record = sibling_record(siblings, row.key, row.system, np.array(row.target))
             training.append((curve.group, _seen(each.evidence, row, record.losses, record.doubt)))
     gate = _fit_gate(_joined(training))
-    return _fit_bands(applications, gate)
-
-
-def _applications(curves: Sequence[Measured]) -> dict[str, list[Measured]]:
-    found: dict[str, list[Measured]] = defaultdict(list)
-    for curve in curves:
-        if len(curve.runs) > 2:
-            found[curve.application].append(curve)
-    return found
+    return _fit_bands(by_application, gate)
 
 
 def _seen(found: Evidence, row: Rows, sibling: Floats, doubt: Floats) -> Training:
@@ -144,10 +121,10 @@ def _gate_loss(seen: Training, x: Floats) -> tuple[float, Floats]:
     return float((seen.weight * soft).sum()), np.concatenate(gradient)
 
 
-def _fit_bands(applications: dict[str, list[Measured]], gate: Gate) -> Coefficients:
+def _fit_bands(by_application: dict[str, list[Measured]], gate: Gate) -> Coefficients:
     """Return the gate with the scale and the scores of its own forecasts, offsets learned on the way."""
     told, errors, weights = [], [], []
-    for found in applications.values():
+    for found in by_application.values():
         first = [combine(as_curve(curve, curve.sizes)) for curve in found]
         siblings = [each.summary() for each in first]
         made = [
@@ -161,42 +138,11 @@ def _fit_bands(applications: dict[str, list[Measured]], gate: Gate) -> Coefficie
             weights.append(row.weight)
     seen = np.concatenate([features(each) for _, each in told])
     distance = np.concatenate([each.distance for _, each in told])
-    weight = _per_run(_balanced([group for group, _ in told], weights), errors)
-    width = max(each.shape[1] for each in errors)
-    error = np.concatenate(
-        [np.pad(each, ((0, 0), (0, width - each.shape[1])), constant_values=np.nan) for each in errors]
-    )
-    scale = _fit_scale(seen, error, weight)
-    return Coefficients(gate, scale, _atoms(scale, seen, distance, error, weight))
-
-
-def _balanced(groups: list[str], weights: list[Floats]) -> list[Floats]:
-    of_group: dict[str, float] = defaultdict(float)
-    for group, weight in zip(groups, weights, strict=True):
-        of_group[group] += float(weight.sum())
-    return [weight / np.sqrt(of_group[group]) for group, weight in zip(groups, weights, strict=True)]
-
-
-def _per_run(weights: list[Floats], errors: list[Floats]) -> Floats:
-    """Return the weight of each run of a forecast: they share that of the forecast."""
-    share = [weight / (~np.isnan(error)).sum(axis=1) for weight, error in zip(weights, errors, strict=True)]
-    joined = np.concatenate(share)
-    return np.asarray(joined / joined.sum())
-
-
-def _fit_scale(seen: Floats, error: Floats, weight: Floats) -> Scale:
-    judged = ~np.isnan(error)
-    each = weight[:, None] * judged
-    safe = np.where(judged, error, 1.0) + ERROR_MIN
-
-    def loss(x: Floats) -> tuple[float, Floats]:
-        ln_s = (seen @ x)[:, None]
-        squares = (safe / np.exp(ln_s)) ** 2 / DEGREES
-        value = (each * (ln_s + (DEGREES + 1.0) / 2.0 * np.log1p(squares))).sum()
-        along = (each * (1.0 - (DEGREES + 1.0) * squares / (1.0 + squares))).sum(axis=1)
-        return float(value + RIDGE * x @ x), seen.T @ along + 2.0 * RIDGE * x
-
-    return Scale(*minimize(loss, np.array(SHIPPED.scale), jac=True, method="L-BFGS-B").x.round(4).tolist())
+    weight = per_run(balanced([group for group, _ in told], weights), errors)
+    error = joined(errors)
+    scale = Scale(*fit_scale(seen, error, weight, SHIPPED.scale))
+    inside_scale, inside_atoms = fit_inside(by_application)
+    return Coefficients(gate, scale, _atoms(scale, seen, distance, error, weight), inside_scale, inside_atoms)
 
 
 def _atoms(
@@ -204,17 +150,5 @@ def _atoms(
 ) -> tuple[tuple[float, ...], ...]:
     ln_s = np.clip(seen @ np.array(scale), -5.0, 1.0)
     score = error / (np.exp(ln_s) + JUMP * np.minimum(distance, JUMP_DOUBLINGS_MAX))[:, None]
-    found = []
-    for low, high in HORIZONS:
-        chosen = ((distance > low) & (distance <= high))[:, None] & ~np.isnan(score)
-        each = np.broadcast_to(weight[:, None], score.shape)[chosen]
-        found.append(tuple(weighted_quantiles(score[chosen], each, LEVELS).round(3).tolist()))
-    return tuple(found)
-
-
-def weighted_quantiles(values: Floats, weights: Floats, levels: Floats | float) -> Floats:
-    """Return the first values at which the given shares of the weight are reached."""
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weights[order])
-    place = np.searchsorted(reached, np.asarray(levels) * reached[-1])
-    return np.asarray(values[order][np.minimum(place, values.size - 1)])
+    near = [(distance > low) & (distance <= high) for low, high in HORIZONS]
+    return tuple(atoms(score[chosen], weight[chosen]) for chosen in near)

@@ -9,8 +9,8 @@ import numpy as np
 from processors.models.combination.bands import NO_SCORES, pooled, share
 from processors.models.combination.coefficients import Coefficients
 from processors.models.combination.combine import Combination, combine, learn
-from tests.quality.curves import Measured, Question, horizon, median_s, questions
-from tests.quality.refit import as_curve, weighted_quantiles
+from tests.quality.curves import Measured, Question, as_curve, horizon, median_s, questions
+from tests.quality.likelihood import weighted_quantiles
 
 HORIZONS = ("inside", "<=2x", "2-4x", ">4x")
 ERROR_MAX = 10.0
@@ -46,10 +46,10 @@ class Line:
     rest_median: float
 
 
-def inside(curves: Sequence[Measured]) -> list[Answer]:
-    """Answer all questions inside the range of a curve: they need that curve alone."""
+def inside(curves: Sequence[Measured], coefficients_of: Callable[[str], Coefficients], *, alone: bool) -> list[Answer]:
+    """Answer all questions inside the range; as `beyond`."""
     asked = [question for question in questions(curves) if question.world.startswith("inside")]
-    return [each for question in asked for each in answers(question, combine(as_curve(question.curve, question.known)))]
+    return _asked(asked, coefficients_of, alone=alone)
 
 
 def beyond(curves: Sequence[Measured], coefficients_of: Callable[[str], Coefficients], *, alone: bool) -> list[Answer]:
@@ -57,8 +57,12 @@ def beyond(curves: Sequence[Measured], coefficients_of: Callable[[str], Coeffici
 
     A world is a centre in which all curves live. `alone` makes each fold a centre of its own.
     """
+    return _asked(questions(curves, inside=False), coefficients_of, alone=alone)
+
+
+def _asked(asked: Sequence[Question], coefficients_of: Callable[[str], Coefficients], *, alone: bool) -> list[Answer]:
     worlds: dict[str, list[tuple[Question, Combination]]] = defaultdict(list)
-    for question in questions(curves, inside=False):
+    for question in asked:
         worlds[question.world].append((question, combine(as_curve(question.curve, question.known))))
     found = []
     for world in worlds.values():

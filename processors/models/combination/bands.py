@@ -3,7 +3,8 @@
 Scores come from three places: those of the curves the agent was built with, those of the application itself, and those
 of all other applications of the centre, for a new population may be rougher than the old one. The first are taken wider
 than they were, more so the farther the target is, until the centre's own scores outweigh them. Near scores count most:
-a score's weight falls with the difference of log2 of the distances (in doublings).
+a score's weight falls with the difference of log2 of the distances (in doublings). Scores inside the range of a curve
+are kept apart, and are told by their distance of 0.
 
 Scores are kept as counts on a grid of score and distance. Counts are integers, so that adding and taking away in any
 order gives the same bits.
@@ -28,6 +29,7 @@ UNIT: Final = 1024  # counts per unit of weight
 REACH: Final = 1.5  # in log2 of the distance
 SHIPPED_WEIGHT: Final = 20.0
 WIDER: Final = np.array([1.2, 1.25, 1.5])  # shipped scores up to 2, up to 4 and beyond 4 times the largest size
+WIDER_INSIDE: Final = 1.1
 APPLICATION_WEIGHT: Final = 3.0  # of another application with many scores
 APPLICATION_HALF: Final = 5.0  # with a total weight of this it has half of it
 POOL_WEIGHT_MAX: Final = 60.0
@@ -36,11 +38,13 @@ _LN_STEP = np.log(SCORE_MAX / SCORE_MIN) / CELLS
 _LN_EDGES = np.log(SCORE_MIN) + _LN_STEP * np.arange(1, CELLS + 1)
 
 Counts = tuple[int, ...]
-NO_SCORES: Final[Counts] = (0,) * (DISTANCES.size * CELLS)
+NO_SCORES: Final[Counts] = (0,) * ((DISTANCES.size + 1) * CELLS)
 
 
 class SystemScores(NamedTuple):
     """Scores of an application on one system: counts by distance and score, the distances one after the other.
+
+    Those inside the range come last.
 
     >>> SystemScores("archer2", NO_SCORES).system
     'archer2'
@@ -59,8 +63,9 @@ def tally(scores: Iterable[Scores]) -> Counts:
     """
     total = np.zeros(len(NO_SCORES), dtype=np.int64)
     for each in scores:
-        cell = np.searchsorted(_LN_EDGES[:-1], np.log(np.maximum(each.score, SCORE_MIN)), side="right")
-        place = np.searchsorted(DISTANCE_EDGES, each.distance) * CELLS + cell
+        cell = _cells(each.score)
+        row = np.where(each.distance > 0.0, np.searchsorted(DISTANCE_EDGES, each.distance), DISTANCES.size)
+        place = row * CELLS + cell
         counts = np.bincount(place, np.rint(each.weight * UNIT), minlength=len(NO_SCORES))
         total += counts.astype(np.int64)  # sums of whole numbers, exact in any order
     return tuple(total.tolist())
@@ -69,14 +74,17 @@ def tally(scores: Iterable[Scores]) -> Counts:
 def share(application: Sequence[SystemScores]) -> Counts:
     """Return what an application adds to the pool of the centre: of many scores no more than APPLICATION_WEIGHT.
 
+    Scores inside the range and beyond it have as much each.
+
     >>> sum(share([SystemScores("s", (5 * UNIT,) + NO_SCORES[1:])])) / UNIT
     1.5
     """
     total = np.zeros(len(NO_SCORES))
     for each in application:
         total += np.array(each.counts)
-    factor = APPLICATION_WEIGHT / (total.sum() / UNIT + APPLICATION_HALF)
-    return tuple(np.rint(total * factor).astype(np.int64).tolist())
+    parts = np.split(total, [DISTANCES.size * CELLS])
+    told = [part * (APPLICATION_WEIGHT / (part.sum() / UNIT + APPLICATION_HALF)) for part in parts]
+    return tuple(np.rint(np.concatenate(told)).astype(np.int64).tolist())
 
 
 def pooled(shares: Iterable[Counts]) -> Counts:
@@ -108,10 +116,30 @@ def quantiles(
     [1.3]
     """
     near = np.exp(-np.abs(np.log2(np.maximum(distance, 1e-3))[:, None] - np.log2(DISTANCES)) / REACH)
-    trusted = np.zeros((DISTANCES.size, CELLS))
+    near = np.pad(near, ((0, 0), (0, 1)))
+    return _learned_quantile(near, _shipped(tuple(map(tuple, atoms)))[_horizon(distance)], system, own, pool)
+
+
+def quantile_inside(
+    atoms: Sequence[float], system: str, own: Sequence[SystemScores], pool: Counts = NO_SCORES
+) -> float:
+    """Return the score that holds 90 % of the runs inside the range of a curve.
+
+    >>> round(quantile_inside([1.0] * 20, "s", []), 1)
+    1.1
+    """
+    scores = np.array(atoms) * WIDER_INSIDE
+    shipped = np.bincount(_cells(scores), minlength=CELLS).astype(np.float64) * (SHIPPED_WEIGHT / scores.size)
+    only = np.array([[0.0] * DISTANCES.size + [1.0]])
+    return float(_learned_quantile(only, shipped[None], system, own, pool)[0])
+
+
+def _learned_quantile(near: Floats, shipped: Floats, system: str, own: Sequence[SystemScores], pool: Counts) -> Floats:
+    """Return the quantile of shipped scores (m, CELLS), own and pooled ones; `near` (m, rows) weighs the latter."""
+    trusted = np.zeros((DISTANCES.size + 1, CELLS))
     for each in own:
         trusted += _grid(each.counts) * (1.0 if each.system == system else OTHER_SYSTEM)
-    weight = near @ trusted + _shipped(tuple(map(tuple, atoms)))[_horizon(distance)]
+    weight = near @ trusted + shipped
     if pool != NO_SCORES:
         others = near @ np.maximum(_grid(pool) - _grid(share(own)), 0.0)
         total = others.sum(axis=1, keepdims=True)
@@ -120,7 +148,11 @@ def quantiles(
 
 
 def _grid(counts: Counts) -> Floats:
-    return np.asarray(np.array(counts, dtype=np.float64).reshape(DISTANCES.size, CELLS) / UNIT)
+    return np.asarray(np.array(counts, dtype=np.float64).reshape(DISTANCES.size + 1, CELLS) / UNIT)
+
+
+def _cells(score: Floats) -> NDArray[np.intp]:
+    return np.searchsorted(_LN_EDGES[:-1], np.log(np.maximum(score, SCORE_MIN)), side="right")
 
 
 def _horizon(distance: Floats) -> NDArray[np.intp]:
@@ -131,7 +163,7 @@ def _horizon(distance: Floats) -> NDArray[np.intp]:
 def _shipped(atoms: tuple[tuple[float, ...], ...]) -> Floats:
     """Return the shipped scores on the grid, one row per horizon."""
     scores = np.array(atoms) * WIDER[:, None]
-    cell = np.searchsorted(_LN_EDGES[:-1], np.log(np.maximum(scores, SCORE_MIN)), side="right")
+    cell = _cells(scores)
     weight = np.zeros((len(atoms), CELLS))
     np.add.at(weight, (np.arange(len(atoms))[:, None], cell), SHIPPED_WEIGHT / scores.shape[1])
     weight.flags.writeable = False

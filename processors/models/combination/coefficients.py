@@ -6,6 +6,7 @@ The program of `make quality` refits all of it, also with each data set left out
 from typing import Final, NamedTuple
 
 from processors.models.combination.gate import GATE, Gate
+from processors.models.combination.inside import INSIDE_SCALE, InsideScale
 from processors.models.combination.scale import SCALE, Scale
 
 # scores of forecasts: 20 quantiles at .025, .075, .. for targets up to 2, up to 4 and beyond 4 times the largest size
@@ -19,8 +20,14 @@ ATOMS: Final = (
 )  # fmt: skip
 
 
+INSIDE_ATOMS: Final = (
+    0.024, 0.087, 0.144, 0.193, 0.252, 0.327, 0.409, 0.5, 0.597, 0.685,
+    0.789, 0.911, 1.013, 1.147, 1.323, 1.528, 1.809, 2.198, 2.867, 5.127,
+)  # fmt: skip
+
+
 class Coefficients(NamedTuple):
-    """Gate, scale of errors, and quantiles of scores by distance.
+    """Gate, scale of errors, and quantiles of scores by distance; scale and quantiles inside the range.
 
     >>> len(SHIPPED.atoms)
     3
@@ -29,6 +36,8 @@ class Coefficients(NamedTuple):
     gate: Gate
     scale: Scale
     atoms: tuple[tuple[float, ...], ...]
+    inside_scale: InsideScale
+    inside_atoms: tuple[float, ...]
 
 
-SHIPPED: Final = Coefficients(GATE, SCALE, ATOMS)
+SHIPPED: Final = Coefficients(GATE, SCALE, ATOMS, INSIDE_SCALE, INSIDE_ATOMS)

@@ -23,10 +23,9 @@ from processors.models.combination.gate import (
     SiblingSummary,
     logits,
     sibling_record,
-    summary,
     weights,
 )
-from processors.models.combination.replay import Rows, Scores, replay, rows, scores
+from processors.models.combination.replay import Rows, Scores, inside_scores, replay, rows, scores
 from processors.models.combination.scale import Circumstances, scales, spread
 
 # half-width of the band in ln t per doubling below the smallest size: of measured sizes left out there it held 92 % up to
@@ -138,8 +137,13 @@ class Combination:
         return weights(logits(self.coefficients.gate, self.evidence, last, self._told)[0] + self.learned.offsets)
 
     @cached_property
-    def _inside_width(self) -> float:
-        return inside.half_width(self.evidence)
+    def _left_out(self) -> inside.LeftOut:
+        return inside.left_out(self.evidence.data)
+
+    @cached_property
+    def _inside_score(self) -> float:
+        system = self.evidence.curve.system
+        return bands.quantile_inside(self.coefficients.inside_atoms, system, self.learned.scores, self.pool)
 
     def _beyond(self, n: Floats) -> _Answer:
         n = np.maximum(n, 1.0 + DISTINCT)
@@ -161,11 +165,14 @@ class Combination:
         return np.asarray(ln_t + share * (lone.ln_run_times(self.evidence.data, n) - ln_t))
 
     def _inside(self, n: Floats) -> _Answer:
-        below = np.maximum(self.evidence.data.x[0] - np.log2(n), 0.0)
-        width = self._inside_width + BELOW_WIDTH * below
+        x = np.log2(n)
+        below = np.maximum(self.evidence.data.x[0] - x, 0.0)
+        scale = inside.scales(self.coefficients.inside_scale, inside.features(self._left_out, self.evidence.k, x))
+        width = self._inside_score * scale + BELOW_WIDTH * below
         held = (below == 0.0) & (width <= verdict.WIDTH_INSIDE_MAX)
         why: list[tuple[str, ...]] = [(verdict.BELOW,) if far else (verdict.WIDE,) for far in below.tolist()]
-        return _Answer(inside.ln_run_times(self.evidence, n), width, held.tolist(), why)
+        ln_t = inside.ln_run_times(self.evidence, n) - inside.common_errors(self.evidence, self.siblings, n)
+        return _Answer(ln_t, width, held.tolist(), why)
 
     def _circumstances(self, distance: Floats, elasticity: Floats) -> Circumstances:
         found, shares = self.evidence, self._shares
@@ -201,6 +208,16 @@ def combine(
     return Combination(evidence(curve), tuple(siblings), learned, pool, coefficients)
 
 
+def summary(found: Evidence) -> SiblingSummary:
+    """Return what a curve tells its siblings.
+
+    >>> len(summary(evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0)))).losses)
+    1
+    """
+    curve = found.curve
+    return SiblingSummary(curve.key, curve.system, tuple(map(tuple, found.losses.tolist())), inside.told(found))
+
+
 def learn(curves: Sequence[Rows], coefficients: Coefficients = SHIPPED) -> Learned:
     """Return what an application learns from the forecasts of all its curves, in whatever order they are given.
 
@@ -211,7 +228,8 @@ def learn(curves: Sequence[Rows], coefficients: Coefficients = SHIPPED) -> Learn
     replayed = replay(curves)
     by_system: dict[str, list[Scores]] = {}
     for made, shares in zip(curves, replayed.shares, strict=True):
-        by_system.setdefault(made.system, []).append(scores(coefficients.scale, made, shares))
+        seen = by_system.setdefault(made.system, [])
+        seen += [scores(coefficients.scale, made, shares), inside_scores(coefficients.inside_scale, made)]
     told = (SystemScores(system, bands.tally(by_system[system])) for system in sorted(by_system))
     return Learned(replayed.offsets, tuple(told))
 

@@ -48,7 +48,8 @@ GATE: Final = Gate(
 class SiblingSummary(NamedTuple):
     """What a curve tells the other curves of its application: where it ran, and the losses of its forecasts.
 
-    `losses` has one row per forecast of a next size, the third size first, each with one number per law.
+    `losses` has one row per forecast of a next size, the third size first, each with one number per law. `inside` tells
+    log2 n, error and bow of each inner size that was left out; empty where sizes are counted in another unit.
 
     >>> SiblingSummary("a", "archer2", ()).losses
     ()
@@ -57,6 +58,7 @@ class SiblingSummary(NamedTuple):
     key: str
     system: str
     losses: tuple[tuple[float, ...], ...]
+    inside: tuple[tuple[float, float, float], ...] = ()
 
 
 class SiblingRecord(NamedTuple):
@@ -68,17 +70,6 @@ class SiblingRecord(NamedTuple):
 
     losses: Floats
     doubt: Floats
-
-
-def summary(found: Evidence) -> SiblingSummary:
-    """Return what a curve tells its siblings.
-
-    >>> from processors.models.combination.evidence import evidence
-    >>> from processors.models.combination.curve import Curve
-    >>> len(summary(evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0)))).losses)
-    1
-    """
-    return SiblingSummary(found.curve.key, found.curve.system, tuple(map(tuple, found.losses.tolist())))
 
 
 def sibling_record(siblings: Sequence[SiblingSummary], key: str, system: str, sizes: Ints) -> SiblingRecord:

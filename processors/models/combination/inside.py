@@ -1,20 +1,55 @@
 """Between the observed sizes: the law of universal scalability, plus what the observations deviate from it.
 
 Real curves have features of their own that come again, so each observed size is met exactly and its deviation fades
-towards its neighbours. How far off that is shows when each inner size is left out once.
+towards its neighbours. How far off that is shows when each inner size is left out once; the errors near a size tell most
+about it. Where other curves of the application erred alike near a size, their mean error is taken off.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from processors.models.combination.curve import Floats, Scaled
 from processors.models.combination.evidence import Evidence
+from processors.models.combination.gate import OTHER_SYSTEM, SiblingSummary
 from processors.models.members import usl
 
-WIDTH: Final = 2.57
-WIDTH_BASE: Final = 0.005
-LEFT_OUT_UNKNOWN: Final = 0.03  # where there are too few sizes to leave one out
+ERROR_BASE: Final = 0.005
+LEFT_OUT_UNKNOWN, LEFT_OUT_WEIGHT = 0.03, 0.3  # what is expected before any size was left out, and what that weighs
+REACH: Final = 0.7  # doublings, over which the weight of an error falls by a factor e
+SIBLINGS_REACH: Final = 0.6
+SIBLINGS_SHRINKAGE: Final = 1.0
+SIBLINGS_ERROR_MAX: Final = 0.3
+LN_SCALE_MIN, LN_SCALE_MAX = -7.0, 1.0
+DIGITS: Final = 4  # of what is told to siblings
+
+
+class InsideScale(NamedTuple):
+    """Coefficients of ln of the scale of errors inside: constant, of ln of the near errors, of ln of the sizes.
+
+    >>> len(INSIDE_SCALE)
+    3
+    """
+
+    constant: float
+    left_out: float
+    sizes: float
+
+
+# fitted to the same curves as the gate
+INSIDE_SCALE: Final = InsideScale(0.6662, 1.1587, -0.4163)
+
+
+class LeftOut(NamedTuple):
+    """Each inner size left out once: log2 n, forecast minus observed ln t, and `bow`; arrays of shape (k - 2,).
+
+    The bow is the product of the distances to both neighbours: what a smooth curve deviates from a chord grows with it.
+    """
+
+    x: Floats
+    error: Floats
+    bow: Floats
 
 
 def ln_run_times(found: Evidence, n: Floats) -> Floats:
@@ -32,28 +67,106 @@ def ln_run_times(found: Evidence, n: Floats) -> Floats:
     return np.asarray(law + np.interp(np.log2(n), found.data.x, found.data.y - found.ln_fits[-1, 0]))
 
 
-def half_width(found: Evidence) -> float:
-    """Return half the width of the 90 % band in ln t.
+def left_out(data: Scaled) -> LeftOut:
+    """Return what leaving out each inner size says.
 
-    >>> from processors.models.combination.curve import Curve
-    >>> from processors.models.combination.evidence import evidence
-    >>> round(half_width(evidence(Curve("a", "s", (1.0, 2.0), (2.0, 1.0)))), 3)
-    0.051
+    >>> from processors.models.combination.curve import Curve, scaled
+    >>> found = left_out(scaled(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))))
+    >>> found.x.tolist(), np.abs(found.error).round(9).tolist(), found.bow.tolist()
+    ([-1.0], [0.0], [1.0])
     """
-    rms = float(np.sqrt(np.mean((found.data.y - found.ln_fits[-1, 0]) ** 2)))
-    return WIDTH * (0.5 * _left_out(found.data) + 0.5 * rms + WIDTH_BASE)
-
-
-def _left_out(data: Scaled) -> float:
-    """Return the mean |ln error| of predicting each inner size from all the others."""
-    k = data.n.size
+    k, x = data.n.size, data.x
     if k < 3:
-        return LEFT_OUT_UNKNOWN
+        return LeftOut(*np.zeros((3, 0)))
     kept = np.array([[j for j in range(k) if j != i] for i in range(1, k - 1)])
     terms = usl.fit_each(data.n[kept], data.t[kept])
     laws = np.log(np.maximum(terms @ np.stack([1.0 / data.n, np.ones(k), data.n]), 1e-300))
     deviation = data.y - laws
     inner = np.arange(1, k - 1)
     left, right = deviation[inner - 1, inner - 1], deviation[inner - 1, inner + 1]
-    share = (data.x[inner] - data.x[inner - 1]) / (data.x[inner + 1] - data.x[inner - 1])
-    return float(np.abs(deviation[inner - 1, inner] - (left + share * (right - left))).mean())
+    before, after = x[inner] - x[inner - 1], x[inner + 1] - x[inner]
+    error = left + before / (before + after) * (right - left) - deviation[inner - 1, inner]
+    return LeftOut(x[inner], error, before * after)
+
+
+def told(found: Evidence) -> tuple[tuple[float, float, float], ...]:
+    """Return what a curve tells its siblings: log2 n, error and bow of each inner size left out.
+
+    >>> from processors.models.combination.curve import Curve
+    >>> from processors.models.combination.evidence import evidence
+    >>> told(evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))))[0][::2]
+    (3.0, 1.0)
+    """
+    own = left_out(found.data)
+    rows = np.stack([own.x + np.log2(found.curve.n[-1]), own.error, own.bow], axis=-1).round(DIGITS)
+    return tuple((x, error, bow) for x, error, bow in rows.tolist())
+
+
+def common_errors(found: Evidence, siblings: Sequence[SiblingSummary], n: Floats) -> Floats:
+    """Return the error that the siblings had in common near relative sizes (m,), 0 at observed sizes, shape (m,).
+
+    Their mean, shrunk by one sibling, and by the square of how far their errors cancel each other.
+
+    >>> from processors.models.combination.curve import Curve
+    >>> from processors.models.combination.evidence import evidence
+    >>> found = evidence(Curve("a", "s", (4.0, 16.0), (262.0, 78.5)))
+    >>> alike = [SiblingSummary(key, "s", (), ((3.0, 0.05, 1.0),)) for key in "bcde"]
+    >>> common_errors(found, alike, np.array([0.25, 0.5, 1.0])).round(4).tolist()
+    [0.0, 0.0316, 0.0]
+    """
+    x = np.log2(n)
+    bow = _bows(found.data, x)
+    total, mean, size = np.full(n.size, SIBLINGS_SHRINKAGE), np.zeros(n.size), np.zeros(n.size)
+    for sibling in siblings:
+        if sibling.key != found.curve.key and sibling.inside:
+            there, error, width = np.array(sibling.inside).T
+            trust = 1.0 if sibling.system == found.curve.system else OTHER_SYSTEM
+            far = (there - np.log2(found.curve.n[-1]) - x[:, None]) / SIBLINGS_REACH
+            weight = trust * np.exp(-(far**2))
+            felt = np.clip(error, -SIBLINGS_ERROR_MAX, SIBLINGS_ERROR_MAX) * np.minimum(bow[:, None] / width, 1.0)
+            total += weight.sum(axis=1)
+            mean += (weight * felt).sum(axis=1)
+            size += (weight * np.abs(felt)).sum(axis=1)
+    mean, size = mean / total, size / total
+    return np.asarray(mean * (mean / (size + ERROR_BASE)) ** 2)
+
+
+def features(own: LeftOut, sizes: int, x: Floats) -> Floats:
+    """Return what the coefficients multiply at log2 of relative sizes (m,), shape (m, 3).
+
+    >>> features(LeftOut(*np.zeros((3, 0))), 2, np.array([-0.5])).round(2).tolist()
+    [[1.0, -3.35, -0.91]]
+    """
+    return _features(own, np.exp(-np.abs(x[:, None] - own.x) / REACH), sizes)
+
+
+def hindsight_features(own: LeftOut) -> Floats:
+    """Return the features that each inner size would have had, had it been left out, (k - 2, 3).
+
+    >>> hindsight_features(LeftOut(np.array([-2.0, -1.0]), np.array([0.03, 0.03]), np.ones(2))).round(2).tolist()
+    [[1.0, -3.35, -0.5], [1.0, -3.35, -0.5]]
+    """
+    weight = np.exp(-np.abs(own.x[:, None] - own.x) / REACH)
+    np.fill_diagonal(weight, 0.0)
+    return _features(own, weight, own.x.size + 1)
+
+
+def scales(coefficients: InsideScale, told: Floats) -> Floats:
+    """Return the scale of the error in ln t from features (m, 3), shape (m,).
+
+    >>> scales(InsideScale(0.0, 1.0, 0.0), np.array([[1.0, 0.0, 0.0]])).tolist()
+    [1.0]
+    """
+    return np.asarray(np.exp(np.clip(told @ np.array(coefficients), LN_SCALE_MIN, LN_SCALE_MAX)))
+
+
+def _features(own: LeftOut, weight: Floats, sizes: int) -> Floats:
+    """Return the features from the mean error by weights (m, k - 2), with what is expected before any error."""
+    total = weight @ np.abs(own.error) + LEFT_OUT_WEIGHT * LEFT_OUT_UNKNOWN
+    near = np.log(total / (weight.sum(axis=1) + LEFT_OUT_WEIGHT) + ERROR_BASE)
+    return np.stack([np.ones_like(near), near, np.full_like(near, np.log(sizes) - 1.6)], axis=-1)
+
+
+def _bows(data: Scaled, x: Floats) -> Floats:
+    after = np.clip(np.searchsorted(data.x, x), 1, data.x.size - 1)
+    return np.maximum((x - data.x[after - 1]) * (data.x[after] - x), 0.0)

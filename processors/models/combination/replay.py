@@ -14,6 +14,8 @@ import numpy as np
 from processors.models.combination.curve import Floats, judged_runs
 from processors.models.combination.evidence import LN2, Evidence, anchored
 from processors.models.combination.gate import NO_OFFSETS, Gate, SiblingSummary, logits, sibling_record
+from processors.models.combination.inside import InsideScale, LeftOut, hindsight_features, left_out
+from processors.models.combination.inside import scales as scales_inside
 from processors.models.combination.scale import Circumstances, Scale, scales, spread
 
 STEP: Final = 0.3
@@ -28,7 +30,8 @@ class Rows:
 
     Indices of targets and of the prefixes' rows; distance in doublings; observed mean elasticity; elasticities and
     logits of the laws (m, laws); weight; own losses and those of siblings (m, laws); sizes, gap and residual for
-    the scale; `ln_ratio` (m, runs) of the judged runs to the prefix's last time, nan where there are fewer.
+    the scale; `ln_ratio` (m, runs) of the judged runs to the prefix's last time, nan where there are fewer. `inside`
+    tells of the inner sizes left out, `inside_error` (k - 2, runs) |ln error| of their judged runs.
     """
 
     key: str
@@ -46,6 +49,8 @@ class Rows:
     gap: Floats
     residual: Floats
     ln_ratio: Floats
+    inside: LeftOut
+    inside_error: Floats
 
 
 class Scores(NamedTuple):
@@ -79,6 +84,7 @@ def rows(gate: Gate, found: Evidence, siblings: Sequence[SiblingSummary]) -> Row
     row, target = np.nonzero(np.tri(found.k - 1, found.k, 1) == 0)
     told = sibling_record(siblings, found.curve.key, found.curve.system, target)
     x, y = found.data.x, found.data.y
+    runs, inner = _judged(found), left_out(found.data)
     distance = x[target] - x[row + 1]
     here, there = found.ln_fits[row, :, row + 1], found.ln_fits[row, :, target]
     return Rows(
@@ -96,7 +102,9 @@ def rows(gate: Gate, found: Evidence, siblings: Sequence[SiblingSummary]) -> Row
         sizes=np.asarray(row + 2, dtype=np.float64),
         gap=x[row + 1] - x[row],
         residual=found.residual[row],
-        ln_ratio=_judged(found)[target] - y[row + 1, None],
+        ln_ratio=runs[target] - y[row + 1, None],
+        inside=inner,
+        inside_error=np.abs(runs[1:-1] - (y[1:-1] + inner.error)[:, None]),
     )
 
 
@@ -133,10 +141,30 @@ def scores(scale: Scale, told: Rows, shares: Floats) -> Scores:
     width = scales(scale, circumstances(told, shares))
     forecast = (shares * told.elasticity).sum(axis=1) * told.distance * LN2
     score = np.abs(told.ln_ratio - forecast[:, None]) / width[:, None]
+    return _shared(told.distance, score, told.weight)
+
+
+def inside_scores(scale: InsideScale, told: Rows) -> Scores:
+    """Return how far the judged runs of inner sizes were off when these were left out, in units of the scale.
+
+    >>> from processors.models.combination.gate import GATE
+    >>> from processors.models.combination.inside import INSIDE_SCALE
+    >>> from processors.models.combination.evidence import evidence
+    >>> from processors.models.combination.curve import Curve
+    >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), ())
+    >>> inside_scores(INSIDE_SCALE, made).distance.tolist()
+    [0.0]
+    """
+    width = scales_inside(scale, hindsight_features(told.inside))
+    here = np.zeros_like(width)
+    return _shared(here, told.inside_error / width[:, None], here + 1.0)
+
+
+def _shared(distance: Floats, score: Floats, weight: Floats) -> Scores:
+    """Return one score per judged run; scores (m, runs) are nan where there are fewer."""
     judged = ~np.isnan(score)
-    weight = told.weight[:, None] / judged.sum(axis=1, keepdims=True) * judged
-    distance = np.broadcast_to(told.distance[:, None], score.shape)
-    return Scores(distance[judged], score[judged], weight[judged])
+    each = weight[:, None] / judged.sum(axis=1, keepdims=True) * judged
+    return Scores(np.broadcast_to(distance[:, None], score.shape)[judged], score[judged], each[judged])
 
 
 def circumstances(told: Rows, shares: Floats) -> Circumstances:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from processors.models.combination.bands import (
     APPLICATION_WEIGHT,
+    CELLS,
     NO_SCORES,
     POOL_WEIGHT_MAX,
     UNIT,
@@ -81,9 +82,10 @@ def test_the_order_of_scores_changes_no_bit(order: list[int]) -> None:
 
 
 def test_scores_beyond_the_grid_are_kept_at_its_ends() -> None:
-    ends = tally([Scores(np.array([0.01, 99.0]), np.array([0.0, 1e9]), np.ones(2))])
-    assert sum(ends) == 2 * UNIT
-    assert (ends[0], ends[-1]) == (UNIT, UNIT)
+    ends = tally([Scores(np.array([0.01, 99.0, 0.0]), np.array([0.0, 1e9, 1e9]), np.ones(3))])
+    assert sum(ends) == 3 * UNIT
+    beyond, inside = ends[:-CELLS], ends[-CELLS:]
+    assert (beyond[0], beyond[-1], inside[-1]) == (UNIT, UNIT, UNIT)
     assert tally([]) == NO_SCORES
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from processors.models.combination.combine import summary
 from processors.models.combination.curve import Curve
 from processors.models.combination.evidence import evidence
 from processors.models.combination.gate import (
@@ -13,7 +14,6 @@ from processors.models.combination.gate import (
     SiblingSummary,
     logits,
     sibling_record,
-    summary,
     weights,
 )
 from processors.models.combination.replay import replay, rows

@@ -1,0 +1,72 @@
+"""Between observed sizes: what other curves had in common there, and bands that learn how rough curves are."""
+
+import numpy as np
+import pytest
+
+from processors.models.combination.bands import NO_SCORES, SystemScores, pooled, quantile_inside, share, tally
+from processors.models.combination.coefficients import SHIPPED
+from processors.models.combination.combine import Learned, combine, learn, summary
+from processors.models.combination.curve import Curve
+from processors.models.combination.evidence import evidence
+from processors.models.combination.gate import NO_OFFSETS
+from processors.models.combination.replay import Scores
+
+SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+
+
+def curve(key: str, factors: dict[float, float], sizes: tuple[float, ...] = SIZES) -> Curve:
+    return Curve(key, "s", sizes, tuple(100.0 / n * factors.get(n, 1.0) for n in sizes))
+
+
+def scored(score: float, count: int) -> SystemScores:
+    return SystemScores("s", tally([Scores(np.zeros(count), np.full(count, score), np.ones(count))]))
+
+
+def test_a_slow_size_that_siblings_have_in_common_is_expected_between_the_sizes_of_another() -> None:
+    siblings = [summary(evidence(curve(key, {8.0: 1.2}))) for key in "bcdef"]
+    lone = curve("a", {}, (1.0, 2.0, 4.0, 16.0, 32.0))
+    plain, told = (combine(lone, known).predict([8.0]).run_time_s[0] for known in ((), siblings))
+    assert plain == pytest.approx(12.5, rel=0.01)
+    assert 1.05 * plain < told < 1.2 * plain
+
+
+def test_siblings_that_err_both_ways_say_nothing() -> None:
+    siblings = [
+        summary(evidence(curve(key, {8.0: factor}))) for key, factor in zip("bcde", (1.2, 0.8) * 2, strict=True)
+    ]
+    lone = curve("a", {}, (1.0, 2.0, 4.0, 16.0, 32.0))
+    assert combine(lone, siblings).predict([8.0]).run_time_s[0] == pytest.approx(12.5, rel=0.01)
+
+
+def test_what_siblings_tell_leaves_observed_sizes_as_they_were() -> None:
+    siblings = [summary(evidence(curve(key, {8.0: 1.2}))) for key in "bcdef"]
+    own = curve("a", {})
+    assert combine(own, siblings).predict(SIZES).run_time_s.tolist() == list(own.median_s)
+
+
+def test_the_band_is_widest_near_the_sizes_that_lie_on_no_smooth_curve() -> None:
+    rough = curve("a", {2.0: 1.3}, tuple(2.0**i for i in range(10)))
+    found = combine(rough).predict([3.0, 200.0])
+    widths = np.log(found.high_s / found.low_s)
+    assert widths[0] > 1.5 * widths[1]
+
+
+def test_bands_inside_follow_the_scores_of_the_application_and_of_the_centre() -> None:
+    start = quantile_inside(SHIPPED.inside_atoms, "s", ())
+    assert quantile_inside(SHIPPED.inside_atoms, "s", [scored(0.1, 1000)]) < 0.5 * start
+    rough = pooled(share([scored(10.0, 50)]) for _ in range(60))
+    assert quantile_inside(SHIPPED.inside_atoms, "s", (), rough) > 2.0 * start
+    assert quantile_inside(SHIPPED.inside_atoms, "s", (), NO_SCORES) == start
+
+
+def test_scores_inside_leave_the_bands_beyond_alone() -> None:
+    own = curve("a", {})
+    rough = Learned(NO_OFFSETS, (scored(30.0, 500),))
+    before, after = (combine(own, (), learned).predict([64.0]) for learned in (Learned(NO_OFFSETS, ()), rough))
+    assert before.high_s.tolist() == after.high_s.tolist()
+
+
+def test_an_application_scores_each_inner_size_that_was_left_out() -> None:
+    told = learn([combine(curve("a", {})).prequential()]).scores[0]
+    inside = tally([Scores(np.zeros(4), np.zeros(4), np.ones(4))])
+    assert sum(told.counts[-64:]) == sum(inside)
