@@ -17,7 +17,7 @@ def fits(outlook: Outlook, runs: int, before: Fits | None = None) -> Fits:
     >>> from processors.models.adept import study
     >>> found = fits(Outlook(study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]), None), runs=4)
     >>> found.n_max, [len(own) for own in found.parameters]
-    (32.0, [0, 0, 0, 0, 0, 0, 0, 3, 4, 5, 2, 3, 5, 6, 3])
+    (32.0, [0, 0, 0, 0, 0, 0, 0, 3, 2, 3, 2, 3, 5, 6, 3])
     """
     found = outlook.combination.evidence if outlook.combination is not None else None
     study = outlook.study
@@ -29,7 +29,8 @@ def fits(outlook: Outlook, runs: int, before: Fits | None = None) -> Fits:
     else:
         at, fitted_to = battery_fit.rounded(*battery_fit.knots(n)), runs
         beside = battery_fit.beside(n, run_time_s, at, study)
-    return Fits(n[0], n[-1], run_time_s[-1], len(n), fitted_to, (*laws, *beside), at)
+    weights = tuple(round(weight, 4) for weight in outlook.weights.values()) if found is not None else ()
+    return Fits(n[0], n[-1], run_time_s[-1], len(n), fitted_to, (*laws, *beside), at, weights)
 
 
 def _no_news(before: Fits, n: tuple[float, ...], runs: int) -> bool:

@@ -14,16 +14,19 @@ from processors.facts import Horizon
 from processors.models.battery import MEMBERS, Battery
 from processors.quality import HORIZONS
 
-PUBLISHED: Final = "published"  # what was told: the combination, or the study where that answers
+PUBLISHED: Final = "published"  # what was told: the combination, or the study; beyond its curve what it would have told
 ROWS: Final = (*MEMBERS, PUBLISHED)
 WINDOW: Final = 64  # runs; older errors fade
 ERROR_MAX: Final = 2.0  # |ln(observed / predicted)| counts no more, so that one wild forecast is not all there is
 SIZES_KEPT: Final = 32  # at which the laws' answers are remembered while they are published
-_UNIT: Final = 1_000_000  # errors are stored as whole millionths
+_UNIT: Final = 100_000  # errors are stored as whole parts of this
 
 
 class Fits(msgspec.Struct, frozen=True, array_like=True):
-    """The laws of one publication; see `Battery`. `sizes` and `runs` are those that the laws beside were fitted to."""
+    """The laws of one publication; see `Battery`. `sizes` and `runs` are those that the laws beside were fitted to.
+
+    `weights` are those of the combination's laws, empty where the study answers.
+    """
 
     n_min: float
     n_max: float
@@ -32,6 +35,14 @@ class Fits(msgspec.Struct, frozen=True, array_like=True):
     runs: int
     parameters: tuple[tuple[float, ...], ...]
     knots: tuple[float, ...]
+    weights: tuple[float, ...] = ()
+
+    def battery(self) -> Battery:
+        """Return the laws, ready to be asked.
+
+        >>> Fits(1.0, 4.0, 30.0, 3, 3, ((),) * 15, ()).battery().ln_run_times(8.0)[0]
+        """
+        return Battery(self.n_min, self.n_max, self.last_s, self.parameters, self.knots)
 
 
 class MemberFact(msgspec.Struct, frozen=True):
@@ -49,12 +60,12 @@ class MemberFact(msgspec.Struct, frozen=True):
 class Record(msgspec.Struct, array_like=True):
     """Errors at one horizon: how many runs there were, and, in the order of ROWS, means of |ln(observed / predicted)|.
 
-    `missed` counts by row the runs of which a law said nothing.
+    `means` are whole numbers of a hundred thousandth; `missed` counts by row the runs of which a law said nothing.
     """
 
     scored: int
     missed: dict[int, int]
-    millionths: list[int]
+    means: list[int]
 
 
 class MembersState(msgspec.Struct, omit_defaults=True):
@@ -104,20 +115,20 @@ class Members:
             for row, name in enumerate(ROWS):
                 scored = record.scored - missed.get(row, 0)
                 if scored:
-                    found[name] += (HorizonError(horizon, scored, record.millionths[row] / _UNIT),)
+                    found[name] += (HorizonError(horizon, scored, record.means[row] / _UNIT),)
         return found
 
     def score(self, fact: MemberFact) -> list[float | None]:
         """Return |ln(observed / predicted)| of each row, None where it says nothing."""
-        observed = math.log(fact.run_time_s)
-        told = None if fact.ln_ratio is None else observed - fact.ln_ratio
-        return [None if ln is None else min(abs(observed - ln), ERROR_MAX) for ln in (*self._predicted(fact.n), told)]
+        observed, laws = math.log(fact.run_time_s), self._predicted(fact.n)
+        told = self._beyond_the_curve(fact.n, laws) if fact.ln_ratio is None else observed - fact.ln_ratio
+        return [None if ln is None else min(abs(observed - ln), ERROR_MAX) for ln in (*laws, told)]
 
     def learn(self, fact: MemberFact) -> None:
         """Take in how right each law was."""
         record = self._state.records.setdefault(HORIZONS.index(fact.horizon), Record(0, {}, [0] * len(ROWS)))
         record.scored += 1
-        means, missed, scored = record.millionths, record.missed, record.scored
+        means, missed, scored = record.means, record.missed, record.scored
         for row, error in enumerate(self.score(fact)):
             if error is None:
                 missed[row] = missed.get(row, 0) + 1
@@ -141,12 +152,14 @@ class Members:
         if n not in self._told:
             if len(self._told) >= SIZES_KEPT:
                 self._told.clear()
-            self._told[n] = Battery(fits.n_max, fits.last_s, fits.parameters, fits.knots).ln_run_times(n)
+            self._told[n] = fits.battery().ln_run_times(n)
         return self._told[n]
+
+    def _beyond_the_curve(self, n: float, laws: list[float | None]) -> float | None:
+        fits = self._state.fits
+        return fits.battery().weighted(laws, fits.weights) if fits is not None and n > fits.n_max else None
 
 
 def _copy(state: MembersState) -> MembersState:
-    records = {
-        index: Record(each.scored, dict(each.missed), list(each.millionths)) for index, each in state.records.items()
-    }
+    records = {index: Record(each.scored, dict(each.missed), list(each.means)) for index, each in state.records.items()}
     return MembersState(state.fits, records)

@@ -89,7 +89,10 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Model(msgspec.Struct, frozen=True):
-    """Where a prediction came from; `errors` are those of what was published, measured as those of its members."""
+    """Where a prediction came from.
+
+    `errors` are those of what was published, or beyond its curve would have been, measured as those of its members.
+    """
 
     name: str
     members: tuple[Member, ...]

@@ -40,15 +40,16 @@ _LN_KEPT: Final = 690.0
 
 
 class Battery(NamedTuple):
-    """The laws as they were fitted: largest size and its time in seconds, numbers of each law in the order of MEMBERS.
+    """The laws as they were fitted: sizes, time at the largest in seconds, numbers of each law in the order of MEMBERS.
 
     A law without numbers says nothing. `knots` are the sizes at which the numbers of `downey` are run times.
 
-    >>> laws = Battery(4.0, 30.0, ((100.0, 5.0, 0.0), (120.0,), *((),) * 13), ())
+    >>> laws = Battery(1.0, 4.0, 30.0, ((100.0, 5.0, 0.0), (120.0,), *((),) * 13), ())
     >>> [round(math.exp(ln), 1) for ln in laws.ln_run_times(2.0) if ln is not None]
     [55.0, 60.0]
     """
 
+    n_min: float
     n_max: float
     last_s: float
     parameters: Sequence[Parameters]
@@ -58,6 +59,21 @@ class Battery(NamedTuple):
         """Return ln of each law's run time in seconds at one size, None where it says nothing."""
         found = [self._alone(name, own, n) for name, own in zip(MEMBERS, self.parameters, strict=True)]
         return self._anchored(found, n) if n > self.n_max else found
+
+    def weighted(self, laws: Sequence[float | None], weights: Sequence[float]) -> float | None:
+        """Return ln of the run time that the combination's laws make up beyond the largest size; None without weights.
+
+        `laws` are what `ln_run_times` returned. It is the combination's forecast but for the small part that the average
+        of Downey's curves has in it near short curves.
+
+        >>> Battery(1.0, 4.0, 30.0, (), ()).weighted([3.0, 4.0], [0.5, 0.5])
+        3.5
+        """
+        if not weights:
+            return None
+        observed = math.log(self.last_s)
+        parts = zip(weights, laws[: len(weights)], strict=True)
+        return observed + sum(weight * (ln - observed) for weight, ln in parts if ln is not None)
 
     def _alone(self, name: str, own: Parameters, n: float) -> float | None:
         if not own or (n < 1.0 and name in NOT_BELOW_ONE) or (n <= self.n_max and name in LARGER_ONLY):
@@ -88,10 +104,8 @@ def _last_two(laws: Battery, own: Parameters, n: float) -> float:
     return math.log(laws.last_s) + own[0] * math.log(n / laws.n_max)
 
 
-def _barnes(_laws: Battery, own: Parameters, n: float) -> float:
-    low, high, *gamma = own
-    q = math.log2(n)
-    return LN2 * barnes.log2_run_time(tuple(gamma), q, low, high)
+def _barnes(laws: Battery, own: Parameters, n: float) -> float:
+    return LN2 * barnes.log2_run_time(own, math.log2(n), math.log2(laws.n_min), math.log2(laws.n_max))
 
 
 def _downey(laws: Battery, own: Parameters, n: float) -> float:
@@ -128,7 +142,7 @@ def _ln(run_time_s: float) -> float | None:
 def explained(name: str, own: Parameters) -> dict[str, float]:
     """Return the numbers of a law by the names that people know them by; times in seconds.
 
-    >>> explained("usl", (95.0, 4.0, 1.0)), explained("barnes_linear", (0.0, 4.0, 10.0, -0.9))
+    >>> explained("usl", (95.0, 4.0, 1.0)), explained("barnes_linear", (10.0, -0.9))
     ({'t1_s': 100.0, 'sigma': 0.05, 'kappa': 0.01}, {'log2_t1_s': 10.0, 'slope': -0.9})
     """
     if not own:
@@ -138,7 +152,7 @@ def explained(name: str, own: Parameters) -> dict[str, float]:
         shares = (float(f"{part / t1_s:.6g}") for part in (contention_s, coherence_s)) if t1_s > 0 else (0.0, 0.0)
         return dict(zip(("t1_s", "sigma", "kappa"), (float(f"{t1_s:.6g}"), *shares), strict=True))
     names = _NAMES.get(name)
-    return dict(zip(names, own[len(own) - len(names) :], strict=True)) if names else {}
+    return dict(zip(names, own, strict=True)) if names else {}
 
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {

@@ -77,7 +77,7 @@ def _barnes(n: Floats, run_time_s: Floats, *, degree: int) -> Parameters:
     if n.size < barnes.ABILITIES[degree - 1].sizes_min:
         return NOTHING
     law = barnes.fit_barnes(n, run_time_s, degree=degree)
-    return rounded(law.low, law.high, *law.gamma)
+    return rounded(*law.gamma)
 
 
 def _adept(n: Floats, run_time_s: Floats, study: Study) -> Parameters:

@@ -93,15 +93,29 @@ def test_the_prediction_itself_is_measured_as_its_members_are() -> None:
     assert said["quality"]["horizons"][0]["median_error"] == pytest.approx(said["model"]["errors"][0]["error"], rel=0.5)
 
 
-def test_a_run_below_and_far_beyond_the_known_sizes_judges_the_laws_though_nothing_was_published_for_it() -> None:
+def test_far_beyond_the_published_curve_the_laws_and_what_they_make_up_are_judged_all_the_same() -> None:
     centre = Scenario()
     centre.at("08:00").scales("app", 4, 8, 16)
+    answered = centre.at("09:00").asks("q", 128.0, application="app")["points"][0]["run_time_s"]
     centre.at("10:00").ran("big", "app", 128, 40.0)
-    centre.ran("small", "app", 2, 500.0)
     said = told(centre.at("2d 10:00"))
     assert errors(said, "beyond_4x")
+    (far,) = said["model"]["errors"]
+    assert far == {
+        "horizon": "beyond_4x",
+        "scored": 1,
+        "error": pytest.approx(abs(math.log(40.0 / answered)), abs=2e-3),
+    }
+    assert said["quality"]["scored"] == 0, "no band was published there"
+
+
+def test_a_run_below_the_known_sizes_judges_the_laws_alone() -> None:
+    centre = Scenario()
+    centre.at("08:00").scales("app", 4, 8, 16)
+    centre.at("10:00").ran("small", "app", 2, 500.0)
+    said = told(centre.at("2d 10:00"))
     assert errors(said, "up_to_2x")
-    assert [part["horizon"] for part in said["model"]["errors"]] == []
+    assert said["model"]["errors"] == []
 
 
 def test_a_corrected_or_repeated_report_judges_no_law_again() -> None:

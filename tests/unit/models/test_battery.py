@@ -25,7 +25,7 @@ T = (262.0, 139.0, 78.5, 63.0)
 def battery(n: tuple[float, ...] = N, run_time_s: tuple[float, ...] = T) -> Battery:
     at = knots(n)
     laws = combined(evidence(Curve("a", "s", n, run_time_s))) if len(n) > 1 else ((),) * len(LAWS)
-    return Battery(n[-1], run_time_s[-1], (*laws, *beside(n, run_time_s, at, study(n, run_time_s))), at)
+    return Battery(n[0], n[-1], run_time_s[-1], (*laws, *beside(n, run_time_s, at, study(n, run_time_s))), at)
 
 
 def run_times(n: float, of: Battery | None = None) -> dict[str, float]:
@@ -75,9 +75,10 @@ def test_weights_and_laws_make_up_the_forecast() -> None:
     n = tuple(2.0**k for k in range(8))
     t = tuple(1000.0 / size + 20.0 + 0.1 * (k % 3) for k, size in enumerate(n))
     told = combine(Curve("a", "s", n, t))
-    said = dict(zip(MEMBERS, battery(n, t).ln_run_times(512.0), strict=True))
-    mean = sum(weight * (said[name] or 0.0) for name, weight in told.weights.items())
-    assert math.exp(mean) == pytest.approx(told.predict([512.0]).run_time_s[0], rel=1e-4)
+    laws = battery(n, t)
+    said = laws.weighted(laws.ln_run_times(512.0), tuple(told.weights.values()))
+    assert said is not None
+    assert math.exp(said) == pytest.approx(told.predict([512.0]).run_time_s[0], rel=1e-4)
 
 
 def test_downey_is_the_average_of_his_curves_at_its_sizes() -> None:
