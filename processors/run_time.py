@@ -16,7 +16,7 @@ from processors.models.adept import Study, study
 from processors.models.combination.curve import Curve
 from processors.models.combination.evidence import Evidence as LawEvidence
 from processors.models.combination.evidence import evidence
-from processors.models.sizes import Sizes, SizeTable, aggregate, rounded_size, thin
+from processors.models.sizes import Derived, Sizes, SizeTable, aggregate, rounded_size, thin
 from processors.quality import Score, quality, score_of, widening
 
 FIT_SIZES_MAX = 12
@@ -83,6 +83,7 @@ class RunTime:
         self._held = {run.run_id for run in state.runs}
         self._study: Study | None = None
         self._counts: dict[float, float] = {}
+        self._derived: dict[float, Derived] = {}  # of the sizes that have not changed since
         self._sizes: Sizes | None = None
         self._evidence: LawEvidence | None = None
 
@@ -149,6 +150,7 @@ class RunTime:
         if fact.run_id in self._held:
             if entry in self._state.runs:
                 return
+            self._stale(self.n_of(fact.run_id))
             self._state.runs = [entry if run.run_id == fact.run_id else run for run in self._state.runs]
         else:
             self._state.runs.append(entry)
@@ -156,12 +158,14 @@ class RunTime:
             self._state.total += 1
             if len(self._state.runs) > self._settings.unmerged_runs_max:
                 self._merge_oldest()
+        self._stale(fact.n)
         self._changed(fact.seen_ms)
 
     def forget(self, run_id: str, seen_ms: int) -> bool:
         """Take an unmerged run away: it belongs to another application; False where it is not held."""
         if run_id not in self._held:
             return False
+        self._stale(self.n_of(run_id))
         self._state.runs = [run for run in self._state.runs if run.run_id != run_id]
         self._state.total -= 1
         self._held.remove(run_id)
@@ -172,7 +176,7 @@ class RunTime:
         """Return the fit of everything known now; ValueError where nothing is."""
         if self._study is None:
             runs = [(run.n, run.run_time_s) for run in self._state.runs]
-            whole = aggregate(self._table, runs)
+            whole = aggregate(self._table, runs, self._derived)
             sizes = thin(whole, FIT_SIZES_MAX)
             self._counts = dict(zip(sizes.n.tolist(), sizes.count.tolist(), strict=True))
             self._sizes = sizes
@@ -259,9 +263,15 @@ class RunTime:
         return msgspec.structs.replace(self._state, sizes=self._table.snapshot(), runs=list(self._state.runs))
 
     def _merge_oldest(self) -> None:
-        oldest = self._state.runs.pop(0)
+        oldest, evicted = self._state.runs.pop(0), self._table.evicted
         self._held.remove(oldest.run_id)
         self._table.add(oldest.n, oldest.run_time_s, oldest.end_ms)
+        if self._table.evicted != evicted:
+            self._derived.clear()  # otherwise a size consists of the same runs, merged or not
+
+    def _stale(self, n: float | None) -> None:
+        if n is not None:
+            self._derived.pop(rounded_size(n), None)
 
     def _changed(self, seen_ms: int) -> None:
         self._study = self._evidence = None

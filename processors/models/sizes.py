@@ -22,8 +22,12 @@ _REPEATS_MIN = 8  # with fewer repeats the noise is not measured
 _DIGITS = 9
 
 
-class _Derived(NamedTuple):
-    """What models need of one size: runs, median, minimum, and the sum of squares of ln t about its mean."""
+class Derived(NamedTuple):
+    """What models need of one size: runs, median, minimum, and the sum of squares of ln t about its mean.
+
+    >>> Derived(1, 2.0, 2.0, 0.0).runs
+    1
+    """
 
     runs: int
     median_s: float
@@ -45,7 +49,7 @@ class SizeStat:
     def __init__(self, sketch: LogSketch | None = None, last_ms: int = 0) -> None:
         self.sketch = sketch or LogSketch()
         self.last_ms = last_ms
-        self._derived: _Derived | None = None
+        self._derived: Derived | None = None
 
     def add(self, run_time_s: float, time_ms: int) -> None:
         """Count a run; ValueError unless its time is positive and finite."""
@@ -63,7 +67,7 @@ class SizeStat:
         """Return one with the same data."""
         return SizeStat(self.sketch.copy(), self.last_ms)
 
-    def derived(self) -> _Derived:
+    def derived(self) -> Derived:
         """Return what models need, computed once per change."""
         if self._derived is None:
             self._derived = _derive(self.sketch)
@@ -150,25 +154,32 @@ class Sizes:
     noise: float
 
 
-def aggregate(table: SizeTable, extra_runs: Iterable[tuple[float, float]] = ()) -> Sizes:
+def aggregate(
+    table: SizeTable, extra_runs: Iterable[tuple[float, float]] = (), known: dict[float, Derived] | None = None
+) -> Sizes:
     """Return the observations of a table and of further runs (n, run time in s) that are not in it yet.
 
-    The table stays as it is. Raises ValueError on a run whose size or time is not positive and finite.
+    The table stays as it is. `known` is what was derived of some sizes before: they must not have changed since, are
+    taken as they are, and what is derived of the others is put there.
+    Raises ValueError on a run whose size or time is not positive and finite.
 
     >>> sizes = aggregate(SizeTable(), [(4, 50.0), (1, 200.0), (4, 52.0), (4, 51.0)])
     >>> sizes.n.tolist(), sizes.median_s.round(2).tolist(), sizes.noise
     ([1.0, 4.0], [200.0, 51.0], 0.03)
     """
-    stats = dict(table.stats)
-    fresh: set[float] = set()
+    found = {} if known is None else known
+    fresh: dict[float, SizeStat] = {}
     for n, run_time_s in extra_runs:
         size = rounded_size(n)
+        if size in found:
+            continue
         if size not in fresh:
-            fresh.add(size)
-            stats[size] = stats[size].copy() if size in stats else SizeStat()
-        stats[size].add(run_time_s, 0)
-    sizes = sorted(stats)
-    rows = [stats[n].derived() for n in sizes]
+            fresh[size] = table.stats[size].copy() if size in table.stats else SizeStat()
+        fresh[size].add(run_time_s, 0)
+    found.update((n, stat.derived()) for n, stat in fresh.items())
+    found.update((n, stat.derived()) for n, stat in table.stats.items() if n not in found)
+    sizes = sorted(found)
+    rows = [found[n] for n in sizes]
     count, median_s, min_s, squares = np.array(rows, dtype=np.float64).reshape(-1, 4).T
     noise = _pooled_noise(float(count.sum()) - len(rows), float(squares.sum()))
     return Sizes(np.array(sizes), median_s, min_s, count, _weights(count, noise), noise)
@@ -205,12 +216,12 @@ def rounded_size(n: float) -> float:
     return size if size.is_integer() and size < 10**_DIGITS else float(f"{size:.{_DIGITS}g}")
 
 
-def _derive(sketch: LogSketch) -> _Derived:
+def _derive(sketch: LogSketch) -> Derived:
     buckets = list(sketch.buckets())
     mean_ln = [bucket.mean_ln for bucket in buckets]
     centre = sum(bucket.number * ln for bucket, ln in zip(buckets, mean_ln, strict=True)) / sketch.count
     squares = sum(bucket.number * (ln - centre) ** 2 for bucket, ln in zip(buckets, mean_ln, strict=True))
-    return _Derived(sketch.count, sketch.quantile(0.5), sketch.min, squares)
+    return Derived(sketch.count, sketch.quantile(0.5), sketch.min, squares)
 
 
 def _pooled_noise(repeats: float, squares: float) -> float:
