@@ -17,6 +17,7 @@ from processors.models.curve import AnchoredCurve, anchored_curve, parallel_curv
 from processors.models.fluctuation import tolerance
 from processors.models.observations import observations
 from processors.models.patterns import Patterns, find_hidden_special, find_patterns
+from processors.models.special_sizes import SIZES_MIN as SPECIAL_MIN
 from processors.models.study import SIZE_MAX, Study, StudyPrediction
 from processors.models.verdict import Verdict
 
@@ -35,7 +36,7 @@ def study(
     *,
     cores_per_node: int | None = None,
     allowed_sizes: Sequence[float] | None = None,
-    unthinned: tuple[ArrayLike, ArrayLike] | None = None,
+    unthinned: tuple[Sequence[float] | Floats, Sequence[float] | Floats] | None = None,
 ) -> Study:
     """Return the study of `k` >= 1 sizes: `n`, their median run times in seconds, and how sure those are; shape (k,).
 
@@ -50,7 +51,7 @@ def study(
     if not 0.0 <= noise < math.inf:
         raise ValueError("The noise must be finite and not negative.")
     given = _Given.of(n, median_s, weight)
-    if unthinned is not None:
+    if unthinned is not None and len(unthinned[0]) >= SPECIAL_MIN:
         everything = _Given.of(*unthinned, None)
         special = find_hidden_special(everything.sizes, everything.times, tolerance(noise), cores_per_node)
         if special is not None:

@@ -50,12 +50,12 @@ class Grid(NamedTuple):
 
     def inverse_speedups(self, n: Floats) -> Floats:
         """Return 1/S of each cell at sizes of shape (m,), at least 1; shape (m, cells)."""
-        u = 1 / n[:, None]
-        result = u + self.share * (1 - u)
+        # both lines of all cells in one product of matrices: broadcasting takes two to three times as long
+        lines = np.concatenate([self.share, self.between, 1 - self.share, self.slope]).reshape(2, -1)
+        both = np.stack([np.ones_like(n), 1 / n], axis=1) @ lines
+        result, between = both[:, : self.share.size], both[:, self.share.size :]
         np.maximum(result, self.inverse, out=result)
-        between = self.slope * u
-        between += self.between
-        return np.maximum(result, between, out=result)
+        return np.asarray(np.maximum(result, between, out=result))
 
 
 class Prediction(NamedTuple):
@@ -89,10 +89,24 @@ class Posterior:
         Raises ValueError unless sizes are positive and finite.
         """
         sizes = np.atleast_1d(checked_sizes(n))
-        ln_times = self.cells.inverse_speedups(np.maximum(sizes, 1))
-        np.log(ln_times, out=ln_times)
-        ln_times += self.ln_t1_s - np.log(np.minimum(sizes, 1))[:, None]
+        ln_times = self._ln_inverse_speedups(sizes)
+        ln_times += self.ln_t1_s
+        ln_times -= np.log(np.minimum(sizes, 1))[:, None]
         return ln_times
+
+    def mean_ln_run_times(self, n: ArrayLike) -> Floats:
+        """Return the mean of ln T over the cells at each of m sizes, shape (m,); ValueError as for `ln_run_times`.
+
+        >>> posterior([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).mean_ln_run_times([12.0]).round(2).tolist()
+        [4.59]
+        """
+        sizes = np.atleast_1d(checked_sizes(n))
+        mean = self._ln_inverse_speedups(sizes) @ self.mass + self.ln_t1_s @ self.mass
+        return np.asarray(mean - np.log(np.minimum(sizes, 1)))
+
+    def _ln_inverse_speedups(self, sizes: Floats) -> Floats:
+        inverse = self.cells.inverse_speedups(np.maximum(sizes, 1))
+        return np.log(inverse, out=inverse)
 
     def predict(self, n: ArrayLike, levels: tuple[float, ...] = LEVELS) -> Prediction:
         """Return the prediction at m sizes, whole or not; ValueError unless they are positive and finite.

@@ -67,7 +67,7 @@ class AnchoredCurve:
 
     def ln_run_time(self, targets: Floats) -> Floats:
         """Return ln of the run time at each target, shape (m,), at a third of the cost of a prediction with its band."""
-        mean = self.posterior.ln_run_times(targets) @ self.posterior.mass
+        mean = self.posterior.mean_ln_run_times(targets)
         return np.asarray(mean + np.interp(np.log(targets), np.log(self.n), self.anchor) + self.offset)
 
     def sd_ln(self, targets: Floats) -> Floats:
@@ -88,7 +88,7 @@ def anchored_curve(
     """
     spread = max(noise, NOISE_MIN)
     belief = posterior(n, run_time_s, weight, spread)
-    deviation = np.log(run_time_s) - belief.ln_run_times(n) @ belief.mass
+    deviation = np.log(run_time_s) - belief.mean_ln_run_times(n)
     return AnchoredCurve(belief, n, _lasting(deviation, weight, spread), unexplained=unexplained)
 
 
@@ -105,7 +105,7 @@ def parallel_curve(
     0.262
     """
     belief, offset = curve.posterior, float(np.log1p(slowdown))
-    deviation = np.log(run_time_s) - belief.ln_run_times(n) @ belief.mass - offset
+    deviation = np.log(run_time_s) - belief.mean_ln_run_times(n) - offset
     return AnchoredCurve(belief, n, _lasting(deviation, weight, max(noise, NOISE_MIN)), offset, curve.unexplained)
 
 

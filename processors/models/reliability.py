@@ -4,6 +4,7 @@ The fits here have no prior, which would decide by itself what the observations 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +76,8 @@ def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0) -> Evidence:
     limit = curves.objective[best] + n.size * misfit**2
     acceptable = Profile(*(column[curves.objective <= limit] for column in curves))
     amdahl = fit_amdahl(n, run_time_s, np.ones((1, n.size)))
-    errors = np.abs(_predict(curves, n)[best] / run_time_s - 1.0)
+    fitted = _predict(Profile(*(column[best : best + 1] for column in curves)), n)[0]
+    errors = np.abs(fitted / run_time_s - 1.0)
     return Evidence(
         n.size,
         float(n[0]),
@@ -96,8 +98,15 @@ def _curves(n: Floats, run_time_s: Floats) -> Profile:
     largest = 16.0 * float(n[-1])
     serial = float((n * run_time_s).min())
     kinks = np.concatenate([n, (n + 1.0) / 2.0, serial / run_time_s])
-    grid = np.concatenate([np.geomspace(1.0, largest, GRID), np.clip(kinks, 1.0, largest)])
+    grid = np.concatenate([_grid(largest), np.clip(kinks, 1.0, largest)])
     return profile(n, run_time_s, np.unique(grid))
+
+
+@lru_cache(maxsize=64)
+def _grid(largest: float) -> Floats:
+    grid = np.geomspace(1.0, largest, GRID)
+    grid.flags.writeable = False
+    return grid
 
 
 def _predict(curves: Profile, n: Floats) -> Floats:

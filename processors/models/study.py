@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -161,14 +161,15 @@ class Study:
     def useful(self) -> MeaningfulSizes:
         """The sizes worth asking for, among sizes up to four times the largest."""
         reach = USEFUL_REACH * float(self._sizes[-1])
-        grid = np.unique(np.append(np.geomspace(1.0, max(reach, 2.0), USEFUL_STEPS), self._sizes))
-        allowed = np.array([size for size in self.allowed_sizes if 0.0 < size <= reach]) if self.allowed_sizes else grid
+        observed = self._sizes.tolist()
+        grid = np.array(sorted({*_useful_grid(max(reach, 2.0)), *observed}))
+        allowed = {size for size in self.allowed_sizes if 0.0 < size <= reach}
         if not self.allowed_sizes:
-            allowed = np.union1d(2.0 ** np.arange(np.floor(np.log2(reach)) + 1.0), self._sizes)
-        allowed = np.unique(allowed)
-        sizes = np.concatenate([grid, allowed])
+            allowed = {*(2.0**power for power in range(math.floor(math.log2(reach)) + 1)), *observed}
+        named = np.array(sorted(allowed), dtype=np.float64)
+        sizes = np.concatenate([grid, named])
         speedup = _exp(self._ln_t1 - self._ln_run_time(sizes))
-        return meaningful_sizes(grid, speedup[: grid.size], allowed, speedup[grid.size :])
+        return meaningful_sizes(grid, speedup[: grid.size], named, speedup[grid.size :])
 
     @cached_property
     def preferred_sizes(self) -> tuple[float, ...]:
@@ -263,6 +264,11 @@ class Study:
 
     def _second(self, scaled: float) -> float:
         return float(self._seconds(np.asarray(scaled)))
+
+
+@lru_cache(maxsize=64)
+def _useful_grid(reach: float) -> tuple[float, ...]:
+    return tuple(np.geomspace(1.0, reach, USEFUL_STEPS).tolist())
 
 
 def _within_reason(target: float) -> float:

@@ -49,4 +49,4 @@ def ln_run_times(data: Scaled, n: Floats) -> Floats:
     True
     """
     belief = posterior(data.n / data.n[0], data.t)
-    return np.asarray(belief.ln_run_times(n / data.n[0]) @ belief.mass)
+    return belief.mean_ln_run_times(n / data.n[0])
