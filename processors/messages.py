@@ -24,7 +24,7 @@ from agent.contracts.settings import RunTimeSettings
 from processors.curve import PublishedCurve, PublishedPoint, horizon_of
 from processors.models.adept import Study, Verdict
 from processors.other_inputs import OtherInputs
-from processors.outlook import RELIABLE, Outlook
+from processors.outlook import RELIABLE, Outlook, OutlookPoints
 from processors.quality import COVERAGE, coverages
 from processors.run_time import RunTime
 
@@ -72,28 +72,36 @@ def judged_points(
     >>> [(point.n, said.verdict) for point, said in judged_points(outlook, [4.0, 1024.0], model)]
     [(4.0, 'reliable'), (1024.0, 'linear')]
     """
-    predicted = outlook.predict(sizes)
-    low_s, high_s = (_widened(predicted.run_time_s, end, model.widening) for end in (predicted.low_s, predicted.high_s))
+    return _judged(outlook, outlook.predict(sizes), sizes, model)
+
+
+def _judged(
+    outlook: Outlook, predicted: OutlookPoints, sizes: Sequence[float], model: RunTime
+) -> tuple[tuple[CurvePoint, Reliability], ...]:
+    times = predicted.run_time_s
+    low_s, high_s = (_widened(times, end, model.widening) for end in (predicted.low_s, predicted.high_s))
     confirmed = model.confirmed() if outlook.combination is None else {}
-    shift = np.array([confirmed.get(n, time_s) / time_s for n, time_s in zip(sizes, predicted.run_time_s, strict=True)])
+    shift = np.array([confirmed.get(n, time_s) / time_s for n, time_s in zip(sizes, times.tolist(), strict=True)])
+    ratios = (predicted.speedup / shift, predicted.efficiency / shift, predicted.extrapolation)
+    columns = zip(*(column.tolist() for column in (times * shift, low_s * shift, high_s * shift, *ratios)), strict=True)
     known, measured = model.sizes(), coverages(model.scores)
     return tuple(
         (
             CurvePoint(
                 n=float(n),
-                run_time_s=_rounded(predicted.run_time_s[i] * shift[i]),
-                low_s=_rounded(low_s[i] * shift[i]),
-                high_s=_rounded(high_s[i] * shift[i]),
+                run_time_s=_rounded(row[0]),
+                low_s=_rounded(row[1]),
+                high_s=_rounded(row[2]),
                 coverage=COVERAGE,
                 coverage_measured=measured.get(horizon_of(n, known[0], known[-1])),
-                speedup=_rounded(predicted.speedup[i] / shift[i]),
-                efficiency=_rounded(predicted.efficiency[i] / shift[i]),
-                extrapolation=_rounded(predicted.extrapolation[i]),
-                source=cast("Source", predicted.source[i]),
+                speedup=_rounded(row[3]),
+                efficiency=_rounded(row[4]),
+                extrapolation=_rounded(row[5]),
+                source=cast("Source", source),
             ),
-            reliability(predicted.verdicts[i]),
+            reliability(verdict),
         )
-        for i, n in enumerate(sizes)
+        for n, row, source, verdict in zip(sizes, columns, predicted.source, predicted.verdicts, strict=True)
     )
 
 
@@ -177,7 +185,10 @@ def prediction(
     >>> said.id, said.sizes, said.curve[-1].n
     ('archer2/lammps//nodes@60000', (1.0, 2.0, 4.0, 8.0), 32.0)
     """
-    judged = judged_points(outlook, curve_sizes(model.sizes(), settings.curve_factor_max), model)
+    observed = model.sizes()
+    sizes = curve_sizes(observed, settings.curve_factor_max)
+    predicted = outlook.predict(sizes)
+    judged = _judged(outlook, predicted, sizes, model)
     return Prediction(
         schema="scalewatch.prediction/1",
         id=f"{key.id}@{context.now_ms}",
@@ -190,13 +201,13 @@ def prediction(
         input=key.input,
         unit=key.unit,
         observations=model.observations,
-        sizes=model.sizes(),
+        sizes=observed,
         model=source,
         curve=tuple(point for point, _ in judged),
         useful_n=useful(outlook.study),
         reliable_n=reliable_range(judged),
         preferred_n=outlook.study.preferred_sizes or None,
-        reliability=reliability(outlook.verdict()),
+        reliability=reliability(predicted.whole),
         quality=model.quality,
     )
 

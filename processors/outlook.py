@@ -18,6 +18,7 @@ from processors.other_inputs import NAME, Band, OtherInputs
 
 Floats = NDArray[np.float64]
 CANNOT_RELY: Final = frozenset({"insufficient", "high_error"})
+REACH: Final = 2.0  # the verdict on an application is that on this many times its largest size
 RELIABLE: Final = "reliable"
 UNCERTAIN: Final = "uncertain"
 REASON_WORDS: Final = {
@@ -34,7 +35,10 @@ REASON_WORDS: Final = {
 
 
 class OutlookPoints(NamedTuple):
-    """Predictions at m sizes, (m,): seconds, speed-up and efficiency against one, where each came from."""
+    """Predictions at m sizes, (m,): seconds, speed-up and efficiency against one, where each came from.
+
+    `verdicts` are on each size, `whole` is that on the application.
+    """
 
     run_time_s: Floats
     low_s: Floats
@@ -44,6 +48,7 @@ class OutlookPoints(NamedTuple):
     extrapolation: Floats
     source: tuple[str, ...]
     verdicts: tuple[Verdict, ...]
+    whole: Verdict
 
 
 class Outlook(NamedTuple):
@@ -95,6 +100,7 @@ class Outlook(NamedTuple):
             alone.extrapolation[:-1],
             alone.source[:-1],
             tuple(_advised(verdict, told) for verdict in alone.verdicts[:-1]),
+            alone.whole,
         )
 
     def _with_others(self, others: OtherInputs, alone: OutlookPoints, sizes: Floats) -> tuple[Band, Floats]:
@@ -105,36 +111,36 @@ class Outlook(NamedTuple):
         return others.pooled(law, sizes, [Knot(n, ln_t, RUN_DEVIATION) for n, ln_t in run])
 
     def _alone(self, targets: Sequence[float]) -> OutlookPoints:
+        judged = self.study.verdict()
         if self.combination is None:
-            return OutlookPoints(*self.study.predict(targets), tuple(self.study.verdict(n) for n in targets))
+            return OutlookPoints(*self.study.predict(targets), tuple(self.study.verdict(n) for n in targets), judged)
         sizes = np.asarray(targets, dtype=np.float64)
-        found = self.combination.predict([*targets, 1.0])
+        found = self.combination.predict([*targets, REACH * float(self.study.n[-1]), 1.0])
+        run_time_s, low_s, high_s = (times[:-2] for times in found[:3])
         with np.errstate(over="ignore", under="ignore"):
-            speedup = np.asarray(found.run_time_s[-1] / found.run_time_s[:-1])
-        trusted = self.study.verdict().verdict not in CANNOT_RELY
+            speedup = np.asarray(found.run_time_s[-1] / run_time_s)
+        trusted = judged.verdict not in CANNOT_RELY
         verdicts = tuple(
             self._verdict(n, reliable=held and trusted, reasons=why)
-            for n, held, why in zip(targets, found.reliable[:-1], found.reasons[:-1], strict=True)
+            for n, held, why in zip(targets, found.reliable[:-2], found.reasons[:-2], strict=True)
         )
+        if trusted and found.reliable[-2]:
+            judged = Verdict(RELIABLE, (), self.study.pattern_advice, None)
         return OutlookPoints(
-            found.run_time_s[:-1],
-            found.low_s[:-1],
-            found.high_s[:-1],
+            run_time_s,
+            low_s,
+            high_s,
             speedup,
             speedup / sizes,
             sizes / self.study.n[-1],
             self.study.sources(sizes),
             verdicts,
+            judged,
         )
 
     def verdict(self) -> Verdict:
         """Return the verdict on the application: that on twice its largest size, with what is unusual about it."""
-        judged = self.study.verdict()
-        if self.combination is None or judged.verdict in CANNOT_RELY:
-            return judged
-        if self.combination.predict([2.0 * float(self.study.n[-1])]).reliable[0]:
-            return Verdict(RELIABLE, (), self.study.pattern_advice, None)
-        return judged
+        return self.study.verdict() if self.combination is None else self._alone(()).whole
 
     def _verdict(self, n: float, *, reliable: bool, reasons: tuple[str, ...]) -> Verdict:
         if reliable:
