@@ -241,6 +241,8 @@ class RunTime:
 
     def sizes(self) -> tuple[float, ...]:
         """Return the observed sizes, rising."""
+        if self._study is not None:
+            return tuple(sorted(self._derived))  # all are known there
         return tuple(sorted({*self._table.stats, *(rounded_size(run.n) for run in self._state.runs)}))
 
     def medians_s(self) -> dict[float, float]:

@@ -118,6 +118,6 @@ def checked_sizes(n: ArrayLike) -> Floats:
     [1.0, 2.0]
     """
     sizes = np.asarray(n, dtype=np.float64)
-    if not (np.isfinite(sizes).all() and (sizes > 0).all()):
+    if sizes.size and not (sizes.min() > 0 and sizes.max() < np.inf):
         raise ValueError("Sizes must be positive and finite.")
     return sizes

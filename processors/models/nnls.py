@@ -56,8 +56,10 @@ def nnls(gram: Floats, projection: Floats, ridge: float = RIDGE) -> Solution:
     feasible = (solutions >= 0).all(axis=-1) & np.isfinite(objective)
     objective = np.where(feasible, objective, np.inf)
     best = objective.argmin(axis=-1)
-    chosen = np.take_along_axis(solutions, best[..., None, None], axis=-2)[..., 0, :]
-    least = np.take_along_axis(objective, best[..., None], axis=-1)[..., 0]
+    flat, places = objective.reshape(-1, objective.shape[-1]), best.ravel()
+    rows = np.arange(places.size)
+    chosen = solutions.reshape(*flat.shape, columns)[rows, places].reshape(projection.shape)
+    least = flat[rows, places].reshape(best.shape)
     helpful = np.isfinite(least)
     return Solution(np.where(helpful[..., None], chosen * unit, 0.0), np.where(helpful, least, 0.0))
 

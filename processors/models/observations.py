@@ -56,8 +56,9 @@ def observations(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None =
     sizes = np.minimum(sizes, _SIZE_MAX)
     if weights.min() == 0:
         sizes, times, weights = sizes[weights > 0], times[weights > 0], weights[weights > 0]
-    order = np.lexsort((weights, times, sizes))
-    sizes, times, weights = sizes[order], times[order], weights[order]
+    if not (sizes[1:] > sizes[:-1]).all():
+        order = np.lexsort((weights, times, sizes))
+        sizes, times, weights = sizes[order], times[order], weights[order]
     scale_s = math.ldexp(1.0, math.frexp(times.min())[1] - 1)
     rate = np.maximum(scale_s / times, _TIME_MIN_S)
     return Observations(sizes, times, weights, rate, scale_s)
@@ -66,7 +67,7 @@ def observations(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None =
 def _check(sizes: Floats, times: Floats, weights: Floats) -> None:
     if sizes.ndim != 1 or sizes.size == 0 or sizes.shape != times.shape or sizes.shape != weights.shape:
         raise ValueError("Sizes, run times and weights must be lists of one length, at least 1.")
-    if not (np.isfinite(times).all() and (times > 0).all()):
+    if not (times.min() > 0 and times.max() < np.inf):
         raise ValueError("Run times must be positive and finite.")
     if not (((weights >= 1 / _WEIGHT_MAX) & (weights <= _WEIGHT_MAX) | (weights == 0)).all() and weights.any()):
         raise ValueError("Weights must be 0 or lie between 1e-100 and 1e100, and not all be 0.")

@@ -182,8 +182,9 @@ def amdahl_gain(evidence: Evidence, reference: float) -> float:
     >>> round(amdahl_gain(gather(n, 100.0 / n), 16.0), 3)
     0.693
     """
-    at_both = [float(evidence.amdahl.predict(np.array([size]))[0]) for size in (evidence.largest_n, reference)]
-    return float(np.log(at_both[0]) - np.log(at_both[1]))
+    parallel_s, serial_s = float(evidence.amdahl.parallel_s[0]), float(evidence.amdahl.serial_s[0])
+    at_largest, at_reference = (parallel_s / size + serial_s for size in (evidence.largest_n, reference))
+    return float(np.log(at_largest) - np.log(at_reference))
 
 
 def is_open(evidence: Evidence, reference: float) -> bool:

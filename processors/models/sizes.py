@@ -170,8 +170,7 @@ def aggregate(
     found = {} if known is None else known
     fresh: dict[float, SizeStat] = {}
     for n, run_time_s in extra_runs:
-        size = rounded_size(n)
-        if size in found:
+        if n in found or (size := rounded_size(n)) in found:
             continue
         if size not in fresh:
             fresh[size] = table.stats[size].copy() if size in table.stats else SizeStat()

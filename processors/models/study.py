@@ -201,9 +201,12 @@ class Study:
 
     def sources(self, targets: Floats) -> tuple[str, ...]:
         """Return where a prediction at each target (m,) comes from: observed, interpolated or extrapolated."""
-        observed = np.isin(targets, self.n)
-        inside = (targets >= self.n[0]) & (targets <= self.n[-1])
-        return tuple(np.where(observed, OBSERVED, np.where(inside, INTERPOLATED, EXTRAPOLATED)).tolist())
+        known = self.n.tolist()
+        observed, smallest, largest = set(known), known[0], known[-1]
+        return tuple(
+            OBSERVED if n in observed else INTERPOLATED if smallest <= n <= largest else EXTRAPOLATED
+            for n in targets.tolist()
+        )
 
     def verdict(self, target: float | None = None) -> Verdict:
         """Return whether the prediction at `target` can be trusted; without one, at twice the largest size.
@@ -213,7 +216,9 @@ class Study:
         'reliable'
         """
         target = None if target is None else _within_reason(target)
-        place = len(self.curves) - 1 if target is None else int(self._curve_of(np.array([target]))[0])
+        place = len(self.curves) - 1
+        if target is not None and place:
+            place = int(self._curve_of(np.array([target]))[0])
         return self._judge.verdict(target, place)
 
     @property

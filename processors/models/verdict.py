@@ -73,23 +73,30 @@ class Judge:
         return tuple(replace(evidence, fastest_n=fastest) for evidence in gathered)
 
     def _points(self, curve: AnchoredCurve) -> tuple[Floats, Floats]:
+        if curve.n.size == self.n.size and self.patterns.kept.all():
+            return self.n, self.run_time_s
         inside = np.isin(self.n, curve.n) & self.patterns.kept
         return self.n[inside], self.run_time_s[inside]
 
     def _next_n(self, reasons: tuple[str, ...], target: float | None) -> float | None:
-        candidates, sd_ln = self._candidates
+        candidates, towards = self._candidates, None
         if "far" in reasons:  # only a run on the target's side brings it nearer
             smallest = target is not None and target < self.n[0]
             towards = candidates < self.n[0] if smallest else candidates > self.n[-1]
-            candidates, sd_ln = candidates[towards], sd_ln[towards]
-        return advice.most_informative(candidates, sd_ln)
+            candidates = candidates[towards]
+        if candidates.size <= 1:
+            return float(candidates[0]) if candidates.size else None
+        return advice.most_informative(candidates, self._sd_ln if towards is None else self._sd_ln[towards])
 
     @cached_property
-    def _candidates(self) -> tuple[Floats, Floats]:
-        """Sizes that could be run next, and the standard deviation of ln T there."""
-        curve = self.curves[0 if self.patterns.special is not None else -1]
-        candidates = advice.candidate_sizes(self.n, self.allowed_sizes)
-        return candidates, curve.sd_ln(candidates) if candidates.size else candidates
+    def _candidates(self) -> Floats:
+        """Sizes that could be run next."""
+        return advice.candidate_sizes(self.n, self.allowed_sizes)
+
+    @cached_property
+    def _sd_ln(self) -> Floats:
+        """The standard deviation of ln T at each candidate."""
+        return self.curves[0 if self.patterns.special is not None else -1].sd_ln(self._candidates)
 
     @cached_property
     def pattern_advice(self) -> tuple[str, ...]:

@@ -53,14 +53,14 @@ def scaled(curve: Curve) -> Scaled:
     n, t = np.array(curve.n, dtype=np.float64), np.array(curve.median_s, dtype=np.float64)
     if n.size == 0 or n.shape != t.shape or len(curve.repeats) not in {0, n.size}:
         raise ValueError("A curve has one run time per size, and repeats of all sizes or of none.")
-    if not ((n > 0).all() and np.isfinite(n).all() and (np.diff(n) > 0).all()):
+    if not (n[0] > 0 and n[-1] < np.inf and (n[1:] > n[:-1]).all()):
         raise ValueError("Sizes must be positive, finite and rising.")
-    if not ((t > 0).all() and np.isfinite(t).all()):
+    if not (t.min() > 0 and t.max() < np.inf):
         raise ValueError("Run times must be positive and finite.")
     least = 2.0 ** np.arange(n.size) / RATIO_MAX  # sizes out of reach stay apart
     relative_n = np.minimum(np.maximum(relative(n, float(n[-1])), least), 1.0)
     relative_t, x = relative(t, float(t[-1])), np.log2(relative_n)
-    if not (np.diff(x) > 0).all():
+    if not (x[1:] > x[:-1]).all():
         raise ValueError("Sizes must differ in more than their last digits.")
     return Scaled(relative_n, relative_t, x, np.log(relative_t))
 
