@@ -22,6 +22,7 @@ from agent.contracts.measures import Measures
 from agent.contracts.outputs import Alert, Answer, Emission, JobPrediction, Prediction
 from agent.contracts.service import Health, Service
 from agent.learner.learner import Learner
+from agent.learner.saving import in_thread
 from agent.learner.view import View
 from agent.topics import own_topics
 from sinks.encode import Kind
@@ -129,6 +130,7 @@ class LearnerRole:
                 self.name,
                 on_emission=self._view.apply,
                 monotonic_s=self._clock.monotonic_s,
+                saving=in_thread,
             )
         except UnavailableError as error:
             self._status.reason = str(error)

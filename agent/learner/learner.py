@@ -3,11 +3,16 @@
 A checkpoint has numbered steps, the same in the tests and the documents:
 (1) flush the emissions and check every one; (2) in one transaction write the dirty states and one marker; (3) read the
 marker back: only now is anything no longer dirty; (4) commit the group's offset, a hint for lag tools.
+
+Steps 2 and 3 work on a snapshot, taken right after step 1, and may be done in a thread while the fold goes on: a crash
+meanwhile is a crash between two checkpoints. A shard has one checkpoint on its way at most, and never folds more than
+`checkpoint_records_max` records ahead of it.
 """
 
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from agent.contracts.errors import InvalidInputError, ScalewatchError
@@ -18,6 +23,7 @@ from agent.contracts.outputs import Answer, Emission
 from agent.learner.meter import Meter
 from agent.learner.owned import OwnedShard
 from agent.learner.plan import Plan
+from agent.learner.saving import Save, Saving, at_once
 
 _LOG = logging.getLogger("scalewatch.learner")
 OnEmission = Callable[[Emission], None]
@@ -25,6 +31,8 @@ OnEmission = Callable[[Emission], None]
 
 class Learner:
     """One member of the group of learners. Any error ends it: make a new one. `monotonic_s` is a clock that only grows.
+
+    `saving` says where checkpoints are written.
 
     >>> from agent.app import compose
     >>> from agent.config.tree import Config
@@ -47,8 +55,11 @@ class Learner:
         *,
         on_emission: OnEmission,
         monotonic_s: Callable[[], float],
+        saving: Saving = at_once,
     ) -> None:
         self._log = log
+        self._saving = saving
+        self._saves: dict[TopicPartition, Save] = {}
         self._plan = plan
         self._meter = Meter(measures, monotonic_s)
         self._on_emission = on_emission
@@ -68,15 +79,18 @@ class Learner:
             self._take_over(partition, now_s)
         folded = sum(self._fold(batch) for batch in poll.batches)
         for partition, shard in self._shards.items():
-            if shard.records and self._due(shard, now_s):
+            self._confirm(partition, shard, wait=shard.records >= self._plan.checkpoint_records_max)
+            if partition not in self._saves and shard.records and self._due(shard, now_s):
                 self._checkpoint(partition, shard, now_s)
         return folded
 
     def checkpoint(self, now_s: float) -> None:
         """Checkpoint every shard that folded anything: before an orderly end."""
         for partition, shard in self._shards.items():
+            self._confirm(partition, shard, wait=True)
             if shard.records:
                 self._checkpoint(partition, shard, now_s)
+                self._confirm(partition, shard, wait=True)
 
     def shards(self) -> dict[int, OwnedShard]:
         """Return the shards that are owned now, by number."""
@@ -105,7 +119,10 @@ class Learner:
         self._meter.restored()
 
     def _give_up(self, partition: TopicPartition) -> None:
-        shard = self._shards.pop(partition, None)
+        shard, save = self._shards.pop(partition, None), self._saves.pop(partition, None)
+        if save is not None:
+            with suppress(Exception):  # however it ends: the next owner restores what is there
+                save.result()
         if shard is not None:
             shard.close()
 
@@ -169,5 +186,20 @@ class Learner:
     def _checkpoint(self, partition: TopicPartition, shard: OwnedShard, now_s: float) -> None:
         with self._meter.checkpoint():
             self._flush()  # (1)
-            shard.checkpoint(now_s)  # (2) and (3)
-        self._consumer.commit({partition: Position(shard.offset)})  # (4)
+        with self._folding:
+            write = shard.snapshot(now_s)
+        self._saves[partition] = self._saving(self._meter.timed(write))  # (2) and (3)
+        self._confirm(partition, shard, wait=False)
+
+    def _confirm(self, partition: TopicPartition, shard: OwnedShard, *, wait: bool) -> None:
+        """End the checkpoint on its way where it is done, or `wait` for it; raises what it raised."""
+        save = self._saves.get(partition)
+        if save is None or not (wait or save.done()):
+            return
+        del self._saves[partition]
+        with self._meter.checkpoint():
+            seconds = save.result()
+        self._meter.saved(seconds)
+        with self._folding:
+            offset = shard.confirm()
+        self._consumer.commit({partition: Position(offset)})  # (4)

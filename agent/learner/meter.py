@@ -60,17 +60,29 @@ class Meter:
         yield
         self._measures.observe("scalewatch_batch_duration_seconds", self._monotonic_s() - began_s, role="learner")
 
+    def timed(self, work: Callable[[], None]) -> Callable[[], float]:
+        """Return work that returns how long it took in seconds; for any thread."""
+
+        def run() -> float:
+            began_s = self._monotonic_s()
+            work()
+            return self._monotonic_s() - began_s
+
+        return run
+
+    def saved(self, seconds: float) -> None:
+        """Count a checkpoint that is there, and how long it took from the first write to the confirmation."""
+        self._measures.observe("scalewatch_checkpoint_duration_seconds", seconds)
+        self._measures.add("scalewatch_checkpoints_total", outcome="confirmed")
+
     @contextmanager
     def checkpoint(self) -> Iterator[None]:
-        """Time a checkpoint and count how it went."""
-        began_s = self._monotonic_s()
+        """Count a checkpoint that fails within this block."""
         try:
             yield
         except tuple(OUTCOMES) as error:
             self._measures.add("scalewatch_checkpoints_total", outcome=OUTCOMES[type(error)])
             raise
-        self._measures.observe("scalewatch_checkpoint_duration_seconds", self._monotonic_s() - began_s)
-        self._measures.add("scalewatch_checkpoints_total", outcome="confirmed")
 
     def tell_folded(self, fold: Fold, records: int) -> None:
         """Tell of `records` that were folded: what became of them, the fits, the faults, and how much state there is."""

@@ -59,13 +59,42 @@ class HastyLearner(Learner):
 class TrustingLearner(Learner):
     """Goes on after an error of a checkpoint as if it were saved: without step 3."""
 
-    def _checkpoint(self, partition: TopicPartition, shard: OwnedShard, now_s: float) -> None:
+    def _confirm(self, partition: TopicPartition, shard: OwnedShard, *, wait: bool) -> None:
         try:
-            super()._checkpoint(partition, shard, now_s)
+            super()._confirm(partition, shard, wait=wait)
         except ScalewatchError:
-            shard.fold.confirm()
+            shard.confirm()
             shard._store = self._log.checkpoints(partition[1])
             shard._store.take_over()
+
+
+class ForgetfulLearner(Learner):
+    """Takes what changed while a checkpoint was written for saved, too."""
+
+    def _confirm(self, partition: TopicPartition, shard: OwnedShard, *, wait: bool) -> None:
+        on_its_way = partition in self._saves
+        super()._confirm(partition, shard, wait=wait)
+        if on_its_way and partition not in self._saves:
+            shard.fold.dirty()
+            shard.fold.confirm()
+
+
+class FastLearner(Learner):
+    """Gives a checkpoint the place of the journal at which it was done, not that of its snapshot."""
+
+    def _checkpoint(self, partition: TopicPartition, shard: OwnedShard, now_s: float) -> None:
+        states = shard.fold.dirty
+
+        def dirty() -> dict[str, bytes | None]:
+            shard.offset += 1
+            return states()
+
+        shard.fold.dirty = dirty  # type: ignore[method-assign] # a careless one
+        try:
+            super()._checkpoint(partition, shard, now_s)
+        finally:
+            shard.fold.dirty = states  # type: ignore[method-assign] # as before
+            shard.offset -= 1
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
@@ -74,7 +103,14 @@ def test_after_any_trouble_everything_is_there_once(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "careless", [{"collector": HastyCollector}, {"learner": HastyLearner}, {"learner": TrustingLearner}]
+    "careless",
+    [
+        {"collector": HastyCollector},
+        {"learner": HastyLearner},
+        {"learner": TrustingLearner},
+        {"learner": ForgetfulLearner},
+        {"learner": FastLearner},
+    ],
 )
 def test_a_role_that_leaves_a_step_out_is_caught(careless: dict[str, Any]) -> None:
     def seeds() -> None:

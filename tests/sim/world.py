@@ -20,6 +20,7 @@ from agent.log.memory_broker import MemoryBroker
 from agent.topics import own_topics
 from tests.kit.faults import Crash, FaultRates, FaultyLog
 from tests.sim.history import START_MS, History, history, shuffled
+from tests.sim.saving import Slow
 
 RAW = "raw"
 RAW_PARTITIONS = 3
@@ -76,6 +77,7 @@ class World:
         self.dice = random.Random(self.seed)  # noqa: S311 - a world has to come again with its seed
         self.told: History = history(self.seed)
         self._lives = 0
+        self._threads: dict[str, Slow] = {}
         setup = MemoryLog(self.broker, state_topic=CONFIG.topics.state)
         setup.create(own_topics(CONFIG))
         setup.create([msgspec.structs.replace(own_topics(CONFIG)[0], name=RAW, partitions=RAW_PARTITIONS)])
@@ -136,6 +138,8 @@ class World:
                     self.broker.append(RAW, messages.pop(0), None, partition, self.clock.now_ms)
 
     def _stir(self, process: Process) -> None:
+        for threads in self._threads.values():
+            threads.happen()
         if process.asleep:
             process.asleep -= 1
             return
@@ -180,6 +184,9 @@ class World:
             self._end(process)
 
     def _end(self, process: Process) -> None:
+        threads = self._threads.pop(process.name, None)
+        if threads is not None:
+            threads.happen()  # what was sent may still arrive
         if process.log is not None:
             process.log.close()
         process.role = process.log = None
@@ -188,9 +195,14 @@ class World:
         return lambda log: self.collector(log, compose.routes(CONFIG), compose.metrics(), name, monotonic_s=self._now_s)
 
     def _learner(self, name: str) -> Callable[[FaultyLog], Role]:
-        return lambda log: self.learner(
-            log, compose.plan(CONFIG), compose.metrics(), name, on_emission=lambda _: None, monotonic_s=self._now_s
-        )
+        def make(log: FaultyLog) -> Role:
+            saving = self._threads[name] = Slow(self.dice)
+            return self.learner(
+                log, compose.plan(CONFIG), compose.metrics(), name,
+                on_emission=lambda _: None, monotonic_s=self._now_s, saving=saving,
+            )  # fmt: skip
+
+        return make
 
     def _collect(self, role: Role) -> object:
         assert isinstance(role, Collector)
