@@ -46,6 +46,6 @@ class Routes(msgspec.Struct, frozen=True):
     journal_partitions: int
     deadletter_topic: str
     group: str
-    tick_ms: int = 10_000
+    tick_ms: int = 1000
     flush_timeout_s: float = 30.0
     record_bytes_max: int = 400_000

@@ -150,12 +150,12 @@ class CollectorSettings(Settings):
     """The role that reads the sources and writes the journal.
 
     >>> CollectorSettings().tick_s
-    10.0
+    1.0
     """
 
     group: GroupName = Field(default="scalewatch-collector", description="consumer group of all collectors")
     poll_records_max: int = Field(default=2000, ge=1, le=100_000, description="records of one batch")
-    tick_s: float = Field(default=10.0, gt=0, le=60, description="how often the time is written into the journal")
+    tick_s: float = Field(default=1.0, gt=0, le=60, description="how often the time is written into the journal")
     max_message_bytes: int = Field(
         default=4 * 1024 * 1024, ge=1024, le=64 * 1024 * 1024, description="longer messages are dead letters"
     )

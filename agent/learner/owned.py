@@ -24,9 +24,8 @@ class OwnedShard:
     >>> shard = OwnedShard(compose.plan(config), log.checkpoints(0), reader, (config.topics.journal, 0))
     >>> write = shard.snapshot(now_s=7.0)
     >>> write()
-    >>> shard.confirm()
-    >>> shard.saved_s
-    7.0
+    >>> shard.confirm(), shard.saved_s
+    (0, 7.0)
     """
 
     def __init__(self, plan: Plan, store: CheckpointStore, consumer: Consumer, partition: TopicPartition) -> None:

@@ -18,6 +18,9 @@ from processors.outlook import Outlook
 from processors.run_time import RunTime
 
 
+FULL_TICK_MS = 10_000
+
+
 class Refits:
     """Fits and publishes the models of one shard.
 
@@ -39,18 +42,28 @@ class Refits:
         self._teaching = Teaching(desk)
         self._unseen = Unseen(desk)
 
-    def tick(self) -> None:
-        """Fit and publish what is due, at most `refits_per_tick_max`; then evict what is too much."""
-        limit = self._desk.settings.run_time.refits_per_tick_max
+    def tick(self, since_ms: int) -> None:
+        """Fit and publish what is due, at most `refits_per_tick_max`; then evict what is too much.
+
+        `since_ms` is the time since the last tick. Below ten seconds only that share of the refits is allowed, so that
+        frequent ticks spread them and none holds the fold for long.
+        """
+        most = self._desk.settings.run_time.refits_per_tick_max
+        limit = -(-most * min(since_ms, FULL_TICK_MS) // FULL_TICK_MS)
         due = self._desk.models.due(self._desk.now_ms, limit)
+        if len(due) == limit and (limit == most or self._behind(due[-1])):
+            self._desk.tally["bound", "refits_per_tick_max"] += 1
         for application_id in due:
             try:
                 self._publish(application_id)
             except Exception:  # noqa: BLE001  one application's fit must not stop the others
                 self._failed(application_id)
-        if len(due) == limit:
-            self._desk.tally["bound", "refits_per_tick_max"] += 1
         self._evict()
+
+    def _behind(self, application_id: str) -> bool:
+        """Tell whether a model that was due waited for longer than ticks without a share would have let it."""
+        due_ms = self._desk.models.open(application_id).due_ms()
+        return due_ms is not None and self._desk.now_ms - due_ms >= FULL_TICK_MS
 
     def _publish(self, application_id: str) -> None:
         model = self._desk.models.open(application_id)

@@ -97,8 +97,8 @@ class Shard:
         if event.time_ms <= self.desk.now_ms:
             self.desk.tally["event", "repeated"] += 1
             return
-        self.desk.now_ms = event.time_ms
+        since_ms, self.desk.now_ms = event.time_ms - self.desk.now_ms, event.time_ms
         self._lives.tick()
-        self._refits.tick()
+        self._refits.tick(since_ms)
         self._warnings.tick()
         self._answering.tick()

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from agent.contracts.events import Tick
 from processors import seen
 from tests.kit.scenario import Scenario, moment_ms
 
@@ -134,6 +135,33 @@ def test_refits_over_the_bound_of_a_tick_wait_for_the_next_the_oldest_first() ->
         told.append([said["application"] for said in centre.messages("predictions")[before:]])
     assert told == [["lammps", "gromacs"], ["nektar", "vasp"], ["cp2k"], []]
     assert centre.tally["bound:refits_per_tick_max"] == 2
+
+
+def test_a_tick_soon_after_another_does_its_share_of_the_refits_and_no_bound_was_hit() -> None:
+    centre = Scenario(run_time={"refits_per_tick_max": 20})
+    centre.at("08:00")
+    for number in range(5):
+        centre.ran(f"{number}", f"app{number}", 4, 60.0)
+        centre.ran(f"{number}b", f"app{number}", 4, 61.0)
+    told: list[int] = []
+    for i in range(1, 5):
+        before = len(centre.messages("predictions"))
+        centre.fold(Tick(system="", time_ms=moment_ms("08:00") + i * 1000))
+        told.append(len(centre.messages("predictions")) - before)
+    assert told == [2, 2, 1, 0]
+    assert centre.tally["bound:refits_per_tick_max"] == 0
+
+
+def test_short_ticks_that_cannot_follow_have_hit_the_bound() -> None:
+    centre = Scenario(run_time={"refits_per_tick_max": 1})
+    centre.at("08:00")
+    for number in range(20):
+        centre.ran(f"{number}", f"app{number}", 4, 60.0)
+        centre.ran(f"{number}b", f"app{number}", 4, 61.0)
+    for i in range(1, 19):
+        centre.fold(Tick(system="", time_ms=moment_ms("08:00") + i * 1000))
+    assert len(centre.messages("predictions")) == 18
+    assert centre.tally["bound:refits_per_tick_max"] >= 8
 
 
 def test_a_states_record_stays_far_below_a_brokers_limit_after_many_runs() -> None:
