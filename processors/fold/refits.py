@@ -17,7 +17,6 @@ from processors.messages import prediction, published_curve
 from processors.outlook import Outlook
 from processors.run_time import RunTime
 
-
 FULL_TICK_MS = 10_000
 
 
