@@ -140,23 +140,33 @@ def _ln(run_time_s: float) -> float | None:
 
 
 def explained(name: str, own: Parameters) -> dict[str, float]:
-    """Return the numbers of a law by the names that people know them by; times in seconds.
+    """Return the numbers of a law by the names that people know them by, times in seconds; `best_n` is its fastest size.
 
     >>> explained("usl", (95.0, 4.0, 1.0)), explained("barnes_linear", (10.0, -0.9))
-    ({'t1_s': 100.0, 'sigma': 0.05, 'kappa': 0.01}, {'log2_t1_s': 10.0, 'slope': -0.9})
+    ({'t1_s': 100.0, 'sigma': 0.05, 'kappa': 0.01, 'best_n': 9.74679}, {'log2_t1_s': 10.0, 'slope': -0.9})
     """
-    if not own:
+    if not own or name not in _NAMES:
         return {}
     if name == "usl":
         t1_s, contention_s, coherence_s = sum(own), own[1] + own[2], own[2]
-        shares = (float(f"{part / t1_s:.6g}") for part in (contention_s, coherence_s)) if t1_s > 0 else (0.0, 0.0)
-        return dict(zip(("t1_s", "sigma", "kappa"), (float(f"{t1_s:.6g}"), *shares), strict=True))
-    names = _NAMES.get(name)
-    return dict(zip(names, own, strict=True)) if names else {}
+        own = (t1_s, contention_s / t1_s, coherence_s / t1_s) if t1_s > 0 else (0.0, 0.0, 0.0)
+    found = dict(zip(_NAMES[name], own, strict=True))
+    best_n = _best_size(name, own)
+    told = found if best_n is None else found | {"best_n": best_n}
+    return {label: float(f"{value:.6g}") for label, value in told.items()}
+
+
+def _best_size(name: str, own: Parameters) -> float | None:
+    if name == "kazmina":
+        parallel_s, root_s, growth_s = own
+        return kazmina.KazminaLaw(growth_s, parallel_s, root_s).best_size()
+    if name == "usl" and own[2] > 0.0 and own[1] < 1.0:
+        return math.sqrt((1.0 - own[1]) / own[2])
+    return None
 
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "ideal": ("parallel_s",), "last_two": ("slope",), "amdahl_short": ("parallel_s", "serial_s"),
+    "usl": ("t1_s", "sigma", "kappa"), "ideal": ("parallel_s",), "last_two": ("slope",), "amdahl_short": ("parallel_s", "serial_s"),
     "root_short": ("parallel_s", "root_growth_s"), "linear_short": ("parallel_s", "growth_s"),
     "amdahl_middle": ("parallel_s", "serial_s"), "kazmina": ("parallel_s", "root_s", "growth_s"),
     "barnes_linear": ("log2_t1_s", "slope"), "barnes_quadratic": ("log2_t1_s", "slope", "bend"),

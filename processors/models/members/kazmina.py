@@ -20,6 +20,7 @@ ABILITY: Final = Ability("kazmina", sizes_min=2, extrapolates=True)
 SHRINKAGE: Final = 0.009  # for times with a noise of about 3 %
 GROWTH = np.array([1.0, 0.0, 0.3])
 NEWTON_STEPS = 60
+CONVERGED = 1e-14  # relative
 LN_RATIO_MAX = 200.0  # of falling to growing terms: beyond, growth is nothing but noise
 
 
@@ -51,7 +52,10 @@ class KazminaLaw(NamedTuple):
             return None
         s = float((b / a) ** 0.25 + (c / (2.0 * a)) ** (1.0 / 3.0))
         for _ in range(NEWTON_STEPS):
-            s -= (a * s**4 - c * s / 2.0 - b) / (4.0 * a * s**3 - c / 2.0)
+            step = (a * s**4 - c * s / 2.0 - b) / (4.0 * a * s**3 - c / 2.0)
+            s -= step
+            if abs(step) <= CONVERGED * s:
+                break
         return s * s
 
     def best_whole_size(self) -> int | None:

@@ -59,7 +59,9 @@ def test_an_application_that_scales_universally_shows_usl_as_the_one_that_is_rig
     assert next(iter(by_error)) == "usl"
     assert by_error["usl"] < 0.1 < by_error["amdahl"]
     usl = next(member for member in said["model"]["members"] if member["name"] == "usl")
-    assert usl["parameters"] == pytest.approx({"t1_s": 1000.0, "sigma": 0.02, "kappa": 0.0006}, rel=0.1)
+    assert usl["parameters"] == pytest.approx(
+        {"t1_s": 1000.0, "sigma": 0.02, "kappa": 0.0006, "best_n": math.sqrt(0.98 / 0.0006)}, rel=0.1
+    )
 
 
 def test_an_application_with_logarithmic_communication_shows_that_law_as_the_one_that_is_right() -> None:

@@ -168,3 +168,16 @@ def test_whatever_ran_the_laws_say_something_finite_or_nothing(
     assert all(math.isfinite(number) for own in laws.parameters for number in own)
     for target in (*targets, *n):
         assert all(ln is None or math.isfinite(ln) for ln in laws.ln_run_times(target))
+
+
+@pytest.mark.parametrize("name", ["usl", "kazmina"])
+def test_a_law_that_turns_up_tells_its_fastest_size(name: str) -> None:
+    best = explained(name, dict(zip(MEMBERS, battery().parameters, strict=True))[name])["best_n"]
+    inside = battery()._replace(n_max=1e9)  # as the law has it, not anchored
+    least, *others = (run_times(best * factor, inside)[name] for factor in (1.0, 0.9, 1.1))
+    assert least < min(others)
+
+
+def test_a_law_that_only_falls_has_no_fastest_size() -> None:
+    assert "best_n" not in explained("usl", (100.0, 5.0, 0.0))
+    assert "best_n" not in explained("kazmina", (100.0, 5.0, 0.0))
