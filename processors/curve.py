@@ -2,6 +2,7 @@
 
 import math
 from bisect import bisect_left
+from collections.abc import Sequence
 
 import msgspec
 
@@ -20,6 +21,8 @@ class PublishedPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class PublishedCurve(msgspec.Struct, frozen=True):
     """The points by rising size, the sizes that were observed then (smallest, largest), and how many runs there were.
 
+    `by_size` is what the curve itself says, where something else was published because run times do not follow the size.
+
     >>> points = (PublishedPoint(1, 100, 90, 110), PublishedPoint(4, 25, 20, 30))
     >>> curve = PublishedCurve(points=points, n_min=1, n_max=4, observations=9, time_ms=0)
     >>> round(curve.at(2).run_time_s, 6)
@@ -34,23 +37,20 @@ class PublishedCurve(msgspec.Struct, frozen=True):
     verdict: str = "insufficient"
     reasons: tuple[str, ...] = ()
     widening: float = 1.0
+    by_size: tuple[PublishedPoint, ...] = ()
 
     def at(self, n: float) -> PublishedPoint | None:
         """Return the curve at a size; None outside of it."""
-        sizes = [point.n for point in self.points]
-        i = bisect_left(sizes, n)
-        if i == len(sizes) or (i == 0 and sizes[0] != n):
-            return None
-        if sizes[i] == n:
-            return self.points[i]
-        left, right = self.points[i - 1], self.points[i]
-        share = math.log(n / left.n) / math.log(right.n / left.n)
-        return PublishedPoint(
-            n,
-            _between(left.run_time_s, right.run_time_s, share),
-            _between(left.low_s, right.low_s, share),
-            _between(left.high_s, right.high_s, share),
-        )
+        return _at(self.points, n)
+
+    def curve_at(self, n: float) -> PublishedPoint | None:
+        """Return what the curve itself says at a size; None outside of it."""
+        return _at(self.by_size or self.points, n)
+
+    @property
+    def of_one_size(self) -> bool:
+        """Whether runs of one size were all there was."""
+        return self.n_min == self.n_max
 
     def horizon(self, n: float) -> Horizon:
         """Return how far a size lies beyond what was observed when the curve was published."""
@@ -92,6 +92,23 @@ def horizon_of(n: float, n_min: float, n_max: float) -> Horizon:
     if factor <= 2.0:
         return "up_to_2x"
     return "up_to_4x" if factor <= 4.0 else "beyond_4x"
+
+
+def _at(points: Sequence[PublishedPoint], n: float) -> PublishedPoint | None:
+    sizes = [point.n for point in points]
+    i = bisect_left(sizes, n)
+    if i == len(sizes) or (i == 0 and sizes[0] != n):
+        return None
+    if sizes[i] == n:
+        return points[i]
+    left, right = points[i - 1], points[i]
+    share = math.log(n / left.n) / math.log(right.n / left.n)
+    return PublishedPoint(
+        n,
+        _between(left.run_time_s, right.run_time_s, share),
+        _between(left.low_s, right.low_s, share),
+        _between(left.high_s, right.high_s, share),
+    )
 
 
 def _between(left: float, right: float, share: float) -> float:

@@ -189,10 +189,10 @@ class Job:
         """Remember the job at least until then."""
         self._state.keep_until_ms = max(self._state.keep_until_ms, time_ms)
 
-    def published(self, forecast: Forecast, now_ms: int) -> None:
-        """Note what was published about the running job; it is looked at again after a while."""
+    def published(self, forecast: Forecast, now_ms: int, revise_s: float = 0.0) -> None:
+        """Note what was published about the running job; it is looked at again after a while, of `revise_s` at least."""
         self._state.forecast = forecast
-        self._state.revise_ms = now_ms + round(self._settings.revise_s * 1000)
+        self._state.revise_ms = now_ms + round(max(self._settings.revise_s, revise_s) * 1000)
 
     def forget_run(self) -> None:
         """Give up on the run that goes on: its end never came."""

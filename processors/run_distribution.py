@@ -9,29 +9,30 @@ from collections.abc import Mapping
 from typing import ClassVar, Final, Literal
 
 import msgspec
+import numpy as np
 
 from processors.digest import digest64, hexdigest
 from processors.facts import RunFact, Scored
+from processors.models.past_runs import NAMES_MAX, RUNS_MAX, Job, PastRuns, class_of
 from processors.models.run_distribution import (
     CENTRE,
     CLASS,
     NAME,
     OVERRUN_S,
-    RUNS_MAX,
     USER,
     Group,
-    Job,
     Levels,
-    PastRuns,
     RunTimeDistribution,
-    class_of,
     distribution,
 )
 
 GroupKind = Literal["user", "name", "class", "centre"]
 GROUPS: Final[dict[GroupKind, Group]] = {"user": USER, "name": NAME, "class": CLASS, "centre": CENTRE}
+KEPT_MAX: Final[dict[GroupKind, int]] = {"user": RUNS_MAX, "name": 32, "class": RUNS_MAX, "centre": RUNS_MAX}
 NEAR_LIMIT: Final = 0.95
-_NAME_BITS: Final = 53  # a name's number has to be exact as a float
+SCORED_MIN: Final = 20.0
+_FORGETTING: Final = 0.995  # of the share of runs inside the band: about the newest 200
+_ID_BYTES: Final = 4
 
 
 class ComingJob(msgspec.Struct, frozen=True):
@@ -51,21 +52,16 @@ class EndedJob(msgspec.Struct, frozen=True):
     run_time_s: float
 
 
-class PastRun(msgspec.Struct, frozen=True, array_like=True):
-    """A run as stored: digest of its id, seconds, size, number of its name, time limit in seconds."""
-
-    run: int
-    run_time_s: float
-    n: float
-    name: int
-    time_limit_s: float | None
-
-
 class RunHistoryState(msgspec.Struct, omit_defaults=True):
-    """Stored form: the newest runs, newest first, and the levels of the band."""
+    """Stored form, newest run first: digests of run ids, 4 bytes each, and the packed runs.
 
-    runs: list[PastRun] = []
+    `levels` are those of the band, `band` how many runs it was scored by and how many it held, the old ones forgotten.
+    """
+
+    ids: bytes = b""
+    runs: bytes = b""
     levels: tuple[float, float, float] = Levels().told
+    band: tuple[float, float] = (0.0, 0.0)
 
 
 class RunHistory:
@@ -82,12 +78,10 @@ class RunHistory:
     version: ClassVar[int] = 1
 
     def __init__(self, state: RunHistoryState) -> None:
-        self._runs = list(state.runs)
-        self._held = {run.run for run in state.runs}
+        self._ids = list(np.frombuffer(state.ids, dtype="<u4").tolist())
+        self._past = PastRuns(state.runs)
         self._levels = Levels(*state.levels)
-        self._past = PastRuns()
-        for run in reversed(self._runs):
-            self._past.add(Job(run.n, run.name, run.time_limit_s), run.run_time_s)
+        self._scored, self._inside = state.band
 
     @classmethod
     def build(cls, state: RunHistoryState | None = None) -> "RunHistory":
@@ -95,30 +89,54 @@ class RunHistory:
         return cls(state or RunHistoryState())
 
     @property
+    def count(self) -> int:
+        """How many runs are held."""
+        return self._past.count
+
+    @property
     def levels(self) -> tuple[float, float, float]:
         """The levels that .05, .9 and .95 of the runs keep below."""
         return self._levels.told
+
+    @property
+    def coverage(self) -> float | None:
+        """The share of late of runs that kept to the band told before; None before SCORED_MIN were scored."""
+        return self._inside / self._scored if self._scored >= SCORED_MIN else None
 
     def score(self, fact: ComingJob) -> PastRuns:  # noqa: ARG002  # how much each run counts is decided in `expected`
         """Return what is known for a job of this group."""
         return self._past
 
-    def learn(self, fact: EndedJob) -> None:
+    def learn(self, fact: EndedJob, kept_max: int = RUNS_MAX) -> None:
         """Take a run in; one that is held under the same id is replaced. ValueError where its numbers can not be true."""
-        job = model_job(fact.job)
-        entry = PastRun(digest64(fact.run_id), fact.run_time_s, job.n, job.name, job.time_limit_s)
-        if entry.run in self._held:
-            self._correct(entry, job)
+        if self.correct(fact):
             return
-        self._past.add(job, fact.run_time_s)
-        self._runs.insert(0, entry)
-        self._held.add(entry.run)
-        if len(self._runs) > RUNS_MAX:
-            self._held.remove(self._runs.pop().run)
+        self._past.add(model_job(fact.job), fact.run_time_s, kept_max)
+        self._ids = [_short(fact.run_id), *self._ids[: kept_max - 1]]
+
+    def correct(self, fact: EndedJob) -> bool:
+        """Replace a run that is held under the same id; False where it is not. Errors as `learn`."""
+        short = _short(fact.run_id)
+        if short not in self._ids:
+            return False
+        self._past.replace(self._ids.index(short), model_job(fact.job), fact.run_time_s)
+        return True
+
+    def forget(self, run_id: str) -> bool:
+        """Take a run away; False where it is not held."""
+        short = _short(run_id)
+        if short not in self._ids:
+            return False
+        self._past.remove(self._ids.index(short))
+        self._ids.remove(short)
+        return True
 
     def note(self, run_time_s: float, told: "Expected") -> None:
         """Remember whether a run kept to the band that was told before it; each run once."""
         self._levels.note(run_time_s, (told.low_s, told.upper_s, told.high_s))
+        inside = told.low_s <= run_time_s <= told.high_s
+        self._scored = round(_FORGETTING * self._scored + 1.0, 6)
+        self._inside = round(_FORGETTING * self._inside + inside, 6)
 
     def due_ms(self) -> int | None:
         """Return None: a history changes by runs only."""
@@ -126,19 +144,15 @@ class RunHistory:
 
     def snapshot(self) -> RunHistoryState:
         """Return the stored form."""
-        return RunHistoryState(list(self._runs), self._levels.told)
-
-    def _correct(self, entry: PastRun, job: Job) -> None:
-        index = next(i for i, run in enumerate(self._runs) if run.run == entry.run)
-        self._past.replace(index, job, entry.run_time_s)
-        self._runs[index] = entry
+        ids = np.array(self._ids, dtype="<u4").tobytes()
+        return RunHistoryState(ids, self._past.packed(), self._levels.told, (self._scored, self._inside))
 
 
 class Expected(msgspec.Struct, frozen=True):
     """What is expected of a job, in seconds: the median and the ends of a band that holds 90 % of the runs.
 
     90 % of the runs are shorter than `upper_s`. About `alike` runs like it are known, `law` is the distribution as it
-    comes from them alone.
+    comes from them alone, and `ends` are the levels of the low end, the median and the high end there.
     """
 
     run_time_s: float
@@ -147,6 +161,16 @@ class Expected(msgspec.Struct, frozen=True):
     high_s: float
     alike: float
     law: RunTimeDistribution
+    ends: tuple[float, float, float]
+
+
+def name_key(system: str, name: str) -> str:
+    """Return the key of the history of a name.
+
+    >>> name_key("exa", "lammps") in group_keys("exa", ComingJob(n=4, name="lammps")).values()
+    True
+    """
+    return f"name/{hexdigest(system, name)}"
 
 
 def group_keys(system: str, job: ComingJob) -> dict[GroupKind, str]:
@@ -171,11 +195,12 @@ def expected(job: ComingJob, histories: Mapping[GroupKind, RunHistory]) -> Expec
     past = [(GROUPS[kind], history.score(job)) for kind, history in histories.items()]
     law = distribution(past, model_job(job))
     levels = histories["centre"].levels if "centre" in histories else Levels().told
-    run_time_s, low_s, upper_s, high_s = law.quantiles((0.5, *levels))
+    low, upper, high = levels
+    run_time_s, low_s, upper_s, high_s = law.quantiles((0.5, low, upper, high))
     limit_s = job.time_limit_s
     if limit_s is not None and high_s > NEAR_LIMIT * limit_s:  # a run that gets so far may also meet its limit
         high_s = max(high_s, limit_s + OVERRUN_S)
-    return Expected(run_time_s, low_s, upper_s, max(high_s, upper_s), law.alike, law)
+    return Expected(run_time_s, low_s, upper_s, max(high_s, upper_s), law.alike, law, (low, 0.5, high))
 
 
 def scored(run: RunFact, told: Expected) -> Scored:
@@ -207,8 +232,12 @@ def model_job(job: ComingJob) -> Job:
     >>> model_job(ComingJob(n=4)).name
     0
     """
-    name = 0 if job.name is None else digest64(job.name) >> (64 - _NAME_BITS)
+    name = 0 if job.name is None else digest64(job.name) % NAMES_MAX
     return Job(float(job.n), name, job.time_limit_s)
+
+
+def _short(run_id: str) -> int:
+    return digest64(run_id) % 256**_ID_BYTES
 
 
 def _class_name(job: ComingJob) -> str:

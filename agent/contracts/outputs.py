@@ -14,7 +14,7 @@ from agent.contracts.events import Attribute
 VERDICTS: Final = (
     "reliable", "insufficient", "high_error", "linear", "runner_up", "superlinear", "slowdown", "far", "uncertain", "unknown"
 )  # fmt: skip
-Source = Literal["observed", "interpolated", "extrapolated", "cold_start"]
+Source = Literal["observed", "interpolated", "extrapolated", "cold_start", "similar_runs"]
 Horizon = Literal["inside", "up_to_2x", "up_to_4x", "beyond_4x"]  # how far a size lies outside of those that were run
 AlertStatus = Literal["pending", "firing", "resolved"]
 AlertKind = Literal["anomaly", "reliability"]
@@ -186,7 +186,9 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     """Topic job-predictions, keyed by system/job_id: when a running job will end; a tombstone when it is over.
 
     `probability_exceeds_limit` is the chance to run into the time limit, given that it still runs. `coverage` and
-    `coverage_measured` are those of the curve at its size.
+    `coverage_measured` are those of the curve at its size. `model` is where the numbers came from: the published curve of
+    the application, or the distribution of similar runs with what its user, name, class and centre weigh, whose coverage
+    is that of the centre's jobs; None where nothing is known.
     """
 
     system: str
@@ -208,6 +210,7 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     end_high: str | None
     probability_exceeds_limit: float | None
     reliability: Reliability
+    model: Model | None = None
 
 
 class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):

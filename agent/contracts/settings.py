@@ -97,6 +97,11 @@ class RunTimeSettings(Settings):
     """
 
     applications_max: int = Field(default=20_000, ge=1, description="more are evicted, the longest unused first")
+    histories_max: int = Field(
+        default=20_000,
+        ge=1,
+        description="histories of users, names and classes of jobs; over it the longest unused is forgotten",
+    )
     unmerged_runs_max: int = Field(default=64, ge=1, le=256, description="runs a corrected report can still replace")
     scores_max: int = Field(default=64, ge=1, le=1000, description="scores of published predictions that are kept")
     refits_per_tick_max: int = Field(

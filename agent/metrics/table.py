@@ -13,7 +13,7 @@ CHECKPOINT_OUTCOMES: Final = ("confirmed", "lost", "fenced", "unavailable")
 TOPICS: Final = ("predictions", "job_predictions", "answers", "alerts", "runs", "deadletters")
 BOUNDS: Final = (
     "applications_max", "refits_per_tick_max", "open_jobs_max", "open_job_max_s", "seen_buckets_max",
-    "open_alerts_max", "hosts_max", "hosts_per_run_max", "inputs_max",
+    "open_alerts_max", "hosts_max", "hosts_per_run_max", "inputs_max", "histories_max",
 )  # fmt: skip
 OTHER: Final = "other"  # a value outside its closed list is counted here: a metric must never stop the agent
 FIT_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)

@@ -9,6 +9,8 @@ from processors.asked import KEEP_MS, MINUTE_MS, minute
 from processors.explanation import model_of
 from processors.facts import N_MAX, N_MIN
 from processors.fold.desk import Desk, Identified
+from processors.fold.histories import Histories
+from processors.fold.similar_answers import SimilarAnswers
 from processors.fold.teaching import Teaching
 from processors.fold.unseen import Unseen
 from processors.inputs import Inputs
@@ -30,8 +32,9 @@ class Answering:
     'No run of lammps on exa is known.'
     """
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, histories: Histories) -> None:
         self._desk = desk
+        self._similar = SimilarAnswers(histories)
         self._teaching = Teaching(desk)
         self._unseen = Unseen(desk)
 
@@ -52,10 +55,9 @@ class Answering:
         found = self._desk.identify(event.evidence, event.system, (), event.unit)
         key = found.key
         model = self._desk.models.get(key.id) if key else None
-        if key is None:
-            return msgspec.structs.replace(self._blank(event, found), detail=self._why(event, found))
-        if model is None or not model.observations:
-            return self._unknown(event, found, key)
+        if key is None or model is None or not model.observations:
+            answer = self._unknown(event, found, key) if key else None
+            return answer if answer is not None and answer.known else self._of_strangers(event, found)
         try:
             return self._known(event, found, key, model)
         except Exception:  # noqa: BLE001  a model that can not be fitted must not cost the answer
@@ -64,23 +66,37 @@ class Answering:
             return msgspec.structs.replace(self._blank(event, found), detail=detail)
 
     def _known(self, event: PredictionRequested, found: Identified, key: ApplicationKey, model: RunTime) -> Answer:
+        asked = _asked(event)
+        answer = msgspec.structs.replace(
+            self._blank(event, found),
+            known=True,
+            detail=f"{model.observations} runs at {len(model.sizes())} sizes are known.{_left_out(event, asked)}",
+            observations=model.observations,
+            quality=model.quality,
+        )
+        similar = self._similar.of_spread(event, key, model, asked)
+        if similar is not None:
+            return msgspec.structs.replace(answer, points=similar[0], model=similar[1])
         outlook = self._teaching.outlook(key, model)
         curve = [
             AnswerPoint(**msgspec.structs.asdict(point), reliability=said)
-            for point, said in judged_points(outlook, _asked(event), model)
+            for point, said in judged_points(outlook, asked, model)
         ]
-        left_out = len(set(event.n)) - len(curve)
-        told = f" {left_out} of the sizes asked for are left out: too many, or no real sizes." if left_out else ""
         return msgspec.structs.replace(
-            self._blank(event, found),
-            known=True,
-            detail=f"{model.observations} runs at {len(model.sizes())} sizes are known.{told}",
-            observations=model.observations,
+            answer,
             points=tuple(curve),
             model=model_of(outlook, self._desk.members.get(key.id)),
             useful_n=useful(outlook.study),
-            quality=model.quality,
         )
+
+    def _of_strangers(self, event: PredictionRequested, found: Identified) -> Answer:
+        """Answer from runs of other applications, where the request tells which are similar."""
+        blank, asked = msgspec.structs.replace(self._blank(event, found), detail=self._why(event, found)), _asked(event)
+        said = self._similar.of_strangers(event, found.key, asked)
+        if said is None:
+            return blank
+        detail = f"{blank.detail} It is told from similar runs.{_left_out(event, asked)}"
+        return msgspec.structs.replace(blank, known=True, detail=detail, points=said[0], model=said[1])
 
     def _unknown(self, event: PredictionRequested, found: Identified, key: ApplicationKey) -> Answer:
         """Answer about an input that was never run, from the other inputs of its application where these tell."""
@@ -143,3 +159,8 @@ class Answering:
 def _asked(event: PredictionRequested) -> list[float]:
     """Return the sizes that are answered: real ones, rising, not too many."""
     return sorted(n for n in set(event.n) if N_MIN <= n <= N_MAX)[:SIZES_MAX]
+
+
+def _left_out(event: PredictionRequested, asked: list[float]) -> str:
+    left_out = len(set(event.n)) - len(asked)
+    return f" {left_out} of the sizes asked for are left out: too many, or no real sizes." if left_out else ""

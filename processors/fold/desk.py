@@ -22,6 +22,8 @@ from processors.jobs import Job, JobState
 from processors.laws import Laws, LawsState, Pool, PoolState
 from processors.members import Members, MembersState
 from processors.messages import Context
+from processors.rivals import Rivals, RivalsState
+from processors.run_distribution import RunHistory, RunHistoryState, name_key
 from processors.run_time import UPGRADES, RunTime, RunTimeState
 from processors.seen import LowWater, LowWaterState, SeenRuns, SeenState
 from processors.shelf import Kind, Shelf
@@ -39,6 +41,8 @@ STATEFUL: Final = (
     Pool,
     Members,
     Inputs,
+    RunHistory,
+    Rivals,
 )
 PROCESSORS: Final = tuple(processor.name for processor in STATEFUL)
 
@@ -129,6 +133,8 @@ class Desk:
         self.pool = Shelf(Kind(Pool.name, Pool.version, PoolState, Pool.build))
         self.members = Shelf(Kind(Members.name, Members.version, MembersState, Members.build))
         self.inputs = Shelf(Kind(Inputs.name, Inputs.version, InputsState, Inputs.build))
+        self.histories = Shelf(Kind(RunHistory.name, RunHistory.version, RunHistoryState, RunHistory.build))
+        self.rivals = Shelf(Kind(Rivals.name, Rivals.version, RivalsState, Rivals.build))
         self._application_ids: dict[int, str] = {}
 
     @property
@@ -161,6 +167,8 @@ class Desk:
         self._forget_digest(application_id)
         self._forget_laws(ApplicationKey.parse(application_id))
         self._forget_input(ApplicationKey.parse(application_id))
+        self.rivals.remove(application_id)
+        self.histories.remove(name_key(ApplicationKey.parse(application_id).system, application_id))
         self.outbox.append(Tombstone("predictions", application_id))
 
     def _forget_laws(self, key: ApplicationKey) -> None:
@@ -214,6 +222,7 @@ class Desk:
         """Return all shelves."""
         yield from (self.jobs, self.models, self.seen, self.low_water, self.failures, self.hosts)
         yield from (self.alerts, self.asked, self.laws, self.pool, self.members, self.inputs)
+        yield from (self.histories, self.rivals)
 
     def _remember(self, key: str) -> None:
         if key.startswith(OF_APPLICATION):

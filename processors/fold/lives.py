@@ -9,6 +9,7 @@ from agent.contracts.outputs import Run
 from processors.digest import hexdigest
 from processors.fold.desk import Desk, Tombstone
 from processors.fold.forecasts import Forecasts
+from processors.fold.histories import Histories
 from processors.fold.runs import Runs
 from processors.jobs import EndedRun, Job
 
@@ -24,16 +25,17 @@ class Lives:
     >>> from agent.contracts.events import Evidence
     >>> from processors.fold.warnings import Warnings
     >>> desk = make_shard(Config()).desk
-    >>> lives = Lives(desk, Runs(desk, Warnings(desk)))
+    >>> histories = Histories(desk)
+    >>> lives = Lives(desk, Runs(desk, Warnings(desk), histories), histories)
     >>> lives.started(JobStarted("exa", job_id="1", run_id="exa/1@0", start_ms=0, evidence=Evidence(job_name="lammps")))
     >>> list(desk.jobs.keys())
     ['exa/1']
     """
 
-    def __init__(self, desk: Desk, runs: Runs) -> None:
+    def __init__(self, desk: Desk, runs: Runs, histories: Histories) -> None:
         self._desk = desk
         self._runs = runs
-        self._forecasts = Forecasts(desk)
+        self._forecasts = Forecasts(desk, histories)
 
     def started(self, event: JobStarted) -> None:
         """Forecast the end of a job that began to run."""

@@ -3,11 +3,14 @@
 It happens at ticks only, so it does not depend on how records were batched; the oldest wait goes first.
 """
 
+import msgspec
+
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Prediction
-from processors import alert_rules
+from processors import alert_rules, similar_runs
 from processors.explanation import model_of
 from processors.fold.desk import Desk, Tombstone
+from processors.fold.histories import Histories
 from processors.fold.teaching import Teaching
 from processors.fold.unseen import Unseen
 from processors.fold.warnings import Warnings
@@ -15,6 +18,7 @@ from processors.member_fits import fits
 from processors.members import Fits, Members
 from processors.messages import prediction, published_curve
 from processors.outlook import Outlook
+from processors.run_distribution import ComingJob
 from processors.run_time import RunTime
 
 FULL_TICK_MS = 10_000
@@ -35,8 +39,9 @@ class Refits:
     ['exa/lammps//nodes@60000']
     """
 
-    def __init__(self, desk: Desk, warnings: Warnings) -> None:
+    def __init__(self, desk: Desk, warnings: Warnings, histories: Histories) -> None:
         self._desk = desk
+        self._histories = histories
         self._warnings = warnings
         self._teaching = Teaching(desk)
         self._unseen = Unseen(desk)
@@ -78,7 +83,12 @@ class Refits:
         source = model_of(outlook, members, laws)
         said = prediction(key, model, outlook, settings, self._desk.context, source=source)
         flagged = self._strange_sizes(key, model)
-        model.publish(published_curve(said, model.widening, self._desk.now_ms), flagged)
+        curve = published_curve(said, model.widening, self._desk.now_ms)
+        spread = self._spread(key, said)
+        if spread is not None:
+            by_size, curve = curve.points, published_curve(spread, 1.0, self._desk.now_ms)
+            said, curve = spread, msgspec.structs.replace(curve, by_size=by_size)
+        model.publish(curve, flagged)
         members.publish(laws)
         self._desk.members.changed(application_id, members, self._desk.now_ms)
         self._desk.model_changed(application_id, model)
@@ -93,6 +103,15 @@ class Refits:
         except Exception:  # noqa: BLE001  what stands beside a prediction must not cost it
             self._desk.tally["fault", Members.name] += 1
             return None
+
+    def _spread(self, key: ApplicationKey, said: Prediction) -> Prediction | None:
+        """Return what to publish where run times do not follow the size; None where they do."""
+        if not self._histories.not_by_size(key.id):
+            return None
+        sizes = [1.0, *(point.n for point in said.curve)]
+        told = [self._histories.told(key.system, ComingJob(n, key.id)) for n in sizes]
+        found = [each for each in told if each is not None]
+        return similar_runs.spread(said, found[1:], found[0]) if len(found) == len(sizes) else None
 
     def _withdraw(self, application_id: str, model: RunTime) -> None:
         # corrections took runs away: what is left would never have been published

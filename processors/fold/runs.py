@@ -2,9 +2,11 @@
 
 from agent.contracts.events import SUCCESS, JobCompleted, JobStarted
 from agent.contracts.names import ApplicationKey
+from processors.curve import PublishedPoint
 from processors.digest import digest64
 from processors.facts import RunFact, plausible
 from processors.fold.desk import Desk
+from processors.fold.histories import Histories
 from processors.fold.outcomes import Outcomes
 from processors.fold.training import Training
 from processors.fold.warnings import Warnings
@@ -24,16 +26,16 @@ class Runs:
     >>> desk = make_shard(Config()).desk
     >>> evidence = Evidence(application="lammps", sizes={"nodes": 4})
     >>> run = JobCompleted("exa", "1", "exa/1@0", 0, 60_000, 60.0, "COMPLETED", evidence)
-    >>> runs = Runs(desk, Warnings(desk))
+    >>> runs = Runs(desk, Warnings(desk), Histories(desk))
     >>> runs.completed(desk.jobs.open("exa/1"), run).application_id, desk.models.get("exa/lammps//nodes").observations
     ('exa/lammps//nodes', 1)
     >>> runs.completed(desk.jobs.open("exa/1"), run) is None  # a repeat
     True
     """
 
-    def __init__(self, desk: Desk, warnings: Warnings) -> None:
+    def __init__(self, desk: Desk, warnings: Warnings, histories: Histories) -> None:
         self._desk = desk
-        self._warnings = warnings
+        self._histories = histories
         self._training = Training(desk, warnings)
         self._outcomes = Outcomes(desk, warnings)
 
@@ -70,6 +72,7 @@ class Runs:
             return None
         if fact is None and event.state == SUCCESS and event.run_time_s > 0 and placement.n is not None:
             self._desk.tally["refused", "not_one_size" if job.resized else "implausible"] += 1
+        self._remember_times(job, event, placement, before, first=known is None)
         self._learn(event, placement, fact, self._trained(known), first=known is None)
         former = before.application_id if before else None
         self._outcomes.take(event, placement.application_id, former, first=known is None)
@@ -80,6 +83,7 @@ class Runs:
         """Take a run for another application or size than before: later evidence says so."""
         key = bucket(event.run_id, event.start_ms)
         fact = self._fact(job, event, new)
+        self._remember_times(job, event, new, old, first=False)
         self._learn(event, new, fact, self._trained(self._desk.seen.open(key).score((event.run_id, 0))), first=False)
         self._outcomes.take(event, new.application_id, old.application_id, first=False)
         self._remember(key, event.run_id, new, _content(event, new, fact))
@@ -110,6 +114,24 @@ class Runs:
             n = before.n or (model.n_of(event.run_id) if model else None)
         sizes = found.input_sizes if application_id == found.application_id else ()
         return Placement(application_id, n, source, found.confidence, sizes)
+
+    def _remember_times(
+        self, job: Job, event: JobCompleted, placement: Placement, before: Placement | None, *, first: bool
+    ) -> None:
+        """Let a run count for its user, name and class; a part of a job that changed its size does not."""
+        evidence = merged_evidence(job, event)
+        if not first:
+            was = self._histories.was(job, event, before, evidence)
+            self._histories.corrected(event, was, placement, evidence)
+        elif not job.resized:
+            self._histories.ended(event, placement, evidence, self._said_by_size(event, placement))
+
+    def _said_by_size(self, event: JobCompleted, placement: Placement) -> PublishedPoint | None:
+        """Return what the curve of its application had said of a run; None for one that is no test of a curve."""
+        if event.state != SUCCESS or placement.application_id is None or placement.n is None:
+            return None
+        model = self._desk.models.get(placement.application_id)
+        return model.published.curve_at(placement.n) if model is not None and model.published is not None else None
 
     def _learn(
         self, event: JobCompleted, placement: Placement, fact: RunFact | None, former: str | None, *, first: bool

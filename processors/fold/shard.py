@@ -14,6 +14,7 @@ from agent.contracts.events import (
 from agent.contracts.outputs import Answer, Message
 from processors.fold.answering import Answering
 from processors.fold.desk import Desk, FoldSettings, Identify, Tombstone
+from processors.fold.histories import Histories
 from processors.fold.lives import Lives
 from processors.fold.refits import Refits
 from processors.fold.runs import Runs
@@ -37,9 +38,10 @@ class Shard:
     def __init__(self, settings: FoldSettings, identify: Identify) -> None:
         self.desk = Desk(settings, identify)
         self._warnings = Warnings(self.desk)
-        self._refits = Refits(self.desk, self._warnings)
-        self._answering = Answering(self.desk)
-        self._lives = Lives(self.desk, Runs(self.desk, self._warnings))
+        self._histories = Histories(self.desk)
+        self._lives = Lives(self.desk, Runs(self.desk, self._warnings, self._histories), self._histories)
+        self._refits = Refits(self.desk, self._warnings, self._histories)
+        self._answering = Answering(self.desk, self._histories)
         self._handlers: dict[type, Callable[[Any], None]] = {
             JobStarted: self._lives.started,
             JobCompleted: self._lives.completed,
@@ -102,3 +104,4 @@ class Shard:
         self._refits.tick(since_ms)
         self._warnings.tick()
         self._answering.tick()
+        self._histories.tick()

@@ -14,14 +14,14 @@ Foster, Taylor, "Predicting Application Run Times with Historical Information" (
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
+from processors.models.past_runs import LIMIT_ROW, NAME_ROW, RUNS_MAX, SIZE_ROW, TIME_ROW, Job, PastRuns
+
 Floats = npt.NDArray[np.float64]
 
-RUNS_MAX = 64
 LIMIT_WIDTH = 0.3  # a time limit 1.35 times another makes a run count 1/e
 SIZE_WIDTH = 1.0  # and so does a size 2.7 times another
 LIMIT_FAR = 10.0  # widths: limits this far apart, or unknown, are all the same
@@ -35,13 +35,8 @@ STEP = 0.005
 SHARE_MIN, SHARE_MAX = 0.0005, 0.2
 _EDGE = 1e-9
 _TINY = 1e-12
-_TIME, _LIMIT, _SIZE, _NAME = range(4)
 _PRIOR = (np.arange(PRIOR_POINTS) + 0.5) / PRIOR_POINTS
 _PRIOR_WEIGHTS = np.full(PRIOR_POINTS, PRIOR_TRUST / PRIOR_POINTS)
-
-
-_LIMIT_CLASS = 1.4  # time limits within a factor of four share a class
-_SIZE_CLASS = 2.0 * math.log(2.0)  # and so do such sizes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +48,7 @@ class Group:
 
     >>> weights = np.array([1.0, 1.0])
     >>> CLASS.weigh(weights), weights.round(2).tolist()
-    (0.0, [0.4, 0.4])
+    ((0.8, 0.0), [0.4, 0.4])
     """
 
     trust: float
@@ -62,16 +57,15 @@ class Group:
     pooled: bool
     decays: Floats
 
-    def weigh(self, likeness: Floats) -> float:
-        """Turn the likeness of the runs, newest first, into their weights; return what single runs bring in all."""
+    def weigh(self, likeness: Floats) -> tuple[float, float]:
+        """Turn the likeness of the runs, newest first, into their weights; return their sum, and what single runs bring."""
         likeness *= self.decays[: likeness.size]
-        total = float(np.add.reduce(likeness))
         if self.pooled:
             likeness += _TINY
-            likeness *= self.trust / (total + likeness.size * _TINY)
-            return 0.0
-        likeness *= self.trust
-        return total * self.trust
+            likeness *= self.trust / float(np.add.reduce(likeness))
+            return self.trust, 0.0
+        total = float(np.add.reduce(likeness))
+        return total, total
 
 
 def group_of(trust: float, decay: float, shift: float, *, pooled: bool) -> Group:
@@ -80,85 +74,14 @@ def group_of(trust: float, decay: float, shift: float, *, pooled: bool) -> Group
     >>> group_of(1.0, 0.5, 0.0, pooled=False).decays[:3].tolist()
     [1.0, 0.5, 0.25]
     """
-    return Group(trust, decay, shift, pooled, np.power(decay, np.arange(RUNS_MAX)))
+    weights = np.power(decay, np.arange(RUNS_MAX))
+    return Group(trust, decay, shift, pooled, weights if pooled else trust * weights)
 
 
 USER = group_of(trust=1.0, decay=0.92, shift=0.5, pooled=False)
 NAME = group_of(trust=0.35, decay=0.95, shift=0.5, pooled=False)
 CLASS = group_of(trust=0.8, decay=1.0, shift=1.0, pooled=True)
 CENTRE = group_of(trust=0.2, decay=1.0, shift=1.0, pooled=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What is known of a job before it runs: its size, a number that stands for its name, its time limit in seconds.
-
-    `name` must be a whole number below 2^53; 0 stands for no name. Raises ValueError where a number can not be true.
-
-    >>> Job(n=64, name=7, time_limit_s=3600.0).n
-    64
-    """
-
-    n: float
-    name: int = 0
-    time_limit_s: float | None = None
-
-    def __post_init__(self) -> None:
-        """Check the numbers."""
-        if not 0 < self.n < math.inf:
-            raise ValueError("A size must be positive and finite.")
-        if not 0 <= self.name < 2**53:
-            raise ValueError("A name is a whole number from 0 to 2^53.")
-        if self.time_limit_s is not None and not 0 < self.time_limit_s < math.inf:
-            raise ValueError("A time limit must be positive and finite.")
-
-
-def class_of(job: Job) -> tuple[int, int]:
-    """Return the class of a job: its time limit and its size, both in steps of about four; -1 for no limit.
-
-    >>> class_of(Job(n=16, time_limit_s=3600.0)) == class_of(Job(n=20, time_limit_s=4000.0)), class_of(Job(n=1))
-    (True, (-1, 0))
-    """
-    limit = -1 if job.time_limit_s is None else max(round(math.log(job.time_limit_s) / _LIMIT_CLASS), 0)
-    return limit, round(math.log(job.n) / _SIZE_CLASS)
-
-
-class PastRuns:
-    """The newest RUNS_MAX runs of a group, newest first.
-
-    >>> past = PastRuns()
-    >>> past.add(Job(n=4), 100.0)
-    >>> past.count, past.run_times_s()
-    (1, [100.0])
-    """
-
-    __slots__ = ("_rows", "count")
-
-    def __init__(self) -> None:
-        self._rows = np.empty((4, RUNS_MAX))
-        self.count = 0
-
-    @property
-    def rows(self) -> Floats:
-        """Return ln run time, ln limit (nan: none), ln size and name, shape (4, count)."""
-        return self._rows[:, : self.count]
-
-    def run_times_s(self) -> list[float]:
-        """Return the run times, newest first."""
-        return [round(float(time_s), 9) for time_s in np.exp(self.rows[_TIME])]
-
-    def add(self, job: Job, run_time_s: float) -> None:
-        """Take a run in, the oldest leaves where there is no room; ValueError unless its time is positive and finite."""
-        row = _row(job, run_time_s)
-        self.count = min(self.count + 1, RUNS_MAX)
-        self._rows[:, 1 : self.count] = self._rows[:, : self.count - 1]
-        self._rows[:, 0] = row
-
-    def replace(self, index: int, job: Job, run_time_s: float) -> None:
-        """Correct the run that has `index` newer ones before it; errors as `add`, IndexError where there is none."""
-        if not 0 <= index < self.count:
-            raise IndexError("There is no such run.")
-        self._rows[:, index] = _row(job, run_time_s)
 
 
 @dataclass(slots=True)
@@ -198,7 +121,8 @@ class Levels:
 class RunTimeDistribution:
     """A distribution of run time: weighted points on the ln scale, ascending, linear between them.
 
-    `alike` is the weight of runs that are alike, in fresh runs of the same user, name, size and limit.
+    `alike` is the weight of runs that are alike, in fresh runs of the same user, name, size and limit; `shares` is what
+    each group that holds runs weighs in the whole, in the order in which the groups were given.
 
     >>> past = PastRuns()
     >>> for time_s in (90.0, 100.0, 110.0): past.add(Job(n=4), time_s)
@@ -207,15 +131,15 @@ class RunTimeDistribution:
     (100.0, 2.77, True)
     """
 
-    __slots__ = ("_cumulative", "_points", "alike")
+    __slots__ = ("_cumulative", "_points", "alike", "shares")
 
-    def __init__(self, points: Floats, weights: Floats, alike: float) -> None:
+    def __init__(self, points: Floats, weights: Floats, alike: float, shares: tuple[float, ...] = ()) -> None:
         order = points.argsort(kind="stable")
-        weights = weights[order]
-        cumulative = weights.cumsum()
+        cumulative = weights[order].cumsum()
         self._points = points[order]
-        self._cumulative = (cumulative - weights / 2) / cumulative[-1]
+        self._cumulative = (cumulative - weights[order] / 2) / cumulative[-1]
         self.alike = alike
+        self.shares = shares
 
     def quantile(self, level: float) -> float:
         """Return the run time in seconds at a level between 0 and 1."""
@@ -251,39 +175,39 @@ def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDis
     prior = _PRIOR * max(math.log(job.time_limit_s or LONGEST_S), 1.0)
     if not held:
         return RunTimeDistribution(prior, _PRIOR_WEIGHTS, 0.0)
-    rows = np.concatenate([rows for _, rows in held], axis=1)
-    spans = list(pairwise(accumulate((rows.shape[1] for _, rows in held), initial=0)))
-    weights, points = _likeness(rows, job), rows[_TIME]
-    alike = 0.0
-    for (group, _), (start, end) in zip(held, spans, strict=True):
-        alike += group.weigh(weights[start:end])
+    rows = np.concatenate([rows for _, rows in held], axis=1, dtype=np.float64)
+    counts = [rows.shape[1] for _, rows in held]
+    likeness, points = _likeness(rows, job), rows[TIME_ROW]
+    alike, start, shares = 0.0, 0, []
+    for (group, _), count in zip(held, counts, strict=True):
+        weight, own = group.weigh(likeness[start : start + count])
+        alike, start = alike + own, start + count
+        shares.append(weight)
+    whole = sum(shares) + PRIOR_TRUST
     if job.time_limit_s is not None:
-        shifts = np.repeat([group.shift for group, _ in held], [end - start for start, end in spans])
-        points = _at_limit(rows, shifts, job.time_limit_s)
-    return RunTimeDistribution(np.concatenate([points, prior]), np.concatenate([weights, _PRIOR_WEIGHTS]), alike)
+        points = _at_limit(rows, np.repeat([group.shift for group, _ in held], counts), job.time_limit_s)
+    return RunTimeDistribution(
+        np.concatenate((points, prior)),
+        np.concatenate((likeness, _PRIOR_WEIGHTS)),
+        alike,
+        tuple(weight / whole for weight in shares),
+    )
 
 
 def _likeness(rows: Floats, job: Job) -> Floats:
     """Return how alike each past run is to the job, 1 for the same size, limit and name."""
-    distance = np.abs(rows[_SIZE] - math.log(job.n)) / SIZE_WIDTH
+    distance = np.abs(rows[SIZE_ROW] - math.log(job.n)) / SIZE_WIDTH
     if job.time_limit_s is not None:
-        apart = np.abs(rows[_LIMIT] - math.log(job.time_limit_s))
+        apart = np.abs(rows[LIMIT_ROW] - math.log(job.time_limit_s))
         distance += np.fmin(apart / LIMIT_WIDTH, LIMIT_FAR)  # fmin also where a past run had no limit
     likeness: Floats = np.exp(-distance)
-    likeness[rows[_NAME] != job.name] *= OTHER_NAME
+    likeness[rows[NAME_ROW] != job.name] *= OTHER_NAME
     return likeness
 
 
 def _at_limit(rows: Floats, shifts: Floats, time_limit_s: float) -> Floats:
     """Return past run times on the ln scale, shifted where they had another limit and cut off behind this one."""
-    change = math.log(time_limit_s) - rows[_LIMIT]
+    change = math.log(time_limit_s) - rows[LIMIT_ROW]
     change[np.isnan(change)] = 0.0
-    points: Floats = np.minimum(rows[_TIME] + shifts * change, math.log(time_limit_s + OVERRUN_S))
+    points: Floats = np.minimum(rows[TIME_ROW] + shifts * change, math.log(time_limit_s + OVERRUN_S))
     return points
-
-
-def _row(job: Job, run_time_s: float) -> tuple[float, float, float, float]:
-    if not 0 < run_time_s < math.inf:
-        raise ValueError("A run time must be positive and finite.")
-    limit = math.nan if job.time_limit_s is None else math.log(job.time_limit_s)
-    return math.log(run_time_s), limit, math.log(job.n), float(job.name)

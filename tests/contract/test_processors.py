@@ -25,8 +25,11 @@ from processors.models.combination.combine import combine
 from processors.models.combination.curve import Curve
 from processors.outlook import Outlook
 from processors.quality import HORIZONS
+from processors.rivals import Rivals, RivalsState
+from processors.run_distribution import RunHistory, RunHistoryState
 from processors.run_time import RunTime, RunTimeState
 from processors.seen import LowWater, LowWaterState, SeenRun, SeenRuns, SeenState
+from tests.kit.past_jobs import bout, ended_job
 from tests.kit.scenario import SYSTEM, completed, evidence
 
 FACTS_MANY = 10_000
@@ -139,8 +142,12 @@ SUBJECTS: dict[str, Subject] = {
     ),
     Members.name: Subject(MembersState, Members.build, member_fact, 1_200, learn=members_learn),
     Inputs.name: Subject(InputsState, Inputs.build, input_fact, 6_000),
+    RunHistory.name: Subject(RunHistoryState, RunHistory.build, ended_job, 1_900, question=lambda ended: ended.job),
+    Rivals.name: Subject(RivalsState, Rivals.build, bout, 600, question=lambda bout: bout.n),
 }
 SPARED: dict[str, str] = {
+    "rivals:learning_a_fact_twice_is_learning_it_once": "a run is compared once, at its first report: that a report is "
+    "the first is known from the runs seen, which are stored in the same checkpoint",
     "score_pool:learning_a_fact_twice_is_learning_it_once": "a fact is a change of an application's share, which its "
     "record of laws hands over once: the record is a fact's only source and is stored in the same checkpoint",
     "members:learning_a_fact_twice_is_learning_it_once": "runs are told apart before: only the first report of a run, as "

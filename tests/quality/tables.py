@@ -131,6 +131,11 @@ TABLES = {
     "job_logs": Table(
         "run time of jobs by name and user", program("tests.quality.job_logs", lambda sources: sources.logs), 300.0
     ),
+    "job_starts": Table(
+        "jobs at their start through the whole fold, and who told them",
+        program("tests.quality.job_starts", lambda sources: sources.logs),
+        1200.0,
+    ),
 }
 
 

@@ -9,7 +9,7 @@ from agent.contracts.events import JobCompleted
 from tests.kit.scenario import Scenario
 
 SIZES = (1, 2, 4, 8, 16)
-FIT_AFTER_FIT = ("laws/", "score_pool/", "members/")
+FIT_AFTER_FIT = ("laws/", "score_pool/", "members/", "rivals/")
 BEFORE_AND_AFTER = pytest.mark.parametrize("moment", ["08:10:30", "08:14", "09:00", "2d 10:00"])
 
 
@@ -44,9 +44,9 @@ def day_of_the_correction_alone(moment: str, **changes: Any) -> Scenario:
 def comparable(centre: Scenario) -> dict[str, Any]:
     """Return the state without what depends on when reports came.
 
-    These are: scores (the first report is scored, against the curve of its time), the curve that was last published with
-    the count of runs that are new since and the time of waiting (a correction is news, and is fitted), times of use, and
-    the times of alerts. What all curves of an application or of the centre teach is learned one fit after the other, too,
+    These are: scores (the first report is scored, against the curve and the band of its time), the curve that was last
+    published with the count of runs that are new since and the time of waiting (a correction is news, and is fitted), times
+    of use, and the times of alerts. What all curves of an application or of the centre teach is learned one fit after the other, too,
     and how right each law was is a score.
     """
     plain = {key: msgspec.json.decode(value) for key, value in centre.state().items() if value is not None}
@@ -54,7 +54,17 @@ def comparable(centre: Scenario) -> dict[str, Any]:
     for state in plain.values():
         del state["used_ms"]
         del state["due_ms"]
-        for name in ("scores", "published", "new_runs", "waiting_ms", "since_ms", "held_ms", "condition"):
+        for name in (
+            "scores",
+            "published",
+            "new_runs",
+            "waiting_ms",
+            "since_ms",
+            "held_ms",
+            "condition",
+            "levels",
+            "band",
+        ):
             state["data"].pop(name, None)
     return plain
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from processors.models.past_runs import RUNS_MAX, Job, PastRuns, class_of
 from processors.models.run_distribution import (
     CENTRE,
     CLASS,
@@ -15,15 +16,11 @@ from processors.models.run_distribution import (
     LOW,
     NAME,
     OVERRUN_S,
-    RUNS_MAX,
     UPPER,
     USER,
     Group,
-    Job,
     Levels,
-    PastRuns,
     RunTimeDistribution,
-    class_of,
     distribution,
 )
 

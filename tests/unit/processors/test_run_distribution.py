@@ -8,8 +8,10 @@ import pytest
 
 from processors.drift import Drift, ScoredRun
 from processors.facts import RunFact
-from processors.models.run_distribution import RUNS_MAX, Levels
+from processors.models.past_runs import RUNS_MAX
+from processors.models.run_distribution import Levels
 from processors.run_distribution import (
+    KEPT_MAX,
     ComingJob,
     EndedJob,
     GroupKind,
@@ -112,7 +114,7 @@ def test_a_run_that_left_long_ago_counts_as_a_new_one() -> None:
         history.learn(EndedJob(f"r{i}", job, 100.0))
     history.learn(EndedJob("r0", job, 400.0))
     assert history.score(job).run_times_s()[0] == pytest.approx(400)
-    assert len(history.snapshot().runs) == RUNS_MAX
+    assert history.count == RUNS_MAX
 
 
 def test_the_band_widens_where_runs_were_longer_than_it_held() -> None:
@@ -154,8 +156,45 @@ def test_the_state_is_small_and_bounded() -> None:
     for i in range(5 * RUNS_MAX):
         history.learn(EndedJob(f"run-{i}", ComingJob(64.0, "a long name " * 20, "u" * 200, HOUR_S), 1234.5678))
     state = history.snapshot()
-    assert len(state.runs) == RUNS_MAX
-    assert len(msgspec.json.encode(state)) < 6000
+    assert history.count == RUNS_MAX
+    assert len(msgspec.json.encode(state)) < 1900
+
+
+def test_a_history_of_a_name_keeps_fewer_runs() -> None:
+    history = RunHistory.build()
+    for i in range(5 * RUNS_MAX):
+        history.learn(EndedJob(f"run-{i}", ComingJob(64.0, time_limit_s=HOUR_S), 1.0 + i), KEPT_MAX["name"])
+    assert history.score(ComingJob(64.0)).run_times_s() == [5.0 * RUNS_MAX - i for i in range(KEPT_MAX["name"])]
+    assert len(msgspec.json.encode(history.snapshot())) < 950
+
+
+def test_a_run_that_is_taken_away_leaves_the_others_in_their_order() -> None:
+    history, job = RunHistory.build(), ComingJob(n=4, user="u1")
+    for i in range(4):
+        history.learn(EndedJob(f"r{i}", job, 100.0 + i))
+    assert (history.forget("r1"), history.forget("r1")) == (True, False)
+    assert history.score(job).run_times_s() == [103.0, 102.0, 100.0]
+    history.learn(EndedJob("r1", job, 500.0))
+    assert history.score(job).run_times_s() == [500.0, 103.0, 102.0, 100.0]
+
+
+def test_a_correction_of_a_run_that_is_not_held_changes_nothing() -> None:
+    history, job = RunHistory.build(), ComingJob(n=4, user="u1")
+    history.learn(EndedJob("a", job, 100.0))
+    before = snapshot(history)
+    assert not history.correct(EndedJob("b", job, 7.0))
+    assert snapshot(history) == before
+
+
+def test_the_share_of_runs_inside_the_band_is_told_once_enough_were_scored() -> None:
+    history, job = RunHistory.build(), ComingJob(n=4)
+    for i in range(40):
+        history.learn(EndedJob(f"a{i}", job, 100.0 + i))
+    told = expected(job, {"centre": history})
+    for i in range(40):
+        assert history.coverage is None or i > 20
+        history.note(told.run_time_s if i % 4 else 10 * told.high_s, told)
+    assert history.coverage == pytest.approx(0.75, abs=0.02)
 
 
 def test_a_snapshot_is_a_copy_and_scoring_changes_nothing() -> None:
@@ -165,12 +204,12 @@ def test_a_snapshot_is_a_copy_and_scoring_changes_nothing() -> None:
     expected(job, {"user": history, "centre": history})
     assert history.snapshot() == before
     history.learn(EndedJob("b", job, 200.0))
-    assert len(before.runs) == 1
+    assert len(before.ids) == 4
     assert history.due_ms() is None
 
 
 def test_a_first_state_is_no_run_and_the_levels_of_the_model() -> None:
-    assert snapshot(RunHistory.build()) == RunHistoryState([], Levels().told)
+    assert snapshot(RunHistory.build()) == RunHistoryState(levels=Levels().told)
     assert RunHistory.build().levels == Levels().told
 
 

@@ -1,0 +1,15 @@
+"""Facts about past jobs, one for each number."""
+
+from processors.rivals import Bout
+from processors.run_distribution import ComingJob, EndedJob
+
+
+def ended_job(i: int) -> EndedJob:
+    """Return the i-th run: of seven names, five users and three time limits."""
+    job = ComingJob(1.0 + i % 300, f"exa/a{i % 7}//nodes", f"u{i % 5}", (None, 600.0, 3600.0)[i % 3])
+    return EndedJob(f"exa/{i}@0", job, 10.0 + i % 900)
+
+
+def bout(i: int) -> Bout:
+    """Return how a curve and similar runs did on the i-th run."""
+    return Bout(1.0 + i % 300, 100.0, 90.0 + i % 31)

@@ -1,0 +1,234 @@
+"""Jobs whose run times no curve tells: what similar runs of the same user, name, class and centre say of them."""
+
+import math
+from itertools import cycle, islice
+from typing import Any
+
+import pytest
+
+from tests.kit.scenario import Scenario
+
+SPREAD_S = (100.0, 900.0, 150.0, 2000.0, 400.0, 120.0, 1200.0, 250.0)
+
+
+def ran(
+    centre: Scenario, count: int, run_time_s: float | None = None, *, prefix: str = "r", n: float = 4, **fields: Any
+) -> None:
+    """Report runs a minute apart: of a fixed time, or of widely varying ones."""
+    for i, spread_s in enumerate(islice(cycle(SPREAD_S), count)):
+        centre.at_ms(centre.now_ms + 60_000)
+        centre.ran(f"{prefix}{i}", fields.get("application"), n, run_time_s or spread_s, **without_name(fields))
+
+
+def without_name(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name != "application"}
+
+
+def started(centre: Scenario, job_id: str = "1", **fields: Any) -> dict[str, Any]:
+    centre.starts(job_id, fields.pop("application", None), nodes=fields.pop("nodes", 4), **fields)
+    return centre.topic("job_predictions")[f"exa/{job_id}"]
+
+
+@pytest.fixture
+def centre() -> Scenario:
+    return Scenario().at("08:00")
+
+
+def test_a_job_that_nothing_names_is_told_by_the_past_of_its_user(centre: Scenario) -> None:
+    for i in range(20):
+        ran(centre, 1, 300.0 + i, prefix=f"a{i}-", user="u-anna")
+        ran(centre, 1, 5000.0 + i, prefix=f"b{i}-", user="u-bob")
+    told = {user: started(centre, user, user=user) for user in ("u-anna", "u-bob")}
+    assert [said["known"] for said in told.values()] == [True, True]
+    assert told["u-anna"]["run_time_s"] == pytest.approx(310, rel=0.05)
+    assert told["u-bob"]["run_time_s"] == pytest.approx(5010, rel=0.05)
+    assert told["u-anna"]["application"] is None
+    assert (told["u-anna"]["model"]["name"], told["u-anna"]["coverage"]) == ("run-distribution", 0.9)
+    shares = {member["name"]: member["weight"] for member in told["u-anna"]["model"]["members"]}
+    assert list(shares) == ["user", "class", "centre"]
+    assert shares["user"] > 0.8
+    assert told["u-anna"]["reliability"]["verdict"] == "uncertain"
+    assert told["u-anna"]["reliability"]["reasons"] == ["no_curve"]
+    assert told["u-anna"]["reliability"]["advice"][0].startswith("No curve by size is known here")
+
+
+def test_failed_runs_and_those_that_met_their_limit_count_as_well(centre: Scenario) -> None:
+    for i, state in enumerate(("FAILED", "TIMEOUT", "CANCELLED", "OUT_OF_MEMORY") * 4):
+        ran(centre, 1, 600.0, prefix=str(i), user="u-anna", state=state)
+    assert started(centre, user="u-anna")["run_time_s"] == pytest.approx(600, rel=0.02)
+
+
+def test_nothing_is_told_before_the_centre_has_seen_a_few_runs(centre: Scenario) -> None:
+    ran(centre, 7, user="u-anna")
+    said = started(centre, "1", user="u-anna")
+    assert (said["known"], said["model"], said["reliability"]["verdict"]) == (False, None, "unknown")
+    ran(centre, 1, user="u-anna", prefix="x")
+    assert started(centre, "2", user="u-anna")["known"]
+
+
+def test_a_user_of_whom_little_is_known_hears_that_it_is_little(centre: Scenario) -> None:
+    ran(centre, 20, user="u-anna")
+    said = started(centre, user="u-new")
+    assert said["known"]
+    assert said["reliability"]["verdict"] == "insufficient"
+    assert said["reliability"]["reasons"] == ["few_alike", "no_curve"]
+
+
+def test_the_chance_to_meet_the_limit_is_the_share_of_runs_that_long(centre: Scenario) -> None:
+    ran(centre, 40, user="u-anna", time_limit_s=1000.0)
+    said = started(centre, user="u-anna", time_limit_s=1000.0)
+    assert said["probability_exceeds_limit"] == pytest.approx(0.25, abs=0.07)  # two of eight took longer
+    assert said["high_s"] > 1000
+
+
+def test_a_name_that_runs_at_one_size_with_widely_varying_times_is_told_as_that_spread(centre: Scenario) -> None:
+    ran(centre, 32, application="blast", user="u-anna")
+    said = started(centre, application="blast", user="u-anna")
+    assert (said["application"], said["model"]["name"]) == ("blast", "run-distribution")
+    assert said["low_s"] <= 120
+    assert 150 < said["run_time_s"] < 900
+    assert said["high_s"] >= 1200
+    answer = centre.asks("r1", 4, application="blast", user="u-anna")
+    (point,) = answer["points"]
+    assert (answer["known"], answer["observations"], answer["model"]["name"]) == (True, 32, "run-distribution")
+    assert point["source"] == "similar_runs"
+    assert point["low_s"] <= 120
+    assert point["high_s"] >= 1200
+    assert point["reliability"]["verdict"] == "uncertain"
+
+
+def test_a_curve_that_runs_keep_to_is_not_given_up(centre: Scenario) -> None:
+    for i in range(6):
+        centre.at_ms(centre.now_ms + 60_000).scales("lammps", 1, 2, 4, 8, 16, prefix=f"s{i}", user="u-anna")
+    said = started(centre, application="lammps", user="u-anna")
+    assert (said["model"]["name"], said["reliability"]["verdict"]) != ("run-distribution", "uncertain")
+    assert said["run_time_s"] == pytest.approx(271, rel=0.03)
+    assert centre.at_ms(centre.now_ms + 60_000).topic("predictions")["exa/lammps//nodes"]["model"]["name"] != (
+        "run-distribution"
+    )
+
+
+def users_alternate(centre: Scenario) -> None:
+    """Two users run one name at four sizes: the user decides how long it takes, the size does not matter."""
+    for i in range(60):
+        centre.at_ms(centre.now_ms + 120_000)
+        user, run_time_s = (("u-anna", 100.0), ("u-bob", 4000.0))[i % 2]
+        centre.ran(f"j{i}", "workflow", 2.0 ** (i // 2 % 4), run_time_s * (1 + 0.01 * (i % 5)), user=user)
+
+
+def test_an_application_whose_times_do_not_follow_its_size_says_so_wherever_it_is_told(centre: Scenario) -> None:
+    users_alternate(centre)
+    said = centre.at_ms(centre.now_ms + 1_200_000).topic("predictions")["exa/workflow//nodes"]
+    assert said["model"]["name"] == "run-distribution"
+    assert said["reliability"]["verdict"] == "uncertain"
+    assert "not_by_size" in said["reliability"]["reasons"]
+    assert said["useful_n"] == {"max": None, "knee": None, "at_efficiency_0.5": None}
+    assert all(point["low_s"] < 150 and point["high_s"] > 3000 for point in said["curve"][:4])
+    for user, run_time_s in (("u-anna", 102.0), ("u-bob", 4080.0)):
+        job = started(centre, user, application="workflow", user=user)
+        assert job["run_time_s"] == pytest.approx(run_time_s, rel=0.05)
+        assert "not_by_size" in job["reliability"]["reasons"]
+        answer = centre.asks(user, 4, 16, application="workflow", user=user)
+        assert [point["run_time_s"] for point in answer["points"]] == [pytest.approx(run_time_s, rel=0.05)] * 2
+        assert answer["model"]["name"] == "run-distribution"
+
+
+def test_a_request_of_an_unknown_application_is_answered_by_its_user_and_limit(centre: Scenario) -> None:
+    ran(centre, 20, 300.0, user="u-anna", time_limit_s=600.0)
+    answer = centre.asks("r1", 4, 8, application="new", user="u-anna", time_limit_s=600.0)
+    assert answer["detail"] == "No run of new on exa is known. It is told from similar runs."
+    assert (answer["known"], answer["observations"], answer["application"]) == (True, 0, "new")
+    assert [point["n"] for point in answer["points"]] == [4.0, 8.0]
+    for point in answer["points"]:
+        assert point["run_time_s"] == pytest.approx(300, rel=0.05)
+        assert 0 < point["low_s"] <= point["run_time_s"] <= point["high_s"] < math.inf
+    nameless = centre.asks("r2", 4, job_name="bash", user="u-anna")
+    assert nameless["known"]
+    assert nameless["detail"].startswith("The request could not be identified")
+
+
+def test_a_request_that_tells_nothing_of_the_job_gets_no_numbers_of_strangers(centre: Scenario) -> None:
+    ran(centre, 20, 300.0, user="u-anna")
+    for request_id, user in (("r1", None), ("r2", "u-new")):
+        answer = centre.asks(request_id, 4, application="new", user=user)
+        assert (answer["known"], answer["points"]) == (False, [])
+
+
+def test_a_job_that_runs_longer_than_most_is_told_a_later_end_and_not_every_minute(centre: Scenario) -> None:
+    ran(centre, 40, user="u-anna")
+    first = started(centre, user="u-anna")
+    centre.at_ms(centre.now_ms + 1_000_000)
+    told = [said for said in centre.messages("job_predictions") if said["job_id"] == "1"]
+    assert told[-1]["run_time_s"] > max(first["run_time_s"], 900)
+    assert [said["end"] for said in told] == sorted(said["end"] for said in told)
+    assert 4 < len(told) < 14
+
+
+def test_users_are_kept_and_told_as_digests_alone(centre: Scenario) -> None:
+    ran(centre, 20, user="anna.meier", time_limit_s=600.0)
+    centre.starts("1", None, nodes=4, user="anna.meier")
+    centre.asks("r1", 4, application="new", user="anna.meier")
+    kept = {key: value for key, value in centre.state().items() if key.startswith(("run_history/", "rivals/"))}
+    assert len(kept) == 3
+    assert "anna" not in "".join(f"{key}{value!r}" for key, value in kept.items())
+    told = [sent for sent in centre.sent if sent.kind in {"job_predictions", "answers", "predictions"}]
+    assert not any(b"anna" in sent.value for sent in told if sent.value)
+
+
+def test_a_run_that_is_reported_twice_counts_once(centre: Scenario) -> None:
+    ran(centre, 10, user="u-anna")
+    event = centre.ran("again", None, 4, 777.0, user="u-anna")
+    before = histories(centre)
+    centre.at_ms(centre.now_ms + 60_000).fold(event)
+    assert histories(centre) == before
+
+
+def test_a_run_that_turns_out_to_be_another_application_moves_to_its_history(centre: Scenario) -> None:
+    centre.ran("1", None, 4, 777.0, job_name="mystery", user="u-anna")
+    centre.told_by("xalt", "1", executable="/opt/lammps/lmp")
+    other = Scenario().at("08:00")
+    other.told_by("xalt", "1", executable="/opt/lammps/lmp")
+    other.ran("1", None, 4, 777.0, job_name="mystery", user="u-anna")
+    assert {key: value for key, value in histories(centre).items() if value["count"]} == histories(other)
+
+
+def histories(centre: Scenario) -> dict[str, Any]:
+    shelf = centre.shard.desk.histories
+    return {
+        key: {"count": history.count, "runs": history.snapshot().runs}
+        for key in sorted(shelf.keys())
+        if (history := shelf.get(key)) is not None
+    }
+
+
+def test_histories_over_the_bound_go_the_longest_unused_first_and_are_counted() -> None:
+    centre = Scenario(run_time={"histories_max": 5}).at("08:00")
+    for i in range(10):
+        ran(centre, 1, 300.0, prefix=f"a{i}-", user=f"u-{i}")
+    centre.at_ms(centre.now_ms + 60_000)
+    kept = histories(centre)
+    assert len(kept) == 5
+    assert sum(key.startswith("user/") for key in kept) == 3
+    assert centre.tally["bound:histories_max"] == 7
+
+
+def test_an_application_that_is_forgotten_takes_its_history_and_score_along() -> None:
+    centre = Scenario(run_time={"applications_max": 1}).at("08:00")
+    for name in ("lammps", "gromacs"):
+        for i in range(4):
+            centre.at_ms(centre.now_ms + 60_000).scales(name, 1, 2, 4, prefix=f"{name}{i}")
+    assert list(centre.shard.desk.rivals.keys()) == ["exa/gromacs//nodes"]
+    assert sum(key.startswith("name/") for key in histories(centre)) == 1
+
+
+def test_a_restart_in_between_changes_nothing_that_is_told(centre: Scenario) -> None:
+    twin = Scenario().at("08:00")
+    for each in (centre, twin):
+        users_alternate(each)
+        if each is centre:
+            each.restart()
+        ran(each, 12, user="u-anna", prefix="later")
+        started(each, user="u-anna", application="workflow", time_limit_s=3600.0)
+        each.at_ms(each.now_ms + 600_000)
+    assert centre.topic("job_predictions") == twin.topic("job_predictions")
+    assert centre.state() == twin.state()
