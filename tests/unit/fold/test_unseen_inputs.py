@@ -94,10 +94,10 @@ def test_a_job_of_an_unseen_input_is_told_its_end_and_is_revised_while_it_runs()
     assert later["reliability"]["reasons"] == ["unseen_input"]
 
 
-def test_a_job_that_tells_no_size_gets_no_forecast() -> None:
+def test_a_job_that_tells_no_size_of_its_input_gets_no_forecast_from_other_inputs() -> None:
     centre = learned()
     centre.starts("1", "lammps", nodes=4)
-    assert not centre.topic("job_predictions")["exa/1"]["known"]
+    assert centre.topic("job_predictions")["exa/1"]["model"]["name"] == "run-distribution"
 
 
 def test_an_input_that_ran_at_one_size_leans_on_the_others() -> None:
