@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from tests.kit.alone import alone
@@ -29,12 +30,13 @@ def cache_folder() -> Path:
     return Path(chosen) if chosen else user / "scalewatch-kafka"
 
 
+@cache
 def class_path() -> str:
     """Return the class path of the broker, and fetch it first where it is not there. Raises NoKafkaError."""
     _check_java()
     folder = cache_folder() / KAFKA
-    with alone(folder):  # Maven's own cache takes no two of them
-        if not folder.is_dir():
+    if not folder.is_dir():
+        with alone(folder):  # Maven's own cache takes no two of them
             _fetch(folder)
     return f"{folder}/*"
 
@@ -53,7 +55,8 @@ def _check_java() -> None:
 def _fetch(folder: Path) -> None:
     if shutil.which("mvn") is None:
         raise NoKafkaError(f"Maven is not installed, and {folder} holds no jars.")
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    if folder.is_dir():  # another test process was faster
+        return
     with tempfile.TemporaryDirectory(dir=folder.parent) as work:
         Path(work, "pom.xml").write_text(_pom())
         goal = ["org.apache.maven.plugins:maven-dependency-plugin:copy-dependencies", "-DoutputDirectory=jars"]

@@ -37,9 +37,9 @@ def why_not() -> str | None:
 def cached_root(suite: str) -> Path:
     """Return the archive of a suite's root; build it when the cache does not hold it (20 to 40 s)."""
     archive = _cache() / f"slurm-{suite}.tar"
-    with alone(archive):
-        if not archive.exists():
-            with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+    if not archive.exists():
+        with alone(archive), tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+            if not archive.exists():  # another test process may have been faster
                 built = Path(folder, "root.tar")
                 _build(suite, built)
                 built.rename(archive)  # at once and whole
