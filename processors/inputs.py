@@ -1,7 +1,7 @@
 """The inputs of one application that were run: how large each is, and its run time at a few sizes in nodes.
 
-From these an input that was never run is predicted. A curve with three sizes and more tells its smallest, middle and
-largest size and two sizes beyond as they were published; a shorter one tells what was run.
+From these an input that was never run is predicted. A curve with three sizes and more tells up to four of them, the
+smallest and the largest among them, and one beyond, as they were published; a shorter one tells what was run.
 """
 
 import math
@@ -19,7 +19,7 @@ from processors.run_time import RunTime
 INPUTS_MAX: Final = 24  # of an application in one unit; a new one takes the place of the one most like it
 KNOTS_MAX: Final = 5
 OWN_SIZES_MAX: Final = 2  # a curve of more sizes stands on its own
-AHEAD: Final = (2.0, 4.0)  # times the largest size
+AHEAD: Final = 2.0  # times the largest size
 RUN_DEVIATION: Final = 0.03  # of ln t, where few runs are all there is
 DEVIATION_MIN: Final = 0.02
 _SEPARATORS = re.compile(r"[,;\s]+")
@@ -179,9 +179,9 @@ def summarised(key: str, sizes: tuple[float, ...], model: RunTime) -> InputRecor
     curve = model.published
     if curve is None or len(run) <= OWN_SIZES_MAX:
         medians = sorted(model.medians_s().items())
-        kept = [medians[i] for i in _spread(len(medians), KNOTS_MAX)]
+        kept = [medians[i] for i in spread(len(medians), KNOTS_MAX)]
         return InputRecord(key, sizes, run[-1], tuple(_stored(n, time_s, RUN_DEVIATION) for n, time_s in kept))
-    wanted = [*(run[i] for i in _spread(len(run), KNOTS_MAX - len(AHEAD))), *(run[-1] * factor for factor in AHEAD)]
+    wanted = [*(run[i] for i in spread(len(run), KNOTS_MAX - 1)), AHEAD * run[-1]]
     points = [point for n in wanted if (point := curve.at(n)) is not None]
     knots = [_stored(p.n, p.run_time_s, math.log(p.high_s / p.low_s) / 2 / NORMAL_90) for p in points]
     return InputRecord(key, sizes, run[-1], tuple(knots))
@@ -191,8 +191,12 @@ def _stored(n: float, run_time_s: float, deviation: float) -> StoredKnot:
     return StoredKnot(n, float(f"{run_time_s:.5g}"), round(100 * min(max(deviation, DEVIATION_MIN), 10.0)))
 
 
-def _spread(count: int, most: int) -> list[int]:
-    """Return at most `most` places of `count`, the first and the last among them."""
+def spread(count: int, most: int) -> list[int]:
+    """Return at most `most` places of `count`, the first and the last among them.
+
+    >>> spread(9, 4)
+    [0, 3, 5, 8]
+    """
     if count <= most:
         return list(range(count))
     return sorted({round(i * (count - 1) / (most - 1)) for i in range(most)})

@@ -51,9 +51,9 @@ class Values(NamedTuple):
 
 
 def values(inputs: Sequence[Input], n: Floats) -> Values:
-    """Return what the curves of the inputs say at sizes (m,): straight lines of ln t over ln n between the knots.
+    """Return what the curves of the inputs say at sizes (m,): smooth lines of ln t over ln n through the knots.
 
-    Beyond them the last line goes on, within bounds, and is trusted the less the farther it goes.
+    Beyond them a straight line goes on, within bounds, and is trusted the less the farther it goes.
 
     >>> one = Input("exa", (1.0,), (Knot(1.0, 2.0, 0.1), Knot(4.0, 1.0, 0.1)))
     >>> values([one], np.array([2.0])).ln_run_time.round(3).tolist()
@@ -73,6 +73,19 @@ def _read(knots: tuple[Knot, ...], ln_n: Floats) -> tuple[Floats, Floats, Floats
         first = min(max(float(slopes[0]), STEEPEST_BELOW), 0.0)
         last = min(max(float(slopes[-1]), STEEPEST_BEYOND), FLATTEST_BEYOND)
     away = below + beyond
-    found = np.interp(ln_n, at, ln_t) + first * below + last * beyond
+    found = _between(ln_n, at, ln_t) + first * below + last * beyond
     trusted = np.hypot(np.interp(ln_n, at, deviation), DEVIATION_AWAY * np.abs(away))
     return found, trusted, away if at.size == 1 else np.zeros_like(away)
+
+
+def _between(ln_n: Floats, at: Floats, ln_t: Floats) -> Floats:
+    """Return cubic Hermite pieces through the knots, whose slopes are those of the parabolas through three neighbours."""
+    if at.size < 3:
+        return np.interp(ln_n, at, ln_t)
+    slopes = np.gradient(ln_t, at)
+    i = np.clip(np.searchsorted(at, ln_n, side="right") - 1, 0, at.size - 2)
+    step = at[i + 1] - at[i]
+    u = np.clip((ln_n - at[i]) / step, 0.0, 1.0)
+    rise = ln_t[i + 1] - ln_t[i]
+    bend = (1.0 - u) * (slopes[i] * step - rise) - u * (slopes[i + 1] * step - rise)
+    return np.asarray(ln_t[i] + u * rise + u * (1.0 - u) * bend)

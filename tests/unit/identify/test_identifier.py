@@ -129,6 +129,27 @@ def test_the_input_is_explicit_or_comes_from_the_configured_attributes() -> None
     assert identifier.identify(Evidence(), "exa").input == ""
 
 
+def test_input_sizes_come_from_attributes_rules_or_the_name_of_the_input() -> None:
+    rule = Rule(match={"job_name": r"_(?P<steps>\d+)$"}, application="lmp", input="{steps}")
+    identifier = Identifier(IdentifySettings(rules=(rule,), input_sizes=("atoms", "steps")))
+    by_rule = identifier.identify(Evidence(job_name="lmp_500", attributes={"atoms": "32000"}), "exa")
+    assert (by_rule.input, by_rule.input_sizes) == ("500", (("atoms", 32000.0), ("steps", 500.0)))
+    named = identifier.identify(Evidence(application="lmp", input="solver=cg;atoms=4e3;steps=x"), "exa")
+    assert named.input_sizes == (("atoms", 4000.0),)
+    built = identifier.identify(Evidence(application="lmp", attributes={"steps": 5, "atoms": 7}), "exa")
+    assert (built.input, built.input_sizes) == ("atoms=7,steps=5", (("atoms", 7.0), ("steps", 5.0)))
+
+
+@pytest.mark.parametrize("value", [0, -3, True, "nan", "inf", "1_0x", "", float("nan"), 10**400])
+def test_what_is_no_number_above_zero_is_no_size(value: str | float | bool) -> None:  # noqa: FBT001  kinds of attributes
+    identifier = Identifier(IdentifySettings(input_sizes=("atoms",)))
+    assert identifier.identify(Evidence(application="lmp", attributes={"atoms": value}), "exa").input_sizes == ()
+
+
+def test_sizes_are_not_looked_for_where_none_are_configured() -> None:
+    assert identified(Evidence(application="lmp", input="atoms=5", attributes={"atoms": 5})).input_sizes == ()
+
+
 def test_an_alias_of_a_system_is_the_system() -> None:
     identifier = Identifier(IdentifySettings(systems_by_alias={"exa-login": "exa"}))
     found = identifier.identify(Evidence(application="lammps", input="rhodo"), "exa-login")
