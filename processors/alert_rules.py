@@ -1,6 +1,5 @@
 """Alert rules: what findings mean to the person who is woken. Each name has a heading in the runbook."""
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -8,16 +7,19 @@ from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import AlertEvidence, Reliability, Severity
 from agent.contracts.settings import AlertSettings
 from processors.alerts import Condition
-from processors.facts import Scored
 from processors.failures import FailureJudgement
 
 SLOW_SIZE: Final = "SlowSize"
 FAST_SIZE: Final = "FastSize"
-RUN_OUTSIDE_BAND: Final = "RunOutsideBand"
+STRANGE_RUN: Final = "StrangeRun"
+REGRESSION: Final = "Regression"
+IMPROVEMENT: Final = "Improvement"
 PREDICTION_UNRELIABLE: Final = "PredictionUnreliable"
 APPLICATION_FAILS: Final = "ApplicationFailureRate"
 HOST_FAILS: Final = "HostFailureRate"
-ALERT_NAMES: Final = (SLOW_SIZE, FAST_SIZE, RUN_OUTSIDE_BAND, PREDICTION_UNRELIABLE, APPLICATION_FAILS, HOST_FAILS)
+ALERT_NAMES: Final = (
+    SLOW_SIZE, FAST_SIZE, STRANGE_RUN, REGRESSION, IMPROVEMENT, PREDICTION_UNRELIABLE, APPLICATION_FAILS, HOST_FAILS,
+)  # fmt: skip
 
 
 def application_labels(key: ApplicationKey) -> dict[str, str]:
@@ -27,51 +29,6 @@ def application_labels(key: ApplicationKey) -> dict[str, str]:
     'archer2'
     """
     return {"application": key.application, "system": key.system, "input": key.input, "unit": key.unit}
-
-
-def outside_band(
-    key: ApplicationKey, scored: Scored, settings: AlertSettings.OutsideBand, now_ms: int
-) -> Condition | None:
-    """Return the condition of a run that is far outside of its published band; None where it is not.
-
-    >>> from processors.facts import RunFact
-    >>> run = RunFact("r", n=4, run_time_s=150.0, start_ms=0, end_ms=1, seen_ms=1)
-    >>> scored = Scored(run, 100.0, 90.0, 110.0, math.log(1.5), 0.1, inside=False, horizon="inside", observations=9)
-    >>> key = ApplicationKey("lammps", "archer2", "", "nodes")
-    >>> outside_band(key, scored, AlertSettings.OutsideBand(), now_ms=0).summary
-    'lammps on 4 nodes took 150 s, 1.50 times longer than the 100 s expected.'
-    """
-    ratio = math.exp(scored.ln_ratio)
-    factor = max(ratio, 1.0 / ratio)
-    known = scored.observations >= settings.observations_min and scored.horizon == "inside"
-    far = abs(scored.ln_ratio) >= settings.half_widths_min * scored.half_width and factor >= settings.factor_min
-    if not (settings.enabled and known and far):
-        return None
-    direction = "slow" if ratio > 1 else "fast"
-    run = scored.run
-    summary = (
-        f"{key.application} on {run.n:g} {key.unit} took {run.run_time_s:.4g} s, {factor:.2f} times "
-        f"{'longer' if ratio > 1 else 'shorter'} than the {scored.expected_s:.4g} s expected."
-    )
-    return Condition(
-        name=RUN_OUTSIDE_BAND,
-        labels={**application_labels(key), "direction": direction},
-        holds=True,
-        momentary=True,
-        time_ms=now_ms,
-        severity="warning" if ratio > 1 else "info",
-        keep_firing_ms=round(settings.keep_firing_s * 1000),
-        summary=summary,
-        description=f"The band was {scored.low_s:.4g} to {scored.high_s:.4g} s; {scored.observations} runs were known.",
-        evidence=AlertEvidence(
-            observed=run.run_time_s,
-            expected=scored.expected_s,
-            low=scored.low_s,
-            high=scored.high_s,
-            n=run.n,
-            runs=(run.run_id,),
-        ),
-    )
 
 
 def strange_size(

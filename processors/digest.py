@@ -20,7 +20,7 @@ def digest64(*parts: str) -> int:
 def hexdigest(*parts: str) -> str:
     """Return 16 hexadecimal digits that stand for the parts, for ids and fingerprints.
 
-    >>> len(hexdigest("RunOutsideBand", "archer2"))
+    >>> len(hexdigest("StrangeRun", "archer2"))
     16
     """
     return f"{digest64(*parts):016x}"

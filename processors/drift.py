@@ -18,10 +18,11 @@ from processors.digest import digest64
 from processors.facts import Scored
 from processors.models import drift, single_run
 
-OBSERVATIONS_MIN: Final = 5  # runs that the expectation has to know
+OBSERVATIONS_MIN: Final = 4  # runs that the expectation has to know
 WARM_UP_RUNS: Final = 12  # tell how much runs scatter, and nothing else
 CAUGHT_UP_RUNS: Final = 16
-REPEATS_MAX: Final = 16  # a run reported twice is recognised among so many
+RUN_IDS_MAX: Final = 8
+REPEATS_MAX: Final = 4  # a run that is told twice is recognised among so many
 _Z95: Final = 1.6448536269514722
 
 
@@ -35,7 +36,8 @@ class ScoredRun(msgspec.Struct, frozen=True):
 class Shift(msgspec.Struct, frozen=True):
     """Runs take `factor` times as long as expected since the run `since_run`, which started at `since_ms`.
 
-    `runs` is how many it was found from. `change` is an attribute that changed just then, None where none did.
+    `runs` is how many it was found from, `run_ids` the newest of them, `sizes` theirs, and n, observed_s and expected_s are of the last.
+    `change` is an attribute that changed just then, None where none did.
     """
 
     direction: drift.Direction
@@ -45,19 +47,26 @@ class Shift(msgspec.Struct, frozen=True):
     found_ms: int
     runs: int
     change: AttributeChange | None = None
+    noise: float = drift.NOISE_MIN
+    sizes: tuple[float, ...] = ()
+    run_ids: tuple[str, ...] = ()
+    n: float | None = None
+    observed_s: float | None = None
+    expected_s: float | None = None
 
 
 class RunJudgement(msgspec.Struct, frozen=True):
     """A run by itself: its distance from what is expected, by the band and among earlier runs, and new attributes.
 
-    `learning_weight` is how much a model should learn of it.
+    `noise` is the standard deviation of ln run time that was known before it. `strange` says how it is strange: 1 for
+    slow, -1 for fast, 0 for not at all.
     """
 
     ln_ratio: float
+    noise: float
     band_p: float
     conformal_p: float
-    strange: bool
-    learning_weight: float
+    strange: int
     changes: tuple[AttributeChange, ...] = ()
 
 
@@ -69,21 +78,21 @@ class Taken(msgspec.Struct, frozen=True):
     over: Shift | None = None
 
 
-class RiseRun(msgspec.Struct, frozen=True, array_like=True):
-    """A run while a sum was above 0; `noise` is what was known before it."""
+class RecentRatio(msgspec.Struct, frozen=True, array_like=True):
+    """A run while a sum was above 0."""
 
     ln_ratio: float
     start_ms: int
     run_id: str
-    index: int
-    noise: float
+    n: float
 
 
-class Rise(msgspec.Struct, frozen=True):
-    """One of the sums and the newest runs since it was last 0."""
+class Rise(msgspec.Struct, frozen=True, array_like=True):
+    """One of the sums, in how many of the newest runs it was above 0, and the noise that was known before them."""
 
     sum: float = 0.0
-    runs: tuple[RiseRun, ...] = ()
+    runs: int = 0
+    noise: float = 0.0
 
 
 class DriftState(msgspec.Struct, omit_defaults=True):
@@ -93,10 +102,11 @@ class DriftState(msgspec.Struct, omit_defaults=True):
     noise: float | None = None
     up: Rise = Rise()
     down: Rise = Rise()
+    runs: list[RecentRatio] = []
     shift: Shift | None = None
     since_shift: list[float] = []
-    scores: list[float] = []
-    strange: list[bool] = []
+    scored: int = 0
+    farthest: list[tuple[int, float]] = []
     repeats: list[int] = []
     attributes: KnownAttributes = {}
 
@@ -138,14 +148,16 @@ class Drift:
             return None
         off = self._unexplained(scored)
         distance = abs(off) / _deviation(scored)
-        conformal_p = single_run.conformal_p(self._state.scores, distance)
-        strange = single_run.strange(conformal_p, off, self._noise(scored))
+        noise = self._noise(scored)
+        conformal_p = single_run.farthest_p(self._state.farthest, self._state.scored, distance)
+        rare = single_run.rare(conformal_p, self._state.scored)
+        strange = rare and not scored.inside and single_run.far(off, noise)
         return RunJudgement(
             ln_ratio=scored.ln_ratio,
+            noise=noise,
             band_p=single_run.normal_p(distance),
             conformal_p=conformal_p,
-            strange=strange,
-            learning_weight=single_run.learning_weight([*self._state.strange, strange]),
+            strange=(1 if off > 0 else -1) if strange else 0,
             changes=changes(self._state.attributes, fact.attributes),
         )
 
@@ -155,7 +167,7 @@ class Drift:
 
     def take(self, fact: ScoredRun) -> Taken:
         """Take a run in and return what follows from it; nothing follows from a repeat or an untrusted prediction."""
-        state, digest = self._state, digest64(fact.scored.run.run_id)
+        state, digest = self._state, digest64(fact.scored.run.run_id) >> 32
         judgement = self.score(fact)
         if judgement is None or digest in state.repeats:
             return Taken(None)
@@ -166,8 +178,9 @@ class Drift:
         direction = self._add(fact.scored, drift.clipped(off, noise), noise)
         if state.shift is None:
             state.noise = drift.noise_after(noise, off, state.index)
-            state.scores = [*state.scores, round(abs(off) / _deviation(fact.scored), 4)][-single_run.SCORES_MAX :]
-        state.strange = [*state.strange, judgement.strange][-single_run.LAST_RUNS + 1 :]
+            distance = round(abs(off) / _deviation(fact.scored), 3)
+            state.farthest = single_run.farthest_after(state.farthest, state.scored, distance)
+            state.scored += 1
         state.index += 1
         found = self._found(direction, fact, noise) if direction else None
         return Taken(judgement, found, None if found else self._caught_up(fact.scored))
@@ -175,7 +188,7 @@ class Drift:
     def adopted(self) -> None:
         """Note that the model that expects has taken the open shift in at once: from now on it is expected."""
         self._state.shift, self._state.since_shift = None, []
-        self._state.up, self._state.down = Rise(), Rise()
+        self._start_anew()
 
     def due_ms(self) -> int | None:
         """Return None: drift is found by runs only."""
@@ -200,20 +213,26 @@ class Drift:
             return None
         cusum = drift.Cusum(state.up.sum, state.down.sum)
         direction = cusum.add(z)
-        entry = RiseRun(round(scored.ln_ratio, 6), run.start_ms, run.run_id, state.index, noise)
-        state.up, state.down = _risen(state.up, cusum.up, entry), _risen(state.down, cusum.down, entry)
+        state.up, state.down = _risen(state.up, cusum.up, noise), _risen(state.down, cusum.down, noise)
+        longest = max(state.up.runs, state.down.runs)
+        runs = [*state.runs, RecentRatio(round(scored.ln_ratio, 5), run.start_ms, run.run_id, run.n)]
+        state.runs = runs[-longest:] if longest else []
         return direction
+
+    def _start_anew(self) -> None:
+        self._state.up, self._state.down, self._state.runs = Rise(), Rise(), []
 
     def _found(self, direction: drift.Direction, fact: ScoredRun, noise: float) -> Shift | None:
         """Return the shift behind an alarm and open it; None where it is too small to matter. Both sums start anew."""
         state = self._state
         rise = state.up if direction == "regression" else state.down
-        state.up, state.down = Rise(), Rise()
-        since = rise.runs[drift.began([run.ln_ratio for run in rise.runs], rise.runs[0].noise) :]
+        risen = state.runs[-rise.runs :]
+        self._start_anew()
+        since = risen[drift.began([run.ln_ratio for run in risen], rise.noise) :]
         ln_factor = median(run.ln_ratio for run in since)
         if not drift.matters(ln_factor, noise) or (ln_factor > 0) != (direction == "regression"):
             return None
-        state.noise = since[0].noise  # what the shift itself added to it is no noise
+        state.noise = rise.noise  # what the shift itself added to it is no noise
         state.since_shift = [run.ln_ratio for run in since][-CAUGHT_UP_RUNS:]
         state.shift = Shift(
             direction,
@@ -222,7 +241,13 @@ class Drift:
             since_run=since[0].run_id,
             found_ms=fact.scored.run.end_ms,
             runs=len(since),
-            change=change_at(state.attributes, fact.attributes, since[0].index),
+            noise=round(rise.noise, 4),
+            sizes=tuple(sorted({run.n for run in since})),
+            run_ids=tuple(run.run_id for run in since)[-RUN_IDS_MAX:],
+            n=fact.scored.run.n,
+            observed_s=fact.scored.run.run_time_s,
+            expected_s=fact.scored.expected_s,
+            change=change_at(state.attributes, fact.attributes, state.index - len(since)),
         )
         return state.shift
 
@@ -248,8 +273,11 @@ class Drift:
         return shift
 
 
-def _risen(rise: Rise, total: float, entry: RiseRun) -> Rise:
-    return Rise(total, (*rise.runs, entry)[-drift.RATIOS_MAX :]) if total else Rise()
+def _risen(rise: Rise, total: float, noise: float) -> Rise:
+    if not total:
+        return Rise()
+    before = rise.noise if rise.runs else round(noise, 6)
+    return Rise(round(total, 6), min(rise.runs + 1, drift.RATIOS_MAX), before)
 
 
 def _deviation(scored: Scored) -> float:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from agent.contracts.events import Evidence, Identity, JobCompleted, JobStarted
+from agent.contracts.events import Attribute, Evidence, Identity, JobCompleted, JobStarted
 from agent.contracts.settings import EVIDENCE_FIELDS, JobSettings
 
 NAMING = frozenset((*EVIDENCE_FIELDS, "input", "sizes", "attributes"))
@@ -252,6 +252,20 @@ def merged_evidence(job: Job, event: JobStarted | JobCompleted) -> Evidence:
     if start is None or start is own:
         return own
     return msgspec.structs.replace(start, **_given(own))
+
+
+def told_attributes(job: Job, event: JobCompleted) -> dict[str, Attribute]:
+    """Return what may tell builds and versions apart, from all evidence of a run: module, container, attributes.
+
+    >>> event = JobCompleted("a", "1", "a/1@0", 0, 5, 5.0, "COMPLETED", Evidence(module="x/2", attributes={"build": 7}))
+    >>> told_attributes(Job.build(JobSettings()), event)
+    {'module': 'x/2', 'build': 7}
+    """
+    told: dict[str, Attribute] = {}
+    for evidence in (*(identity.evidence for identity in job.identities), merged_evidence(job, event)):
+        named = {"module": evidence.module, "container": evidence.container, "executable": evidence.executable}
+        told |= {name: value for name, value in named.items() if value} | evidence.attributes
+    return told
 
 
 def _given(evidence: Evidence) -> dict[str, Any]:

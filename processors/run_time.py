@@ -4,7 +4,8 @@ The newest runs stay unmerged, so that a corrected report replaces a run exactly
 size. A fit is a function of these alone, whatever the order of events.
 """
 
-from typing import Any, ClassVar, Final
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -16,23 +17,16 @@ from processors.models.adept import Study, study
 from processors.models.combination.curve import Curve
 from processors.models.combination.evidence import Evidence as LawEvidence
 from processors.models.combination.evidence import evidence
-from processors.models.sizes import Derived, Sizes, SizeTable, aggregate, rounded_size, thin
+from processors.models.levels import LevelTable, aggregate_levels
+from processors.models.sizes import Derived, Sizes, rounded_size, thin
 from processors.quality import Score, quality, score_of, widening
+from processors.recent_runs import RecentRun, merges, placed, placed_run
 
 FIT_SIZES_MAX = 12
 GROWTH = 8  # a curve is fitted anew at once when an eighth of the runs is new
 FAULTS_MAX = 3
 CONFIRMED_RUNS = 3
 WAIT_MS = 600_000  # and after this long in any case
-
-
-class RecentRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An unmerged run."""
-
-    run_id: str
-    n: float
-    run_time_s: float
-    end_ms: int
 
 
 class RunTimeState(msgspec.Struct, omit_defaults=True):
@@ -49,20 +43,6 @@ class RunTimeState(msgspec.Struct, omit_defaults=True):
     faults: int = 0
 
 
-def with_distances(state: dict[str, Any]) -> dict[str, Any]:
-    """Return a state of version 1 as one of version 2, whose scores tell how far from the curve a run was.
-
-    Scores from before get the distance 1: they say of the band neither that it is too narrow nor too wide.
-
-    >>> with_distances({"scores": [[0, 0.01, True], [0, 0.3, False, 2.5]]})["scores"]
-    [[0, 0.01, True, 1.0], [0, 0.3, False, 2.5]]
-    """
-    return state | {"scores": [[*score, 1.0][:4] for score in state.get("scores", [])]}
-
-
-UPGRADES: Final = {1: with_distances}
-
-
 class RunTime:
     """Everything known of the run time of one application.
 
@@ -74,12 +54,12 @@ class RunTime:
     """
 
     name: ClassVar[str] = "run_time"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __init__(self, settings: RunTimeSettings, state: RunTimeState) -> None:
         self._settings = settings
         self._state = state
-        self._table = SizeTable.build(state.sizes or None)
+        self._table = LevelTable.build(state.sizes or None)
         self._held = {run.run_id for run in state.runs}
         self._study: Study | None = None
         self._counts: dict[float, float] = {}
@@ -144,11 +124,11 @@ class RunTime:
         widened = self._state.published.widening if self._state.published else 1.0
         self._state.scores = [*self._state.scores, score_of(scored, widened)][-self._settings.scores_max :]
 
-    def learn(self, fact: RunFact) -> None:
-        """Take a run in; one that is held under the same id is replaced."""
-        entry = RecentRun(fact.run_id, fact.n, fact.run_time_s, fact.end_ms)
+    def learn(self, fact: RunFact, strange: int = 0) -> None:
+        """Take a run in; one that is held under the same id is replaced, and no more strange if it was."""
+        entry = RecentRun(fact.run_id, fact.n, fact.run_time_s, fact.end_ms, strange)
         if fact.run_id in self._held:
-            if entry in self._state.runs:
+            if any(msgspec.structs.replace(run, strange=strange) == entry for run in self._state.runs):
                 return
             self._stale(self.n_of(fact.run_id))
             self._state.runs = [entry if run.run_id == fact.run_id else run for run in self._state.runs]
@@ -160,6 +140,34 @@ class RunTime:
                 self._merge_oldest()
         self._stale(fact.n)
         self._changed(fact.seen_ms)
+
+    def began_before_its_level(self, fact: RunFact) -> bool:
+        """Tell whether a run belongs to an earlier level, so that the present one says nothing about it."""
+        since_ms = self._table.since_ms
+        return since_ms is not None and fact.end_ms - round(fact.run_time_s * 1000) < since_ms
+
+    def of_one_size_only(self, sizes: Sequence[float], since_run: str) -> bool:
+        """Tell whether runs since one were of a single size, while of those before their row a third was of others."""
+        if len(sizes) != 1:
+            return False
+        ids = [run.run_id for run in self._state.runs]
+        before = self._state.runs[: ids.index(since_run) if since_run in ids else None]
+        others = [i for i, run in enumerate(before, 1) if run.n != sizes[0]]
+        return bool(others) and len(others) * 3 > others[-1]
+
+    def move_level(self, since_run: str, since_ms: int, ln_factor: float, *, margin: float, seen_ms: int) -> bool:
+        """Begin a new level with a run: older ones count less, and as if they had taken longer by the factor.
+
+        True where it is a level known from before, within `margin` in ln. The curve is to be fitted anew at once.
+        """
+        began_ms = next((run.start_ms for run in self._state.runs if run.run_id == since_run), since_ms)
+        back = self._table.move(began_ms, ln_factor, margin)
+        self._state.runs = [
+            msgspec.structs.replace(run, strange=0) if run.start_ms >= began_ms else run for run in self._state.runs
+        ]  # that was no accident
+        self._changed(seen_ms)
+        self._state.new_runs = self._state.total
+        return back
 
     def forget(self, run_id: str, seen_ms: int) -> bool:
         """Take an unmerged run away: it belongs to another application; False where it is not held."""
@@ -175,8 +183,7 @@ class RunTime:
     def study(self) -> Study:
         """Return the fit of everything known now; ValueError where nothing is."""
         if self._study is None:
-            runs = [(run.n, run.run_time_s) for run in self._state.runs]
-            whole = aggregate(self._table, runs, self._derived)
+            whole = aggregate_levels(self._table, placed(self._state.runs), self._derived)
             sizes = thin(whole, FIT_SIZES_MAX)
             self._counts = dict(zip(sizes.n.tolist(), sizes.count.tolist(), strict=True))
             self._sizes = sizes
@@ -241,13 +248,13 @@ class RunTime:
 
     def sizes(self) -> tuple[float, ...]:
         """Return the observed sizes, rising."""
-        if self._study is not None:
+        if self._study is not None and self._derived:
             return tuple(sorted(self._derived))  # all are known there
-        return tuple(sorted({*self._table.stats, *(rounded_size(run.n) for run in self._state.runs)}))
+        return tuple(sorted({*self._table.sizes(), *(rounded_size(run.n) for run in self._state.runs)}))
 
     def medians_s(self) -> dict[float, float]:
         """Return the median run time of each observed size, in seconds."""
-        found = aggregate(self._table, [(run.n, run.run_time_s) for run in self._state.runs])
+        found = aggregate_levels(self._table, placed(self._state.runs))
         return dict(zip(found.n.tolist(), found.median_s.tolist(), strict=True))
 
     def due_ms(self) -> int | None:
@@ -265,10 +272,12 @@ class RunTime:
         return msgspec.structs.replace(self._state, sizes=self._table.snapshot(), runs=list(self._state.runs))
 
     def _merge_oldest(self) -> None:
-        oldest, evicted = self._state.runs.pop(0), self._table.evicted
+        oldest, wanted, evicted = self._state.runs[0], merges(self._state.runs), self._table.own.evicted
+        self._state.runs.pop(0)
         self._held.remove(oldest.run_id)
-        self._table.add(oldest.n, oldest.run_time_s, oldest.end_ms)
-        if self._table.evicted != evicted:
+        if wanted:
+            self._table.add(placed_run(oldest), oldest.end_ms)
+        if not wanted or self._table.own.evicted != evicted:
             self._derived.clear()  # otherwise a size consists of the same runs, merged or not
 
     def _stale(self, n: float | None) -> None:

@@ -53,7 +53,7 @@ def command(**given: Any) -> None:
     \b
     scalewatch backtest jobs.txt --out results
     scalewatch backtest log.swf.gz --out results --since 2026-03-01 \\
-      --set alerts.outside_band.factor_min=1.5 --set "alerts.slow_size.for_s=0; alerts.slow_size.deviation_min=0.3"
+      --set alerts.strange_run.factor_min=1.5 --set "alerts.slow_size.for_s=0; alerts.slow_size.deviation_min=0.3"
 
     The report, DIR/report.html, opens without a network; DIR/report.json holds the same figures (schema
     scalewatch.backtest/1, see describe schemas). The jobs are held in memory, the figures take the same room for any

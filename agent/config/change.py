@@ -17,19 +17,19 @@ NAME: Final = "--set"
 def settings_of(text: str) -> dict[str, str]:
     """Return the settings in a text, value by key; ConfigError where one is no `key=value`. Semicolons part them.
 
-    >>> settings_of("alerts.outside_band.factor_min=1.5; alerts.slow_size.enabled=false")
-    {'alerts.outside_band.factor_min': '1.5', 'alerts.slow_size.enabled': 'false'}
+    >>> settings_of("alerts.strange_run.factor_min=1.5; alerts.slow_size.enabled=false")
+    {'alerts.strange_run.factor_min': '1.5', 'alerts.slow_size.enabled': 'false'}
     """
     found: dict[str, str] = {}
     for part in filter(str.strip, text.split(";")):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not all(key.split(".")):
-            raise ConfigError(f"{NAME} {part.strip()!r} is no KEY=VALUE, such as alerts.outside_band.factor_min=1.5.")
+            raise ConfigError(f"{NAME} {part.strip()!r} is no KEY=VALUE, such as alerts.strange_run.factor_min=1.5.")
         if key in found:
             raise ConfigError(f"{NAME} {text!r} sets {key} twice.")
         found[key] = value
     if not found:
-        raise ConfigError(f"{NAME} needs KEY=VALUE, such as alerts.outside_band.factor_min=1.5.")
+        raise ConfigError(f"{NAME} needs KEY=VALUE, such as alerts.strange_run.factor_min=1.5.")
     return found
 
 
@@ -39,7 +39,7 @@ def changed(config: Config, settings: dict[str, str], sections: Sequence[str]) -
     ConfigError says of every setting what is wrong with it, as `validate` does of a file.
 
     >>> found = changed(Config(), {"alerts.slow_size.deviation_min": "0.3"}, ["alerts"])
-    >>> found.alerts.slow_size.deviation_min, found.alerts.outside_band.factor_min
+    >>> found.alerts.slow_size.deviation_min, found.alerts.strange_run.factor_min
     (0.3, 1.15)
     >>> changed(Config(), {"alerts.slow_siz.deviation_min": "0.3"}, ["alerts"])
     Traceback (most recent call last):

@@ -152,7 +152,7 @@ class JobSettings(Settings):
 class AlertSettings(Settings):
     """When alerts fire. Durations run on event time.
 
-    >>> AlertSettings().outside_band.factor_min
+    >>> AlertSettings().strange_run.factor_min
     1.15
     """
 
@@ -165,17 +165,39 @@ class AlertSettings(Settings):
         )
         for_s: float = Field(default=1800.0, ge=0, le=LONGEST_S, description="it has to be so for this long")
 
-    class OutsideBand(Settings):
-        """Runs outside the band that was published before they ended."""
+    class StrangeRun(Settings):
+        """A run far outside the band that was published before it ended, as hardly any of the runs before."""
 
         enabled: bool = Field(default=True, description="whether this alert exists")
         factor_min: float = Field(default=1.15, gt=1, description="observed over expected, either way")
-        half_widths_min: float = Field(
-            default=2.0, ge=1, description="distance from the curve in half-widths of the band"
+        scatter_max: float = Field(
+            default=0.3,
+            gt=0,
+            description="standard deviation of ln run time between runs; an application with more raises no such alert",
         )
         observations_min: int = Field(default=5, ge=1, description="runs the model has to know first")
         keep_firing_s: float = Field(
             default=3600.0, ge=0, le=LONGEST_S, description="it resolves when nothing new came for this long"
+        )
+
+    class Shift(Settings):
+        """An application that became slower or faster for good, at all sizes."""
+
+        enabled: bool = Field(
+            default=True, description="whether this alert exists; predictions follow the new level in any case"
+        )
+        factor_min: float = Field(default=1.05, gt=1, description="new over old run times, either way")
+        scatter_max: float = Field(
+            default=0.3,
+            gt=0,
+            description="standard deviation of ln run time between runs; an application with more raises no such alert",
+        )
+        keep_firing_s: float = Field(
+            default=86_400.0,
+            ge=0,
+            le=LONGEST_S,
+            description="it resolves after this long, though the application stays at the new level; at once when it "
+            "is back",
         )
 
     class Unreliable(Settings):
@@ -204,7 +226,8 @@ class AlertSettings(Settings):
         )
 
     slow_size: SlowSize = SlowSize()
-    outside_band: OutsideBand = OutsideBand()
+    strange_run: StrangeRun = StrangeRun()
+    shift: Shift = Shift()
     unreliable: Unreliable = Unreliable()
     failure_rate: FailureRate = FailureRate()
     open_max: int = Field(default=10_000, ge=1, description="open alerts; over it new ones are counted and left out")

@@ -98,6 +98,8 @@ class Meter:
                 self._measures.add("scalewatch_bounds_hit_total", count, bound=name)
             elif kind == "refused":
                 self._measures.add("scalewatch_runs_refused_total", count, reason=name)
+            elif kind == "shift":
+                self._measures.add("scalewatch_level_shifts_total", count, direction=name)
             elif kind == "event":
                 self._events(name, count)
         self._fits(tally.get(("fit", "published"), 0))

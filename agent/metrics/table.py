@@ -10,6 +10,7 @@ ROLES: Final = ("collector", "learner")
 EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeated")
 REFUSALS: Final = ("too_old", "too_many", "correction_too_late", "not_one_size", "implausible")
 CHECKPOINT_OUTCOMES: Final = ("confirmed", "lost", "fenced", "unavailable")
+DIRECTIONS: Final = ("regression", "improvement")
 TOPICS: Final = ("predictions", "job_predictions", "answers", "alerts", "runs", "deadletters")
 BOUNDS: Final = (
     "applications_max", "refits_per_tick_max", "open_jobs_max", "open_job_max_s", "seen_buckets_max",
@@ -88,6 +89,11 @@ AGENT: Final = (
     Declaration(
         "scalewatch_runs_refused_total", "counter", "Reports of runs that change no model, by reason.",
         (Label("reason", values=REFUSALS),),
+    ),
+    Declaration(
+        "scalewatch_level_shifts_total", "counter",
+        "Applications that became slower or faster for good, as found by their runs; history counts too.",
+        (Label("direction", values=DIRECTIONS),),
     ),
     Declaration(
         "scalewatch_checkpoints_total", "counter", "Checkpoints by outcome.",

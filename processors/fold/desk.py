@@ -16,6 +16,7 @@ from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
 from processors.alerts import AlertLife, AlertState
 from processors.asked import Asked, AskedState
 from processors.digest import digest64
+from processors.drift import Drift, DriftState
 from processors.failures import FailureRate, FailureState, HostFailureRate
 from processors.inputs import Inputs, InputsState, input_key
 from processors.jobs import Job, JobState
@@ -24,7 +25,8 @@ from processors.members import Members, MembersState
 from processors.messages import Context
 from processors.rivals import Rivals, RivalsState
 from processors.run_distribution import RunHistory, RunHistoryState, name_key
-from processors.run_time import UPGRADES, RunTime, RunTimeState
+from processors.run_time import RunTime, RunTimeState
+from processors.run_time_upgrades import UPGRADES
 from processors.seen import LowWater, LowWaterState, SeenRuns, SeenState
 from processors.shelf import Kind, Shelf
 
@@ -43,6 +45,7 @@ STATEFUL: Final = (
     Inputs,
     RunHistory,
     Rivals,
+    Drift,
 )
 PROCESSORS: Final = tuple(processor.name for processor in STATEFUL)
 
@@ -135,6 +138,7 @@ class Desk:
         self.inputs = Shelf(Kind(Inputs.name, Inputs.version, InputsState, Inputs.build))
         self.histories = Shelf(Kind(RunHistory.name, RunHistory.version, RunHistoryState, RunHistory.build))
         self.rivals = Shelf(Kind(Rivals.name, Rivals.version, RivalsState, Rivals.build))
+        self.drifts = Shelf(Kind(Drift.name, Drift.version, DriftState, Drift.build))
         self._application_ids: dict[int, str] = {}
 
     @property
@@ -164,6 +168,7 @@ class Desk:
         """Forget the model of an application; what was published of it leaves its topic."""
         self.models.remove(application_id)
         self.members.remove(application_id)
+        self.drifts.remove(application_id)
         self._forget_digest(application_id)
         self._forget_laws(ApplicationKey.parse(application_id))
         self._forget_input(ApplicationKey.parse(application_id))
@@ -222,7 +227,7 @@ class Desk:
         """Return all shelves."""
         yield from (self.jobs, self.models, self.seen, self.low_water, self.failures, self.hosts)
         yield from (self.alerts, self.asked, self.laws, self.pool, self.members, self.inputs)
-        yield from (self.histories, self.rivals)
+        yield from (self.histories, self.rivals, self.drifts)
 
     def _remember(self, key: str) -> None:
         if key.startswith(OF_APPLICATION):

@@ -14,6 +14,7 @@ from processors.fold.histories import Histories
 from processors.fold.teaching import Teaching
 from processors.fold.unseen import Unseen
 from processors.fold.warnings import Warnings
+from processors.fold.watch import Watch
 from processors.member_fits import fits
 from processors.members import Fits, Members
 from processors.messages import prediction, published_curve
@@ -45,6 +46,7 @@ class Refits:
         self._warnings = warnings
         self._teaching = Teaching(desk)
         self._unseen = Unseen(desk)
+        self._watch = Watch(desk, warnings)
 
     def tick(self, since_ms: int) -> None:
         """Fit and publish what is due, at most `refits_per_tick_max`; then evict what is too much.
@@ -93,6 +95,7 @@ class Refits:
         self._desk.members.changed(application_id, members, self._desk.now_ms)
         self._desk.model_changed(application_id, model)
         self._unseen.fitted(key, model)
+        self._watch.published(application_id)
         self._desk.outbox.append(said)
         self._desk.tally["fit", "published"] += 1
         self._unreliable(key, said)
@@ -132,13 +135,14 @@ class Refits:
     def _strange_sizes(self, key: ApplicationKey, model: RunTime) -> list[tuple[str, float]]:
         settings = self._desk.settings.alerts.slow_size
         wanted = settings.enabled and self._desk.recent(model.newest_ms)  # history wakes nobody
+        believed = model.confirmed()
         found = {
             (alert_rules.SLOW_SIZE if size.direction == "slow" else alert_rules.FAST_SIZE, size.n): (
                 size.observed_s,
                 size.expected_s,
             )
             for size in model.study().anomalies
-            if wanted and abs(size.deviation) >= settings.deviation_min
+            if wanted and size.n in believed and abs(size.deviation) >= settings.deviation_min
         }
         gone = alert_rules.sizes_no_longer(model.flagged, list(found))
         now_ms = self._desk.now_ms

@@ -1,6 +1,8 @@
 """Completed runs: recognised, placed with an application, scored against what was published, and learned."""
 
-from agent.contracts.events import SUCCESS, JobCompleted, JobStarted
+from collections.abc import Mapping
+
+from agent.contracts.events import SUCCESS, Attribute, JobCompleted, JobStarted
 from agent.contracts.names import ApplicationKey
 from processors.curve import PublishedPoint
 from processors.digest import digest64
@@ -10,7 +12,7 @@ from processors.fold.histories import Histories
 from processors.fold.outcomes import Outcomes
 from processors.fold.training import Training
 from processors.fold.warnings import Warnings
-from processors.jobs import Job, Placement, merged_evidence
+from processors.jobs import Job, Placement, merged_evidence, told_attributes
 from processors.seen import SeenRun, bucket, content_digest
 
 NOTHING = 0  # digest of no application
@@ -73,7 +75,8 @@ class Runs:
         if fact is None and event.state == SUCCESS and event.run_time_s > 0 and placement.n is not None:
             self._desk.tally["refused", "not_one_size" if job.resized else "implausible"] += 1
         self._remember_times(job, event, placement, before, first=known is None)
-        self._learn(event, placement, fact, self._trained(known), first=known is None)
+        told = told_attributes(job, event)
+        self._learn(event, placement, fact, self._trained(known), told, first=known is None)
         former = before.application_id if before else None
         self._outcomes.take(event, placement.application_id, former, first=known is None)
         self._remember(key, event.run_id, placement, content)
@@ -84,7 +87,8 @@ class Runs:
         key = bucket(event.run_id, event.start_ms)
         fact = self._fact(job, event, new)
         self._remember_times(job, event, new, old, first=False)
-        self._learn(event, new, fact, self._trained(self._desk.seen.open(key).score((event.run_id, 0))), first=False)
+        former = self._trained(self._desk.seen.open(key).score((event.run_id, 0)))
+        self._learn(event, new, fact, former, {}, first=False)
         self._outcomes.take(event, new.application_id, old.application_id, first=False)
         self._remember(key, event.run_id, new, _content(event, new, fact))
 
@@ -134,15 +138,22 @@ class Runs:
         return model.published.curve_at(placement.n) if model is not None and model.published is not None else None
 
     def _learn(
-        self, event: JobCompleted, placement: Placement, fact: RunFact | None, former: str | None, *, first: bool
+        self,
+        event: JobCompleted,
+        placement: Placement,
+        fact: RunFact | None,
+        former: str | None,
+        told: Mapping[str, Attribute],
+        *,
+        first: bool,
     ) -> None:
-        """Learn a run; `former` is the application that it trained before."""
+        """Learn a run; `former` is the application that it trained before, `told` what else is known of it."""
         stays = fact is not None and placement.application_id == former
         if former is not None and not stays and not self._training.forget(former, event.run_id):
             self._desk.tally["refused", "correction_too_late"] += 1
         elif fact is not None and placement.application_id is not None:
             sizes = placement.input_sizes
-            self._training.train(placement.application_id, fact, sizes, first=first, replaces=stays)
+            self._training.train(placement.application_id, fact, sizes, told, first=first, replaces=stays)
 
     def _fact(self, job: Job, event: JobCompleted, placement: Placement) -> RunFact | None:
         trains = event.state == SUCCESS and not job.resized and placement.application_id is not None

@@ -1,12 +1,15 @@
 """What the model of an application learns of one run, and what follows from the run before that."""
 
+from collections.abc import Mapping
+
+from agent.contracts.events import Attribute
 from agent.contracts.names import ApplicationKey
-from processors import alert_rules
 from processors.curve import PublishedCurve
 from processors.facts import RunFact, Scored
 from processors.fold.desk import Desk
 from processors.fold.unseen import Unseen
 from processors.fold.warnings import Warnings
+from processors.fold.watch import Watch
 from processors.members import MemberFact
 from processors.other_inputs import Sizes
 
@@ -19,7 +22,7 @@ class Training:
     >>> desk = make_shard(Config()).desk
     >>> training = Training(desk, Warnings(desk))
     >>> run = RunFact("exa/1@0", n=4, run_time_s=60.0, start_ms=0, end_ms=60_000, seen_ms=60_000)
-    >>> training.train("exa/lammps//nodes", run, (), first=True, replaces=False)
+    >>> training.train("exa/lammps//nodes", run, (), {"build": "2026.1"}, first=True, replaces=False)
     >>> desk.models.get("exa/lammps//nodes").observations
     1
     >>> training.forget("exa/lammps//nodes", "exa/1@0"), "exa/lammps//nodes" in desk.models
@@ -30,9 +33,19 @@ class Training:
         self._desk = desk
         self._warnings = warnings
         self._unseen = Unseen(desk)
+        self._watch = Watch(desk, warnings)
 
-    def train(self, application_id: str, fact: RunFact, sizes: Sizes, *, first: bool, replaces: bool) -> None:
-        """Learn a run of an input of the given sizes.
+    def train(
+        self,
+        application_id: str,
+        fact: RunFact,
+        sizes: Sizes,
+        attributes: Mapping[str, Attribute],
+        *,
+        first: bool,
+        replaces: bool,
+    ) -> None:
+        """Learn a run of an input of the given sizes; `attributes` tell builds and versions apart.
 
         `first` is its first report, `replaces` a corrected one of a run of the same application.
         """
@@ -40,13 +53,16 @@ class Training:
         if replaces and not model.holds(fact.run_id):
             self._desk.tally["refused", "correction_too_late"] += 1
             return
-        scored = model.score(fact) if first else None
+        scored = model.score(fact)
         if first:
             self._compare(application_id, model.published, fact, scored)
-        model.learn(fact)
-        if scored is not None:
+        if scored is None or not first:
+            model.learn(fact, self._watch.strange(application_id, scored))
+        else:
+            taken = self._watch.take(application_id, model, scored, attributes)
+            model.learn(fact, taken.judgement.strange if taken.judgement else 0)
             model.note(scored)
-            self._judge(application_id, scored)
+            self._watch.follow(application_id, model, scored, taken)
         self._desk.model_changed(application_id, model)
         self._unseen.ran(application_id, sizes, model)
 
@@ -71,8 +87,3 @@ class Training:
         told = scored.ln_ratio if scored else None
         members.learn(MemberFact(fact.n, fact.run_time_s, published.horizon(fact.n), told))
         self._desk.members.changed(application_id, members, self._desk.now_ms)
-
-    def _judge(self, application_id: str, scored: Scored) -> None:
-        settings = self._desk.settings.alerts.outside_band
-        found = alert_rules.outside_band(ApplicationKey.parse(application_id), scored, settings, self._desk.now_ms)
-        self._warnings.take([found] if found and self._desk.recent(scored.run.end_ms) else [])

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from agent.contracts.moments import rfc3339
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Alert
-from processors import alert_rules
+from processors import alert_rules, run_rules
 from processors.alerts import AlertLife, Condition, Transition
 from processors.digest import hexdigest
 from processors.fold.desk import OF_APPLICATION, Desk
@@ -47,6 +47,10 @@ class Warnings:
             self._send(key, life, life.take(condition))
         return life.open
 
+    def ends(self, condition: Condition) -> bool:
+        """Let an alert end with the words of a condition, at the next tick; False where none is open."""
+        return fingerprint(condition) in self._desk.alerts and self.opens(condition)
+
     def tick(self) -> None:
         """Let the alerts whose time has come fire or resolve."""
         for key in self._desk.alerts.due(self._desk.now_ms, DUE_PER_TICK_MAX):
@@ -60,6 +64,9 @@ class Warnings:
         verdicts = self._desk.settings.alerts.unreliable.verdicts
         key = ApplicationKey.parse(application_id)
         self.take(alert_rules.forgotten(key, flagged, verdicts, self._desk.now_ms))
+        for name in (alert_rules.REGRESSION, alert_rules.IMPROVEMENT):
+            labels = alert_rules.application_labels(key)
+            self.ends(run_rules.ended(name, labels, run_rules.FORGOTTEN, self._desk.now_ms))
         self._desk.remove_model(application_id)
 
     def forget_failures(self, key: str) -> None:

@@ -23,7 +23,7 @@ NOISE_MAX: Final = 1.0
 NOISE_RATE: Final = 0.03
 NOISE_OUTLIER: Final = 3.0  # a run counts for the noise with at most this many standard deviations
 FACTOR_MIN: Final = 0.05
-RATIOS_MAX: Final = 64
+RATIOS_MAX: Final = 32
 RUNS_MANY: Final = 1000
 
 

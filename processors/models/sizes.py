@@ -180,8 +180,19 @@ def aggregate(
     sizes = sorted(found)
     rows = [found[n] for n in sizes]
     count, median_s, min_s, squares = np.array(rows, dtype=np.float64).reshape(-1, 4).T
-    noise = _pooled_noise(float(count.sum()) - len(rows), float(squares.sum()))
-    return Sizes(np.array(sizes), median_s, min_s, count, _weights(count, noise), noise)
+    repeats = float(count.sum()) - len(rows)
+    return sizes_of(np.array(sizes), median_s, min_s, count, repeats=repeats, squares=float(squares.sum()))
+
+
+def sizes_of(n: Floats, median_s: Floats, min_s: Floats, count: Floats, *, repeats: float, squares: float) -> Sizes:
+    """Return observations with their weights; the noise comes from the sum of squares over so many repeats.
+
+    >>> one = np.ones(1)
+    >>> sizes_of(one, one, one, one, repeats=10.0, squares=0.1).noise
+    0.1
+    """
+    noise = _pooled_noise(repeats, squares)
+    return Sizes(n, median_s, min_s, count, _weights(count, noise), noise)
 
 
 def thin(sizes: Sizes, limit: int = 12) -> Sizes:
@@ -216,11 +227,7 @@ def rounded_size(n: float) -> float:
 
 
 def _derive(sketch: LogSketch) -> Derived:
-    buckets = list(sketch.buckets())
-    mean_ln = [bucket.mean_ln for bucket in buckets]
-    centre = sum(bucket.number * ln for bucket, ln in zip(buckets, mean_ln, strict=True)) / sketch.count
-    squares = sum(bucket.number * (ln - centre) ** 2 for bucket, ln in zip(buckets, mean_ln, strict=True))
-    return Derived(sketch.count, sketch.quantile(0.5), sketch.min, squares)
+    return Derived(sketch.count, sketch.quantile(0.5), sketch.min, sketch.squares())
 
 
 def _pooled_noise(repeats: float, squares: float) -> float:

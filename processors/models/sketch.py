@@ -91,6 +91,32 @@ class LogSketch:
         twin._buckets = dict(self._buckets)
         return twin
 
+    def moved(self, positions: int, times: int = 1) -> "LogSketch":
+        """Return the sketch of all values moved so far on the logarithmic scale, each counted so many times.
+
+        A bucket moves as a whole, to where its mean goes: that may add the width of a bucket to the error.
+
+        >>> sketch = LogSketch()
+        >>> sketch.add(100.0)
+        >>> round(sketch.moved(positions_of(math.log(1.25)), times=3).quantile(0.5), 2)
+        125.0
+        """
+        twin = LogSketch()
+        twin.level, twin.count = self.level, self.count * times
+        factor = math.exp(min(positions * _LOG_STEP, _LOG_MAX / 2))
+        twin.min, twin.max = self.min * factor, self.max * factor
+        for bucket in self._buckets.values():
+            total = bucket.positions + bucket.number * positions
+            twin._put(_key(-(-total // bucket.number), self.level), Bucket(bucket.number * times, total * times))
+        return twin
+
+    def squares(self) -> float:
+        """Return the sum of squares of ln value about its mean; 0 for an empty sketch."""
+        buckets = list(self.buckets())
+        mean_ln = [bucket.mean_ln for bucket in buckets]
+        centre = sum(bucket.number * ln for bucket, ln in zip(buckets, mean_ln, strict=True)) / max(self.count, 1)
+        return sum(bucket.number * (ln - centre) ** 2 for bucket, ln in zip(buckets, mean_ln, strict=True))
+
     def buckets(self) -> Iterator[Bucket]:
         """Yield the buckets from the smallest values to the largest."""
         for key in sorted(self._buckets):
@@ -171,6 +197,15 @@ class LogSketch:
             buckets, self._buckets, self.level = self._buckets, {}, level
             for key, bucket in buckets.items():
                 self._put(_joined(key, shift), bucket)
+
+
+def positions_of(ln_factor: float) -> int:
+    """Return a factor, given as its logarithm, on the scale of the sketches.
+
+    >>> positions_of(0.0), positions_of(math.log(GAMMA))
+    (0, 1024)
+    """
+    return round(ln_factor / _LOG_STEP)
 
 
 def _key(position: int, level: int) -> int:

@@ -11,7 +11,8 @@ from agent.contracts.events import Identity, JobCompleted
 from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
 from processors.alerts import AlertLife, AlertState, Condition
 from processors.asked import REQUESTS_MAX, Asked, AskedState
-from processors.facts import Outcome, RunFact
+from processors.drift import Drift, DriftState, ScoredRun
+from processors.facts import Outcome, RunFact, Scored
 from processors.failures import FailureRate, FailureState, HostFailureRate
 from processors.fold.desk import PROCESSORS
 from processors.inputs import KNOTS_MAX, InputFact, InputRecord, Inputs, InputsState, StoredKnot
@@ -94,6 +95,14 @@ def input_fact(i: int) -> InputFact:
     return InputFact(("atoms", "steps"), InputRecord(f"{SYSTEM}/atoms={i},steps=100", (1.0 + i, 100.0), 16.0, knots))
 
 
+def scored_run(i: int) -> ScoredRun:
+    """Return the i-th run of an application that keeps falling behind its own past, with ever more builds."""
+    ratio = 0.02 * (i % 7 - 3) + (0.4 if i % 60 > 50 else 0.0)
+    run = RunFact(f"{SYSTEM}/{i}@{START_MS}", 4.0, 100 * 2.718281828459045**ratio, START_MS + i, START_MS + i, 0)
+    told = Scored(run, 100.0, 90.0, 110.0, ratio, 0.1, inside=abs(ratio) < 0.1, horizon="inside", observations=50)
+    return ScoredRun(told, {"build": f"2026.{i // 50}", "atoms": i})
+
+
 RATES = AlertSettings().failure_rate
 SUBJECTS: dict[str, Subject] = {
     Job.name: Subject(JobState, partial(Job.build, JobSettings()), job_fact, 8_000, learn=job_learns),
@@ -144,6 +153,7 @@ SUBJECTS: dict[str, Subject] = {
     Inputs.name: Subject(InputsState, Inputs.build, input_fact, 6_000),
     RunHistory.name: Subject(RunHistoryState, RunHistory.build, ended_job, 1_900, question=lambda ended: ended.job),
     Rivals.name: Subject(RivalsState, Rivals.build, bout, 600, question=lambda bout: bout.n),
+    Drift.name: Subject(DriftState, Drift.build, scored_run, 2_500),
 }
 SPARED: dict[str, str] = {
     "rivals:learning_a_fact_twice_is_learning_it_once": "a run is compared once, at its first report: that a report is "

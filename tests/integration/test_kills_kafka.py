@@ -37,7 +37,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "learner": {"checkpoint_interval_s": 0.2, "checkpoint_records_max": 8},
     "jobs": {"settle_max_s": 5.0},
     "run_time": {"publish_after_runs": 4, "refits_per_tick_max": 1, "unmerged_runs_max": 4},
-    "alerts": {"run_age_max_s": 3e8, "outside_band": {"observations_min": 4}},
+    "alerts": {"run_age_max_s": 3e8, "strange_run": {"observations_min": 4}},
 }
 
 

@@ -23,7 +23,7 @@ SYSTEM = "centre"
 SOON_S = 120.0  # nothing takes so long where it works
 SETTINGS: dict[str, dict[str, Any]] = {
     "jobs": {"settle_max_s": 2.0},
-    "alerts": {"outside_band": {"observations_min": 4}},
+    "alerts": {"strange_run": {"observations_min": 4}},
 }
 RUN_TIMES_S = {1.0: 800.0, 2.0: 420.0, 4.0: 230.0, 8.0: 130.0}
 

@@ -96,19 +96,19 @@ def test_runs_that_end_now_raise_alerts_and_settings_decide_how_many(tmp_path: P
     jobs = [job(number) for number in range(40)]
     jobs += [job(number, run_time_s=run_time_s(SIZES[number % 5]) * 1.8) for number in (40, 47)]
     history = past(tmp_path, *jobs)
-    off = {"alerts.outside_band.enabled": "false"}
-    high = {"alerts.outside_band.factor_min": "3", "alerts.slow_size.enabled": "false"}
+    off = {"alerts.strange_run.enabled": "false"}
+    high = {"alerts.strange_run.factor_min": "3", "alerts.slow_size.enabled": "false"}
     report = scored(history, off, high)
     counts = [{alert.name: alert for alert in found.alerts} for found in report.variants]
     assert [found.name for found in report.variants[1:]] == [
-        "alerts.outside_band.enabled=false",
-        "alerts.outside_band.factor_min=3, alerts.slow_size.enabled=false",
+        "alerts.strange_run.enabled=false",
+        "alerts.strange_run.factor_min=3, alerts.slow_size.enabled=false",
     ]
-    strange = counts[0]["RunOutsideBand"]
+    strange = counts[0]["StrangeRun"]
     assert strange.fired >= 1
     assert strange.per_1000_runs == pytest.approx(1000 * strange.fired / 42)
     assert "lammps" in strange.examples[0]
-    assert not {"RunOutsideBand"} & (set(counts[1]) | set(counts[2]))
+    assert not {"StrangeRun"} & (set(counts[1]) | set(counts[2]))
     assert report.variants[0].total == report.variants[1].total
 
 

@@ -46,7 +46,7 @@ def test_the_summary_counts_what_was_read_refused_sent_and_learned(tmp_path: Pat
     assert summary["emissions"]["runs"] == 25
     assert summary["emissions"]["deadletters"] == 2
     assert summary["emissions"]["predictions"] >= 1
-    assert summary["alerts"] == {"RunOutsideBand": 1}
+    assert summary["alerts"] == {"StrangeRun": 1}
     assert summary["quality"]["scored"] > 10
     assert 0 < summary["quality"]["median_of_median_errors"] < 0.05
     assert 0.5 < summary["quality"]["coverage_90"] <= 1

@@ -76,7 +76,7 @@ def report(folder: Path, *lines: str, sets: tuple[dict[str, str], ...] = ()) -> 
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Report:
     lines = [job(number) for number in range(90)]
     lines += [job(number, run_time_s=9000.0) for number in (90, 95)]
-    return report(tmp_path_factory.mktemp("history"), *lines, sets=({"alerts.outside_band.factor_min": "20"},))
+    return report(tmp_path_factory.mktemp("history"), *lines, sets=({"alerts.strange_run.factor_min": "20"},))
 
 
 def test_every_tag_is_closed_and_nothing_is_fetched_or_run(whole: Report) -> None:
@@ -96,7 +96,7 @@ def test_every_picture_and_table_is_there(whole: Report) -> None:
         "Reliability diagram",
         "requested time",
         "last two jobs",
-        "RunOutsideBand",
+        "StrangeRun",
         "factor_min=20",
         "FAILED",
     ):

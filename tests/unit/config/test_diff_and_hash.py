@@ -69,7 +69,7 @@ def test_a_changed_secret_is_told_without_either_value() -> None:
     "change",
     [
         "run_time: {scores_max: 32}",
-        "alerts: {outside_band: {factor_min: 1.2}}",
+        "alerts: {strange_run: {factor_min: 1.2}}",
         "topics: {journal_partitions: 2}",
         "jobs: {settle_max_s: 60}",
     ],

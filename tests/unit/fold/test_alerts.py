@@ -27,7 +27,7 @@ def test_a_run_far_outside_its_band_fires_at_once_and_resolves_after_an_hour(pau
     (said,) = centre.messages("alerts")
     assert said["status"] == "firing"
     assert said["labels"] == {
-        "alertname": "RunOutsideBand", "severity": "warning", "application": "lammps", "system": "exa", "input": "",
+        "alertname": "StrangeRun", "severity": "warning", "application": "lammps", "system": "exa", "input": "",
         "unit": "nodes", "direction": "slow",
     }  # fmt: skip
     assert said["annotations"]["summary"].startswith("lammps on 4 nodes took 540 s, 1.9")
@@ -36,9 +36,9 @@ def test_a_run_far_outside_its_band_fires_at_once_and_resolves_after_an_hour(pau
     pause(centre)
     centre.at("10:59:50")
     pause(centre)
-    assert centre.alerts("RunOutsideBand") == ["firing"]
+    assert centre.alerts("StrangeRun") == ["firing"]
     centre.at("11:00")
-    assert centre.alerts("RunOutsideBand") == ["firing", "resolved"]
+    assert centre.alerts("StrangeRun") == ["firing", "resolved"]
     assert centre.messages("alerts")[-1]["ends"] == "2026-11-20T11:00:00Z"
     assert len(centre.topic("alerts")) == len({said["fingerprint"] for said in centre.messages("alerts")})
 
@@ -51,9 +51,9 @@ def test_another_such_run_keeps_the_alert_firing_without_another_message(pause: 
     centre.at("10:40").ran("slow2", "lammps", 4, 540.0)
     pause(centre)
     centre.at("11:39:50")
-    assert centre.alerts("RunOutsideBand") == ["firing"]
+    assert centre.alerts("StrangeRun") == ["firing"]
     centre.at("11:40")
-    assert centre.alerts("RunOutsideBand") == ["firing", "resolved"]
+    assert centre.alerts("StrangeRun") == ["firing", "resolved"]
     assert centre.messages("alerts")[-1]["starts"] == "2026-11-20T10:00:00Z"
 
 
@@ -70,11 +70,11 @@ def test_a_run_within_its_band_or_of_a_young_model_raises_nothing() -> None:
 def test_a_run_of_history_raises_nothing() -> None:
     centre = learned()
     centre.at("17:00").ran("recent", "lammps", 4, 540.0)
-    assert centre.alerts("RunOutsideBand") == ["firing"]
+    assert centre.alerts("StrangeRun") == ["firing"]
     centre = learned()
     old = Scenario().at("10:00").ran("old", "lammps", 4, 540.0)
     centre.at("17:00").fold(old)
-    assert centre.alerts("RunOutsideBand") == []
+    assert centre.alerts("StrangeRun") == []
     assert len(centre.runs_of("lammps")) == len(SIZES) + 1
 
 
@@ -123,7 +123,7 @@ def test_what_is_slow_for_less_than_half_an_hour_never_fires() -> None:
 
 
 def test_a_rule_that_is_switched_off_says_nothing() -> None:
-    centre = learned(outside_band={"enabled": False}, slow_size={"enabled": False})
+    centre = learned(strange_run={"enabled": False}, slow_size={"enabled": False})
     for i in range(12):
         centre.ran(f"slow{i}", "lammps", 8, 290.0)
     centre.at("12:00")

@@ -99,7 +99,7 @@ def test_a_state_of_a_newer_agent_is_refused_when_a_shard_takes_over() -> None:
     centre = Scenario()
     centre.at("08:00").ran("1", "lammps", 4, 60.0)
     centre.checkpoint()
-    newer = {key: value.replace(b'"version":2', b'"version":3') for key, value in centre.stored.items()}
+    newer = {key: value.replace(b'"version":3', b'"version":4') for key, value in centre.stored.items()}
     with pytest.raises(ConfigError, match=r"run_time/exa/lammps//nodes was written by a newer agent"):
         centre.new_shard().restore(newer, 0)
 

@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 
 from processors.models.single_run import (
+    FARTHEST,
     P_MAX,
     SCORES_MAX,
-    STRANGE_WEIGHT,
+    agreeing,
     conformal_p,
-    learning_weight,
+    far,
+    farthest_after,
+    farthest_p,
     normal_p,
-    strange,
+    rare,
     two_sided,
 )
 
@@ -41,27 +44,58 @@ def test_equal_scores_are_as_far_off_as_the_run_itself() -> None:
     assert conformal_p([2.0, 2.0, 2.0], 2.0) == 1
 
 
-def test_before_a_hundred_runs_nothing_is_strange() -> None:
-    assert not strange(conformal_p([1.0] * 98, 99.0), 5.0, 0.01)
-    assert strange(conformal_p([1.0] * 101, 99.0), 5.0, 0.01)
+def test_of_a_window_only_the_farthest_scores_are_kept_and_they_tell_the_same() -> None:
+    generator = np.random.default_rng(8)
+    farthest: list[tuple[int, float]] = []
+    scores: list[float] = []
+    longest = 0
+    for index, score in enumerate(np.abs(generator.standard_t(3, 2000)).tolist()):
+        whole = conformal_p(scores[-SCORES_MAX:], score)
+        told = farthest_p(farthest, index, score)
+        assert told == pytest.approx(whole) if whole * (min(index, SCORES_MAX) + 1) < FARTHEST + 0.5 else told <= whole
+        assert rare(told, index) == rare(whole, index)
+        farthest = farthest_after(farthest, index, score)
+        scores.append(score)
+        longest = max(longest, len(farthest))
+    assert longest < 45
+
+
+def test_however_scores_come_no_more_than_a_window_of_them_is_kept() -> None:
+    farthest: list[tuple[int, float]] = []
+    for index in range(1000):
+        farthest = farthest_after(farthest, index, 1000.0 - index)
+    assert len(farthest) == SCORES_MAX
+
+
+def test_before_two_hundred_runs_a_run_is_rare_that_at_most_one_reached() -> None:
+    assert rare(conformal_p([1.0] * 20, 2.0), 20)
+    assert rare(conformal_p([1.0] * 20 + [3.0], 2.0), 21)
+    assert not rare(conformal_p([1.0] * 20 + [3.0, 3.0], 2.0), 22)
+    assert not rare(conformal_p([1.0] * 198 + [3.0, 3.0], 2.0), 200)
 
 
 @pytest.mark.parametrize(
-    ("p", "ln_ratio", "noise", "found"),
-    [
-        (0.005, 0.11, 0.01, True),
-        (0.005, -0.11, 0.01, True),
-        (0.005, 0.09, 0.01, False),
-        (0.005, 0.25, 0.1, False),
-        (P_MAX, 1.0, 0.01, False),
-    ],
+    ("ln_ratio", "noise", "found"), [(0.11, 0.01, True), (-0.11, 0.01, True), (0.09, 0.01, False), (0.25, 0.1, False)]
 )
-def test_a_strange_run_is_both_rare_and_far_off(p: float, ln_ratio: float, noise: float, *, found: bool) -> None:
-    assert strange(p, ln_ratio, noise) is found
+def test_a_strange_run_is_far_off_in_time_and_against_the_usual_scatter(
+    ln_ratio: float, noise: float, *, found: bool
+) -> None:
+    assert far(ln_ratio, noise) is found
 
 
-def test_a_strange_run_teaches_little_unless_others_agree() -> None:
-    assert learning_weight([False, True]) == STRANGE_WEIGHT
-    assert learning_weight([True, True, False, False, False, False, True]) == STRANGE_WEIGHT
-    assert learning_weight([False, True, False, True, True]) == 1
-    assert learning_weight([False] * 5) == 1
+def test_of_like_runs_about_one_in_a_hundred_is_rare() -> None:
+    generator = np.random.default_rng(9)
+    farthest: list[tuple[int, float]] = []
+    found = 0
+    for index, score in enumerate(generator.exponential(1.0, 10_000).tolist()):
+        found += rare(farthest_p(farthest, index, score), index)
+        farthest = farthest_after(farthest, index, score)
+    assert 70 < found < 130
+    assert P_MAX == 0.01
+
+
+def test_a_strange_run_is_believed_once_others_at_its_size_agree() -> None:
+    assert not agreeing(1, [0, 1])
+    assert not agreeing(1, [1, 1, 0, 0, 0, 0, 1])
+    assert agreeing(1, [0, 1, 0, 1, 1])
+    assert not agreeing(1, [-1, -1, 1, -1, 0])

@@ -10,7 +10,8 @@ import pytest
 from agent.contracts.errors import ConfigError
 from agent.contracts.settings import RunTimeSettings
 from processors.asked import Asked, AskedState
-from processors.run_time import UPGRADES, RunTime, RunTimeState
+from processors.run_time import RunTime, RunTimeState
+from processors.run_time_upgrades import UPGRADES
 from processors.shelf import STALE_MAX, Envelope, Kind, Shelf
 
 STATES = Path(__file__).parents[2] / "cases" / "state"
@@ -182,7 +183,7 @@ def test_a_restored_shelf_goes_on_as_the_one_that_never_stopped() -> None:
     assert {key: shelf.encode(key) for key in shelf.keys()} == {key: twin.encode(key) for key in twin.keys()}  # noqa: SIM118 - no mapping
 
 
-def test_a_run_time_state_of_version_one_is_read_and_goes_on_in_version_two() -> None:
+def test_a_run_time_state_of_version_one_is_read_and_goes_on_in_the_present_one() -> None:
     value = (STATES / "run_time-1.json").read_bytes().strip()
     assert msgspec.json.decode(value)["version"] == 1
     assert all(len(score) == 3 for score in msgspec.json.decode(value)["data"]["scores"])
@@ -193,8 +194,21 @@ def test_a_run_time_state_of_version_one_is_read_and_goes_on_in_version_two() ->
     assert {score.distance for score in model.scores} == {1.0}
     shelf.changed("exa/lammps//nodes", model, 1)
     stored = msgspec.json.decode(shelf.encode("exa/lammps//nodes") or b"")
-    assert stored["version"] == 2
-    assert stored["data"]["runs"] == msgspec.json.decode(value)["data"]["runs"]
+    assert stored["version"] == 3
+    assert stored["data"]["runs"] == [[*run, 0] for run in msgspec.json.decode(value)["data"]["runs"]]
+
+
+def test_a_run_time_state_of_version_two_is_read_and_no_run_of_it_is_strange() -> None:
+    value = (STATES / "run_time-2.json").read_bytes().strip()
+    assert msgspec.json.decode(value)["version"] == 2
+    shelf = Shelf(RUN_TIME)
+    shelf.restore("exa/lammps//nodes", value)
+    model = shelf.open("exa/lammps//nodes")
+    assert (model.observations, {run.strange for run in model.snapshot().runs}) == (12, {0})
+    shelf.changed("exa/lammps//nodes", model, 1)
+    stored = msgspec.json.decode(shelf.encode("exa/lammps//nodes") or b"")
+    assert stored["version"] == 3
+    assert stored["data"]["runs"] == [[*run, 0] for run in msgspec.json.decode(value)["data"]["runs"]]
 
 
 def test_a_state_of_a_newer_agent_is_refused_with_what_to_do() -> None:
