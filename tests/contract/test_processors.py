@@ -11,8 +11,8 @@ from agent.contracts.events import Identity, JobCompleted
 from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
 from processors.alerts import AlertLife, AlertState, Condition
 from processors.asked import REQUESTS_MAX, Asked, AskedState
-from processors.drift import Drift, DriftState, ScoredRun
-from processors.facts import Outcome, RunFact, Scored
+from processors.drift import Drift, DriftState
+from processors.facts import Outcome, RunFact
 from processors.failures import FailureRate, FailureState, HostFailureRate
 from processors.fold.desk import PROCESSORS
 from processors.inputs import KNOTS_MAX, InputFact, InputRecord, Inputs, InputsState, StoredKnot
@@ -30,6 +30,7 @@ from processors.rivals import Rivals, RivalsState
 from processors.run_distribution import RunHistory, RunHistoryState
 from processors.run_time import RunTime, RunTimeState
 from processors.seen import LowWater, LowWaterState, SeenRun, SeenRuns, SeenState
+from tests.kit.drifting import scored_run
 from tests.kit.past_jobs import bout, ended_job
 from tests.kit.scenario import SYSTEM, completed, evidence
 
@@ -93,14 +94,6 @@ def members_learn(members: Members, fact: MemberFact) -> None:
 def input_fact(i: int) -> InputFact:
     knots = tuple(StoredKnot(2.0**step, 1000.5 + i, 3) for step in range(KNOTS_MAX))
     return InputFact(("atoms", "steps"), InputRecord(f"{SYSTEM}/atoms={i},steps=100", (1.0 + i, 100.0), 16.0, knots))
-
-
-def scored_run(i: int) -> ScoredRun:
-    """Return the i-th run of an application that keeps falling behind its own past, with ever more builds."""
-    ratio = 0.02 * (i % 7 - 3) + (0.4 if i % 60 > 50 else 0.0)
-    run = RunFact(f"{SYSTEM}/{i}@{START_MS}", 4.0, 100 * 2.718281828459045**ratio, START_MS + i, START_MS + i, 0)
-    told = Scored(run, 100.0, 90.0, 110.0, ratio, 0.1, inside=abs(ratio) < 0.1, horizon="inside", observations=50)
-    return ScoredRun(told, {"build": f"2026.{i // 50}", "atoms": i})
 
 
 RATES = AlertSettings().failure_rate
