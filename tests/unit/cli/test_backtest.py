@@ -20,6 +20,8 @@ def test_a_log_gives_a_page_figures_and_a_short_table(tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "22 runs from 1996-09-30 12:10" in shown.stdout
     assert "what if 1: alerts.open_max=5" in shown.stdout
+    (requested,) = [line for line in shown.stdout.splitlines() if line.startswith("requested time")]
+    assert requested.split()[2:4] == ["17", "158"]
     assert shown.stdout.splitlines()[-1] == f"see {tmp_path}/results/report.html"
     found = json.loads((tmp_path / "results" / "report.json").read_text())
     assert found["schema"] == "scalewatch.backtest/1"
