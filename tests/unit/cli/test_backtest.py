@@ -20,12 +20,15 @@ def test_a_log_gives_a_page_figures_and_a_short_table(tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "22 runs from 1996-09-30 12:10" in shown.stdout
     assert "what if 1: alerts.open_max=5" in shown.stdout
-    (requested,) = [line for line in shown.stdout.splitlines() if line.startswith("requested time")]
-    assert requested.split()[2:4] == ["17", "158"]
     assert shown.stdout.splitlines()[-1] == f"see {tmp_path}/results/report.html"
     found = json.loads((tmp_path / "results" / "report.json").read_text())
     assert found["schema"] == "scalewatch.backtest/1"
     assert [variant["settings"] for variant in found["variants"]] == [{}, {"alerts.open_max": "5"}]
+    pair = found["variants"][0]["comparisons"][0]  # a baseline is shown on the runs of which something was said
+    figures = pair["baseline_said"] if pair["said"]["scored"] else pair["alone"]
+    (requested,) = [line for line in shown.stdout.splitlines() if line.startswith("requested time")]
+    assert requested.split()[2] == str(figures["scored"])
+    assert figures["scored"] > 5
     assert (tmp_path / "results" / "report.html").read_text().startswith("<!doctype html>")
 
 
