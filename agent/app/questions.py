@@ -75,18 +75,36 @@ def of_person(config: Config, file: str, request: PredictionRequested, timezone:
     with closing(learned(config, [file], timezone)) as agent:
         keys = [_key(said) for said in agent.service.predictions()]
         fitting = [key for key in keys if _fits(key, request)]
+        if not fitting and (
+            told := [answer for key in _never_run(keys, request) if (answer := _asked(agent, key, request)).known]
+        ):
+            yield from told
+            return
         if not fitting:
             names = ", ".join(sorted({key.application for key in keys})[:KNOWN_SHOWN])
             raise ScalewatchError(
                 f"Nothing is known of {request.evidence.application!r} in {file}; known: {names or 'nothing'}."
             )
         for key in fitting:
-            evidence = Evidence(application=key.application, input=key.input or None)
-            said = agent.service.prediction(key.id)
-            sizes = request.n or tuple(point.n for point in (said.curve if said else ()))
-            yield agent.service.answer(
-                PredictionRequested(system=key.system, request_id="1", n=sizes, evidence=evidence, unit=key.unit)
-            )
+            yield _asked(agent, key, request)
+
+
+def _asked(agent: Embedded, key: ApplicationKey, request: PredictionRequested) -> Answer:
+    evidence = Evidence(application=key.application, input=key.input or None)
+    said = agent.service.prediction(key.id)
+    sizes = request.n or tuple(point.n for point in (said.curve if said else ()))
+    return agent.service.answer(
+        PredictionRequested(system=key.system, request_id="1", n=sizes, evidence=evidence, unit=key.unit)
+    )
+
+
+def _never_run(keys: Sequence[ApplicationKey], request: PredictionRequested) -> list[ApplicationKey]:
+    """Return what an input that was never run would be, on each system and in each unit where others of it ran."""
+    wanted = request.evidence.input
+    if wanted is None:
+        return []
+    others = (msgspec.structs.replace(key, input=wanted) for key in keys)
+    return sorted({key for key in others if _fits(key, request)})
 
 
 def learned(config: Config, files: Sequence[str], timezone: str) -> Embedded:

@@ -139,7 +139,7 @@ class Api:
         if not wanted["application"]:
             raise parameters.BadParameterError("application is missing.")
         sizes = parameters.sizes(query)
-        candidates = matching(self._service.predictions(), wanted)
+        candidates = matching(self._service.predictions(), wanted) or self._never_run(wanted)
         if len(candidates) > 1:
             detail = f"{wanted['application'][:80]!r} is known {len(candidates)} times: add system, input or unit."
             return json(Problem(detail, known_ids(candidates)), 400)
@@ -148,6 +148,14 @@ class Api:
         curve = tuple(point.n for point in candidates[0].curve)
         answer = self._service.answer(_question(candidates[0], sizes or curve))
         return json(answer) if answer.known else self._unknown(wanted["application"])
+
+    def _never_run(self, wanted: dict[str, str | None]) -> list[Prediction]:
+        """Return what to ask about an input that was never run: one entry for each system and unit of the others."""
+        if wanted["input"] is None:
+            return []
+        others = matching(self._service.predictions(), wanted | {"input": None})
+        by_place = {(entry.system, entry.unit): entry for entry in others}
+        return [msgspec.structs.replace(entry, input=wanted["input"]) for entry in by_place.values()]
 
     def _unknown(self, name: str) -> Response:
         known = known_ids(self._service.predictions(), like=name)

@@ -134,6 +134,24 @@ def test_a_person_gets_an_answer_for_every_curve_that_fits_what_was_named(histor
     assert [told.input for told in of(history, 4, input="rhodo")] == ["rhodo"]
 
 
+def test_a_person_may_ask_about_an_input_that_was_never_run_where_its_size_is_configured(tmp_path: Path) -> None:
+    runs = [
+        {
+            "type": "job.completed", "system": SYSTEM, "job_id": f"{atoms}-{n}", "application": "lammps", "n": n,
+            "unit": "nodes", "attributes": {"atoms": atoms}, "start": "2026-11-20T10:00:00Z", "state": "COMPLETED",
+            "run_time_s": atoms / n + 20,
+        }
+        for atoms in (1000, 2000, 4000) for n in (1, 2, 4, 8)
+    ]  # fmt: skip
+    path = tmp_path / "history.jsonl"
+    path.write_text("\n".join(map(json.dumps, runs)))
+    request = PredictionRequested("", "1", (4.0,), evidence("lammps", input="atoms=3000"))
+    (told,) = of_person(loads("identify: {input_sizes: [atoms]}"), str(path), request, "UTC")
+    assert told.points[0].low_s < 770 < told.points[0].high_s
+    with pytest.raises(ScalewatchError):
+        list(of_person(Config(), str(path), request, "UTC"))
+
+
 def test_a_person_who_names_no_size_gets_the_whole_curve(history: str) -> None:
     (told,) = of(history, input="rhodo")
     assert [point.n for point in told.points] == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]

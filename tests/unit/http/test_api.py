@@ -153,6 +153,15 @@ def test_a_name_that_is_known_twice_needs_more_to_tell_them_apart(app: Starlette
     assert get_json(app, "/api/v1/predictions?application=lammps&n=64&input=water")["input"] == "water"
 
 
+def test_an_input_that_was_never_run_is_asked_of_the_models_with_the_unit_and_system_of_the_others(
+    app: Starlette, service: FixedService
+) -> None:
+    response = get(app, "/api/v1/predictions?application=lammps&n=64&input=huge")
+    assert response.status_code == 404, "nothing tells of it here"
+    asked = service.asked[-1]
+    assert (asked.evidence.input, asked.system, asked.unit, asked.n) == ("huge", "archer2", "nodes", (64.0,))
+
+
 def test_an_application_evicted_between_two_reads_is_not_found(app: Starlette, service: FixedService) -> None:
     held = service.held_predictions
     service.held_predictions = []
