@@ -135,7 +135,7 @@ def _added(old: Record, bout: Bout) -> Record:
     curve_s, distribution_s = FORGETTING * old.curve_s + bout.curve_s, FORGETTING * old.distribution_s
     return Record(
         old.step,
-        round(FORGETTING * old.runs + 1.0, 6),
-        float(f"{curve_s:.9g}"),
-        float(f"{distribution_s + bout.distribution_s:.9g}"),
+        round(FORGETTING * old.runs + 1.0, 2),
+        float(f"{curve_s:.5g}"),
+        float(f"{distribution_s + bout.distribution_s:.5g}"),
     )

@@ -28,7 +28,7 @@ from processors.models.run_distribution import (
 
 GroupKind = Literal["user", "name", "class", "centre"]
 GROUPS: Final[dict[GroupKind, Group]] = {"user": USER, "name": NAME, "class": CLASS, "centre": CENTRE}
-KEPT_MAX: Final[dict[GroupKind, int]] = {"user": RUNS_MAX, "name": 32, "class": RUNS_MAX, "centre": RUNS_MAX}
+KEPT_MAX: Final[dict[GroupKind, int]] = {"user": RUNS_MAX, "name": 28, "class": RUNS_MAX, "centre": RUNS_MAX}
 NEAR_LIMIT: Final = 0.95
 SCORED_MIN: Final = 20.0
 _FORGETTING: Final = 0.995  # of the share of runs inside the band: about the newest 200
