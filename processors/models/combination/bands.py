@@ -2,7 +2,7 @@
 
 Scores come from three places: those of the curves the agent was built with, those of the application itself, and those
 of all other applications of the centre, for a new population may be rougher than the old one. The first are taken wider
-than they were, more so the farther the target is, until the centre's own scores outweigh them. Near scores count most:
+than they were, most so far out, until the centre's own scores outweigh them. Near scores count most:
 a score's weight falls with the difference of log2 of the distances (in doublings). Scores inside the range of a curve
 are kept apart, and are told by their distance of 0.
 
