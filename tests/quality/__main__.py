@@ -45,6 +45,8 @@ def _show(names: Sequence[str], i: int, table: Table, sources: Sources, seconds:
     try:
         for line in table.lines(sources):
             _say(line)
+            if time.monotonic() > sources.folds.deadline_s:
+                raise OutOfTimeError("what is above is all there was time for")
     except OutOfTimeError as error:
         _say(f"stopped after {sources.seconds:.0f} s: {error}")
         return False

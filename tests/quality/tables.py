@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from processors.models.combination.coefficients import SHIPPED
-from tests.quality import growth, inputs, score
+from tests.quality import drift, growth, inputs, score
 from tests.quality.curves import Measured, load
 from tests.quality.folds import Folds, OutOfTimeError
 from tests.quality.synthetic import errors
@@ -78,10 +78,11 @@ def program(module: str, arguments: Callable[[Sources], Sequence[str]]) -> Calla
         if not given:
             yield "no data for it beside the curves"
             return
-        command = [sys.executable, "-m", module, *given]
+        command = [sys.executable, "-u", "-m", module, *given]
         try:
             found = subprocess.run(command, capture_output=True, text=True, timeout=sources.seconds, check=True)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as error:
+            yield from (error.stdout or b"").decode().splitlines()
             raise OutOfTimeError(module) from None
         yield from found.stdout.splitlines()
 
@@ -120,6 +121,12 @@ def synthetic(_: Sources) -> Iterator[str]:
         yield f"{noise:5.2f} | " + " ".join(f"{value:5.1f}" for value in errors(noise)) + f"{'':16} | {most}"
 
 
+def slowdowns(sources: Sources) -> Iterator[str]:
+    """Yield what simulated slowdowns and improvements show, and the alerts on logs where there are any."""
+    yield from drift.table()
+    yield from drift.log_table([Path(path) for path in sources.logs])
+
+
 TABLES = {
     "inside": Table("interpolation: each data set left out, a centre of its own", inside, 600.0),
     "left_out": Table("extrapolation: each data set left out, a centre of its own", left_out, 600.0),
@@ -132,6 +139,7 @@ TABLES = {
     "job_logs": Table(
         "run time of jobs by name and user", program("tests.quality.job_logs", lambda sources: sources.logs), 300.0
     ),
+    "drift": Table("slowdowns through the whole fold: delays, false alarms, alerts on logs of jobs", slowdowns, 900.0),
     "job_starts": Table(
         "jobs at their start through the whole fold, and who told them",
         program("tests.quality.job_starts", lambda sources: sources.logs),
