@@ -4,7 +4,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.quality.folds import OutOfTimeError
@@ -43,15 +43,20 @@ def _show(names: Sequence[str], i: int, table: Table, sources: Sources, seconds:
     sys.stderr.write(f"[{i + 1}/{len(names)}] {names[i]}, at most {sources.seconds:.0f} s\n")
     _say(f"\n{names[i]}: {table.about}")
     try:
-        for line in table.lines(sources):
+        for line in _in_time(table.lines(sources), sources.folds.deadline_s):
             _say(line)
-            if time.monotonic() > sources.folds.deadline_s:
-                raise OutOfTimeError("what is above is all there was time for")
     except OutOfTimeError as error:
         _say(f"stopped after {sources.seconds:.0f} s: {error}")
         return False
     sys.stderr.write(f"{names[i]} took {time.monotonic() - began_s:.0f} s\n")
     return True
+
+
+def _in_time(lines: Iterator[str], deadline_s: float) -> Iterator[str]:
+    for line in lines:
+        yield line
+        if time.monotonic() > deadline_s:
+            raise OutOfTimeError("what is above is all there was time for")
 
 
 def _say(text: str) -> None:
