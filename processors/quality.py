@@ -64,24 +64,21 @@ def quality(scores: Sequence[Score]) -> Quality:
     """
     if not scores:
         return Quality()
-    parts = ((name, [score for score in scores if score.horizon == i]) for i, name in enumerate(HORIZONS))
+    errors = [abs(math.expm1(-score.ln_ratio)) for score in scores]
+    by_horizon: dict[int, list[float]] = {}
+    for score, error in zip(scores, errors, strict=True):
+        by_horizon.setdefault(score.horizon, []).append(error)
+    held = coverages(scores)
     return Quality(
         scored=len(scores),
-        median_error=_median_error(scores),
-        coverage_90=_coverage(scores),
-        bias=fmean(score.ln_ratio for score in scores),
+        median_error=median(errors),
+        coverage_90=sum(score.inside for score in scores) / len(scores),
+        bias=fmean([score.ln_ratio for score in scores]),
         horizons=tuple(
-            HorizonQuality(name, len(part), _median_error(part), _coverage(part)) for name, part in parts if part
+            HorizonQuality(HORIZONS[i], len(part), median(part), held[HORIZONS[i]])
+            for i, part in sorted(by_horizon.items())
         ),
     )
-
-
-def _median_error(scores: Sequence[Score]) -> float:
-    return median(abs(math.expm1(-score.ln_ratio)) for score in scores)
-
-
-def _coverage(scores: Sequence[Score]) -> float:
-    return sum(score.inside for score in scores) / len(scores)
 
 
 def coverages(scores: Sequence[Score]) -> dict[Horizon, float]:

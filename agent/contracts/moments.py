@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from agent.contracts.errors import InvalidInputError
 
@@ -42,6 +43,7 @@ def checked_ms(time_ms: int) -> int:
     return time_ms
 
 
+@lru_cache(maxsize=512)  # the same moment is told in every message of a tick
 def rfc3339(time_ms: int) -> str:
     """Return the time as RFC 3339 in UTC, with milliseconds only where there are any.
 

@@ -147,28 +147,32 @@ def posterior(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = No
     kept = np.flatnonzero(ln_mass > ln_mass.max() + math.log(_NEGLIGIBLE))
     mass = np.exp(ln_mass[kept] - ln_mass.max())
     ln_t1_s = np.log(t1[kept]) + math.log(seen.scale_s)
-    return Posterior(Grid(*(field[kept] for field in grid)), mass / mass.sum(), ln_t1_s, math.sqrt(variance))
+    cells = Grid(*_table(float(seen.n[-1])).take(kept, axis=1))
+    return Posterior(cells, mass / mass.sum(), ln_t1_s, math.sqrt(variance))
 
 
-@lru_cache(maxsize=32)
 def grid_of(n_max: float) -> Grid:
     """Return the cells and their prior mass for a largest observed size.
 
     >>> grid_of(32.0).sigma.size
     4224
     """
+    return Grid(*_table(n_max))
+
+
+@lru_cache(maxsize=32)
+def _table(n_max: float) -> Floats:
+    """Return the fields of a grid as one array, so that cells can be picked at once."""
     lines = np.linspace(0, min(math.log(n_max) + math.log(64), _LN_PARALLELISM_MAX), _PARALLELISM_STEPS)
     ln_parallelism, sigma = (axis.ravel() for axis in np.meshgrid(lines, _SIGMAS, indexing="ij"))
     from_mean = (sigma - _SIGMA_MEAN) / _SIGMA_DEVIATION
     from_centre = (ln_parallelism - math.log(4) - math.log(n_max)) / _LN_PARALLELISM_DEVIATION
     width = np.tile(np.log(np.gradient(_SIGMAS)), _PARALLELISM_STEPS)
     pieces = affine_pieces(np.exp(ln_parallelism), curvature_of_sigma(sigma))
-    share, inverse, between = pieces.intercept
     ln_prior = width - (from_mean**2 + from_centre**2) / 2
-    grid = Grid(ln_parallelism, sigma, ln_prior, share, inverse, between, pieces.slope[2])
-    for field in grid:
-        field.flags.writeable = False
-    return grid
+    table = np.stack([ln_parallelism, sigma, ln_prior, *pieces.intercept, pieces.slope[2]])
+    table.flags.writeable = False
+    return table
 
 
 def _seconds(ln_time: Floats) -> Floats:

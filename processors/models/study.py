@@ -167,8 +167,8 @@ class Study:
         if not self.allowed_sizes:
             allowed = {*(2.0**power for power in range(math.floor(math.log2(reach)) + 1)), *observed}
         named = np.array(sorted(allowed), dtype=np.float64)
-        sizes = np.concatenate([grid, named])
-        speedup = _exp(self._ln_t1 - self._ln_run_time(sizes))
+        ln_times = self._ln_run_time(np.concatenate([[1.0], grid, named]))
+        speedup = _exp(ln_times[0] - ln_times[1:])
         return meaningful_sizes(grid, speedup[: grid.size], named, speedup[grid.size :])
 
     @cached_property

@@ -37,6 +37,8 @@ OTHER_SYSTEM: Final = 0.5
 _LN_STEP = np.log(SCORE_MAX / SCORE_MIN) / CELLS
 _LN_EDGES = np.log(SCORE_MIN) + _LN_STEP * np.arange(1, CELLS + 1)
 
+_ONLY_INSIDE = np.array([[0.0] * DISTANCES.size + [1.0]])  # what weighs in: none of the distances beyond
+
 Counts = tuple[int, ...]
 NO_SCORES: Final[Counts] = (0,) * ((DISTANCES.size + 1) * CELLS)
 
@@ -128,10 +130,7 @@ def quantile_inside(
     >>> round(quantile_inside([1.0] * 20, "s", []), 1)
     1.1
     """
-    scores = np.array(atoms) * WIDER_INSIDE
-    shipped = np.bincount(_cells(scores), minlength=CELLS).astype(np.float64) * (SHIPPED_WEIGHT / scores.size)
-    only = np.array([[0.0] * DISTANCES.size + [1.0]])
-    return float(_learned_quantile(only, shipped[None], system, own, pool)[0])
+    return float(_learned_quantile(_ONLY_INSIDE, _shipped_inside(tuple(atoms)), system, own, pool)[0])
 
 
 def _learned_quantile(near: Floats, shipped: Floats, system: str, own: Sequence[SystemScores], pool: Counts) -> Floats:
@@ -141,14 +140,27 @@ def _learned_quantile(near: Floats, shipped: Floats, system: str, own: Sequence[
         trusted += _grid(each.counts) * (1.0 if each.system == system else OTHER_SYSTEM)
     weight = near @ trusted + shipped
     if pool != NO_SCORES:
-        others = near @ np.maximum(_grid(pool) - _grid(share(own)), 0.0)
+        others = near @ _of_others(pool, tuple(own))
         total = others.sum(axis=1, keepdims=True)
         weight += others * np.minimum(1.0, POOL_WEIGHT_MAX / np.maximum(total, 1e-9))
     return _quantile(weight)
 
 
+@lru_cache(maxsize=64)
+def _of_others(pool: Counts, own: tuple[SystemScores, ...]) -> Floats:
+    """Return the pool without what an application added to it."""
+    return _kept(np.maximum(_grid(pool) - _grid(share(own)), 0.0))
+
+
+@lru_cache(maxsize=64)
 def _grid(counts: Counts) -> Floats:
-    return np.asarray(np.array(counts, dtype=np.float64).reshape(DISTANCES.size + 1, CELLS) / UNIT)
+    return _kept(np.array(counts, dtype=np.float64).reshape(DISTANCES.size + 1, CELLS) / UNIT)
+
+
+def _kept(found: Floats) -> Floats:
+    """Return an array that a cache may keep."""
+    found.flags.writeable = False
+    return found
 
 
 def _cells(score: Floats) -> NDArray[np.intp]:
@@ -166,8 +178,15 @@ def _shipped(atoms: tuple[tuple[float, ...], ...]) -> Floats:
     cell = _cells(scores)
     weight = np.zeros((len(atoms), CELLS))
     np.add.at(weight, (np.arange(len(atoms))[:, None], cell), SHIPPED_WEIGHT / scores.shape[1])
-    weight.flags.writeable = False
-    return weight
+    return _kept(weight)
+
+
+@lru_cache(maxsize=16)
+def _shipped_inside(atoms: tuple[float, ...]) -> Floats:
+    """Return the shipped scores inside the range, shape (1, CELLS)."""
+    scores = np.array(atoms) * WIDER_INSIDE
+    counts = np.bincount(_cells(scores), minlength=CELLS).astype(np.float64)
+    return _kept((counts * (SHIPPED_WEIGHT / scores.size))[None])
 
 
 def _quantile(weight: Floats) -> Floats:
