@@ -20,8 +20,7 @@ from tests.kit.kafka_broker import KafkaBroker
 TOPIC: Final = "jobs"
 QUESTIONS: Final = "questions"
 SETTLE_S: Final = 10.0  # not 180 as by default: so the settling of runs is inside the measured time
-REFITS_PER_S: Final = 6.4  # 64 every ten seconds by default
-RHYTHM_S: Final = 10.0  # of ticks and of checkpoints, as by default
+RHYTHM_S: Final = 10.0  # of checkpoints, as by default; ticks come every second
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Centre:
 def centre(rhythm_s: float = RHYTHM_S) -> Iterator[Centre]:
     """Start everything, and end it afterwards.
 
-    `rhythm_s` is the time between ticks, and between checkpoints; refits a second stay what they are by default.
+    `rhythm_s` is the time between checkpoints.
     """
     with ExitStack() as stack:
         kafka = stack.enter_context(KafkaBroker())
@@ -71,8 +70,6 @@ def centre(rhythm_s: float = RHYTHM_S) -> Iterator[Centre]:
             "bench",
             sources,
             jobs={"settle_max_s": SETTLE_S},
-            run_time={"refits_per_tick_max": round(REFITS_PER_S * rhythm_s)},
-            collector={"tick_s": rhythm_s},
             learner={"checkpoint_interval_s": rhythm_s},
         )
         agent = AgentProcess(path)

@@ -62,7 +62,7 @@ def _answered(seconds: float, rhythm_s: float) -> Row:
         times = found.times()
     quantiles = {f"p{share:.0%}_ms".replace("%", ""): quantile(waits_ms, share) for share in (0.5, 0.9, 0.95, 0.99)}
     return Row(
-        f"answer over Kafka, p99, ticks and checkpoints every {rhythm_s:g} s",
+        f"answer over Kafka, p99, checkpoints every {rhythm_s:g} s",
         quantiles["p99_ms"],
         "ms",
         f"from a topic to the answers topic at {QUIET_PACE_PER_S:g} completions/s; p50 {quantiles['p50_ms']:.0f} ms",
