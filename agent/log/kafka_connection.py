@@ -43,13 +43,20 @@ def translate(error: BaseException, settings: KafkaSettings, doing: str) -> Scal
 
     >>> translate(errors.KafkaTimeoutError(), KafkaSettings(bootstrap="kafka:9092"), "Flushing")
     UnavailableError('Flushing failed at kafka:9092: KafkaTimeoutError.')
+
+    Of a write that comes after the one that failed, the client hands the cause on as an argument:
+
+    >>> later = errors.KafkaError("An earlier request has failed.", errors.InvalidProducerEpochError())
+    >>> type(translate(later, KafkaSettings(bootstrap="kafka:9092"), "Saving")).__name__
+    'FencedError'
     """
     if isinstance(error, NO_CONNECTION):
         return UnavailableError(unreachable(settings, error))
     name, text = type(error).__name__, str(error).partition("\n")[0]
     said = text if name in text else f"{name}: {text}" if text else name
     sentence = f"{doing} failed at {settings.bootstrap}: {said.rstrip('.')}."
-    return FencedError(sentence) if isinstance(error, FENCED) else UnavailableError(sentence)
+    fenced = any(isinstance(one, FENCED) for one in (error, *error.args))
+    return FencedError(sentence) if fenced else UnavailableError(sentence)
 
 
 def unreachable(settings: KafkaSettings, cause: BaseException | None = None) -> str:
