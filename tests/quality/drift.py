@@ -11,6 +11,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ EVERY_MS = 600_000
 START_MS = 1_795_132_800_000
 TICK_MS = 10_000
 NAMED_BY_USER = IdentifySettings(fallback=("application", "executable", "job_name", "user"))
+JOBS_MAX = 4000  # of each log
 SHIFT_ALERTS = ("Regression", "Improvement")
 
 
@@ -181,14 +183,17 @@ def log_table(paths: Sequence[Path], jobs_max: int | None = None) -> Iterator[st
     for path in paths:
         found = on_log(path, jobs_max)
         distances = np.array(found.distances)
-        yield f"{path.name}: {found.jobs} jobs, {distances.size} scored; |ln ratio| median {np.median(distances):.3f}, mean {distances.mean():.3f}"
+        yield (
+            f"{path.name}: {found.jobs} jobs, {distances.size} scored; |ln ratio| median {np.median(distances):.3f}, "
+            f"mean {distances.mean():.3f}"
+        )
         for name, count in sorted(found.fired.items()):
             yield f"  {name}: {count}, {1000 * count / found.jobs:.2f} per 1,000 jobs"
 
 
 def report(paths: Sequence[Path], say: Callable[[str], object]) -> None:
     """Say both tables, line by line."""
-    for line in (*table(), *log_table(paths)):
+    for line in chain(table(), log_table(paths, JOBS_MAX)):
         say(line)
 
 

@@ -145,6 +145,11 @@ TABLES = {
         program("tests.quality.job_starts", lambda sources: sources.logs),
         1200.0,
     ),
+    "shifts": Table(
+        "applications that become slower: delays, false alarms, errors; alerts on logs of jobs",
+        program("tests.quality.drift", lambda sources: sources.logs),
+        1800.0,
+    ),
 }
 
 

@@ -4,7 +4,7 @@ from tests.quality.drift import shifts
 
 
 def test_a_quarter_slower_is_found_soon_never_wrongly_and_hardly_costs_precision() -> None:
-    found = shifts(1.25, range(3))
+    found = shifts(1.25, range(2))
     assert found.found == found.stories
     assert found.delay[2] <= 6
     assert found.false_alarms <= 1

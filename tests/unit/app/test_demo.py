@@ -44,3 +44,14 @@ def test_predictions_come_near_the_truth_that_the_agent_does_not_know() -> None:
                 errors.append(abs(point.run_time_s / truth - 1))
     assert len(errors) > 10
     assert sorted(errors)[len(errors) // 2] < 0.1
+
+
+def test_the_application_that_becomes_slower_half_way_is_told_with_its_factor() -> None:
+    demo = advanced(1, *(moment / 2 for moment in range(1, 20)))
+    names = [alert.labels["alertname"] for alert in demo.agent.service.alerts()]
+    assert "Regression" not in names, "everything is as it was until then"
+    for moment in range(20, 29):
+        demo.advance(moment / 2)
+    told_of = [alert for alert in demo.agent.service.alerts() if alert.labels["alertname"] == "Regression"]
+    assert [alert.labels["application"] for alert in told_of] == ["crash-test"]
+    assert "crash-test on simulated takes 1.3" in told_of[0].annotations["summary"]
