@@ -8,7 +8,7 @@ import pytest
 
 from agent.contracts.errors import ConfigError
 from agent.contracts.events import PredictionRequested
-from processors.fold import forecasts
+from processors.fold import end_outlooks
 from processors.models import battery_fit
 from processors.run_time import RunTime
 from tests.kit.scenario import SYSTEM, Scenario, evidence
@@ -70,14 +70,14 @@ def test_a_job_whose_forecast_raises_leaves_and_does_not_stop_the_others(monkeyp
     centre.at("08:00").scales("lammps", 1, 2, 4, 8)
     centre.at("09:00").starts("bad", "lammps", nodes=4, time_limit_s=666.0)
     centre.starts("good", "lammps", nodes=4)
-    whole = forecasts.forecast
+    whole = end_outlooks.forecast
 
     def faulty(*given: Any) -> Any:
         if given[-1] == 666.0:
             raise OverflowError("a defect")
         return whole(*given)
 
-    monkeypatch.setattr(forecasts, "forecast", faulty)
+    monkeypatch.setattr(end_outlooks, "forecast", faulty)
     centre.at("09:10")
     assert list(centre.topic("job_predictions")) == ["exa/good"]
     assert centre.tally["fault:job"] == 1
