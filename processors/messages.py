@@ -30,6 +30,7 @@ from processors.run_time import RunTime
 
 Floats = NDArray[np.float64]
 CURVE_POINTS_MAX = 32
+LN_BAND_MAX = math.log(1000.0)  # a band ends at a thousandth and at a thousand times the prediction
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -137,8 +138,11 @@ def cold_start(others: OtherInputs, sizes: Sequence[float]) -> tuple[AnswerPoint
 
 
 def _widened(run_time_s: Floats, end_s: Floats, factor: float) -> Floats:
+    # to the power of a wide band's widening a number means nothing any more
     with np.errstate(over="ignore", under="ignore"):
-        return np.clip(run_time_s * (end_s / run_time_s) ** factor, 1e-300, 1e300)
+        ln_ratio = factor * (np.log(end_s) - np.log(run_time_s))
+        ends_s = run_time_s * np.exp(np.clip(ln_ratio, -LN_BAND_MAX, LN_BAND_MAX))
+    return np.clip(ends_s, 1e-300, 1e300)
 
 
 def reliability(verdict: Verdict) -> Reliability:
