@@ -1,5 +1,6 @@
 """The laws of a publication: those of the combination as it has them, the classic ones fitted when there is news for them."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from processors.members import Fits
@@ -11,8 +12,10 @@ NOTHING: Final[tuple[tuple[float, ...], ...]] = ((),) * len(LAWS)
 GROWTH: Final = 2  # laws beside the combination are fitted anew with a new size, or twice the runs
 
 
-def fits(outlook: Outlook, runs: int, before: Fits | None = None) -> Fits:
+def fits(outlook: Outlook, runs: int, before: Fits | None = None, least_s: Mapping[float, float] | None = None) -> Fits:
     """Return the laws of an application as it looks now; `before` are those of the last publication.
+
+    `least_s` has the least run time at a size, where its repeats differ.
 
     >>> from processors.models.adept import study
     >>> found = fits(Outlook(study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]), None), runs=4)
@@ -28,7 +31,8 @@ def fits(outlook: Outlook, runs: int, before: Fits | None = None) -> Fits:
         beside, at, fitted_to = before.parameters[len(LAWS) :], before.knots, before.runs
     else:
         at, fitted_to = battery_fit.rounded(*battery_fit.knots(n)), runs
-        beside = battery_fit.beside(n, run_time_s, at, study)
+        least = tuple((least_s or {}).get(size, time_s) for size, time_s in zip(n, run_time_s, strict=True))
+        beside = battery_fit.beside(n, run_time_s, at, study, least)
     weights = tuple(round(weight, 4) for weight in outlook.weights.values()) if found is not None else ()
     return Fits(n[0], n[-1], run_time_s[-1], len(n), fitted_to, (*laws, *beside), at, weights)
 

@@ -227,6 +227,11 @@ class RunTime:
         found = self.study().anomalies
         return {size.n: size.observed_s for size in found if self._counts.get(size.n, 0) >= CONFIRMED_RUNS}
 
+    def least_s(self) -> dict[float, float]:
+        """Return the least run time at each size, in seconds: what runs take that nothing disturbed."""
+        self.study()
+        return dict(zip(self._sizes.n.tolist(), self._sizes.min_s.tolist(), strict=True)) if self._sizes else {}
+
     def publish(self, curve: PublishedCurve, flagged: list[tuple[str, float]]) -> None:
         """Note the curve that users are told now: the runs that follow are scored against it."""
         self._state.published, self._state.flagged = curve, list(flagged)

@@ -102,7 +102,7 @@ class Refits:
 
     def _laws(self, outlook: Outlook, model: RunTime, members: Members) -> Fits | None:
         try:
-            return fits(outlook, model.observations, members.fits)
+            return fits(outlook, model.observations, members.fits, model.least_s())
         except Exception:  # noqa: BLE001  what stands beside a prediction must not cost it
             self._desk.tally["fault", Members.name] += 1
             return None

@@ -44,11 +44,16 @@ def knots(n: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def beside(
-    n: tuple[float, ...], run_time_s: tuple[float, ...], at: tuple[float, ...], study: Study
+    n: tuple[float, ...],
+    run_time_s: tuple[float, ...],
+    at: tuple[float, ...],
+    study: Study,
+    least_s: tuple[float, ...] | None = None,
 ) -> tuple[Parameters, ...]:
     """Return the numbers of the laws beside the combination, in the order of BESIDE, of k distinct rising sizes.
 
-    `at` are the knots of Downey's curves. Laws that need more sizes have none.
+    `at` are the knots of Downey's curves, `least_s` the least of repeated run times, which Kazmina and Antonov fit; the
+    others fit the typical ones. Laws that need more sizes have none.
 
     >>> from processors.models.adept import study
     >>> n, t = (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0)
@@ -60,6 +65,8 @@ def beside(
     if len(n) < 2:
         return (*(NOTHING,) * 6, downey, NOTHING)
     amdahl, amdahl_log, kazmina, sup5 = family.fit_family(sizes, times).tolist()
+    if least_s is not None and least_s != run_time_s:
+        kazmina = family.fit_family(sizes, np.array(least_s))[2].tolist()
     logarithmic = n[0] >= 1.0
     return (
         rounded(kazmina[0], kazmina[3], kazmina[4]),

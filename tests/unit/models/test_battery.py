@@ -181,3 +181,11 @@ def test_a_law_that_turns_up_tells_its_fastest_size(name: str) -> None:
 def test_a_law_that_only_falls_has_no_fastest_size() -> None:
     assert "best_n" not in explained("usl", (100.0, 5.0, 0.0))
     assert "best_n" not in explained("kazmina", (100.0, 5.0, 0.0))
+
+
+def test_kazminas_law_is_fitted_to_the_least_of_repeats_and_the_others_to_what_is_typical() -> None:
+    n, typical_s = (1.0, 2.0, 4.0, 8.0), (130.0, 65.0, 32.5, 16.25)
+    at, least_s = (1.0, 8.0), tuple(time_s / 1.3 for time_s in typical_s)
+    found = dict(zip(BESIDE, beside(n, typical_s, at, study(n, typical_s), least_s), strict=True))
+    assert found["kazmina"][0] == pytest.approx(100.0, rel=1e-3)
+    assert found["amdahl"][0] == pytest.approx(130.0, rel=1e-3)
