@@ -11,23 +11,30 @@ from typing import ClassVar, Final
 
 import msgspec
 
+from processors.pace import Pace, counted, due
+
 SIZES_MAX: Final = 8
 RUNS_MIN: Final = 12.0  # scored runs before anything is concluded
 SAY_MAX: Final = 4.0  # a size counts as so many runs at most
 BETTER: Final = 0.95  # the distribution takes over where its losses are this share of the curve's,
 WORSE: Final = 1.0  # and leaves again where they are as large
 FORGETTING: Final = 0.97
+SCORED_PER_TICK: Final = 2  # runs of an application; the first RUNS_MIN are all scored
 _NOTHING_S: Final = 1e-6
 _UPPER: Final = 0.9
 _SHARE: Final = NormalDist().inv_cdf(_UPPER) / NormalDist().inv_cdf(0.95)
 
 
 class Bout(msgspec.Struct, frozen=True):
-    """One run, at size `n`: the losses of what the curve and what the distribution had said, in seconds."""
+    """One run, at size `n`: the losses of what the curve and what the distribution had said, in seconds.
+
+    `now_ms` is the time of the last tick.
+    """
 
     n: float
     curve_s: float
     distribution_s: float
+    now_ms: int = 0
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -49,6 +56,7 @@ class RivalsState(msgspec.Struct, omit_defaults=True):
 
     records: tuple[Record, ...] = ()
     chosen: bool = False
+    pace: Pace = (0, 0)
 
 
 class Rivals:
@@ -66,6 +74,7 @@ class Rivals:
     def __init__(self, state: RivalsState) -> None:
         self._records = state.records
         self._chosen = state.chosen
+        self._pace = state.pace
 
     @classmethod
     def build(cls, state: RivalsState | None = None) -> "Rivals":
@@ -81,8 +90,13 @@ class Rivals:
         """Tell whether the distribution is to be asked about a job; None where too few runs were scored to say."""
         return self._chosen if sum(record.runs for record in self._records) >= RUNS_MIN else None
 
+    def wants(self, now_ms: int) -> bool:
+        """Tell whether one more run is to be scored; `now_ms` is the time of the last tick."""
+        return due(self._pace, now_ms, SCORED_PER_TICK) or sum(record.runs for record in self._records) < RUNS_MIN
+
     def learn(self, fact: Bout) -> None:
         """Take in how both did on a run; each run once."""
+        self._pace = counted(self._pace, fact.now_ms)
         step = _step(fact.n)
         old = next((record for record in self._records if record.step == step), Record(step, 0.0, 0.0, 0.0))
         others = [record for record in self._records if record.step != step]
@@ -97,7 +111,7 @@ class Rivals:
 
     def snapshot(self) -> RivalsState:
         """Return the stored form."""
-        return RivalsState(self._records, self._chosen)
+        return RivalsState(self._records, self._chosen, self._pace)
 
     def _ln_ratio(self) -> float:
         say = [min(record.runs, SAY_MAX) for record in self._records]

@@ -6,6 +6,7 @@ also failed ones and those that met their time limit, for a scheduler waits for 
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import ClassVar, Final, Literal
 
 import msgspec
@@ -25,14 +26,17 @@ from processors.models.run_distribution import (
     RunTimeDistribution,
     distribution,
 )
+from processors.pace import Pace, counted, due
 
 GroupKind = Literal["user", "name", "class", "centre"]
 GROUPS: Final[dict[GroupKind, Group]] = {"user": USER, "name": NAME, "class": CLASS, "centre": CENTRE}
 KEPT_MAX: Final[dict[GroupKind, int]] = {"user": RUNS_MAX, "name": 28, "class": RUNS_MAX, "centre": RUNS_MAX}
 NEAR_LIMIT: Final = 0.95
 SCORED_MIN: Final = 20.0
+SCORED_PER_TICK: Final = 100  # runs of a centre that its band is scored by; more would not tell more
 _FORGETTING: Final = 0.995  # of the share of runs inside the band: about the newest 200
 _ID_BYTES: Final = 4
+_REMEMBERED: Final = 4096  # jobs: the same are run again and again, and asked about by all their groups
 
 
 class ComingJob(msgspec.Struct, frozen=True):
@@ -55,13 +59,15 @@ class EndedJob(msgspec.Struct, frozen=True):
 class RunHistoryState(msgspec.Struct, omit_defaults=True):
     """Stored form, newest run first: digests of run ids, 4 bytes each, and the packed runs.
 
-    `levels` are those of the band, `band` how many runs it was scored by and how many it held, the old ones forgotten.
+    `levels` are those of the band, `band` how many runs it was scored by and how many it held, the old ones forgotten,
+    `pace` the last tick and how many were scored since.
     """
 
     ids: bytes = b""
     runs: bytes = b""
     levels: tuple[float, float, float] = Levels().told
     band: tuple[float, float] = (0.0, 0.0)
+    pace: Pace = (0, 0)
 
 
 class RunHistory:
@@ -82,6 +88,7 @@ class RunHistory:
         self._past = PastRuns(state.runs)
         self._levels = Levels(*state.levels)
         self._scored, self._inside = state.band
+        self._pace = state.pace
 
     @classmethod
     def build(cls, state: RunHistoryState | None = None) -> "RunHistory":
@@ -112,7 +119,8 @@ class RunHistory:
         if self.correct(fact):
             return
         self._past.add(model_job(fact.job), fact.run_time_s, kept_max)
-        self._ids = [_short(fact.run_id), *self._ids[: kept_max - 1]]
+        self._ids.insert(0, _short(fact.run_id))
+        del self._ids[kept_max:]
 
     def correct(self, fact: EndedJob) -> bool:
         """Replace a run that is held under the same id; False where it is not. Errors as `learn`."""
@@ -131,8 +139,13 @@ class RunHistory:
         self._ids.remove(short)
         return True
 
-    def note(self, run_time_s: float, told: "Expected") -> None:
+    def wants(self, now_ms: int) -> bool:
+        """Tell whether one more run is to be scored; `now_ms` is the time of the last tick."""
+        return due(self._pace, now_ms, SCORED_PER_TICK)
+
+    def note(self, run_time_s: float, told: "Expected", now_ms: int = 0) -> None:
         """Remember whether a run kept to the band that was told before it; each run once."""
+        self._pace = counted(self._pace, now_ms)
         self._levels.note(run_time_s, (told.low_s, told.upper_s, told.high_s))
         inside = told.low_s <= run_time_s <= told.high_s
         self._scored = round(_FORGETTING * self._scored + 1.0, 6)
@@ -145,7 +158,7 @@ class RunHistory:
     def snapshot(self) -> RunHistoryState:
         """Return the stored form."""
         ids = np.array(self._ids, dtype="<u4").tobytes()
-        return RunHistoryState(ids, self._past.packed(), self._levels.told, (self._scored, self._inside))
+        return RunHistoryState(ids, self._past.packed(), self._levels.told, (self._scored, self._inside), self._pace)
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -173,7 +186,8 @@ def name_key(system: str, name: str) -> str:
     return f"name/{hexdigest(system, name)}"
 
 
-def group_keys(system: str, job: ComingJob) -> dict[GroupKind, str]:
+@lru_cache(maxsize=_REMEMBERED)
+def group_keys(system: str, job: ComingJob) -> Mapping[GroupKind, str]:
     """Return the keys of the histories that a job belongs to, the most alike first. Names are digested.
 
     >>> list(group_keys("archer2", ComingJob(n=4, user="u1")))
@@ -226,6 +240,7 @@ def scored(run: RunFact, told: Expected) -> Scored:
     )
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def model_job(job: ComingJob) -> Job:
     """Return a job as the model wants it: its name as a number, 0 for none.
 

@@ -16,6 +16,7 @@ from processors.run_distribution import (
     EndedJob,
     Expected,
     GroupKind,
+    RunHistory,
     expected,
     group_keys,
 )
@@ -55,16 +56,16 @@ class Histories:
     def ended(
         self, event: JobCompleted, placement: Placement, evidence: Evidence, point: PublishedPoint | None
     ) -> None:
-        """Learn a run, after the bands that were told before it; where `point` is what its curve said, both are compared."""
+        """Learn a run, after the bands that were told before it; where `point` is what its curve said, both are compared.
+
+        Not every run is scored where many end between two ticks.
+        """
         job = coming(placement.application_id, placement.n, evidence)
         if job is None or not held_nodes(event, job):
             return
         keys = group_keys(home(event.system, placement.application_id), job)
         groups = {kind: self._desk.histories.open(key) for kind, key in keys.items()}
-        found = expected(job, groups)
-        if point is not None and placement.application_id is not None:
-            self._compare(placement.application_id, job.n, event.run_time_s, point, found)
-        groups["centre"].note(event.run_time_s, found)
+        self._score(job, event.run_time_s, groups, point)
         run = EndedJob(event.run_id, job, event.run_time_s)
         for kind, history in groups.items():
             history.learn(run, KEPT_MAX[kind])
@@ -125,13 +126,28 @@ class Histories:
             self._desk.histories.remove(key)
             self._desk.tally["bound", "histories_max"] += 1
 
+    def _score(
+        self, job: ComingJob, run_time_s: float, groups: Mapping[GroupKind, RunHistory], point: PublishedPoint | None
+    ) -> None:
+        centre, now_ms = groups["centre"], self._desk.now_ms
+        rivals = self._desk.rivals.open(job.name) if point and job.name else None
+        compares = rivals is not None and rivals.wants(now_ms)
+        if not compares and not centre.wants(now_ms):
+            return
+        found = expected(job, groups)
+        if compares and point and job.name:
+            self._compare(job.name, job.n, run_time_s, point, found)
+        if centre.wants(now_ms):
+            centre.note(run_time_s, found, now_ms)
+
     def _compare(
         self, application_id: str, n: float, run_time_s: float, point: PublishedPoint, found: Expected
     ) -> None:
         rivals = self._desk.rivals.open(application_id)
         upper_s = upper_of_band(point.run_time_s, point.high_s)
         by_curve = loss_s(run_time_s, point.run_time_s, upper_s)
-        rivals.learn(Bout(n, by_curve, loss_s(run_time_s, found.run_time_s, found.upper_s)))
+        by_past = loss_s(run_time_s, found.run_time_s, found.upper_s)
+        rivals.learn(Bout(n, by_curve, by_past, self._desk.now_ms))
         self._desk.rivals.changed(application_id, rivals, self._desk.now_ms)
 
     def _forget(self, key: str, run_id: str) -> bool:

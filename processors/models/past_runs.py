@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ RUNS_MAX = 64
 NAMES_MAX = 2**24  # a name's number has to be exact as a float of 32 bits
 TIME_ROW, LIMIT_ROW, SIZE_ROW, NAME_ROW = range(4)
 _STORED = "<f4"
+_ROOM = RUNS_MAX + 32  # so that all are moved at one run in 32 only
 _LIMIT_CLASS = 1.4  # time limits within a factor of four share a class
 _SIZE_CLASS = 2.0 * math.log(2.0)  # and so do such sizes
 
@@ -59,12 +61,13 @@ class PastRuns:
     (1, [100.0], [100.0])
     """
 
-    __slots__ = ("_rows", "count")
+    __slots__ = ("_first", "_rows", "count")
 
     def __init__(self, packed: bytes = b"") -> None:
         held = np.frombuffer(packed, dtype=_STORED).reshape(4, -1)
-        self._rows = np.empty((4, RUNS_MAX), dtype=np.float32)
+        self._rows = np.empty((4, _ROOM), dtype=np.float32)
         self.count = held.shape[1]
+        self._first = _ROOM - self.count
         self.rows[:] = held
 
     def __repr__(self) -> str:
@@ -74,7 +77,7 @@ class PastRuns:
     @property
     def rows(self) -> Rows:
         """Return ln run time, ln limit (nan: none), ln size and name, shape (4, count)."""
-        return self._rows[:, : self.count]
+        return self._rows[:, self._first : self._first + self.count]
 
     def packed(self) -> bytes:
         """Return the rows as they are stored: 16 bytes a run."""
@@ -87,26 +90,33 @@ class PastRuns:
     def add(self, job: Job, run_time_s: float, runs_max: int = RUNS_MAX) -> None:
         """Take a run in; the oldest beyond `runs_max` leaves. ValueError unless its time is positive and finite."""
         row = _row(job, run_time_s)
+        if not self._first:
+            self._first = _ROOM - self.count
+            self._rows[:, self._first :] = self._rows[:, : self.count]
+        self._first -= 1
+        self._rows[:, self._first] = row
         self.count = min(self.count + 1, runs_max)
-        self._rows[:, 1 : self.count] = self._rows[:, : self.count - 1]
-        self._rows[:, 0] = row
 
     def replace(self, index: int, job: Job, run_time_s: float) -> None:
         """Correct the run that has `index` newer ones before it; errors as `add`, IndexError where there is none."""
         if not 0 <= index < self.count:
             raise IndexError("There is no such run.")
-        self._rows[:, index] = _row(job, run_time_s)
+        self.rows[:, index] = _row(job, run_time_s)
 
     def remove(self, index: int) -> None:
         """Take the run away that has `index` newer ones before it; IndexError where there is none."""
         if not 0 <= index < self.count:
             raise IndexError("There is no such run.")
-        self._rows[:, index : self.count - 1] = self._rows[:, index + 1 : self.count]
+        rows = self.rows
+        rows[:, index:-1] = rows[:, index + 1 :]
         self.count -= 1
 
 
-def _row(job: Job, run_time_s: float) -> tuple[float, float, float, float]:
+@lru_cache(maxsize=64)  # a run is learned by all its groups in a row
+def _row(job: Job, run_time_s: float) -> Rows:
     if not 0 < run_time_s < math.inf:
         raise ValueError("A run time must be positive and finite.")
     limit = math.nan if job.time_limit_s is None else math.log(job.time_limit_s)
-    return math.log(run_time_s), limit, math.log(job.n), float(job.name)
+    row = np.array((math.log(run_time_s), limit, math.log(job.n), float(job.name)), dtype=np.float32)
+    row.flags.writeable = False
+    return row

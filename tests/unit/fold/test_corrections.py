@@ -63,6 +63,7 @@ def comparable(centre: Scenario) -> dict[str, Any]:
             "held_ms",
             "condition",
             "levels",
+            "pace",
             "band",
         ):
             state["data"].pop(name, None)

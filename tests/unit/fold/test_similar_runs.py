@@ -212,6 +212,20 @@ def test_histories_over_the_bound_go_the_longest_unused_first_and_are_counted() 
     assert centre.tally["bound:histories_max"] == 7
 
 
+def test_of_runs_that_end_between_two_ticks_all_are_learned_and_some_are_scored(centre: Scenario) -> None:
+    users_alternate(centre)
+    centre.at_ms(centre.now_ms + 1_200_000)
+
+    def scored() -> float:
+        return sum(record.runs for record in centre.shard.desk.rivals.open("exa/workflow//nodes").snapshot().records)
+
+    before = scored()
+    for i in range(40):
+        centre.ran(f"more{i}", "workflow", 4, 100.0, user="u-new")
+    assert scored() < before + 2.5
+    assert 40 in {centre.shard.desk.histories.open(key).count for key in histories(centre) if key.startswith("user/")}
+
+
 def test_an_application_that_is_forgotten_takes_its_history_and_score_along() -> None:
     centre = Scenario(run_time={"applications_max": 1}).at("08:00")
     for name in ("lammps", "gromacs"):

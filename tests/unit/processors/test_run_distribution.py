@@ -12,6 +12,7 @@ from processors.models.past_runs import RUNS_MAX
 from processors.models.run_distribution import Levels
 from processors.run_distribution import (
     KEPT_MAX,
+    SCORED_PER_TICK,
     ComingJob,
     EndedJob,
     GroupKind,
@@ -129,6 +130,17 @@ def test_the_band_widens_where_runs_were_longer_than_it_held() -> None:
     assert after.upper_s > before.upper_s
     assert after.high_s > before.high_s
     assert after.low_s > before.low_s
+
+
+def test_between_two_ticks_only_some_runs_are_scored_also_after_a_restore() -> None:
+    history, job = RunHistory.build(), ComingJob(n=4)
+    told = expected(job, {"centre": history})
+    for _ in range(SCORED_PER_TICK):
+        assert history.wants(now_ms=60_000)
+        history.note(100.0, told, now_ms=60_000)
+    history = RunHistory.build(snapshot(history))
+    assert not history.wants(now_ms=60_000)
+    assert history.wants(now_ms=70_000)
 
 
 def test_a_restored_history_goes_on_as_if_nothing_had_been() -> None:
