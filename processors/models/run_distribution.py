@@ -29,6 +29,9 @@ OTHER_NAME = 0.1
 PRIOR_TRUST = 0.02
 PRIOR_POINTS = 16
 OVERRUN_S = 120.0  # schedulers end a job up to two minutes after its limit
+AT_LIMIT = 1e-4  # a run that came so near to its limit has reached it: times are stored to six digits
+REACHING_TRUST = 2.0  # how often the runs of the least alike group reach their limit counts as so many fresh runs
+REACHING_RUNS = (1.0, 20.0)  # before any is known one in 20 does
 LONGEST_S = 7 * 86_400.0  # without a limit the prior ends here
 LOW, UPPER, HIGH = 0.05, 0.9, 0.95
 STEP = 0.005
@@ -122,7 +125,8 @@ class RunTimeDistribution:
     """A distribution of run time: weighted points on the ln scale, ascending, linear between them.
 
     `alike` is the weight of runs that are alike, in fresh runs of the same user, name, size and limit; `shares` is what
-    each group that holds runs weighs in the whole, in the order in which the groups were given.
+    each group that holds runs weighs in the whole, in the order in which the groups were given. `reaching` is the
+    probability to reach the time limit, None without one.
 
     >>> past = PastRuns()
     >>> for time_s in (90.0, 100.0, 110.0): past.add(Job(n=4), time_s)
@@ -131,15 +135,23 @@ class RunTimeDistribution:
     (100.0, 2.77, True)
     """
 
-    __slots__ = ("_cumulative", "_points", "alike", "shares")
+    __slots__ = ("_cumulative", "_points", "alike", "reaching", "shares")
 
-    def __init__(self, points: Floats, weights: Floats, alike: float, shares: tuple[float, ...] = ()) -> None:
+    def __init__(
+        self,
+        points: Floats,
+        weights: Floats,
+        alike: float,
+        shares: tuple[float, ...] = (),
+        reaching: float | None = None,
+    ) -> None:
         order = points.argsort(kind="stable")
         cumulative = weights[order].cumsum()
         self._points = points[order]
         self._cumulative = (cumulative - weights[order] / 2) / cumulative[-1]
         self.alike = alike
         self.shares = shares
+        self.reaching = reaching
 
     def quantile(self, level: float) -> float:
         """Return the run time in seconds at a level between 0 and 1."""
@@ -173,8 +185,9 @@ def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDis
     """
     held = [(group, runs.rows) for group, runs in past if runs.count]
     prior = _PRIOR * max(math.log(job.time_limit_s or LONGEST_S), 1.0)
+    reaching = None if job.time_limit_s is None else REACHING_RUNS[0] / REACHING_RUNS[1]
     if not held:
-        return RunTimeDistribution(prior, _PRIOR_WEIGHTS, 0.0)
+        return RunTimeDistribution(prior, _PRIOR_WEIGHTS, 0.0, (), reaching)
     rows = np.concatenate([rows for _, rows in held], axis=1, dtype=np.float64)
     counts = [rows.shape[1] for _, rows in held]
     likeness, points = _likeness(rows, job), rows[TIME_ROW]
@@ -185,13 +198,26 @@ def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDis
         shares.append(weight)
     whole = sum(shares) + PRIOR_TRUST
     if job.time_limit_s is not None:
+        reaching = _reaching(rows, likeness, counts[-1])
         points = _at_limit(rows, np.repeat([group.shift for group, _ in held], counts), job.time_limit_s)
     return RunTimeDistribution(
         np.concatenate((points, prior)),
         np.concatenate((likeness, _PRIOR_WEIGHTS)),
         alike,
         tuple(weight / whole for weight in shares),
+        reaching,
     )
+
+
+def _reaching(rows: Floats, weights: Floats, last: int) -> float:
+    """Return the weighted share of runs that reached their own limit, drawn to that of the `last` ones.
+
+    The points tell it too high: a run that came near to a shorter limit is moved beyond this one.
+    """
+    reached = rows[TIME_ROW] >= rows[LIMIT_ROW] - AT_LIMIT  # a run without a limit never does
+    usual = (float(np.count_nonzero(reached[-last:])) + REACHING_RUNS[0]) / (last + REACHING_RUNS[1])
+    whole = float(np.add.reduce(weights)) + PRIOR_TRUST + REACHING_TRUST
+    return (float(weights @ reached) + REACHING_TRUST * usual) / whole
 
 
 def _likeness(rows: Floats, job: Job) -> Floats:

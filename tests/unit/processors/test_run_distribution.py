@@ -23,6 +23,7 @@ from processors.run_distribution import (
     model_job,
     scored,
 )
+from processors.similar_runs import end_forecast
 
 HOUR_S = 3600.0
 
@@ -96,6 +97,44 @@ def test_a_run_that_reaches_the_limit_may_end_a_little_after_it() -> None:
     told = expected(job, centre.of(job))
     assert told.run_time_s == pytest.approx(HOUR_S, rel=0.01)
     assert told.high_s >= HOUR_S + 120
+
+
+def exceeds(centre: Centre, job: ComingJob, elapsed_s: float = 0.0) -> float:
+    found = end_forecast(expected(job, centre.of(job)), elapsed_s, job.time_limit_s).exceeds
+    assert found is not None
+    return found
+
+
+def test_a_job_meets_its_limit_as_often_as_runs_like_it_met_theirs() -> None:
+    """It is drawn to how often all do, which is half here."""
+    centre = Centre()
+    for i in range(60):
+        limit_s = HOUR_S * (1 + i % 3)
+        for user, share in (("never", 0.98), ("half", 0.5 + i % 2 / 2), ("always", 1.001)):
+            centre.ended(f"{user}{i}", ComingJob(n=4, user=user, time_limit_s=limit_s), share * limit_s)
+    told = [exceeds(centre, ComingJob(n=4, user=user, time_limit_s=HOUR_S)) for user in ("never", "half", "always")]
+    assert told == [pytest.approx(0.2, abs=0.1), pytest.approx(0.5, abs=0.1), pytest.approx(0.8, abs=0.1)]
+    assert exceeds(centre, ComingJob(n=4, user="new", time_limit_s=HOUR_S)) == pytest.approx(0.5, abs=0.1)
+
+
+def test_the_limit_comes_nearer_to_a_job_that_goes_on() -> None:
+    centre, job = Centre(), ComingJob(n=4, user="u1", time_limit_s=HOUR_S)
+    for i in range(60):
+        centre.ended(f"a{i}", job, (300.0 + i) if i % 4 else HOUR_S)
+    told = [exceeds(centre, job, elapsed_s) for elapsed_s in (0.0, 300.0, 330.0, 1800.0, 3599.0, 3600.0)]
+    assert told[0] == pytest.approx(0.25, abs=0.05)
+    assert told == sorted(told)
+    assert told[3] > 0.6
+    assert told[-1] == 1.0
+
+
+def test_a_run_without_a_limit_met_none() -> None:
+    centre, job = Centre(), ComingJob(n=4, user="u1", time_limit_s=HOUR_S)
+    for i in range(60):
+        centre.ended(f"a{i}", ComingJob(n=4, user="u1"), 2 * HOUR_S)
+    assert exceeds(centre, job) < 0.05
+    assert end_forecast(expected(job, {}), 0.0, HOUR_S).exceeds == pytest.approx(0.05)
+    assert end_forecast(expected(ComingJob(n=4), centre.of(job)), 0.0, None).exceeds is None
 
 
 def test_a_repeat_changes_nothing_and_a_correction_replaces() -> None:
