@@ -14,6 +14,7 @@ from agent.contracts.settings import EVIDENCE_FIELDS, JobSettings
 NAMING = frozenset((*EVIDENCE_FIELDS, "input", "sizes", "attributes"))
 IDENTITIES_MAX = 8
 ENDED_MAX = 8
+_NOTHING: tuple[None, dict[str, Any], tuple[()]] = (None, {}, ())
 JobFact = JobStarted | JobCompleted | Identity
 
 
@@ -270,11 +271,13 @@ def told_attributes(job: Job, event: JobCompleted) -> dict[str, Attribute]:
 
 def _given(evidence: Evidence) -> dict[str, Any]:
     names = evidence.__struct_fields__
-    return {name: value for name in names if (value := getattr(evidence, name)) not in (None, {}, ())}
+    return {name: value for name in names if (value := getattr(evidence, name)) not in _NOTHING}
 
 
 def _beyond(own: Evidence, start: Evidence | None) -> Evidence | None:
     """Return what a start tells beyond a completion, of what can name or size a job; None where that is nothing."""
-    told = {} if start is None else _given(start)
-    rest = {name: value for name, value in told.items() if name in NAMING and name not in _given(own)}
+    if start is None:
+        return None
+    given = _given(own)
+    rest = {name: value for name, value in _given(start).items() if name in NAMING and name not in given}
     return Evidence(**rest) if rest else None
