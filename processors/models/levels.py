@@ -168,10 +168,11 @@ def aggregate_levels(table: LevelTable, runs: Iterable[PlacedRun], known: dict[f
         size = sizes[n]
         here = _weighted([(size.own, 0, FULL), (size.strange, 0, STRANGE)])
         enough = size.own.count >= OWN_ENOUGH
-        moved = [(sketch, table.present - position, EARLIER) for position, sketch in sorted(size.earlier.items())]
+        earlier = sorted(size.earlier.items())  # by level, for sums of floats depend on their order
+        moved = [(sketch, table.present - position, EARLIER) for position, sketch in earlier]
         whole = here if enough else _weighted([(here, 0, 1), *moved])
         rows.append((n, whole.count / FULL, whole.quantile(0.5), (size.own if size.own.count else whole).min))
-        groups = [(here, FULL), *((sketch, 1) for sketch in size.earlier.values())]
+        groups = [(here, FULL), *((sketch, 1) for _, sketch in earlier)]
         for sketch, unit in groups:
             repeats += max(sketch.count / unit - 1, 0.0)
             squares += sketch.squares() / unit

@@ -113,3 +113,23 @@ def test_what_is_kept_is_bounded() -> None:
     assert len(table.own.stats) + len(table.earlier) <= 2 * SIZES_MAX
     assert len(table.levels) == 8
     assert np.isfinite(aggregate_levels(table, []).median_s).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noisy_runs_of_several_levels_give_the_same_bits_in_any_order(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    table = moved((30, 0.2), (60, -0.1))
+    runs = [
+        PlacedRun(float(n), float(time_s), int(start_ms), strange=bool(strange))
+        for n, time_s, start_ms, strange in zip(
+            random.choice([1.0, 2.0, 4.0], 30),
+            random.uniform(10, 1000, 30),
+            random.integers(0, 100, 30),
+            random.random(30) < 0.3,
+            strict=True,
+        )
+    ]
+    shuffled = [[runs[i] for i in random.permutation(30)] for _ in range(40)]
+    assert {tuple(bits(aggregate_levels(table, order))) for order in shuffled} == {
+        tuple(bits(aggregate_levels(table, runs)))
+    }
