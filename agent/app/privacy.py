@@ -8,7 +8,7 @@ import msgspec
 
 from agent.collector.routes import Privacy
 from agent.config.tree import PrivacySettings
-from agent.contracts.events import Evidence, JobEvent
+from agent.contracts.events import Evidence, HostState, JobEvent
 
 EVIDENCE_BYTES_MAX: Final = 24_000
 BULKY: Final[dict[str, Any]] = {"hosts": (), "script": None, "comment": None, "attributes": {}}
@@ -25,6 +25,8 @@ def privacy(settings: PrivacySettings) -> Privacy:
     salt = settings.salt.get_secret_value().encode()
 
     def rewrite(event: JobEvent) -> JobEvent:
+        if isinstance(event, HostState):
+            return event
         evidence = bounded(event.evidence)
         if evidence.user is not None and settings.users != "plain":
             hidden = None if settings.users == "drop" else hashed(evidence.user, salt)

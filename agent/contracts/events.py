@@ -149,8 +149,66 @@ class Tick(Event, frozen=True, tag="tick"):
         return f"tick:{rfc3339(self.time_ms)}"
 
 
-JobEvent = JobStarted | JobCompleted | Identity | PredictionRequested
-JournalEvent = JobStarted | JobCompleted | Identity | PredictionRequested | Tick
+class HostState(Event, frozen=True, tag="host.state"):
+    """A host was drained, went down, or came back: what it measures meanwhile is no anomaly."""
+
+    host: str
+    state: str
+    time_ms: int
+
+    @property
+    def identity(self) -> str:
+        """The host and the moment."""
+        return f"host:{job_key(self.system, self.host)}@{self.time_ms}"
+
+
+class ResourceMinute(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One resource of a host in one minute of event time.
+
+    `count`, `mean`, `low`, `high` are of the samples in the minute; `means` those of its 10-second parts, None for a
+    part without a sample. `edges` are the six edges of five equal intervals over the last five minutes, and `shares` the
+    share of their samples in each; one edge and one share where all samples are alike, none where the window is empty.
+    `window_count` is how many samples the window holds, `late` how many came too late for it since the minute before.
+    `last` and `energy_j` are for cumulative counters and power, None for others.
+
+    >>> ResourceMinute(6, 0.83, 0.8, 0.9, (0.83,) * 6, (0.8, 0.82, 0.84, 0.86, 0.88, 0.9), (0.4, 0.3, 0.1, 0.1, 0.1), 30).mean
+    0.83
+    """
+
+    count: int
+    mean: float
+    low: float
+    high: float
+    means: tuple[float | None, ...] = ()
+    edges: tuple[float, ...] = ()
+    shares: tuple[float, ...] = ()
+    window_count: int = 0
+    late: int = 0
+    last: float | None = None
+    energy_j: float | None = None
+
+
+class HostMinute(Event, frozen=True, tag="host.minute"):
+    """What a host measured in the minute from `minute_ms` on: one absolute summary per resource, never a delta.
+
+    `source` is the topic and partition that the samples came from; a host whose metrics come from two of them has two
+    summaries. Resources are named as in NWS (cpu_available, memory_free, bandwidth, ...); those between hosts carry the
+    other side: ``bandwidth>group3``.
+    """
+
+    source: str
+    host: str
+    minute_ms: int
+    resources: dict[str, ResourceMinute]
+
+    @property
+    def identity(self) -> str:
+        """The source, the host and the minute."""
+        return f"minute:{self.source}:{job_key(self.system, self.host)}@{self.minute_ms}"
+
+
+JobEvent = JobStarted | JobCompleted | Identity | PredictionRequested | HostState
+JournalEvent = JobEvent | HostMinute | Tick
 
 
 class Origin(msgspec.Struct, frozen=True):

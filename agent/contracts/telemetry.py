@@ -1,0 +1,82 @@
+"""Telemetry on its way through the collector: batches of messages in, columns of samples out, no object per sample."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from agent.contracts.decoding import Decoded
+
+PEER: str = ">"
+"""Stands between a resource and the other side of it in the name of a series: ``bandwidth>group3``."""
+
+
+class Series(NamedTuple):
+    """What is measured where: system, host and resource."""
+
+    system: str
+    host: str
+    resource: str
+
+
+class SeriesIndex:
+    """Numbers for series, in the order in which they came; at most `series_max`, for names come from outside.
+
+    >>> index = SeriesIndex(series_max=1)
+    >>> index.number(Series("exa", "nid1", "cpu_available")), index.number(Series("exa", "nid2", "cpu_available"))
+    (0, None)
+    """
+
+    def __init__(self, series_max: int) -> None:
+        self._series_max = series_max
+        self._numbers: dict[Series, int] = {}
+        self._series: list[Series] = []
+        self.refused = 0
+
+    def __len__(self) -> int:
+        """Return how many series are known."""
+        return len(self._series)
+
+    def __getitem__(self, number: int) -> Series:
+        """Return the series of a number."""
+        return self._series[number]
+
+    def number(self, series: Series) -> int | None:
+        """Return the number of a series, a new one for a new series; None where there are too many."""
+        found = self._numbers.get(series)
+        if found is not None:
+            return found
+        if len(self._series) >= self._series_max:
+            self.refused += 1
+            return None
+        self._numbers[series] = len(self._series)
+        self._series.append(series)
+        return self._numbers[series]
+
+
+class Samples(msgspec.Struct, frozen=True):
+    """m samples as columns, each (m,): number of the series, event time in ms, value in the unit of the resource."""
+
+    series: npt.NDArray[np.int32]
+    time_ms: npt.NDArray[np.int64]
+    value: npt.NDArray[np.float64]
+
+
+class DecodedBatch(msgspec.Struct):
+    """What a slice of messages yields: samples, and by index of the message everything that is not a sample.
+
+    `sample_message` (m,) tells which message of the slice each sample came from.
+    """
+
+    samples: Samples
+    sample_message: npt.NDArray[np.int32]
+    others: list[tuple[int, Decoded]] = []
+
+
+DecodeSamples = Callable[[Sequence[bytes | None], Sequence[int], SeriesIndex], DecodedBatch]
+"""A decoder of telemetry: values of a slice of messages, when each was received (ms), and the numbers of series.
+
+It never raises for a bad message: the refusal is in `others`.
+"""
