@@ -1,0 +1,175 @@
+"""What a histogram is, and how it is built: from samples, from a window that a collector told, from one number."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+INTERVALS = 5  # more than five gave Schopf no better predictions
+INTERVALS_MAX = 25
+MASS_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Histogram:
+    """A stochastic value: `shares` (..., m) of its probability in the intervals between `edges` (..., m + 1).
+
+    Leading axes hold one histogram per host. Values are spread evenly within an interval. A value that is certain has
+    edges that are all equal. Edges do not fall and shares sum to 1: `given` checks what comes from outside.
+
+    >>> Histogram(np.array([0.0, 1.0, 2.0]), np.array([0.25, 0.75])).intervals
+    2
+    """
+
+    edges: Floats
+    shares: Floats
+
+    @property
+    def intervals(self) -> int:
+        """How many intervals it has: m."""
+        return int(self.shares.shape[-1])
+
+    @property
+    def hosts(self) -> tuple[int, ...]:
+        """The leading axes: () for one histogram."""
+        return self.shares.shape[:-1]
+
+    @property
+    def low(self) -> Floats:
+        """The lower end of each interval, (..., m)."""
+        return self.edges[..., :-1]
+
+    @property
+    def high(self) -> Floats:
+        """The upper end of each interval, (..., m)."""
+        return self.edges[..., 1:]
+
+    def host(self, index: int) -> "Histogram":
+        """Return the histogram of one host.
+
+        >>> given([[0.0, 1.0], [1.0, 3.0]], [[1.0], [1.0]]).host(1).edges.tolist()
+        [1.0, 3.0]
+        """
+        return Histogram(self.edges[index], self.shares[index])
+
+
+def given(edges: npt.ArrayLike, shares: npt.ArrayLike) -> Histogram:
+    """Return the histogram of edges (..., m + 1) and shares (..., m) from outside; one edge and one share are a point.
+
+    Raises ValueError where they do not fit, are not finite, edges fall, shares are negative or do not sum to 1.
+
+    >>> given([3.0], [1.0]).edges.tolist(), given([0, 1, 2], [0.5, 0.5]).intervals
+    ([3.0, 3.0], 2)
+    """
+    at, mass = np.asarray(edges, dtype=np.float64), np.asarray(shares, dtype=np.float64)
+    if at.ndim and at.shape[-1] == 1:
+        at = np.repeat(at, 2, axis=-1)
+    if not mass.ndim or at.shape != (*mass.shape[:-1], mass.shape[-1] + 1) or not mass.size:
+        raise ValueError("A histogram has one edge more than shares.")
+    if not (np.isfinite(at).all() and np.isfinite(mass).all()):
+        raise ValueError("Edges and shares of a histogram are finite.")
+    if (np.diff(at, axis=-1) < 0).any():
+        raise ValueError("Edges of a histogram do not fall.")
+    total = mass.sum(axis=-1, keepdims=True)
+    if (mass < 0).any() or (abs(total - 1) > MASS_TOLERANCE).any():
+        raise ValueError("Shares of a histogram are not negative and sum to 1.")
+    return Histogram(at, mass / total)
+
+
+def point(value: npt.ArrayLike) -> Histogram:
+    """Return a certain value, or one per host; ValueError unless finite.
+
+    >>> point(3.0).edges.tolist(), point([1.0, 2.0]).hosts
+    ([3.0, 3.0], (2,))
+    """
+    certain = np.asarray(value, dtype=np.float64)
+    if not np.isfinite(certain).all():
+        raise ValueError("A certain value is finite.")
+    return Histogram(np.stack([certain, certain], axis=-1), np.ones((*certain.shape, 1)))
+
+
+def equal_edges(low: npt.ArrayLike, high: npt.ArrayLike, intervals: int) -> Floats:
+    """Return the edges (..., m + 1) of equal intervals; the first and the last are `low` and `high` to the bit.
+
+    >>> equal_edges(0.2, 0.7, 5).round(3).tolist()
+    [0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
+    """
+    first, last = np.asarray(low, dtype=np.float64)[..., None], np.asarray(high, dtype=np.float64)[..., None]
+    edges = first + (last - first) * np.arange(intervals + 1) / intervals
+    np.minimum(edges, last, out=edges)
+    edges[..., -1:] = last
+    return edges
+
+
+def from_samples(samples: npt.ArrayLike, intervals: int = INTERVALS) -> Histogram:
+    """Return the histogram of samples (..., k): equal intervals from the least to the largest of them.
+
+    A sample belongs to the interval whose edges it lies between, the upper one left out except the last. NaN stands for
+    no sample, so that hosts may have different numbers of them. Where all samples are alike the edges are, too. Raises
+    ValueError without samples, with infinite ones, or where `intervals` is not 1 to 25.
+
+    >>> window = from_samples([0.2, 0.26, 0.31, 0.33, 0.35, 0.52, 0.55, 0.61, 0.68, 0.7])
+    >>> window.shares.tolist()
+    [0.2, 0.3, 0.0, 0.2, 0.3]
+    >>> from_samples([3.0, 3.0, 3.0]).edges.tolist()
+    [3.0, 3.0]
+    """
+    values = np.asarray(samples, dtype=np.float64)
+    check_intervals(intervals)
+    missing = np.isnan(values)
+    if not values.ndim or not values.shape[-1] or missing.all(axis=-1).any():
+        raise ValueError("A histogram needs at least one sample.")
+    if np.isinf(values).any():
+        raise ValueError("Samples are finite.")
+    low, high = np.nanmin(values, axis=-1), np.nanmax(values, axis=-1)
+    if np.array_equal(low, high):
+        return point(low)
+    edges = equal_edges(low, high, intervals)
+    below = (values[..., None, :] < edges[..., 1:-1, None]).sum(axis=-1)
+    count = (~missing).sum(axis=-1)[..., None]
+    filled = np.concatenate([np.zeros_like(count), below, count], axis=-1)
+    return Histogram(edges, points_first(edges, np.diff(filled, axis=-1) / count))
+
+
+def in_common(edges: Sequence[Sequence[float]], shares: Sequence[Sequence[float]]) -> Histogram:
+    """Return one histogram per host from windows as collectors tell them, points with one edge among them.
+
+    Raises ValueError where a window is empty or two that are no points have different numbers of intervals.
+
+    >>> windows = in_common([(0.0, 1.0, 2.0), (3.0,)], [(0.5, 0.5), (1.0,)])
+    >>> windows.edges.tolist(), windows.shares.tolist()
+    ([[0.0, 1.0, 2.0], [3.0, 3.0, 3.0]], [[0.5, 0.5], [1.0, 0.0]])
+    """
+    size = max((len(row) for row in shares), default=1)
+    if not all(edges) or not all(len(row) in (1, size) for row in shares):
+        raise ValueError("Windows of hosts have something in them, and as many intervals as each other.")
+    wide = [(*row, *(row[-1],) * (size + 1 - len(row))) for row in edges]
+    filled = [(*row, *(0.0,) * (size - len(row))) for row in shares]
+    return given(wide, filled)
+
+
+def check_intervals(intervals: int) -> None:
+    """Raise ValueError where this is no number of intervals.
+
+    >>> check_intervals(0)
+    Traceback (most recent call last):
+    ValueError: A histogram has 1 to 25 intervals, not 0.
+    """
+    if not 1 <= intervals <= INTERVALS_MAX or math.trunc(intervals) != intervals:
+        raise ValueError(f"A histogram has 1 to {INTERVALS_MAX} intervals, not {intervals}.")
+
+
+def points_first(edges: Floats, shares: Floats) -> Floats:
+    """Return the shares with those of certain values among hosts in their first interval, so that each has one form.
+
+    >>> points_first(np.array([3.0, 3.0, 3.0]), np.array([0.0, 1.0])).tolist()
+    [1.0, 0.0]
+    """
+    certain = edges[..., :1] == edges[..., -1:]
+    first = np.zeros(shares.shape[-1])
+    first[0] = 1.0
+    return np.where(certain, first, shares)
