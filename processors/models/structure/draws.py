@@ -1,0 +1,98 @@
+"""Monte Carlo: the equation with one number drawn for each value, many times, the same number wherever a value stands."""
+
+import numpy as np
+
+from processors.models.histogram.values import Floats, Histogram
+from processors.models.structure.form import Atom, Form, Monomial, Table
+from processors.models.structure.inputs import HOSTS_MAX, Inputs
+from processors.models.structure.syntax import EquationError, Place
+
+DRAWS = 4096
+DRAWS_MIN = 256
+NUMBERS_MAX = 2**20  # drawn for one value over all hosts; with more hosts there are fewer draws
+LEVELS, HOST_LEVELS = 2**16, 2**11  # a value is drawn from so many of its quantiles
+SEED = 20011
+
+
+class Draws:
+    """Draws for the forms of a table: (1, draws), or (hosts, draws) where each host has its own.
+
+    `every` says whether values that are alike are drawn for every host, as a maximum over them needs, or for one host.
+    """
+
+    def __init__(self, table: Table, inputs: Inputs, *, every: bool) -> None:
+        self._table = table
+        self._inputs = inputs
+        self._hosts = min(max(round(inputs.hosts), 1), HOSTS_MAX)  # the largest of more is hardly larger
+        self._every = every
+        self.count = min(max(NUMBERS_MAX // self._hosts, DRAWS_MIN), DRAWS)
+        self._atoms: dict[int, Floats] = {}
+
+    def form(self, form: Form) -> Floats:
+        """Return the draws of a form. EquationError where a divisor may be 0.
+
+        >>> table = Table()
+        >>> x = table.of(table.atom("variable", "x", (), frozenset("x")))
+        >>> inputs = Inputs({}, {}, {"x": Histogram(np.array([0.0, 1.0]), np.ones(1))}, {}, 1.0)
+        >>> drawn = Draws(table, inputs, every=True).form(x)
+        >>> drawn.shape, round(float(drawn.mean()), 1)
+        ((1, 4096), 0.5)
+        """
+        total: Floats = np.full((1, 1), form.get((), 0.0))
+        for monomial, coefficient in form.items():
+            if monomial:
+                total = total + coefficient * self.product(monomial)
+        return total
+
+    def product(self, monomial: Monomial) -> Floats:
+        """Return the draws of a product."""
+        result: Floats = np.ones((1, 1))
+        with np.errstate(over="ignore", invalid="ignore"):  # who asks looks whether all is finite
+            for atom, power in monomial:
+                value = self._atom(atom)
+                if power < 0 and value.min() <= 0 <= value.max():
+                    raise EquationError(self._table.divisors.get(atom, Place(1, 1)), self._zero(atom))
+                raised = value if abs(power) == 1 else value ** abs(power)
+                result = result / raised if power < 0 else result * raised
+        return result
+
+    def _zero(self, atom: int) -> str:
+        names = ", ".join(sorted(self._table.atoms[atom].variables)) or self._table.atoms[atom].name
+        return f"the divisor may be 0, with {names}." if names else "the divisor may be 0."
+
+    def _atom(self, number: int) -> Floats:
+        if number not in self._atoms:
+            self._atoms[number] = self._drawn(self._table.atoms[number])
+        return self._atoms[number]
+
+    def _drawn(self, atom: Atom) -> Floats:
+        if atom.kind == "fixed":
+            return self._inputs.fixed[atom.name][:, None]
+        if atom.kind == "variable":
+            return self._variable(atom.name)
+        forms = [self.form(self._table.forms[number]) for number in atom.arguments]
+        if atom.kind == "sum":
+            return forms[0]
+        if atom.kind in ("max", "min"):
+            result = forms[0]
+            for form in forms[1:]:
+                result = np.maximum(result, form) if atom.kind == "max" else np.minimum(result, form)
+            return result
+        return np.asarray((forms[0].max if atom.kind == "max_over" else forms[0].min)(axis=0, keepdims=True))
+
+    def _variable(self, name: str) -> Floats:
+        random = np.random.default_rng([SEED, *name.encode()])
+        window = self._inputs.shared.get(name, self._inputs.hosted.get(name))
+        if window is None:
+            raise KeyError(name)
+        if not window.hosts:
+            hosts = self._hosts if self._every and name in self._inputs.hosted else 1
+            return _levels(window, LEVELS).take(random.integers(0, LEVELS, (hosts, self.count), dtype=np.uint16))
+        index = random.integers(0, HOST_LEVELS, (window.hosts[0], self.count), dtype=np.uint16)
+        return np.stack([_levels(window.host(host), HOST_LEVELS).take(row) for host, row in enumerate(index)])
+
+
+def _levels(x: Histogram, count: int) -> Floats:
+    """Return the quantiles of one histogram in the middle of `count` equal parts of its probability: quicker to draw."""
+    filled = np.concatenate([[0.0], np.cumsum(x.shares)])
+    return np.interp((np.arange(count) + 0.5) / count, filled / filled[-1], x.edges)

@@ -1,0 +1,136 @@
+"""Equations with like terms collected: sums of products of atoms, each written once and numbered.
+
+X + X becomes 2 X, X - X becomes 0, 2 X / X becomes 2; parentheses are not multiplied out, for that would write a value
+twice that stood there once. What is equal has the same number, so that nothing is looked at twice.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from processors.models.structure.syntax import Place
+
+Kind = Literal["variable", "fixed", "sum", "max", "min", "max_over", "min_over"]
+Monomial = tuple[tuple[int, int], ...]  # atoms by number, ascending, each with its power
+Form = dict[Monomial, float]  # products with their coefficients
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """What is not taken apart: a variable, numbers of the hosts, a sum in parentheses, a maximum.
+
+    `arguments` are numbers of forms. `variables` are the stochastic values in it; `hosted` says whether it has a value
+    for each host.
+    """
+
+    kind: Kind
+    name: str
+    arguments: tuple[int, ...]
+    variables: frozenset[str]
+    hosted: bool
+
+
+class Table:
+    """Numbers for atoms and forms.
+
+    `collected` are the variables of like terms that were put together, `divisors` says where an atom is divided by.
+
+    >>> table = Table()
+    >>> x = table.of(table.atom("variable", "x", variables=frozenset("x")))
+    >>> twice = table.add(x, x)
+    >>> twice, table.multiply(twice, table.inverse(x)), sorted(table.collected)
+    ({((0, 1),): 2.0}, {(): 2.0}, ['x'])
+    """
+
+    def __init__(self) -> None:
+        self.atoms: list[Atom] = []
+        self.forms: list[Form] = []
+        self.collected: set[str] = set()
+        self.divisors: dict[int, Place] = {}
+        self._atoms: dict[tuple[Kind, str, tuple[int, ...]], int] = {}
+        self._forms: dict[tuple[tuple[Monomial, float], ...], int] = {}
+
+    def atom(
+        self,
+        kind: Kind,
+        name: str = "",
+        arguments: tuple[int, ...] = (),
+        variables: frozenset[str] = frozenset(),
+        *,
+        hosted: bool = False,
+    ) -> int:
+        """Return the number of an atom; one that is known keeps its number."""
+        key = (kind, name, arguments)
+        if key not in self._atoms:
+            self._atoms[key] = len(self.atoms)
+            self.atoms.append(Atom(kind, name, arguments, variables, hosted))
+        return self._atoms[key]
+
+    def number(self, form: Form) -> int:
+        """Return the number of a form; equal ones have the same."""
+        key = tuple(sorted(form.items()))
+        if key not in self._forms:
+            self._forms[key] = len(self.forms)
+            self.forms.append(form)
+        return self._forms[key]
+
+    def of(self, atom: int, power: int = 1) -> Form:
+        """Return the form of one atom."""
+        return {((atom, power),): 1.0}
+
+    def variables(self, form: Form) -> frozenset[str]:
+        """Return the stochastic values in a form."""
+        return frozenset().union(*(self.within(monomial) for monomial in form))
+
+    def within(self, monomial: Monomial) -> frozenset[str]:
+        """Return the stochastic values in a product."""
+        return frozenset().union(*(self.atoms[atom].variables for atom, _ in monomial))
+
+    def hosted(self, monomial: Monomial) -> bool:
+        """Whether a product has a value for each host."""
+        return any(self.atoms[atom].hosted for atom, _ in monomial)
+
+    def add(self, x: Form, y: Form, sign: float = 1.0) -> Form:
+        """Return x + sign y."""
+        total = dict(x)
+        for monomial, coefficient in y.items():
+            if monomial in total:
+                self.collected |= self.within(monomial)
+            total[monomial] = total.get(monomial, 0.0) + sign * coefficient
+        return {monomial: coefficient for monomial, coefficient in total.items() if coefficient or not monomial}
+
+    def multiply(self, x: Form, y: Form) -> Form:
+        """Return x y: a number multiplies each term, other sums stay in their parentheses."""
+        for number, other in ((x, y), (y, x)):
+            if not number.keys() - {()}:
+                return {monomial: coefficient * number.get((), 0.0) for monomial, coefficient in other.items()}
+        (first, one), (second, other_one) = self.single(x), self.single(y)
+        powers = dict(first)
+        for atom, power in second:
+            if atom in powers:
+                self.collected |= self.atoms[atom].variables
+            powers[atom] = powers.get(atom, 0) + power
+        product = tuple(sorted((atom, power) for atom, power in powers.items() if power))
+        return self._opened(product, one * other_one)
+
+    def _opened(self, monomial: Monomial, coefficient: float) -> Form:
+        """Return a product as a form; a sum that is left alone loses its parentheses."""
+        atom = self.atoms[monomial[0][0]] if len(monomial) == 1 and monomial[0][1] == 1 else None
+        if atom is None or atom.kind != "sum":
+            return {monomial: coefficient}
+        return {inner: value * coefficient for inner, value in self.forms[atom.arguments[0]].items()}
+
+    def inverse(self, x: Form) -> Form:
+        """Return 1 / x; ZeroDivisionError where x is the number 0."""
+        monomial, coefficient = self.single(x)
+        return {tuple((atom, -power) for atom, power in monomial): 1.0 / coefficient}
+
+    def single(self, x: Form) -> tuple[Monomial, float]:
+        """Return a form as one product with its coefficient: a sum becomes an atom, its first coefficient taken out."""
+        terms = {monomial: coefficient for monomial, coefficient in x.items() if coefficient}
+        if len(terms) <= 1:
+            return next(iter(terms.items()), ((), 0.0))
+        first = terms[min(terms)]
+        scaled = {monomial: coefficient / first for monomial, coefficient in terms.items()}
+        hosted = any(self.hosted(monomial) for monomial in terms)
+        atom = self.atom("sum", "", (self.number(scaled),), self.variables(scaled), hosted=hosted)
+        return ((atom, 1),), first
