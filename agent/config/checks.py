@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from agent.config.equations import model_faults
 from agent.config.problems import Path
 from agent.config.tree import Config
 from agent.contracts.outputs import VERDICTS
@@ -169,6 +170,12 @@ def _allowed_sizes(config: Config) -> Iterator[Fault]:
             yield ("run_time", "allowed_sizes", index), f"must be more than 0, not {size:g}."
 
 
+def _models(config: Config) -> Iterator[Fault]:
+    for index, model in enumerate(config.under_load.models):
+        for path, fault in model_faults(model):
+            yield ("under_load", "models", index, *path), fault
+
+
 CHECKS: Final = (
     Check(frozenset({"systems", "topics"}), _partitions),
     Check(frozenset({"systems", "identify"}), _aliases),
@@ -184,4 +191,5 @@ CHECKS: Final = (
     Check(frozenset({"alerts"}), _failures),
     Check(frozenset({"alerts"}), _verdicts),
     Check(frozenset({"run_time"}), _allowed_sizes),
+    Check(frozenset({"under_load"}), _models),
 )

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SecretStr
 
 from agent.contracts.settings import LONGEST_S, AlertSettings, IdentifySettings, JobSettings, RunTimeSettings, Settings
+from agent.contracts.under_load import UnderLoadSettings
 
 SystemName = Annotated[str, Field(pattern=r"^[!-~]{1,64}$")]
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
@@ -262,6 +263,7 @@ class Config(Settings):
     identify: IdentifySettings = IdentifySettings()
     jobs: JobSettings = JobSettings()
     run_time: RunTimeSettings = RunTimeSettings()
+    under_load: UnderLoadSettings = UnderLoadSettings()
     alerts: AlertSettings = AlertSettings()
     collector: CollectorSettings = CollectorSettings()
     learner: LearnerSettings = LearnerSettings()

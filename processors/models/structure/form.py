@@ -102,7 +102,8 @@ class Table:
         """Return x y: a number multiplies each term, other sums stay in their parentheses."""
         for number, other in ((x, y), (y, x)):
             if not number.keys() - {()}:
-                return {monomial: coefficient * number.get((), 0.0) for monomial, coefficient in other.items()}
+                factor = number.get((), 0.0)
+                return {monomial: value * factor for monomial, value in other.items()} if factor else {(): 0.0}
         (first, one), (second, other_one) = self.single(x), self.single(y)
         powers = dict(first)
         for atom, power in second:

@@ -20,7 +20,8 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent.backtest": (CONTRACTS, "agent.http", "agent.words"),
     "agent.checkpoint": (CONTRACTS,),
     "agent.collector": (CONTRACTS,),
-    "agent.config": (CONTRACTS, "agent.identify"),
+    # an equation in a configuration is read by the parser that will evaluate it
+    "agent.config": (CONTRACTS, "agent.identify", "processors.models.structure"),
     "agent.decode": (CONTRACTS,),
     "agent.describe": (CONTRACTS, "agent.config", "agent.decode", "agent.schemas"),
     "agent.http": (CONTRACTS, "agent.metrics", "agent.ranking", "agent.words"),
