@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from agent.config.problems import Path
 from agent.contracts.under_load import StructuralModel
 from processors.models.structure.parse import parse
-from processors.models.structure.syntax import DEDICATED, RESERVED, EquationError
+from processors.models.structure.syntax import RESERVED, EquationError
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -42,7 +42,7 @@ def _name_faults(model: StructuralModel) -> Iterator[tuple[Path, str]]:
     for path, name in places:
         if not _NAME.fullmatch(name):
             yield path, f"{name!r} is no name for an equation: letters, digits and underscores, no digit first."
-        elif name in RESERVED or name == DEDICATED[0]:
+        elif name in (*RESERVED, "T"):
             yield path, f"{name} means something else in equations; choose another name."
         elif name in seen:
             yield path, f"{name} is there twice."

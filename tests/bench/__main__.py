@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from tests.bench import decoding, kafka_path, machine, refit, result, roles, state
+from tests.bench import decoding, kafka_path, machine, refit, result, roles, state, under_load
 from tests.bench.result import Row
 
 Benchmark = Callable[..., Iterator[Row]]
@@ -18,6 +18,7 @@ BENCHMARKS: Final[dict[str, Benchmark]] = {
     "learner": roles.learner,
     "memory": roles.whole_path,
     "refit": refit.run,
+    "under-load": under_load.run,
     "state": state.sizes,
     "restore": state.restore_memory,
     "kafka": kafka_path.throughput,

@@ -11,7 +11,7 @@ from processors.models.histogram.arithmetic import add, maximum, minimum, multip
 from processors.models.histogram.pool import maximum_of, maximum_over, minimum_of, minimum_over
 from processors.models.histogram.values import Floats, Histogram, from_samples, point
 from processors.models.structure.draws import Draws
-from processors.models.structure.form import Atom, Form, Monomial, Table
+from processors.models.structure.form import OVER, Atom, Form, Monomial, Table
 from processors.models.structure.inputs import Inputs
 from processors.models.structure.syntax import EquationError, Place
 
@@ -134,7 +134,8 @@ class Calculus:
                 return self._shared({((number, 1),): 1.0})
             pair: Callable[[Histogram, Histogram, int], Histogram] = maximum if atom.kind == "max" else minimum
             return reduce(lambda x, y: pair(x, y, self._intervals), [self.form(form) for form in forms])
-        if atom.variables & self._inputs.shared.keys():  # then the hosts are not independent
+        nested = any(part.kind in OVER for part in self._table.beneath(number))
+        if nested or atom.variables & self._inputs.shared.keys():  # then the hosts are not independent
             return self._shared({((number, 1),): 1.0})
         return self._over(atom, self.form(forms[0]))
 

@@ -10,6 +10,7 @@ from typing import Literal
 from processors.models.structure.syntax import Place
 
 Kind = Literal["variable", "fixed", "sum", "max", "min", "max_over", "min_over"]
+OVER: tuple[Kind, ...] = ("max_over", "min_over")
 Monomial = tuple[tuple[int, int], ...]  # atoms by number, ascending, each with its power
 Form = dict[Monomial, float]  # products with their coefficients
 
@@ -88,6 +89,16 @@ class Table:
     def hosted(self, monomial: Monomial) -> bool:
         """Whether a product has a value for each host."""
         return any(self.atoms[atom].hosted for atom, _ in monomial)
+
+    def beneath(self, atom: int) -> list[Atom]:
+        """Return the atoms of which an atom is made, in any depth, each once."""
+        found: set[int] = set()
+        wanted = list(self.atoms[atom].arguments)
+        while wanted:
+            parts = {part for monomial in self.forms[wanted.pop()] for part, _ in monomial} - found
+            found |= parts
+            wanted += [argument for part in parts for argument in self.atoms[part].arguments]
+        return [self.atoms[part] for part in sorted(found)]
 
     def add(self, x: Form, y: Form, sign: float = 1.0) -> Form:
         """Return x + sign y."""

@@ -62,10 +62,11 @@ def sorted_out(variables: Mapping[str, Value], names: frozenset[str]) -> Inputs:
 
 
 def _hosts(variables: Mapping[str, Value], names: frozenset[str]) -> float:
+    own = {float(count) for name in names - {HOSTS} if (count := _axis(name, variables[name])) is not None}
     told = variables.get(HOSTS)
-    own = counts = {float(count) for name in names if (count := _axis(variables.get(name))) is not None}
-    if isinstance(told, int | float):
-        counts = counts | {float(told)}
+    if isinstance(told, Histogram | Alike) or (told is not None and np.shape(told)):
+        raise EquationError(_START, "the number of hosts is one number.")
+    counts = own if told is None else own | {float(told)}
     if len(counts) > 1:
         raise EquationError(_START, "the values are for different numbers of hosts.")
     if not counts and HOSTS in names:
@@ -78,10 +79,13 @@ def _hosts(variables: Mapping[str, Value], names: frozenset[str]) -> float:
     return hosts
 
 
-def _axis(value: Value | None) -> int | None:
-    if isinstance(value, Histogram):
-        return value.hosts[0] if value.hosts else None
-    return value.shape[0] if isinstance(value, np.ndarray) and value.ndim else None
+def _axis(name: str, value: Value) -> int | None:
+    """Return how many hosts a value is for, None where it has no axis of hosts."""
+    window = value.window if isinstance(value, Alike) else value
+    axes = window.hosts if isinstance(window, Histogram) else np.shape(window)
+    if len(axes) > (0 if isinstance(value, Alike) else 1):
+        raise EquationError(_START, f"{name} has more axes than hosts.")
+    return axes[0] if axes else None
 
 
 def _put(inputs: Inputs, name: str, value: Value) -> None:

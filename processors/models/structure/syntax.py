@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 LENGTH_MAX = 4000  # characters
-NODES_MAX = 500
+NODES_MAX = 200
 DEPTH_MAX = 40  # parentheses and named parts within each other
 FUNCTIONS = ("max", "min", "max_over", "min_over")
 HOSTS = "hosts"

@@ -135,6 +135,38 @@ def test_what_all_hosts_share_is_not_drawn_for_each() -> None:
     assert mixed.histogram.edges[0] < 2.5
 
 
+@pytest.mark.parametrize("hosts", [2, 40, 5000])
+def test_draws_of_hosts_that_are_alike_are_the_same_however_they_are_made(hosts: int) -> None:
+    window = Alike(given(np.linspace(0.5, 1, 6), [0.1, 0.1, 0.2, 0.3, 0.3]))
+    values: dict[str, Value] = {"cpu": window, "net": window, "hosts": np.int64(hosts)}
+    model = parse("max_over(hosts, 2 / cpu - net)", values)
+    builder = Builder(model, sorted_out(values, model.names))
+    (monomial,) = [monomial for monomial in builder.result() if monomial]
+    draws = Draws(builder.table, sorted_out(values, model.names), every=True)
+    each, quick = draws._drawn(builder.table.atoms[monomial[0][0]]), draws._extreme(monomial[0][0])
+    levels = [0.05, 0.25, 0.5, 0.75, 0.95]
+    assert np.quantile(quick, levels) == pytest.approx(np.quantile(each, levels), abs=0.12 * np.ptp(each))
+    assert evaluate(model, values).histogram.edges[-1] == pytest.approx(3.5, abs=0.02)
+
+
+@pytest.mark.parametrize("hosts", [64, 65, 700])
+def test_windows_that_differ_give_their_slowest_host_at_any_number_of_hosts(hosts: int) -> None:
+    windows = given(np.linspace(0, 1, 6) + np.zeros((hosts, 1)), np.full((hosts, 5), 0.2))
+    found = run_time("max_over(hosts, cpu) + 10", cpu=windows)
+    assert found.mc_gap is not None
+    assert abs(found.mc_gap) < 0.12
+    draws = Draws(Builder(parse("cpu", ("cpu",)), sorted_out({"cpu": windows}, frozenset({"cpu"}))).table,
+                  sorted_out({"cpu": windows}, frozenset({"cpu"})), every=True)  # fmt: skip
+    assert np.median(draws._variable("cpu").max(axis=0)) == pytest.approx(0.5 ** (1 / hosts), abs=0.3 / hosts)
+
+
+def test_a_maximum_within_a_maximum_is_over_the_same_hosts() -> None:
+    window = given(np.linspace(0.5, 1, 6), [0.1, 0.1, 0.2, 0.3, 0.3])
+    found = run_time("max_over(hosts, cpu * max_over(hosts, cpu))", cpu=Alike(window), hosts=50)
+    largest = run_time("max_over(hosts, cpu)", cpu=Alike(window), hosts=50)
+    assert found.quantiles_s == pytest.approx([value**2 for value in largest.quantiles_s], rel=0.01)
+
+
 def test_a_job_on_one_host_needs_no_maximum() -> None:
     cpu = given([[0.5, 1.0]], [[1.0]])
     plain = run_time("1 / cpu", cpu=cpu).histogram
@@ -179,6 +211,10 @@ def test_what_has_no_value_is_refused_with_a_sentence(text: str, says: str) -> N
         ({"x": 1.0, "y": float("nan"), "hosts": 2}, "y is no finite number."),
         ({"x": 1.0, "y": Y}, "the number of hosts has no value."),
         ({"x": 1.0, "y": np.array([1.0, 2.0]), "hosts": 3}, "the values are for different numbers of hosts."),
+        ({"x": 1.0, "y": Y, "hosts": Y}, "the number of hosts is one number."),
+        ({"x": 1.0, "y": np.ones((2, 2))}, "y has more axes than hosts."),
+        ({"x": 1.0, "y": Alike(given([[1, 2], [1, 3]], [[1.0], [1.0]]))}, "y has more axes than hosts."),
+        ({"x": 1.0, "y": np.ones(20_000)}, "at most 16384 hosts can have windows of their own; pool them."),
         ({"x": 1.0, "y": Y, "hosts": 0}, "there has to be at least one host."),
     ],
 )

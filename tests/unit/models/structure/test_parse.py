@@ -75,7 +75,7 @@ def test_names_that_are_used_are_known() -> None:
         ("(" * 60 + "a" + ")" * 60, "nested more than 40 deep"),
         ("-" * 60 + "a", "nested more than 40 deep"),
         ("\n".join(["x0 = a", *(f"x{i} = x{i - 1} + 1" for i in range(1, 60))]), "nested more than 40 deep"),
-        ("+".join(["a"] * 501), "more than 500 numbers and names"),
+        ("+".join(["a"] * 201), "more than 200 numbers and names"),
         ("a" + " " * LENGTH_MAX, f"longer than {LENGTH_MAX} characters"),
     ],
 )
