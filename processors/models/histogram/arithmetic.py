@@ -58,7 +58,7 @@ def divide(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram:
     >>> divide(ten, cpu).edges.tolist()
     [10.0, 10.5, 11.0, 11.5, 12.0, 12.5]
     """
-    check_divisor(y)
+    _check_divisor(y)
     return _pairwise(_quotient, x, y, intervals)
 
 
@@ -127,7 +127,7 @@ def power(x: Histogram, exponent: int, intervals: int = INTERVALS) -> Histogram:
     if exponent == 1:
         return x
     if exponent < 0:
-        check_divisor(x)
+        _check_divisor(x)
     low, high = _positive_power(x.low, x.high, abs(exponent))
     if exponent < 0:
         with np.errstate(divide="ignore"):  # intervals without a share may touch 0
@@ -135,14 +135,17 @@ def power(x: Histogram, exponent: int, intervals: int = INTERVALS) -> Histogram:
     return rebinned(low, high, x.shares, intervals)
 
 
-def check_divisor(x: Histogram) -> None:
-    """Raise ValueError where 0 lies within an interval that has a share.
+def may_be_zero(x: Histogram) -> bool:
+    """Say whether 0 lies within an interval that has a share, its ends included, on any host.
 
-    >>> check_divisor(Histogram(np.array([-1.0, 1.0]), np.ones(1)))
-    Traceback (most recent call last):
-    ValueError: A divisor may be 0.
+    >>> may_be_zero(Histogram(np.array([-1.0, 1.0]), np.ones(1)))
+    True
     """
-    if ((x.shares > 0) & (x.low <= 0) & (x.high >= 0)).any():
+    return bool(((x.shares > 0) & (x.low <= 0) & (x.high >= 0)).any())
+
+
+def _check_divisor(x: Histogram) -> None:
+    if may_be_zero(x):
         raise ValueError("A divisor may be 0.")
 
 

@@ -7,13 +7,13 @@ from typing import Literal
 
 import numpy as np
 
-from processors.models.histogram.arithmetic import add, maximum, minimum, multiply, power, scaled, shifted
+from processors.models.histogram.arithmetic import add, maximum, may_be_zero, minimum, multiply, power, scaled, shifted
 from processors.models.histogram.pool import maximum_of, maximum_over, minimum_of, minimum_over
 from processors.models.histogram.values import Floats, Histogram, from_samples, point
 from processors.models.structure.draws import Draws
 from processors.models.structure.form import OVER, Atom, Form, Monomial, Table
 from processors.models.structure.inputs import Inputs
-from processors.models.structure.syntax import EquationError, Place
+from processors.models.structure.syntax import EquationError
 
 WayKind = Literal["collected", "factored", "shared draws", "monte carlo"]
 
@@ -43,7 +43,7 @@ class Calculus:
         self.ways: list[Way] = []
 
     def form(self, form: Form) -> Histogram:
-        """Return the histogram of a form, (m,) or (hosts, m). Raises ValueError where a divisor may be 0.
+        """Return the histogram of a form, (m,) or (hosts, m); ValueError where it is too large, or divides by 0.
 
         >>> table = Table()
         >>> x = table.of(table.atom("variable", "x", (), frozenset("x")))
@@ -62,6 +62,17 @@ class Calculus:
             return point(number)
         total = reduce(lambda x, y: add(x, y, self._intervals), parts)
         return shifted(total, number) if np.any(number) else total
+
+    def check_divisors(self) -> None:
+        """Raise EquationError where a divisor may be 0, also one that has gone from the form with what it divided."""
+        for number, place in self._table.divisors.items():
+            atom = self._table.atoms[number]
+            names = ", ".join(sorted(atom.variables)) or atom.name
+            zero = (
+                may_be_zero(self._atom(number)) if atom.variables else not self.draws.form(self._table.of(number)).all()
+            )
+            if zero:
+                raise EquationError(place, f"the divisor may be 0{f', with {names}' if names else ''}.")
 
     def _certain(self, component: Form) -> Floats:
         """Return the value of terms without stochastic values, () or (hosts,)."""
@@ -108,15 +119,7 @@ class Calculus:
         return scaled(result, self._certain({certain: 1.0})) if certain else result
 
     def _power(self, atom: int, exponent: int) -> Histogram:
-        try:
-            return power(self._atom(atom), exponent, self._intervals)
-        except ValueError as error:
-            if exponent > 0:
-                raise
-            names = ", ".join(sorted(self._table.atoms[atom].variables))
-            raise EquationError(
-                self._table.divisors.get(atom, Place(1, 1)), f"the divisor may be 0, with {names}."
-            ) from error
+        return power(self._atom(atom), exponent, self._intervals)
 
     def _atom(self, number: int) -> Histogram:
         if number not in self._atoms:

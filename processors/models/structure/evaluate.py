@@ -56,6 +56,7 @@ def evaluate(
     form = builder.result()
     calculus = Calculus(builder.table, inputs, intervals)
     try:
+        calculus.check_divisors()
         found = _plain(calculus.form(form))
         evaluated = Evaluated(found, _levels(found), None, ())
         if check and inputs.shared.keys() | inputs.hosted.keys():
