@@ -5,7 +5,6 @@ import numpy as np
 from processors.models.histogram.values import Floats, Histogram
 from processors.models.structure.form import OVER, Atom, Form, Monomial, Table
 from processors.models.structure.inputs import HOSTS_MAX, Inputs
-from processors.models.structure.syntax import EquationError, Place
 
 DRAWS = 4096
 DRAWS_MIN = 256
@@ -34,7 +33,7 @@ class Draws:
         self._atoms: dict[int, Floats] = {}
 
     def form(self, form: Form) -> Floats:
-        """Return the draws of a form. EquationError where a divisor may be 0.
+        """Return the draws of a form.
 
         >>> table = Table()
         >>> x = table.of(table.atom("variable", "x", (), frozenset("x")))
@@ -43,28 +42,26 @@ class Draws:
         >>> drawn.shape, round(float(drawn.mean()), 1)
         ((1, 4096), 0.5)
         """
-        total: Floats = np.full((1, 1), form.get((), 0.0))
-        for monomial, coefficient in form.items():
-            if monomial:
-                product = self.product(monomial)
-                total = total + (product if coefficient == 1 else coefficient * product)
+        number = form.get((), 0.0)
+        total: Floats = np.full((1, 1), number)
+        for index, (monomial, coefficient) in enumerate(pair for pair in form.items() if pair[0]):
+            term = self.product(monomial)
+            term = term if coefficient == 1 else coefficient * term
+            total = term if not index and not number else total + term  # arrays are large: no sum with nothing
         return total
 
     def product(self, monomial: Monomial) -> Floats:
-        """Return the draws of a product."""
-        result: Floats = np.ones((1, 1))
-        with np.errstate(over="ignore", invalid="ignore"):  # who asks looks whether all is finite
+        """Return the draws of a product; its divisors have been looked at before."""
+        result: Floats | None = None
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # who asks looks whether all is finite
             for atom, power in monomial:
                 value = self._atom(atom)
-                if power < 0 and value.min() <= 0 <= value.max():
-                    raise EquationError(self._table.divisors.get(atom, Place(1, 1)), self._zero(atom))
                 raised = value if abs(power) == 1 else value ** abs(power)
-                result = result / raised if power < 0 else result * raised
-        return result
-
-    def _zero(self, atom: int) -> str:
-        names = ", ".join(sorted(self._table.atoms[atom].variables)) or self._table.atoms[atom].name
-        return f"the divisor may be 0, with {names}." if names else "the divisor may be 0."
+                if power < 0:
+                    result = (1.0 if result is None else result) / raised
+                else:
+                    result = raised if result is None else result * raised
+        return np.ones((1, 1)) if result is None else result
 
     def _atom(self, number: int) -> Floats:
         if number not in self._atoms:
