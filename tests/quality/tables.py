@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from processors.models.combination.coefficients import SHIPPED
-from tests.quality import drift, growth, inputs, score
+from tests.quality import drift, growth, host_forecasts, inputs, score
 from tests.quality.curves import Measured, load
 from tests.quality.folds import Folds, OutOfTimeError
 from tests.quality.synthetic import errors
@@ -42,6 +42,11 @@ class Sources:
     def logs(self) -> list[str]:
         """Logs in the Standard Workload Format, in `telemetry/swf` beside the curves."""
         return [str(path) for path in sorted((self.curves_folder.parent / "telemetry" / "swf").glob("*.swf*"))]
+
+    @property
+    def machines(self) -> Path:
+        """The folder of measured load of machines, in `telemetry/bitbrains` beside the curves."""
+        return self.curves_folder.parent / "telemetry" / "bitbrains"
 
     @cached_property
     def curves(self) -> list[Measured]:
@@ -127,6 +132,14 @@ def slowdowns(sources: Sources) -> Iterator[str]:
     yield from drift.log_table([Path(path) for path in sources.logs])
 
 
+def machines(sources: Sources) -> Iterator[str]:
+    """Yield how windows of measured load did as forecasts, where there is any."""
+    if sources.machines.is_dir():
+        yield from host_forecasts.table(sources.machines)
+    else:
+        yield "no data for it beside the curves"
+
+
 TABLES = {
     "inside": Table("interpolation: each data set left out, a centre of its own", inside, 600.0),
     "left_out": Table("extrapolation: each data set left out, a centre of its own", left_out, 600.0),
@@ -150,6 +163,7 @@ TABLES = {
         program("tests.quality.drift", lambda sources: sources.logs),
         1800.0,
     ),
+    "host_forecasts": Table("windows of measured load as forecasts, against single values", machines, 300.0),
 }
 
 
