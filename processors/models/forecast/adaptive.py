@@ -43,7 +43,9 @@ def around_median(recent: Floats, count: Counts, window: Counts) -> Floats:
     size = np.minimum(window, count)
     rising = np.sort(np.where(np.arange(recent.shape[1]) < size, recent, np.float32(np.inf)), axis=1)
     at = middle(rising, size)
-    shorter = np.where((size > 1) & (window <= count), _without(rising, size, np.take_along_axis(recent, size - 1, axis=1)), at)
+    shorter = np.where(
+        (size > 1) & (window <= count), _without(rising, size, np.take_along_axis(recent, size - 1, axis=1)), at
+    )
     older = np.take_along_axis(recent, np.minimum(size, recent.shape[1] - 1), axis=1)
     longer = np.where(size < np.minimum(count, window + 1), _with(rising, size, older), at)
     return np.concatenate([shorter, at, longer], axis=1)

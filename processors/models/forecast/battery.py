@@ -9,7 +9,7 @@ from processors.models.forecast import layout
 from processors.models.forecast.adaptive import around_mean, around_median, moved
 from processors.models.forecast.autoregression import EVERY, fitted, predicted
 from processors.models.forecast.layout import RECENT, WIDTH, Floats
-from processors.models.forecast.windows import ordered, sliding, sums
+from processors.models.forecast.windows import means, ordered, sums
 
 DISCOUNT = 0.99  # of an error's weight with each further one
 GRADIENT_STEP = 0.1
@@ -17,6 +17,7 @@ GAIN_MIN, GAIN_MAX = 0.01, 1.0
 VALUE_MAX = 1e17  # squares of single precision end at 3e38; nothing that is measured is so large
 COUNT_MAX = 1_000_000  # then the mean of all begins to forget
 BLOCK = 512  # rows at a time, so that they stay in the cache
+_MEANS = np.array(layout.MEANS)
 _GAINS = np.array(layout.GAINS, dtype=np.float32)
 
 
@@ -156,7 +157,7 @@ def _predict(block: Floats) -> None:
 
     running = sums(recent)
     prediction[:, layout.LAST] = recent[:, :1]
-    prediction[:, layout.MEAN] = sliding(running, count)
+    prediction[:, layout.MEAN] = means(running, count, _MEANS)
     prediction[:, layout.MEDIAN], prediction[:, layout.TRIMMED_MEAN] = ordered(recent, count)
     window = block[:, layout.WINDOW].astype(np.intp)
     mean, median = around_mean(running, count, window[:, :1]), around_median(recent, count, window[:, 1:])

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.forecast.layout import MEANS, MEDIANS, TRIMMED, Floats
+from processors.models.forecast.layout import MEDIANS, TRIMMED, Floats
 
 TRIM = 0.3  # of the values left out at each end
 Counts = npt.NDArray[np.intp]
@@ -26,11 +26,6 @@ def means(running: npt.NDArray[np.float64], count: Counts, windows: Counts) -> n
     """
     size = np.minimum(windows, count)
     return np.asarray(np.take_along_axis(running, size - 1, axis=1) / size)
-
-
-def sliding(running: npt.NDArray[np.float64], count: Counts) -> npt.NDArray[np.float64]:
-    """Return the means of MEANS, (series, 5)."""
-    return means(running, count, np.asarray(MEANS))
 
 
 def ordered(recent: Floats, count: Counts) -> tuple[Floats, Floats]:
