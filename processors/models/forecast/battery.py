@@ -15,7 +15,7 @@ DISCOUNT = 0.99  # of an error's weight with each further one
 GRADIENT_STEP = 0.1
 GAIN_MIN, GAIN_MAX = 0.01, 1.0
 VALUE_MAX = 1e17  # squares of single precision end at 3e38; nothing that is measured is so large
-COUNT_MAX = 1_000_000  # then the mean of all begins to forget
+COUNT_MAX = 1_000_000  # a multiple of EVERY; then the mean of all begins to forget
 BLOCK = 512  # rows at a time, so that they stay in the cache
 _MEANS = np.array(layout.MEANS)
 _GAINS = np.array(layout.GAINS, dtype=np.float32)
@@ -106,7 +106,8 @@ def _observe(block: Floats, value: Floats) -> None:
     _adapt(block, value, first)
     block[:, 1:RECENT] = block[:, : RECENT - 1].copy()
     block[:, :1] = value
-    block[:, layout.COUNT] = np.minimum(block[:, layout.COUNT] + 1, COUNT_MAX)
+    count = block[:, layout.COUNT]
+    block[:, layout.COUNT] = np.where(count >= COUNT_MAX, count - EVERY, count) + 1
     _predict(block)
 
 
@@ -151,7 +152,7 @@ def _predict(block: Floats) -> None:
     recent, prediction, beside = block[:, :RECENT], block[:, layout.PREDICTION], block[:, layout.BESIDE]
     total = block[:, layout.COUNT].astype(np.intp)
     count = np.minimum(total, RECENT)
-    due = np.flatnonzero((total % EVERY == 0) & (total < COUNT_MAX))
+    due = np.flatnonzero(total % EVERY == 0)
     if len(due):
         block[due, layout.COEFFICIENT] = fitted(recent[due][:, :EVERY])
 

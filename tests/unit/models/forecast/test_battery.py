@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.forecast import layout
-from processors.models.forecast.battery import BLOCK, DISCOUNT, Forecasters
+from processors.models.forecast.autoregression import EVERY
+from processors.models.forecast.battery import BLOCK, COUNT_MAX, DISCOUNT, Forecasters
 from processors.models.forecast.layout import PREDICTORS, RECENT
 
 Values = npt.NDArray[np.float64]
@@ -201,6 +202,17 @@ def test_free_memory_in_bytes_keeps_its_precision() -> None:
     forecast = fed(values).forecast(ONE)
     assert forecast.value[0] == pytest.approx(256e9, abs=5e5)
     assert forecast.error[0] == pytest.approx(1e6, rel=0.15)
+
+
+def test_a_series_of_a_million_values_goes_on_learning() -> None:
+    old = fed(np.random.default_rng(1).random(200)).rows(0, 1)
+    old[:, layout.COUNT] = COUNT_MAX - 50
+    forecasters = Forecasters(1, old)
+    for value in np.sin(np.arange(350) / 2):
+        forecasters.observe(ONE, [value])
+    row = forecasters.rows(0, 1)[0]
+    assert COUNT_MAX - EVERY < row[layout.COUNT][0] <= COUNT_MAX
+    assert row[layout.SQUARED][layout.AUTOREGRESSION][0] < 0.05, "the autoregression was fitted again"
 
 
 @settings(max_examples=40, deadline=None)
