@@ -1,0 +1,115 @@
+"""Which minutes are open, which of them were told, and what changed since."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+SLOTS: Final = 32  # minutes whose changes are known; far more than can be open
+LATE_SLOTS: Final = 16
+WINDOW_MINUTES: Final = 5
+LATE_COUNT_MAX: Final = 2**16 - 1
+Ints = npt.NDArray[np.int64]
+
+
+class OpenMinutes:
+    """Minutes (whole, since the epoch) between collected and settled; a bit per series and minute that changed.
+
+    >>> minutes = OpenMinutes(settle_minutes=2)
+    >>> minutes.begin(100), minutes.first_open(), list(minutes.due_first(101, newest=100))
+    (True, 98, [98, 99, 100])
+    """
+
+    def __init__(self, settle_minutes: int) -> None:
+        self._settle = settle_minutes
+        self._clock: int | None = None
+        self._told: int | None = None  # the last minute that was told or is never to be told
+        self._settled: int | None = None
+        self._changed = np.zeros(0, np.uint32)
+        self._late = np.zeros((0, LATE_SLOTS), np.uint16)
+
+    def resume(self, first_open: int) -> None:
+        """Tell nothing of the minutes before this one: that was done."""
+        self._told = self._settled = first_open - 1
+
+    def first_open(self) -> int | None:
+        """Return the first minute that may still change; None before the first sample."""
+        return None if self._settled is None else self._settled + 1
+
+    def begin(self, clock: int) -> bool:
+        """Collect this minute from now on; False where that is so already."""
+        if self._clock is not None and clock <= self._clock:
+            return False
+        settled = clock - 1 - self._settle
+        if self._told is None or self._settled is None:
+            self._told = self._settled = settled
+        elif self._clock is not None:
+            self._told = max(self._told, clock - 1)
+        self._settled = max(self._settled, settled)
+        self._forget_late(clock)
+        self._clock = clock
+        return True
+
+    def due_first(self, clock: int, newest: int) -> Iterator[int]:
+        """Yield the minutes to tell first when `clock` begins; there is nothing after minute `newest`."""
+        if self._clock is not None and self._told is not None and clock > self._clock:
+            yield from range(self._told + 1, min(clock - 1, newest) + 1)
+
+    def due_again(self, clock: int) -> Iterator[tuple[int, Ints]]:
+        """Yield the minutes that settle when `clock` begins, each with the series that changed since it was told."""
+        if self._clock is None or self._told is None or self._settled is None or clock <= self._clock:
+            return
+        for minute in range(self._settled + 1, min(self._told, clock - 1 - self._settle) + 1):
+            bit = np.uint32(1 << minute % SLOTS)
+            changed = np.flatnonzero(self._changed & bit)
+            if len(changed):
+                self._changed &= ~bit
+                yield minute, changed
+
+    def touch(self, series: Ints, minute: Ints) -> None:
+        """Note samples of these series in these minutes (m,): five windows change, of which some were told."""
+        if self._told is None or self._settled is None or not len(series):
+            return
+        self._reserve(int(series.max()) + 1)
+        old = np.flatnonzero(minute <= self._told)
+        series, minute = series[old], minute[old]
+        for later in range(WINDOW_MINUTES):
+            told = (minute + later <= self._told) & (minute + later > self._settled)
+            bits = np.left_shift(np.uint32(1), ((minute[told] + later) % SLOTS).astype(np.uint32))
+            np.bitwise_or.at(self._changed, series[told], bits)
+
+    def touch_all(self, series: Ints) -> None:
+        """Note that all windows of these series changed."""
+        if self._told is None or self._settled is None or not len(series):
+            return
+        self._reserve(int(series.max()) + 1)
+        for minute in range(self._settled + 1, self._told + 1):
+            self._changed[series] |= np.uint32(1 << minute % SLOTS)
+
+    def note_late(self, series: Ints) -> None:
+        """Count samples that came too late while this minute was collected."""
+        if len(series) and self._clock is not None:
+            self._reserve(int(series.max()) + 1)
+            slot = self._clock % LATE_SLOTS
+            counts = self._late[:, slot] + np.bincount(series, minlength=len(self._late))
+            self._late[:, slot] = np.minimum(counts, LATE_COUNT_MAX)
+
+    def late(self, minute: int, series_count: int) -> Ints:
+        """Return how many samples of each series came too late in this minute, (series_count,)."""
+        self._reserve(series_count)
+        if self._clock is None or not self._clock - LATE_SLOTS < minute <= self._clock:
+            return np.zeros(series_count, np.int64)
+        return self._late[:series_count, minute % LATE_SLOTS].astype(np.int64)
+
+    def _forget_late(self, clock: int) -> None:
+        oldest = clock - LATE_SLOTS + 1
+        for minute in range(oldest if self._clock is None else max(self._clock + 1, oldest), clock + 1):
+            self._late[:, minute % LATE_SLOTS] = 0
+
+    def _reserve(self, count: int) -> None:
+        have = len(self._changed)
+        if count > have:
+            more = max(count, have + have // 4, 64) - have
+            self._changed = np.concatenate((self._changed, np.zeros(more, np.uint32)))
+            self._late = np.concatenate((self._late, np.zeros((more, LATE_SLOTS), np.uint16)))

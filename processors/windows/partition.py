@@ -1,0 +1,187 @@
+"""All windows of one source partition: samples in, minutes of hosts out, and from where to read again after a crash.
+
+Everything follows from the records in the order of their offsets, however they are split over polls.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from agent.contracts.events import HostMinute
+from agent.contracts.telemetry import Samples, SeriesIndex
+from processors.windows.hosts import HostNumbers
+from processors.windows.open_minutes import OpenMinutes
+from processors.windows.rings import NEVER_MS, NO_RING, Rings
+from processors.windows.settings import MINUTE_MS, Resume, WindowSettings
+from processors.windows.summary import WINDOW_MS, MinuteColumns, host_minutes, ordered_by, summarise
+from processors.windows.trail import Trail
+
+Ints = npt.NDArray[np.int64]
+
+
+class WindowCounts(msgspec.Struct):
+    """What was taken and what was left out; samples, but for `cleared` (series that went quiet)."""
+
+    taken: int = 0
+    late: int = 0
+    ahead: int = 0
+    not_finite: int = 0
+    cleared: int = 0
+
+
+class Position(msgspec.Struct, frozen=True):
+    """Where to read again: the offset, and what is to be said with it (None: no sample was ever seen)."""
+
+    offset: int
+    resume: Resume | None
+
+
+class PartitionWindows:
+    """The windows of one source partition; drop it when the partition is lost.
+
+    A sample that is too late for the watermark, or ahead of its own arrival by more than a minute, is counted and left
+    out. The watermark is the newest time that counted. `index` is that of this partition alone.
+
+    >>> from agent.contracts.telemetry import Series
+    >>> index = SeriesIndex(series_max=10)
+    >>> cpu = index.number(Series("exa", "nid1", "cpu_available"))
+    >>> windows = PartitionWindows("load/0", index, WindowSettings())
+    >>> time_ms = np.array([1_000, 31_000, 70_000])
+    >>> samples = Samples(np.full(3, cpu), time_ms, np.array([0.5, 0.7, 0.9]))
+    >>> [part.mean for part in windows.fold(samples, np.arange(3), time_ms)]
+    [array([0.6])]
+    >>> windows.position(next_offset=3)
+    Position(offset=0, resume=Resume(first_open_ms=-60000, watermark_ms=None))
+    """
+
+    def __init__(self, source: str, index: SeriesIndex, settings: WindowSettings, resume: Resume | None = None) -> None:
+        self.source = source
+        self.counts = WindowCounts()
+        self._index = index
+        self._settings = settings
+        span_ms = WINDOW_MS + (settings.settle_minutes + 2) * MINUTE_MS
+        self.rings = Rings(keep_ms=span_ms)
+        self._hosts = HostNumbers(index)
+        self._trail = Trail()
+        self._minutes = OpenMinutes(settings.settle_minutes)
+        self._watermark_ms = NEVER_MS
+        self._folding = False
+        if resume is not None:
+            self._minutes.resume(resume.first_open_ms // MINUTE_MS)
+            if resume.watermark_ms is not None:
+                self._watermark_ms = resume.watermark_ms
+                self._minutes.begin(int(self._clock(np.int64(resume.watermark_ms))))
+
+    @property
+    def watermark_ms(self) -> int | None:
+        """Return the newest time that counted."""
+        return None if self._watermark_ms == NEVER_MS else self._watermark_ms
+
+    def fold(self, samples: Samples, offsets: Ints, received_ms: Ints) -> Iterator[MinuteColumns]:
+        """Take samples in the order of their records; yield the minutes that are due, in parts of so many hosts.
+
+        `offsets` and `received_ms` (m,) are those of each sample's record. Exhaust the iterator before the next fold;
+        between two parts other work may be done. RuntimeError where the fold before was not exhausted.
+        """
+        if self._folding:
+            raise RuntimeError("The fold before this one was not exhausted.")
+        if not len(samples.series):
+            return
+        self._folding = True
+        time_ms = samples.time_ms
+        finite, ahead = np.isfinite(samples.value), time_ms > received_ms + int(self._settings.ahead_max_s * 1000)
+        usable = finite & ~ahead
+        watermark = np.maximum(np.maximum.accumulate(np.where(usable, time_ms, NEVER_MS)), self._watermark_ms)
+        late = usable & (time_ms < watermark - int(self._settings.late_max_s * 1000))
+        taken = usable & ~late
+        self._note_counts(taken, late, ahead & finite, finite)
+        self._note_trail(offsets, watermark, np.where(taken, time_ms, NEVER_MS))
+        clock = np.where(watermark == NEVER_MS, NEVER_MS, self._clock(watermark))
+        starts = np.flatnonzero(np.concatenate(([True], clock[1:] != clock[:-1])))
+        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(clock)], strict=True):
+            part = slice(start, stop)
+            if clock[start] != NEVER_MS:
+                yield from self._turn(int(clock[start]))
+                self._append(samples, part, taken[part], late[part])
+            self._watermark_ms = int(watermark[stop - 1])
+        self._folding = False
+
+    def events(self, part: MinuteColumns) -> Iterator[HostMinute]:
+        """Yield the events of what `fold` yielded."""
+        return host_minutes(part, self._index.__getitem__, self.source)
+
+    def position(self, next_offset: int) -> Position:
+        """Return the offset of the first record that open windows still need, for a commit; all before it was folded.
+
+        Reading from there with its `resume` gives the open minutes again as they were, and none that is settled.
+        """
+        first_open = self._minutes.first_open()
+        if first_open is None:
+            return Position(next_offset, None)
+        needed_ms = (first_open + 1) * MINUTE_MS - WINDOW_MS
+        block = self._trail.start(needed_ms, next_offset, self.watermark_ms)
+        return Position(block.offset, Resume(first_open * MINUTE_MS, block.watermark_ms))
+
+    def _clock(self, watermark_ms: Ints | np.int64) -> Ints:
+        """Return the minute that is being collected: a minute is told first when this has passed it."""
+        return np.asarray((watermark_ms - int(self._settings.emit_after_s * 1000)) // MINUTE_MS)
+
+    def _turn(self, clock: int) -> Iterator[MinuteColumns]:
+        """Emit what is due when the collected minute becomes another."""
+        for minute in self._minutes.due_first(clock, self._watermark_ms // MINUTE_MS):
+            yield from self._emit(minute, self.rings.pool != NO_RING)
+        for minute, touched in self._minutes.due_again(clock):
+            yield from self._emit(minute, self._with_their_hosts(touched))
+        turned = self._minutes.begin(clock)
+        if turned:
+            self.counts.cleared += self.rings.clear_quiet(self._floor_ms())
+
+    def _emit(self, minute: int, chosen: npt.NDArray[np.bool_]) -> Iterator[MinuteColumns]:
+        host = self._hosts.of_series()
+        of_chosen = np.unique(host[np.flatnonzero(chosen)])
+        for first in range(0, len(of_chosen), self._settings.part_hosts):
+            hosts = of_chosen[first : first + self._settings.part_hosts]
+            among = chosen.copy()
+            among[: len(host)] &= (host[: len(among)] >= hosts[0]) & (host[: len(among)] <= hosts[-1])
+            late = self._minutes.late(minute, len(among))
+            part = summarise(self.rings, minute * MINUTE_MS, among, late)
+            if len(part.series):
+                yield ordered_by(part, host)
+
+    def _with_their_hosts(self, series: Ints) -> npt.NDArray[np.bool_]:
+        host = self._hosts.of_series()
+        touched = np.zeros(len(self._hosts), np.bool_)
+        touched[host[series]] = True
+        chosen = np.zeros(len(self.rings.pool), np.bool_)
+        chosen[: len(host)] = touched[host][: len(chosen)]
+        return chosen
+
+    def _append(self, samples: Samples, part: slice, taken: npt.NDArray[np.bool_], late: npt.NDArray[np.bool_]) -> None:
+        series, time_ms = samples.series[part].astype(np.int64), samples.time_ms[part]
+        self._minutes.note_late(series[late])
+        newly_thin = self.rings.append(series[taken], time_ms[taken], samples.value[part][taken], self._floor_ms())
+        self._minutes.touch(series[taken], time_ms[taken] // MINUTE_MS)
+        self._minutes.touch_all(newly_thin)
+
+    def _floor_ms(self) -> int:
+        first_open = self._minutes.first_open()
+        return NEVER_MS if first_open is None else (first_open + 1) * MINUTE_MS - WINDOW_MS
+
+    def _note_trail(self, offsets: Ints, watermark: Ints, newest: Ints) -> None:
+        first = np.flatnonzero(np.concatenate(([True], offsets[1:] != offsets[:-1])))
+        before = np.concatenate(([self._watermark_ms], watermark[:-1]))[first]
+        self._trail.add(offsets[first], before, np.maximum.reduceat(newest, first), self.watermark_ms)
+
+    def _note_counts(
+        self,
+        taken: npt.NDArray[np.bool_],
+        late: npt.NDArray[np.bool_],
+        ahead: npt.NDArray[np.bool_],
+        finite: npt.NDArray[np.bool_],
+    ) -> None:
+        self.counts.taken += int(taken.sum())
+        self.counts.late += int(late.sum())
+        self.counts.ahead += int(ahead.sum())
+        self.counts.not_finite += len(finite) - int(finite.sum())

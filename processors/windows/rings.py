@@ -1,0 +1,269 @@
+"""The latest samples of every series: rings that start small, grow, and beyond the largest keep one sample a cell."""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from processors.windows.pool import Pool
+
+CAPACITIES: Final = (16, 48, 128, 304, 432, 512)
+ROUND: Final = 128  # samples of one series taken at a time, so that they fit beside what is there
+GROUP: Final = 4096  # rings that grow at a time, so that old and new ones together stay small
+CELLS: Final = 440  # a thinned ring holds at most so many samples
+NO_RING: Final = -1
+NEVER_MS: Final = -(2**62)
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+class Rings:
+    """Samples by series number; a sample of a time that is there already counts once, the first stays.
+
+    `keep_ms` is how long a sample may be needed. A ring of 512 samples that are all needed is thinned: from then on
+    one sample per cell (of a second, or `keep_ms` / 440) stays, until the series is cleared. Memory is at most 4.2 KB
+    for a series with samples and 40 bytes for one without.
+
+    >>> rings = Rings(keep_ms=480_000)
+    >>> _ = rings.append(np.array([3, 3, 3]), np.array([1_000, 2_000, 1_000]), np.array([0.5, 0.6, 0.7]), floor_ms=0)
+    >>> rings.held(3), rings.repeated
+    ((array([1000, 2000]), array([0.5, 0.6], dtype=float32)), 1)
+    """
+
+    def __init__(self, keep_ms: int) -> None:
+        self.pools = tuple(Pool(capacity) for capacity in CAPACITIES)
+        self.cell_ms = max(1_000, -(-keep_ms // CELLS))
+        self.repeated = 0
+        self.thinned_away = 0
+        self.pool = np.zeros(0, np.int8)
+        self.row = np.zeros(0, np.int64)
+        self.next = np.zeros(0, np.int64)
+        self.filled = np.zeros(0, np.int64)
+        self.newest_ms = np.zeros(0, np.int64)
+        self.thinned = np.zeros(0, np.bool_)
+
+    def append(self, series: Ints, time_ms: Ints, value: Floats, floor_ms: int) -> Ints:
+        """Take samples (m,); what is older than `floor_ms` is not needed any more. Return the series that became thin."""
+        thin: list[Ints] = []
+        if not len(series):
+            return np.zeros(0, np.int64)
+        self._reserve(int(series.max()) + 1)
+        order = np.argsort(series, kind="stable")
+        series, time_ms, value = series[order], time_ms[order], value[order]
+        rank = _ranks(series)
+        for first in range(0, int(rank.max()) + 1, ROUND):
+            chosen = (rank >= first) & (rank < first + ROUND)
+            thin += self._round(series[chosen], time_ms[chosen], value[chosen], floor_ms)
+        return np.unique(np.concatenate(thin)) if thin else np.zeros(0, np.int64)
+
+    def clear_quiet(self, floor_ms: int) -> int:
+        """Free the rings of series whose samples are all older; return how many."""
+        quiet = np.flatnonzero((self.pool != NO_RING) & (self.newest_ms < floor_ms))
+        self._free(quiet)
+        self.newest_ms[quiet] = NEVER_MS
+        self.thinned[quiet] = False
+        return len(quiet)
+
+    def held(self, series: int) -> tuple[Ints, npt.NDArray[np.float32]]:
+        """Return times and values of a series, expired ones not yet overwritten included, in order of time."""
+        if series >= len(self.pool) or self.pool[series] == NO_RING:
+            return np.zeros(0, np.int64), np.zeros(0, np.float32)
+        pool, filled = self.pools[self.pool[series]], int(self.filled[series])
+        newest_ms = int(self.newest_ms[series])
+        time_ms = newest_ms - _age(pool.time[self.row[series], :filled], newest_ms).astype(np.int64)
+        order = np.argsort(time_ms, kind="stable")
+        return time_ms[order], pool.value[self.row[series], :filled][order]
+
+    def series_held(self) -> int:
+        """Return how many series have a ring."""
+        return sum(pool.rows for pool in self.pools)
+
+    def memory_bytes(self) -> int:
+        """Return how many bytes all of this takes."""
+        columns = (self.pool, self.row, self.next, self.filled, self.newest_ms, self.thinned)
+        return sum(pool.memory_bytes() for pool in self.pools) + sum(column.nbytes for column in columns)
+
+    def _round(self, series: Ints, time_ms: Ints, value: Floats, floor_ms: int) -> list[Ints]:
+        thin: list[Ints] = []
+        fresh = self._fresh(series, time_ms)
+        if not fresh.all():
+            series, time_ms, value = series[fresh], time_ms[fresh], value[fresh]
+        crowded = self._crowded(series, floor_ms)
+        while len(crowded):
+            needs = np.bincount(series, minlength=len(self.pool))[crowded]
+            thin += (newly := self._enlarge(crowded, needs, floor_ms))
+            if newly:  # some rings became thin: the new samples thin out, too
+                fresh = self._fresh(series, time_ms)
+                series, time_ms, value = series[fresh], time_ms[fresh], value[fresh]
+            crowded = self._crowded(series, floor_ms)
+        self._write(series, time_ms, value)
+        return thin
+
+    def _fresh(self, series: Ints, time_ms: Ints) -> npt.NDArray[np.bool_]:
+        """Tell which samples (sorted by series) are of no time, or cell of a thinned series, that is there already."""
+        before_ms = np.concatenate(([NEVER_MS], time_ms[:-1]))
+        starts = np.concatenate(([True], series[1:] != series[:-1])) if len(series) else np.zeros(0, np.bool_)
+        before_ms = np.where(starts, self.newest_ms[series], before_ms[: len(series)])
+        doubtful = np.zeros(len(self.pool), np.bool_)
+        doubtful[series[time_ms <= before_ms]] = True
+        doubtful |= self.thinned
+        suspects = np.flatnonzero(doubtful[series])
+        fresh = np.ones(len(series), np.bool_)
+        for first in range(0, len(suspects), GROUP * 4):
+            some = suspects[first : first + GROUP * 4]
+            fresh[some] = ~self._held_already(series[some], time_ms[some])
+        self._first_only(series, time_ms, suspects, fresh)
+        thinned = self.thinned[series[~fresh]]
+        self.thinned_away += int(thinned.sum())
+        self.repeated += int(len(thinned) - thinned.sum())
+        return fresh
+
+    def _first_only(self, series: Ints, time_ms: Ints, suspects: Ints, fresh: npt.NDArray[np.bool_]) -> None:
+        cell = self._cell(series[suspects], time_ms[suspects])
+        order = np.lexsort((cell, series[suspects]))
+        s, c = series[suspects][order], cell[order]
+        again = np.concatenate(([False], (s[1:] == s[:-1]) & (c[1:] == c[:-1])))[: len(s)]
+        fresh[suspects[order[again]]] = False
+
+    def _cell(self, series: Ints, time_ms: Ints) -> Ints:
+        return np.where(self.thinned[series], time_ms // self.cell_ms * self.cell_ms, time_ms)
+
+    def _held_already(self, series: Ints, time_ms: Ints) -> npt.NDArray[np.bool_]:
+        found = np.zeros(len(series), np.bool_)
+        for number, pool in enumerate(self.pools):
+            here = np.flatnonzero(self.pool[series] == number)
+            if not len(here):
+                continue
+            s = series[here]
+            newest_ms = self.newest_ms[s][:, None]
+            held_ms = newest_ms - _age(pool.time[self.row[s]], newest_ms).astype(np.int64)
+            cell_ms = np.where(self.thinned[s], self.cell_ms, 1)[:, None]
+            same = held_ms // cell_ms == time_ms[here][:, None] // cell_ms
+            found[here] = (same & (np.arange(pool.capacity) < self.filled[s][:, None])).any(axis=1)
+        return found
+
+    def _crowded(self, series: Ints, floor_ms: int) -> Ints:
+        """Return the series that have no ring, or one in which these samples would overwrite what is needed."""
+        rank = _ranks(series)
+        crowded = self.pool[series] == NO_RING
+        for number, pool in enumerate(self.pools):
+            here = np.flatnonzero(self.pool[series] == number)
+            if not len(here):
+                continue
+            s = series[here]
+            slot = (self.next[s] + rank[here]) % pool.capacity
+            floor_age = np.minimum(self.newest_ms[s] - floor_ms, 2**31)  # a ring ahead of the floor by more is no ring
+            needed = _age(pool.time[self.row[s], slot], self.newest_ms[s]).astype(np.int64) <= floor_age
+            crowded[here] = (rank[here] >= pool.capacity) | ((slot < self.filled[s]) & needed)
+        return np.flatnonzero(np.bincount(series[crowded], minlength=len(self.pool)))
+
+    def _enlarge(self, series: Ints, needs: Ints, floor_ms: int) -> list[Ints]:
+        """Give the series rings that hold what they need and so many more samples; return those that became thin."""
+        thin: list[Ints] = []
+        for first in range(0, len(series), GROUP):
+            group, more = series[first : first + GROUP], needs[first : first + GROUP]
+            for number in np.unique(self.pool[group]):
+                chosen = self.pool[group] == number
+                thin += self._move(group[chosen], more[chosen], floor_ms)
+        return thin
+
+    def _move(self, series: Ints, needs: Ints, floor_ms: int) -> list[Ints]:
+        time_ms, value, alive = self._alive(series, floor_ms)
+        count = alive.sum(axis=1)
+        overfull = count + needs > CAPACITIES[-1]
+        newly = overfull & ~self.thinned[series]
+        if newly.any():
+            self._thin(series[newly], time_ms, alive, np.flatnonzero(newly))
+        # only samples far older than `keep_ms` could still be too many: the oldest go
+        alive &= alive[:, ::-1].cumsum(axis=1)[:, ::-1] <= (CAPACITIES[-1] - needs)[:, None]
+        count = alive.sum(axis=1)
+        target = np.minimum(np.searchsorted(CAPACITIES, count + needs), len(CAPACITIES) - 1)
+        self._free(series)
+        for number in np.unique(target):
+            chosen = np.flatnonzero(target == number)
+            self._settle(int(number), series[chosen], (time_ms[chosen], value[chosen], alive[chosen]))
+        return [series[newly]] if newly.any() else []
+
+    def _alive(self, series: Ints, floor_ms: int) -> tuple[Ints, npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+        """Return times, values and which of them are needed, each (m, capacity), in order of time; all of one pool."""
+        number = int(self.pool[series[0]])
+        if number == NO_RING:
+            empty = np.zeros((len(series), 0))
+            return empty.astype(np.int64), empty.astype(np.float32), empty.astype(np.bool_)
+        pool, rows = self.pools[number], self.row[series]
+        newest_ms = self.newest_ms[series][:, None]
+        time_ms = newest_ms - _age(pool.time[rows], newest_ms).astype(np.int64)
+        alive = (time_ms >= floor_ms) & (np.arange(pool.capacity) < self.filled[series][:, None])
+        order = np.argsort(np.where(alive, time_ms, NEVER_MS), axis=1, kind="stable")
+        return tuple(np.take_along_axis(each, order, axis=1) for each in (time_ms, pool.value[rows], alive))  # type: ignore[return-value]  # three arrays, as many as go in
+
+    def _thin(self, series: Ints, time_ms: Ints, alive: npt.NDArray[np.bool_], rows: Ints) -> None:
+        """Keep the first of each cell; times are in order, but what is not needed stands before the rest."""
+        self.thinned[series] = True
+        cell = time_ms[rows] // self.cell_ms
+        again = np.zeros(cell.shape, np.bool_)
+        again[:, 1:] = (cell[:, 1:] == cell[:, :-1]) & alive[rows][:, :-1]
+        self.thinned_away += int((alive[rows] & again).sum())
+        alive[rows] &= ~again
+
+    def _settle(
+        self, number: int, series: Ints, content: tuple[Ints, npt.NDArray[np.float32], npt.NDArray[np.bool_]]
+    ) -> None:
+        time_ms, value, alive = content
+        pool = self.pools[number]
+        rows = pool.add(series)
+        source, column = np.nonzero(alive)
+        slot = _ranks(source)
+        pool.time[rows[source], slot] = (time_ms[source, column] & 0xFFFFFFFF).astype(np.uint32)
+        pool.value[rows[source], slot] = value[source, column]
+        self.pool[series], self.row[series] = number, rows
+        self.filled[series] = alive.sum(axis=1)
+        self.next[series] = self.filled[series] % pool.capacity
+
+    def _free(self, series: Ints) -> None:
+        for number, pool in enumerate(self.pools):
+            here = series[self.pool[series] == number]
+            if len(here):
+                moved, rows = pool.remove(self.row[here])
+                self.row[moved] = rows
+        self.pool[series], self.filled[series], self.next[series] = NO_RING, 0, 0
+
+    def _write(self, series: Ints, time_ms: Ints, value: Floats) -> None:
+        rank = _ranks(series)
+        for number, pool in enumerate(self.pools):
+            here = np.flatnonzero(self.pool[series] == number)
+            if len(here):
+                s = series[here]
+                slot = (self.next[s] + rank[here]) % pool.capacity
+                pool.time[self.row[s], slot] = (time_ms[here] & 0xFFFFFFFF).astype(np.uint32)
+                pool.value[self.row[s], slot] = value[here]
+        last = np.flatnonzero(np.concatenate((series[1:] != series[:-1], [True])))[: len(series)]
+        ends, counts = series[last], rank[last] + 1
+        capacity = np.array(CAPACITIES)[self.pool[ends]]
+        self.next[ends] = (self.next[ends] + counts) % capacity
+        self.filled[ends] = np.minimum(self.filled[ends] + counts, capacity)
+        np.maximum.at(self.newest_ms, series, time_ms)
+
+    def _reserve(self, count: int) -> None:
+        have = len(self.pool)
+        if count <= have:
+            return
+        wanted = max(count, have + have // 4, 64)
+        defaults = {"pool": NO_RING, "row": NO_RING, "next": 0, "filled": 0, "newest_ms": NEVER_MS, "thinned": 0}
+        for name, default in defaults.items():
+            old = getattr(self, name)
+            setattr(self, name, np.concatenate((old, np.full(wanted - have, default, old.dtype))))
+
+
+def _age(time: npt.NDArray[np.uint32], newest_ms: Ints | int) -> npt.NDArray[np.uint32]:
+    """Return how much older than the newest of its series a stored time is, in ms; uint32, so 49 days wrap around."""
+    return (np.asarray(newest_ms) & 0xFFFFFFFF).astype(np.uint32) - time
+
+
+def _ranks(sorted_keys: Ints) -> Ints:
+    """Return the position of each among its equals."""
+    if not len(sorted_keys):
+        return np.zeros(0, np.int64)
+    starts = np.flatnonzero(np.concatenate(([True], sorted_keys[1:] != sorted_keys[:-1])))
+    return np.arange(len(sorted_keys)) - np.repeat(starts, np.diff(np.append(starts, len(sorted_keys))))

@@ -1,0 +1,65 @@
+"""How windows are kept: what may come how late, and what is in one part of an emission."""
+
+import math
+from typing import Final
+
+import msgspec
+
+from agent.contracts.errors import InvalidInputError
+
+MINUTE_MS: Final = 60_000
+LATE_MAX_S: Final = 600.0
+
+
+class WindowSettings(msgspec.Struct, frozen=True):
+    """A sample counts where it is at most `late_max_s` behind the newest, and `ahead_max_s` ahead of its arrival.
+
+    A minute is told first `emit_after_s` after its end, and again once nothing can change it where something did.
+
+    >>> WindowSettings().settle_minutes
+    2
+    """
+
+    late_max_s: float = 120.0
+    ahead_max_s: float = 60.0
+    emit_after_s: float = 10.0
+    part_hosts: int = 1_000
+
+    def __post_init__(self) -> None:
+        """Refuse what the windows could not hold; ValueError."""
+        if not 0 <= self.late_max_s <= LATE_MAX_S:
+            raise ValueError(f"late_max_s is {self.late_max_s}; it must be 0 to {LATE_MAX_S:.0f}.")
+        if not 0 <= self.emit_after_s <= MINUTE_MS / 1000 or self.ahead_max_s < 0 or self.part_hosts < 1:
+            raise ValueError("emit_after_s must be 0 to 60, ahead_max_s at least 0 and part_hosts at least 1.")
+
+    @property
+    def settle_minutes(self) -> int:
+        """Return how many minutes after its first emission nothing can change a minute any more."""
+        return max(0, math.ceil((self.late_max_s - self.emit_after_s) * 1000 / MINUTE_MS))
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """What goes with a trailing offset: the first minute still open, and the watermark before the record there.
+
+    >>> Resume.parse(Resume(1_795_168_800_000, None).text())
+    Resume(first_open_ms=1795168800000, watermark_ms=None)
+    """
+
+    first_open_ms: int
+    watermark_ms: int | None
+
+    def text(self) -> str:
+        """Return it as the metadata of a commit."""
+        return f"windows:1:{self.first_open_ms}:{'' if self.watermark_ms is None else self.watermark_ms}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Resume":
+        """Read it back; InvalidInputError where the text is another."""
+        kind, version, first_open, watermark = [*text.split(":"), *[""] * 4][:4]
+        refusal = InvalidInputError("no-resume", f"The metadata {text[:60]!r} does not tell of windows.")
+        if (kind, version) != ("windows", "1"):
+            raise refusal
+        try:
+            return cls(int(first_open), int(watermark) if watermark else None)
+        except ValueError as error:
+            raise refusal from error

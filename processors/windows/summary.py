@@ -1,0 +1,205 @@
+"""A minute of event time of many series at once: means, range, and the histogram of the last five minutes."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from agent.contracts.events import HostMinute, ResourceMinute
+from agent.contracts.telemetry import Series
+from processors.windows.pool import Pool
+from processors.windows.rings import Ints, Rings
+from processors.windows.settings import MINUTE_MS
+
+WINDOW_MS: Final = 300_000
+PART_MS: Final = 10_000
+PARTS: Final = 6
+INTERVALS: Final = 5
+DIGITS: Final = 7  # of a value held in 32 bits
+STRIP: Final = 1024  # rings summed up at a time, so that they stay in the processor's cache
+
+Floats = npt.NDArray[np.float64]
+
+
+class MinuteColumns(msgspec.Struct, frozen=True):
+    """What m series measured in one minute, those of a host side by side. None has `count` 0.
+
+    `count`, `mean`, `low`, `high` (m,) of the minute, `means` (m, 6) of its parts (nan: no sample), `edges` (m, 6) and
+    `shares` (m, 5) of five equal intervals over the five minutes that end with it, `window_count` (m,), `late` (m,).
+    Values have seven significant digits; shares are exact and sum to one.
+    """
+
+    minute_ms: int
+    series: Ints
+    count: Ints
+    mean: Floats
+    low: Floats
+    high: Floats
+    means: Floats
+    edges: Floats
+    shares: Floats
+    window_count: Ints
+    late: Ints
+
+    def take(self, rows: Ints) -> "MinuteColumns":
+        """Return these rows, in this order."""
+        columns = {name: getattr(self, name) for name in self.__struct_fields__ if name != "minute_ms"}
+        return MinuteColumns(self.minute_ms, **{name: column[rows] for name, column in columns.items()})
+
+
+def summarise(rings: Rings, minute_ms: int, chosen: npt.NDArray[np.bool_], late: Ints) -> MinuteColumns:
+    """Sum up the chosen series (by number) that have a sample in the minute; `late` is by number, too.
+
+    Intervals are [edge, next edge), the last one closed, compared with the edges as computed in 32 bits.
+
+    >>> rings = Rings(keep_ms=480_000)
+    >>> _ = rings.append(np.array([0] * 3), np.array([1_000, 12_000, 13_000]), np.array([0.2, 0.5, 0.7]), floor_ms=0)
+    >>> found = summarise(rings, 0, np.array([True]), np.array([0]))
+    >>> found.mean, found.means[0, :2], found.shares[0] * 3
+    (array([0.4666667]), array([0.2, 0.6]), array([1., 0., 0., 1., 1.]))
+    """
+    strips = [
+        _strip(rings, pool, slice(first, min(first + STRIP, pool.rows)), minute_ms, chosen)
+        for pool in rings.pools
+        for first in range(0, pool.rows, STRIP)
+    ]
+    kept = [strip for strip in strips if strip is not None]
+    if not kept:
+        kept = [_nothing()]
+    columns = {name: np.concatenate([strip[name] for strip in kept]) for name in kept[0]}
+    return MinuteColumns(minute_ms, late=late[columns["series"]], **columns)
+
+
+def host_minutes(columns: MinuteColumns, names: Callable[[int], Series], source: str) -> Iterator[HostMinute]:
+    """Yield one event per host, rows of a host side by side; ask for a part of them where all take too long.
+
+    >>> rings = Rings(keep_ms=480_000)
+    >>> _ = rings.append(np.array([0]), np.array([1_000]), np.array([0.25]), floor_ms=0)
+    >>> found = summarise(rings, 0, np.array([True]), np.array([0]))
+    >>> event = next(host_minutes(found, lambda number: Series("exa", "nid1", "cpu_available"), "load/0"))
+    >>> event.identity, event.resources["cpu_available"].shares
+    ('minute:load/0:exa/nid1@0', (1.0,))
+    """
+    resources: dict[str, ResourceMinute] = {}
+    before: Series | None = None
+    for number, resource in zip(columns.series.tolist(), _resources(columns), strict=True):
+        series = names(number)
+        if before is not None and (series.host != before.host or series.system != before.system):
+            yield HostMinute(before.system, source, before.host, columns.minute_ms, resources)
+            resources = {}
+        resources[series.resource] = resource
+        before = series
+    if before is not None:
+        yield HostMinute(before.system, source, before.host, columns.minute_ms, resources)
+
+
+def _resources(columns: MinuteColumns) -> Iterator[ResourceMinute]:
+    alike = (columns.edges[:, 0] == columns.edges[:, -1]).tolist()
+    means = columns.means.astype(object)
+    means[np.isnan(columns.means)] = None
+    parts = (columns.count, columns.mean, columns.low, columns.high, means, columns.edges, columns.shares)
+    rows = zip(*(part.tolist() for part in (*parts, columns.window_count, columns.late)), alike, strict=True)
+    for count, mean, low, high, tens, edges, shares, window_count, late, one in rows:
+        ends, masses = ((edges[0],), (1.0,)) if one else (tuple(edges), tuple(shares))
+        yield ResourceMinute(count, mean, low, high, tuple(tens), ends, masses, window_count, late)
+
+
+def _strip(
+    rings: Rings, pool: Pool, rows: slice, minute_ms: int, chosen: npt.NDArray[np.bool_]
+) -> dict[str, npt.NDArray[Any]] | None:
+    owner = pool.owner[rows].astype(np.int64)
+    wanted = np.flatnonzero(chosen[owner])
+    if not len(wanted):
+        return None
+    every = len(wanted) == len(owner)
+    time, value = (pool.time[rows], pool.value[rows]) if every else (pool.time[rows][wanted], pool.value[rows][wanted])
+    owner = owner[wanted]
+    age = time - np.uint32((minute_ms + MINUTE_MS - WINDOW_MS) & 0xFFFFFFFF)  # since the window's begin, wraps around
+    window = age < WINDOW_MS
+    filled = rings.filled[owner]
+    if filled.min() < pool.capacity:
+        window &= np.arange(pool.capacity) < filled[:, None]
+    row, column = np.nonzero(window & (age >= WINDOW_MS - MINUTE_MS))
+    minute = _minute(row, age[row, column], value[row, column], len(owner))
+    some = np.flatnonzero(minute["count"])
+    histogram = _histogram(value, window) if len(some) else {}
+    found = {"series": owner, **minute, **histogram}
+    return {name: part[some] for name, part in found.items()} if len(some) else None
+
+
+def _minute(
+    row: Ints, age: npt.NDArray[np.uint32], value: npt.NDArray[np.float32], rows: int
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of the minute (rows,), of its samples in order of the row."""
+    count = np.bincount(row, minlength=rows)
+    part = row * PARTS + (age.astype(np.int64) - (WINDOW_MS - MINUTE_MS)) // PART_MS
+    counts = np.bincount(part, minlength=rows * PARTS).reshape(rows, PARTS)
+    sums = np.bincount(part, weights=value, minlength=rows * PARTS).reshape(rows, PARTS)
+    starts = (np.cumsum(count) - count)[count > 0]
+    low, high = np.zeros(rows), np.zeros(rows)
+    if len(value):
+        low[count > 0], high[count > 0] = np.minimum.reduceat(value, starts), np.maximum.reduceat(value, starts)
+    return {
+        "count": count,
+        "mean": significant(sums.sum(axis=1) / np.maximum(count, 1)),
+        "low": significant(low),
+        "high": significant(high),
+        "means": significant(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)),
+    }
+
+
+def _histogram(value: npt.NDArray[np.float32], window: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[Any]]:
+    low = np.where(window, value, np.float32(np.inf)).min(axis=1)
+    shown = np.where(window, value, np.float32(-np.inf))  # what is outside counts in no interval
+    high = shown.max(axis=1)
+    none = ~window.any(axis=1)
+    low, high = np.where(none, np.float32(0), low), np.where(none, np.float32(0), high)
+    share = np.arange(INTERVALS + 1) / INTERVALS
+    low_64, high_64 = low.astype(np.float64)[:, None], high.astype(np.float64)[:, None]
+    edges = (low_64 * (1 - share) + high_64 * share).astype(np.float32)
+    edges[:, 0], edges[:, -1] = low, high
+    total = np.count_nonzero(window, axis=1)
+    above = [total, *(np.count_nonzero(shown >= edges[:, j, None], axis=1) for j in range(1, INTERVALS))]
+    counts = -np.diff(np.stack([*above, np.zeros_like(total)], axis=1), axis=1)
+    return {
+        "window_count": total,
+        "edges": significant(edges.astype(np.float64)),
+        "shares": counts / np.maximum(total, 1)[:, None],
+    }
+
+
+def significant(value: Floats) -> Floats:
+    """Return the values rounded to seven significant digits, which is what 32 bits hold: 0.83, not 0.8299999833106995.
+
+    >>> significant(np.array([np.float64(np.float32(0.83)), -123456789.0, 0.0, np.nan]))
+    array([ 8.300000e-01, -1.234568e+08,  0.000000e+00,           nan])
+    """
+    magnitude = np.abs(value)
+    exponent = np.floor(np.log10(magnitude, out=np.zeros_like(magnitude), where=magnitude > 0))
+    places = np.clip(DIGITS - 1 - exponent, -300, 300)
+    up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)
+    rounded: Floats = np.rint(value * up / down) * down / up
+    return rounded
+
+
+def _nothing() -> dict[str, npt.NDArray[Any]]:
+    whole, real = np.zeros(0, np.int64), np.zeros(0)
+    edges, parts = np.zeros((0, INTERVALS + 1)), np.zeros((0, PARTS))
+    return {
+        "series": whole, "count": whole, "mean": real, "low": real, "high": real, "means": parts,
+        "window_count": whole, "edges": edges, "shares": np.zeros((0, INTERVALS)),
+    }  # fmt: skip
+
+
+def ordered_by(columns: MinuteColumns, host: npt.ArrayLike) -> MinuteColumns:
+    """Return the rows by host number (of the series), then by series.
+
+    >>> rings = Rings(keep_ms=480_000)
+    >>> _ = rings.append(np.array([0, 1, 2]), np.array([1_000] * 3), np.array([0.1, 0.2, 0.3]), floor_ms=0)
+    >>> found = summarise(rings, 0, np.array([True] * 3), np.array([0] * 3))
+    >>> ordered_by(found, [0, 1, 0]).series
+    array([0, 2, 1])
+    """
+    return columns.take(np.lexsort((columns.series, np.asarray(host)[columns.series])))

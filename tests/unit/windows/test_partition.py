@@ -1,0 +1,181 @@
+"""Windows of a source partition: what is told of minutes, whatever the order, the batches and the crashes."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from agent.contracts.events import HostMinute
+from agent.contracts.telemetry import Samples, SeriesIndex
+from processors.windows.partition import PartitionWindows
+from processors.windows.settings import Resume, WindowSettings
+from tests.kit.window_oracle import Oracle, Record, alike, fold
+
+START_MS = 1_795_168_800_000  # a full minute
+SETTINGS = WindowSettings(part_hosts=2)
+
+
+def stream(seed: int, count: int = 900) -> list[Record]:
+    """Four hosts for about a quarter of an hour: jitter, late and too late, repeats, clocks ahead, pauses, no numbers."""
+    rng = np.random.default_rng(seed)
+    now_ms, records, sent = START_MS + int(rng.integers(60_000)), [], []
+    for offset in range(count):
+        now_ms += int(rng.integers(0, 2_000)) + (int(rng.integers(0, 400_000)) if rng.random() < 0.004 else 0)
+        samples = [_sample(rng, now_ms) for _ in range(int(rng.integers(1, 4)))]
+        if sent and rng.random() < 0.1:
+            samples.append(sent[int(rng.integers(len(sent)))])
+        sent += samples
+        records.append(Record(offset * 2, now_ms, tuple(samples)))
+    return records
+
+
+def _sample(rng: np.random.Generator, now_ms: int) -> tuple[str, str, int, float]:
+    delay_ms = rng.choice([rng.integers(0, 5_000), rng.integers(0, 150_000), -3_600_000], p=[0.9, 0.09, 0.01])
+    value = float(rng.choice([round(rng.random(), 3), 5.0, np.nan], p=[0.8, 0.19, 0.01]))
+    host = f"nid{int(rng.integers(4))}"
+    return host, str(rng.choice(["cpu_available", "memory_free"])), int(now_ms - delay_ms), value
+
+
+def batches(records: list[Record], seed: int) -> Iterator[list[Record]]:
+    rng = np.random.default_rng(seed)
+    at = 0
+    while at < len(records):
+        size = int(rng.choice([1, 7, 60, 400]))
+        yield records[at : at + size]
+        at += size
+
+
+def run(records: list[Record], seed: int) -> tuple[list[HostMinute], PartitionWindows]:
+    index = SeriesIndex(series_max=100)
+    windows = PartitionWindows("load/0", index, SETTINGS)
+    return [event for batch in batches(records, seed) for event in fold(windows, index, batch)], windows
+
+
+def last_of_each(events: list[HostMinute]) -> dict[str, HostMinute]:
+    return {event.identity: event for event in events}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_settled_minutes_are_those_summed_up_from_every_sample(seed: int) -> None:
+    records = stream(seed)
+    oracle = Oracle(SETTINGS)
+    for record in records:
+        oracle.take(record)
+    told = {(event.host, event.minute_ms // 60_000): event.resources for event in run(records, seed)[0]}
+    expected = oracle.settled()
+    last = oracle.clock() - 1 - SETTINGS.settle_minutes
+    assert {key for key in told if key[1] <= last} == set(expected)
+    for key, resources in expected.items():
+        assert told[key].keys() == resources.keys()
+        for name, resource in resources.items():
+            assert alike(told[key][name], resource), (key, name, told[key][name], resource)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_told_does_not_depend_on_how_records_are_split_over_polls(seed: int) -> None:
+    records = stream(seed)
+    one, other = run(records, 1), run(records, 2)
+    assert one[0] == other[0]
+    assert one[1].counts == other[1].counts
+    assert one[1].position(1).resume == other[1].position(1).resume
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_after_crashes_the_last_word_on_every_minute_is_that_of_an_undisturbed_pass(seed: int) -> None:
+    records, rng = stream(seed), np.random.default_rng(seed + 100)
+    undisturbed, _ = run(records, seed)
+    index = SeriesIndex(series_max=100)
+    windows, told, at = PartitionWindows("load/0", index, SETTINGS), [], 0
+    offset, resume, settled, crashes = 0, None, {}, 0
+    while at < len(records):
+        batch = records[at : at + int(rng.integers(1, 120))]
+        told += fold(windows, index, batch)
+        at += len(batch)
+        if rng.random() < 0.6:
+            position = windows.position(batch[-1].offset + 1)
+            offset, resume = position.offset, position.resume
+            assert resume is not None
+            done = {e.identity: e for e in told if e.minute_ms < resume.first_open_ms}
+            assert all(done[identity] == event for identity, event in settled.items())  # none is told otherwise later
+            settled = done
+        if rng.random() < 0.25:
+            crashes += 1
+            index = SeriesIndex(series_max=100)
+            kept = Resume.parse(resume.text()) if resume else None
+            windows = PartitionWindows("load/0", index, SETTINGS, kept)
+            at = next((i for i, record in enumerate(records) if record.offset >= offset), len(records))
+    assert crashes > 1
+    assert last_of_each(told) == last_of_each(undisturbed)
+
+
+def test_a_minute_is_told_ten_seconds_after_its_end_and_again_only_where_it_changed() -> None:
+    index = SeriesIndex(series_max=10)
+    windows = PartitionWindows("load/0", index, SETTINGS)
+
+    def at(second: int, host: str, sample_second: int | None = None) -> list[tuple[str, int]]:
+        time_ms = START_MS + (second if sample_second is None else sample_second) * 1000
+        record = Record(second, START_MS + second * 1000, ((host, "cpu_available", time_ms, 0.5),))
+        events = list(fold(windows, index, [record]))
+        return [(event.host, (event.minute_ms - START_MS) // 60_000) for event in events]
+
+    assert at(5, "a") == at(6, "b") == at(69, "a") == []
+    assert at(70, "a") == [("a", 0), ("b", 0)]
+    assert at(75, "b", sample_second=50) == []
+    assert at(131, "a") == [("a", 1)]
+    assert at(191, "a") == [("a", 2), ("b", 0)]
+
+
+def test_a_clock_far_ahead_moves_no_watermark_and_a_value_that_is_none_counts_nowhere() -> None:
+    index = SeriesIndex(series_max=10)
+    windows = PartitionWindows("load/0", index, SETTINGS)
+    ahead = Record(0, START_MS, (("a", "cpu_available", START_MS + 60_001, 0.5),))
+    nothing = Record(1, START_MS, (("a", "cpu_available", START_MS, float("inf")),))
+    assert list(fold(windows, index, [ahead, nothing])) == []
+    assert windows.watermark_ms is None
+    assert (windows.counts.ahead, windows.counts.not_finite, windows.counts.taken) == (1, 1, 0)
+    assert windows.position(2).offset == 2
+    list(fold(windows, index, [Record(2, START_MS, (("a", "cpu_available", START_MS + 60_000, 0.5),))]))
+    assert windows.watermark_ms == START_MS + 60_000
+
+
+def test_the_trail_is_as_long_as_open_windows_and_its_bookkeeping_stays_small() -> None:
+    index = SeriesIndex(series_max=10)
+    windows = PartitionWindows("load/0", index, SETTINGS)
+    for second in range(0, 7_200, 5):
+        record = Record(second, START_MS + second * 1000, (("a", "cpu_available", START_MS + second * 1000, 0.5),))
+        list(fold(windows, index, [record]))
+        position = windows.position(second + 1)
+        assert second - position.offset <= 300 + 120 + 60 + 10 + 10
+        assert len(windows._trail) <= 60
+    assert position.offset > 6_600
+
+
+def test_hosts_gone_quiet_leave_the_memory() -> None:
+    index = SeriesIndex(series_max=1_000)
+    windows = PartitionWindows("load/0", index, SETTINGS)
+    crowd = tuple((f"nid{i}", "cpu_available", START_MS, 0.5) for i in range(500))
+    list(fold(windows, index, [Record(0, START_MS, crowd)]))
+    full = windows.rings.memory_bytes()
+    for minute in range(1, 12):
+        time_ms = START_MS + minute * 60_000
+        list(fold(windows, index, [Record(minute, time_ms, (("nid0", "cpu_available", time_ms, 0.5),))]))
+    assert windows.counts.cleared == 499
+    assert windows.rings.series_held() == 1
+    assert windows.rings.memory_bytes() < full / 1.5
+
+
+def test_a_fold_that_was_not_exhausted_is_a_fault_of_the_caller() -> None:
+    index = SeriesIndex(series_max=10)
+    windows = PartitionWindows("load/0", index, SETTINGS)
+    times = [START_MS, START_MS + 200_000, START_MS + 200_001]
+    records = [Record(i, t, (("a", "cpu_available", t, 0.5),)) for i, t in enumerate(times)]
+    assert list(fold(windows, index, records[:1])) == []
+    assert next(fold(windows, index, records[1:])).host == "a"
+    with pytest.raises(RuntimeError, match="not exhausted"):
+        list(fold(windows, index, records[2:]))
+
+
+def test_no_samples_are_no_fold() -> None:
+    windows = PartitionWindows("load/0", SeriesIndex(series_max=1), SETTINGS)
+    empty = np.zeros(0, np.int64)
+    assert list(windows.fold(Samples(empty.astype(np.int32), empty, empty.astype(float)), empty, empty)) == []
