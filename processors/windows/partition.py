@@ -53,7 +53,7 @@ class PartitionWindows:
     >>> [part.mean for part in windows.fold(samples, np.arange(3), time_ms)]
     [array([0.6])]
     >>> windows.position(next_offset=3)
-    Position(offset=0, resume=Resume(first_open_ms=-60000, watermark_ms=None))
+    Position(offset=0, resume=Resume(first_open_ms=-60000))
     """
 
     def __init__(self, source: str, index: SeriesIndex, settings: WindowSettings, resume: Resume | None = None) -> None:
@@ -70,9 +70,6 @@ class PartitionWindows:
         self._folding = False
         if resume is not None:
             self._minutes.resume(resume.first_open_ms // MINUTE_MS)
-            if resume.watermark_ms is not None:
-                self._watermark_ms = resume.watermark_ms
-                self._minutes.begin(int(self._clock(np.int64(resume.watermark_ms))))
 
     @property
     def watermark_ms(self) -> int | None:
@@ -121,8 +118,7 @@ class PartitionWindows:
         if first_open is None:
             return Position(next_offset, None)
         needed_ms = (first_open + 1) * MINUTE_MS - WINDOW_MS
-        block = self._trail.start(needed_ms, next_offset, self.watermark_ms)
-        return Position(block.offset, Resume(first_open * MINUTE_MS, block.watermark_ms))
+        return Position(self._trail.start(needed_ms, next_offset), Resume(first_open * MINUTE_MS))
 
     def _clock(self, watermark_ms: Ints | np.int64) -> Ints:
         """Return the minute that is being collected: a minute is told first when this has passed it."""
@@ -172,7 +168,7 @@ class PartitionWindows:
     def _note_trail(self, offsets: Ints, watermark: Ints, newest: Ints) -> None:
         first = np.flatnonzero(np.concatenate(([True], offsets[1:] != offsets[:-1])))
         before = np.concatenate(([self._watermark_ms], watermark[:-1]))[first]
-        self._trail.add(offsets[first], before, np.maximum.reduceat(newest, first), self.watermark_ms)
+        self._trail.add(offsets[first], before, np.maximum.reduceat(newest, first))
 
     def _note_counts(
         self,

@@ -39,27 +39,28 @@ class WindowSettings(msgspec.Struct, frozen=True):
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """What goes with a trailing offset: the first minute still open, and the watermark before the record there.
+    """What goes with a trailing offset: the first minute still open; those before it are never told again.
 
-    >>> Resume.parse(Resume(1_795_168_800_000, None).text())
-    Resume(first_open_ms=1795168800000, watermark_ms=None)
+    The watermark need not be said: before the first record that is needed it was older than all that is needed.
+
+    >>> Resume.parse(Resume(1_795_168_800_000).text())
+    Resume(first_open_ms=1795168800000)
     """
 
     first_open_ms: int
-    watermark_ms: int | None
 
     def text(self) -> str:
         """Return it as the metadata of a commit."""
-        return f"windows:1:{self.first_open_ms}:{'' if self.watermark_ms is None else self.watermark_ms}"
+        return f"windows:1:{self.first_open_ms}"
 
     @classmethod
     def parse(cls, text: str) -> "Resume":
         """Read it back; InvalidInputError where the text is another."""
-        kind, version, first_open, watermark = [*text.split(":"), *[""] * 4][:4]
+        start, _, first_open = text.rpartition(":")
         refusal = InvalidInputError("no-resume", f"The metadata {text[:60]!r} does not tell of windows.")
-        if (kind, version) != ("windows", "1"):
+        if start != "windows:1":
             raise refusal
         try:
-            return cls(int(first_open), int(watermark) if watermark else None)
+            return cls(int(first_open))
         except ValueError as error:
             raise refusal from error

@@ -29,6 +29,11 @@ class MinuteColumns(msgspec.Struct, frozen=True):
     `count`, `mean`, `low`, `high` (m,) of the minute, `means` (m, 6) of its parts (nan: no sample), `edges` (m, 6) and
     `shares` (m, 5) of five equal intervals over the five minutes that end with it, `window_count` (m,), `late` (m,).
     Values have seven significant digits; shares are exact and sum to one.
+
+    >>> one, none = np.array([1]), np.zeros((1, 6))
+    >>> columns = MinuteColumns(0, one, one, one * 0.5, one * 0.5, one * 0.5, none, none, none[:, 1:], one, one)
+    >>> len(columns.take(np.array([0, 0])).mean)
+    2
     """
 
     minute_ms: int

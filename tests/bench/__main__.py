@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from tests.bench import decoding, kafka_path, machine, refit, result, roles, state, under_load
+from tests.bench import decoding, kafka_path, machine, refit, result, roles, state, under_load, windows
 from tests.bench.result import Row
 
 Benchmark = Callable[..., Iterator[Row]]
@@ -21,6 +21,7 @@ BENCHMARKS: Final[dict[str, Benchmark]] = {
     "under-load": under_load.run,
     "state": state.sizes,
     "restore": state.restore_memory,
+    "windows": windows.run,
     "kafka": kafka_path.throughput,
     "answers": kafka_path.answers,
     "kafka-restore": state.restore_kafka,

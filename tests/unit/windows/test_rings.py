@@ -100,7 +100,7 @@ def test_a_histogram_has_five_equal_intervals_and_the_last_is_closed() -> None:
     assert (found.count[0], found.window_count[0], found.late[0], found.mean[0]) == (10, 10, 3, 0.451)
 
 
-@pytest.mark.parametrize("text", ["", "windows:2:60000:", "windows:1:x:", "windows:1:60000:y", "1795168800000"])
+@pytest.mark.parametrize("text", ["", "windows:2:60000", "windows:1:x", "windows:1:", "1795168800000"])
 def test_metadata_that_tells_not_of_windows_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="does not tell of windows"):
         Resume.parse(text)
