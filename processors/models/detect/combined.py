@@ -1,0 +1,175 @@
+"""All resources of a host together: a measurement is strange when it does not go with the others and with the one before.
+
+Each resource is scaled by its own mean and deviation. The covariance of the scaled values of this step and of the one before
+is kept with forgetting; a little is added to its diagonal (ridge regression: Hoerl, Kennard 1970), and the energy of
+the values under its inverse (Mahalanobis 1936) is that of the residuals of each resource given all others. The root of
+the energy per value, smoothed, is compared with its own usual level, the 95 % quantile of the past (by stochastic
+approximation: Robbins, Monro 1951).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from processors.models.detect.table import Column, Table
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+RESOURCES_MAX: Final = 20  # more would take more memory than a series may: it goes with their square
+FLOOR: Final = 1e-4  # of the largest deviation seen: what moves by less counts as still
+LEVEL: Final = 0.95
+LEVEL_STEP: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedSettings:
+    """How quickly scale and covariance forget (per step), the ridge, the smoothing, and when it fires.
+
+    Scaled values are cut at `cut`: one resource alone is for the record rule. It fires at `factor` times the usual level,
+    after `warm_up` steps.
+
+    >>> CombinedSettings().factor
+    1.25
+    """
+
+    scale_rate: float = 0.001
+    covariance_rate: float = 0.0003
+    ridge: float = 0.001
+    smoothing: float = 0.15
+    cut: float = 5.0
+    factor: float = 1.25
+    warm_up: int = 300
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedStep:
+    """What a step found: score in [0, 1), whether it fired, each (m,); and the value that the others let expect (m, d).
+
+    >>> CombinedStep(np.zeros(1), np.zeros(1, bool), np.zeros((1, 2))).expected.shape
+    (1, 2)
+    """
+
+    score: Floats
+    fired: NDArray[np.bool_]
+    expected: Floats
+
+
+class CombinedRule:
+    """The combined score of many hosts, one row each, with places for `resources` resources.
+
+    >>> rule = CombinedRule(2, CombinedSettings(warm_up=50))
+    >>> for i in range(400):
+    ...     load = np.sin(i)
+    ...     step = rule.step(np.array([0]), np.array([[load, 5.0 - 2.0 * load + 0.05 * np.cos(7 * i)]]))
+    >>> bool(step.fired[0]), bool(rule.step(np.array([0]), np.array([[0.9, 6.0]])).fired[0])
+    (False, True)
+    """
+
+    def __init__(
+        self, resources: int, settings: CombinedSettings | None = None, state: Mapping[str, Any] | None = None
+    ) -> None:
+        """ValueError where there are no resources or more than RESOURCES_MAX."""
+        if not 0 < resources <= RESOURCES_MAX:
+            message = f"{resources} resources: 1 to {RESOURCES_MAX} can be scored together"
+            raise ValueError(message)
+        self.resources = resources
+        self._settings = settings or CombinedSettings()
+        each, both = Column((resources,), "float64", 0.0), Column((2 * resources, 2 * resources), "float64", 0.0)
+        one = Column((), "float64", 0.0)
+        before = Column((resources,), "float64", np.nan)
+        columns = {"seen": each, "mean": each, "variance": each, "reach": each, "before": before, "covariance": both}
+        self._table = Table(columns | {"count": one, "smooth": one, "level": one}, state)
+
+    @property
+    def host_bytes(self) -> int:
+        """What a host takes, in memory and in a snapshot."""
+        return self._table.row_bytes
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state as plain data."""
+        return self._table.snapshot()
+
+    def add(self) -> int:
+        """Return the row of one more host."""
+        self._table.grow(self._table.size + 1)
+        return self._table.size - 1
+
+    def forget(self, row: int) -> None:
+        """Let a host start anew."""
+        self._table.clear(row)
+
+    def step(self, rows: Rows, values: Floats) -> CombinedStep:
+        """Score one measurement (m, d) of each of these hosts (m,), then learn it; nan where a resource has none.
+
+        A row comes once; new rows are made as they come.
+        """
+        if rows.size == 0:
+            return CombinedStep(np.zeros(0), np.zeros(0, bool), np.zeros(values.shape))
+        self._table.grow(int(rows.max()) + 1)
+        scaled, mean, deviation = self._scale(rows, values)
+        pair = np.concatenate([scaled, self._table["before"][rows]], axis=1)
+        there = np.isfinite(pair)
+        pair = np.where(there, pair, 0.0)
+        inverse_pair, alone = self._regress(rows, pair, there)
+        energy = np.maximum(np.einsum("mi,mi->m", pair, inverse_pair), 0.0)
+        # what is missing is learnt as what the others let expect: then the covariance stays one
+        pair = np.where(there, pair, np.einsum("mij,mj->mi", self._table["covariance"][rows], inverse_pair))
+        expected = mean + deviation * np.where(there, pair - inverse_pair / alone, pair)[:, : self.resources]
+        score, fired = self._judge(rows, np.sqrt(energy / np.maximum(there.sum(axis=1), 1)))
+        self._learn(rows, pair, scaled)
+        return CombinedStep(score, fired, expected)
+
+    def _scale(self, rows: Rows, values: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return scaled values (nan where there is none), and mean and deviation that they were scaled with; learn them."""
+        table, settings = self._table, self._settings
+        seen, mean, variance, reach = (table[name][rows] for name in ("seen", "mean", "variance", "reach"))
+        there = np.isfinite(values) & (np.abs(values) < 1e150)  # the square of more is infinite
+        mean = np.where(seen > 0, mean, np.where(there, values, 0.0))
+        off = np.where(there, values, mean) - mean
+        deviation = np.sqrt(variance) + FLOOR * reach
+        with np.errstate(all="ignore"):
+            scaled = np.where(deviation > 0.0, np.clip(off / deviation, -settings.cut, settings.cut), np.sign(off))
+        rate = np.where(there, np.maximum(settings.scale_rate, 1.0 / (seen + 2.0)), 0.0)
+        table["mean"][rows] = mean + rate * off
+        table["variance"][rows] = (1.0 - rate) * (variance + rate * off * off)
+        table["reach"][rows] = np.maximum(reach, np.abs(off))
+        table["seen"][rows] = seen + there
+        return np.where(there, scaled, np.nan), mean, deviation
+
+    def _regress(self, rows: Rows, pair: Floats, there: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """Return the inverse covariance of what is there times the values, and its diagonal, each (m, 2 d)."""
+        covariance = self._table["covariance"][rows] * (there[:, :, None] & there[:, None, :])
+        places = np.arange(pair.shape[1])
+        covariance[:, places, places] += np.where(there, self._settings.ridge, 1.0)
+        inverse = np.linalg.inv(covariance)
+        return np.einsum("mij,mj->mi", inverse, pair), inverse[:, places, places]
+
+    def _judge(self, rows: Rows, root: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+        """Smooth the root of the energy, compare it with its usual level, and move that level."""
+        table, settings = self._table, self._settings
+        count, before, level = table["count"][rows], table["smooth"][rows], table["level"][rows]
+        early = count < 50  # the covariance knows nothing yet
+        smooth = np.where(early, root, before + settings.smoothing * (root - before))
+        log = np.log(smooth + 1e-9)
+        level = np.where(early, log, level)
+        ready = count >= settings.warm_up
+        fired = ready & (log > level + np.log(settings.factor))
+        move = np.maximum(LEVEL_STEP, 2.0 / (count + 1.0))
+        table["level"][rows] = level + move * ((log > level) - (1.0 - LEVEL))
+        table["smooth"][rows] = smooth
+        table["count"][rows] = count + 1
+        return np.where(ready, smooth / (1.0 + smooth), 0.0), fired
+
+    def _learn(self, rows: Rows, pair: Floats, scaled: Floats) -> None:
+        """Move the covariance, which starts as that of independent resources, towards these values."""
+        table = self._table
+        count = table["count"][rows]  # this step counts already
+        rate = np.maximum(self._settings.covariance_rate, 1.0 / (count + 9.0))[:, None, None]
+        covariance = table["covariance"][rows]
+        covariance = np.where(count[:, None, None] == 1, np.eye(pair.shape[1]), covariance)
+        table["covariance"][rows] = covariance + rate * (pair[:, :, None] * pair[:, None, :] - covariance)
+        table["before"][rows] = scaled

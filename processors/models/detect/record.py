@@ -1,0 +1,195 @@
+"""The record rule: a measurement is strange when it, or the step of its mean, is outside of all that was seen.
+
+Three questions are asked of each value x of a series: is x outside of the range of the values so far; is the difference
+of the means of the last 30 and the 30 values before outside of its range; is x outside of the range of its hour of the day,
+once that hour was seen on seven days. How far outside is the margin, as a share of the width of the range; above a
+tolerance it fires. Records are frequent at the start and come in swarms: after one that fires the series rests.
+
+It stays able to see in a long life: the ranges are those of the last 15,000 to 20,000 values, and the range of an hour
+contracts a little each day. Benchmark: Lavin, Ahmad, "Evaluating real-time anomaly detection algorithms - the Numenta
+anomaly benchmark" (2015).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from processors.models.detect.table import Column, Table
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+HALF: Final = 30  # values in each of the two means
+WARM_UP: Final = 30  # of each range, before it is judged by
+BLOCKS: Final = 4
+HOURS: Final = 24
+HOUR_MS: Final = 3_600_000
+OUTSIDE: Final = 1e-9
+REST_SHARE: Final = 0.03
+REST_MIN: Final = 30
+REST_MAX: Final = 150
+RESTING: Final = 0.4  # what a score is multiplied with while the series rests
+
+COLUMNS: Final = {
+    "count": Column((), "int64", 0),
+    "rests_until": Column((), "int64", 0),
+    "history": Column((2 * HALF,), "float64", 0.0),
+    "low": Column((2, BLOCKS), "float64", np.inf),
+    "high": Column((2, BLOCKS), "float64", -np.inf),
+    "hour_low": Column((HOURS,), "float32", np.inf),
+    "hour_high": Column((HOURS,), "float32", -np.inf),
+    "hour_days": Column((HOURS,), "uint8", 0),
+    "slot": Column((), "int64", -1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSettings:
+    """Tolerances as shares of the range: of a value, of the step between means, of a value at its hour of the day.
+
+    `block` values make a block; the range is that of the last four blocks. An hour is judged by from `hour_days` earlier
+    days on, and its range loses `hour_decay` of its width on each side when the hour comes again.
+
+    >>> RecordSettings().value_tolerance
+    0.02
+    """
+
+    value_tolerance: float = 0.02
+    step_tolerance: float = 0.02
+    hour_tolerance: float = 0.1
+    hour_days: int = 7
+    hour_decay: float = 0.005
+    block: int = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class RecordStep:
+    """What a step found, each (m,): score in [0, 1], whether it fired, margin of the value, and the range until then.
+
+    >>> RecordStep(*(np.zeros(1),) * 5).score
+    array([0.])
+    """
+
+    score: Floats
+    fired: NDArray[np.bool_]
+    margin: Floats
+    low: Floats
+    high: Floats
+
+
+class RecordRule:
+    """The record rule for many series, one row each.
+
+    >>> rule = RecordRule()
+    >>> for x in [10.0, 12.0, 11.0] * 12 + [12.03, 12.5]:
+    ...     step = rule.step(np.array([0]), np.array([x]), 0)
+    >>> step.margin.round(4), step.fired, (step.low, step.high)
+    (array([0.2315]), array([ True]), (array([10.]), array([12.03])))
+    """
+
+    def __init__(self, settings: RecordSettings | None = None, state: Mapping[str, Any] | None = None) -> None:
+        self._settings = settings or RecordSettings()
+        self._table = Table(COLUMNS, state)
+
+    @property
+    def series_bytes(self) -> int:
+        """What a series takes, in memory and in a snapshot."""
+        return self._table.row_bytes
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state as plain data."""
+        return self._table.snapshot()
+
+    def step(self, rows: Rows, value: Floats, time_ms: int | NDArray[np.int64]) -> RecordStep:
+        """Score one value of each of these rows (m,), then learn it. A row comes once; what is not finite is passed over.
+
+        `time_ms` (m,) or one for all. New rows are made as they come.
+        """
+        result = RecordStep(*(np.zeros(rows.size, kind) for kind in (float, bool, float, float, float)))
+        use = np.flatnonzero(np.isfinite(value))
+        if use.size == 0:
+            return result
+        at = rows[use]
+        self._table.grow(int(at.max()) + 1)
+        found = self._score(at, value[use], np.broadcast_to(np.asarray(time_ms, np.int64), rows.shape)[use])
+        for whole, part in zip(_fields(result), _fields(found), strict=True):
+            whole[use] = part
+        return result
+
+    def _score(self, at: Rows, x: Floats, time_ms: NDArray[np.int64]) -> RecordStep:
+        """Score and learn values that are finite."""
+        table, settings = self._table, self._settings
+        count = table["count"][at]
+        step = self._push(at, x, count)
+        low, high = table["low"][at].min(axis=2), table["high"][at].max(axis=2)
+        by_value = _margin(x, low[:, 0], high[:, 0], high[:, 0] - low[:, 0], count >= WARM_UP)
+        by_step = _margin(step, low[:, 1], high[:, 1], high[:, 1] - low[:, 1], count >= 2 * HALF - 1 + WARM_UP)
+        by_hour = self._hour(at, x, time_ms, high[:, 0] - low[:, 0])
+        tolerances = settings.value_tolerance, settings.step_tolerance, settings.hour_tolerance
+        over = np.max([by / tol for by, tol in zip((by_value, by_step, by_hour), tolerances, strict=True)], axis=0)
+        self._learn(at, np.stack([x, step], axis=1), count)
+        score, fired = self._rest(at, count, over)
+        return RecordStep(score, fired, by_value, low[:, 0], high[:, 0])
+
+    def _push(self, at: Rows, x: Floats, count: NDArray[np.int64]) -> Floats:
+        """Put the values into the history and return the difference of the two means; nan while that is not full."""
+        history = self._table["history"]
+        history[at, count % (2 * HALF)] = x
+        order = (count[:, None] - np.arange(2 * HALF)) % (2 * HALF)
+        recent = np.take_along_axis(history[at], order, axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = recent[:, :HALF].mean(axis=1) - recent[:, HALF:].mean(axis=1)
+        return np.where((count >= 2 * HALF - 1) & np.isfinite(step), step, np.nan)
+
+    def _hour(self, at: Rows, x: Floats, time_ms: NDArray[np.int64], width: Floats) -> Floats:
+        """Return the margin of the values at their hour of the day, and learn them there."""
+        table, settings = self._table, self._settings
+        slot = time_ms // HOUR_MS
+        hour, new = slot % HOURS, slot != table["slot"][at]
+        days = table["hour_days"][at, hour].astype(np.int64)
+        low, high = table["hour_low"][at, hour], table["hour_high"][at, hour]
+        with np.errstate(over="ignore"):
+            single = x.astype(np.float32)  # rounding keeps the order, so what was inside stays inside
+        margin = _margin(single.astype(float), low, high, width, days - ~new >= settings.hour_days)
+        with np.errstate(invalid="ignore", over="ignore"):
+            shrink = np.where(new & (days > 0), settings.hour_decay * (high - low), 0.0).astype(np.float32)
+        table["hour_low"][at, hour] = np.minimum(low + shrink, single)
+        table["hour_high"][at, hour] = np.maximum(high - shrink, single)
+        table["hour_days"][at, hour] = np.minimum(days + new, 255)
+        table["slot"][at] = slot
+        return margin
+
+    def _learn(self, at: Rows, pair: Floats, count: NDArray[np.int64]) -> None:
+        """Widen the ranges by value and step, in the block of the moment; a block that begins anew forgets."""
+        low, high = self._table["low"], self._table["high"]
+        block = (count // self._settings.block) % BLOCKS
+        anew = count % self._settings.block == 0
+        low[at[anew], :, block[anew]] = np.inf
+        high[at[anew], :, block[anew]] = -np.inf
+        low[at, :, block] = np.fmin(low[at, :, block], pair)
+        high[at, :, block] = np.fmax(high[at, :, block], pair)
+        self._table["count"][at] = count + 1
+
+    def _rest(self, at: Rows, count: NDArray[np.int64], over: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return score and what fires of margins in tolerances; what fires lets its series rest."""
+        resting = count <= self._table["rests_until"][at]
+        resting &= self._table["rests_until"][at] > 0
+        fired = (over > 1.0) & ~resting
+        rest = np.clip(REST_SHARE * count, REST_MIN, REST_MAX).astype(np.int64)
+        self._table["rests_until"][at] = np.where(fired, count + rest, self._table["rests_until"][at])
+        return -np.expm1(-over) * np.where(resting, RESTING, 1.0), fired
+
+
+def _margin(y: Floats, low: Floats, high: Floats, width: Floats, judged: NDArray[np.bool_]) -> Floats:
+    """Return how far y is outside of [low, high], in widths; 1 outside of a range without width, 0 where not judged."""
+    with np.errstate(all="ignore"):
+        outside = np.maximum(y - high, low - y)
+        margin = np.where(width > 0.0, outside / width, 1.0)
+    return np.where(judged & (outside > OUTSIDE) & ~np.isnan(margin), margin, 0.0)
+
+
+def _fields(step: RecordStep) -> tuple[NDArray[Any], ...]:
+    return step.score, step.fired, step.margin, step.low, step.high

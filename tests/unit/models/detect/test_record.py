@@ -1,0 +1,113 @@
+"""The record rule: what was never seen before fires, once."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from processors.models.detect.record import RecordRule, RecordSettings, RecordStep
+
+HOUR_MS = 3_600_000
+TRACE = [10.0, 12.0, 11.0] * 12 + [12.03, 12.5, 12.2, 9.0]
+
+
+def steps(values: list[float], every_ms: int = 0, rule: RecordRule | None = None) -> list[RecordStep]:
+    one = rule or RecordRule()
+    return [one.step(np.array([0]), np.array([value]), i * every_ms) for i, value in enumerate(values)]
+
+
+def fired(values: list[float], every_ms: int = 0) -> list[int]:
+    return [i for i, step in enumerate(steps(values, every_ms)) if step.fired[0]]
+
+
+def test_the_margins_of_the_worked_trace() -> None:
+    margins = [round(float(step.margin[0]), 4) for step in steps(TRACE)]
+    assert margins[:36] == [0.0] * 36
+    assert margins[36:] == [0.015, 0.2315, 0.0, 0.4]
+
+
+def test_after_a_record_the_series_rests_so_that_the_next_scores_less_and_does_not_fire() -> None:
+    found = steps(TRACE)
+    assert fired(TRACE) == [37]
+    assert found[37].score[0] > 0.99
+    assert found[39].score[0] == pytest.approx(0.4, abs=1e-6)
+
+
+def test_a_record_fires_again_after_the_rest() -> None:
+    assert fired([*TRACE[:38], *[11.0] * 30, 20.0]) == [37, 68]
+
+
+def test_a_constant_series_that_moves_fires() -> None:
+    assert fired([5.0] * 100) == []
+    assert fired([5.0] * 100 + [5.001]) == [100]
+
+
+def test_a_new_level_inside_of_the_range_is_found_by_the_step_of_the_means() -> None:
+    quiet = [9.0, 10.0, 11.0] * 100
+    quiet[5] = 30.0  # before the rule judges, so only the range knows it
+    assert fired(quiet) == []
+    level = [value + 8 for value in quiet[60:120]]
+    assert min(fired(quiet + level)) in range(300, 330)
+
+
+def test_a_value_of_the_day_in_the_night_is_found_after_a_week() -> None:
+    week = [100.0 if 8 <= i // 12 % 24 < 18 else 10.0 for i in range(12 * 24 * 8)]
+    assert [i for i in fired(week, 300_000) if i > 500] == []
+    night = week + [10.0] * 12 + [100.0]
+    assert fired(night, 300_000)[-1] == len(week) + 12
+    assert fired(night, 0)[-1] < 500, "without the hour it would not be seen"
+
+
+def test_it_sees_again_what_it_saw_long_ago_only() -> None:
+    short = RecordSettings(block=100)
+    rule = RecordRule(short)
+    found = steps([*[1.0, 2.0] * 50, 50.0, *[1.0, 2.0] * 300, 50.0], rule=rule)
+    assert found[100].fired[0]
+    assert found[-1].fired[0]
+    assert found[-1].high[0] == 2.0
+
+
+def test_what_is_not_finite_changes_nothing() -> None:
+    rule, other = RecordRule(), RecordRule()
+    for value in TRACE:
+        rule.step(np.array([0]), np.array([value]), 0)
+        rule.step(np.array([0]), np.array([np.nan]), 0)
+        rule.step(np.array([0]), np.array([np.inf]), 0)
+        other.step(np.array([0]), np.array([value]), 0)
+    assert rule.snapshot() == other.snapshot()
+
+
+def test_a_series_takes_less_than_a_kilobyte() -> None:
+    assert RecordRule().series_bytes < 1000
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32), st.integers(40, 150))
+def test_series_do_not_mind_their_neighbours_and_a_snapshot_goes_on_as_if_nothing_had_happened(
+    seed: int, cut: int
+) -> None:
+    values = np.random.default_rng(seed).normal(size=(160, 3)).cumsum(axis=0)
+    together, alone = RecordRule(), [RecordRule() for _ in range(3)]
+    for i, row in enumerate(values):
+        if i == cut:
+            together = RecordRule(state=together.snapshot())
+        step = together.step(np.arange(3), row, i * HOUR_MS)
+        for j in range(3):
+            one = alone[j].step(np.array([0]), row[j : j + 1], i * HOUR_MS)
+            assert one.score[0] == step.score[j]
+            assert one.fired[0] == step.fired[j]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=120))
+def test_whatever_comes_the_score_is_between_nought_and_one(values: list[float]) -> None:
+    for step in steps(values, HOUR_MS):
+        assert 0.0 <= step.score[0] <= 1.0
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32), st.integers(-6, 6))
+def test_a_change_of_unit_by_a_power_of_two_changes_no_score(seed: int, power: int) -> None:
+    values = np.random.default_rng(seed).normal(size=150).cumsum()
+    one, other = steps(values.tolist()), steps((values * 2.0**power).tolist())
+    assert [float(step.score[0]) for step in one] == [float(step.score[0]) for step in other]
