@@ -25,6 +25,7 @@ Reason = Literal[
     "state",
     "unit",
     "hosts",  # no host list
+    "host",  # a number of a host that nobody has named
     "columns",  # a table without the columns it takes, or a row that does not fit them
     "file",  # a damaged file
 ]

@@ -1,4 +1,4 @@
-"""The formats of messages, by the names that the configuration uses."""
+"""The formats of messages, by the names that the configuration uses: job events, and telemetry."""
 
 from collections.abc import Callable
 from typing import Final
@@ -11,6 +11,8 @@ from agent.decode.slurm import slurm_decoder
 from agent.decode.sniff import any_decoder
 from agent.decode.sonar import sonar_decoder
 from agent.decode.swf import swf_decoder
+from agent.decode.telemetry.options import TelemetryFactory
+from agent.decode.telemetry.sniff import FORMATS, any_telemetry_decoder
 
 DecoderFactory = Callable[[DecodeOptions], Decode]
 
@@ -22,3 +24,6 @@ DECODERS: Final[dict[str, DecoderFactory]] = {
     "sacct": sacct_decoder,
     "swf": swf_decoder,
 }
+
+TELEMETRY: Final[dict[str, TelemetryFactory]] = {"auto": any_telemetry_decoder, **FORMATS}
+"""Decoders of slices of messages into columns of samples; ``native`` takes events of jobs in the same topic too."""

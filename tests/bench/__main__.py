@@ -7,13 +7,14 @@ from typing import Final
 
 import click
 
-from tests.bench import decoding, kafka_path, machine, refit, result, roles, state, under_load, windows
+from tests.bench import decoding, kafka_path, machine, refit, result, roles, state, telemetry, under_load, windows
 from tests.bench.result import Row
 
 Benchmark = Callable[..., Iterator[Row]]
 FOLDER: Final = Path("bench-results")
 BENCHMARKS: Final[dict[str, Benchmark]] = {
     "decode": decoding.run,
+    "telemetry": telemetry.run,
     "collector": roles.collector,
     "learner": roles.learner,
     "memory": roles.whole_path,

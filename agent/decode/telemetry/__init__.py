@@ -1,0 +1,1 @@
+"""Telemetry of producers as columns of samples: no object per sample stays behind."""

@@ -1,0 +1,213 @@
+"""Samples of a slice of messages on their way into columns, and the refusals beside them."""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from agent.contracts.decoding import Decoded
+from agent.contracts.errors import InvalidInputError
+from agent.contracts.moments import EARLIEST_MS, LATEST_MS, rfc3339
+from agent.contracts.telemetry import PEER, DecodedBatch, DecodeSamples, Samples, Series, SeriesIndex
+from agent.decode.checks import TEXT_MAX, refuse_control
+from agent.decode.reasons import Reason, invalid, shown
+from agent.decode.telemetry.options import TelemetryOptions
+from agent.decode.telemetry.resources import BoundsTable
+
+Key = TypeVar("Key", bound=Hashable)
+Found = TypeVar("Found")
+
+KNOWN_MAX: Final = 262_144
+
+
+class Known(Generic[Key, Found]):
+    """What was found out once about a name that comes again and again, for one index of series; bounded.
+
+    >>> known = Known[str, int]()
+    >>> known.of(SeriesIndex(9))
+    {}
+    """
+
+    def __init__(self) -> None:
+        self._index: SeriesIndex | None = None
+        self._found: dict[Key, Found] = {}
+
+    def of(self, index: SeriesIndex) -> dict[Key, Found]:
+        """Return the entries that hold for an index; a new index starts afresh, and so does a table that is full."""
+        if index is not self._index or len(self._found) > KNOWN_MAX:
+            self._index, self._found = index, {}
+        return self._found
+
+
+class Columns:
+    """The samples, refusals and counts of one slice while it is decoded.
+
+    Samples that share a message and a time are a record: `records` holds one (time, message, number of samples) each.
+
+    >>> index = SeriesIndex(9)
+    >>> columns = Columns([0], index)
+    >>> columns.add([number_of("exa", "nid1", "load1", None, index)], [0.5], 1795168800000, 0)
+    >>> columns.batch(BoundsTable(), TelemetryOptions()).samples.value.tolist()
+    [0.5]
+    """
+
+    def __init__(self, received_ms: Sequence[int], index: SeriesIndex) -> None:
+        self.received_ms = received_ms
+        self.index = index
+        self.series: list[int] = []
+        self.values: list[float] = []
+        self.time_ms: list[int] = []
+        self.messages: list[int] = []
+        self.counts: list[int] = []  # of samples, by record
+        self.others: list[tuple[int, Decoded]] = []
+        self.ignored: dict[str, int] = {}
+        self.unknown_fields = 0
+
+    def add(self, series: Sequence[int], values: Sequence[float], time_ms: int, message: int) -> None:
+        """Take one record: samples of one moment."""
+        self.series += series
+        self.values += values
+        self.time_ms.append(time_ms)
+        self.messages.append(message)
+        self.counts.append(len(series))
+
+    def refuse(self, message: int, error: InvalidInputError) -> None:
+        """Refuse a message, or a part of it."""
+        if self.others and self.others[-1][0] == message:
+            self.others[-1][1].rejects.append(error)
+        else:
+            self.others.append((message, Decoded(rejects=[error])))
+
+    def ignore(self, what: str, count: int = 1) -> None:
+        """Count what is well-formed and of no use."""
+        self.ignored[what] = self.ignored.get(what, 0) + count
+
+    def batch(self, bounds: BoundsTable, options: TelemetryOptions) -> DecodedBatch:
+        """Return the columns, without the samples whose value or time is refused.
+
+        What was ignored and unknown in the whole slice is told with its last message.
+        """
+        series = np.array(self.series, dtype=np.int32)
+        value = np.array(self.values, dtype=np.float64)
+        time_ms, message = (np.array(column, dtype=np.int64) for column in (self.time_ms, self.messages))
+        if len(self.counts) != len(series):
+            time_ms, message = np.repeat(time_ms, self.counts), np.repeat(message, self.counts)
+        if len(series):
+            low, high, slack = bounds.of(self.index)[:, series]
+            outside = ~((value >= low - slack) & (value <= high + slack))  # so that NaN is outside
+            early, late = self._wrong_times(time_ms, message, options)
+            value = np.clip(value, low, high)
+            wrong = outside | early | late
+            if wrong.any():
+                self._refuse_samples(outside, "out-of-range", series, message)
+                self._refuse_times(early, "time", time_ms, message)
+                self._refuse_times(late & ~early, "future", time_ms, message)
+                series, time_ms, value, message = (column[~wrong] for column in (series, time_ms, value, message))
+        if self.ignored or self.unknown_fields:
+            whole_slice = Decoded(ignored=self.ignored, unknown_fields=self.unknown_fields)
+            self.others.append((len(self.received_ms) - 1, whole_slice))
+        samples = Samples(series=series, time_ms=time_ms, value=value)
+        return DecodedBatch(samples=samples, sample_message=message.astype(np.int32), others=self.others)
+
+    def _wrong_times(
+        self, time_ms: npt.NDArray[np.int64], message: npt.NDArray[np.int64], options: TelemetryOptions
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        received_ms = np.array(self.received_ms, dtype=np.int64)
+        latest_ms = np.where(received_ms > 0, received_ms + options.decode.future_ms, LATEST_MS)[message]
+        return time_ms < options.decode.earliest_ms, time_ms > latest_ms
+
+    def _refuse_samples(
+        self,
+        wrong: npt.NDArray[np.bool_],
+        reason: Reason,
+        series: npt.NDArray[np.int32],
+        message: npt.NDArray[np.int64],
+    ) -> None:
+        for at in np.flatnonzero(wrong).tolist():
+            resource = self.index[int(series[at])].resource
+            self._refuse_late(int(message[at]), invalid(reason, f"A value of {shown(resource)} is out of its range."))
+
+    def _refuse_times(
+        self,
+        wrong: npt.NDArray[np.bool_],
+        reason: Reason,
+        time_ms: npt.NDArray[np.int64],
+        message: npt.NDArray[np.int64],
+    ) -> None:
+        what = "earlier than samples may be" if reason == "time" else "in the future of the message"
+        for at, moment_ms in dict.fromkeys(zip(message[wrong].tolist(), time_ms[wrong].tolist(), strict=True)):
+            self._refuse_late(at, invalid(reason, f"The time {rfc3339(moment_ms)} is {what}."))
+
+    def _refuse_late(self, message: int, error: InvalidInputError) -> None:
+        self.others.append((message, Decoded(rejects=[error])))
+
+
+DecodeRecord = Callable[[bytes, int, Columns], None]
+"""Decodes message `n` of a slice into columns; raises InvalidInputError for the whole, having added nothing."""
+
+
+def in_slices(decode_message: DecodeRecord, options: TelemetryOptions) -> DecodeSamples:
+    """Return the decoder of slices that hands each message to `decode_message`; a bad one never costs its neighbours.
+
+    >>> def decode_message(value: bytes, message: int, columns: Columns) -> None:
+    ...     raise invalid("not-json", "It is no JSON.")
+    >>> decode = in_slices(decode_message, TelemetryOptions())
+    >>> [(at, other.rejects[0].reason) for at, other in decode([b"", None, b"x"], [0, 0, 0], SeriesIndex(9)).others]
+    [(0, 'empty'), (1, 'empty'), (2, 'not-json')]
+    """
+    bounds, bytes_max = BoundsTable(), options.decode.max_message_bytes
+
+    def decode(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
+        columns = Columns(received_ms, index)
+        for message, value in enumerate(values):
+            try:
+                decode_message(_present(value, bytes_max), message, columns)
+            except InvalidInputError as error:
+                columns.refuse(message, error)
+        return columns.batch(bounds, options)
+
+    return decode
+
+
+def _present(value: bytes | None, bytes_max: int) -> bytes:
+    if not value:
+        raise invalid("empty", "The message has no value.")
+    if len(value) > bytes_max:
+        raise invalid("too-large", f"The message has {len(value)} bytes; {bytes_max} are allowed.")
+    return value
+
+
+def number_of(system: str, host: str, resource: str, peer: str | None, index: SeriesIndex) -> int | None:
+    """Return the number of a series, after its names were checked; None where there are too many series.
+
+    Raises InvalidInputError (``text``) for names that nobody could show or that would be taken for others.
+
+    >>> index = SeriesIndex(9)
+    >>> number = number_of("exa", "nid1", "bandwidth", "group3", index)
+    >>> index[number].resource
+    'bandwidth>group3'
+    """
+    for text, name in ((system, "system"), (host, "host"), (resource, "resource"), (peer, "peer")):
+        if text is not None:
+            _check_name(text, name)
+    if PEER in resource:
+        raise invalid("text", f"The resource {shown(resource)} has a {PEER}, which stands before a peer.")
+    return index.number(Series(system, host, resource if peer is None else f"{resource}{PEER}{peer}"))
+
+
+def _check_name(text: str, name: str) -> None:
+    if not text or len(text) > TEXT_MAX:
+        raise invalid("text", f"The {name} has {len(text)} characters; it needs 1 to {TEXT_MAX}.")
+    refuse_control(text, name)
+
+
+def epoch_ms(seconds: float) -> int:
+    """Return seconds since the epoch in ms; InvalidInputError (``time``) where no calendar has such a time.
+
+    >>> epoch_ms(1787217284.001733)
+    1787217284002
+    """
+    if not EARLIEST_MS <= seconds * 1000.0 <= LATEST_MS:
+        raise invalid("time", "The time is outside 1990 to 2100.")
+    return round(seconds * 1000.0)

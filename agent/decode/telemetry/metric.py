@@ -1,0 +1,89 @@
+"""How a metric of a producer becomes a resource of a host."""
+
+from collections.abc import Callable
+
+import msgspec
+
+Convert = Callable[[float], float]
+"""From the producer's unit to that of the resource."""
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """Field `field` of the records called `measurement` is the resource `resource`.
+
+    Only records whose tags have the values in `only` count. The value of the tag `instance` says which of several (a
+    mount point, the other side of a path): it becomes the peer in the name of the series. `convert` gives the unit of
+    the resource; None where the producer's is that already. A resource that ends in ``_total`` is cumulative: its
+    values pass as they are, and rates are a matter of windows.
+
+    >>> Metric("cpu", "usage_idle", "cpu_available", percent, only=(("cpu", "cpu-total"),)).convert(25.0)
+    0.25
+    """
+
+    measurement: str
+    field: str
+    resource: str
+    convert: Convert | None = None
+    only: tuple[tuple[str, str], ...] = ()
+    instance: str | None = None
+
+
+def percent(value: float) -> float:
+    """Return a percentage as a fraction.
+
+    >>> percent(75.0)
+    0.75
+    """
+    return value / 100.0
+
+
+def kibibytes(value: float) -> float:
+    """Return KiB, which Linux calls kB, in bytes.
+
+    >>> kibibytes(2.0)
+    2048.0
+    """
+    return value * 1024.0
+
+
+def mebibytes(value: float) -> float:
+    """Return MiB in bytes.
+
+    >>> mebibytes(2.0)
+    2097152.0
+    """
+    return value * 1048576.0
+
+
+def milliseconds(value: float) -> float:
+    """Return milliseconds in seconds.
+
+    >>> milliseconds(250.0)
+    0.25
+    """
+    return value / 1000.0
+
+
+def megabits(value: float) -> float:
+    """Return Mbit/s in B/s.
+
+    >>> megabits(8.0)
+    1000000.0
+    """
+    return value * 125_000.0
+
+
+def share_by_load(cpus: int) -> Convert:
+    """Return the conversion from a load average to the share of a processor that one more process would get.
+
+    The processors are shared equally among the `load` processes that run and the new one: cpus / (load + 1), at most
+    1. With one processor it is the estimate of the CPU sensor of the NWS (Wolski, Spring, Hayes 1999).
+
+    >>> share_by_load(1)(1.0), share_by_load(128)(63.97)
+    (0.5, 1.0)
+    """
+
+    def convert(load: float) -> float:
+        return min(1.0, cpus / (load + 1.0)) if load >= 0 else load  # a load below 0 is refused as any such value
+
+    return convert

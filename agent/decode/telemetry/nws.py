@@ -1,0 +1,101 @@
+"""Text of `nws_extract`, of the Network Weather Service: measurements with their forecasts, with a header or without."""
+
+import re
+from typing import Final
+
+from agent.contracts.errors import InvalidInputError
+from agent.contracts.telemetry import DecodeSamples
+from agent.decode.message import checked
+from agent.decode.reasons import invalid, shown
+from agent.decode.telemetry.columns import Columns, Known, epoch_ms, in_slices
+from agent.decode.telemetry.mappings import NWS
+from agent.decode.telemetry.options import TelemetryOptions
+from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
+
+MEASUREMENT: Final = "nws"
+COLUMNS: Final = (
+    "time",
+    "measurement",
+    "mae_forecast",
+    "mae_error",
+    "mse_forecast",
+    "mse_error",
+    "source",
+    "destination",
+    "resource",
+)
+"""The columns of `nws_extract` where nobody has chosen others."""
+_CHOSEN: Final = frozenset((*COLUMNS, "mse_method", "mae_method", "option"))
+_NEEDED: Final = frozenset(("time", "measurement", "source", "resource"))
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+
+
+def nws_decoder(options: TelemetryOptions) -> DecodeSamples:
+    """Return the decoder of extracts: a line is a sample, ``#`` begins a comment, a header names the columns.
+
+    A header holds for the lines after it, in later messages too, for a file is read line by line.
+
+    >>> from agent.contracts.telemetry import SeriesIndex
+    >>> from agent.decode.options import DecodeOptions
+    >>> decode = nws_decoder(TelemetryOptions(decode=DecodeOptions(default_system="ufo")))
+    >>> line = b"1093555200 0.91 0.90 0.02 0.90 0.001 green.ufo.edu:8060 green.ufo.edu:8060 availableCpu"
+    >>> index = SeriesIndex(9)
+    >>> decode([line], [-1], index).samples.value.tolist(), index[0].host
+    ([0.91], 'green.ufo.edu')
+    """
+    planner, known = Planner(NWS, options), Known[tuple[str, ...], Plan]()
+    header: list[tuple[str, ...]] = [COLUMNS]
+
+    def decode_message(value: bytes, message: int, columns: Columns) -> None:
+        lines = [line.split() for line in _text(checked(value, options.decode)).splitlines()]
+        if len(lines) > options.decode.elements_max:
+            raise invalid("array-bomb", f"The message has more lines than {options.decode.elements_max}.")
+        for words in lines:
+            try:
+                if words and not words[0].startswith("#"):
+                    take_words(words, message, columns)
+            except InvalidInputError as error:
+                columns.refuse(message, error)
+
+    def take_words(words: list[str], message: int, columns: Columns) -> None:
+        named = _header(words)
+        if named is not None:
+            header[0] = named
+            return
+        if len(words) != len(header[0]):
+            raise invalid("columns", f"The line has {len(words)} columns instead of {len(header[0])}.")
+        row = dict(zip(header[0], words, strict=True))
+        plans, key = known.of(columns.index), (row["resource"], row["source"], row.get("destination", ""))
+        plan = plans.get(key)
+        if plan is None:
+            tags = {"destination": _machine(key[2])} if key[2] else {}
+            plan = plans[key] = planner.plan(MEASUREMENT, _machine(key[1]), tags)
+        if plan is NOTHING:
+            columns.ignore("metric")
+            return
+        take({row["resource"]: _number(row["measurement"])}, plan, epoch_ms(_number(row["time"])), message, columns)
+
+    return in_slices(decode_message, options)
+
+
+def _header(words: list[str]) -> tuple[str, ...] | None:
+    """Return the columns that a line names; None where it is no header."""
+    names = tuple(word.lower() for word in words)
+    return names if _NEEDED <= set(names) <= _CHOSEN and len(set(names)) == len(names) else None
+
+
+def _machine(name: str) -> str:
+    return name.partition(":")[0]
+
+
+def _number(text: str) -> float:
+    if len(text) > 64 or not _NUMBER.fullmatch(text):
+        raise invalid("columns", f"{shown(text)} is no number.")
+    return float(text)
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise invalid("encoding", "The message holds text that is not UTF-8.") from None

@@ -1,0 +1,52 @@
+"""What an operator may choose about decoding telemetry."""
+
+from collections.abc import Callable
+from typing import Final, Literal
+
+import msgspec
+
+from agent.contracts.telemetry import DecodeSamples
+from agent.decode.options import DecodeOptions
+from agent.decode.telemetry.metric import Metric
+
+TAKEN: Final = frozenset(
+    {
+        "cpu_available",
+        "cpu_current",
+        "memory_free",
+        "memory_available",
+        "disk_free",
+        "bandwidth",
+        "latency",
+        "connect_time",
+        "load1",
+    }
+)
+"""The resources taken by default; a host with ten of them costs ten windows."""
+
+TimeUnit = Literal["auto", "s", "ms", "us", "ns"]
+
+
+class TelemetryOptions(msgspec.Struct, frozen=True):
+    """Options of the decoders of telemetry; each uses those that concern it.
+
+    `resources` are taken, others are counted and left out; native samples are all taken. `metrics` are mappings of a
+    site's own, which go before the built-in ones. `hosts` gives the host of a component id (LDMS), `host_cpus` the
+    processors of a host where a load average alone tells of it. `short_hosts` cuts the domain off host names.
+    `time_unit` is that of the numbers of line protocol; ``auto`` tells by their size.
+
+    >>> TelemetryOptions(hosts={1042: "nid001042"}).hosts[1042]
+    'nid001042'
+    """
+
+    decode: DecodeOptions = DecodeOptions()
+    resources: frozenset[str] = TAKEN
+    metrics: tuple[Metric, ...] = ()
+    hosts: dict[int, str] = {}
+    host_cpus: int = 1
+    short_hosts: bool = False
+    time_unit: TimeUnit = "auto"
+
+
+TelemetryFactory = Callable[[TelemetryOptions], DecodeSamples]
+"""Makes the decoder of a format."""

@@ -1,0 +1,113 @@
+"""Plans: which fields of the records of one measurement and host are samples of which series, worked out once."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from agent.contracts.telemetry import SeriesIndex
+from agent.decode.reasons import invalid
+from agent.decode.telemetry.columns import Columns, number_of
+from agent.decode.telemetry.metric import Convert, Metric
+from agent.decode.telemetry.options import TelemetryOptions
+
+Targets = tuple[tuple[int, Convert | None], ...]
+"""The numbers of the series that a field is a sample of, with the conversion of its unit; seldom several."""
+
+
+class Plan:
+    """What becomes of the fields of records that differ in nothing but time and values.
+
+    `targets` has the fields that are taken; those that have not come yet have no series, and so no targets.
+    """
+
+    def __init__(self, metrics: list[Metric], system: str | None, host: str | None, tags: Mapping[str, str]) -> None:
+        self._metrics, self._system, self._host, self._tags = metrics, system, host, tags
+        self.targets: dict[str, Targets] = {metric.field: () for metric in metrics}
+
+    def resolve(self, field: str, index: SeriesIndex) -> Targets:
+        """Return the targets of a field that came first; none where there are too many series.
+
+        Raises InvalidInputError where the records name no host, or one that nobody could show.
+        """
+        if self._system is None:
+            raise invalid("missing-field", "The record names no system, and its source has none in the configuration.")
+        if not self._host:
+            raise invalid("missing-field", "The record names no host.")
+        targets: dict[int, Convert | None] = {}
+        for metric in self._metrics:
+            if metric.field == field:
+                peer = None if metric.instance is None else self._tags.get(metric.instance)
+                number = number_of(self._system, self._host, metric.resource, peer, index)
+                if number is not None:
+                    targets.setdefault(number, metric.convert)  # a site's own mapping goes first
+        self.targets[field] = tuple(targets.items())
+        return self.targets[field]
+
+
+class Planner:
+    """The mappings of a format, those of the site first, and the plans they give.
+
+    >>> planner = Planner((Metric("system", "load1", "load1"),), TelemetryOptions())
+    >>> planner.plan("system", "nid1", {}).targets
+    {'load1': ()}
+    """
+
+    def __init__(self, metrics: tuple[Metric, ...], options: TelemetryOptions) -> None:
+        self._options = options
+        self._metrics: dict[str, list[Metric]] = {}
+        for metric in (*options.metrics, *metrics):
+            if metric.resource in options.resources or metric in options.metrics:
+                self._metrics.setdefault(metric.measurement, []).append(metric)
+
+    def plan(self, measurement: str, host: str | None, tags: Mapping[str, str]) -> Plan:
+        """Return the plan of the records of a measurement with these tags."""
+        metrics = [
+            metric
+            for metric in self._metrics.get(measurement, ())
+            if all(tags.get(tag) == value for tag, value in metric.only)
+        ]
+        if not metrics:
+            return NOTHING
+        if host and self._options.short_hosts:
+            host = host.partition(".")[0]
+        needed = {metric.instance: tags.get(metric.instance, "") for metric in metrics if metric.instance is not None}
+        instances = {tag: value for tag, value in needed.items() if value}
+        return Plan(metrics, self._options.decode.default_system, host, instances)
+
+
+NOTHING: Final = Plan([], None, None, {})
+
+
+def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, columns: Columns) -> None:
+    """Take the fields of one record that the plan has, as samples; the others are counted.
+
+    Raises InvalidInputError, having taken nothing, where such a field is no number (``wrong-type``).
+    """
+    targets_of, left_out = plan.targets, 0
+    series: list[int] = []
+    values: list[float] = []
+    for field, value in fields.items():
+        targets = targets_of.get(field)
+        if targets is None or value is None:  # JSON has no other way to say that there is no number
+            left_out += 1
+            continue
+        amount = value if type(value) is float else _number(field, value)
+        if not targets:
+            targets = plan.resolve(field, columns.index)
+            if not targets:
+                columns.ignore("series")
+        for number, convert in targets:
+            series.append(number)
+            values.append(amount if convert is None else convert(amount))
+    if left_out:
+        columns.ignore("metric", left_out)
+    if series:
+        columns.add(series, values, time_ms, message)
+
+
+def _number(field: str, value: object) -> float:
+    if isinstance(value, int) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:
+            raise invalid("out-of-range", "A metric is larger than any number.") from None
+    raise invalid("wrong-type", f"The metric {field[:40]!a} is no number.")

@@ -1,0 +1,106 @@
+"""Recognise the format of a message of telemetry by what it holds, for topics and files of any."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from agent.contracts.telemetry import DecodedBatch, DecodeSamples, Samples, SeriesIndex
+from agent.decode.message import JSON_ERRORS
+from agent.decode.telemetry.collectd import collectd_decoder
+from agent.decode.telemetry.ldms import ldms_decoder
+from agent.decode.telemetry.line_protocol import line_protocol_decoder
+from agent.decode.telemetry.native import load_decoder
+from agent.decode.telemetry.nws import nws_decoder
+from agent.decode.telemetry.options import TelemetryFactory, TelemetryOptions
+from agent.decode.telemetry.telegraf import telegraf_decoder
+
+FORMATS: Final[dict[str, TelemetryFactory]] = {
+    "native": load_decoder,
+    "telegraf": telegraf_decoder,
+    "line-protocol": line_protocol_decoder,
+    "ldms": ldms_decoder,
+    "collectd": collectd_decoder,
+    "nws": nws_decoder,
+}
+_EXTRACT = re.compile(rb"\s*(?:#|[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s|time\s+measurement\b)", re.IGNORECASE)
+_HEAD: Final = 4096  # bytes of a message that tell its format
+
+
+class _Probe(msgspec.Struct):
+    type: msgspec.Raw = msgspec.Raw()
+    fields: msgspec.Raw = msgspec.Raw()
+    metrics: msgspec.Raw = msgspec.Raw()
+    component_id: msgspec.Raw = msgspec.Raw()
+    producer: msgspec.Raw = msgspec.Raw()
+    timestamp: msgspec.Raw = msgspec.Raw()
+
+
+_PROBE = msgspec.json.Decoder(_Probe)
+
+
+def sniff_telemetry(value: bytes) -> str:
+    """Return the name of the format of a message; what is none of telemetry is ``native``, whose decoder says why not.
+
+    >>> sniff_telemetry(b"system,host=nid1 load1=3.5"), sniff_telemetry(b'{"timestamp": 1.5, "component_id": 7}')
+    ('line-protocol', 'ldms')
+    """
+    head = value[:_HEAD].lstrip()
+    if head[:1] == b"[":
+        return "collectd" if b'"dsnames"' in head and b'"plugin"' in head else "native"
+    if head[:1] == b"{":
+        return _sniff_object(value)
+    if head[:1] in (b"", b"\0"):
+        return "native"
+    return "nws" if _EXTRACT.match(head) else "line-protocol"
+
+
+def _sniff_object(value: bytes) -> str:
+    try:
+        probe = _PROBE.decode(value.rstrip(b"\0"))
+    except JSON_ERRORS:
+        return "native"
+    if bytes(probe.type):
+        return "native"
+    if bytes(probe.metrics) or bytes(probe.fields):
+        return "telegraf"
+    if bytes(probe.timestamp) and (bytes(probe.component_id) or bytes(probe.producer)):
+        return "ldms"
+    return "native"
+
+
+def any_telemetry_decoder(options: TelemetryOptions) -> DecodeSamples:
+    """Return the decoder of messages of any format, also mixed; samples are in the order of the messages.
+
+    >>> from agent.decode.options import DecodeOptions
+    >>> decode = any_telemetry_decoder(TelemetryOptions(decode=DecodeOptions(default_system="exa")))
+    >>> decode([b"system,host=nid1 load1=3.5 1787217284"], [1787217284000], SeriesIndex(9)).samples.value.tolist()
+    [3.5]
+    """
+    decoders = {name: factory(options) for name, factory in FORMATS.items()}
+
+    def decode(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
+        places: dict[str, list[int]] = {}
+        for message, value in enumerate(values):
+            places.setdefault(sniff_telemetry(value or b""), []).append(message)
+        batches = [
+            (at, decoders[name]([values[i] for i in at], [received_ms[i] for i in at], index))
+            for name, at in places.items()
+        ]
+        return _joined(batches)
+
+    return decode
+
+
+def _joined(batches: list[tuple[list[int], DecodedBatch]]) -> DecodedBatch:
+    empty = (np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
+    message = np.concatenate([np.empty(0, np.int32), *(np.array(at, np.int32)[b.sample_message] for at, b in batches)])
+    order = np.argsort(message, kind="stable")
+    series, time_ms, value = (
+        np.concatenate([empty[column], *(msgspec.structs.astuple(b.samples)[column] for _, b in batches)])[order]
+        for column in range(3)
+    )
+    others = sorted(((at[i], other) for at, b in batches for i, other in b.others), key=lambda other: other[0])
+    return DecodedBatch(Samples(series, time_ms, value), message[order], others)
