@@ -108,6 +108,8 @@ def refuse_duplicate_keys(value: bytes) -> None:
         json.loads(value, object_pairs_hook=_unique, parse_int=str, parse_float=str)
     except RecursionError:
         raise invalid("nesting", "The message is nested too deeply.") from None
+    except (UnicodeDecodeError, json.JSONDecodeError):  # in fields that nobody has read yet
+        raise invalid("encoding", "The message holds text that no JSON may hold.") from None
 
 
 def _unique(pairs: list[tuple[str, object]]) -> None:

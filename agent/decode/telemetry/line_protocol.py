@@ -1,7 +1,7 @@
 """Line protocol of InfluxDB, as Telegraf and others write it: a strict parser of our own, and its decoder."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from agent.contracts.errors import InvalidInputError
@@ -11,7 +11,7 @@ from agent.decode.reasons import invalid
 from agent.decode.telemetry.columns import Columns, Known, in_slices
 from agent.decode.telemetry.mappings import TELEGRAF
 from agent.decode.telemetry.options import TelemetryOptions
-from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
+from agent.decode.telemetry.plans import Plan, Planner, take
 from agent.decode.telemetry.stamps import Stamps
 from agent.decode.telemetry.telegraf import host_of
 
@@ -29,6 +29,7 @@ _LINE = re.compile(
 )
 _TAG = re.compile(rb",(" + _WORD + rb")=(" + _WORD + rb")", re.DOTALL)
 _FIELD = re.compile(rb"(" + _WORD + rb")=(?:" + _NUMBERS + rb"|" + _BOOLEAN + rb"|" + _STRING + rb")(?:,|$)", re.DOTALL)
+_SINGLE = re.compile(rb"([^ ]++) ([^,= ]++)=" + _NUMBERS + rb" (-?[0-9]{1,20}+)")
 _NUMERIC = re.compile(r"[0-9+\-.eE,]*")  # no NaN, no infinity, no underscores: all that Python reads as well
 _WHOLE = re.compile(r"[+-]?[0-9]+[iu]")
 _STAMP = re.compile(rb"-?[0-9]{1,20}")
@@ -85,8 +86,13 @@ def parse_head(head: bytes) -> tuple[str, dict[str, str]]:
 
 def _plain_line(line: bytes) -> Line | None:
     """Return a line of numbers without escapes, which is nearly every one, in a third of the time; None for others."""
+    if b"\\" in line:
+        return None
+    if single := _SINGLE.fullmatch(line):
+        head, field, integer, number, stamp = single.groups()
+        return Line(head, {field.decode(): float(integer or number)}, int(stamp))
     parts = line.split(b" ")
-    if len(parts) != 3 or b"\\" in line or not _STAMP.fullmatch(parts[2]):
+    if len(parts) != 3 or not _STAMP.fullmatch(parts[2]):
         return None
     pieces = parts[1].decode().split(",")
     try:
@@ -152,20 +158,19 @@ def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:
             measurement, tags = parse_head(head)
             plan = plans[head] = planner.plan(measurement, host_of(tags), tags)
         time_ms = _received(columns.received_ms[message]) if stamp is None else stamps.time_ms(stamp)
-        if plan is NOTHING:
-            columns.ignore("metric", len(fields))
-        else:
-            take(fields, plan, time_ms, message, columns)
+        take(fields, plan, time_ms, message, columns)
 
     return in_slices(decode_message, options)
 
 
-def _lines(value: bytes, options: TelemetryOptions) -> list[bytes]:
+def _lines(value: bytes, options: TelemetryOptions) -> Sequence[bytes]:
     if not value.isascii():
         try:
             value.decode()
         except UnicodeDecodeError:
             raise invalid("encoding", "The message holds text that is not UTF-8.") from None
+    if b"\n" not in value and b"\r" not in value and value[:1] != b"#":
+        return (value,)
     lines = [line for line in value.splitlines() if line and not line.startswith(b"#") and not line.isspace()]
     if len(lines) > options.decode.elements_max:
         raise invalid("array-bomb", f"The message has more lines than {options.decode.elements_max}.")

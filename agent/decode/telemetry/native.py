@@ -42,6 +42,7 @@ _LOAD = msgspec.json.Decoder(_Load)
 _LOADS = msgspec.json.Decoder(list[_Load])
 _TYPE = msgspec.json.Decoder(_Type)
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _KEYS: Final = frozenset(("type", *_Load.__struct_fields__))
 _OTHERS: Final = (*JSON_ERRORS, KeyError, InvalidInputError)  # of what is no plain sample of a known series
 # Six keys and five texts have 22 quotes, a peer has 4 more. All are there, so that with just as many there is no
@@ -170,7 +171,7 @@ class _LoadDecoder:
             raise json_error(error) from None
         if value.count(b'"') != (_QUOTES if load.peer is None else _QUOTES + _QUOTES_OF_PEER):
             refuse_duplicate_keys(value)
-            columns.unknown_fields += len(msgspec.json.decode(value, type=dict[str, msgspec.Raw]).keys() - _KEYS)
+            columns.unknown_fields += _unknown_fields(value)
         moment = self._moment_ms(load.time)
         number = number_of(load.system, load.host, load.resource, load.peer, columns.index)
         if number is None:
@@ -183,5 +184,12 @@ class _LoadDecoder:
 def _kind(value: bytes) -> object:
     try:
         return msgspec.json.decode(_TYPE.decode(value).type or b"null")
+    except JSON_ERRORS as error:
+        raise json_error(error) from None
+
+
+def _unknown_fields(value: bytes) -> int:
+    try:
+        return len(_FIELDS.decode(value).keys() - _KEYS)
     except JSON_ERRORS as error:
         raise json_error(error) from None

@@ -1,7 +1,7 @@
 """Plans: which fields of the records of one measurement and host are samples of which series, worked out once."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.contracts.telemetry import SeriesIndex
 from agent.decode.reasons import invalid
@@ -13,15 +13,42 @@ Targets = tuple[tuple[int, Convert | None], ...]
 """The numbers of the series that a field is a sample of, with the conversion of its unit; seldom several."""
 
 
+class Shape(NamedTuple):
+    """Which fields are taken of records with the fields `names`, where in each lie the values, and what they become.
+
+    >>> plan = Plan([Metric("system", "load1", "load1")], "exa", "nid1", {})
+    >>> _ = plan.resolve("load1", SeriesIndex(9))
+    >>> shape_of({"users": 3.0, "load1": 0.5}, plan).values({"users": 4.0, "load1": 0.6})
+    [0.6]
+    """
+
+    names: tuple[str, ...]
+    picks: tuple[int, ...]  # positions of the values that are taken
+    series: tuple[int, ...]
+    converts: tuple[tuple[int, Convert], ...]  # by position among the values taken
+    whole: bool  # every value is taken, once and in this order
+    left_out: int
+
+    def values(self, fields: Mapping[str, object]) -> list[object]:
+        """Return the values that are taken of a record's fields."""
+        every = list(fields.values())
+        return every if self.whole else [every[at] for at in self.picks]
+
+
 class Plan:
     """What becomes of the fields of records that differ in nothing but time and values.
 
-    `targets` has the fields that are taken; those that have not come yet have no series, and so no targets.
+    `targets` has the fields that are taken; those that have not come yet have no series, and so no targets. `shape`
+    is that of the last record.
+
+    >>> Plan([Metric("system", "load1", "load1")], "exa", "nid1", {}).resolve("load1", SeriesIndex(9))
+    ((0, None),)
     """
 
     def __init__(self, metrics: list[Metric], system: str | None, host: str | None, tags: Mapping[str, str]) -> None:
         self._metrics, self._system, self._host, self._tags = metrics, system, host, tags
         self.targets: dict[str, Targets] = {metric.field: () for metric in metrics}
+        self.shape: Shape | None = None
 
     def resolve(self, field: str, index: SeriesIndex) -> Targets:
         """Return the targets of a field that came first; none where there are too many series.
@@ -74,19 +101,68 @@ class Planner:
         return Plan(metrics, self._options.decode.default_system, host, instances)
 
 
+_FLOATS: Final = {float}
 NOTHING: Final = Plan([], None, None, {})
 
 
 def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, columns: Columns) -> None:
     """Take the fields of one record that the plan has, as samples; the others are counted.
 
-    Raises InvalidInputError, having taken nothing, where such a field is no number (``wrong-type``).
+    Records of one plan nearly always have the same fields, and then only their values are looked at. Raises
+    InvalidInputError, having taken nothing, where such a field is no number (``wrong-type``).
+
+    >>> columns = Columns([0], SeriesIndex(9))
+    >>> plan = Plan([Metric("system", "load1", "load1")], "exa", "nid1", {})
+    >>> take({"load1": 0.5, "users": 3.0}, plan, 1795168800000, 0, columns)
+    >>> columns.values, columns.ignored
+    ([0.5], {'metric': 1})
     """
-    targets_of, left_out = plan.targets, 0
+    if not plan.targets:
+        columns.ignore("metric", len(fields))
+        return
+    shape = plan.shape
+    if shape is None or shape.names != tuple(fields):
+        _take_each(fields, plan, time_ms, message, columns)
+        plan.shape = shape_of(fields, plan)
+        return
+    values = shape.values(fields)
+    if {*map(type, values)} != _FLOATS:
+        _take_each(fields, plan, time_ms, message, columns)
+        return
+    for at, convert in shape.converts:
+        values[at] = convert(values[at])  # type: ignore[arg-type]  # a float, as its type says
+    if shape.left_out:
+        columns.ignore("metric", shape.left_out)
+    columns.add(shape.series, values, time_ms, message)  # type: ignore[arg-type]  # floats all
+
+
+def shape_of(fields: Mapping[str, object], plan: Plan) -> Shape | None:
+    """Return the shape of records with these fields; None while a field that is taken has no series.
+
+    >>> shape_of({"load1": 0.5}, NOTHING).left_out
+    1
+    """
+    taken = [(at, plan.targets[field]) for at, field in enumerate(fields) if field in plan.targets]
+    if not all(targets for _, targets in taken):
+        return None
+    flat = [(at, number, convert) for at, targets in taken for number, convert in targets]
+    picks = tuple(at for at, _, _ in flat)
+    return Shape(
+        names=tuple(fields),
+        picks=picks,
+        series=tuple(number for _, number, _ in flat),
+        converts=tuple((at, convert) for at, (_, _, convert) in enumerate(flat) if convert is not None),
+        whole=picks == tuple(range(len(fields))),
+        left_out=len(fields) - len(taken),
+    )
+
+
+def _take_each(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, columns: Columns) -> None:
     series: list[int] = []
     values: list[float] = []
+    left_out = 0
     for field, value in fields.items():
-        targets = targets_of.get(field)
+        targets = plan.targets.get(field)
         if targets is None or value is None:  # JSON has no other way to say that there is no number
             left_out += 1
             continue

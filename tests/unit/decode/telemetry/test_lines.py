@@ -1,0 +1,82 @@
+import pytest
+
+from agent.contracts.errors import InvalidInputError
+from agent.contracts.telemetry import SeriesIndex
+from agent.decode.options import DecodeOptions
+from agent.decode.telemetry.line_protocol import line_protocol_decoder, parse_head, parse_line
+from agent.decode.telemetry.options import TelemetryOptions
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (b"a=1", {"a": 1.0}),
+        (b"a=-1.5e3,b=+2,c=.5,d=3.", {"a": -1500.0, "b": 2.0, "c": 0.5, "d": 3.0}),
+        (b"a=7i,b=8u,c=9.5", {"a": 7.0, "b": 8.0, "c": 9.5}),
+        (b"a=t,b=FALSE,c=1", {"a": None, "b": None, "c": 1.0}),
+        (rb'a="x, y=\"z\" \\",b=2', {"a": None, "b": 2.0}),
+        (rb"a\ b\,c\=d=1", {"a b,c=d": 1.0}),
+    ],
+)
+def test_fields_are_numbers_or_known_to_be_none(fields: bytes, expected: dict[str, float | None]) -> None:
+    assert parse_line(b"m,host=a " + fields + b" 1787217284").fields == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"m",
+        b"m f",
+        b"m f=",
+        b"m f=1,",
+        b"m ,f=1",
+        b"m =1 5",
+        b"m f=1=2,3 5",
+        b"m f=nan 5",
+        b"m f=inf 5",
+        b"m f=1_000 5",
+        b"m f=0x10 5",
+        b"m f=1.5i 5",
+        b'm f="x 5',
+        b"m f=1 5x",
+        b"m f=1 5 6",
+        b",host=a f=1",
+        b" m f=1",
+        b"m f=1e 5",
+        b"m f=--1 5",
+    ],
+)
+def test_what_is_no_line_protocol_is_refused(line: bytes) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        parse_line(line)
+    assert caught.value.reason == "columns"
+
+
+@pytest.mark.parametrize("line", [b"m f=1,f=2 5", b"m f=1,f=t 5"])
+def test_a_field_named_twice_is_refused(line: bytes) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        parse_line(line)
+    assert caught.value.reason == "duplicate-key"
+
+
+@pytest.mark.parametrize(
+    ("head", "reason"), [(b"m,a=1,a=2", "duplicate-key"), (b"m,a", "columns"), (b"m,a=", "columns"), (b"m,", "columns")]
+)
+def test_tags_that_are_none_are_refused(head: bytes, reason: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        parse_head(head)
+    assert caught.value.reason == reason
+
+
+def test_of_several_lines_each_stands_for_itself() -> None:
+    decode = line_protocol_decoder(TelemetryOptions(decode=DecodeOptions(default_system="exa")))
+    value = b"system,host=a load1=1 1787217284\nbroken\r\n\n# note\nsystem,host=b load1=2 1787217284\n"
+    batch = decode([value], [0], SeriesIndex(9))
+    assert batch.samples.value.tolist() == [1.0, 2.0]
+    assert [error.reason for _, other in batch.others for error in other.rejects] == ["columns"]
+
+
+def test_a_long_hostile_line_is_refused_at_once() -> None:
+    for line in (b"m f=" + b"1" * 200_000 + b"x 5", b"m,a=" + b"\\" * 200_001 + b" f", b'm f="' + b'\\"' * 100_000):
+        with pytest.raises(InvalidInputError):
+            parse_line(line)
