@@ -79,14 +79,6 @@ class OpenMinutes:
             bits = np.left_shift(np.uint32(1), ((minute[told] + later) % SLOTS).astype(np.uint32))
             np.bitwise_or.at(self._changed, series[told], bits)
 
-    def touch_all(self, series: Ints) -> None:
-        """Note that all windows of these series changed."""
-        if self._told is None or self._settled is None or not len(series):
-            return
-        self._reserve(int(series.max()) + 1)
-        for minute in range(self._settled + 1, self._told + 1):
-            self._changed[series] |= np.uint32(1 << minute % SLOTS)
-
     def note_late(self, series: Ints) -> None:
         """Count samples that came too late while this minute was collected."""
         if len(series) and self._clock is not None:

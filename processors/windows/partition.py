@@ -61,7 +61,8 @@ class PartitionWindows:
         self.counts = WindowCounts()
         self._index = index
         self._settings = settings
-        span_ms = WINDOW_MS + (settings.settle_minutes + 2) * MINUTE_MS
+        emit_after_ms = int(settings.emit_after_s * 1000)
+        span_ms = WINDOW_MS + settings.settle_minutes * MINUTE_MS + emit_after_ms
         self.rings = Rings(keep_ms=span_ms)
         self._hosts = HostNumbers(index)
         self._trail = Trail()
@@ -157,9 +158,8 @@ class PartitionWindows:
     def _append(self, samples: Samples, part: slice, taken: npt.NDArray[np.bool_], late: npt.NDArray[np.bool_]) -> None:
         series, time_ms = samples.series[part].astype(np.int64), samples.time_ms[part]
         self._minutes.note_late(series[late])
-        newly_thin = self.rings.append(series[taken], time_ms[taken], samples.value[part][taken], self._floor_ms())
+        self.rings.append(series[taken], time_ms[taken], samples.value[part][taken], self._floor_ms())
         self._minutes.touch(series[taken], time_ms[taken] // MINUTE_MS)
-        self._minutes.touch_all(newly_thin)
 
     def _floor_ms(self) -> int:
         first_open = self._minutes.first_open()

@@ -1,4 +1,4 @@
-"""The latest samples of every series: rings that start small, grow, and beyond the largest keep one sample a cell."""
+"""The latest samples of every series: rings that start small and grow; too dense a series is thinned."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from processors.windows.pool import Pool
 CAPACITIES: Final = (16, 48, 128, 304, 432, 512)
 ROUND: Final = 128  # samples of one series taken at a time, so that they fit beside what is there
 GROUP: Final = 4096  # rings that grow at a time, so that old and new ones together stay small
-CELLS: Final = 440  # a thinned ring holds at most so many samples
+CELL_MS: Final = 10_000
 NO_RING: Final = -1
 NEVER_MS: Final = -(2**62)
 
@@ -21,19 +21,20 @@ Floats = npt.NDArray[np.float64]
 class Rings:
     """Samples by series number; a sample of a time that is there already counts once, the first stays.
 
-    `keep_ms` is how long a sample may be needed. A ring of 512 samples that are all needed is thinned: from then on
-    one sample per cell (of a second, or `keep_ms` / 440) stays, until the series is cleared. Memory is at most 4.2 KB
-    for a series with samples and 40 bytes for one without.
+    `keep_ms` is how long a sample may be needed. Each ten seconds of a series keep as many samples as fit into 512 for
+    all of `keep_ms` (11 of 430 s), the first to come; what is left out is counted, and the series marked as thinned.
+    That follows from the samples alone, so that windows fill the same again. Memory is at most 4.2 KB for a series with
+    samples and 50 bytes for one without.
 
     >>> rings = Rings(keep_ms=480_000)
-    >>> _ = rings.append(np.array([3, 3, 3]), np.array([1_000, 2_000, 1_000]), np.array([0.5, 0.6, 0.7]), floor_ms=0)
+    >>> rings.append(np.array([3, 3, 3]), np.array([1_000, 2_000, 1_000]), np.array([0.5, 0.6, 0.7]), floor_ms=0)
     >>> rings.held(3), rings.repeated
     ((array([1000, 2000]), array([0.5, 0.6], dtype=float32)), 1)
     """
 
     def __init__(self, keep_ms: int) -> None:
         self.pools = tuple(Pool(capacity) for capacity in CAPACITIES)
-        self.cell_ms = max(1_000, -(-keep_ms // CELLS))
+        self.cell_max = CAPACITIES[-1] // (keep_ms // CELL_MS + 2)
         self.repeated = 0
         self.thinned_away = 0
         self.pool = np.zeros(0, np.int8)
@@ -41,28 +42,27 @@ class Rings:
         self.next = np.zeros(0, np.int64)
         self.filled = np.zeros(0, np.int64)
         self.newest_ms = np.zeros(0, np.int64)
+        self.in_cell = np.zeros(0, np.int64)
         self.thinned = np.zeros(0, np.bool_)
 
-    def append(self, series: Ints, time_ms: Ints, value: Floats, floor_ms: int) -> Ints:
-        """Take samples (m,); what is older than `floor_ms` is not needed any more. Return the series that became thin."""
-        thin: list[Ints] = []
+    def append(self, series: Ints, time_ms: Ints, value: Floats, floor_ms: int) -> None:
+        """Take samples (m,); what is older than `floor_ms` is not needed any more."""
         if not len(series):
-            return np.zeros(0, np.int64)
+            return
         self._reserve(int(series.max()) + 1)
         order = np.argsort(series, kind="stable")
         series, time_ms, value = series[order], time_ms[order], value[order]
         rank = _ranks(series)
         for first in range(0, int(rank.max()) + 1, ROUND):
             chosen = (rank >= first) & (rank < first + ROUND)
-            thin += self._round(series[chosen], time_ms[chosen], value[chosen], floor_ms)
-        return np.unique(np.concatenate(thin)) if thin else np.zeros(0, np.int64)
+            self._round(series[chosen], time_ms[chosen], value[chosen], floor_ms)
 
     def clear_quiet(self, floor_ms: int) -> int:
         """Free the rings of series whose samples are all older; return how many."""
         quiet = np.flatnonzero((self.pool != NO_RING) & (self.newest_ms < floor_ms))
         self._free(quiet)
         self.newest_ms[quiet] = NEVER_MS
-        self.thinned[quiet] = False
+        self.in_cell[quiet], self.thinned[quiet] = 0, False
         return len(quiet)
 
     def held(self, series: int) -> tuple[Ints, npt.NDArray[np.float32]]:
@@ -81,67 +81,62 @@ class Rings:
 
     def memory_bytes(self) -> int:
         """Return how many bytes all of this takes."""
-        columns = (self.pool, self.row, self.next, self.filled, self.newest_ms, self.thinned)
+        columns = (self.pool, self.row, self.next, self.filled, self.newest_ms, self.in_cell, self.thinned)
         return sum(pool.memory_bytes() for pool in self.pools) + sum(column.nbytes for column in columns)
 
-    def _round(self, series: Ints, time_ms: Ints, value: Floats, floor_ms: int) -> list[Ints]:
-        thin: list[Ints] = []
+    def _round(self, series: Ints, time_ms: Ints, value: Floats, floor_ms: int) -> None:
         fresh = self._fresh(series, time_ms)
         if not fresh.all():
             series, time_ms, value = series[fresh], time_ms[fresh], value[fresh]
-        crowded = self._crowded(series, floor_ms)
-        while len(crowded):
-            needs = np.bincount(series, minlength=len(self.pool))[crowded]
-            thin += (newly := self._enlarge(crowded, needs, floor_ms))
-            if newly:  # some rings became thin: the new samples thin out, too
-                fresh = self._fresh(series, time_ms)
-                series, time_ms, value = series[fresh], time_ms[fresh], value[fresh]
-            crowded = self._crowded(series, floor_ms)
+        while len(crowded := self._crowded(series, floor_ms)):
+            self._enlarge(crowded, np.bincount(series, minlength=len(self.pool))[crowded], floor_ms)
         self._write(series, time_ms, value)
-        return thin
 
     def _fresh(self, series: Ints, time_ms: Ints) -> npt.NDArray[np.bool_]:
-        """Tell which samples (sorted by series) are of no time, or cell of a thinned series, that is there already."""
-        before_ms = np.concatenate(([NEVER_MS], time_ms[:-1]))
-        starts = np.concatenate(([True], series[1:] != series[:-1])) if len(series) else np.zeros(0, np.bool_)
-        before_ms = np.where(starts, self.newest_ms[series], before_ms[: len(series)])
+        """Tell which samples (sorted by series) are of a time not there yet, and find room in their ten seconds."""
+        fresh = np.ones(len(series), np.bool_)
+        if not len(series):
+            return fresh
+        starts = np.concatenate(([True], series[1:] != series[:-1]))
+        before_ms = np.where(starts, self.newest_ms[series], np.concatenate(([NEVER_MS], time_ms[:-1])))
         doubtful = np.zeros(len(self.pool), np.bool_)
         doubtful[series[time_ms <= before_ms]] = True
-        doubtful |= self.thinned
         suspects = np.flatnonzero(doubtful[series])
-        fresh = np.ones(len(series), np.bool_)
+        suspects = suspects[np.lexsort((time_ms[suspects], series[suspects]))]
+        held = np.where(time_ms // CELL_MS == self.newest_ms[series] // CELL_MS, self.in_cell[series], 0)
         for first in range(0, len(suspects), GROUP * 4):
             some = suspects[first : first + GROUP * 4]
-            fresh[some] = ~self._held_already(series[some], time_ms[some])
-        self._first_only(series, time_ms, suspects, fresh)
-        thinned = self.thinned[series[~fresh]]
-        self.thinned_away += int(thinned.sum())
-        self.repeated += int(len(thinned) - thinned.sum())
+            known, held[some] = self._held_already(series[some], time_ms[some])
+            fresh[some] = ~known
+        again = (series[suspects][1:] == series[suspects][:-1]) & (time_ms[suspects][1:] == time_ms[suspects][:-1])
+        fresh[suspects[1:][again]] = False
+        self.repeated += len(fresh) - int(fresh.sum())
+        return self._with_room(series, time_ms // CELL_MS, held, fresh)
+
+    def _with_room(self, series: Ints, cell: Ints, held: Ints, fresh: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Of fresh samples keep the first of each cell, as many as it may hold besides those `held`."""
+        found = np.flatnonzero(fresh)
+        order = found[np.lexsort((cell[found], series[found]))]
+        rank = _ranks(series[order] * (2**40) + cell[order] % 2**40)
+        crowd = order[rank + held[order] >= self.cell_max]
+        fresh[crowd] = False
+        self.thinned[series[crowd]] = True
+        self.thinned_away += len(crowd)
         return fresh
 
-    def _first_only(self, series: Ints, time_ms: Ints, suspects: Ints, fresh: npt.NDArray[np.bool_]) -> None:
-        cell = self._cell(series[suspects], time_ms[suspects])
-        order = np.lexsort((cell, series[suspects]))
-        s, c = series[suspects][order], cell[order]
-        again = np.concatenate(([False], (s[1:] == s[:-1]) & (c[1:] == c[:-1])))[: len(s)]
-        fresh[suspects[order[again]]] = False
-
-    def _cell(self, series: Ints, time_ms: Ints) -> Ints:
-        return np.where(self.thinned[series], time_ms // self.cell_ms * self.cell_ms, time_ms)
-
-    def _held_already(self, series: Ints, time_ms: Ints) -> npt.NDArray[np.bool_]:
-        found = np.zeros(len(series), np.bool_)
+    def _held_already(self, series: Ints, time_ms: Ints) -> tuple[npt.NDArray[np.bool_], Ints]:
+        """Tell which times are there already, and how many samples each one's cell holds."""
+        found, held = np.zeros(len(series), np.bool_), np.zeros(len(series), np.int64)
         for number, pool in enumerate(self.pools):
             here = np.flatnonzero(self.pool[series] == number)
-            if not len(here):
-                continue
-            s = series[here]
-            newest_ms = self.newest_ms[s][:, None]
-            held_ms = newest_ms - _age(pool.time[self.row[s]], newest_ms).astype(np.int64)
-            cell_ms = np.where(self.thinned[s], self.cell_ms, 1)[:, None]
-            same = held_ms // cell_ms == time_ms[here][:, None] // cell_ms
-            found[here] = (same & (np.arange(pool.capacity) < self.filled[s][:, None])).any(axis=1)
-        return found
+            if len(here):
+                s, wanted_ms = series[here], time_ms[here][:, None]
+                newest_ms = self.newest_ms[s][:, None]
+                held_ms = newest_ms - _age(pool.time[self.row[s]], newest_ms).astype(np.int64)
+                filled = np.arange(pool.capacity) < self.filled[s][:, None]
+                found[here] = ((held_ms == wanted_ms) & filled).any(axis=1)
+                held[here] = ((held_ms // CELL_MS == wanted_ms // CELL_MS) & filled).sum(axis=1)
+        return found, held
 
     def _crowded(self, series: Ints, floor_ms: int) -> Ints:
         """Return the series that have no ring, or one in which these samples would overwrite what is needed."""
@@ -158,32 +153,23 @@ class Rings:
             crowded[here] = (rank[here] >= pool.capacity) | ((slot < self.filled[s]) & needed)
         return np.flatnonzero(np.bincount(series[crowded], minlength=len(self.pool)))
 
-    def _enlarge(self, series: Ints, needs: Ints, floor_ms: int) -> list[Ints]:
-        """Give the series rings that hold what they need and so many more samples; return those that became thin."""
-        thin: list[Ints] = []
+    def _enlarge(self, series: Ints, needs: Ints, floor_ms: int) -> None:
+        """Give the series rings that hold what they need and so many more samples."""
         for first in range(0, len(series), GROUP):
             group, more = series[first : first + GROUP], needs[first : first + GROUP]
-            for number in np.unique(self.pool[group]):
-                chosen = self.pool[group] == number
-                thin += self._move(group[chosen], more[chosen], floor_ms)
-        return thin
+            numbers = self.pool[group]
+            for number in np.unique(numbers):
+                self._move(group[numbers == number], more[numbers == number], floor_ms)
 
-    def _move(self, series: Ints, needs: Ints, floor_ms: int) -> list[Ints]:
+    def _move(self, series: Ints, needs: Ints, floor_ms: int) -> None:
         time_ms, value, alive = self._alive(series, floor_ms)
-        count = alive.sum(axis=1)
-        overfull = count + needs > CAPACITIES[-1]
-        newly = overfull & ~self.thinned[series]
-        if newly.any():
-            self._thin(series[newly], time_ms, alive, np.flatnonzero(newly))
-        # only samples far older than `keep_ms` could still be too many: the oldest go
+        # only samples of more than `keep_ms` could be too many: the oldest go
         alive &= alive[:, ::-1].cumsum(axis=1)[:, ::-1] <= (CAPACITIES[-1] - needs)[:, None]
-        count = alive.sum(axis=1)
-        target = np.minimum(np.searchsorted(CAPACITIES, count + needs), len(CAPACITIES) - 1)
+        target = np.searchsorted(CAPACITIES, alive.sum(axis=1) + needs)
         self._free(series)
         for number in np.unique(target):
             chosen = np.flatnonzero(target == number)
             self._settle(int(number), series[chosen], (time_ms[chosen], value[chosen], alive[chosen]))
-        return [series[newly]] if newly.any() else []
 
     def _alive(self, series: Ints, floor_ms: int) -> tuple[Ints, npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
         """Return times, values and which of them are needed, each (m, capacity), in order of time; all of one pool."""
@@ -197,15 +183,6 @@ class Rings:
         alive = (time_ms >= floor_ms) & (np.arange(pool.capacity) < self.filled[series][:, None])
         order = np.argsort(np.where(alive, time_ms, NEVER_MS), axis=1, kind="stable")
         return tuple(np.take_along_axis(each, order, axis=1) for each in (time_ms, pool.value[rows], alive))  # type: ignore[return-value]  # three arrays, as many as go in
-
-    def _thin(self, series: Ints, time_ms: Ints, alive: npt.NDArray[np.bool_], rows: Ints) -> None:
-        """Keep the first of each cell; times are in order, but what is not needed stands before the rest."""
-        self.thinned[series] = True
-        cell = time_ms[rows] // self.cell_ms
-        again = np.zeros(cell.shape, np.bool_)
-        again[:, 1:] = (cell[:, 1:] == cell[:, :-1]) & alive[rows][:, :-1]
-        self.thinned_away += int((alive[rows] & again).sum())
-        alive[rows] &= ~again
 
     def _settle(
         self, number: int, series: Ints, content: tuple[Ints, npt.NDArray[np.float32], npt.NDArray[np.bool_]]
@@ -243,14 +220,26 @@ class Rings:
         capacity = np.array(CAPACITIES)[self.pool[ends]]
         self.next[ends] = (self.next[ends] + counts) % capacity
         self.filled[ends] = np.minimum(self.filled[ends] + counts, capacity)
+        before = self.newest_ms[ends] // CELL_MS
         np.maximum.at(self.newest_ms, series, time_ms)
+        newest = self.newest_ms[series] // CELL_MS
+        self.in_cell[ends] = np.where(before == self.newest_ms[ends] // CELL_MS, self.in_cell[ends], 0)
+        np.add.at(self.in_cell, series[time_ms // CELL_MS == newest], 1)
 
     def _reserve(self, count: int) -> None:
         have = len(self.pool)
         if count <= have:
             return
         wanted = max(count, have + have // 4, 64)
-        defaults = {"pool": NO_RING, "row": NO_RING, "next": 0, "filled": 0, "newest_ms": NEVER_MS, "thinned": 0}
+        defaults = {
+            "pool": NO_RING,
+            "row": NO_RING,
+            "next": 0,
+            "filled": 0,
+            "newest_ms": NEVER_MS,
+            "in_cell": 0,
+            "thinned": 0,
+        }
         for name, default in defaults.items():
             old = getattr(self, name)
             setattr(self, name, np.concatenate((old, np.full(wanted - have, default, old.dtype))))

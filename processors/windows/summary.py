@@ -60,7 +60,7 @@ def summarise(rings: Rings, minute_ms: int, chosen: npt.NDArray[np.bool_], late:
     Intervals are [edge, next edge), the last one closed, compared with the edges as computed in 32 bits.
 
     >>> rings = Rings(keep_ms=480_000)
-    >>> _ = rings.append(np.array([0] * 3), np.array([1_000, 12_000, 13_000]), np.array([0.2, 0.5, 0.7]), floor_ms=0)
+    >>> rings.append(np.array([0] * 3), np.array([1_000, 12_000, 13_000]), np.array([0.2, 0.5, 0.7]), floor_ms=0)
     >>> found = summarise(rings, 0, np.array([True]), np.array([0]))
     >>> found.mean, found.means[0, :2], found.shares[0] * 3
     (array([0.4666667]), array([0.2, 0.6]), array([1., 0., 0., 1., 1.]))
@@ -81,7 +81,7 @@ def host_minutes(columns: MinuteColumns, names: Callable[[int], Series], source:
     """Yield one event per host, rows of a host side by side; ask for a part of them where all take too long.
 
     >>> rings = Rings(keep_ms=480_000)
-    >>> _ = rings.append(np.array([0]), np.array([1_000]), np.array([0.25]), floor_ms=0)
+    >>> rings.append(np.array([0]), np.array([1_000]), np.array([0.25]), floor_ms=0)
     >>> found = summarise(rings, 0, np.array([True]), np.array([0]))
     >>> event = next(host_minutes(found, lambda number: Series("exa", "nid1", "cpu_available"), "load/0"))
     >>> event.identity, event.resources["cpu_available"].shares
@@ -202,7 +202,7 @@ def ordered_by(columns: MinuteColumns, host: npt.ArrayLike) -> MinuteColumns:
     """Return the rows by host number (of the series), then by series.
 
     >>> rings = Rings(keep_ms=480_000)
-    >>> _ = rings.append(np.array([0, 1, 2]), np.array([1_000] * 3), np.array([0.1, 0.2, 0.3]), floor_ms=0)
+    >>> rings.append(np.array([0, 1, 2]), np.array([1_000] * 3), np.array([0.1, 0.2, 0.3]), floor_ms=0)
     >>> found = summarise(rings, 0, np.array([True] * 3), np.array([0] * 3))
     >>> ordered_by(found, [0, 1, 0]).series
     array([0, 2, 1])

@@ -80,30 +80,48 @@ def test_what_is_told_does_not_depend_on_how_records_are_split_over_polls(seed: 
     assert one[1].position(1).resume == other[1].position(1).resume
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_after_crashes_the_last_word_on_every_minute_is_that_of_an_undisturbed_pass(seed: int) -> None:
-    records, rng = stream(seed), np.random.default_rng(seed + 100)
-    undisturbed, _ = run(records, seed)
-    index = SeriesIndex(series_max=100)
+def with_crashes(records: list[Record], seed: int) -> tuple[list[HostMinute], int]:
+    """Fold with crashes and commits at chance; no settled minute is told otherwise later."""
+    rng, index = np.random.default_rng(seed), SeriesIndex(series_max=100)
     windows, told, at = PartitionWindows("load/0", index, SETTINGS), [], 0
     offset, resume, settled, crashes = 0, None, {}, 0
     while at < len(records):
-        batch = records[at : at + int(rng.integers(1, 120))]
+        batch = records[at : at + int(rng.integers(1, len(records) // 8))]
         told += fold(windows, index, batch)
         at += len(batch)
         if rng.random() < 0.6:
             position = windows.position(batch[-1].offset + 1)
             offset, resume = position.offset, position.resume
             assert resume is not None
-            done = {e.identity: e for e in told if e.minute_ms < resume.first_open_ms}
-            assert all(done[identity] == event for identity, event in settled.items())  # none is told otherwise later
+            done = last_of_each([event for event in told if event.minute_ms < resume.first_open_ms])
+            assert all(done[identity] == event for identity, event in settled.items())
             settled = done
         if rng.random() < 0.25:
             crashes += 1
             index = SeriesIndex(series_max=100)
-            kept = Resume.parse(resume.text()) if resume else None
-            windows = PartitionWindows("load/0", index, SETTINGS, kept)
+            windows = PartitionWindows("load/0", index, SETTINGS, Resume.parse(resume.text()) if resume else None)
             at = next((i for i, record in enumerate(records) if record.offset >= offset), len(records))
+    return told, crashes
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_after_crashes_the_last_word_on_every_minute_is_that_of_an_undisturbed_pass(seed: int) -> None:
+    records = stream(seed)
+    told, crashes = with_crashes(records, seed + 100)
+    assert crashes > 1
+    assert last_of_each(told) == last_of_each(run(records, seed)[0])
+
+
+@pytest.mark.parametrize("rate", [1.3, 2.0, 5.0])
+def test_what_is_thinned_is_thinned_the_same_way_after_crashes(rate: float) -> None:
+    rng, records = np.random.default_rng(3), []
+    for offset in range(int(1_200 * rate)):
+        now_ms = START_MS + int(offset * 1_000 / rate)
+        delay_ms = int(rng.integers(60_000)) if rng.random() < 0.05 else 0
+        records.append(Record(offset, now_ms, (("a", "cpu_available", now_ms - delay_ms, float(rng.random())),)))
+    undisturbed, windows = run(records, 1)
+    assert windows.rings.thinned_away > 50
+    told, crashes = with_crashes(records, 7)
     assert crashes > 1
     assert last_of_each(told) == last_of_each(undisturbed)
 

@@ -53,23 +53,36 @@ def test_three_hundred_samples_of_a_series_take_less_than_three_thousand_bytes()
     assert rings.memory_bytes() / 3_000 < 3_000
 
 
-def test_too_dense_a_series_keeps_one_sample_a_second_and_its_neighbour_all() -> None:
-    rings = Rings(keep_ms=420_000)
+def test_too_dense_a_series_keeps_the_first_of_each_ten_seconds_and_its_neighbour_all() -> None:
+    rings = Rings(keep_ms=430_000)
     for tenth in range(0, 4_200, 20):
         dense = [(0, t * 100) for t in range(tenth, tenth + 20)]
         append(rings, [*dense, (1, tenth * 100)])
-    assert rings.held(0)[0].tolist() == [second * 1_000 for second in range(420)]
+    expected = [ten + tenth for ten in range(0, 420_000, 10_000) for tenth in range(0, 1_100, 100)]
+    assert rings.held(0)[0].tolist() == expected
     assert rings.held(1)[0].size == 210
     assert rings.thinned.tolist()[:2] == [True, False]
-    assert rings.thinned_away == 4_200 - 420
+    assert rings.thinned_away == 4_200 - 42 * 11
     assert rings.clear_quiet(floor_ms=10**9) == 2
     assert not rings.thinned.any()
 
 
+@given(st.permutations(range(60)), st.integers(1, 60))
+def test_which_samples_stay_depends_on_their_order_alone_not_on_how_they_are_split(order: list[int], poll: int) -> None:
+    rings, expected = Rings(keep_ms=430_000), []
+    for first in range(0, 60, poll):
+        append(rings, [(0, t * 500) for t in order[first : first + poll]])
+    for t in order:
+        if sum(one // 20 == t // 20 for one in expected) < 11:
+            expected.append(t)
+    assert rings.held(0)[0].tolist() == sorted(t * 500 for t in expected)
+    assert rings.thinned_away == 60 - len(expected)
+
+
 def test_thousands_of_samples_of_one_series_in_one_poll_are_no_trouble() -> None:
-    rings = Rings(keep_ms=420_000)
+    rings = Rings(keep_ms=430_000)
     append(rings, [(0, t) for t in range(0, 400_000, 50)])
-    assert rings.held(0)[0].tolist() == list(range(0, 400_000, 1_000))
+    assert rings.held(0)[0].size == 40 * 11
 
 
 def test_samples_older_than_what_is_kept_cost_the_oldest_and_never_an_endless_search() -> None:
