@@ -29,7 +29,6 @@ _LINE = re.compile(
 )
 _TAG = re.compile(rb",(" + _WORD + rb")=(" + _WORD + rb")", re.DOTALL)
 _FIELD = re.compile(rb"(" + _WORD + rb")=(?:" + _NUMBERS + rb"|" + _BOOLEAN + rb"|" + _STRING + rb")(?:,|$)", re.DOTALL)
-_SINGLE = re.compile(rb"([^ ]++) ([^,= ]++)=" + _NUMBERS + rb" (-?[0-9]{1,20}+)")
 _NUMERIC = re.compile(r"[0-9+\-.eE,]*")  # no NaN, no infinity, no underscores: all that Python reads as well
 _WHOLE = re.compile(r"[+-]?[0-9]+[iu]")
 _STAMP = re.compile(rb"-?[0-9]{1,20}")
@@ -88,9 +87,6 @@ def _plain_line(line: bytes) -> Line | None:
     """Return a line of numbers without escapes, which is nearly every one, in a third of the time; None for others."""
     if b"\\" in line:
         return None
-    if single := _SINGLE.fullmatch(line):
-        head, field, integer, number, stamp = single.groups()
-        return Line(head, {field.decode(): float(integer or number)}, int(stamp))
     parts = line.split(b" ")
     if len(parts) != 3 or not _STAMP.fullmatch(parts[2]):
         return None
@@ -151,6 +147,14 @@ def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:
                 columns.refuse(message, error)
 
     def take_line(line: bytes, message: int, columns: Columns) -> None:
+        parts = line.split(b" ")
+        plan = known.of(columns.index).get(parts[0])
+        if plan is not None and plan.shape is not None and len(parts) == 3:
+            values = _values(parts[1], plan.shape.template)
+            if values and _STAMP.fullmatch(parts[2]):
+                time_ms = stamps.time_ms(int(parts[2]))
+                if plan.shape.take(values, time_ms, message, columns):
+                    return
         head, fields, stamp = parse_line(line)
         plans = known.of(columns.index)
         plan = plans.get(head)
@@ -161,6 +165,18 @@ def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:
         take(fields, plan, time_ms, message, columns)
 
     return in_slices(decode_message, options)
+
+
+def _values(part: bytes, template: str) -> list[object] | None:
+    """Return the numbers of fields that are named as in the template, nothing else between them; None for others."""
+    text = part.decode()
+    texts = text.replace(",", "=").split("=")[1::2]
+    try:
+        if template % tuple(texts) != text or not _NUMERIC.fullmatch(",".join(texts)):
+            return None
+        return [*map(float, texts)]
+    except (TypeError, ValueError):  # another number of fields, or something like a number
+        return None
 
 
 def _lines(value: bytes, options: TelemetryOptions) -> Sequence[bytes]:

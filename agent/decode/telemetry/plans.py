@@ -1,5 +1,6 @@
 """Plans: which fields of the records of one measurement and host are samples of which series, worked out once."""
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -18,8 +19,9 @@ class Shape(NamedTuple):
 
     >>> plan = Plan([Metric("system", "load1", "load1")], "exa", "nid1", {})
     >>> _ = plan.resolve("load1", SeriesIndex(9))
-    >>> shape_of({"users": 3.0, "load1": 0.5}, plan).values({"users": 4.0, "load1": 0.6})
-    [0.6]
+    >>> columns = Columns([0], SeriesIndex(9))
+    >>> shape_of({"users": 3.0, "load1": 0.5}, plan).take([4.0, 0.6], 1795168800000, 0, columns), columns.values
+    (True, [0.6])
     """
 
     names: tuple[str, ...]
@@ -28,11 +30,19 @@ class Shape(NamedTuple):
     converts: tuple[tuple[int, Convert], ...]  # by position among the values taken
     whole: bool  # every value is taken, once and in this order
     left_out: int
+    template: str  # of the fields in line protocol; empty where their names would need escapes
 
-    def values(self, fields: Mapping[str, object]) -> list[object]:
-        """Return the values that are taken of a record's fields."""
-        every = list(fields.values())
-        return every if self.whole else [every[at] for at in self.picks]
+    def take(self, every: list[object], time_ms: int, message: int, columns: Columns) -> bool:
+        """Take the values of all fields of a record; False, having taken nothing, where one that is wanted is no float."""
+        values = every if self.whole else [every[at] for at in self.picks]
+        if {*map(type, values)} != _FLOATS:
+            return False
+        for at, convert in self.converts:
+            values[at] = convert(values[at])  # type: ignore[arg-type]  # a float, as its type says
+        if self.left_out:
+            columns.ignore("metric", self.left_out)
+        columns.add(self.series, values, time_ms, message)  # type: ignore[arg-type]  # floats all
+        return True
 
 
 class Plan:
@@ -102,6 +112,7 @@ class Planner:
 
 
 _FLOATS: Final = {float}
+_SPECIAL: Final = re.compile(r"[\\,= %]")
 NOTHING: Final = Plan([], None, None, {})
 
 
@@ -125,15 +136,8 @@ def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, c
         _take_each(fields, plan, time_ms, message, columns)
         plan.shape = shape_of(fields, plan)
         return
-    values = shape.values(fields)
-    if {*map(type, values)} != _FLOATS:
+    if not shape.take(list(fields.values()), time_ms, message, columns):
         _take_each(fields, plan, time_ms, message, columns)
-        return
-    for at, convert in shape.converts:
-        values[at] = convert(values[at])  # type: ignore[arg-type]  # a float, as its type says
-    if shape.left_out:
-        columns.ignore("metric", shape.left_out)
-    columns.add(shape.series, values, time_ms, message)  # type: ignore[arg-type]  # floats all
 
 
 def shape_of(fields: Mapping[str, object], plan: Plan) -> Shape | None:
@@ -154,6 +158,7 @@ def shape_of(fields: Mapping[str, object], plan: Plan) -> Shape | None:
         converts=tuple((at, convert) for at, (_, _, convert) in enumerate(flat) if convert is not None),
         whole=picks == tuple(range(len(fields))),
         left_out=len(fields) - len(taken),
+        template="" if _SPECIAL.search("".join(fields)) else ",".join(f"{name}=%s" for name in fields),
     )
 
 

@@ -80,3 +80,33 @@ def test_a_long_hostile_line_is_refused_at_once() -> None:
     for line in (b"m f=" + b"1" * 200_000 + b"x 5", b"m,a=" + b"\\" * 200_001 + b" f", b'm f="' + b'\\"' * 100_000):
         with pytest.raises(InvalidInputError):
             parse_line(line)
+
+
+FIELDS = [
+    "load1=1,load5=2", "load1=1=load5,2", "load1=1,load5=2,", "load1=1,load5=2i", "load1=1,load5=nan", "load1=1,load5=1_0",
+    "load1=1,load5=t", 'load1=1,load5="x"', "load5=2,load1=1", "load1=1", "load1=1,load5=", "load1=1,load5=2,load5=2",
+    "load1=1,load1=2", "load1==1,load5=2", "load1=1,,load5=2", "load1=%s,load5=2", "load1=1e999,load5=2", "load5=2", "users=1,x=2",
+    "load1=.5,load5=5.", "load1=1e,load5=2", "load1=--1,load5=2", "load1=1,load5=-1", "a%d=1,load1=2", r"a\,b=1,load1=2",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("begin", FIELDS)
+def test_what_a_line_yields_does_not_depend_on_the_line_before(begin: str) -> None:
+    options = TelemetryOptions(
+        decode=DecodeOptions(default_system="exa"), resources=frozenset(("load1", "load5")), time_unit="s"
+    )
+    index, decode = SeriesIndex(9), line_protocol_decoder(options)
+    for fields in FIELDS:
+        decode([f"system,host=a {begin} 1787217284".encode()] * 2, [0, 0], index)
+        for stamp in ("1787217284", "x", "9", ""):
+            line = f"system,host=a {fields} {stamp}".encode()
+            primed, fresh_index = decode([line], [0], index), SeriesIndex(9)
+            fresh = line_protocol_decoder(options)([line], [0], fresh_index)
+            assert primed.samples.value.tolist() == fresh.samples.value.tolist()
+            assert primed.samples.time_ms.tolist() == fresh.samples.time_ms.tolist()
+            assert [index[number] for number in primed.samples.series.tolist()] == [
+                fresh_index[number] for number in fresh.samples.series.tolist()
+            ]
+            assert [([error.reason for error in other.rejects], other.ignored) for _, other in primed.others] == [
+                ([error.reason for error in other.rejects], other.ignored) for _, other in fresh.others
+            ]
