@@ -6,10 +6,10 @@ from agent.contracts.errors import InvalidInputError
 from agent.contracts.telemetry import DecodeSamples
 from agent.decode.message import JSON_ERRORS, checked, json_error, refuse_duplicate_keys
 from agent.decode.reasons import invalid
-from agent.decode.telemetry.columns import Columns, Known, epoch_ms, in_slices
+from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, epoch_ms, in_slices
 from agent.decode.telemetry.mappings import COLLECTD
 from agent.decode.telemetry.options import TelemetryOptions
-from agent.decode.telemetry.plans import Plan, Planner, take
+from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
 
 
 class _ValueList(msgspec.Struct, gc=False):
@@ -56,7 +56,9 @@ def collectd_decoder(options: TelemetryOptions) -> DecodeSamples:
         if plan is None:
             measurement = f"{values.plugin}/{values.type}/{values.type_instance}"
             tags = {"plugin_instance": values.plugin_instance, "type_instance": values.type_instance}
-            plan = plans[key] = planner.plan(measurement, values.host, tags)
+            plan = planner.plan(measurement, values.host, tags)
+            if plan is not NOTHING and sum(map(len, key)) <= KEY_BYTES_MAX:
+                plans[key] = plan
         fields = dict(zip(values.dsnames, values.values, strict=False))
         if not len(fields) == len(values.dsnames) == len(values.values):
             raise invalid("columns", "The value list has not one value for each name.")

@@ -19,6 +19,7 @@ Key = TypeVar("Key", bound=Hashable)
 Found = TypeVar("Found")
 
 KNOWN_MAX: Final = 262_144
+KEY_BYTES_MAX: Final = 1_024  # of a name that is worth keeping
 
 
 class Known(Generic[Key, Found]):

@@ -7,11 +7,11 @@ import msgspec
 from agent.contracts.telemetry import DecodeSamples
 from agent.decode.message import JSON_ERRORS, checked, json_error, refuse_duplicate_keys
 from agent.decode.reasons import invalid
-from agent.decode.telemetry.columns import Columns, Known, epoch_ms, in_slices
+from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, epoch_ms, in_slices
 from agent.decode.telemetry.mappings import LDMS
 from agent.decode.telemetry.metric import Metric, share_by_load
 from agent.decode.telemetry.options import TelemetryOptions
-from agent.decode.telemetry.plans import Plan, Planner, take
+from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
 
 MEASUREMENT: Final = "ldms"
 HOST_COLUMNS: Final = ("producer", "hostname", "host")
@@ -46,7 +46,9 @@ def ldms_decoder(options: TelemetryOptions) -> DecodeSamples:
         plans, key = known.of(columns.index), (host, *tags, *tags.values())
         plan = plans.get(key)
         if plan is None:
-            plan = plans[key] = planner.plan(MEASUREMENT, host, tags)
+            plan = planner.plan(MEASUREMENT, host, tags)
+            if plan is not NOTHING and sum(map(len, key)) <= KEY_BYTES_MAX:
+                plans[key] = plan
         metrics = {name: column for name, column in row.items() if name not in NO_METRIC}
         take(metrics, plan, time_ms, message, columns)
 

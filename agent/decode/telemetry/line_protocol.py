@@ -8,10 +8,10 @@ from agent.contracts.errors import InvalidInputError
 from agent.contracts.telemetry import DecodeSamples
 from agent.decode.message import checked
 from agent.decode.reasons import invalid
-from agent.decode.telemetry.columns import Columns, Known, in_slices
+from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, in_slices
 from agent.decode.telemetry.mappings import TELEGRAF
 from agent.decode.telemetry.options import TelemetryOptions
-from agent.decode.telemetry.plans import Plan, Planner, take
+from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
 from agent.decode.telemetry.stamps import Stamps
 from agent.decode.telemetry.telegraf import host_of
 
@@ -160,7 +160,9 @@ def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:
         plan = plans.get(head)
         if plan is None:
             measurement, tags = parse_head(head)
-            plan = plans[head] = planner.plan(measurement, host_of(tags), tags)
+            plan = planner.plan(measurement, host_of(tags), tags)
+            if plan is not NOTHING and len(head) <= KEY_BYTES_MAX:
+                plans[head] = plan
         time_ms = _received(columns.received_ms[message]) if stamp is None else stamps.time_ms(stamp)
         take(fields, plan, time_ms, message, columns)
 

@@ -7,7 +7,7 @@ from agent.contracts.errors import InvalidInputError
 from agent.contracts.telemetry import DecodeSamples
 from agent.decode.message import checked
 from agent.decode.reasons import invalid, shown
-from agent.decode.telemetry.columns import Columns, Known, epoch_ms, in_slices
+from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, epoch_ms, in_slices
 from agent.decode.telemetry.mappings import NWS
 from agent.decode.telemetry.options import TelemetryOptions
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
@@ -69,7 +69,9 @@ def nws_decoder(options: TelemetryOptions) -> DecodeSamples:
         plan = plans.get(key)
         if plan is None:
             tags = {"destination": _machine(key[2])} if key[2] else {}
-            plan = plans[key] = planner.plan(MEASUREMENT, _machine(key[1]), tags)
+            plan = planner.plan(MEASUREMENT, _machine(key[1]), tags)
+            if plan is not NOTHING and sum(map(len, key)) <= KEY_BYTES_MAX:
+                plans[key] = plan
         if plan is NOTHING:
             columns.ignore("metric")
             return

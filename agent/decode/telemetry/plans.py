@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from agent.contracts.telemetry import SeriesIndex
@@ -111,6 +112,7 @@ class Planner:
         return Plan(metrics, self._options.decode.default_system, host, instances)
 
 
+FIELDS_MAX: Final = 1_000  # of a record whose shape is kept
 _FLOATS: Final = {float}
 _SPECIAL: Final = re.compile(r"[\\,= %]")
 NOTHING: Final = Plan([], None, None, {})
@@ -132,6 +134,9 @@ def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, c
         columns.ignore("metric", len(fields))
         return
     shape = plan.shape
+    if len(fields) > FIELDS_MAX:
+        _take_each(fields, plan, time_ms, message, columns)
+        return
     if shape is None or shape.names != tuple(fields):
         _take_each(fields, plan, time_ms, message, columns)
         plan.shape = shape_of(fields, plan)
@@ -151,15 +156,21 @@ def shape_of(fields: Mapping[str, object], plan: Plan) -> Shape | None:
         return None
     flat = [(at, number, convert) for at, targets in taken for number, convert in targets]
     picks = tuple(at for at, _, _ in flat)
+    names, template = _named(tuple(fields))
     return Shape(
-        names=tuple(fields),
+        names=names,
         picks=picks,
         series=tuple(number for _, number, _ in flat),
         converts=tuple((at, convert) for at, (_, _, convert) in enumerate(flat) if convert is not None),
         whole=picks == tuple(range(len(fields))),
         left_out=len(fields) - len(taken),
-        template="" if _SPECIAL.search("".join(fields)) else ",".join(f"{name}=%s" for name in fields),
+        template=template,
     )
+
+
+@lru_cache(maxsize=1024)  # all hosts share them; a copy for each would cost more than its samples
+def _named(names: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    return names, "" if _SPECIAL.search("".join(names)) else ",".join(f"{name}=%s" for name in names)
 
 
 def _take_each(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, columns: Columns) -> None:

@@ -9,10 +9,10 @@ from agent.contracts.errors import InvalidInputError
 from agent.contracts.telemetry import DecodeSamples
 from agent.decode.message import JSON_ERRORS, checked, json_error, refuse_duplicate_keys
 from agent.decode.reasons import invalid
-from agent.decode.telemetry.columns import Columns, Known, in_slices
+from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, in_slices
 from agent.decode.telemetry.mappings import TELEGRAF
 from agent.decode.telemetry.options import TelemetryOptions
-from agent.decode.telemetry.plans import Plan, Planner, take
+from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
 from agent.decode.telemetry.stamps import Stamps
 
 HOST_TAGS: Final = ("host", "hostname")
@@ -64,7 +64,9 @@ def telegraf_decoder(options: TelemetryOptions) -> DecodeSamples:
             key = (metric.name, *tags, *tags.values())
             plan = plans.get(key)
             if plan is None:
-                plan = plans[key] = planner.plan(metric.name, host_of(tags), tags)
+                plan = planner.plan(metric.name, host_of(tags), tags)
+                if plan is not NOTHING and sum(map(len, key)) <= KEY_BYTES_MAX:
+                    plans[key] = plan
             try:
                 take(metric.fields, plan, stamps.time_ms(metric.timestamp), message, columns)
             except InvalidInputError as error:
