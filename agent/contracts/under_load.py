@@ -45,5 +45,6 @@ class UnderLoadSettings(Settings):
     models: tuple[StructuralModel, ...] = Field(
         default=(),
         max_length=1000,
-        description="structural models; the first whose application is found is an application's own",
+        description="structural models; the first whose application is found is an application's own. They are checked "
+        "by `validate`; predictions do not use them yet",
     )
