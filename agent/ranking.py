@@ -1,13 +1,13 @@
 """Who is right on an application: the laws of run time in the order of their errors, for the page and the commands."""
 
 from collections.abc import Sequence
-from typing import Final, get_args
+from typing import Final
 
 import msgspec
 
-from agent.contracts.outputs import Horizon, HorizonError, Member, Model
+from agent.contracts.horizons import HORIZONS, Horizon
+from agent.contracts.outputs import HorizonError, Member, Model
 
-HORIZONS: Final[tuple[Horizon, ...]] = get_args(Horizon)
 INSIDE: Final[Horizon] = "inside"
 PREDICTION: Final = "prediction"  # in the place of a law: what was published
 _LAWS: Final = {

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from processors.facts import Horizon, RunFact, Scored
+from agent.contracts.horizons import Horizon, horizon_of
+from processors.facts import RunFact, Scored
 
 
 class PublishedPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -78,20 +79,6 @@ class PublishedCurve(msgspec.Struct, frozen=True):
             horizon=self.horizon(run.n),
             observations=self.observations,
         )
-
-
-def horizon_of(n: float, n_min: float, n_max: float) -> Horizon:
-    """Return how far a size lies outside of the sizes from `n_min` to `n_max`.
-
-    >>> [horizon_of(n, 4.0, 16.0) for n in (8.0, 32.0, 1.0, 128.0)]
-    ['inside', 'up_to_2x', 'up_to_4x', 'beyond_4x']
-    """
-    factor = max(n / n_max, n_min / n)
-    if factor <= 1.0:
-        return "inside"
-    if factor <= 2.0:
-        return "up_to_2x"
-    return "up_to_4x" if factor <= 4.0 else "beyond_4x"
 
 
 def _at(points: Sequence[PublishedPoint], n: float) -> PublishedPoint | None:

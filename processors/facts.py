@@ -4,9 +4,8 @@ from typing import Final
 
 import msgspec
 
-from agent.contracts import outputs
+from agent.contracts.horizons import Horizon
 
-Horizon = outputs.Horizon
 N_MIN: Final = 1e-3
 N_MAX: Final = 1e9
 RUN_TIME_MIN_S: Final = 1e-3

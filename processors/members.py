@@ -9,10 +9,9 @@ from typing import ClassVar, Final
 
 import msgspec
 
+from agent.contracts.horizons import HORIZONS, Horizon
 from agent.contracts.outputs import HorizonError
-from processors.facts import Horizon
 from processors.models.battery import MEMBERS, Battery
-from processors.quality import HORIZONS
 
 PUBLISHED: Final = "published"  # what was told: the combination, or the study; beyond its curve what it would have told
 ROWS: Final = (*MEMBERS, PUBLISHED)

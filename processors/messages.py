@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from agent.contracts.horizons import horizon_of
 from agent.contracts.moments import rfc3339
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import (
@@ -21,7 +22,7 @@ from agent.contracts.outputs import (
     UsefulSizes,
 )  # fmt: skip
 from agent.contracts.settings import RunTimeSettings
-from processors.curve import PublishedCurve, PublishedPoint, horizon_of
+from processors.curve import PublishedCurve, PublishedPoint
 from processors.models.adept import Study, Verdict
 from processors.other_inputs import OtherInputs
 from processors.outlook import RELIABLE, Outlook, OutlookPoints

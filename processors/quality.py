@@ -7,14 +7,14 @@ from typing import Final
 
 import msgspec
 
-from agent.contracts.outputs import Horizon, HorizonQuality, Quality
+from agent.contracts.horizons import HORIZONS, Horizon
+from agent.contracts.outputs import HorizonQuality, Quality
 from processors.facts import Scored
 
 COVERAGE: Final = 0.9
 SCORES_MIN: Final = 10
 WIDENING_MIN: Final = 0.5
 WIDENING_MAX: Final = 20.0
-HORIZONS: Final[tuple[Horizon, ...]] = ("inside", "up_to_2x", "up_to_4x", "beyond_4x")
 
 
 class Score(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -13,6 +13,7 @@ from agent.backtest.groups import LIMIT_BINS, QUANTILES, Compared, Frequencies, 
 from agent.backtest.history import ran
 from agent.backtest.scores import Band, Tally
 from agent.contracts.events import SUCCESS, JobCompleted, JobStarted
+from agent.contracts.horizons import HORIZONS, horizon_of
 from agent.contracts.moments import rfc3339
 from agent.contracts.outputs import Alert, JobPrediction, Prediction
 
@@ -20,7 +21,8 @@ OPEN_MAX: Final = 200_000
 APPLICATIONS_MAX: Final = 2000
 CURVES_MAX: Final = 20_000
 AT_START_MS: Final = 60_000  # evidence of what a job runs comes some seconds after its start
-HORIZONS: Final = ("inside", "up_to_2x", "up_to_4x", "beyond_4x", "no_curve")
+NO_CURVE: Final = "no_curve"
+DISTANCES: Final = (*HORIZONS, NO_CURVE)
 CANCELLED: Final = "CANCELLED"
 _EXCEEDED: Final = 1 - 1e-9
 
@@ -206,16 +208,9 @@ def band_of(said: JobPrediction | None) -> Band | None:
 
 
 def horizon(n: float | None, sizes: tuple[float, ...]) -> str:
-    """Return how far a size lies beyond the sizes that were known: one of HORIZONS.
+    """Return how far a size lies beyond the sizes that were known: one of DISTANCES.
 
     >>> [horizon(n, (2.0, 8.0)) for n in (4.0, 1.0, 32.0, 64.0)], horizon(4.0, ())
     (['inside', 'up_to_2x', 'up_to_4x', 'beyond_4x'], 'no_curve')
     """
-    if not sizes or not n:
-        return "no_curve"
-    factor = max(n / max(sizes), min(sizes) / n)
-    if factor <= 1.0:
-        return "inside"
-    if factor <= 2.0:
-        return "up_to_2x"
-    return "up_to_4x" if factor <= 4.0 else "beyond_4x"
+    return horizon_of(n, min(sizes), max(sizes)) if sizes and n else NO_CURVE

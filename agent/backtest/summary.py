@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from agent.backtest.groups import Group, rows
-from agent.backtest.observer import HORIZONS, OTHERS, UNNAMED, Key, Observer, OfApplication
+from agent.backtest.observer import DISTANCES, OTHERS, UNNAMED, Key, Observer, OfApplication
 from agent.backtest.report import Application, Comparison, Period, Row, Variant
 from agent.contracts.events import STATES, SUCCESS
 from agent.contracts.moments import rfc3339
@@ -27,7 +27,7 @@ def variant(name: str, settings: Mapping[str, str], observer: Observer, top: int
         settings=dict(settings),
         total=observer.total.row("completed"),
         by_state=rows(observer.states, STATES),
-        by_horizon=rows(observer.horizons, HORIZONS),
+        by_horizon=rows(observer.horizons, DISTANCES),
         by_verdict=rows(observer.verdicts),
         by_application=tuple(application(key, observer.applications[key], observer.curves.get(key)) for key in chosen),
         applications=len(named),
@@ -54,7 +54,7 @@ def application(key: Key, found: OfApplication, curve: Prediction | None) -> App
         input=input_,
         unit=unit,
         row=found.group.row(" ".join(part for part in (name, input_) if part) or NO_NAME),
-        horizons=rows(found.horizons, HORIZONS),
+        horizons=rows(found.horizons, DISTANCES),
         verdict=curve.reliability.verdict if curve else None,
         curve=curve.curve if curve else (),
         observed=found.sample.observed(),

@@ -10,12 +10,12 @@ from typing import Final, Literal
 import msgspec
 
 from agent.contracts.events import Attribute
+from agent.contracts.horizons import Horizon
 
 VERDICTS: Final = (
     "reliable", "insufficient", "high_error", "linear", "runner_up", "superlinear", "slowdown", "far", "uncertain", "unknown"
 )  # fmt: skip
 Source = Literal["observed", "interpolated", "extrapolated", "cold_start", "similar_runs"]
-Horizon = Literal["inside", "up_to_2x", "up_to_4x", "beyond_4x"]  # how far a size lies outside of those that were run
 AlertStatus = Literal["pending", "firing", "resolved"]
 AlertKind = Literal["anomaly", "reliability"]
 Severity = Literal["info", "warning", "critical"]

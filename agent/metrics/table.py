@@ -1,10 +1,11 @@
 """Every metric of the product, declared once. Names follow Prometheus' practice: base units, `_total` for counters."""
 
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 import msgspec
 
-from agent.contracts.outputs import VERDICTS, Horizon
+from agent.contracts.horizons import HORIZONS
+from agent.contracts.outputs import VERDICTS
 
 ROLES: Final = ("collector", "learner")
 EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeated")
@@ -60,7 +61,7 @@ class Declaration(msgspec.Struct, frozen=True):
 
 _ROLE: Final = Label("role", values=ROLES)
 _APPLICATION: Final = (Label("application"), Label("system"), Label("input"), Label("unit"))
-_HORIZON: Final = Label("horizon", values=get_args(Horizon))
+_HORIZON: Final = Label("horizon", values=HORIZONS)
 
 AGENT: Final = (
     Declaration(

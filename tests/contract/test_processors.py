@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from agent.contracts.events import Identity, JobCompleted
+from agent.contracts.horizons import HORIZONS
 from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
 from processors.alerts import AlertLife, AlertState, Condition
 from processors.asked import REQUESTS_MAX, Asked, AskedState
@@ -25,7 +26,6 @@ from processors.models.combination.bands import NO_SCORES
 from processors.models.combination.combine import combine
 from processors.models.combination.curve import Curve
 from processors.outlook import Outlook
-from processors.quality import HORIZONS
 from processors.rivals import Rivals, RivalsState
 from processors.run_distribution import RunHistory, RunHistoryState
 from processors.run_time import RunTime, RunTimeState

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.contracts.horizons import Horizon
 from agent.contracts.moments import parse_rfc3339
 from agent.contracts.outputs import (
-    Horizon,
     HorizonError,
     HorizonQuality,
     Member,

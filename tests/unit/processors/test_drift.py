@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from agent.contracts.events import Attribute
+from agent.contracts.horizons import Horizon
 from agent.contracts.settings import RunTimeSettings
 from processors.changed_attributes import AttributeChange
 from processors.curve import PublishedCurve, PublishedPoint
 from processors.drift import CAUGHT_UP_RUNS, Drift, DriftState, ScoredRun, Shift, Taken
-from processors.facts import Horizon, RunFact, Scored
+from processors.facts import RunFact, Scored
 from processors.run_time import RunTime
 
 SIZES = (1, 2, 4, 8, 16, 32)
