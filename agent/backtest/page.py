@@ -5,12 +5,13 @@ from importlib.resources import files
 from pathlib import PurePath
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from agent import words
 from agent.backtest import plots
 from agent.backtest.report import AlertCount, Application, Report, Variant
+from agent.http import environment as html
 from agent.http.view import change
 
 NUMBERS_BEYOND: Final = 1e6
@@ -40,18 +41,15 @@ def page(report: Report) -> str:
 
 
 def environment() -> Environment:
-    """Return the templates: everything is escaped, and a missing value is an error.
+    """Return the templates with what the report adds to them.
 
     >>> environment().from_string("{{ 0.031|share }}").render()
     '3.1 %'
     """
-    made = Environment(
-        loader=PackageLoader("agent.backtest"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
+    made = html.environment("agent.backtest")
     made.filters.update(
-        counted=words.counted, share=words.share, moment=words.moment, verdict_words=words.verdict_words, change=change,
-        seconds=seconds, number=number, error=error, file_name=_file_name, horizon=plots.horizon_words, baseline=BASELINE_WORDS.__getitem__,
+        change=change, seconds=seconds, number=number, error=error, file_name=_file_name, horizon=plots.horizon_words,
+        baseline=BASELINE_WORDS.__getitem__,
     )  # fmt: skip
     made.globals.update(pictures=pictures, curve=_curve, alert_of=alert_of, most=most)
     return made

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
@@ -10,6 +10,7 @@ from starlette.staticfiles import StaticFiles
 
 from agent import __version__, ranking, words
 from agent.contracts.service import Service
+from agent.http import environment as html
 from agent.http import parameters, view
 from agent.http.lookup import Truth, find, known_ids, link
 from agent.http.troubles import Troubles
@@ -21,19 +22,13 @@ REFRESH_S: Final = 15
 
 
 def environment() -> Environment:
-    """Return the templates: everything is escaped, and a missing value is an error.
+    """Return the templates with what the pages add to them.
 
     >>> environment().from_string("{{ name }}").render(name="<b>")
     '&lt;b&gt;'
     """
-    made = Environment(
-        loader=PackageLoader("agent.http"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
-    made.filters.update(
-        counted=words.counted, duration=words.duration, size=words.size, share=words.share, moment=words.moment, change=view.change,
-        verdict_words=words.verdict_words,
-    )  # fmt: skip
+    made = html.environment("agent.http")
+    made.filters.update(duration=words.duration, size=words.size, change=view.change)
     made.globals.update(band=view.band, link=link, version=__version__)
     return made
 
