@@ -12,8 +12,9 @@ from typing import ClassVar, Final, NamedTuple
 import msgspec
 
 from agent.contracts.names import ApplicationKey, escaped
+from processors.models.curve import BAND_DEVIATIONS
 from processors.models.input_size.curves import Input, Knot
-from processors.models.input_size.forecast import NORMAL_90, ln_sizes
+from processors.models.input_size.forecast import ln_sizes
 from processors.run_time import RunTime
 
 INPUTS_MAX: Final = 24  # of an application in one unit; a new one takes the place of the one most like it
@@ -183,7 +184,7 @@ def summarised(key: str, sizes: tuple[float, ...], model: RunTime) -> InputRecor
         return InputRecord(key, sizes, run[-1], tuple(_stored(n, time_s, RUN_DEVIATION) for n, time_s in kept))
     wanted = [*(run[i] for i in spread(len(run), KNOTS_MAX - 1)), AHEAD * run[-1]]
     points = [point for n in wanted if (point := curve.at(n)) is not None]
-    knots = [_stored(p.n, p.run_time_s, math.log(p.high_s / p.low_s) / 2 / NORMAL_90) for p in points]
+    knots = [_stored(p.n, p.run_time_s, math.log(p.high_s / p.low_s) / 2 / BAND_DEVIATIONS) for p in points]
     return InputRecord(key, sizes, run[-1], tuple(knots))
 
 

@@ -24,6 +24,7 @@ from agent.contracts.outputs import (
 from agent.contracts.settings import RunTimeSettings
 from processors.curve import PublishedCurve, PublishedPoint
 from processors.models.adept import Study, Verdict
+from processors.models.digits import six_digits
 from processors.other_inputs import OtherInputs
 from processors.outlook import RELIABLE, Outlook, OutlookPoints
 from processors.quality import COVERAGE, coverages
@@ -91,14 +92,14 @@ def _judged(
         (
             CurvePoint(
                 n=float(n),
-                run_time_s=_rounded(row[0]),
-                low_s=_rounded(row[1]),
-                high_s=_rounded(row[2]),
+                run_time_s=six_digits(row[0]),
+                low_s=six_digits(row[1]),
+                high_s=six_digits(row[2]),
                 coverage=COVERAGE,
                 coverage_measured=measured.get(horizon_of(n, known[0], known[-1])),
-                speedup=_rounded(row[3]),
-                efficiency=_rounded(row[4]),
-                extrapolation=_rounded(row[5]),
+                speedup=six_digits(row[3]),
+                efficiency=six_digits(row[4]),
+                extrapolation=six_digits(row[5]),
                 source=cast("Source", source),
             ),
             reliability(verdict),
@@ -123,14 +124,14 @@ def cold_start(others: OtherInputs, sizes: Sequence[float]) -> tuple[AnswerPoint
     return tuple(
         AnswerPoint(
             n=float(n),
-            run_time_s=_rounded(band.run_time_s[i]),
-            low_s=_rounded(band.low_s[i]),
-            high_s=_rounded(band.high_s[i]),
+            run_time_s=six_digits(band.run_time_s[i]),
+            low_s=six_digits(band.low_s[i]),
+            high_s=six_digits(band.high_s[i]),
             coverage=COVERAGE,
             coverage_measured=None,
-            speedup=_rounded(speedup[i]),
-            efficiency=_rounded(speedup[i] / n),
-            extrapolation=_rounded(n / others.n_max),
+            speedup=six_digits(speedup[i]),
+            efficiency=six_digits(speedup[i] / n),
+            extrapolation=six_digits(n / others.n_max),
             source="cold_start",
             reliability=said,
         )
@@ -158,7 +159,8 @@ def reliability(verdict: Verdict) -> Reliability:
 def useful(study: Study) -> UsefulSizes:
     """Return the sizes worth asking for; None for what the curve does not show.
 
-    >>> from processors.models.adept import study
+    >>> from processors.models.digits import six_digits
+    from processors.models.adept import study
     >>> useful(study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0])).knee
     16.0
     """
@@ -240,7 +242,3 @@ def published_curve(said: Prediction, widening: float, now_ms: int) -> Published
         reasons=said.reliability.reasons,
         widening=widening,
     )
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.6g}")

@@ -1,6 +1,5 @@
 """What is told of a job from the distribution of runs like it: when it ends, how far to trust that, where it came from."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -8,6 +7,7 @@ import msgspec
 
 from agent.contracts.outputs import CurvePoint, Member, Model, Prediction, Reliability, UsefulSizes
 from processors.job_ends import EndForecast
+from processors.models.digits import six_digits
 from processors.models.run_distribution import OVERRUN_S
 from processors.quality import COVERAGE
 from processors.run_distribution import ComingJob, Expected, GroupKind, RunHistory, expected
@@ -49,7 +49,7 @@ def told(job: ComingJob, histories: Mapping[GroupKind, RunHistory]) -> Told | No
     found = expected(job, histories)
     held = [kind for kind, history in histories.items() if history.count]
     members = tuple(
-        Member(kind, rounded(share), {"runs": float(histories[kind].count)})
+        Member(kind, six_digits(share), {"runs": float(histories[kind].count)})
         for kind, share in zip(held, found.law.shares, strict=False)  # the last share is the prior's
     )
     return Told(found, Model(NAME, members), centre.coverage)
@@ -117,13 +117,13 @@ def points(found: Sequence[tuple[float, Told]], one: Told) -> tuple[CurvePoint, 
     return tuple(
         CurvePoint(
             n=n,
-            run_time_s=rounded(said.expected.run_time_s),
-            low_s=rounded(said.expected.low_s),
-            high_s=rounded(max(said.expected.high_s, said.expected.run_time_s)),
+            run_time_s=six_digits(said.expected.run_time_s),
+            low_s=six_digits(said.expected.low_s),
+            high_s=six_digits(max(said.expected.high_s, said.expected.run_time_s)),
             coverage=COVERAGE,
-            coverage_measured=None if said.coverage is None else rounded(said.coverage),
-            speedup=rounded(one_s / said.expected.run_time_s),
-            efficiency=rounded(one_s / said.expected.run_time_s / n),
+            coverage_measured=None if said.coverage is None else six_digits(said.coverage),
+            speedup=six_digits(one_s / said.expected.run_time_s),
+            efficiency=six_digits(one_s / said.expected.run_time_s / n),
             extrapolation=1.0,
             source="similar_runs",
         )
@@ -155,12 +155,3 @@ def spread(said: Prediction, found: Sequence[Told], one: Told) -> Prediction:
         reliable_n=None,
         reliability=reliability(ALIKE_MIN, NOT_BY_SIZE),
     )
-
-
-def rounded(value: float) -> float:
-    """Return a number to six digits.
-
-    >>> rounded(1234.56789)
-    1234.57
-    """
-    return float(f"{value:.6g}") if math.isfinite(value) else value

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from processors.models.combination.evidence import LAWS, LN2, anchored
+from processors.models.digits import six_digits
 from processors.models.downey import curvature_of_sigma
 from processors.models.members import Ability, adept, amdahl_family, barnes, kazmina, local, sup5, usl
 
@@ -36,7 +37,6 @@ _TERMS: Final[dict[str, tuple[int, ...]]] = {
     "usl": (0, 1, 4), "ideal": (0,), "amdahl_short": (0, 1), "root_short": (0, 5), "linear_short": (0, 4),
     "amdahl_middle": (0, 1), "kazmina": (0, 3, 4), "amdahl": (0, 1), "amdahl_log": (0, 1, 2), "sup5": (0, 1, 2, 3, 4),
 }  # fmt: skip
-_LN_KEPT: Final = 690.0
 
 
 class Battery(NamedTuple):
@@ -153,7 +153,7 @@ def explained(name: str, own: Parameters) -> dict[str, float]:
     found = dict(zip(_NAMES[name], own, strict=True))
     best_n = _best_size(name, own)
     told = found if best_n is None else found | {"best_n": best_n}
-    return {label: float(f"{value:.6g}") for label, value in told.items()}
+    return {label: six_digits(value) for label, value in told.items()}
 
 
 def _best_size(name: str, own: Parameters) -> float | None:

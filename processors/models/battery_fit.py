@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from processors.models.battery import KNOTS_BEYOND, KNOTS_MAX, Parameters
 from processors.models.combination.evidence import Evidence
+from processors.models.digits import six_digits
 from processors.models.members import adept, barnes, family, local
 from processors.models.study import Study
 
@@ -99,4 +100,4 @@ def rounded(*values: float) -> Parameters:
     >>> rounded(1028.2411)
     (1028.24,)
     """
-    return tuple(float(f"{value:.6g}") for value in values)
+    return tuple(six_digits(value) for value in values)

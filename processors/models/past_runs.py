@@ -7,6 +7,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from processors.models.digits import six_digits
+
 Rows = npt.NDArray[np.float32]
 
 RUNS_MAX = 64
@@ -85,7 +87,7 @@ class PastRuns:
 
     def run_times_s(self) -> list[float]:
         """Return the run times, newest first."""
-        return [float(f"{time_s:.6g}") for time_s in np.exp(self.rows[TIME_ROW].astype(np.float64))]
+        return [six_digits(time_s) for time_s in np.exp(self.rows[TIME_ROW].astype(np.float64))]
 
     def add(self, job: Job, run_time_s: float, runs_max: int = RUNS_MAX) -> None:
         """Take a run in; the oldest beyond `runs_max` leaves. ValueError unless its time is positive and finite."""

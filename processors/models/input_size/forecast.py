@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from processors.models.curve import BAND_DEVIATIONS
 from processors.models.input_size.curves import Floats, Input, Knot
 from processors.models.input_size.regression import regress
 
 NOISE: Final = 0.02  # standard deviation of ln t of single runs
-NORMAL_90: Final = 1.645
 REACH: Final = 3.0  # in ln n: what the regression misses at one size it misses near by too
 LAW_DEVIATION_MIN: Final = 0.15  # of what one or two sizes say a doubling away from them
 
@@ -54,7 +54,7 @@ def expected(
     noise = np.diag(np.square([max(knot.deviation, NOISE) for knot in own]))
     gain = np.linalg.solve(path[m:, m:] + noise, path[m:, :m]).T
     variance = np.maximum(np.square(deviation[:m]) - (gain * path[:m, m:]).sum(axis=1), 0.0)
-    return Expected(centre[:m] + gain @ missed, NORMAL_90 * np.sqrt(variance + NOISE**2))
+    return Expected(centre[:m] + gain @ missed, BAND_DEVIATIONS * np.sqrt(variance + NOISE**2))
 
 
 def pooled(others: Expected, law: Expected, n: Floats, observed: Sequence[float]) -> tuple[Expected, Floats]:
@@ -68,12 +68,12 @@ def pooled(others: Expected, law: Expected, n: Floats, observed: Sequence[float]
     ([0.5], [0.5])
     """
     doublings = np.abs(np.log2(n[:, None] / np.array(observed))).min(axis=1)
-    least = NORMAL_90 * LAW_DEVIATION_MIN * np.minimum(doublings, 1.0)
+    least = BAND_DEVIATIONS * LAW_DEVIATION_MIN * np.minimum(doublings, 1.0)
     variances = [np.square(np.maximum(width, 1e-6)) for width in (others.half_width, np.maximum(law.half_width, least))]
     share = variances[1] / (variances[0] + variances[1])
     apart = others.ln_run_time - law.ln_run_time
     within = share * variances[0] + (1.0 - share) * variances[1]
-    between = share * (1.0 - share) * np.square(NORMAL_90 * apart)
+    between = share * (1.0 - share) * np.square(BAND_DEVIATIONS * apart)
     return Expected(law.ln_run_time + share * apart, np.sqrt(within + between)), share
 
 

@@ -1,0 +1,10 @@
+"""Digits: what is told or kept of a number."""
+
+
+def six_digits(value: float) -> float:
+    """Return a number rounded to six digits; what is not finite stays as it is.
+
+    >>> six_digits(1234.56789), six_digits(float("inf"))
+    (1234.57, inf)
+    """
+    return float(f"{value:.6g}")
