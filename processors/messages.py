@@ -159,8 +159,7 @@ def reliability(verdict: Verdict) -> Reliability:
 def useful(study: Study) -> UsefulSizes:
     """Return the sizes worth asking for; None for what the curve does not show.
 
-    >>> from processors.models.digits import six_digits
-    from processors.models.adept import study
+    >>> from processors.models.adept import study
     >>> useful(study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0])).knee
     16.0
     """
