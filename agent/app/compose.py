@@ -11,8 +11,8 @@ from agent import __version__
 from agent.app.privacy import privacy
 from agent.collector.routes import Refusal, Routes, Source
 from agent.config.hash import config_hash
+from agent.config.sources import Source as SourceSettings
 from agent.config.tree import Config
-from agent.config.tree import Source as SourceSettings
 from agent.contracts.decoding import DeadLetter
 from agent.contracts.errors import InvalidInputError
 from agent.contracts.events import Origin

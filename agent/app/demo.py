@@ -6,7 +6,8 @@ from typing import Final
 
 from agent.app.embedded import Embedded
 from agent.clock import Clock
-from agent.config.tree import Config, Source
+from agent.config.sources import Source
+from agent.config.tree import Config
 from agent.contracts.moments import rfc3339
 from agent.simulation.centre import Centre, TimedEvent
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from agent.config.tree import LogSettings
+from agent.config.roles import LogSettings
 
 
 def configure(settings: LogSettings) -> None:

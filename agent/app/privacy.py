@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from agent.collector.routes import Privacy
-from agent.config.tree import PrivacySettings
+from agent.config.roles import PrivacySettings
 from agent.contracts.events import Evidence, HostState, JobEvent
 
 EVIDENCE_BYTES_MAX: Final = 24_000

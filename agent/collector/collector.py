@@ -23,7 +23,8 @@ class Collector:
     `monotonic_s` is a clock that only grows.
 
     >>> from agent.app import compose
-    >>> from agent.config.tree import Config, Source
+    >>> from agent.config.sources import Source
+    >>> from agent.config.tree import Config
     >>> from agent.contracts.log import TopicSettings
     >>> from agent.log.memory import MemoryLog
     >>> from agent.topics import own_topics

@@ -29,7 +29,7 @@ class Check(msgspec.Struct, frozen=True):
 def faults(config: Config, broken: frozenset[str] = frozenset()) -> list[Fault]:
     """Return every contradiction, with the path of the key at fault; `broken` are sections that are not to be trusted.
 
-    >>> from agent.config.tree import System
+    >>> from agent.config.sources import System
     >>> faults(Config(systems={"exa": System(partition=3)}))
     [(('systems', 'exa', 'partition'), 'is partition 3, but topics.journal_partitions is 1: use 0 to 0.')]
     """

@@ -43,6 +43,7 @@ PRICES: Final[dict[tuple[str, ...], Price]] = {
     ("jobs",): _RELOAD,
     ("run_time", "unmerged_runs_max"): _RESTART,
     ("run_time",): _RELOAD,
+    ("hosts",): _RESTART,
     ("under_load",): _RELOAD,
     ("alerts",): _RELOAD,
     ("collector", "group"): Price("restart", "the new group starts at the beginning of every source"),

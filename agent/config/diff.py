@@ -35,7 +35,7 @@ class Change(msgspec.Struct, frozen=True):
 def changes(old: Config, new: Config) -> tuple[Change, ...]:
     """Return every key whose value differs, in the order of the tree; secrets are compared and not shown.
 
-    >>> from agent.config.tree import LogSettings
+    >>> from agent.config.roles import LogSettings
     >>> [(change.path, change.cost) for change in changes(Config(), Config(log=LogSettings(level="debug")))]
     [(('log', 'level'), 'reload')]
     """

@@ -16,7 +16,7 @@ def config_hash(config: Config) -> str:
 
     Secrets, hosts, ports, names of other topics and whatever only concerns the roles' pace are no part of it.
 
-    >>> from agent.config.tree import HttpSettings
+    >>> from agent.config.roles import HttpSettings
     >>> config_hash(Config()) == config_hash(Config(http=HttpSettings(port=9100)))
     True
     """

@@ -10,6 +10,7 @@ import msgspec
 
 from agent.contracts.errors import ConfigError
 from agent.contracts.events import Evidence, Identity
+from agent.contracts.hosts import NoWindows, Windows
 from agent.contracts.names import SAFE, ApplicationKey
 from agent.contracts.outputs import Message
 from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
@@ -111,9 +112,10 @@ class Desk:
     ('1970-01-01T00:01:00Z', ['job', 'run_time'])
     """
 
-    def __init__(self, settings: FoldSettings, identify: Identify) -> None:
+    def __init__(self, settings: FoldSettings, identify: Identify, windows: Windows | None = None) -> None:
         self.settings = settings
         self.identify = identify
+        self.windows: Windows = windows or NoWindows()
         self.now_ms = 0
         self.outbox: list[Message | Tombstone] = []
         self.tally: Counter[tuple[str, str]] = Counter()

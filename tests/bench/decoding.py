@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 
 from agent.app import compose
-from agent.config.tree import Source
+from agent.config.sources import Source
 from agent.decode.registry import DECODERS
 from tests.bench.result import Row, median_rate
 from tests.bench.workload import START_MS, TOPIC, Load, Message, config, messages

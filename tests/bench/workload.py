@@ -8,7 +8,8 @@ import msgspec
 import numpy as np
 
 from agent.app import compose
-from agent.config.tree import Config, Source
+from agent.config.sources import Source
+from agent.config.tree import Config
 from agent.contracts.events import JobEvent
 from agent.contracts.moments import rfc3339
 from agent.decode.registry import DECODERS

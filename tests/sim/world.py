@@ -9,7 +9,10 @@ import msgspec
 
 from agent.app import compose
 from agent.collector.collector import Collector
-from agent.config.tree import Config, LearnerSettings, Source, TopicNames
+from agent.config.broker import TopicNames
+from agent.config.roles import LearnerSettings
+from agent.config.sources import Source
+from agent.config.tree import Config
 from agent.contracts.errors import ConfigError, ScalewatchError
 from agent.contracts.events import JournalRecord, Tick, decode_record
 from agent.contracts.log import Batch

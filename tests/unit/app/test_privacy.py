@@ -5,7 +5,7 @@ import pytest
 
 from agent.app.privacy import privacy
 from agent.checkpoint.records import STATE_BYTES_MAX
-from agent.config.tree import PrivacySettings
+from agent.config.roles import PrivacySettings
 from agent.contracts.events import Evidence, Identity, JobCompleted
 from agent.contracts.settings import JobSettings
 from processors.jobs import ENDED_MAX, IDENTITIES_MAX, Job, Placement

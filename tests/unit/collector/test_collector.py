@@ -6,7 +6,8 @@ import msgspec
 
 from agent.app import compose
 from agent.collector.collector import Collector
-from agent.config.tree import Config, Source, System
+from agent.config.sources import Source, System
+from agent.config.tree import Config
 from agent.contracts.decoding import DeadLetter
 from agent.contracts.log import Batch, TopicSettings
 from agent.log.memory import MemoryLog

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from agent.app.compose import FORMATS
 from agent.cli import main
 from agent.config.keys import keys
-from agent.config.tree import Source
+from agent.config.sources import Source
 from agent.decode.registry import DECODERS
 from agent.metrics.table import METRICS
 from agent.schemas import NAMES

@@ -7,7 +7,8 @@ from threading import Event
 import pytest
 
 from agent.app import compose
-from agent.config.tree import Config, LearnerSettings
+from agent.config.roles import LearnerSettings
+from agent.config.tree import Config
 from agent.contracts.errors import CheckpointLostError, UnavailableError
 from agent.contracts.events import JournalRecord, Tick, encode_record
 from agent.contracts.log import Marker

@@ -1,0 +1,126 @@
+"""What is known of hosts while the centre runs: windows of what they measured, for models and for readers."""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import msgspec
+from pydantic import Field
+
+from agent.contracts.settings import LONGEST_S, Settings
+
+Variation = Literal["low", "medium", "high"]
+
+
+class HostSettings(Settings):
+    """What is kept of hosts.
+
+    >>> HostSettings().quiet_s
+    3600.0
+    """
+
+    series_max: int = Field(
+        default=120_000,
+        ge=0,
+        le=2_000_000,
+        description="resources of hosts that are followed; more are counted and left out",
+    )
+    quiet_s: float = Field(
+        default=3600.0, ge=300, le=LONGEST_S, description="a host that says nothing for so long is forgotten"
+    )
+
+
+class HostWindow(msgspec.Struct, frozen=True):
+    """Five minutes of one resource of a host: `edges` and `shares` of its histogram, and the last minute in figures.
+
+    `until_ms` is the end of the window. `edges` has one more element than `shares`, or one each where all samples are
+    alike. `stale` tells that nothing came in the last minute, `thin` that fewer than five samples are in the window.
+
+    >>> HostWindow(300_000, (0.8, 0.9), (1.0,), count=30, mean=0.85, low=0.8, high=0.9).stale
+    False
+    """
+
+    until_ms: int
+    edges: tuple[float, ...]
+    shares: tuple[float, ...]
+    count: int
+    mean: float
+    low: float
+    high: float
+    stale: bool = False
+    thin: bool = False
+
+
+class Windows(Protocol):
+    """What models ask of hosts; answers follow from the journal up to this place alone."""
+
+    def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
+        """Return the newest window that ended at `until_ms` or before; None where none is kept (only few are)."""
+
+    def hosts_of(self, system: str, partition: str) -> Sequence[str]:
+        """Return the hosts on which jobs of a partition ran of late, in order of their names."""
+
+
+class NoWindows:
+    """Knows no host.
+
+    >>> NoWindows().window("exa", "nid1", "cpu_available", until_ms=0)
+    """
+
+    def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
+        """Return nothing."""
+        del system, host, resource, until_ms
+        return None
+
+    def hosts_of(self, system: str, partition: str) -> Sequence[str]:
+        """Return nothing."""
+        del system, partition
+        return ()
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """The next 10-second mean of a resource: value, standard error (None after one value), and which predictor says so.
+
+    >>> Outlook(0.83, 0.02, "last").predictor
+    'last'
+    """
+
+    value: float
+    error: float | None
+    predictor: str
+
+
+class ResourceView(msgspec.Struct, frozen=True):
+    """One resource of a host, for readers.
+
+    `variation` is the class of the window's range where the resource is a share (0 to 1), None for others. `score` is that
+    of the last anomaly rule (0 to 1), `anomalous_since` the time since which it is part of an open alert.
+    """
+
+    resource: str
+    window: HostWindow
+    variation: Variation | None = None
+    outlook: Outlook | None = None
+    score: float | None = None
+    anomalous_since: str | None = None
+
+
+class HostView(msgspec.Struct, frozen=True):
+    """One host, for readers: `state` as it was told last ("" for none), `job` the key of a job known to run on it."""
+
+    system: str
+    host: str
+    as_of: str
+    state: str = ""
+    job: str | None = None
+    resources: tuple[ResourceView, ...] = ()
+    score: float | None = None
+
+
+class Views(Protocol):
+    """What readers ask of hosts."""
+
+    def hosts(self, limit: int) -> Sequence[HostView]:
+        """Return at most so many hosts: those with anomalies first, then by system and name."""
+
+    def host(self, system: str, host: str) -> HostView | None:
+        """Return one host; None where it is not known."""
