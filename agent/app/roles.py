@@ -17,6 +17,7 @@ from agent.collector.collector import Collector
 from agent.config.tree import Config
 from agent.contracts.errors import UnavailableError
 from agent.contracts.events import PredictionRequested
+from agent.contracts.hosts import HostView
 from agent.contracts.log import Batch, Log
 from agent.contracts.measures import Measures
 from agent.contracts.outputs import Alert, Answer, Emission, JobPrediction, Prediction
@@ -205,6 +206,16 @@ class CollectorService:
     def answer(self, request: PredictionRequested) -> Answer:
         """Raise UnavailableError: the learner answers."""
         raise UnavailableError(f"This is a collector; ask the learner about {request.system[:64]}.")
+
+    def hosts(self, limit: int) -> Sequence[HostView]:
+        """Return nothing: what hosts measured is told from the journal, by the learner."""
+        del limit
+        return ()
+
+    def host(self, system: str, host: str) -> HostView | None:
+        """Return nothing."""
+        del system, host
+        return None
 
     def health(self) -> Sequence[Health]:
         """Return the health of the collector."""

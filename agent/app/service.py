@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from agent.contracts.errors import UnavailableError
 from agent.contracts.events import PredictionRequested
+from agent.contracts.hosts import HostView
 from agent.contracts.outputs import Alert, Answer, JobPrediction, Prediction
 from agent.contracts.service import Health
 from agent.learner.learner import Learner
@@ -46,6 +47,16 @@ class LearnerService:
         if answer is None:
             raise UnavailableError(f"The models of {request.system[:64]} are not in this process.")
         return answer
+
+    def hosts(self, limit: int) -> Sequence[HostView]:
+        """Return at most so many hosts: those with anomalies first, then by system and name."""
+        del limit
+        return ()
+
+    def host(self, system: str, host: str) -> HostView | None:
+        """Return one host; None where it is not known."""
+        del system, host
+        return None
 
     def health(self) -> Sequence[Health]:
         """Return the health of every role in this process."""

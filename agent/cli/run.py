@@ -22,6 +22,7 @@ from agent.contracts.measures import Measures
 from agent.http.app import create_app
 from agent.http.server import Server
 from agent.log.kafka import KafkaLog
+from agent.metrics.hosts import HostCollector
 from agent.metrics.predictions import PredictionCollector
 from agent.metrics.scrape import HealthCollector
 
@@ -72,6 +73,7 @@ def _alone(config: Config, name: str, stop: threading.Event) -> int:
             sizes_max=config.metrics.sizes_max,
         )
     )
+    metrics.register(HostCollector(role.service, config.metrics.hosts_max))
     say = logs.logger(name)
     with Server(create_app(role.service, metrics), config.http.host, _port(config, name)) as server:
         say.info("role starts", url=server.url, restarts=restarts)

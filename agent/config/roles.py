@@ -73,6 +73,13 @@ class MetricsSettings(Settings):
         default=500, ge=0, le=100_000, description="applications with series of their own, the latest changed first"
     )
     sizes_max: int = Field(default=16, ge=1, le=256, description="sizes of an application with series of their own")
+    # none by default: a node exporter shows what hosts measure, and ten thousand hosts have a million series here
+    hosts_max: int = Field(
+        default=0,
+        ge=0,
+        le=20_000,
+        description="hosts whose five-minute windows have series of their own, up to 177 each; those with anomalies first",
+    )
 
 
 class PrivacySettings(Settings):

@@ -1,7 +1,7 @@
 """What is known of hosts while the centre runs: windows of what they measured, for models and for readers."""
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 from pydantic import Field
@@ -9,6 +9,7 @@ from pydantic import Field
 from agent.contracts.settings import LONGEST_S, Settings
 
 Variation = Literal["low", "medium", "high"]
+COMBINED: Final = "*"  # in the place of a resource: all of a host together
 
 
 class HostSettings(Settings):
@@ -48,6 +49,27 @@ class HostWindow(msgspec.Struct, frozen=True):
     high: float
     stale: bool = False
     thin: bool = False
+
+
+def quantile(window: HostWindow, share: float) -> float | None:
+    """Return the value below which a share (0 to 1) of a window lies; None for a window without samples.
+
+    Values are taken to be spread evenly within each interval, which is all that a histogram tells.
+
+    >>> window = HostWindow(0, (0.0, 1.0, 2.0), (0.5, 0.5), count=4, mean=1.0, low=0.0, high=2.0)
+    >>> quantile(window, 0.5), quantile(window, 0.75)
+    (1.0, 1.5)
+    """
+    if not window.edges or not window.shares:
+        return None
+    if len(window.edges) <= len(window.shares):  # all samples are alike
+        return window.edges[0]
+    below = 0.0
+    for mass, low, high in zip(window.shares, window.edges, window.edges[1:], strict=False):
+        if mass > 0 and below + mass >= share:
+            return low + (high - low) * max(share - below, 0.0) / mass
+        below += mass
+    return window.edges[-1]
 
 
 class Windows(Protocol):

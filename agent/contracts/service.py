@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from agent.contracts.events import PredictionRequested
+from agent.contracts.hosts import Views
 from agent.contracts.outputs import Alert, Answer, JobPrediction, Prediction
 
 
@@ -25,8 +26,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_age_s: float | None = None
 
 
-class Service(Protocol):
-    """Reads of a running learner; safe from any thread, every result immutable."""
+class Service(Views, Protocol):
+    """Reads of a running learner; safe from any thread, every result immutable. `Views` has those of hosts."""
 
     def predictions(self) -> Sequence[Prediction]:
         """Return the latest prediction of every application, sorted by application id."""

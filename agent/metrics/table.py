@@ -188,7 +188,41 @@ PREDICTIONS: Final = (
         at_scrape=True,
     ),
 )  # fmt: skip
-METRICS: Final = (*AGENT, *HEALTH, *PREDICTIONS)
+_HOST: Final = (Label("system"), Label("host"))
+_RESOURCE: Final = (*_HOST, Label("resource"))
+HOSTS: Final = (
+    Declaration(
+        "scalewatch_host_window", "gauge",
+        "The last five minutes of a resource of a host: mean, ends and quantiles, in the unit it is measured in.",
+        (*_RESOURCE, Label("stat", values=("mean", "low", "high", "q05", "q50", "q95"))), at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_host_window_samples", "gauge", "Samples of a resource in its last five minutes.", _RESOURCE,
+        at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_host_variation", "gauge", "One at the class of variation of a resource that is a share (0 to 1).",
+        (*_RESOURCE, Label("variation", values=("low", "medium", "high"))), at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_host_forecast", "gauge", "Forecast of the next mean over 10 seconds of a resource.", _RESOURCE,
+        at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_host_forecast_error", "gauge", "Standard error of that forecast.", _RESOURCE, at_scrape=True
+    ),
+    Declaration(
+        "scalewatch_host_anomaly_score", "gauge",
+        "How strange a resource was at last, 0 to 1; the resource * is all of the host together.", _RESOURCE,
+        at_scrape=True,
+    ),
+    Declaration("scalewatch_hosts_shown", "gauge", "Hosts with series of their own here.", at_scrape=True),
+    Declaration(
+        "scalewatch_hosts_left_out", "gauge",
+        "One while hosts or resources of a host have no series because of a bound.", at_scrape=True,
+    ),
+)  # fmt: skip
+METRICS: Final = (*AGENT, *HEALTH, *PREDICTIONS, *HOSTS)
 
 
 def rows() -> tuple[tuple[str, str, tuple[str, ...], str], ...]:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from agent.contracts.hosts import HostView, HostWindow, Outlook, ResourceView
+from agent.contracts.moments import parse_rfc3339
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import (
     Alert,
@@ -109,3 +111,37 @@ def alert(fingerprint: str = "f1", **changes: Any) -> Alert:
         "evidence": AlertEvidence(observed=108.0, expected=71.9, low=65.0, high=79.0, n=16.0, runs=("archer2/7@1",)),
     }
     return Alert(**(COMMON | values | changes))
+
+
+def host_window(**changes: Any) -> HostWindow:
+    values: dict[str, Any] = {
+        "until_ms": parse_rfc3339("2026-11-20T10:00:00Z"),
+        "edges": (0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+        "shares": (0.1, 0.1, 0.2, 0.4, 0.2),
+        "count": 30,
+        "mean": 0.8,
+        "low": 0.5,
+        "high": 1.0,
+    }
+    return HostWindow(**(values | changes))
+
+
+def resource_view(resource: str = "cpu_available", **changes: Any) -> ResourceView:
+    values: dict[str, Any] = {
+        "window": host_window(),
+        "variation": "high",
+        "outlook": Outlook(0.83, 0.02, "mean of 5"),
+        "score": 0.25,
+    }
+    return ResourceView(resource, **(values | changes))
+
+
+def host_view(host: str = "nid001000", **changes: Any) -> HostView:
+    values: dict[str, Any] = {
+        "system": "archer2",
+        "as_of": "2026-11-20T10:00:20Z",
+        "job": "archer2/812",
+        "resources": (resource_view(),),
+        "score": 0.1,
+    }
+    return HostView(host=host, **(values | changes))

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from agent.contracts.events import PredictionRequested
+from agent.contracts.hosts import HostView
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Alert, Answer, AnswerPoint, JobPrediction, Prediction
 from agent.contracts.service import Health
@@ -21,7 +22,9 @@ class FixedService:
         jobs: Sequence[JobPrediction] = (),
         alerts: Sequence[Alert] = (),
         health: Sequence[Health] = (Health(role="learner", ready=True, lag_s=1.5, checkpoint_age_s=4.0),),
+        hosts: Sequence[HostView] = (),
     ) -> None:
+        self.held_hosts = list(hosts)
         self.held_predictions = list(predictions)
         self.held_jobs = list(jobs)
         self.held_alerts = list(alerts)
@@ -39,6 +42,12 @@ class FixedService:
 
     def alerts(self) -> Sequence[Alert]:
         return tuple(self.held_alerts)
+
+    def hosts(self, limit: int) -> Sequence[HostView]:
+        return tuple(self.held_hosts[:limit])
+
+    def host(self, system: str, host: str) -> HostView | None:
+        return next((entry for entry in self.held_hosts if (entry.system, entry.host) == (system, host)), None)
 
     def health(self) -> Sequence[Health]:
         return tuple(self.held_health)
