@@ -10,10 +10,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agent.contracts.events import Evidence, PredictionRequested
+from agent.contracts.hosts import HostView
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Alert, JobPrediction, Prediction, Quality, Range, Reliability, UsefulSizes
 from agent.contracts.service import Health, Service
 from agent.http import parameters
+from agent.http.hosts import find_host, matching_hosts
 from agent.http.lookup import application_id, find, known_ids, link, matching
 
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
@@ -46,6 +48,15 @@ class Rows(msgspec.Struct, Generic[Row], frozen=True):
     total: int
     offset: int
     rows: Sequence[Row]
+
+
+class HostRows(msgspec.Struct, frozen=True):
+    """A part of the list of hosts: `total` counts those that were looked through, `more` tells that there are others."""
+
+    total: int
+    offset: int
+    rows: Sequence[HostView]
+    more: bool
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -92,6 +103,8 @@ class Api:
             "/api/v1/predictions": self.predictions,
             "/api/v1/jobs": self.jobs,
             "/api/v1/alerts": self.alerts,
+            "/api/v1/hosts": self.hosts,
+            "/api/v1/hosts/{name:path}": self.host,
         }
         return [Route(path, endpoint, methods=["GET"]) for path, endpoint in resources.items()]
 
@@ -131,6 +144,20 @@ class Api:
         """List alerts, open ones first, filtered by status and kind."""
         wanted = {name: parameters.text(request.query_params, name) for name in ("status", "kind", "severity")}
         return self._rows(request, [alert for alert in self._service.alerts() if _matches(alert, wanted)], _itself)
+
+    def hosts(self, request: Request) -> Response:
+        """List hosts with what they measured, those with anomalies first, filtered by system and host."""
+        system, host = (parameters.text(request.query_params, name) for name in ("system", "host"))
+        offset, limit = parameters.rows(request.query_params)
+        found, more = matching_hosts(self._service, system, host)
+        return json(HostRows(len(found), offset, found[offset : offset + limit], more))
+
+    def host(self, request: Request) -> Response:
+        """Return what one host measured."""
+        found = find_host(self._service, _raw(request, "/api/v1/hosts/"))
+        if found is None:
+            return json(Problem(f"There is no host {request.path_params['name'][:80]!r}."), 404)
+        return json(found)
 
     def predictions(self, request: Request) -> Response:
         """Predict run times of one application at the sizes asked for, by default those of its curve."""

@@ -1,4 +1,4 @@
-"""The plain page: an overview and one page for each application. No script; it reloads itself."""
+"""The plain page: an overview, and one page for each application and each host. No script; it reloads itself."""
 
 from typing import Any, Final
 
@@ -11,13 +11,15 @@ from starlette.staticfiles import StaticFiles
 from agent import __version__, ranking, words
 from agent.contracts.service import Service
 from agent.http import environment as html
-from agent.http import parameters, view
+from agent.http import hosts, parameters, view
 from agent.http.lookup import Truth, find, known_ids, link
 from agent.http.troubles import Troubles
 
 APPLICATIONS_SHOWN: Final = 60
 ALERTS_SHOWN: Final = 30
 JOBS_SHOWN: Final = 50
+HOSTS_SHOWN: Final = 60
+STRANGE_SHOWN: Final = 8  # hosts on the overview
 REFRESH_S: Final = 15
 
 
@@ -28,8 +30,8 @@ def environment() -> Environment:
     '&lt;b&gt;'
     """
     made = html.environment("agent.http")
-    made.filters.update(duration=words.duration, size=words.size, change=view.change)
-    made.globals.update(band=view.band, link=link, version=__version__)
+    made.filters.update(duration=words.duration, size=words.size, change=view.change, measured=words.measured)
+    made.globals.update(band=view.band, link=link, host_link=hosts.host_link, version=__version__)
     return made
 
 
@@ -37,7 +39,7 @@ class Pages:
     """The HTML pages over a service; `troubles` tells what went wrong, `truth` the true run time where it is known.
 
     >>> [route.path for route in Pages(None).routes()]
-    ['/', '/applications/{id:path}', '/static']
+    ['/', '/applications/{id:path}', '/hosts', '/hosts/{name:path}', '/static']
     """
 
     def __init__(self, service: Service, truth: Truth | None = None, troubles: Troubles = tuple) -> None:
@@ -51,6 +53,8 @@ class Pages:
         return [
             Route("/", self.overview, methods=["GET"]),
             Route("/applications/{id:path}", self.application, methods=["GET"]),
+            Route("/hosts", self.hosts, methods=["GET"]),
+            Route("/hosts/{name:path}", self.host, methods=["GET"]),
             Mount("/static", StaticFiles(packages=[("agent.http", "static")])),
         ]
 
@@ -70,13 +74,13 @@ class Pages:
             resolved_alerts=[alert for alert in alerts if alert.status == "resolved"][:ALERTS_SHOWN],
             jobs=jobs[:JOBS_SHOWN],
             jobs_total=len(jobs),
+            hosts=hosts.host_rows(self._service.hosts(STRANGE_SHOWN), alerts),
         )
 
     def application(self, request: Request) -> Response:
         """Show one application: its curve, every size, how good it has been, alerts and running jobs."""
         path = request.path_params["id"]
-        raw = (request.scope.get("raw_path") or b"").decode("latin-1").partition("?")[0]
-        found = find(self._service, path, raw.removeprefix("/applications/"))
+        found = find(self._service, path, _raw(request, "/applications/"))
         if found is None:
             return self.missing(request, f"There is no model of {path[:80]!r}.", path)
         alerts = view.alerts_of(found, self._service.alerts())
@@ -93,6 +97,29 @@ class Pages:
             alerts=alerts[:ALERTS_SHOWN],
             jobs=view.jobs_of(found, self._service.jobs())[:JOBS_SHOWN],
         )
+
+    def hosts(self, request: Request) -> Response:
+        """Show hosts with their windows, those with anomalies first."""
+        search = parameters.text(request.query_params, "search") or ""
+        known, more = hosts.matching_hosts(self._service, None, None)
+        wanted = hosts.hosts_like(known, search)
+        return self._page(
+            request,
+            "hosts.html",
+            search=search,
+            hosts=hosts.host_rows(wanted[:HOSTS_SHOWN], self._service.alerts()),
+            hosts_total=len(wanted),
+            more=more,
+        )
+
+    def host(self, request: Request) -> Response:
+        """Show one host: the histogram of each resource, forecasts, scores and alerts."""
+        found = hosts.find_host(self._service, _raw(request, "/hosts/"))
+        if found is None:
+            return self.missing(request, f"There is no host {request.path_params['name'][:80]!r}.")
+        alerts = hosts.alerts_of_host(found, self._service.alerts())
+        row = hosts.host_rows([found], alerts, small=False)[0]
+        return self._page(request, "host.html", row=row, alerts=alerts[:ALERTS_SHOWN])
 
     def missing(self, request: Request, detail: str, name: str = "", status: int = 404) -> Response:
         """Say that there is no such page, and what there is."""
@@ -111,3 +138,8 @@ class Pages:
             **values,
         )
         return HTMLResponse(text, status)
+
+
+def _raw(request: Request, prefix: str) -> str:
+    raw: bytes = request.scope.get("raw_path") or b""
+    return raw.decode("latin-1").partition("?")[0].removeprefix(prefix)

@@ -1,5 +1,4 @@
 import re
-from html.parser import HTMLParser
 
 import pytest
 from starlette.applications import Starlette
@@ -21,49 +20,8 @@ from agent.metrics.registry import Metrics
 from agent.words import explained
 from tests.kit.get import get
 from tests.kit.messages import alert, job, prediction
+from tests.kit.pages import HOSTILE, parsed, read
 from tests.kit.service import FixedService
-
-HOSTILE = "<script>alert('&\"')</script>"
-VOID = {"meta", "link", "input"}
-
-
-class Balance(HTMLParser):
-    """Checks that tags close in order and collects tags and attributes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-        self.links: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes.update(name for name, _ in attrs)
-        self.links += [value or "" for name, value in attrs if name == "href"]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes.update(name for name, _ in attrs)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
-def read(app: Starlette, path: str, status: int = 200) -> str:
-    response = get(app, path)
-    assert response.status_code == status
-    assert response.headers["content-type"] == "text/html; charset=utf-8"
-    return response.text
-
-
-def parsed(text: str) -> Balance:
-    balance = Balance()
-    balance.feed(text)
-    assert balance.open == []
-    return balance
 
 
 def names(text: str) -> list[str]:

@@ -1,0 +1,121 @@
+"""Hosts on the page and over the API: what they measured, found by names that come from outside."""
+
+import json
+import re
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+
+from agent.http.app import create_app
+from agent.http.histograms import Bars, histogram_svg, small_histogram_svg
+from agent.metrics.registry import Metrics
+from tests.kit.get import get
+from tests.kit.messages import alert, host_view, host_window, resource_view
+from tests.kit.pages import HOSTILE, parsed, read
+from tests.kit.service import FixedService
+
+
+def app_of(*hosts: object, alerts: tuple[object, ...] = ()) -> Starlette:
+    return create_app(FixedService(hosts=hosts, alerts=alerts), Metrics(formats=(), reasons=(), processors=()))
+
+
+def listed(app: Starlette, query: str = "") -> list[str]:
+    return [row["host"] for row in json.loads(get(app, f"/api/v1/hosts{query}").text)["rows"]]
+
+
+def test_the_list_of_hosts_has_their_windows_and_is_read_in_parts() -> None:
+    app = app_of(*(host_view(f"nid{number}") for number in range(5)))
+    told = json.loads(get(app, "/api/v1/hosts?offset=1&limit=2").text)
+    assert (told["total"], told["offset"], told["more"]) == (5, 1, False)
+    assert [row["host"] for row in told["rows"]] == ["nid1", "nid2"]
+    assert told["rows"][0]["resources"][0]["window"]["shares"] == [0.1, 0.1, 0.2, 0.4, 0.2]
+    assert get(app, "/api/v1/hosts?limit=many").status_code == 400
+
+
+def test_hosts_are_filtered_by_system_and_name() -> None:
+    app = app_of(host_view("a"), host_view("b"), host_view("a", system="exa"))
+    assert listed(app, "?system=archer2") == ["a", "b"]
+    assert listed(app, "?host=a") == ["a", "a"]
+    assert listed(app, "?system=exa&host=a") == ["a"]
+    assert listed(app, "?system=exa&host=none") == []
+
+
+def test_only_so_many_hosts_are_looked_through_and_that_is_told() -> None:
+    app = app_of(*(host_view(f"nid{number:05}", resources=()) for number in range(2_500)))
+    told = json.loads(get(app, "/api/v1/hosts?limit=10").text)
+    assert (told["total"], told["more"]) == (2_000, True)
+    assert listed(app, "?system=archer2&host=nid02400") == ["nid02400"], "one that is named is found all the same"
+
+
+@pytest.mark.parametrize("name", ["nid1", "rack1/nid1", "a b", "%2F", "ü", "..", "?x=1", HOSTILE])
+def test_a_host_is_found_on_page_and_api_whatever_it_is_called(name: str) -> None:
+    app = app_of(host_view(name, system="a/b"))
+    overview = parsed(read(app, "/hosts"))
+    link = next(link for link in overview.links if link.startswith("/hosts/"))
+    assert link == f"/hosts/a%2Fb/{quote(name, safe='')}"
+    if name != "..":  # which clients take out of an address before they ask
+        assert "cpu_available" in read(app, link)
+        assert json.loads(get(app, f"/api/v1{link}").text)["host"] == name
+
+
+def test_a_host_that_is_not_known_is_said_to_be_missing() -> None:
+    assert "There is no host" in read(app_of(), "/hosts/exa/nid1", 404)
+    assert "There is no host" in json.loads(get(app_of(), "/api/v1/hosts/exa/nid1").text)["error"]
+    assert get(app_of(), "/api/v1/hosts/").status_code == 404
+
+
+def test_the_table_of_hosts_shows_state_job_windows_class_forecast_and_anomaly() -> None:
+    strange = resource_view("memory_free", variation=None, outlook=None, anomalous_since="2026-11-20T09:58:00Z")
+    text = read(app_of(host_view(state="drain", resources=(resource_view(), strange))), "/hosts")
+    parsed(text)
+    words = re.sub(r"<[^>]+>", " ", text)
+    for told in ("nid001000", "drain", "archer2/812", "80 %", "55 % to 97.5 %", "high", "83 % ± 2 %", "0.25"):
+        assert told in words, told
+    assert "since 09:58" in words
+    assert text.count("<svg") == 2
+
+
+def test_a_hosts_page_draws_the_histogram_of_each_resource_with_the_table_beside_it() -> None:
+    resources = (resource_view(), resource_view("latency", window=host_window(edges=(2e-6,), shares=(1.0,))))
+    text = read(app_of(host_view(resources=resources)), "/hosts/archer2/nid001000")
+    parsed(text)
+    assert text.count('<rect class="bar"') == 6
+    assert "<td>50 %</td><td>60 %</td>" in text
+    assert "<td>2 µs</td><td>2 µs</td>" in text
+    assert "mean of 5" in text
+
+
+def test_alerts_of_a_host_are_on_its_page_and_its_row() -> None:
+    labels = {"alertname": "HostLoad", "system": "archer2", "host": "nid001000"}
+    app = app_of(host_view(), host_view("other"), alerts=(alert(labels=labels),))
+    assert "HostLoad" in read(app, "/hosts/archer2/nid001000")
+    assert "HostLoad" not in read(app, "/hosts/archer2/other")
+    assert read(app, "/hosts").count("HostLoad") == 1
+
+
+def test_hosts_are_searched_by_name_system_state_and_job() -> None:
+    app = app_of(host_view("a", state="drain"), host_view("b", job="archer2/9"))
+    assert "/hosts/archer2/b" not in read(app, "/hosts?search=DRAIN")
+    assert "/hosts/archer2/b" in read(app, "/hosts?search=archer2/9")
+    assert "No host has" in read(app, "/hosts?search=none")
+
+
+def test_without_telemetry_the_page_says_so_and_the_overview_has_no_hosts() -> None:
+    assert "No host has told" in read(app_of(), "/hosts")
+    assert '<h2><a href="/hosts">Hosts</a></h2>' not in read(app_of(), "/")
+    assert '<h2><a href="/hosts">Hosts</a></h2>' in read(app_of(host_view()), "/")
+
+
+numbers = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@given(st.lists(numbers, max_size=8), st.lists(numbers, max_size=8))
+def test_any_histogram_has_a_picture_that_a_browser_reads(edges: list[float], shares: list[float]) -> None:
+    bars = Bars(title=HOSTILE, description="", edges=edges, shares=shares, label=str)
+    for picture in (histogram_svg(bars), small_histogram_svg(bars)):
+        assert "<script" not in picture
+        assert not re.search(r'="-?(nan|inf)', picture)
+        parsed(picture)
