@@ -46,7 +46,13 @@ def metrics() -> Metrics:
 
 def make_shard(config: Config) -> Shard:
     """Return an empty fold of one shard."""
-    settings = FoldSettings(jobs=config.jobs, run_time=config.run_time, alerts=config.alerts, agent_version=__version__)
+    settings = FoldSettings(
+        jobs=config.jobs,
+        run_time=config.run_time,
+        alerts=config.alerts,
+        agent_version=__version__,
+        hosts=config.hosts,
+    )
     return Shard(settings, Identifier(config.identification).identify)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from agent.contracts.errors import ConfigError
 from agent.contracts.events import Evidence, Identity
-from agent.contracts.hosts import NoWindows, Windows
+from agent.contracts.hosts import HostSettings, NoWindows, Windows
 from agent.contracts.names import SAFE, ApplicationKey
 from agent.contracts.outputs import Message
 from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
@@ -99,6 +99,7 @@ class FoldSettings(msgspec.Struct, frozen=True):
     run_time: RunTimeSettings
     alerts: AlertSettings
     agent_version: str
+    hosts: HostSettings = HostSettings()
 
 
 class Desk:

@@ -7,6 +7,7 @@ from agent.contracts.events import (
     Identity,
     JobCompleted,
     JobStarted,
+    JournalEvent,
     JournalRecord,
     PredictionRequested,
     Tick,
@@ -15,10 +16,12 @@ from agent.contracts.outputs import Answer, Message
 from processors.fold.answering import Answering
 from processors.fold.desk import Desk, FoldSettings, Identify, Tombstone
 from processors.fold.histories import Histories
+from processors.fold.host_shard import HostShard
 from processors.fold.lives import Lives
 from processors.fold.refits import Refits
 from processors.fold.runs import Runs
 from processors.fold.warnings import Warnings
+from processors.hosts.roster import HostRows
 
 
 class Shard:
@@ -36,7 +39,8 @@ class Shard:
     """
 
     def __init__(self, settings: FoldSettings, identify: Identify) -> None:
-        self.desk = Desk(settings, identify)
+        self.hosts = HostShard(settings)
+        self.desk = Desk(settings, identify, self.hosts)
         self._warnings = Warnings(self.desk)
         self._histories = Histories(self.desk)
         self._lives = Lives(self.desk, Runs(self.desk, self._warnings, self._histories), self._histories)
@@ -58,16 +62,19 @@ class Shard:
     def fold(self, record: JournalRecord) -> list[Message | Tombstone]:
         """Take a record in and return what is to be sent because of it.
 
-        Where it raises, nothing of the event is sent: it is for the caller to say what was refused.
+        Where it raises, nothing of the event is sent: it is for the caller to say what was refused. What hosts had to say
+        is then sent with the next event.
         """
         event = record.event
+        self._take_hosts(event)
         try:
-            self._handlers[type(event)](event)
+            if type(event) in self._handlers:
+                self._handlers[type(event)](event)
             sent = self.desk.outbox
         finally:
             self.desk.outbox = []
         self.desk.tally["event", "processed"] += 1
-        return sent
+        return sent + self.hosts.sent()
 
     def answer(self, request: PredictionRequested) -> Answer:
         """Answer a question that is not in the journal; changes nothing that is stored."""
@@ -75,7 +82,9 @@ class Shard:
 
     def tallied(self) -> dict[tuple[str, str], int]:
         """Return the counts since the last call, for metrics."""
-        tally, self.desk.tally = self.desk.tally, type(self.desk.tally)()
+        tally = self.desk.tally + self.hosts.desk.tally
+        self.desk.tally.clear()
+        self.hosts.desk.tally.clear()
         return dict(tally)
 
     def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
@@ -94,6 +103,12 @@ class Shard:
     def confirm(self) -> None:
         """Take note that the checkpoint of `dirty` is surely there."""
         self.desk.confirm()
+
+    def _take_hosts(self, event: JournalEvent) -> None:
+        try:
+            self.hosts.take(event)
+        except Exception:  # noqa: BLE001  what is wrong with hosts does not stop the jobs
+            self.hosts.desk.tally["fault", HostRows.name] += 1
 
     def _tick(self, event: Tick) -> None:
         if event.time_ms <= self.desk.now_ms:

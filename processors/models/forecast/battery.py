@@ -60,6 +60,10 @@ class Forecasters:
         """Return a copy of the state of some series, (last - first, WIDTH)."""
         return self._rows[first:last].copy()
 
+    def put(self, first: int, rows: Floats) -> None:
+        """Put the state of some series, (k, WIDTH), in the place of those from `first` on."""
+        self._rows[first : first + len(rows)] = rows
+
     def grow(self, series: int) -> None:
         """Have at least so many series; new ones are empty."""
         more = series - len(self._rows)

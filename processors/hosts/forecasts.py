@@ -1,0 +1,67 @@
+"""What each resource of each host will measure next: forecasts that run beside the telemetry, minute by minute."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from agent.contracts.hosts import Outlook
+from processors.hosts.batch import MinuteBatch
+from processors.hosts.columns import Rows
+from processors.models.forecast.battery import Forecasters
+from processors.models.forecast.layout import PREDICTORS, WIDTH
+
+_ITEM = np.dtype("<f4")
+
+
+class HostForecasts:
+    """Thirty forecasters per resource of a host, of which the one with the least recent error answers.
+
+    >>> forecasts = HostForecasts()
+    >>> forecasts.grow(1)
+    >>> forecasts.take(MinuteBatch(np.array([0]), np.array([0]), np.array([0]), np.full((1, 6), 0.5)))
+    >>> forecasts.of(0).value, forecasts.of(0).predictor
+    (0.5, 'last')
+    """
+
+    name: ClassVar[str] = "host_forecasts"
+    version: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        self._forecasters = Forecasters(0)
+
+    def grow(self, rows: int) -> None:
+        """Have at least so many rows; new ones are empty."""
+        self._forecasters.grow(rows)
+
+    def clear(self, rows: Rows) -> None:
+        """Forget all of some rows."""
+        self._forecasters.clear(rows)
+
+    def stored(self, first: int, last: int) -> bytes:
+        """Return a copy of some rows."""
+        return self._forecasters.rows(first, last).astype(_ITEM, copy=False).tobytes()
+
+    def restore(self, first: int, last: int, stored: bytes) -> None:
+        """Put rows back; ValueError where the bytes are of another form."""
+        if len(stored) != (last - first) * WIDTH * _ITEM.itemsize:
+            raise ValueError(f"{last - first} rows of forecasts have other than {len(stored)} bytes.")
+        self._forecasters.put(first, np.frombuffer(stored, _ITEM).reshape(-1, WIDTH))
+
+    def take(self, batch: MinuteBatch) -> None:
+        """Learn the 10-second means of a minute, one after the other."""
+        for means in batch.means.T:
+            self._forecasters.observe(batch.row, means)
+
+    def of(self, row: int) -> Outlook | None:
+        """Return what is expected next of a series; None before its first value."""
+        forecast = self._forecasters.forecast(np.array([row], dtype=np.intp))
+        if forecast.predictor[0] < 0:
+            return None
+        error = float(forecast.error[0])
+        return Outlook(float(forecast.value[0]), None if np.isnan(error) else error, PREDICTORS[forecast.predictor[0]])
+
+    def answering(self, rows: Rows) -> dict[str, int]:
+        """Return of how many of these series each predictor answers, by the names of PREDICTORS."""
+        chosen = self._forecasters.forecast(rows).predictor
+        counts = np.bincount(chosen[chosen >= 0], minlength=len(PREDICTORS)).tolist()
+        return dict(zip(PREDICTORS, counts, strict=True))

@@ -1,0 +1,147 @@
+"""Which hosts and which of their resources are followed, each with its row: the one numbering that all columns share."""
+
+from typing import ClassVar, Final, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from processors.hosts.columns import Columns, Rows, RowTable
+from processors.hosts.numbering import Numbering
+
+BLOCK: Final = 256  # rows that are stored together; columns grow by whole blocks
+NEVER_MS: Final = -1
+
+K = TypeVar("K")
+Host = tuple[str, str]  # system and name
+Series = tuple[int, str]  # row of the host and name of the resource
+
+
+class Numbered(Generic[K]):
+    """Rows of keys with columns that go along: each has room for every row, and forgets a row that is released.
+
+    >>> rows: Numbered[str] = Numbered(RowTable(np.dtype([("count", "<i4")])))
+    >>> rows.add("a"), len(rows.table), rows.release(np.array([0]))
+    (0, 256, None)
+    """
+
+    def __init__(self, table: RowTable) -> None:
+        self.numbers: Numbering[K] = Numbering()
+        self.table = table
+        self._columns: list[Columns] = [table]
+        self._room = 0
+
+    def join(self, columns: Columns) -> None:
+        """Let columns go along from now on."""
+        columns.grow(self._room)
+        self._columns.append(columns)
+
+    def add(self, key: K) -> int:
+        """Give a new key a row."""
+        row = self.numbers.add(key)
+        if row >= self._room:
+            self._room = -(-(row + 1) * 5 // (4 * BLOCK)) * BLOCK  # in growing steps, for each one copies all rows
+            for columns in self._columns:
+                columns.grow(self._room)
+        return row
+
+    def release(self, rows: Rows) -> None:
+        """Let rows go."""
+        self.numbers.release(rows.tolist())
+        for columns in self._columns:
+            columns.clear(rows)
+
+
+class HostRows(Numbered[Host]):
+    """Hosts that measure something: system, name, and when the last minute began that was told of them.
+
+    >>> HostRows().add(("exa", "nid1"))
+    0
+    """
+
+    name: ClassVar[str] = "host_rows"
+    version: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        super().__init__(RowTable(np.dtype([("last_ms", "<i8")]), last_ms=NEVER_MS))
+
+
+class SeriesRows(Numbered[Series]):
+    """Resources of hosts: name, and when the last minutes began that were told and that were learned.
+
+    >>> SeriesRows().add((0, "cpu_available"))
+    0
+    """
+
+    name: ClassVar[str] = "host_series"
+    version: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        dtype = np.dtype([("last_ms", "<i8"), ("learned_ms", "<i8")])
+        super().__init__(RowTable(dtype, last_ms=NEVER_MS, learned_ms=NEVER_MS))
+
+
+class Roster:
+    """Hosts and their resources, at most `series_max`.
+
+    >>> roster = Roster(series_max=2)
+    >>> roster.enter("exa", "nid1", "cpu", 0), roster.enter("exa", "nid1", "memory", 0), roster.enter("exa", "nid2", "cpu", 0)
+    ((0, 0), (1, 0), None)
+    >>> roster.row("exa", "nid1", "memory"), roster.resources(0)
+    (1, {'cpu': 0, 'memory': 1})
+    """
+
+    def __init__(self, series_max: int) -> None:
+        self.hosts, self.series = HostRows(), SeriesRows()
+        self._series_max = series_max
+        self._resources: dict[int, dict[str, int]] = {}
+
+    def host(self, system: str, name: str) -> int | None:
+        """Return the row of a host; None of one that is not known."""
+        return self.hosts.numbers.row((system, name))
+
+    def resources(self, host: int) -> dict[str, int]:
+        """Return the rows of a host's resources by their names, in the order of those."""
+        return dict(sorted(self._resources.get(host, {}).items()))
+
+    def row(self, system: str, name: str, resource: str) -> int | None:
+        """Return the row of a resource of a host; None of one that is not known."""
+        host = self.host(system, name)
+        return None if host is None else self._resources[host].get(resource)
+
+    def enter(self, system: str, name: str, resource: str, minute_ms: int) -> tuple[int, int] | None:
+        """Return the rows of a resource and its host, new ones where they need some; None where there are too many.
+
+        `minute_ms` is when the minute begins that was told of it.
+        """
+        host = self.hosts.numbers.row((system, name))
+        row = None if host is None else self._resources[host].get(resource)
+        if host is None or row is None:
+            if len(self.series.numbers) >= self._series_max:
+                return None
+            if host is None:
+                host = self.hosts.add((system, name))
+                self._resources[host] = {}
+            row = self._resources[host][resource] = self.series.add((host, resource))
+        for table, place in ((self.series.table, row), (self.hosts.table, host)):
+            last_ms = table["last_ms"]
+            last_ms[place] = max(last_ms[place], minute_ms)
+        return row, host
+
+    def learned_ms(self) -> npt.NDArray[np.int64]:
+        """Return when the last minute began that was learned of each series, (rows,)."""
+        return self.series.table["learned_ms"]
+
+    def forget_before(self, minute_ms: int) -> int:
+        """Forget resources whose last minute began before, and hosts without one; return how many hosts they were."""
+        last_ms = self.series.table["last_ms"]
+        rows = np.flatnonzero((last_ms != NEVER_MS) & (last_ms < minute_ms))
+        for row in rows.tolist():
+            key = self.series.numbers.key(row)
+            if key is not None:
+                del self._resources[key[0]][key[1]]
+        self.series.release(rows)
+        hosts = np.array([host for host, found in self._resources.items() if not found], dtype=np.intp)
+        for host in hosts.tolist():
+            del self._resources[host]
+        self.hosts.release(hosts)
+        return len(hosts)
