@@ -155,7 +155,7 @@ class StreamScorer:
         now = len(host.places)
         if now != before and now >= RESOURCES_MIN:
             if host.row >= 0:
-                self._rules[before].forget(host.row)
+                self._rules[before].clear(np.array([host.row]))
                 self._free[before].append(host.row)
             host.row = self._new_row(now)
         return now
@@ -164,7 +164,10 @@ class StreamScorer:
         """Return a row among the hosts of as many resources: one that was left, or the next."""
         rule = self._rules.setdefault(resources, CombinedRule(resources, self._settings))
         free = self._free.setdefault(resources, [])
-        return free.pop() if free else rule.add()
+        if not free:
+            rule.grow(rule.size + 1)
+            return rule.size - 1
+        return free.pop()
 
 
 def _take(samples: Samples, which: npt.NDArray[np.bool_] | slice) -> Samples:

@@ -21,8 +21,9 @@ from processors.inputs import AHEAD, DEVIATION_MIN, KNOTS_MAX, RUN_DEVIATION, sp
 from processors.models.adept import study
 from processors.models.combination.combine import combine
 from processors.models.combination.curve import Curve
+from processors.models.conformal import NORMAL_90
 from processors.models.input_size.curves import Input, Knot, values
-from processors.models.input_size.forecast import NORMAL_90, Expected, expected, pooled
+from processors.models.input_size.forecast import Expected, expected, pooled
 from tests.quality.curves import Measured
 
 if TYPE_CHECKING:

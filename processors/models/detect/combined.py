@@ -7,9 +7,8 @@ the energy per value, smoothed, is compared with its own usual level, the 95 % q
 approximation: Robbins, Monro 1951).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ RESOURCES_MAX: Final = 20  # more would take more memory than a series may: it g
 FLOOR: Final = 1e-4  # of the largest deviation seen: what moves by less counts as still
 LEVEL: Final = 0.95
 LEVEL_STEP: Final = 0.01
+TOGETHER: Final = 128  # hosts at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,47 +69,67 @@ class CombinedRule:
     (False, True)
     """
 
-    def __init__(
-        self, resources: int, settings: CombinedSettings | None = None, state: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, resources: int, settings: CombinedSettings | None = None) -> None:
         """ValueError where there are no resources or more than RESOURCES_MAX."""
         if not 0 < resources <= RESOURCES_MAX:
             message = f"{resources} resources: 1 to {RESOURCES_MAX} can be scored together"
             raise ValueError(message)
         self.resources = resources
         self._settings = settings or CombinedSettings()
-        each, both = Column((resources,), "float64", 0.0), Column((2 * resources, 2 * resources), "float64", 0.0)
-        one = Column((), "float64", 0.0)
-        before = Column((resources,), "float64", np.nan)
-        columns = {"seen": each, "mean": each, "variance": each, "reach": each, "before": before, "covariance": both}
-        self._table = Table(columns | {"count": one, "smooth": one, "level": one}, state)
+        each, both = Column((resources,), "float64", 0.0), Column((2 * resources, 2 * resources), "float32", 0.0)
+        count, one = Column((), "int32", 0), Column((), "float64", 0.0)
+        seen, before = Column((resources,), "int32", 0), Column((resources,), "float64", np.nan)
+        columns = {"seen": seen, "mean": each, "variance": each, "reach": each, "before": before, "covariance": both}
+        self._table = Table(columns | {"count": count, "smooth": one, "level": one})
 
     @property
     def host_bytes(self) -> int:
-        """What a host takes, in memory and in a snapshot."""
+        """What a host takes, in memory and stored."""
         return self._table.row_bytes
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the state as plain data."""
-        return self._table.snapshot()
+    @property
+    def size(self) -> int:
+        """How many hosts there are."""
+        return self._table.size
 
-    def add(self) -> int:
-        """Return the row of one more host."""
-        self._table.grow(self._table.size + 1)
-        return self._table.size - 1
+    def grow(self, rows: int) -> None:
+        """Have at least so many hosts."""
+        self._table.grow(rows)
 
-    def forget(self, row: int) -> None:
-        """Let a host start anew."""
-        self._table.clear(row)
+    def clear(self, rows: Rows) -> None:
+        """Let these hosts start anew."""
+        self._table.clear(rows)
+
+    def anew(self, row: int, place: int) -> None:
+        """Let a host learn anew how its resources go together, with another one in this place."""
+        for name, start in (("seen", 0), ("mean", 0.0), ("variance", 0.0), ("reach", 0.0), ("before", np.nan)):
+            self._table[name][row, place] = start
+        self._table["count"][row] = 0
+
+    def stored(self, first: int, last: int) -> bytes:
+        """Return the state of the hosts from `first` to before `last`."""
+        return self._table.stored(first, last)
+
+    def restore(self, first: int, last: int, state: bytes) -> None:
+        """Put hosts back; ValueError where they are of another form."""
+        self._table.restore(first, last, state)
 
     def step(self, rows: Rows, values: Floats) -> CombinedStep:
         """Score one measurement (m, d) of each of these hosts (m,), then learn it; nan where a resource has none.
 
         A row comes once; new rows are made as they come.
         """
+        found = CombinedStep(np.zeros(rows.size), np.zeros(rows.size, bool), np.zeros(values.shape))
         if rows.size == 0:
-            return CombinedStep(np.zeros(0), np.zeros(0, bool), np.zeros(values.shape))
+            return found
         self._table.grow(int(rows.max()) + 1)
+        for first in range(0, rows.size, TOGETHER):
+            part = slice(first, first + TOGETHER)
+            found.score[part], found.fired[part], found.expected[part] = self._step(rows[part], values[part])
+        return found
+
+    def _step(self, rows: Rows, values: Floats) -> tuple[Floats, NDArray[np.bool_], Floats]:
+        """Score and learn as many hosts as fit in the processor's own memory."""
         scaled, mean, deviation = self._scale(rows, values)
         pair = np.concatenate([scaled, self._table["before"][rows]], axis=1)
         there = np.isfinite(pair)
@@ -121,7 +141,7 @@ class CombinedRule:
         expected = mean + deviation * np.where(there, pair - inverse_pair / alone, pair)[:, : self.resources]
         score, fired = self._judge(rows, np.sqrt(energy / np.maximum(there.sum(axis=1), 1)))
         self._learn(rows, pair, scaled)
-        return CombinedStep(score, fired, expected)
+        return score, fired, expected
 
     def _scale(self, rows: Rows, values: Floats) -> tuple[Floats, Floats, Floats]:
         """Return scaled values (nan where there is none), and mean and deviation that they were scaled with; learn them."""
@@ -142,7 +162,7 @@ class CombinedRule:
 
     def _regress(self, rows: Rows, pair: Floats, there: NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """Return the inverse covariance of what is there times the values, and its diagonal, each (m, 2 d)."""
-        covariance = self._table["covariance"][rows] * (there[:, :, None] & there[:, None, :])
+        covariance = self._table["covariance"][rows].astype(float) * (there[:, :, None] & there[:, None, :])
         places = np.arange(pair.shape[1])
         covariance[:, places, places] += np.where(there, self._settings.ridge, 1.0)
         inverse = np.linalg.inv(covariance)

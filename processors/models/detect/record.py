@@ -10,7 +10,6 @@ contracts a little each day. Benchmark: Lavin, Ahmad, "Evaluating real-time anom
 anomaly benchmark" (2015).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from processors.models.detect.table import Column, Table
 
 Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
 Rows = NDArray[np.intp]
 
 HALF: Final = 30  # values in each of the two means
@@ -33,16 +33,20 @@ REST_MIN: Final = 30
 REST_MAX: Final = 150
 RESTING: Final = 0.4  # what a score is multiplied with while the series rests
 
-COLUMNS: Final = {
-    "count": Column((), "int64", 0),
-    "rests_until": Column((), "int64", 0),
-    "history": Column((2 * HALF,), "float64", 0.0),
-    "low": Column((2, BLOCKS), "float64", np.inf),
-    "high": Column((2, BLOCKS), "float64", -np.inf),
+WAYS: Final = ("value", "step", "hour")
+SINGLE_MAX: Final = 3e38  # what is further off is counted as this far
+
+COLUMNS: Final = {  # values are kept as their difference from the first one
+    "count": Column((), "int32", 0),
+    "rests_until": Column((), "int32", 0),
+    "slot": Column((), "int32", -1),
+    "base": Column((), "float64", 0.0),
+    "history": Column((2 * HALF,), "float32", 0.0),
+    "low": Column((2, BLOCKS), "float32", np.inf),
+    "high": Column((2, BLOCKS), "float32", -np.inf),
     "hour_low": Column((HOURS,), "float32", np.inf),
     "hour_high": Column((HOURS,), "float32", -np.inf),
     "hour_days": Column((HOURS,), "uint8", 0),
-    "slot": Column((), "int64", -1),
 }
 
 
@@ -69,7 +73,10 @@ class RecordSettings:
 class RecordStep:
     """What a step found, each (m,): score in [0, 1], whether it fired, margin of the value, and the range until then.
 
-    >>> RecordStep(*(np.zeros(1),) * 5).score
+    `way` is the place in WAYS of the question that was answered most strangely; where it is that of the hour, the range
+    is that of the hour.
+
+    >>> RecordStep(*(np.zeros(1),) * 5, np.zeros(1, np.intp)).score
     array([0.])
     """
 
@@ -78,6 +85,7 @@ class RecordStep:
     margin: Floats
     low: Floats
     high: Floats
+    way: Rows
 
 
 class RecordRule:
@@ -86,29 +94,41 @@ class RecordRule:
     >>> rule = RecordRule()
     >>> for x in [10.0, 12.0, 11.0] * 12 + [12.03, 12.5]:
     ...     step = rule.step(np.array([0]), np.array([x]), 0)
-    >>> step.margin.round(4), step.fired, (step.low, step.high)
+    >>> step.margin.round(4), step.fired, (step.low, step.high.round(4))
     (array([0.2315]), array([ True]), (array([10.]), array([12.03])))
     """
 
-    def __init__(self, settings: RecordSettings | None = None, state: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, settings: RecordSettings | None = None) -> None:
         self._settings = settings or RecordSettings()
-        self._table = Table(COLUMNS, state)
+        self._table = Table(COLUMNS)
 
     @property
     def series_bytes(self) -> int:
-        """What a series takes, in memory and in a snapshot."""
+        """What a series takes, in memory and stored."""
         return self._table.row_bytes
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the state as plain data."""
-        return self._table.snapshot()
+    def grow(self, rows: int) -> None:
+        """Have at least so many series."""
+        self._table.grow(rows)
+
+    def clear(self, rows: Rows) -> None:
+        """Let these series start anew."""
+        self._table.clear(rows)
+
+    def stored(self, first: int, last: int) -> bytes:
+        """Return the state of the series from `first` to before `last`."""
+        return self._table.stored(first, last)
+
+    def restore(self, first: int, last: int, state: bytes) -> None:
+        """Put series back; ValueError where they are of another form."""
+        self._table.restore(first, last, state)
 
     def step(self, rows: Rows, value: Floats, time_ms: int | NDArray[np.int64]) -> RecordStep:
         """Score one value of each of these rows (m,), then learn it. A row comes once; what is not finite is passed over.
 
         `time_ms` (m,) or one for all. New rows are made as they come.
         """
-        result = RecordStep(*(np.zeros(rows.size, kind) for kind in (float, bool, float, float, float)))
+        result = RecordStep(*(np.zeros(rows.size, kind) for kind in (float, bool, float, float, float, np.intp)))
         use = np.flatnonzero(np.isfinite(value))
         if use.size == 0:
             return result
@@ -122,47 +142,53 @@ class RecordRule:
     def _score(self, at: Rows, x: Floats, time_ms: NDArray[np.int64]) -> RecordStep:
         """Score and learn values that are finite."""
         table, settings = self._table, self._settings
-        count = table["count"][at]
-        step = self._push(at, x, count)
-        low, high = table["low"][at].min(axis=2), table["high"][at].max(axis=2)
-        by_value = _margin(x, low[:, 0], high[:, 0], high[:, 0] - low[:, 0], count >= WARM_UP)
-        by_step = _margin(step, low[:, 1], high[:, 1], high[:, 1] - low[:, 1], count >= 2 * HALF - 1 + WARM_UP)
-        by_hour = self._hour(at, x, time_ms, high[:, 0] - low[:, 0])
+        count = table["count"][at].astype(np.int64)
+        base = np.where(count == 0, x, table["base"][at])
+        table["base"][at] = base
+        with np.errstate(over="ignore"):
+            single = np.clip(x - base, -SINGLE_MAX, SINGLE_MAX).astype(np.float32)
+        pair = np.stack([single, self._push(at, single, count)], axis=1)
+        low, high = table["low"][at].min(axis=2).astype(float), table["high"][at].max(axis=2).astype(float)
+        width = high - low
+        off, step = pair.astype(float).T
+        by_value = _margin(off, low[:, 0], high[:, 0], width[:, 0], count >= WARM_UP)
+        by_step = _margin(step, low[:, 1], high[:, 1], width[:, 1], count >= 2 * HALF - 1 + WARM_UP)
+        by_hour, hour_low, hour_high = self._hour(at, single, time_ms, width[:, 0])
         tolerances = settings.value_tolerance, settings.step_tolerance, settings.hour_tolerance
-        over = np.max([by / tol for by, tol in zip((by_value, by_step, by_hour), tolerances, strict=True)], axis=0)
-        self._learn(at, np.stack([x, step], axis=1), count)
-        score, fired = self._rest(at, count, over)
-        return RecordStep(score, fired, by_value, low[:, 0], high[:, 0])
+        ways = np.stack([by / tol for by, tol in zip((by_value, by_step, by_hour), tolerances, strict=True)])
+        self._learn(at, pair, count)
+        score, fired = self._rest(at, count, ways.max(axis=0))
+        way = ways.argmax(axis=0)
+        usual_low, usual_high = (
+            np.where(way == 2, of_hour, of_all) for of_hour, of_all in ((hour_low, low[:, 0]), (hour_high, high[:, 0]))
+        )
+        return RecordStep(score, fired, by_value, base + usual_low, base + usual_high, way)
 
-    def _push(self, at: Rows, x: Floats, count: NDArray[np.int64]) -> Floats:
+    def _push(self, at: Rows, single: Singles, count: NDArray[np.int64]) -> Singles:
         """Put the values into the history and return the difference of the two means; nan while that is not full."""
-        history = self._table["history"]
-        history[at, count % (2 * HALF)] = x
-        order = (count[:, None] - np.arange(2 * HALF)) % (2 * HALF)
-        recent = np.take_along_axis(history[at], order, axis=1)
-        with np.errstate(over="ignore", invalid="ignore"):
-            step = recent[:, :HALF].mean(axis=1) - recent[:, HALF:].mean(axis=1)
-        return np.where((count >= 2 * HALF - 1) & np.isfinite(step), step, np.nan)
+        history = np.concatenate([self._table["history"][at][:, 1:], single[:, None]], axis=1)
+        self._table["history"][at] = history
+        step = history[:, HALF:].mean(axis=1, dtype=float) - history[:, :HALF].mean(axis=1, dtype=float)
+        return np.where(count >= 2 * HALF - 1, np.clip(step, -SINGLE_MAX, SINGLE_MAX), np.nan).astype(np.float32)
 
-    def _hour(self, at: Rows, x: Floats, time_ms: NDArray[np.int64], width: Floats) -> Floats:
-        """Return the margin of the values at their hour of the day, and learn them there."""
+    def _hour(self, at: Rows, single: Singles, time_ms: NDArray[np.int64], width: Floats) -> tuple[Floats, ...]:
+        """Return the margin of the values at their hour of the day and the range of that, and learn them there."""
         table, settings = self._table, self._settings
         slot = time_ms // HOUR_MS
         hour, new = slot % HOURS, slot != table["slot"][at]
         days = table["hour_days"][at, hour].astype(np.int64)
         low, high = table["hour_low"][at, hour], table["hour_high"][at, hour]
-        with np.errstate(over="ignore"):
-            single = x.astype(np.float32)  # rounding keeps the order, so what was inside stays inside
-        margin = _margin(single.astype(float), low, high, width, days - ~new >= settings.hour_days)
+        found = low.astype(float), high.astype(float)
+        margin = _margin(single.astype(float), *found, width, days - ~new >= settings.hour_days)
         with np.errstate(invalid="ignore", over="ignore"):
             shrink = np.where(new & (days > 0), settings.hour_decay * (high - low), 0.0).astype(np.float32)
         table["hour_low"][at, hour] = np.minimum(low + shrink, single)
         table["hour_high"][at, hour] = np.maximum(high - shrink, single)
         table["hour_days"][at, hour] = np.minimum(days + new, 255)
         table["slot"][at] = slot
-        return margin
+        return margin, *found
 
-    def _learn(self, at: Rows, pair: Floats, count: NDArray[np.int64]) -> None:
+    def _learn(self, at: Rows, pair: Singles, count: NDArray[np.int64]) -> None:
         """Widen the ranges by value and step, in the block of the moment; a block that begins anew forgets."""
         low, high = self._table["low"], self._table["high"]
         block = (count // self._settings.block) % BLOCKS
@@ -192,4 +218,4 @@ def _margin(y: Floats, low: Floats, high: Floats, width: Floats, judged: NDArray
 
 
 def _fields(step: RecordStep) -> tuple[NDArray[Any], ...]:
-    return step.score, step.fired, step.margin, step.low, step.high
+    return step.score, step.fired, step.margin, step.low, step.high, step.way

@@ -1,13 +1,13 @@
-"""State of many series or hosts as columns: arrays that grow together, and go into a snapshot as plain data."""
+"""State of many series or hosts as columns: arrays that grow together, and go into stored state as they are."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-VERSION: Final = 1
 ROWS_FIRST: Final = 16
 
 
@@ -33,19 +33,18 @@ class Table:
 
     >>> table = Table({"count": Column((), "int64", 0)})
     >>> table.grow(3)
-    >>> table["count"][:3].tolist(), table.row_bytes
-    ([0, 0, 0], 8)
-    >>> Table({"count": Column((), "int64", 0)}, table.snapshot()).size
-    3
+    >>> table["count"][1] = 7
+    >>> other = Table({"count": Column((), "int64", 0)})
+    >>> other.restore(1, 3, table.stored(1, 3))
+    >>> other["count"][:3].tolist(), other.size, other.row_bytes
+    ([0, 7, 0], 3, 8)
     """
 
-    def __init__(self, columns: Mapping[str, Column], state: Mapping[str, Any] | None = None) -> None:
-        """Start empty, or from a snapshot; ValueError where that is of another version or shape."""
+    def __init__(self, columns: Mapping[str, Column]) -> None:
         self._columns = dict(columns)
+        self._mark = crc32(repr(sorted(columns.items())).encode()).to_bytes(4, "little")
         self.size = 0
         self._arrays = {name: column.empty(0) for name, column in columns.items()}
-        if state is not None:
-            self._restore(state)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Return the array of a column; it is replaced when the table grows."""
@@ -53,39 +52,42 @@ class Table:
 
     @property
     def row_bytes(self) -> int:
-        """What one row takes."""
+        """What one row takes, in memory and stored."""
         return sum(column.empty(1).nbytes for column in self._columns.values())
 
-    def grow(self, size: int) -> None:
+    def grow(self, rows: int) -> None:
         """Have at least so many rows; room is doubled, never given back."""
         room = next(iter(self._arrays.values())).shape[0]
-        if size > room:
-            more = max(size, 2 * room, ROWS_FIRST) - room
+        if rows > room:
+            more = max(rows, 2 * room, ROWS_FIRST) - room
             for name, column in self._columns.items():
                 self._arrays[name] = np.concatenate([self._arrays[name], column.empty(more)])
-        self.size = max(self.size, size)
+        self.size = max(self.size, rows)
 
-    def clear(self, row: int) -> None:
-        """Let a row start anew."""
+    def clear(self, rows: NDArray[np.intp]) -> None:
+        """Let these rows start anew."""
         for name, column in self._columns.items():
-            self._arrays[name][row] = column.empty(1)[0]
+            self._arrays[name][rows] = column.start
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return a copy of the rows in use: version, size, and little-endian bytes per column."""
-        kept = {name: _little(self._arrays[name][: self.size]).tobytes() for name in self._columns}
-        return {"version": VERSION, "size": self.size, "columns": kept}
+    def stored(self, first: int, last: int) -> bytes:
+        """Return the rows from `first` to before `last`: a mark of the columns, then each column's little-endian bytes."""
+        return self._mark + b"".join(_little(self._arrays[name][first:last]).tobytes() for name in self._columns)
 
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        if state["version"] != VERSION or set(state["columns"]) != set(self._columns):
-            message = "the snapshot is of another version or has other columns"
+    def restore(self, first: int, last: int, state: bytes) -> None:
+        """Put rows back that `stored` returned; ValueError where they are of other columns or another number of rows."""
+        if state[:4] != self._mark or len(state) != 4 + (last - first) * self.row_bytes:
+            message = "the stored rows are of other columns or another number of rows"
             raise ValueError(message)
-        self.size = int(state["size"])
+        self.grow(last)
+        at = 4
         for name, column in self._columns.items():
-            dtype = np.dtype(column.dtype)
-            flat = np.frombuffer(state["columns"][name], dtype.newbyteorder("<")).astype(dtype)
-            self._arrays[name] = flat.reshape((self.size, *column.shape))
+            kept = np.dtype(column.dtype).newbyteorder("<")
+            count = (last - first) * int(np.prod(column.shape))
+            flat = np.frombuffer(state, kept, count, at)
+            self._arrays[name][first:last] = flat.reshape((last - first, *column.shape))
+            at += count * kept.itemsize
 
 
 def _little(values: NDArray[Any]) -> NDArray[Any]:
-    """Return the values in the byte order of snapshots."""
-    return values.astype(values.dtype.newbyteorder("<"))
+    """Return the values in the byte order of stored rows."""
+    return values.astype(values.dtype.newbyteorder("<"), copy=False)

@@ -70,13 +70,14 @@ def test_a_host_takes_at_most_what_its_series_may() -> None:
     assert CombinedRule(RESOURCES_MAX).host_bytes / RESOURCES_MAX < 700
 
 
-def test_a_snapshot_goes_on_as_if_nothing_had_happened_and_hosts_do_not_mind_their_neighbours() -> None:
+def test_stored_hosts_go_on_as_if_nothing_had_happened_and_hosts_do_not_mind_their_neighbours() -> None:
     values, other = loads(600), loads(600, seed=2)
     alone = run(values)
     both = CombinedRule(3)
     for i in range(600):
         if i == 350:
-            both = CombinedRule(3, state=both.snapshot())
+            stored, both = both.stored(0, 2), CombinedRule(3)
+            both.restore(0, 2, stored)
         step = both.step(np.array([1, 0]), np.stack([values[i], other[i]]))
         assert step.score[0] == pytest.approx(alone[i].score[0], abs=1e-9)
 
@@ -84,8 +85,7 @@ def test_a_snapshot_goes_on_as_if_nothing_had_happened_and_hosts_do_not_mind_the
 def test_a_host_that_is_forgotten_starts_anew() -> None:
     rule = CombinedRule(3)
     run(loads(400), rule)
-    rule.forget(0)
-    assert rule.snapshot() == CombinedRule(3, state=rule.snapshot()).snapshot()
+    rule.clear(HOST)
     assert run(loads(10), rule)[-1].score[0] == 0.0
 
 
@@ -97,7 +97,20 @@ def test_whatever_comes_the_score_is_from_nought_to_below_one(values: list[tuple
         assert 0.0 <= eager.step(HOST, np.array([row])).score[0] < 1.0
 
 
-def test_a_snapshot_of_another_shape_is_refused() -> None:
+def test_stored_rows_of_other_columns_or_another_number_of_rows_are_refused() -> None:
     table = Table({"count": Column((), "int64", 0)})
-    with pytest.raises(ValueError, match="another version"):
-        Table({"other": Column((), "int64", 0)}, table.snapshot())
+    table.grow(2)
+    with pytest.raises(ValueError, match="other columns"):
+        Table({"other": Column((), "int64", 0)}).restore(0, 2, table.stored(0, 2))
+    with pytest.raises(ValueError, match="another number of rows"):
+        table.restore(0, 1, table.stored(0, 2))
+
+
+def test_a_host_with_another_resource_in_a_place_learns_anew_how_they_go_together() -> None:
+    rule, values = CombinedRule(3), loads(700)
+    run(values[:400], rule)
+    rule.anew(0, place=2)
+    values[400:, 2] = 40.0 + 1e-3 * values[400:, 2]  # nothing that the one before it said would let expect
+    later = run(values[400:], rule)
+    assert [step.score[0] for step in later[:299]] == [0.0] * 299
+    assert not any(step.fired[0] for step in later)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.detect.record import RecordRule, RecordSettings, RecordStep
+from processors.models.detect.record import WAYS, RecordRule, RecordSettings, RecordStep
 
 HOUR_MS = 3_600_000
 TRACE = [10.0, 12.0, 11.0] * 12 + [12.03, 12.5, 12.2, 9.0]
@@ -74,7 +74,7 @@ def test_what_is_not_finite_changes_nothing() -> None:
         rule.step(np.array([0]), np.array([np.nan]), 0)
         rule.step(np.array([0]), np.array([np.inf]), 0)
         other.step(np.array([0]), np.array([value]), 0)
-    assert rule.snapshot() == other.snapshot()
+    assert rule.stored(0, 1) == other.stored(0, 1)
 
 
 def test_a_series_takes_less_than_a_kilobyte() -> None:
@@ -83,14 +83,16 @@ def test_a_series_takes_less_than_a_kilobyte() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32), st.integers(40, 150))
-def test_series_do_not_mind_their_neighbours_and_a_snapshot_goes_on_as_if_nothing_had_happened(
+def test_series_do_not_mind_their_neighbours_and_stored_rows_go_on_as_if_nothing_had_happened(
     seed: int, cut: int
 ) -> None:
     values = np.random.default_rng(seed).normal(size=(160, 3)).cumsum(axis=0)
     together, alone = RecordRule(), [RecordRule() for _ in range(3)]
     for i, row in enumerate(values):
         if i == cut:
-            together = RecordRule(state=together.snapshot())
+            stored, together = [together.stored(0, 1), together.stored(1, 3)], RecordRule()
+            together.restore(1, 3, stored[1])
+            together.restore(0, 1, stored[0])
         step = together.step(np.arange(3), row, i * HOUR_MS)
         for j in range(3):
             one = alone[j].step(np.array([0]), row[j : j + 1], i * HOUR_MS)
@@ -103,6 +105,30 @@ def test_series_do_not_mind_their_neighbours_and_a_snapshot_goes_on_as_if_nothin
 def test_whatever_comes_the_score_is_between_nought_and_one(values: list[float]) -> None:
     for step in steps(values, HOUR_MS):
         assert 0.0 <= step.score[0] <= 1.0
+
+
+def test_which_question_was_answered_strangely_and_the_usual_range_is_told() -> None:
+    found = steps(TRACE)[37]
+    assert (WAYS[found.way[0]], found.low[0], found.high[0]) == ("value", 10.0, pytest.approx(12.03))
+    week = [100.0 if 8 <= i // 12 % 24 < 18 else 10.0 for i in range(12 * 24 * 8)]
+    night = steps([*week, *[10.0] * 12, 100.0], 300_000)[-1]
+    assert (WAYS[night.way[0]], night.low[0], night.high[0]) == ("hour", 10.0, 10.0)
+    quiet = [9.0, 10.0, 11.0] * 100
+    quiet[5] = 30.0
+    level = steps(quiet + [value + 8 for value in quiet[60:120]])
+    assert {WAYS[step.way[0]] for step in level[300:] if step.fired[0]} == {"step"}
+
+
+def test_small_changes_of_a_large_value_are_seen() -> None:
+    assert fired([1e11 + value for value in TRACE]) == fired(TRACE)
+
+
+def test_a_series_that_is_cleared_starts_anew_and_its_neighbour_does_not() -> None:
+    rule, both = RecordRule(), np.array([0, 1])
+    for value in TRACE[:37]:
+        rule.step(both, np.full(2, value), 0)
+    rule.clear(np.array([0]))
+    assert rule.step(both, np.full(2, 12.5), 0).fired.tolist() == [False, True]
 
 
 @settings(max_examples=25, deadline=None)
