@@ -22,6 +22,7 @@ RESOURCES_MAX: Final = 20  # more would take more memory than a series may: it g
 FLOOR: Final = 1e-4  # of the largest deviation seen: what moves by less counts as still
 LEVEL: Final = 0.95
 LEVEL_STEP: Final = 0.01
+LEVEL_MIN: Final = float(np.log(0.5))  # a host that stood still may move again
 TOGETHER: Final = 128  # hosts at a time
 
 
@@ -175,7 +176,7 @@ class CombinedRule:
         early = count < 50  # the covariance knows nothing yet
         smooth = np.where(early, root, before + settings.smoothing * (root - before))
         log = np.log(smooth + 1e-9)
-        level = np.where(early, log, level)
+        level = np.maximum(np.where(early, log, level), LEVEL_MIN)
         ready = count >= settings.warm_up
         fired = ready & (log > level + np.log(settings.factor))
         move = np.maximum(LEVEL_STEP, 2.0 / (count + 1.0))
