@@ -1,4 +1,4 @@
-"""Files of events of any format: opened, recognised by what they hold, and read record by record in constant memory."""
+"""Files of events and telemetry: opened, recognised by what they hold, and read in slices of lines in constant memory."""
 
 import gzip
 import sys
@@ -8,25 +8,48 @@ from contextlib import ExitStack, contextmanager
 from typing import IO, Final
 
 import msgspec
+import numpy as np
 
 from agent.contracts.decoding import Decoded
 from agent.contracts.errors import ConfigError, InvalidInputError
+from agent.contracts.telemetry import DecodedBatch, Samples, SeriesIndex
 from agent.decode.options import DecodeOptions
 from agent.decode.reasons import invalid
-from agent.decode.recognise import RecordFile, recognise
+from agent.decode.recognise import Numbered, RecordFile, recognise
+from agent.decode.telemetry.options import TelemetryOptions
 
 STDIN: Final = "-"
+SLICE_RECORDS: Final = 2_048
+SLICE_BYTES: Final = 1_048_576
+SERIES_MAX: Final = 120_000
 _GZIP: Final = b"\x1f\x8b"
 
 
 class FileRecord(msgspec.Struct):
-    """One record of a file: where it stands (`file:line`), its bytes, and what it yields or why it is refused."""
+    """One record of a file: where it stands (`file:line`), its bytes, and what it yields or why it is refused.
+
+    `samples` are those of the record itself; records that hold nothing else come together as one without bytes, which
+    stands for `records` of them.
+    """
 
     place: str
     format: str
     value: bytes
     decoded: Decoded
     error: InvalidInputError | None = None
+    samples: Samples | None = None
+    records: int = 1
+
+
+class Telemetry(msgspec.Struct, frozen=True):
+    """How samples are decoded, and the numbers of their series, shared by all files that are read together.
+
+    >>> len(Telemetry(TelemetryOptions(), SeriesIndex(9)).index)
+    0
+    """
+
+    options: TelemetryOptions
+    index: SeriesIndex
 
 
 class Source:
@@ -57,11 +80,10 @@ class Source:
             raise _damaged(error) from None
 
 
-def read_files(paths: Iterable[str], received_ms: int, options: DecodeOptions) -> Iterator[FileRecord]:
-    """Return the records of files, decoded; `-` is standard input. What is refused comes with its place as well.
-
-    Raises ConfigError where a file cannot be opened. A file that is damaged, or of an unknown format, gives one record
-    with the error and ends there.
+def read_files(
+    paths: Iterable[str], received_ms: int, options: DecodeOptions, telemetry: Telemetry | None = None
+) -> Iterator[FileRecord]:
+    """Return the records of files, one after the other; see `read_file`.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
@@ -70,9 +92,23 @@ def read_files(paths: Iterable[str], received_ms: int, options: DecodeOptions) -
     ...     [record.decoded.events[0].job_id for record in read_files([file.name], 1795170700000, DecodeOptions())]
     ['8']
     """
+    telemetry = telemetry or _telemetry(options)
     for path in paths:
-        with open_source(path) as source:
-            yield from read_source(path, source, received_ms, options)
+        yield from read_file(path, received_ms, telemetry)
+
+
+def read_file(path: str, received_ms: int, telemetry: Telemetry) -> Iterator[FileRecord]:
+    """Return the records of a file, decoded; `-` is standard input. What is refused comes with its place as well.
+
+    Raises ConfigError where the file cannot be opened. One that is damaged, or of an unknown format, gives one record
+    with the error and ends there.
+
+    >>> next(read_file("no/such/file", 0, Telemetry(TelemetryOptions(), SeriesIndex(9))))
+    Traceback (most recent call last):
+    agent.contracts.errors.ConfigError: The file no/such/file cannot be read: No such file or directory.
+    """
+    with open_source(path) as source:
+        yield from read_source(path, source, received_ms, telemetry.options.decode, telemetry)
 
 
 @contextmanager
@@ -93,29 +129,103 @@ def open_source(path: str) -> Iterator[Source]:
         yield source
 
 
-def read_source(name: str, source: Source, received_ms: int, options: DecodeOptions) -> Iterator[FileRecord]:
+def read_source(
+    name: str, source: Source, received_ms: int, options: DecodeOptions, telemetry: Telemetry | None = None
+) -> Iterator[FileRecord]:
     """Return the records of one open file, called `name` in their places.
 
     >>> import io
     >>> [(record.place, record.error.reason) for record in read_source("in", Source(io.BytesIO(b"{}")), 0, DecodeOptions())]
     [('in:1', 'unknown-format')]
     """
+    telemetry = telemetry or _telemetry(options)
     line, format_name = 0, ""
     try:
-        opened = recognise(source, options)
+        opened = recognise(source, telemetry.options, name)
         format_name = opened.format
-        for value, line in opened.records:
-            yield _record(f"{name}:{line}", opened, value, received_ms)
+        for part in _slices(opened.records):
+            line = part[-1][1]
+            yield from _decoded(name, opened, part, received_ms, telemetry.index)
     except InvalidInputError as error:  # of reading; a decoder's errors are in the records
         yield FileRecord(place=f"{name}:{line + 1}", format=format_name, value=b"", decoded=Decoded(), error=error)
 
 
-def _record(place: str, opened: RecordFile, value: bytes, received_ms: int) -> FileRecord:
+def _slices(records: Numbered) -> Iterator[list[tuple[bytes, int]]]:
+    part: list[tuple[bytes, int]] = []
+    size = 0
     try:
-        decoded = opened.decode(value, received_ms)
-    except InvalidInputError as error:
-        return FileRecord(place=place, format=opened.format, value=value, decoded=Decoded(), error=error)
-    return FileRecord(place=place, format=opened.format, value=value, decoded=decoded)
+        for value, line in records:
+            part.append((value, line))
+            size += len(value)
+            if len(part) == SLICE_RECORDS or size >= SLICE_BYTES:
+                yield part
+                part, size = [], 0
+    except InvalidInputError:  # what was read before the damage counts
+        if part:
+            yield part
+        raise
+    if part:
+        yield part
+
+
+def _decoded(
+    name: str, opened: RecordFile, part: list[tuple[bytes, int]], received_ms: int, index: SeriesIndex
+) -> Iterator[FileRecord]:
+    """Decode a slice; yield its records in order, those that hold samples alone together."""
+    batch = opened.decode([value for value, _ in part], [received_ms] * len(part), index)
+    others = _by_message(batch)
+    first = 0
+    for message, decoded in sorted(others.items()):
+        yield from _plain(name, opened, part, batch, slice(first, message))
+        value, line = part[message]
+        yield _record(f"{name}:{line}", opened.format, value, decoded, _between(batch, message, message + 1))
+        first = message + 1
+    yield from _plain(name, opened, part, batch, slice(first, len(part)))
+
+
+def _by_message(batch: DecodedBatch) -> dict[int, Decoded]:
+    others: dict[int, Decoded] = {}
+    for message, decoded in batch.others:
+        known = others.get(message)
+        others[message] = decoded if known is None else _joined(known, decoded)
+    return others
+
+
+def _joined(first: Decoded, second: Decoded) -> Decoded:
+    ignored = {
+        what: first.ignored.get(what, 0) + second.ignored.get(what, 0) for what in {**first.ignored, **second.ignored}
+    }
+    unknown_fields = first.unknown_fields + second.unknown_fields
+    return Decoded(first.events + second.events, first.rejects + second.rejects, ignored, unknown_fields)
+
+
+def _plain(
+    name: str, opened: RecordFile, part: list[tuple[bytes, int]], batch: DecodedBatch, records: slice
+) -> Iterator[FileRecord]:
+    samples = _between(batch, records.start, records.stop)
+    if samples is not None:
+        place, count = f"{name}:{part[records.start][1]}", records.stop - records.start
+        yield FileRecord(place, opened.format, b"", Decoded(), samples=samples, records=count)
+
+
+def _between(batch: DecodedBatch, first: int, stop: int) -> Samples | None:
+    """Return the samples of these messages, which are in order; None without any."""
+    start, end = np.searchsorted(batch.sample_message, (first, stop))
+    if start == end:
+        return None
+    every = batch.samples
+    return Samples(every.series[start:end], every.time_ms[start:end], every.value[start:end])
+
+
+def _record(place: str, format_name: str, value: bytes, decoded: Decoded, samples: Samples | None) -> FileRecord:
+    if len(decoded.rejects) == 1 and samples is None and not decoded.events:  # nothing of it is of use
+        rest = Decoded(ignored=decoded.ignored, unknown_fields=decoded.unknown_fields)
+        return FileRecord(place, format_name, value, rest, error=decoded.rejects[0])
+    return FileRecord(place, format_name, value, decoded, samples=samples)
+
+
+def _telemetry(options: DecodeOptions) -> Telemetry:
+    return Telemetry(TelemetryOptions(decode=options), SeriesIndex(SERIES_MAX))
 
 
 def _damaged(error: Exception) -> InvalidInputError:

@@ -51,21 +51,23 @@ _QUOTES: Final = 22
 _QUOTES_OF_PEER: Final = 4
 
 
-def load_decoder(options: TelemetryOptions) -> DecodeSamples:
+def load_decoder(options: TelemetryOptions, others: Decode | None = None) -> DecodeSamples:
     """Return the decoder of native `load` samples; host states, events of jobs and all else go to `others`.
+
+    What is neither a sample nor a host state is decoded by `others`, without it as a native event.
 
     >>> message = b'{"type": "load", "system": "exa", "host": "nid1", "resource": "cpu_available", "value": 0.83'
     >>> batch = load_decoder(TelemetryOptions())([message + b', "time": "2026-11-20T10:00:00Z"}'], [0], SeriesIndex(9))
     >>> batch.samples.value.tolist(), batch.samples.time_ms.tolist()
     ([0.83], [1795168800000])
     """
-    return _LoadDecoder(options).decode
+    return _LoadDecoder(options, others or native_decoder(options.decode)).decode
 
 
 class _LoadDecoder:
-    def __init__(self, options: TelemetryOptions) -> None:
+    def __init__(self, options: TelemetryOptions, others: Decode) -> None:
         self._options = options
-        self._others: Decode = native_decoder(options.decode)
+        self._others = others
         self._bounds = BoundsTable()
         self._known = Known[_Key, int]()
         self._times: dict[str, int] = {}

@@ -26,14 +26,15 @@ COLUMNS: Final = (
 )
 """The columns of `nws_extract` where nobody has chosen others."""
 _CHOSEN: Final = frozenset((*COLUMNS, "mse_method", "mae_method", "option"))
-_NEEDED: Final = frozenset(("time", "measurement", "source", "resource"))
+_NEEDED: Final = frozenset(("time", "measurement", "resource"))
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 
 
 def nws_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of extracts: a line is a sample, ``#`` begins a comment, a header names the columns.
 
-    A header holds for the lines after it, in later messages too, for a file is read line by line.
+    A header holds for the lines after it, in later messages too, for a file is read line by line. Where it has no
+    source, the host is that of the options.
 
     >>> from agent.contracts.telemetry import SeriesIndex
     >>> from agent.decode.options import DecodeOptions
@@ -65,7 +66,7 @@ def nws_decoder(options: TelemetryOptions) -> DecodeSamples:
         if len(words) != len(header[0]):
             raise invalid("columns", f"The line has {len(words)} columns instead of {len(header[0])}.")
         row = dict(zip(header[0], words, strict=True))
-        plans, key = known.of(columns.index), (row["resource"], row["source"], row.get("destination", ""))
+        plans, key = known.of(columns.index), (row["resource"], row.get("source", ""), row.get("destination", ""))
         plan = plans.get(key)
         if plan is None:
             tags = {"destination": _machine(key[2])} if key[2] else {}

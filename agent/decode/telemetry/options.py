@@ -33,7 +33,8 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
     `resources` are taken, others are counted and left out; native samples are all taken. `metrics` are mappings of a
     site's own, which go before the built-in ones. `hosts` gives the host of a component id (LDMS), `host_cpus` the
     processors of a host where a load average alone tells of it. `short_hosts` cuts the domain off host names.
-    `time_unit` is that of the numbers of line protocol; ``auto`` tells by their size.
+    `time_unit` is that of the numbers of line protocol; ``auto`` tells by their size. `host` is that of records that name
+    none, such as those of a file.
 
     >>> TelemetryOptions(hosts={1042: "nid001042"}).hosts[1042]
     'nid001042'
@@ -46,6 +47,7 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
     host_cpus: int = 1
     short_hosts: bool = False
     time_unit: TimeUnit = "auto"
+    host: str | None = None
 
 
 TelemetryFactory = Callable[[TelemetryOptions], DecodeSamples]

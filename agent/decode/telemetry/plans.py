@@ -105,6 +105,7 @@ class Planner:
         ]
         if not metrics:
             return NOTHING
+        host = host or self._options.host
         if host and self._options.short_hosts:
             host = host.partition(".")[0]
         needed = {metric.instance: tags.get(metric.instance, "") for metric in metrics if metric.instance is not None}
