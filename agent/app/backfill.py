@@ -5,15 +5,17 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from agent.app import compose
-from agent.app.feed import TimedEvent, in_order, refused
 from agent.app.privacy import privacy
+from agent.app.streams import TimedEvent, in_order, refused
+from agent.app.telemetry_files import file_telemetry
 from agent.config.tree import Config
-from agent.contracts.events import JobStarted, JournalRecord, Origin, encode_record
+from agent.contracts.events import HostMinute, HostState, JobStarted, JournalRecord, Origin, encode_record
 from agent.contracts.log import Log
-from agent.decode.files import read_files
+from agent.decode.files import FileRecord, read_each
 from agent.topics import own_topics
 
 FLUSH_RECORDS: Final = 2000
+LEFT_OUT: Final = {JobStarted: "start", HostState: "host-state"}  # what says nothing of the past
 
 
 def backfill(
@@ -27,21 +29,25 @@ def backfill(
 ) -> Counter[str]:
     """Write what the files tell of ended runs into the journal; return counts by what became of the records.
 
-    A second backfill of the same files changes nothing: runs have identities. Starts are left out, for they say nothing
-    of the past. Raises UnavailableError; what was written then may be written again.
+    A second backfill of the same files changes nothing: runs have identities. Starts, states
+    and samples of hosts are left out, for they say nothing of the past. Raises UnavailableError; what was written then
+    may be written again.
     """
     log.create(own_topics(config))
     producer = log.producer()
     hide = privacy(config.privacy)
     counts: Counter[str] = Counter()
     options = compose.file_options(config, timezone)
-    for item in in_order(read_files(paths, now_ms, options)):
-        if not isinstance(item, TimedEvent):
+    for item in in_order(read_each(paths, now_ms, file_telemetry(config, options))):
+        if isinstance(item, FileRecord):
             counts.update(error.reason for error in refused(item))
+            counts.update(sample=0 if item.samples is None else len(item.samples.series))
+        if not isinstance(item, TimedEvent) or isinstance(item.event, HostMinute):
             continue
         partition = config.journal_partition(item.event.system)
-        if isinstance(item.event, JobStarted) or partition is None:
-            counts["start" if partition is not None else "unknown-system"] += 1
+        left_out = "unknown-system" if partition is None else LEFT_OUT.get(type(item.event))
+        if left_out is not None:
+            counts[left_out] += 1
             continue
         origin = Origin(item.place.rpartition(":")[0], 0, counts["written"])
         record = encode_record(JournalRecord(event=hide(item.event), origin=origin))
@@ -53,4 +59,4 @@ def backfill(
     producer.flush(config.collector.flush_timeout_s)
     on_progress(counts["written"])
     producer.close()
-    return counts
+    return +counts

@@ -9,9 +9,10 @@ import msgspec
 
 from agent import __version__
 from agent.app import compose
-from agent.app.feed import JOBS_MAX, Feed, refused
+from agent.app.feed import Feed
 from agent.app.privacy import privacy
 from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
+from agent.app.streams import JOBS_MAX, refused
 from agent.backtest.history import Moment, moments, period_edges, ran, span
 from agent.backtest.observer import Observer
 from agent.backtest.report import SCHEMA, History, Report, Variant
@@ -19,7 +20,17 @@ from agent.backtest.summary import variant
 from agent.config.change import changed
 from agent.config.tree import Config
 from agent.contracts.errors import ConfigError
-from agent.contracts.events import JobCompleted, JobEvent, JobStarted, JournalRecord, Origin, PredictionRequested, Tick
+from agent.contracts.events import (
+    HostMinute,
+    HostState,
+    JobCompleted,
+    JobEvent,
+    JobStarted,
+    JournalRecord,
+    Origin,
+    PredictionRequested,
+    Tick,
+)
 from agent.contracts.moments import rfc3339
 from agent.decode.files import read_files
 from agent.decode.options import DecodeOptions
@@ -47,15 +58,17 @@ def read(
     events: list[JobEvent] = []
     records, refusals, ignored = 0, Counter[str](), Counter[str]()
     for record in read_files(paths, FAR_FUTURE_MS, options):
-        records += 1
+        records += record.records
         ignored.update(record.decoded.ignored)
+        if record.samples is not None:
+            ignored["sample"] += len(record.samples.series)
         refusals.update(error.reason for error in refused(record))
         for event in record.decoded.events:
             known = config.journal_partition(event.system) is not None
             if not known:
                 refusals["unknown-system"] += 1
-            elif isinstance(event, PredictionRequested):
-                ignored["request"] += 1
+            elif isinstance(event, PredictionRequested | HostState):
+                ignored["request" if isinstance(event, PredictionRequested) else "host-state"] += 1
             else:
                 events.append(event)
         if len(events) > JOBS_MAX:
@@ -98,9 +111,10 @@ class Fold:
                 on_progress(done)
         self._feed.finish(SETTLE_MS)
 
-    def write(self, event: JobEvent, origin: Origin) -> None:
+    def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
         """Fold an event in its system's shard."""
-        self._fold(self._config.journal_partition(event.system) or 0, JournalRecord(self._privacy(event), origin))
+        shown = event if isinstance(event, HostMinute) else self._privacy(event)
+        self._fold(self._config.journal_partition(event.system) or 0, JournalRecord(shown, origin))
 
     def tick(self, time_ms: int) -> None:
         """Fold a tick in every shard."""

@@ -11,7 +11,7 @@ from agent.clock import Clock
 from agent.collector.collector import Collector
 from agent.config.tree import Config
 from agent.contracts.errors import InvalidInputError
-from agent.contracts.events import JobEvent, JournalRecord, Origin, Tick, encode_record
+from agent.contracts.events import HostMinute, JobEvent, JournalRecord, Origin, Tick, encode_record
 from agent.contracts.log import TopicSettings
 from agent.contracts.outputs import Emission
 from agent.contracts.service import Health
@@ -55,12 +55,13 @@ class Embedded:
         routes = compose.routes(self.config)
         return Collector(self.log, routes, self.metrics, "embedded", monotonic_s=self._clock.monotonic_s)
 
-    def write(self, event: JobEvent, origin: Origin) -> None:
+    def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
         """Write an event into the journal. Raises InvalidInputError for a system that is not accepted."""
         partition = self.config.journal_partition(event.system)
         if partition is None:
             raise InvalidInputError("unknown-system", f"The system {event.system[:40]!r} is not listed.")
-        self._send(JournalRecord(event=self._privacy(event), origin=origin), partition)
+        shown = event if isinstance(event, HostMinute) else self._privacy(event)
+        self._send(JournalRecord(event=shown, origin=origin), partition)
 
     def tick(self, time_ms: int) -> None:
         """Write a tick into every partition of the journal."""

@@ -1,71 +1,25 @@
-"""Files into the journal: events in the order of their time, with ticks made from event time."""
+"""Events into the journal, with ticks made from event time."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, Protocol
 
-import msgspec
+from agent.app.streams import TimedEvent
+from agent.contracts.events import HostMinute, JobEvent, Origin
 
-from agent.contracts.errors import ConfigError, InvalidInputError
-from agent.contracts.events import JobCompleted, JobEvent, JobStarted, Origin
-from agent.decode.files import FileRecord
-
-TABLES: Final = frozenset({"sacct", "swf", "sonar"})  # formats that list jobs, not events in the order of their time
-JOBS_MAX: Final = 5_000_000
 TICK_MS: Final = 10_000
 PAUSES_MS: Final = (60_000, 300_000, 600_000)  # in a gap time passes in growing steps
 LONG_MS: Final = 1_800_000
 GAP_MAX_MS: Final = 2 * 86_400_000
 
 
-class TimedEvent(msgspec.Struct, frozen=True):
-    """An event, the time at which the agent would have heard of it, and its place in a file."""
-
-    time_ms: int | None
-    event: JobEvent
-    place: str
-
-
 class Journal(Protocol):
     """Where events and ticks go."""
 
-    def write(self, event: JobEvent, origin: Origin) -> None:
+    def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
         """Write an event; InvalidInputError where its system is not accepted."""
 
     def tick(self, time_ms: int) -> None:
         """Write a tick."""
-
-
-def told_ms(event: JobEvent) -> int | None:
-    """Return the time at which an event is told: starts when they happen, completions at the end of the run.
-
-    >>> from agent.contracts.events import Evidence
-    >>> told_ms(JobStarted("a", job_id="1", run_id="a/1@5", start_ms=5, evidence=Evidence()))
-    5
-    """
-    if isinstance(event, JobCompleted):
-        return event.end_ms
-    return event.start_ms if isinstance(event, JobStarted) else None
-
-
-def in_order(records: Iterable[FileRecord]) -> Iterator[TimedEvent | FileRecord]:
-    """Yield events in the order of time, and records that were refused as they come.
-
-    Streams keep their order. Tables of jobs are gathered first and sorted by time; ConfigError above JOBS_MAX.
-    """
-    gathered: list[TimedEvent] = []
-    for record in records:
-        if record.error is not None or record.decoded.rejects:
-            yield record
-        for event in record.decoded.events:
-            timed = TimedEvent(told_ms(event), event, record.place)
-            if record.format in TABLES:
-                gathered.append(timed)
-            else:
-                yield timed
-        if len(gathered) > JOBS_MAX:
-            raise ConfigError(f"The files list more than {JOBS_MAX} jobs; split them.")
-    gathered.sort(key=lambda timed: (timed.time_ms or 0, timed.event.identity))
-    yield from gathered
 
 
 class Feed:
@@ -117,8 +71,3 @@ def ticks(now_ms: int | None, target_ms: int) -> Iterator[int]:
         now_ms = min(now_ms + step_ms, target_ms)
         yield now_ms
         step_ms = next(steps, LONG_MS) if target_ms - now_ms > step_ms else TICK_MS
-
-
-def refused(record: FileRecord) -> list[InvalidInputError]:
-    """Return everything that was refused of a record."""
-    return [record.error] if record.error is not None else list(record.decoded.rejects)

@@ -8,15 +8,19 @@ import msgspec
 
 from agent.app import compose
 from agent.app.embedded import Embedded
-from agent.app.feed import Feed, TimedEvent, in_order, refused
+from agent.app.feed import Feed
+from agent.app.scores import Scores
+from agent.app.streams import Item, TimedEvent, TimedSamples, in_order, refused
+from agent.app.telemetry_files import TelemetryFiles, file_telemetry
 from agent.clock import SystemClock
 from agent.config.tree import Config
 from agent.contracts.decoding import DeadLetter
 from agent.contracts.errors import InvalidInputError
+from agent.contracts.events import HostMinute
 from agent.contracts.moments import rfc3339
 from agent.contracts.outputs import Emission, Prediction
 from agent.decode.dead_letter import dead_letter
-from agent.decode.files import FileRecord, read_files
+from agent.decode.files import FileRecord, read_each
 from agent.decode.options import DecodeOptions
 from sinks.jsonl import JsonLines
 
@@ -27,10 +31,19 @@ FAR_FUTURE_MS: Final = 4_000_000_000_000  # files are history: no time in them i
 
 
 class Replay:
-    """Feeds files into an agent of its own, counts, and hands what comes out to a sink."""
+    """Feeds files into an agent of its own, counts, and hands what comes out to a sink, the scores of samples to another.
 
-    def __init__(self, config: Config, sink: JsonLines | None = None) -> None:
+    `host` is that of telemetry that names none.
+    """
+
+    def __init__(
+        self, config: Config, sink: JsonLines | None = None, scores: Scores | None = None, host: str | None = None
+    ) -> None:
+        self._config = config
         self._sink = sink
+        self._scores = scores
+        self._host = host
+        self._files: TelemetryFiles | None = None
         self.counts: Counter[str] = Counter()
         self.refusals: Counter[str] = Counter()
         self.agent = Embedded(config, SystemClock(), self._emitted)
@@ -44,12 +57,17 @@ class Replay:
         `on_progress` is told the number of events now and then.
         """
         stepped = 0
-        for item in in_order(self._counted(read_files(paths, FAR_FUTURE_MS, options))):
+        telemetry = file_telemetry(self._config, options, self._host)
+        self._files = TelemetryFiles(telemetry, paths, samples=self._scores is not None)
+        files = [self._counted(records) for records in read_each(paths, FAR_FUTURE_MS, telemetry)]
+        for item in in_order(files, self._files):
             self._take(item)
             if self._feed.records >= stepped + STEP_RECORDS:
                 stepped = self._feed.records
                 self.agent.step()
                 on_progress(self.counts["events"])
+        if self._scores is not None:
+            self._scores.end()
         self._feed.finish(SETTLE_MS)
         self.agent.step()
         on_progress(self.counts["events"])
@@ -66,6 +84,7 @@ class Replay:
                 for name, count in sorted(self.counts.items())
                 if name.startswith("ignored:")
             },
+            "telemetry": self._telemetry(),
             "applications": len(predictions),
             "verdicts": dict(sorted(Counter(said.reliability.verdict for said in predictions).items())),
             "quality": _quality(predictions),
@@ -78,6 +97,16 @@ class Replay:
             "until": rfc3339(max((shard.fold.now_ms for shard in self.agent.learner.shards().values()), default=0)),
         }
 
+    def _telemetry(self) -> dict[str, Any]:
+        """Return what became of the samples; `late` and `ahead` of those around them were left out."""
+        if self._files is None:
+            return {}
+        series = self._files.telemetry.index
+        hosts = len({series[number][:2] for number in range(len(series))})
+        counts = msgspec.structs.asdict(self._files.counts())
+        scored = {} if self._scores is None else {"scored": self._scores.scored, "unscored": self._scores.unscored}
+        return {**counts, "series": len(series), "series_refused": series.refused, "hosts": hosts, **scored}
+
     def _emitted(self, emission: Emission) -> None:
         self.counts[f"sent:{emission.kind}"] += 1
         self.counts["unidentified"] += emission.kind == "runs" and NO_APPLICATION in (emission.value or b"")
@@ -86,21 +115,28 @@ class Replay:
 
     def _counted(self, records: Iterable[FileRecord]) -> Iterable[FileRecord]:
         for record in records:
-            self.counts["records"] += 1
+            self.counts["records"] += record.records
             for reason, count in record.decoded.ignored.items():
                 self.counts[f"ignored:{reason}"] += count
             yield record
 
-    def _take(self, item: TimedEvent | FileRecord) -> None:
+    def _take(self, item: Item) -> None:
         if isinstance(item, FileRecord):
             for index, error in enumerate(refused(item)):
                 self._refuse(item.place, index, item.format, item.value, error)
             return
-        self.counts["events"] += 1
+        if isinstance(item, TimedSamples):
+            self._score(item)
+            return
+        self.counts["minutes" if isinstance(item.event, HostMinute) else "events"] += 1
         try:
             self._feed.take(item)
         except InvalidInputError as error:
             self._refuse(item.place, 0, "journal", msgspec.json.encode(item.event), error)
+
+    def _score(self, item: TimedSamples) -> None:
+        if self._scores is not None and self._files is not None:
+            self._scores.write(item.samples, self._files.telemetry.index)
 
     def _refuse(self, place: str, index: int, format_name: str, value: bytes, error: InvalidInputError) -> None:
         self.counts["refused"] += 1

@@ -1,5 +1,6 @@
-"""`scalewatch replay`: event files through the same agent."""
+"""`scalewatch replay`: files of events and telemetry through the same agent."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import msgspec
 
 from agent.app import compose
 from agent.app.replay import Replay
+from agent.app.scores import scores_file
 from agent.cli.errors import FAILED
 from agent.cli.options import config_option, load_or_default, timezone_option
 from agent.cli.progress import progress
@@ -19,34 +21,59 @@ from sinks.jsonl import JsonLines
 @click.argument("files", nargs=-1, required=True)
 @click.option("--out", "folder", type=click.Path(file_okay=False, path_type=Path), required=True,
               help="Folder for one JSON-lines file per output topic and summary.json.")  # fmt: skip
+@click.option("--scores", "scores", type=click.Path(dir_okay=False, path_type=Path), default=None,
+              help="File for the anomaly score of each sample and host, a JSON line each.")  # fmt: skip
+@click.option("--host", default=None, metavar="NAME", help="The host of telemetry that names none.")
 @config_option
 @timezone_option
 @click.option("--quiet", is_flag=True, help="No progress bar and no closing line.")
-def command(files: tuple[str, ...], folder: Path, config: str | None, timezone: str, quiet: bool) -> None:  # noqa: FBT001 - click passes flags so
-    """Run event FILES through the agent and keep what comes out.
+def command(  # noqa: PLR0917 - options
+    files: tuple[str, ...],
+    folder: Path,
+    scores: Path | None,
+    host: str | None,
+    config: str | None,
+    timezone: str,
+    quiet: bool,  # noqa: FBT001 - click passes flags so
+) -> None:
+    """Run FILES of events and telemetry through the agent and keep what comes out.
 
     Takes native JSON lines, Slurm completions, `sacct --parsable2` text, Sonar job records and the Standard Workload
-    Format, plain or gzip; - is standard input. Logs of jobs are put in the order of time first. The exit code is 1 where
-    the files hold no event at all.
+    Format; telemetry as native JSON lines, JSON of Telegraf, LDMS and collectd, influx line protocol and nws_extract
+    text. What a file holds is told by its first lines; it may be gzip, and - is standard input.
+
+    Files are merged by time: telemetry is expected in its order, and what is more than two minutes behind is left out
+    and counted. Tables of jobs are sorted first. The exit code is 1 where the files hold no event and no sample at all.
     """
     settings = load_or_default(config)
-    with JsonLines(folder) as sink, progress(quiet=quiet) as bar:
+    with ExitStack() as stack:
+        sink = stack.enter_context(JsonLines(folder))
+        scored = None if scores is None else stack.enter_context(scores_file(scores))
+        bar = stack.enter_context(progress(quiet=quiet))
         task = bar.add_task("events", total=None)
 
-        replay = Replay(settings, sink)
+        replay = Replay(settings, sink, scored, host)
         replay.run(files, compose.file_options(settings, timezone), lambda events: bar.update(task, completed=events))
         summary = replay.summary()
         replay.agent.close()
     (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
     if not quiet:
         click.echo(_told(summary, folder), err=True)
-    if not summary["events"]:
+    if not summary["events"] and not summary["telemetry"]["taken"]:
         click.get_current_context().exit(FAILED)
 
 
 def _told(summary: dict[str, Any], folder: Path) -> str:
     why = f" ({folder}/deadletters.jsonl says why)" if summary["refused"] else ""
     return (
-        f"{counted(summary['events'], 'event')}, {summary['refused']} refused{why}, "
+        f"{counted(summary['events'], 'event')}, {_told_samples(summary['telemetry'])}{summary['refused']} refused{why}, "
         f"{counted(summary['applications'], 'application')} with a prediction; see {folder}/summary.json"
     )
+
+
+def _told_samples(telemetry: dict[str, int]) -> str:
+    if not telemetry["taken"]:
+        return ""
+    left_out = telemetry["late"] + telemetry["ahead"] + telemetry["not_finite"]
+    rest = f" ({left_out} out of time, left out)" if left_out else ""
+    return f"{counted(telemetry['taken'], 'sample')} of {counted(telemetry['hosts'], 'host')}{rest}, "

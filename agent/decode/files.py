@@ -97,6 +97,15 @@ def read_files(
         yield from read_file(path, received_ms, telemetry)
 
 
+def read_each(paths: Iterable[str], received_ms: int, telemetry: Telemetry) -> list[Iterator[FileRecord]]:
+    """Return the records of each file, to be read side by side; see `read_file`.
+
+    >>> len(read_each(["a.jsonl", "b.jsonl"], 0, Telemetry(TelemetryOptions(), SeriesIndex(9))))
+    2
+    """
+    return [read_file(path, received_ms, telemetry) for path in paths]
+
+
 def read_file(path: str, received_ms: int, telemetry: Telemetry) -> Iterator[FileRecord]:
     """Return the records of a file, decoded; `-` is standard input. What is refused comes with its place as well.
 

@@ -106,6 +106,17 @@ class PartitionWindows:
             self._watermark_ms = int(watermark[stop - 1])
         self._folding = False
 
+    def end(self) -> Iterator[MinuteColumns]:
+        """Yield what is still to be told of all minutes that have begun; nothing may come after it.
+
+        >>> from agent.contracts.telemetry import Series
+        >>> windows = PartitionWindows("load/0", SeriesIndex(series_max=10), WindowSettings())
+        >>> list(windows.end())
+        []
+        """
+        if self._watermark_ms != NEVER_MS:
+            yield from self._turn(self._watermark_ms // MINUTE_MS + 1 + self._settings.settle_minutes)
+
     def events(self, part: MinuteColumns) -> Iterator[HostMinute]:
         """Yield the events of what `fold` yielded."""
         return host_minutes(part, self._index.__getitem__, self.source)
