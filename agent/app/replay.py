@@ -10,7 +10,7 @@ from agent.app import compose
 from agent.app.embedded import Embedded
 from agent.app.feed import Feed
 from agent.app.scores import Scores
-from agent.app.streams import Item, TimedEvent, TimedSamples, in_order, refused
+from agent.app.streams import Item, TimedSamples, in_order, refused
 from agent.app.telemetry_files import TelemetryFiles, file_telemetry
 from agent.clock import SystemClock
 from agent.config.tree import Config

@@ -105,7 +105,7 @@ class _Merging:
             if record.error is not None or record.decoded.rejects or (record.samples is not None and windows is None):
                 yield record
             if record.samples is not None and windows is not None:
-                yield from _measured(windows, windows.take(record.samples), place)
+                yield from _measured(windows.take(record.samples), place)
             for event in record.decoded.events:
                 timed = TimedEvent(told_ms(event), event, place)
                 if record.format in TABLES:
@@ -113,7 +113,7 @@ class _Merging:
                 else:
                     yield timed
         if windows is not None:
-            yield from _measured(windows, windows.end(), place)
+            yield from _measured(windows.end(), place)
 
     def _gather(self, timed: TimedEvent, table: list[TimedEvent]) -> None:
         table.append(timed)
@@ -122,7 +122,7 @@ class _Merging:
             raise ConfigError(f"The files list more than {JOBS_MAX} jobs; split them.")
 
 
-def _measured(windows: FileWindows, told: Iterable[Samples | HostMinute], place: str) -> Iterator[Item]:
+def _measured(told: Iterable[Samples | HostMinute], place: str) -> Iterator[Item]:
     for each in told:
         if isinstance(each, HostMinute):
             yield TimedEvent(told_ms(each), each, place)

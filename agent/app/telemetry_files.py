@@ -103,7 +103,7 @@ class FileWindows:
         if not len(samples.series):
             return
         if self._cut_ms is not None:
-            told = [*self._parts(samples, self._cut_ms), *self._minutes_of(samples)]
+            told: list[Samples | HostMinute] = [*self._parts(samples, self._cut_ms), *self._minutes_of(samples)]
             yield from sorted(told, key=_first_ms)
             return
         if self._samples:

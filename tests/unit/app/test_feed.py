@@ -1,26 +1,19 @@
 """Files into the journal: in the order of time, with ticks made from it."""
 
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.app import feed
-from agent.app.feed import GAP_MAX_MS, TICK_MS, Feed, TimedEvent, in_order, ticks, told_ms
-from agent.contracts.errors import ConfigError, InvalidInputError
-from agent.contracts.events import Identity, JobCompleted, JobEvent, JobStarted, Origin, PredictionRequested
-from agent.decode.files import FileRecord, read_files
-from agent.decode.options import DecodeOptions
+from agent.app.feed import GAP_MAX_MS, TICK_MS, Feed, ticks
+from agent.app.streams import TimedEvent, told_ms
+from agent.contracts.errors import InvalidInputError
+from agent.contracts.events import HostMinute, Identity, JobEvent, JobStarted, Origin, PredictionRequested
 from tests.kit.scenario import SYSTEM, completed, evidence, moment_ms
 
 NINE_MS = moment_ms("09:00")
-SACCT = """JobID|JobName|State|Start|End|Elapsed|AllocNodes|Cluster
-3|c|COMPLETED|2026-11-20T09:02:00|2026-11-20T09:03:00|00:01:00|4|exa
-1|a|COMPLETED|2026-11-20T09:00:00|2026-11-20T09:04:00|00:04:00|4|exa
-2|b|COMPLETED|2026-11-20T09:01:00|2026-11-20T09:02:00|00:01:00|4|exa
-"""
 
 
 class Written:
@@ -29,7 +22,7 @@ class Written:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def write(self, event: JobEvent, origin: Origin) -> None:
+    def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
         if event.system == "unlisted":
             raise InvalidInputError("unknown-system", "The system is not listed.")
         self.lines.append(f"{event.identity} from {origin.topic}:{origin.offset}")
@@ -121,46 +114,3 @@ def test_ticks_rise_to_their_target_and_are_few_in_a_gap(now: int, steps: int) -
     assert all(time_ms % TICK_MS == 0 for time_ms in made)
     assert len(made) <= 2 * GAP_MAX_MS / feed.LONG_MS
     assert made[0] == (now_ms + TICK_MS if target_ms - now_ms <= GAP_MAX_MS else target_ms)
-
-
-def records(folder: Path, **texts: str) -> list[FileRecord]:
-    paths = []
-    for name, text in texts.items():
-        path = folder / name
-        path.write_text(text)
-        paths.append(str(path))
-    return list(read_files(paths, NINE_MS * 2, DecodeOptions(default_system=SYSTEM)))
-
-
-def jobs(items: list[TimedEvent | FileRecord]) -> list[str]:
-    return [
-        item.event.job_id for item in items if isinstance(item, TimedEvent) and isinstance(item.event, JobCompleted)
-    ]
-
-
-def test_a_table_of_jobs_is_put_in_the_order_of_their_ends(tmp_path: Path) -> None:
-    assert jobs(list(in_order(records(tmp_path, table=SACCT)))) == ["2", "3", "1"]
-
-
-def test_tables_of_several_files_become_one_order(tmp_path: Path) -> None:
-    head, *rows = SACCT.splitlines()
-    texts = {f"file{i}": f"{head}\n{row}\n" for i, row in enumerate(rows)}
-    assert jobs(list(in_order(records(tmp_path, **texts)))) == ["2", "3", "1"]
-
-
-def test_a_stream_keeps_its_order_and_what_was_refused_comes_along(tmp_path: Path) -> None:
-    line = (
-        '{"type": "job.completed", "system": "exa", "job_id": "%s", "application": "a", "n": 1, "unit": "nodes",'
-        ' "start": "2026-11-20T%s:00:00Z", "run_time_s": 60}'
-    )
-    lines = [line % ("9", "10"), "not an event", line % ("8", "09")]
-    items = list(in_order(records(tmp_path, stream="\n".join(lines))))
-    assert jobs(items) == ["9", "8"]
-    assert [type(item) for item in items] == [TimedEvent, FileRecord, TimedEvent]
-    assert [error.reason for error in feed.refused(items[1])] == ["not-json"]  # type: ignore[arg-type] # by the line above
-
-
-def test_more_jobs_than_can_be_sorted_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "JOBS_MAX", 2)
-    with pytest.raises(ConfigError, match=r"^The files list more than 2 jobs; split them\.$"):
-        list(in_order(records(tmp_path, table=SACCT)))

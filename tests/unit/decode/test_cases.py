@@ -1,24 +1,28 @@
 """Each folder of tests/cases/decode is an input and what it must yield; a bug report becomes a folder."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from agent.contracts.moments import parse_rfc3339
-from agent.decode.files import FileRecord, read_files
+from agent.contracts.moments import parse_rfc3339, rfc3339
+from agent.contracts.telemetry import SeriesIndex
+from agent.decode.files import FileRecord, Telemetry, read_files
 from agent.decode.options import DecodeOptions
+from agent.decode.telemetry.options import TelemetryOptions
 
 CASES = Path(__file__).parents[2] / "cases" / "decode"
 RECEIVED_MS = parse_rfc3339("2026-11-21T00:00:00Z")
 
 
-def plain(record: FileRecord) -> dict[str, Any]:
+def plain(record: FileRecord, index: SeriesIndex) -> dict[str, Any]:
     refused = [record.error] if record.error else record.decoded.rejects
     report = {
         "line": int(record.place.rpartition(":")[2]),
+        "samples": samples(record, index),
         "events": json.loads(msgspec.json.encode(record.decoded.events)),
         "refused": [[error.reason, str(error)] for error in refused],
         "ignored": record.decoded.ignored,
@@ -27,12 +31,27 @@ def plain(record: FileRecord) -> dict[str, Any]:
     return {key: value for key, value in report.items() if value}
 
 
+def samples(record: FileRecord, index: SeriesIndex) -> list[str]:
+    if record.samples is None:
+        return []
+    columns = (getattr(record.samples, name).tolist() for name in ("series", "time_ms", "value"))
+    return [
+        f"{'/'.join(index[number])} {rfc3339(time_ms)} {value:.10g}"
+        for number, time_ms, value in zip(*columns, strict=True)
+    ]
+
+
 @pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir()))
 def test_a_case_yields_what_its_folder_says(case: str) -> None:
     expected = json.loads((CASES / case / "expected.json").read_text())
     (source,) = (CASES / case).glob("input.*")
     options = msgspec.convert(expected["options"], DecodeOptions)
-    records = [plain(record) for record in read_files([str(source)], RECEIVED_MS, options)]
+    telemetry = Telemetry(TelemetryOptions(decode=options), SeriesIndex(100))
+    found = read_files([str(source)], RECEIVED_MS, options, telemetry)
+    records = [plain(record, telemetry.index) for record in found]
+    if os.environ.get("SCALEWATCH_UPDATE_CASES"):
+        (CASES / case / "expected.json").write_text(json.dumps({**expected, "records": records}, indent=2) + "\n")
+        return
     assert records == expected["records"]
 
 

@@ -1,0 +1,167 @@
+"""Files become one stream: events of jobs and minutes of hosts in the order of time."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.app import streams
+from agent.app.streams import Item, TimedEvent, TimedSamples, in_order
+from agent.app.telemetry_files import TelemetryFiles
+from agent.contracts.errors import ConfigError
+from agent.contracts.events import HostMinute, JobCompleted, PredictionRequested
+from agent.contracts.moments import rfc3339
+from agent.contracts.telemetry import SeriesIndex
+from agent.decode.files import FileRecord, Telemetry, read_each
+from agent.decode.options import DecodeOptions
+from agent.decode.telemetry.options import TelemetryOptions
+from tests.kit.scenario import SYSTEM, moment_ms
+
+NINE_MS = moment_ms("09:00")
+FAR_FUTURE_MS = 4_000_000_000_000
+SACCT = """JobID|JobName|State|Start|End|Elapsed|AllocNodes|Cluster
+3|c|COMPLETED|2026-11-20T09:02:00|2026-11-20T09:03:00|00:01:00|4|exa
+1|a|COMPLETED|2026-11-20T09:00:00|2026-11-20T09:04:00|00:04:00|4|exa
+2|b|COMPLETED|2026-11-20T09:01:00|2026-11-20T09:02:00|00:01:00|4|exa
+"""
+
+
+def completed(job: str, second: int) -> str:
+    fields = {
+        "type": "job.completed", "system": SYSTEM, "job_id": job, "application": "a", "n": 1, "unit": "nodes",
+        "end": rfc3339(NINE_MS + second * 1000), "run_time_s": 60,
+    }  # fmt: skip
+    return json.dumps(fields)
+
+
+def load(second: float, value: float = 0.5, host: str = "nid1") -> str:
+    fields = {"type": "load", "system": SYSTEM, "host": host, "resource": "cpu_available", "value": value}
+    return json.dumps({**fields, "time": rfc3339(NINE_MS + round(second * 1000))})
+
+
+def asked(request: str) -> str:
+    fields: dict[str, Any] = {"type": "prediction.requested", "system": SYSTEM, "request_id": request}
+    return json.dumps({**fields, "application": "a", "n": [4], "unit": "nodes"})
+
+
+def read(folder: Path, *texts: str | Sequence[str], samples: bool = False) -> tuple[list[Item], TelemetryFiles]:
+    paths = []
+    for number, text in enumerate(texts):
+        path = folder / f"file{number}"
+        path.write_text(text if isinstance(text, str) else "\n".join(text) + "\n")
+        paths.append(str(path))
+    telemetry = Telemetry(TelemetryOptions(decode=DecodeOptions(default_system=SYSTEM)), SeriesIndex(100))
+    files = TelemetryFiles(telemetry, paths, samples=samples)
+    return list(in_order(read_each(paths, FAR_FUTURE_MS, telemetry), files)), files
+
+
+def jobs(items: list[Item]) -> list[str]:
+    return [
+        item.event.job_id for item in items if isinstance(item, TimedEvent) and isinstance(item.event, JobCompleted)
+    ]
+
+
+def told(items: list[Item]) -> list[str]:
+    """Jobs and requests by their ids, minutes of hosts by the second of their end."""
+    names = []
+    for item in items:
+        if isinstance(item, TimedEvent):
+            event = item.event
+            if isinstance(event, HostMinute):
+                names.append(f"{event.host}@{((item.time_ms or 0) - NINE_MS) // 1000}")
+            elif isinstance(event, JobCompleted):
+                names.append(event.job_id)
+            elif isinstance(event, PredictionRequested):
+                names.append(event.request_id)
+    return names
+
+
+def test_a_table_of_jobs_is_put_in_the_order_of_their_ends(tmp_path: Path) -> None:
+    assert jobs(read(tmp_path, SACCT)[0]) == ["2", "3", "1"]
+
+
+def test_tables_of_several_files_become_one_order(tmp_path: Path) -> None:
+    head, *rows = SACCT.splitlines()
+    assert jobs(read(tmp_path, *(f"{head}\n{row}\n" for row in rows))[0]) == ["2", "3", "1"]
+
+
+def test_a_stream_keeps_its_order_and_what_was_refused_comes_along(tmp_path: Path) -> None:
+    items, _ = read(tmp_path, [completed("9", 60), "not an event", completed("8", 0)])
+    assert jobs(items) == ["9", "8"]
+    assert [type(item) for item in items] == [TimedEvent, FileRecord, TimedEvent]
+    assert [error.reason for error in streams.refused(items[1])] == ["not-json"]  # type: ignore[arg-type] # by the line above
+
+
+def test_more_jobs_than_can_be_sorted_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "JOBS_MAX", 2)
+    with pytest.raises(ConfigError, match=r"^The files list more than 2 jobs; split them\.$"):
+        read(tmp_path, SACCT)
+
+
+def test_more_files_than_can_be_open_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "FILES_MAX", 2)
+    with pytest.raises(ConfigError, match=r"^3 files are more than the 2 that can be read at once; join some\.$"):
+        read(tmp_path, "", "", "")
+
+
+def test_files_are_merged_by_time_whatever_they_hold(tmp_path: Path) -> None:
+    minutes = [load(second) for second in range(0, 240, 10)]
+    items, _ = read(tmp_path, [completed("s1", 90), completed("s2", 150)], minutes, SACCT)
+    assert told(items) == ["nid1@60", "s1", "nid1@120", "2", "s2", "nid1@180", "3", "nid1@240", "1"]
+
+
+def test_job_events_and_samples_of_one_file_are_told_in_its_order(tmp_path: Path) -> None:
+    lines = [load(0), completed("a", 30), load(40), load(75), completed("b", 80), load(140)]
+    assert told(read(tmp_path, lines)[0]) == ["a", "nid1@60", "b", "nid1@120", "nid1@180"]
+
+
+def test_the_last_minutes_are_told_at_the_end_of_a_file(tmp_path: Path) -> None:
+    items, files = read(tmp_path, [load(0), load(65)])
+    assert told(items) == ["nid1@60", "nid1@120"]
+    assert (files.counts().taken, files.counts().minutes) == (2, 2)
+
+
+def test_a_question_is_asked_where_it_stands_among_events_with_times(tmp_path: Path) -> None:
+    items, _ = read(tmp_path, [completed("a", 0), completed("d", 90)], [asked("r1"), completed("c", 60), asked("r2")])
+    assert told(items) == ["a", "r1", "c", "r2", "d"]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_file_without_any_time_keeps_its_place_before_or_after_the_others(tmp_path: Path, first: bool) -> None:  # noqa: FBT001
+    texts = [[asked("r1"), asked("r2")], [completed("a", 0), completed("b", 90)]]
+    items, _ = read(tmp_path, *(texts if first else reversed(texts)))
+    order = ["r1", "r2", "a", "b"]
+    assert told(items) == (order if first else [*order[2:], *order[:2]])
+
+
+def test_a_file_that_steps_back_in_time_goes_on_and_its_old_samples_are_counted(tmp_path: Path) -> None:
+    lines = [load(second) for second in (0, 10, 600, 620, 20, 30, 640)]
+    items, files = read(tmp_path, lines)
+    assert (files.counts().taken, files.counts().late) == (5, 2)
+    assert told(items)[-1] == "nid1@660"
+
+
+def test_a_sample_of_the_far_future_is_left_out_and_those_after_it_count(tmp_path: Path) -> None:
+    lines = [load(second) for second in (0, 10, 10**9, 20, 30, 70)]
+    items, files = read(tmp_path, lines)
+    assert (files.counts().taken, files.counts().late, files.counts().ahead) == (5, 0, 1)
+    assert told(items) == ["nid1@60", "nid1@120"]
+
+
+def test_samples_come_in_intervals_so_that_files_can_be_scored_together(tmp_path: Path) -> None:
+    first, second = ([load(moment, host=host) for moment in range(0, 60, 5)] for host in ("a", "b"))
+    items, _ = read(tmp_path, first, second, samples=True)
+    times = [item.time_ms - NINE_MS for item in items if isinstance(item, TimedSamples)]
+    assert times == [at for at in range(0, 60_000, 10_000) for _ in range(2)]
+
+
+def test_without_windows_samples_stay_in_their_records(tmp_path: Path) -> None:
+    path = tmp_path / "load"
+    path.write_text(f"{load(0)}\n{load(1)}\n")
+    telemetry = Telemetry(TelemetryOptions(), SeriesIndex(9))
+    (record,) = in_order(read_each([str(path)], FAR_FUTURE_MS, telemetry))
+    assert isinstance(record, FileRecord)
+    assert record.samples is not None
+    assert (record.records, record.samples.value.tolist()) == (2, [0.5, 0.5])
