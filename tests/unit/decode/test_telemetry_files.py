@@ -56,7 +56,7 @@ def test_a_compressed_file_is_read_as_well(format_name: str) -> None:
 @pytest.mark.parametrize("format_name", list(LINES))
 def test_a_line_that_cannot_be_read_is_refused_with_its_place_and_costs_no_other(format_name: str) -> None:
     line = LINES[format_name]
-    records = read("\n".join([line, line, "{]", line]))
+    records = read(f"{line}\n{line}\n{{]\n{line}")
     assert [place for place, _ in refusals(records)] == ["load:3"]
     assert samples(records) == 3
 
