@@ -10,6 +10,7 @@ import msgspec
 
 from agent.contracts.events import Attribute, Evidence, Identity, JobCompleted, JobStarted
 from agent.contracts.settings import EVIDENCE_FIELDS, JobSettings
+from processors.under_load_scores import StartLoad
 
 NAMING = frozenset((*EVIDENCE_FIELDS, "input", "sizes", "attributes"))
 IDENTITIES_MAX = 8
@@ -76,6 +77,7 @@ class JobState(msgspec.Struct, omit_defaults=True):
 
     started: JobStarted | None = None
     forecast: Forecast | None = None
+    start_load: StartLoad | None = None
     revise_ms: int | None = None
     resized: bool = False
     identities: dict[str, Identity] = {}
@@ -117,6 +119,11 @@ class Job:
         return self._state.forecast
 
     @property
+    def start_load(self) -> StartLoad | None:
+        """What was told of the run that goes on under the load of its hosts."""
+        return self._state.start_load
+
+    @property
     def resized(self) -> bool:
         """Whether the job changed its size: its runs then say nothing about one size."""
         return self._state.resized
@@ -147,7 +154,7 @@ class Job:
         if isinstance(fact, Identity):
             self._state.identities = {**self._state.identities, fact.source: fact}
         elif isinstance(fact, JobStarted):
-            self._state.started, self._state.forecast = fact, None
+            self._state.started, self._state.forecast, self._state.start_load = fact, None, None
         self._keep(fact)
 
     def end(self, event: JobCompleted, placement: Placement) -> None:
@@ -195,9 +202,13 @@ class Job:
         self._state.forecast = forecast
         self._state.revise_ms = now_ms + round(max(self._settings.revise_s, revise_s) * 1000)
 
+    def loaded(self, start_load: StartLoad | None) -> None:
+        """Note what was told of the run that goes on under the load of its hosts."""
+        self._state.start_load = start_load
+
     def forget_run(self) -> None:
         """Give up on the run that goes on: its end never came."""
-        self._state.started = self._state.forecast = self._state.revise_ms = None
+        self._state.started = self._state.forecast = self._state.start_load = self._state.revise_ms = None
 
     def over(self, now_ms: int) -> bool:
         """Tell whether nothing of the job is needed any more."""

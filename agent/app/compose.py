@@ -52,6 +52,7 @@ def make_shard(config: Config) -> Shard:
         alerts=config.alerts,
         agent_version=__version__,
         hosts=config.hosts,
+        under_load=config.under_load,
     )
     return Shard(settings, Identifier(config.identification).identify)
 

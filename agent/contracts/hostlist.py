@@ -1,8 +1,9 @@
 """Host lists as schedulers write them: names, ranges in brackets, several brackets in a name, zero padding."""
 
 import re
-from collections.abc import Iterator
-from itertools import product
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, product
 from math import prod
 from typing import Final
 
@@ -46,6 +47,41 @@ def expand(text: str, limit: int) -> tuple[str, ...]:
     if count(text) > limit:
         raise _invalid(f"The host list names more than {limit} hosts.")
     return tuple("".join(chosen) for parts in _names(text) for chosen in product(*(_texts(part) for part in parts)))
+
+
+def spread(texts: Sequence[str], limit: int) -> tuple[int, tuple[str, ...]]:
+    """Return how many hosts some lists name, and at most `limit` of them, spread evenly in their order.
+
+    Errors as `count`. Only the names that are returned are made.
+
+    >>> spread(["nid[0001-4000]", "login1"], limit=4)
+    (4001, ('nid0001', 'nid1001', 'nid2001', 'nid3001'))
+    """
+    names = [parts for text in texts for parts in _names(text)]
+    ends = list(accumulate(prod(_size(part) for part in parts) for parts in names))
+    total = ends[-1] if ends else 0
+    found = []
+    for index in (i * total // min(limit, total) for i in range(min(limit, total))):
+        which = bisect_right(ends, index)
+        found.append(_at(names[which], index - (ends[which - 1] if which else 0)))
+    return total, tuple(found)
+
+
+def _at(parts: list[_Part], index: int) -> str:
+    """Return a name of those that the parts make, in the order in which they are written out."""
+    chosen = []
+    for part in reversed(parts):
+        index, own = divmod(index, _size(part))
+        chosen.append(part if isinstance(part, str) else _number(part, own))
+    return "".join(reversed(chosen))
+
+
+def _number(ranges: list[_Range], index: int) -> str:
+    for first, last, digits in ranges:
+        if index <= last - first:
+            return f"{first + index:0{digits}d}"
+        index -= last - first + 1
+    raise IndexError(index)
 
 
 def _names(text: str) -> Iterator[list[_Part]]:

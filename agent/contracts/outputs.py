@@ -11,6 +11,7 @@ import msgspec
 
 from agent.contracts.events import Attribute
 from agent.contracts.horizons import Horizon
+from agent.contracts.under_load import UnderLoad
 
 VERDICTS: Final = (
     "reliable", "insufficient", "high_error", "linear", "runner_up", "superlinear", "slowdown", "far", "uncertain", "unknown"
@@ -137,7 +138,10 @@ class Quality(msgspec.Struct, frozen=True):
 
 
 class Prediction(Message, frozen=True, kw_only=True):
-    """Topic predictions, keyed by application id: the whole curve of an application."""
+    """Topic predictions, keyed by application id: the whole curve of an application.
+
+    `under_load` is for the size that was run last, on the partition where the application usually runs.
+    """
 
     application: str
     system: str
@@ -152,12 +156,14 @@ class Prediction(Message, frozen=True, kw_only=True):
     preferred_n: tuple[float, ...] | None
     reliability: Reliability
     quality: Quality
+    under_load: UnderLoad | None = None
 
 
 class AnswerPoint(CurvePoint, frozen=True, kw_only=True):
-    """A curve point with a verdict of its own."""
+    """A curve point with a verdict of its own; where the request names hosts or a partition, also under their load."""
 
     reliability: Reliability
+    under_load: UnderLoad | None = None
 
 
 class Answer(Message, frozen=True, kw_only=True):
@@ -188,7 +194,8 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     `probability_exceeds_limit` is the chance to run into the time limit, given that it still runs. `coverage` and
     `coverage_measured` are those of the curve at its size. `model` is where the numbers came from: the published curve of
     the application, or the distribution of similar runs with what its user, name, class and centre weigh, whose coverage
-    is that of the centre's jobs; None where nothing is known.
+    is that of the centre's jobs; None where nothing is known. `under_load` is the run time by the load of its hosts before
+    it started.
     """
 
     system: str
@@ -211,6 +218,7 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     probability_exceeds_limit: float | None
     reliability: Reliability
     model: Model | None = None
+    under_load: UnderLoad | None = None
 
 
 class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -12,6 +12,7 @@ from processors.fold.desk import Desk, Identified
 from processors.fold.histories import Histories
 from processors.fold.similar_answers import SimilarAnswers
 from processors.fold.teaching import Teaching
+from processors.fold.under_load import UnderLoads
 from processors.fold.unseen import Unseen
 from processors.inputs import Inputs
 from processors.messages import cold_start, judged_points, useful
@@ -37,6 +38,7 @@ class Answering:
         self._similar = SimilarAnswers(histories)
         self._teaching = Teaching(desk)
         self._unseen = Unseen(desk)
+        self._under_loads = UnderLoads(desk)
 
     def requested(self, event: PredictionRequested) -> None:
         """Answer a request of the journal, once."""
@@ -53,6 +55,9 @@ class Answering:
     def answer(self, event: PredictionRequested) -> Answer:
         """Return the answer to a question; changes nothing."""
         found = self._desk.identify(event.evidence, event.system, (), event.unit)
+        return self._under_loads.answered(event, found.key, self._answer(event, found))
+
+    def _answer(self, event: PredictionRequested, found: Identified) -> Answer:
         key = found.key
         model = self._desk.models.get(key.id) if key else None
         if key is None or model is None or not model.observations:

@@ -14,6 +14,7 @@ from agent.contracts.hosts import HostSettings, NoWindows, Windows
 from agent.contracts.names import SAFE, ApplicationKey
 from agent.contracts.outputs import Message
 from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
+from agent.contracts.under_load import UnderLoadSettings
 from processors.alerts import AlertLife, AlertState
 from processors.asked import Asked, AskedState
 from processors.digest import digest64
@@ -30,6 +31,7 @@ from processors.run_time import RunTime, RunTimeState
 from processors.run_time_upgrades import UPGRADES
 from processors.seen import LowWater, LowWaterState, SeenRuns, SeenState
 from processors.shelf import Kind, Shelf
+from processors.under_load_scores import LoadScores, LoadScoresState
 
 STATEFUL: Final = (
     Job,
@@ -47,6 +49,7 @@ STATEFUL: Final = (
     RunHistory,
     Rivals,
     Drift,
+    LoadScores,
 )
 PROCESSORS: Final = tuple(processor.name for processor in STATEFUL)
 
@@ -100,6 +103,7 @@ class FoldSettings(msgspec.Struct, frozen=True):
     alerts: AlertSettings
     agent_version: str
     hosts: HostSettings = HostSettings()
+    under_load: UnderLoadSettings = UnderLoadSettings()
 
 
 class Desk:
@@ -142,6 +146,7 @@ class Desk:
         self.histories = Shelf(Kind(RunHistory.name, RunHistory.version, RunHistoryState, RunHistory.build))
         self.rivals = Shelf(Kind(Rivals.name, Rivals.version, RivalsState, Rivals.build))
         self.drifts = Shelf(Kind(Drift.name, Drift.version, DriftState, Drift.build))
+        self.loads = Shelf(Kind(LoadScores.name, LoadScores.version, LoadScoresState, LoadScores.build))
         self._application_ids: dict[int, str] = {}
 
     @property
@@ -176,6 +181,7 @@ class Desk:
         self._forget_laws(ApplicationKey.parse(application_id))
         self._forget_input(ApplicationKey.parse(application_id))
         self.rivals.remove(application_id)
+        self.loads.remove(application_id)
         self.histories.remove(name_key(ApplicationKey.parse(application_id).system, application_id))
         self.outbox.append(Tombstone("predictions", application_id))
 
@@ -230,7 +236,7 @@ class Desk:
         """Return all shelves."""
         yield from (self.jobs, self.models, self.seen, self.low_water, self.failures, self.hosts)
         yield from (self.alerts, self.asked, self.laws, self.pool, self.members, self.inputs)
-        yield from (self.histories, self.rivals, self.drifts)
+        yield from (self.histories, self.rivals, self.drifts, self.loads)
 
     def _remember(self, key: str) -> None:
         if key.startswith(OF_APPLICATION):

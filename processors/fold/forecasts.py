@@ -8,6 +8,7 @@ from processors.digest import hexdigest
 from processors.fold.desk import Desk
 from processors.fold.end_outlooks import EndOutlook, EndOutlooks
 from processors.fold.histories import Histories
+from processors.fold.under_load import UnderLoads
 from processors.job_ends import EndForecast, noteworthy
 from processors.jobs import Forecast, Job
 from processors.quality import COVERAGE
@@ -30,6 +31,7 @@ class Forecasts:
     def __init__(self, desk: Desk, histories: Histories) -> None:
         self._desk = desk
         self._outlooks = EndOutlooks(desk, histories)
+        self._under_loads = UnderLoads(desk)
 
     def publish(self, job: Job) -> None:
         """Say when the job will end."""
@@ -38,7 +40,12 @@ class Forecasts:
             return
         found = self._desk.identify(started.evidence, started.system, job.identities, None)
         key = found.key.id if found.key else None
-        self._send(job, started, Forecast(key, found.n, None, None, None), self._outlooks.first(started, found))
+        outlook = self._outlooks.first(started, found)
+        first = Forecast(key, found.n, *_times(outlook.end))
+        before, now = job.start_load, self._under_loads.at_start(started, first)
+        if now is not None or before is None or (before.application_id, before.said.n) != (key, found.n):
+            job.loaded(now)  # else the windows are gone, and what they said still holds
+        self._send(job, started, first, outlook)
 
     def revise(self, job: Job) -> None:
         """Say it anew if it changed noticeably."""
@@ -83,6 +90,7 @@ class Forecasts:
                 probability_exceeds_limit=expected.exceeds if expected else None,
                 reliability=outlook.reliability,
                 model=outlook.model,
+                under_load=job.start_load.said if job.start_load else None,
             )
         )
         job.published(said, context.now_ms, outlook.revise_s)

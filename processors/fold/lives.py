@@ -11,6 +11,7 @@ from processors.fold.desk import Desk, Tombstone
 from processors.fold.forecasts import Forecasts
 from processors.fold.histories import Histories
 from processors.fold.runs import Runs
+from processors.fold.under_load import UnderLoads
 from processors.jobs import EndedRun, Job
 
 DUE_PER_TICK_MAX = 20_000
@@ -36,6 +37,7 @@ class Lives:
         self._desk = desk
         self._runs = runs
         self._forecasts = Forecasts(desk, histories)
+        self._under_loads = UnderLoads(desk)
 
     def started(self, event: JobStarted) -> None:
         """Forecast the end of a job that began to run."""
@@ -74,10 +76,12 @@ class Lives:
         placement = self._runs.completed(job, event)
         if placement is None:
             return
-        forecast = job.forecast
+        forecast, start_load, started = job.forecast, job.start_load, job.running
         job.end(event, placement)
         if forecast is not None and job.running is None:
             self._desk.outbox.append(Tombstone("job_predictions", key))
+        if start_load is not None and started is not None and job.running is None and not job.resized:
+            self._under_loads.ended(start_load, started, event, placement)
         self._desk.outbox.extend(self._settled(job, run) for run in job.settle_excess())
         self._keep(key, job)
 

@@ -12,6 +12,7 @@ from processors.explanation import model_of
 from processors.fold.desk import Desk, Tombstone
 from processors.fold.histories import Histories
 from processors.fold.teaching import Teaching
+from processors.fold.under_load import UnderLoads
 from processors.fold.unseen import Unseen
 from processors.fold.warnings import Warnings
 from processors.fold.watch import Watch
@@ -46,6 +47,7 @@ class Refits:
         self._warnings = warnings
         self._teaching = Teaching(desk)
         self._unseen = Unseen(desk)
+        self._under_loads = UnderLoads(desk)
         self._watch = Watch(desk, warnings)
 
     def tick(self, since_ms: int) -> None:
@@ -96,7 +98,7 @@ class Refits:
         self._desk.model_changed(application_id, model)
         self._unseen.fitted(key, model)
         self._watch.published(application_id)
-        self._desk.outbox.append(said)
+        self._desk.outbox.append(self._under_loads.published(key, said, curve))
         self._desk.tally["fit", "published"] += 1
         self._unreliable(key, said)
 

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from agent.contracts.events import Identity, JobCompleted
-from agent.contracts.horizons import HORIZONS
 from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
 from processors.alerts import AlertLife, AlertState, Condition
 from processors.asked import REQUESTS_MAX, Asked, AskedState
@@ -19,18 +18,16 @@ from processors.fold.desk import PROCESSORS
 from processors.inputs import KNOTS_MAX, InputFact, InputRecord, Inputs, InputsState, StoredKnot
 from processors.jobs import Job, JobFact, JobState, Placement
 from processors.laws import CurveRecord, Laws, LawsState, Pool, PoolState
-from processors.member_fits import fits
-from processors.members import MemberFact, Members, MembersState
-from processors.models.adept import study
+from processors.members import Members, MembersState
 from processors.models.combination.bands import NO_SCORES
-from processors.models.combination.combine import combine
-from processors.models.combination.curve import Curve
-from processors.outlook import Outlook
 from processors.rivals import Rivals, RivalsState
 from processors.run_distribution import RunHistory, RunHistoryState
 from processors.run_time import RunTime, RunTimeState
 from processors.seen import LowWater, LowWaterState, SeenRun, SeenRuns, SeenState
+from processors.under_load_scores import LoadScores, LoadScoresState
 from tests.kit.drifting import scored_run
+from tests.kit.law_members import member_fact, members_learn
+from tests.kit.loaded_runs import loaded_run
 from tests.kit.past_jobs import bout, ended_job
 from tests.kit.scenario import SYSTEM, completed, evidence
 
@@ -75,20 +72,6 @@ def run_fact(i: int) -> RunFact:
 
 def condition(i: int) -> Condition:
     return Condition(name="X", labels={"n": "4"}, holds=i % 3 != 2, time_ms=START_MS + i * 1000, for_ms=5000)
-
-
-def member_fact(i: int) -> MemberFact:
-    n = 2.0 ** (i % 15)
-    return MemberFact(n, 1000.0 / n + i % 7, HORIZONS[i % 4], ln_ratio=0.1 if i % 3 else None)
-
-
-def members_learn(members: Members, fact: MemberFact) -> None:
-    """Take a run in, after the laws of twelve sizes were published once."""
-    if members.fits is None:
-        n = tuple(2.0**k for k in range(12))
-        run_time_s = tuple(1000.0 / size + 17.3 + 0.011 * size for size in n)
-        members.publish(fits(Outlook(study(n, run_time_s), combine(Curve("a", SYSTEM, n, run_time_s))), runs=12))
-    members.learn(fact)
 
 
 def input_fact(i: int) -> InputFact:
@@ -147,8 +130,11 @@ SUBJECTS: dict[str, Subject] = {
     RunHistory.name: Subject(RunHistoryState, RunHistory.build, ended_job, 1_900, question=lambda ended: ended.job),
     Rivals.name: Subject(RivalsState, Rivals.build, bout, 600, question=lambda bout: bout.n),
     Drift.name: Subject(DriftState, Drift.build, scored_run, 2_500),
+    LoadScores.name: Subject(LoadScoresState, LoadScores.build, loaded_run, 700),
 }
 SPARED: dict[str, str] = {
+    "load_scores:learning_a_fact_twice_is_learning_it_once": "a run is scored when it ends for the first time, against "
+    "what its job kept since its start: that leaves with the end, and is stored in the same checkpoint",
     "rivals:learning_a_fact_twice_is_learning_it_once": "a run is compared once, at its first report: that a report is "
     "the first is known from the runs seen, which are stored in the same checkpoint",
     "score_pool:learning_a_fact_twice_is_learning_it_once": "a fact is a change of an application's share, which its "

@@ -43,31 +43,33 @@ def maximum_of(x: Histogram, n: float, intervals: int = INTERVALS) -> Histogram:
     check_intervals(intervals)
     if not 1 <= n < np.inf:
         raise ValueError("A maximum is over at least one value.")
-    return _largest(Histogram(x.edges[None], x.shares[None]), n, intervals)
+    return _largest(Histogram(x.edges[None], x.shares[None]), np.array([n]), intervals)
 
 
-def maximum_over(x: Histogram, intervals: int = INTERVALS) -> Histogram:
+def maximum_over(x: Histogram, intervals: int = INTERVALS, counts: npt.ArrayLike | None = None) -> Histogram:
     """Return the largest over hosts that differ, (hosts, m) to one: the product of their cumulative probabilities.
 
-    Intervals as in `maximum_of`. Raises ValueError without hosts.
+    `counts` (hosts,) say how many hosts each of them stands for; one each without. Intervals as in `maximum_of`. Raises
+    ValueError without hosts, or where one stands for no host.
 
     >>> two = Histogram(np.array([[0.0, 1.0], [0.5, 0.5]]), np.ones((2, 1)))
     >>> maximum_over(two, intervals=2).edges.tolist(), maximum_over(two, intervals=2).shares.tolist()
     ([0.5, 0.75, 1.0], [0.75, 0.25])
     """
     check_intervals(intervals)
-    if not x.hosts or not x.hosts[0]:
+    each = np.ones(x.hosts) if counts is None else np.asarray(counts, dtype=np.float64)
+    if not x.hosts or not x.hosts[0] or each.shape != x.hosts or not ((each > 0) & (each < np.inf)).all():
         raise ValueError("A maximum is over at least one value.")
-    return _largest(x, 1.0, intervals)
+    return _largest(x, each, intervals)
 
 
-def minimum_over(x: Histogram, intervals: int = INTERVALS) -> Histogram:
+def minimum_over(x: Histogram, intervals: int = INTERVALS, counts: npt.ArrayLike | None = None) -> Histogram:
     """Return the smallest over hosts that differ; as `maximum_over`.
 
     >>> minimum_over(Histogram(np.array([[0.0, 1.0], [0.5, 0.5]]), np.ones((2, 1))), intervals=1).edges.tolist()
     [0.0, 0.5]
     """
-    return scaled(maximum_over(scaled(x, -1.0), intervals), -1.0)
+    return scaled(maximum_over(scaled(x, -1.0), intervals, counts), -1.0)
 
 
 def minimum_of(x: Histogram, n: float, intervals: int = INTERVALS) -> Histogram:
@@ -79,8 +81,8 @@ def minimum_of(x: Histogram, n: float, intervals: int = INTERVALS) -> Histogram:
     return scaled(maximum_of(scaled(x, -1.0), n, intervals), -1.0)
 
 
-def _largest(x: Histogram, n: float, intervals: int) -> Histogram:
-    """Return the largest of n values of each host; (hosts, m) to one."""
+def _largest(x: Histogram, n: Floats, intervals: int) -> Histogram:
+    """Return the largest of n (hosts,) values of each host; (hosts, m) to one."""
     held = np.where(x.shares > 0, x.low, np.inf).min(axis=-1)
     low, high = float(held.max()), float(np.where(x.shares > 0, x.high, -np.inf).max())
     if low >= high:
@@ -92,13 +94,13 @@ def _largest(x: Histogram, n: float, intervals: int) -> Histogram:
     return between(edges, _below_all(x, n, inner), np.array(1.0))
 
 
-def _below_all(x: Histogram, n: float, at: Floats) -> Floats:
+def _below_all(x: Histogram, n: Floats, at: Floats) -> Floats:
     """Return the probability (q,) that the largest lies below each value: points at the value itself do not."""
     each = (below(at, x.low, x.high) * x.shares[..., None, :]).sum(axis=-1)
-    return np.asarray(np.clip(each, 0.0, 1.0).prod(axis=0) ** n)
+    return np.asarray((np.clip(each, 0.0, 1.0) ** n[:, None]).prod(axis=0))
 
 
-def _tail(x: Histogram, n: float, low: float, high: float) -> float:
+def _tail(x: Histogram, n: Floats, low: float, high: float) -> float:
     """Return a value just below which the largest lies with no more than the probability TAIL."""
     for _ in range(_ROUNDS):
         at = np.linspace(low, high, _PARTS + 1)

@@ -1,0 +1,249 @@
+"""How histograms of run times under load have done: an application's runs, or all of a centre, newer ones counting more.
+
+Here is also what an application's runs met at their starts: the usual load that its curve was learned under, and the
+partition where it usually runs.
+"""
+
+import math
+from typing import ClassVar, Final, Literal
+
+import msgspec
+
+from agent.contracts.under_load import LoadHistogram, LoadQuality, UnderLoad
+from processors.curve import PublishedPoint
+from processors.models.histogram.moments import in_range, interval_index
+from processors.models.histogram.scores import crps, pit
+from processors.models.histogram.values import INTERVALS, INTERVALS_MAX, Histogram, given
+from processors.under_load import quiet_run_time
+from processors.under_load_hosts import View
+
+FORGETTING: Final = 0.98  # about the newest fifty
+RUNS_MIN: Final = 12  # scored runs before an application's own figures are told
+USUAL_MIN: Final = 3  # runs whose load was known before it is called usual
+PARTITIONS_MAX: Final = 3
+PARTITION_BYTES_MAX: Final = 64
+_TENTHS: Final = 10
+
+
+class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was told under the load of a run's hosts before it started, and what its end is scored against.
+
+    `view` tells whether these were its own hosts or any of its partition, `band` is what was told without their load,
+    `pool_load` the load of its partition.
+    """
+
+    application_id: str
+    view: View
+    said: UnderLoad
+    band: PublishedPoint | None = None
+    pool_load: float | None = None
+    partition: str | None = None
+
+
+class LoadedRun(msgspec.Struct, frozen=True):
+    """A run that ended: what was told at its start (None: nothing), the plain band then, and what it met.
+
+    `own_load` and `pool_load` are the load of its hosts and of its partition, seen as a job to come would see it.
+    """
+
+    n: float
+    run_time_s: float
+    told: LoadHistogram | None
+    band: PublishedPoint | None
+    own_load: float | None = None
+    pool_load: float | None = None
+    partition: str | None = None
+
+
+class LoadScore(msgspec.Struct, frozen=True):
+    """How a histogram did on one run: interval (-1 below all, 5 above), and CRPS over the run time that the band said."""
+
+    interval: int
+    inside: bool
+    pit: float
+    expected: tuple[float, ...]
+    crps: float | None
+    band_crps: float | None
+
+
+class Usual(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The mean of ln load, and how many runs told it."""
+
+    runs: int = 0
+    ln_load: float = 0.0
+
+    def met(self, load: float | None) -> "Usual":
+        """Return it with one more load."""
+        if load is None or not 0 < load < math.inf:
+            return self
+        runs = self.runs + 1
+        weight = max(1 / runs, 1 - FORGETTING)
+        return Usual(runs, round(self.ln_load + weight * (math.log(load) - self.ln_load), 6))
+
+
+class LoadScoresState(msgspec.Struct, omit_defaults=True):
+    """Stored form: sums that fade, `hits` also of runs below and above all intervals; partitions with their runs.
+
+    `n` is the size of the newest run.
+    """
+
+    n: float = 0.0
+    scored: int = 0
+    inside: float = 0.0
+    hits: tuple[float, ...] = (0.0,) * (INTERVALS + 2)
+    expected: tuple[float, ...] = (0.0,) * INTERVALS
+    pit: tuple[float, ...] = (0.0,) * _TENTHS
+    crps: float = 0.0
+    band_crps: float = 0.0
+    own: Usual = Usual()
+    pool: Usual = Usual()
+    partitions: tuple[tuple[str, float], ...] = ()
+
+
+class LoadScores:
+    """Scores of one application, or of a centre.
+
+    >>> scores = LoadScores.build()
+    >>> run = LoadedRun(4, 110.0, LoadHistogram((100.0, 120.0), (1.0,)), PublishedPoint(4, 100.0, 50.0, 200.0), own_load=1.2)
+    >>> for _ in range(20): scores.learn(run)
+    >>> said = scores.quality("application")
+    >>> said.in_range, said.crps_ratio < 1, round(scores.usual("own"), 2)
+    (1.0, True, 1.2)
+    """
+
+    name: ClassVar[str] = "load_scores"
+    version: ClassVar[int] = 1
+
+    def __init__(self, state: LoadScoresState) -> None:
+        self._state = state
+
+    @classmethod
+    def build(cls, state: LoadScoresState | None = None) -> "LoadScores":
+        """Return the scores of a stored state, or none."""
+        return cls(msgspec.structs.replace(state) if state else LoadScoresState())
+
+    @property
+    def known(self) -> bool:
+        """Whether enough runs were scored to say how good histograms are."""
+        return self._state.scored >= RUNS_MIN
+
+    @property
+    def better(self) -> bool:
+        """Whether histograms have beaten plain bands so far."""
+        return self.known and self._state.crps < self._state.band_crps
+
+    @property
+    def newest_n(self) -> float:
+        """The size of the run that was learned last."""
+        return self._state.n
+
+    @property
+    def partition(self) -> str | None:
+        """The partition of most runs of late."""
+        return max(self._state.partitions, key=lambda each: (each[1], each[0]), default=(None, 0.0))[0]
+
+    def usual(self, view: View) -> float:
+        """Return the usual load of the runs, 1 until it is known."""
+        usual = self._state.own if view == "own" else self._state.pool
+        return math.exp(usual.ln_load) if usual.runs >= USUAL_MIN else 1.0
+
+    def quality(self, of: Literal["application", "centre"]) -> LoadQuality | None:
+        """Return the measured quality; None before any run was scored."""
+        state = self._state
+        runs = sum(state.hits)
+        if not state.scored or not runs:
+            return None
+        return LoadQuality(
+            of=of,
+            scored=state.scored,
+            in_range=_share(state.inside, runs),
+            hits=tuple(_share(hits, runs) for hits in state.hits[1:-1]),
+            expected=tuple(_share(mass, runs) for mass in state.expected),
+            crps_ratio=round(state.crps / state.band_crps, 4) if state.band_crps else None,
+            pit=tuple(_share(part, runs) for part in state.pit),
+        )
+
+    def score(self, fact: LoadedRun) -> LoadScore | None:
+        """Compare a run with what was told at its start; None where nothing was."""
+        if fact.told is None:
+            return None
+        histogram = given(fact.told.edges_s, fact.told.probabilities)
+        band, run_time_s = fact.band, fact.run_time_s
+        plain = quiet_run_time(band, INTERVALS_MAX) if band else None
+        return LoadScore(
+            interval=int(interval_index(histogram, run_time_s)) if histogram.intervals == INTERVALS else _middle(fact),
+            inside=bool(in_range(histogram, run_time_s)),
+            pit=float(pit(histogram, run_time_s)),
+            expected=_five(histogram),
+            crps=float(crps(histogram, run_time_s)) / band.run_time_s if band else None,
+            band_crps=float(crps(plain, run_time_s)) / band.run_time_s if band and plain else None,
+        )
+
+    def learn(self, fact: LoadedRun) -> None:
+        """Take a run in; each run once."""
+        score = self.score(fact)
+        state = msgspec.structs.replace(
+            self._state,
+            n=fact.n,
+            own=self._state.own.met(fact.own_load),
+            pool=self._state.pool.met(fact.pool_load),
+            partitions=_counted(self._state.partitions, fact.partition),
+        )
+        self._state = _scored(state, score) if score else state
+
+    def due_ms(self) -> int | None:
+        """Return None: scores change by runs only."""
+        return None
+
+    def snapshot(self) -> LoadScoresState:
+        """Return the stored form."""
+        return msgspec.structs.replace(self._state)
+
+
+def _scored(state: LoadScoresState, score: LoadScore) -> LoadScoresState:
+    tenth = min(int(score.pit * _TENTHS), _TENTHS - 1)
+    both = score.crps is not None and score.band_crps is not None
+    fading = FORGETTING if both else 1.0
+    return msgspec.structs.replace(
+        state,
+        scored=state.scored + 1,
+        inside=_faded(state.inside, float(score.inside)),
+        hits=_with(state.hits, score.interval + 1),
+        expected=tuple(_faded(old, new) for old, new in zip(state.expected, score.expected, strict=True)),
+        pit=_with(state.pit, tenth),
+        crps=_faded(state.crps, score.crps or 0.0, fading),
+        band_crps=_faded(state.band_crps, score.band_crps or 0.0, fading),
+    )
+
+
+def _with(sums: tuple[float, ...], index: int) -> tuple[float, ...]:
+    return tuple(_faded(old, float(i == index)) for i, old in enumerate(sums))
+
+
+def _faded(old: float, new: float, forgetting: float = FORGETTING) -> float:
+    return float(f"{forgetting * old + new:.5g}")
+
+
+def _share(part: float, whole: float) -> float:
+    return round(part / whole, 4)
+
+
+def _five(histogram: Histogram) -> tuple[float, ...]:
+    if histogram.intervals == INTERVALS:
+        return tuple(float(share) for share in histogram.shares)
+    return (0.0, 0.0, 1.0, 0.0, 0.0)
+
+
+def _middle(fact: LoadedRun) -> int:
+    """Return the interval for a run time that was told to be certain: the middle one, or beyond all."""
+    told_s = fact.told.edges_s[0] if fact.told else fact.run_time_s
+    return INTERVALS // 2 if fact.run_time_s == told_s else -1 if fact.run_time_s < told_s else INTERVALS
+
+
+def _counted(known: tuple[tuple[str, float], ...], name: str | None) -> tuple[tuple[str, float], ...]:
+    if not name or len(name.encode()) > PARTITION_BYTES_MAX:
+        return known
+    faded = [(other, _faded(count, float(other == name))) for other, count in known]
+    if all(other != name for other, _ in faded):
+        faded.append((name, 1.0))
+    return tuple(sorted(faded, key=lambda each: (-each[1], each[0]))[:PARTITIONS_MAX])

@@ -1,0 +1,172 @@
+"""What is told of a run time under load: the figures, where they came from, how good they have been, and what is missing."""
+
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from agent.contracts.hosts import Windows
+from agent.contracts.moments import rfc3339
+from agent.contracts.under_load import LoadHistogram, UnderLoad, UnderLoadSettings
+from processors.curve import PublishedPoint
+from processors.models.digits import six_digits
+from processors.models.histogram.arithmetic import scaled
+from processors.models.histogram.moments import quantiles, variation_class
+from processors.models.histogram.values import INTERVALS_MAX, Histogram
+from processors.models.structure.syntax import EquationError
+from processors.under_load import Told, by_equation, loaded_run_time, quiet_run_time, slowdown, told
+from processors.under_load_hosts import Load, Place, TooLittleError, load
+from processors.under_load_models import Structure, Structures, measured
+from processors.under_load_scores import LoadScores
+
+CPU: Final = "cpu_available"
+DEFAULT: Final = "default"
+
+
+class Question(NamedTuple):
+    """How long does it run there: at size `n`, whose plain prediction is `band`, by the windows before `until_ms`.
+
+    `scores` are those of the application, `pool` those of its centre.
+    """
+
+    application: str | None
+    place: Place
+    n: float
+    band: PublishedPoint | None
+    until_ms: int
+    scores: LoadScores | None = None
+    pool: LoadScores | None = None
+
+
+class Figures(NamedTuple):
+    """What was reckoned, the load by which the quiet run time is stretched, and what it came from."""
+
+    told: Told
+    load: float | None
+    usual_load: float
+    loads: Mapping[str, Load]
+    equation: str = DEFAULT
+
+
+class Teller:
+    """Tells run times under load; knows the structural models of the configuration.
+
+    >>> from agent.contracts.hosts import NoWindows
+    >>> from processors.under_load_hosts import of_hosts
+    >>> band = PublishedPoint(4, 100.0, 90.0, 110.0)
+    >>> Teller(UnderLoadSettings()).tell(NoWindows(), Question("lmp", of_hosts("exa", ["nid[1-4]"]), 4, band, 0)).reason
+    '4 of 4 hosts have no window of cpu_available.'
+    """
+
+    def __init__(self, settings: UnderLoadSettings) -> None:
+        self._structures = Structures(settings)
+
+    def needs_curve(self, application: str | None) -> bool:
+        """Tell whether the run time under load of an application follows from its plain one."""
+        structure = self._structures.of(application) if application else None
+        return structure is None or structure.needs_curve
+
+    def tell(self, windows: Windows, question: Question) -> UnderLoad:
+        """Return the run time under load, or the reason why there is no figure."""
+        place = question.place
+        blank = UnderLoad(
+            as_of=rfc3339(question.until_ms),
+            hosts=place.words,
+            hosts_count=place.hosts,
+            n=question.n,
+            looked_at=len(place.names),
+        )
+        try:
+            return _filled(blank, self.figures(windows, question), question)
+        except TooLittleError as error:
+            return msgspec.structs.replace(blank, reason=str(error), missing=error.missing)
+        except EquationError as error:
+            return msgspec.structs.replace(blank, reason=f"The equation has no value: {error}")
+
+    def figures(self, windows: Windows, question: Question) -> Figures:
+        """Return the figures; TooLittleError where too little is known for any, EquationError where an equation fails."""
+        structure = self._structures.of(question.application) if question.application else None
+        if structure is not None:
+            return _structural(structure, windows, question)
+        band = _band(question)
+        cpu = load(windows, question.place, CPU, question.until_ms)
+        slowed, usual = slowdown(cpu), _usual(question)
+        run_time = loaded_run_time(quiet_run_time(band, INTERVALS_MAX), slowed, usual)
+        return Figures(told(run_time), _median(slowed), usual, {CPU: cpu})
+
+    def pool_load(self, windows: Windows, question: Question) -> float | None:
+        """Return the load of a pool of hosts as the default equation takes it; None where it is not known.
+
+        A structural model has one usual load, that of the hosts on which its runs were.
+        """
+        try:
+            if question.application and self._structures.of(question.application):
+                return None
+            return _median(slowdown(load(windows, question.place, CPU, question.until_ms)))
+        except TooLittleError:
+            return None
+
+
+def _structural(structure: Structure, windows: Windows, question: Question) -> Figures:
+    found = measured(structure, windows, question.place, question.n, question.until_ms)
+    if not structure.needs_curve:
+        return Figures(by_equation(structure.model, found.values, None), None, 1.0, found.loads, _name(structure))
+    usual = question.scores.usual("own") if question.scores else 1.0
+    quiet = scaled(quiet_run_time(_band(question)), 1 / usual)
+    said = by_equation(structure.model, found.values, quiet)
+    load_ = said.quantiles_s[1] / _median(quiet)
+    return Figures(said, load_, usual, found.loads, _name(structure))
+
+
+def _filled(blank: UnderLoad, figures: Figures, question: Question) -> UnderLoad:
+    said, loads, cpu = figures.told, figures.loads.values(), figures.loads.get(CPU)
+    low_s, middle_s, high_s = (six_digits(value) for value in said.quantiles_s)
+    scores, whose = _judges(question)
+    return msgspec.structs.replace(
+        blank,
+        missing=max((each.missing for each in loads), default=0),
+        stale=max((each.stale for each in loads), default=0),
+        thin=max((each.thin for each in loads), default=0),
+        histogram=_histogram(said.histogram),
+        mean_s=six_digits(said.mean_s),
+        q05_s=low_s,
+        q50_s=middle_s,
+        q95_s=high_s,
+        variation=variation_class(cpu.range_max) if cpu else None,
+        load=six_digits(figures.load) if figures.load is not None else None,
+        usual_load=six_digits(figures.usual_load),
+        equation=figures.equation,
+        monte_carlo_gap=round(said.gap, 4) if said.gap is not None else None,
+        quality=scores.quality(whose) if scores else None,
+        better=scores.better if scores else False,
+    )
+
+
+def _histogram(x: Histogram) -> LoadHistogram:
+    edges = tuple(six_digits(float(edge)) for edge in x.edges)
+    return LoadHistogram(edges, tuple(round(float(share), 9) for share in x.shares))
+
+
+def _band(question: Question) -> PublishedPoint:
+    if question.band is None:
+        raise TooLittleError("No run time is known for this size.")
+    return question.band
+
+
+def _usual(question: Question) -> float:
+    return question.scores.usual(question.place.view) if question.scores else 1.0
+
+
+def _judges(question: Question) -> tuple[LoadScores | None, Literal["application", "centre"]]:
+    """Return whose scores tell how good histograms are: the application's own, once there are enough."""
+    if question.scores is not None and question.scores.known:
+        return question.scores, "application"
+    return question.pool, "centre"
+
+
+def _median(x: Histogram) -> float:
+    return float(quantiles(x, [0.5])[0])
+
+
+def _name(structure: Structure) -> str:
+    return structure.settings.application

@@ -1,0 +1,62 @@
+"""Windows of hosts as models ask for them, made of samples that a test gives."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from agent.contracts.hosts import HostWindow
+from processors.models.histogram.values import from_samples
+
+KEPT_MAX = 3  # windows of a series
+SAMPLES = 30  # in five minutes
+MINUTE_MS = 60_000
+
+
+class KnownWindows:
+    """The newest windows of each series, and the hosts of partitions.
+
+    >>> windows = KnownWindows()
+    >>> windows.tell("nid1", [0.5, 0.6], until_ms=300_000)
+    >>> windows.window("exa", "nid1", "cpu_available", 400_000).edges
+    (0.5, 0.52, 0.54, 0.56, 0.58, 0.6)
+    """
+
+    def __init__(self, partitions: dict[str, Sequence[str]] | None = None) -> None:
+        self.partitions = partitions or {}
+        self.asked = 0
+        self._held: dict[tuple[str, str], list[HostWindow]] = defaultdict(list)
+
+    def tell(
+        self,
+        host: str,
+        samples: Sequence[float],
+        until_ms: int,
+        resource: str = "cpu_available",
+        *,
+        stale: bool = False,
+    ) -> None:
+        """Keep the window of a host's resource that ended at a time; it holds these samples."""
+        found = from_samples(samples)
+        edges = found.edges[:1] if found.intervals == 1 else found.edges
+        window = HostWindow(
+            until_ms,
+            tuple(round(float(edge), 9) for edge in edges),
+            tuple(float(share) for share in found.shares),
+            len(samples),
+            float(np.mean(samples)),
+            min(samples),
+            max(samples),
+            stale,
+            thin=len(samples) < 5,
+        )
+        self._held[host, resource] = [*self._held[host, resource], window][-KEPT_MAX:]
+
+    def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
+        """Return the newest window that ended by then."""
+        self.asked += system == "exa"
+        return next((w for w in reversed(self._held[host, resource]) if w.until_ms <= until_ms), None)
+
+    def hosts_of(self, system: str, partition: str) -> Sequence[str]:
+        """Return the hosts of a partition."""
+        return self.partitions.get(partition, ()) if system == "exa" else ()

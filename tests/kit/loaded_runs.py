@@ -1,0 +1,15 @@
+"""Runs that ended, and what was told of them under the load of their hosts."""
+
+from agent.contracts.under_load import LoadHistogram
+from processors.curve import PublishedPoint
+from processors.under_load_scores import LoadedRun
+
+
+def loaded_run(i: int) -> LoadedRun:
+    """Return the i-th run of an application: its time lies in any interval or beyond all, in one of many partitions."""
+    run_time_s = 100.0 + 1.7 * (i % 100)
+    edges = tuple(110.123456 + 20.654321 * part for part in range(6))
+    told = LoadHistogram(edges, (0.123456789, 0.2, 0.3, 0.2, 0.176543211)) if i % 7 else None
+    band = PublishedPoint(4.0, 150.5, 101.25, 190.125) if i % 5 else None
+    name = f"partition-{i % 20:02d}-" + "x" * 48
+    return LoadedRun(4.0 + i % 3, run_time_s, told, band, own_load=1.0 + 0.013 * (i % 9), pool_load=1.5, partition=name)

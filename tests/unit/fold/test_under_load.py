@@ -1,0 +1,222 @@
+"""Run times under the load of the hosts: told when a job starts, to who asks, and with predictions; scored at the end."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.kit.host_windows import KnownWindows
+from tests.kit.scenario import Scenario, moment_ms
+
+SIZES = (1, 2, 4, 8, 16) * 4
+NID = "nid[1-4]"
+NAMES = ("nid1", "nid2", "nid3", "nid4")
+
+
+def even(low: float, high: float) -> list[float]:
+    return np.linspace(low, high, 30).tolist()
+
+
+def learned(windows: KnownWindows | None = None) -> Scenario:
+    """Return a centre that knows lammps: 270 s on 4 nodes."""
+    centre = Scenario()
+    centre.shard.desk.windows = windows or KnownWindows()
+    centre.at("08:00").scales("lammps", *SIZES)
+    return centre.at("10:00")
+
+
+def loaded(*low: float, at: str = "10:00", width: float = 0.05) -> KnownWindows:
+    """Return windows of four hosts that have so much of their processors left, and a little more."""
+    windows = KnownWindows({"standard": NAMES})
+    for name, value in zip(NAMES, low, strict=True):
+        windows.tell(name, even(value, value + width), moment_ms(at))
+    return windows
+
+
+def started(centre: Scenario, job: str = "1", **fields: Any) -> dict[str, Any]:
+    centre.starts(job, "lammps", nodes=4, **({"hosts": (NID,)} | fields))
+    said: dict[str, Any] = centre.topic("job_predictions")[f"exa/{job}"]
+    return said
+
+
+def test_a_job_on_hosts_that_are_half_busy_takes_twice_as_long() -> None:
+    said = started(learned(loaded(0.5, 0.95, 0.95, 0.95)))
+    under = said["under_load"]
+    assert under["q50_s"] == pytest.approx(said["run_time_s"] / 0.525, rel=0.02)
+    assert under["q05_s"] < under["mean_s"] < under["q95_s"]
+    assert under["load"] == pytest.approx(1 / 0.525, rel=0.01)
+    assert (under["hosts"], under["hosts_count"], under["n"], under["missing"]) == (NID, 4.0, 4.0, 0)
+    assert (under["variation"], under["equation"], under["usual_load"]) == ("low", "default", 1.0)
+    assert len(under["histogram"]["edges_s"]) == 6
+    assert sum(under["histogram"]["probabilities"]) == pytest.approx(1.0)
+
+
+def test_hosts_that_are_free_change_nothing_but_what_the_window_adds() -> None:
+    said = started(learned(loaded(0.95, 0.95, 0.95, 0.95)))
+    assert said["under_load"]["q50_s"] == pytest.approx(said["run_time_s"], rel=0.06)
+    assert said["low_s"] < said["under_load"]["q50_s"] < said["under_load"]["q95_s"] < 1.2 * said["high_s"]
+
+
+def test_windows_after_the_start_are_not_used() -> None:
+    """A job's own load is not what it met."""
+    windows = loaded(0.95, 0.95, 0.95, 0.95, at="09:59")
+    for name in NAMES:
+        windows.tell(name, even(0.1, 0.15), moment_ms("10:01"))
+    assert started(learned(windows))["under_load"]["load"] < 1.06
+
+
+def test_without_any_window_nothing_is_told_and_nothing_is_kept() -> None:
+    centre = learned()
+    assert started(centre)["under_load"] is None
+    centre.at("10:05").ends("1")
+    assert not any(key.startswith("load_scores") for key in centre.state())
+
+
+def test_half_of_the_windows_will_do_and_fewer_give_a_reason() -> None:
+    windows = KnownWindows()
+    windows.tell("nid1", even(0.5, 0.55), moment_ms("10:00"), stale=True)
+    centre = learned(windows)
+    under = started(centre)["under_load"]
+    assert under["histogram"] is None
+    assert under["q50_s"] is None
+    assert under["reason"] == "3 of 4 hosts have no window of cpu_available."
+    windows.tell("nid2", [0.9, 0.91], moment_ms("10:00"))
+    under = started(centre, "2")["under_load"]
+    assert (under["missing"], under["stale"], under["thin"], under["looked_at"]) == (2, 1, 1, 4)
+    assert under["load"] == pytest.approx(1 / 0.52, rel=0.05)
+
+
+def test_a_window_of_an_hour_ago_says_nothing() -> None:
+    assert started(learned(loaded(0.5, 0.5, 0.5, 0.5, at="09:00")))["under_load"] is None
+
+
+def test_what_was_told_at_the_start_stays_while_the_job_runs_and_over_a_restart() -> None:
+    centre = learned(windows := loaded(0.5, 0.95, 0.95, 0.95))
+    first = started(centre)["under_load"]
+    centre.restart()
+    centre.shard.desk.windows = windows
+    centre.at("10:08")
+    last = centre.messages("job_predictions")[-1]
+    assert last["run_time_s"] > 300
+    assert last["under_load"] == first
+
+
+def runs(centre: Scenario, windows: KnownWindows, count: int, load: float, noise: float = 0.02, **fields: Any) -> None:
+    """Run jobs one after the other, each on hosts of some load, which stretches it."""
+    random = np.random.default_rng(3)
+    for i in range(count):
+        low = 1 / load if load != 1 else float(random.uniform(0.3, 0.9))
+        for name in NAMES:
+            windows.tell(name, even(low, low + 0.02), centre.now_ms)
+        centre.starts(f"r{i}", "lammps", nodes=4, **({"hosts": (NID,), "partition": "standard"} | fields))
+        took_s = 270 / (low + 0.01) * float(np.exp(random.normal(0, noise)))
+        centre.at_ms(centre.now_ms + round(took_s / 10) * 10_000).ends(f"r{i}")
+        centre.at_ms(centre.now_ms + 60_000)
+
+
+def test_runs_that_follow_the_load_make_it_better_than_the_plain_band() -> None:
+    centre = learned(windows := KnownWindows({"standard": NAMES}))
+    runs(centre, windows, 20, 1)
+    for name in NAMES:
+        windows.tell(name, even(0.5, 0.55), centre.now_ms)
+    under = started(centre)["under_load"]
+    quality = under["quality"]
+    assert (quality["of"], quality["scored"]) == ("application", 20)
+    assert quality["crps_ratio"] < 1
+    assert under["better"]
+    assert sum(quality["pit"]) == pytest.approx(1, abs=0.01)
+
+
+def test_a_load_that_is_usual_is_not_counted_twice() -> None:
+    """The curve was measured on hosts that are half busy: on such hosts it holds as it is."""
+    centre = Scenario()
+    centre.shard.desk.windows = windows = KnownWindows({"standard": NAMES})
+    centre.at("08:00")
+    runs(centre, windows, 12, 2.0)
+    for name in NAMES:
+        windows.tell(name, even(0.5, 0.52), centre.now_ms)
+    said = started(centre)
+    assert said["run_time_s"] == pytest.approx(270 / 0.51, rel=0.03)
+    assert said["under_load"]["usual_load"] == pytest.approx(1 / 0.501, rel=0.02)
+    assert said["under_load"]["q50_s"] == pytest.approx(said["run_time_s"], rel=0.03)
+
+
+def test_a_prediction_tells_the_size_run_last_on_the_usual_partition() -> None:
+    centre = learned(windows := KnownWindows({"standard": NAMES}))
+    assert centre.topic("predictions")["exa/lammps//nodes"]["under_load"] is None
+    runs(centre, windows, 4, 2.0)
+    centre.at_ms(centre.now_ms + 900_000)
+    for name in NAMES:
+        windows.tell(name, even(0.25, 0.27), centre.now_ms)
+    centre.scales("lammps", 2, 2, 2, 2, 2, 2, prefix="more")
+    centre.at_ms(centre.now_ms + 700_000)
+    under = centre.topic("predictions")["exa/lammps//nodes"]["under_load"]
+    assert (under["hosts"], under["n"], under["hosts_count"]) == ("partition standard", 4.0, 4.0)
+    assert under["load"] == pytest.approx(1 / 0.253, rel=0.02)
+    assert under["usual_load"] == pytest.approx(1 / 0.502, rel=0.02)
+
+
+def test_a_request_is_answered_for_hosts_and_for_a_partition_and_by_none_without() -> None:
+    centre = learned(loaded(0.5, 0.95, 0.95, 0.95))
+    (plain,) = centre.asks("r0", 4, application="lammps")["points"]
+    assert plain["under_load"] is None
+    (named,) = centre.asks("r1", 4, application="lammps", hosts=(NID,))["points"]
+    assert named["under_load"]["q50_s"] == pytest.approx(plain["run_time_s"] / 0.525, rel=0.02)
+    two, four, many = centre.asks("r2", 2, 4, 16, application="lammps", partition="standard")["points"]
+    assert two["under_load"]["load"] < four["under_load"]["load"] < many["under_load"]["load"] < 2.01
+    assert many["under_load"]["variation"] == "low"
+    (few,) = centre.asks("r3", 2, application="lammps", hosts=(NID,))["points"]
+    assert few["under_load"]["hosts"] == "2 of nid[1-4]"
+
+
+def test_what_can_not_be_answered_under_load_has_a_reason() -> None:
+    centre = learned(loaded(0.5, 0.95, 0.95, 0.95))
+
+    def reason(*n: float, **fields: Any) -> str:
+        said = centre.asks(f"r{len(centre.events)}", *n, application="lammps", **fields)
+        text: str = said["points"][-1]["under_load"]["reason"]
+        return text
+
+    assert reason(8, hosts=(NID,)) == "8 hosts are needed, 4 are named."
+    assert reason(4, hosts=("nid[1-",)) == "The host list has unbalanced brackets, empty names or blanks."
+    assert reason(4, partition="gpu") == "No host of partition gpu is known."
+    assert reason(4, hosts=("x[1-4]",)) == "4 of 4 hosts have no window of cpu_available."
+    assert reason(*range(1, 10), partition="standard") == "Only the first 8 sizes of a request are told under load."
+
+
+def test_a_hundred_thousand_hosts_are_looked_at_in_part() -> None:
+    names = [f"n{i:06d}" for i in range(100_000)]
+    windows = KnownWindows({"standard": names})
+    for name in names[:: 100_000 // 128]:
+        windows.tell(name, even(0.5, 1.0), moment_ms("10:00"))
+    centre = learned(windows)
+    windows.asked = 0
+    (point,) = centre.asks("r1", 16, application="lammps", partition="standard")["points"]
+    assert windows.asked <= 128
+    assert point["under_load"]["looked_at"] == 128
+    (point,) = centre.asks("r2", 16, application="lammps", hosts=("n[000000-099999]",))["points"]
+    assert windows.asked <= 256
+    assert point["under_load"]["hosts"] == "16 of n[000000-099999]"
+
+
+def test_a_run_that_failed_or_was_taken_for_something_else_scores_nothing() -> None:
+    windows = loaded(0.5, 0.95, 0.95, 0.95)
+    centre = learned(windows)
+    started(centre)
+    started(centre, "2")
+    centre.at("10:05").ends("1", state="FAILED")
+    centre.ends("2", application="gromacs")
+    assert not any(key.startswith("load_scores") for key in centre.state())
+
+
+def test_scores_leave_with_their_application() -> None:
+    windows = loaded(0.5, 0.95, 0.95, 0.95)
+    centre = learned(windows)
+    started(centre)
+    centre.at("10:05").ends("1")
+    assert {key for key in centre.state() if key.startswith("load_scores")} == {
+        "load_scores/exa/lammps//nodes",
+        "load_scores/centre/exa",
+    }
+    centre.shard.desk.remove_model("exa/lammps//nodes")
+    assert {key for key in centre.state() if key.startswith("load_scores")} == {"load_scores/centre/exa"}
