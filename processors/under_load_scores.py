@@ -67,7 +67,11 @@ class LoadScore(msgspec.Struct, frozen=True):
 
 
 class Usual(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The mean of ln load, and how many runs told it."""
+    """The mean of ln load, and how many runs told it.
+
+    >>> Usual().met(1.5).met(None).runs
+    1
+    """
 
     runs: int = 0
     ln_load: float = 0.0

@@ -23,6 +23,7 @@ from agent.contracts.outputs import (
     Run,
     UsefulSizes,
 )
+from agent.contracts.under_load import LoadHistogram, LoadQuality, UnderLoad
 from agent.decode.dead_letter import dead_letter
 from agent.decode.native import native_decoder
 from agent.decode.options import DecodeOptions
@@ -41,10 +42,24 @@ POINT = CurvePoint(
 )  # fmt: skip
 MODEL = Model(name="combination", members=(Member("downey", 1.0, {"A": 12.0}),))
 TRUST = Reliability("reliable")
+QUALITY = LoadQuality(
+    of="centre",
+    scored=3,
+    in_range=1,
+    hits=(0, 0, 1, 0, 0),
+    expected=(0.1, 0.2, 0.4, 0.2, 0.1),
+    crps_ratio=0.8,
+    pit=(0.1,) * 10,
+)
+LOADED = UnderLoad(
+    as_of="2026-11-20T10:00:00Z", hosts="nid[1-4]", hosts_count=4, n=4, looked_at=4, mean_s=12, q05_s=10, q50_s=12, q95_s=14,
+    histogram=LoadHistogram((10, 11, 12, 13, 14, 15), (0.1, 0.2, 0.4, 0.2, 0.1)), variation="low", load=1.2, quality=QUALITY,
+)  # fmt: skip
 MESSAGES = (
     Prediction(
         schema="scalewatch.prediction/1", **HEAD, **WHERE, observations=3, sizes=(4.0,), model=MODEL, curve=(POINT,),
         useful_n=UsefulSizes(max=8), reliable_n=Range(1, 8), preferred_n=None, reliability=TRUST, quality=Quality(),
+        under_load=LOADED,
     ),
     JobPrediction(
         schema="scalewatch.job-prediction/1", **HEAD, **WHERE, job_id="812", n=4, start="2026-11-20T10:00:00Z",
