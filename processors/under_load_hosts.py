@@ -116,7 +116,7 @@ def load(windows: Windows, place: Place, resource: str, until_ms: int) -> Load:
     missing = len(found) - len(held)
     if len(held) < KNOWN_MIN * len(found):
         raise TooLittleError(f"{missing} of {len(found)} hosts have no window of {resource}.", missing)
-    each = in_common([window.edges for window in held], [window.shares for window in held])
+    each = in_common([window.edges for window in held], [_even(window.shares) for window in held])
     rows, counts = _rows(found, each, place)
     stale, thin = sum(window.stale for window in held), sum(window.thin for window in held)
     return Load(rows, counts, missing, stale, thin, float((each.edges[:, -1] - each.edges[:, 0]).max()))
@@ -129,7 +129,7 @@ def first_window(windows: Windows, place: Place, resource: str, until_ms: int) -
     >>> first_window(NoWindows(), of_hosts("exa", ["nid1"]), "bandwidth", 0)
     """
     window = _window(windows, place, place.first, resource, until_ms) if place.first else None
-    return in_common([window.edges], [window.shares]).host(0) if window else None
+    return in_common([window.edges], [_even(window.shares)]).host(0) if window else None
 
 
 def pooled(found: Load) -> Histogram:
@@ -149,7 +149,7 @@ def _rows(found: Sequence[HostWindow | None], each: Histogram, place: Place) -> 
     if not place.each:
         return Histogram(pool.edges[None], pool.shares[None]), np.array([float(place.hosts)])
     edges = [pool.edges.tolist() if window is None else window.edges for window in found]
-    shares = [pool.shares.tolist() if window is None else window.shares for window in found]
+    shares = [pool.shares.tolist() if window is None else _even(window.shares) for window in found]
     return in_common(edges, shares), np.ones(len(found))
 
 
@@ -157,3 +157,9 @@ def _window(windows: Windows, place: Place, name: str, resource: str, until_ms: 
     window = windows.window(place.system, name, resource, until_ms)
     recent = window is not None and until_ms - window.until_ms <= AGE_MAX_MS and bool(window.shares)
     return window if recent else None
+
+
+def _even(shares: Sequence[float]) -> list[float]:
+    """Return shares that sum to one: windows are kept in few digits."""
+    total = sum(shares)
+    return [share / total for share in shares]
