@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from agent.collector.routes import Privacy
+from agent.collector.routes import Fact, Privacy
 from agent.config.roles import PrivacySettings
-from agent.contracts.events import Evidence, HostState, JobEvent
+from agent.contracts.events import Evidence, HostMinute, HostState
 
 EVIDENCE_BYTES_MAX: Final = 24_000
 BULKY: Final[dict[str, Any]] = {"hosts": (), "script": None, "comment": None, "attributes": {}}
@@ -24,8 +24,8 @@ def privacy(settings: PrivacySettings) -> Privacy:
     """
     salt = settings.salt.get_secret_value().encode()
 
-    def rewrite(event: JobEvent) -> JobEvent:
-        if isinstance(event, HostState):
+    def rewrite(event: Fact) -> Fact:
+        if isinstance(event, HostState | HostMinute):  # of hosts, and of nobody
             return event
         evidence = bounded(event.evidence)
         if evidence.user is not None and settings.users != "plain":

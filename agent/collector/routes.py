@@ -1,14 +1,22 @@
 """What the collector is handed: how each topic is decoded and where each system's journal is."""
 
 from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from agent.contracts.decoding import DeadLetter, Decode
 from agent.contracts.errors import InvalidInputError
-from agent.contracts.events import JobEvent, Origin
+from agent.contracts.events import HostMinute, JobEvent, Origin
 
-Privacy = Callable[[JobEvent], JobEvent]
+Fact = TypeVar("Fact", bound=JobEvent | HostMinute)
+
+
+class Privacy(Protocol):
+    """Rewrites what an event says of people."""
+
+    def __call__(self, event: Fact, /) -> Fact:
+        """Return the event as it may be written."""
 
 
 class Source(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ import msgspec
 
 from agent.config.equations import model_faults
 from agent.config.problems import Path
+from agent.config.sources import Telemetry
 from agent.config.tree import Config
 from agent.contracts.outputs import VERDICTS
 from agent.identify.rules import rule_faults
@@ -69,6 +70,12 @@ def _source_systems(config: Config) -> Iterator[Fault]:
     for index, source in enumerate(config.sources):
         if source.system is not None and config.journal_partition(source.system) is None:
             yield ("sources", index, "system"), f"{source.system!r} is no system of this configuration."
+
+
+def _telemetry(config: Config) -> Iterator[Fault]:
+    for index, source in enumerate(config.sources):
+        if source.format == "slurm" and source.telemetry != Telemetry():
+            yield ("sources", index, "telemetry"), "has no use with the format slurm, which measures nothing."
 
 
 def _source_topics(config: Config) -> Iterator[Fault]:
@@ -181,6 +188,7 @@ CHECKS: Final = (
     Check(frozenset({"systems", "identify"}), _aliases),
     Check(frozenset({"systems", "other_systems"}), _other_systems),
     Check(frozenset({"systems", "other_systems", "identify", "sources"}), _source_systems),
+    Check(frozenset({"sources"}), _telemetry),
     Check(frozenset({"sources", "topics"}), _source_topics),
     Check(frozenset({"topics"}), _own_topics),
     Check(frozenset({"collector", "learner"}), _groups),

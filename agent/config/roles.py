@@ -25,6 +25,21 @@ class CollectorSettings(Settings):
     flush_timeout_s: float = Field(
         default=30.0, gt=0, le=600, description="a write that takes longer is unknown: the role starts again"
     )
+    commit_s: float = Field(
+        default=1.0, ge=0, le=60, description="time between two commits; after a crash so much is written again"
+    )
+    series_max: int = Field(
+        default=200_000,
+        ge=0,
+        le=2_000_000,
+        description="resources of hosts that have windows, in each partition of a source; more are counted and left out",
+    )
+    late_max_s: float = Field(
+        default=120.0,
+        ge=0,
+        le=600,
+        description="samples that come later than others of their partition by more are counted and left out",
+    )
 
 
 class LearnerSettings(Settings):

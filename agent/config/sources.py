@@ -5,8 +5,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from agent.contracts.settings import Settings
+from agent.contracts.telemetry import TAKEN
 
 SystemName = Annotated[str, Field(pattern=r"^[!-~]{1,64}$")]
+SourceFormat = Literal["auto", "native", "slurm", "telegraf", "line-protocol", "ldms", "collectd", "nws"]
+ResourceName = Annotated[str, Field(pattern=r"^[!-=?-~]{1,128}$")]  # a > stands before a peer
 SourceTopic = Annotated[str, Field(pattern=r"^(\^.{1,248}|[A-Za-z0-9._-]{1,249})$")]
 
 
@@ -33,6 +36,53 @@ class Keep(Settings):
     paths: bool = Field(default=False, description="keep the job's working folder")
 
 
+class MetricMapping(Settings):
+    """How a metric of a producer becomes a resource of its host; goes before what the agent knows of the producer.
+
+    >>> MetricMapping(measurement="ipmi", field="inlet", resource="inlet_temperature").only
+    {}
+    """
+
+    measurement: str = Field(
+        min_length=1,
+        max_length=256,
+        description="name of the records: a plugin of Telegraf, plugin/type/type_instance of collectd, ldms for rows of LDMS",
+    )
+    field: str = Field(min_length=1, max_length=256, description="name of the value in these records")
+    resource: ResourceName = Field(
+        description="the resource it becomes; one that ends in _total is cumulative and passes as it is"
+    )
+    unit: Literal["percent", "KiB", "MiB", "ms", "Mbit/s"] | None = Field(
+        default=None, description="the producer's unit, where it is not that of the resource (shares, B, s, B/s)"
+    )
+    only: dict[str, str] = Field(default_factory=dict, description="tag -> value that the records must have")
+    instance: str | None = Field(
+        default=None, max_length=256, description="tag that says which of several it is, such as a mount point"
+    )
+
+
+class Telemetry(Settings):
+    """What is taken of the measurements of hosts; samples in the agent's own format are all taken.
+
+    >>> "cpu_available" in Telemetry().resources
+    True
+    """
+
+    resources: tuple[ResourceName, ...] = Field(
+        default=tuple(sorted(TAKEN)), description="resources to take; others are counted and left out"
+    )
+    metrics: tuple[MetricMapping, ...] = Field(
+        default=(), max_length=1000, description="mappings of metrics that the agent does not know; always taken"
+    )
+    host_cpus: int = Field(
+        default=1, ge=1, le=65_536, description="processors of a host, where a load average alone tells of them"
+    )
+    short_hosts: bool = Field(default=False, description="cut host names at the domain, as in host lists of jobs")
+    time_unit: Literal["auto", "s", "ms", "us", "ns"] = Field(
+        default="auto", description="unit of times in line protocol; auto tells it by their size"
+    )
+
+
 class Source(Settings):
     """Topics to read, all in one format.
 
@@ -43,10 +93,9 @@ class Source(Settings):
     topics: tuple[SourceTopic, ...] = Field(
         min_length=1, description="names of topics; a text that starts with ^ is a regular expression over all names"
     )
-    format: Literal["auto", "native", "slurm"] = Field(
-        default="auto", description="format of the messages; auto looks at each message"
-    )
+    format: SourceFormat = Field(default="auto", description="format of the messages; auto looks at each message")
     system: SystemName | None = Field(
         default=None, description="the system of messages that name none; such messages are dead letters without it"
     )
     keep: Keep = Keep()
+    telemetry: Telemetry = Telemetry()

@@ -1,7 +1,7 @@
 """Telemetry on its way through the collector: batches of messages in, columns of samples out, no object per sample."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -11,6 +11,21 @@ from agent.contracts.decoding import Decoded
 
 PEER: str = ">"
 """Stands between a resource and the other side of it in the name of a series: ``bandwidth>group3``."""
+
+TAKEN: Final = frozenset(
+    {
+        "cpu_available",
+        "cpu_current",
+        "memory_free",
+        "memory_available",
+        "disk_free",
+        "bandwidth",
+        "latency",
+        "connect_time",
+        "load1",
+    }
+)
+"""The resources taken by default; a host with ten of them costs ten windows."""
 
 
 class Series(NamedTuple):

@@ -5,24 +5,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from agent.contracts.telemetry import DecodeSamples
+from agent.contracts.telemetry import TAKEN, DecodeSamples
 from agent.decode.options import DecodeOptions
-from agent.decode.telemetry.metric import Metric
-
-TAKEN: Final = frozenset(
-    {
-        "cpu_available",
-        "cpu_current",
-        "memory_free",
-        "memory_available",
-        "disk_free",
-        "bandwidth",
-        "latency",
-        "connect_time",
-        "load1",
-    }
-)
-"""The resources taken by default; a host with ten of them costs ten windows."""
+from agent.decode.telemetry.metric import Convert, Metric, kibibytes, mebibytes, megabits, milliseconds, percent
 
 TimeUnit = Literal["auto", "s", "ms", "us", "ns"]
 
@@ -49,6 +34,15 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
     time_unit: TimeUnit = "auto"
     host: str | None = None
 
+
+CONVERSIONS: Final[dict[str, Convert]] = {
+    "percent": percent,
+    "KiB": kibibytes,
+    "MiB": mebibytes,
+    "ms": milliseconds,
+    "Mbit/s": megabits,
+}
+"""From the unit of a producer, as a configuration names it, to that of the resource."""
 
 TelemetryFactory = Callable[[TelemetryOptions], DecodeSamples]
 """Makes the decoder of a format."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from agent.contracts.telemetry import DecodedBatch, DecodeSamples, Samples, SeriesIndex
 from agent.decode.message import JSON_ERRORS
+from agent.decode.sniff import any_decoder
 from agent.decode.telemetry.collectd import collectd_decoder
 from agent.decode.telemetry.ldms import ldms_decoder
 from agent.decode.telemetry.line_protocol import line_protocol_decoder
@@ -26,6 +27,7 @@ FORMATS: Final[dict[str, TelemetryFactory]] = {
     "nws": nws_decoder,
 }
 _EXTRACT = re.compile(rb"\s*(?:#|[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s|time\s+measurement\b)", re.IGNORECASE)
+_LINE = re.compile(rb"[^\s,={}\[\]\"][^\n]*[^\\] [^\s=]+=[^\n]", re.DOTALL)  # a measurement, and a field after a space
 _HEAD: Final = 4096  # bytes of a message that tell its format
 
 
@@ -54,7 +56,9 @@ def sniff_telemetry(value: bytes) -> str:
         return _sniff_object(value)
     if head[:1] in (b"", b"\0"):
         return "native"
-    return "nws" if _EXTRACT.match(head) else "line-protocol"
+    if _EXTRACT.match(head):
+        return "nws"
+    return "line-protocol" if _LINE.match(head) else "native"
 
 
 def _sniff_object(value: bytes) -> str:
@@ -74,12 +78,15 @@ def _sniff_object(value: bytes) -> str:
 def any_telemetry_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of messages of any format, also mixed; samples are in the order of the messages.
 
+    Events of jobs may be native ones, or records of Slurm and Sonar.
+
     >>> from agent.decode.options import DecodeOptions
     >>> decode = any_telemetry_decoder(TelemetryOptions(decode=DecodeOptions(default_system="exa")))
     >>> decode([b"system,host=nid1 load1=3.5 1787217284"], [1787217284000], SeriesIndex(9)).samples.value.tolist()
     [3.5]
     """
     decoders = {name: factory(options) for name, factory in FORMATS.items()}
+    decoders["native"] = load_decoder(options, any_decoder(options.decode))
 
     def decode(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
         places: dict[str, list[int]] = {}

@@ -3,11 +3,15 @@
 import numpy as np
 import pytest
 
+from agent.contracts.decoding import Decoded
+from agent.contracts.errors import InvalidInputError
 from agent.contracts.telemetry import DecodedBatch, SeriesIndex
 from agent.decode.options import DecodeOptions
-from agent.decode.registry import TELEMETRY
+from agent.decode.registry import DECODERS, TELEMETRY
 from agent.decode.telemetry.metric import Metric
 from agent.decode.telemetry.options import TAKEN, TelemetryOptions
+from tests.kit.job_records import RECEIVED_MS as JOBS_MS
+from tests.kit.job_records import completed, slurm_record
 
 RECEIVED_MS = 1_787_217_300_000
 TIME_MS = 1_787_217_284_000
@@ -135,4 +139,24 @@ def test_formats_may_be_mixed_in_one_topic_and_samples_keep_the_order_of_the_mes
     batch, _ = decoded("auto", *values)
     assert batch.sample_message.tolist() == [0, 0, 1, 3, 3, 4, 5, 5]
     assert np.all(np.diff(batch.sample_message) >= 0)
-    assert [(at, other.rejects[0].reason) for at, other in batch.others if other.rejects] == [(2, "columns")]
+    assert [(at, other.rejects[0].reason) for at, other in batch.others if other.rejects] == [(2, "not-json")]
+
+
+@pytest.mark.parametrize("name", ["auto", "native"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"", b"hello", b"a b c", b"{", b"null", b"\xff\xfe{}", b'{"JobID": 1}', b'{"data": 1, "meta": 2}',
+        b'{"type": "job.completed"}', b'{"type": "nothing"}', b'[{"type": "identity"}, 1]', b"[1,2", b"[" + slurm_record() + b"," + completed() + b"]", slurm_record(), completed(),
+    ],
+)  # fmt: skip
+def test_what_is_no_telemetry_is_decoded_and_refused_as_without_it(name: str, value: bytes) -> None:
+    try:
+        expected = DECODERS[name](OPTIONS.decode)(value, JOBS_MS)
+    except InvalidInputError as error:
+        expected = Decoded(rejects=[error])
+    batch = TELEMETRY[name](OPTIONS)([value], [JOBS_MS], SeriesIndex(9))
+    found = [other for _, other in batch.others]
+    assert [event for other in found for event in other.events] == expected.events
+    refused = [(error.reason, str(error)) for other in found for error in other.rejects]
+    assert refused == [(error.reason, str(error)) for error in expected.rejects]
