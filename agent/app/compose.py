@@ -9,8 +9,10 @@ import msgspec
 
 from agent import __version__
 from agent.app.privacy import privacy
+from agent.app.windows import make_windows
 from agent.collector.routes import Refusal, Routes, Source
 from agent.config.hash import config_hash
+from agent.config.sources import MetricMapping
 from agent.config.sources import Source as SourceSettings
 from agent.config.tree import Config
 from agent.contracts.decoding import DeadLetter
@@ -21,16 +23,20 @@ from agent.contracts.outputs import Emission, Message
 from agent.decode.dead_letter import dead_letter
 from agent.decode.options import DecodeOptions
 from agent.decode.reasons import REASONS
-from agent.decode.registry import DECODERS
+from agent.decode.registry import DECODERS, TELEMETRY
+from agent.decode.telemetry.metric import Metric
+from agent.decode.telemetry.options import CONVERSIONS, TelemetryOptions
 from agent.identify import Identifier
 from agent.learner.plan import Plan
 from agent.log.kafka_settings import KafkaSecurity, KafkaSettings, Protocol
 from agent.metrics.registry import Metrics
 from processors.fold.desk import PROCESSORS, FoldSettings, Tombstone
 from processors.fold.shard import Shard
+from processors.windows.settings import WindowSettings
 from sinks.encode import Output, emission, tombstone
 
-FORMATS: Final = (*DECODERS, "journal")
+FORMATS: Final = (*dict.fromkeys((*DECODERS, *TELEMETRY)), "journal")
+PART_HOSTS: Final = 500  # whose minutes are written at one go; nothing is read meanwhile, so it must be quick
 PROTOCOLS: Final[dict[str, Protocol]] = {
     "plaintext": "PLAINTEXT",
     "tls": "SSL",
@@ -65,12 +71,14 @@ def routes(config: Config) -> Routes:
         partition=config.journal_partition,
         privacy=privacy(config.privacy),
         dead_letter=_refused,
+        windows=make_windows(window_settings(config), config.collector.series_max),
         journal_topic=config.topics.journal,
         journal_partitions=config.topics.journal_partitions,
         deadletter_topic=config.topics.deadletters,
         group=config.collector.group,
         tick_ms=round(config.collector.tick_s * 1000),
         flush_timeout_s=config.collector.flush_timeout_s,
+        commit_s=config.collector.commit_s,
     )
 
 
@@ -147,11 +155,42 @@ def kafka_settings(config: Config) -> KafkaSettings:
     )
 
 
+def window_settings(config: Config) -> WindowSettings:
+    """Return how windows are kept."""
+    return WindowSettings(late_max_s=config.collector.late_max_s, part_hosts=PART_HOSTS)
+
+
+def telemetry_options(config: Config, source: SourceSettings) -> TelemetryOptions:
+    """Return the options of the decoders of a source's telemetry."""
+    given = source.telemetry
+    return TelemetryOptions(
+        decode=decode_options(config, source),
+        resources=frozenset(given.resources),
+        metrics=tuple(_metric(mapping) for mapping in given.metrics),
+        host_cpus=given.host_cpus,
+        short_hosts=given.short_hosts,
+        time_unit=given.time_unit,
+    )
+
+
+def source_decoders(config: Config, source: SourceSettings) -> Source:
+    """Return the decoders of a source."""
+    decode, telemetry = DECODERS.get(source.format), TELEMETRY.get(source.format)
+    return Source(
+        source.format,
+        None if decode is None else decode(decode_options(config, source)),
+        None if telemetry is None else partial(telemetry, telemetry_options(config, source)),
+    )
+
+
+def _metric(given: MetricMapping) -> Metric:
+    convert = None if given.unit is None else CONVERSIONS[given.unit]
+    only = tuple(given.only.items())
+    return Metric(given.measurement, given.field, given.resource, convert, only=only, instance=given.instance)
+
+
 def _source_of(config: Config) -> Callable[[str], Source]:
-    made = [
-        (source.topics, Source(source.format, DECODERS[source.format](decode_options(config, source))))
-        for source in config.sources
-    ]
+    made = [(source.topics, source_decoders(config, source)) for source in config.sources]
     known: dict[str, Source] = {}
 
     def find(topic: str) -> Source:

@@ -257,7 +257,9 @@ class CollectorRole:
         self._collector.step(self._clock.now_ms(), POLL_S)
 
     def finish(self) -> None:
-        """Do nothing: every step ends with a commit."""
+        """Commit what was taken since the last commit."""
+        if self._collector is not None:
+            self._collector.commit()
 
     def close(self) -> None:
         """Free the connections."""

@@ -1,11 +1,18 @@
 """What a collector measures: gathered while it decodes and told once a batch, because a metric costs as much as an event."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from agent.contracts.decoding import Decoded
 from agent.contracts.measures import Measures
+
+UNUSED: Final = {
+    "metric": "unwanted",
+    "series": "series_max",
+}  # what decoders leave out of samples, and as what it counts
+AFTER_ALL: Final = frozenset(("repeated", "thinned"))  # of samples that were taken
 
 
 class Meter:
@@ -27,6 +34,9 @@ class Meter:
         self._monotonic_s = monotonic_s
         self._events: Counter[tuple[str, str]] = Counter()
         self._reasons: Counter[str] = Counter()
+        self._left_out: Counter[str] = Counter()
+        self._bounds: Counter[str] = Counter()
+        self._minutes = 0
 
     def decoded(self, format_name: str, decoded: Decoded) -> None:
         """Count the parts of a message by what became of them."""
@@ -35,6 +45,28 @@ class Meter:
             self._events[format_name, "rejected"] += len(decoded.rejects)
         if decoded.ignored:
             self._events[format_name, "dropped"] += sum(decoded.ignored.values())
+            for what in UNUSED.keys() & decoded.ignored.keys():
+                self._left_out[UNUSED[what]] += decoded.ignored[what]
+            if "series" in decoded.ignored:
+                self.bound("collector_series_max")
+
+    def samples(self, format_name: str, counts: Mapping[str, int]) -> None:
+        """Count what became of samples: `taken`, or why they were left out."""
+        for what, count in counts.items():
+            if what == "taken":
+                self._events[format_name, "processed"] += count
+                continue
+            self._left_out[what] += count
+            if what not in AFTER_ALL:
+                self._events[format_name, "dropped"] += count
+
+    def bound(self, name: str) -> None:
+        """Count that a bound was reached."""
+        self._bounds[name] += 1
+
+    def minute(self) -> None:
+        """Count a minute of a host."""
+        self._minutes += 1
 
     def refused(self, reason: str) -> None:
         """Count a dead letter."""
@@ -54,8 +86,18 @@ class Meter:
             self._count(format_name, "received", count)
         for reason, count in self._reasons.items():
             self._measures.add("scalewatch_dead_letters_total", count, reason=reason)
+        for reason, count in self._left_out.items():
+            if count:
+                self._measures.add("scalewatch_samples_left_out_total", count, reason=reason)
+        for bound, count in self._bounds.items():
+            self._measures.add("scalewatch_bounds_hit_total", count, bound=bound)
+        if self._minutes:
+            self._measures.add("scalewatch_host_minutes_total", self._minutes)
         self._events.clear()
         self._reasons.clear()
+        self._left_out.clear()
+        self._bounds.clear()
+        self._minutes = 0
 
     def _count(self, format_name: str, outcome: str, count: int) -> None:
         if count:

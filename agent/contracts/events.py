@@ -194,12 +194,16 @@ class HostMinute(Event, frozen=True, tag="host.minute"):
     `source` is the topic and partition that the samples came from; a host whose metrics come from two of them has two
     summaries. Resources are named as in NWS (cpu_available, memory_free, bandwidth, ...); those between hosts carry the
     other side: ``bandwidth>group3``.
+
+    A minute is told soon after its end, and again with revision 1 where samples came later: of records with one identity
+    the highest revision counts, whatever their order, for a collector that was stopped may write an old one late.
     """
 
     source: str
     host: str
     minute_ms: int
     resources: dict[str, ResourceMinute]
+    revision: int = 0
 
     @property
     def identity(self) -> str:

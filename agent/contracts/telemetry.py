@@ -1,13 +1,15 @@
 """Telemetry on its way through the collector: batches of messages in, columns of samples out, no object per sample."""
 
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from agent.contracts.decoding import Decoded
+from agent.contracts.events import HostMinute
+from agent.contracts.log import Position
 
 PEER: str = ">"
 """Stands between a resource and the other side of it in the name of a series: ``bandwidth>group3``."""
@@ -95,3 +97,38 @@ DecodeSamples = Callable[[Sequence[bytes | None], Sequence[int], SeriesIndex], D
 
 It never raises for a bad message: the refusal is in `others`.
 """
+
+Part = Callable[[], Iterator[HostMinute]]
+"""Some hosts of a minute that is due; their events are made when it is called."""
+
+
+class SampleWindows(Protocol):
+    """The windows of one source partition; all follows from its records, in order."""
+
+    @property
+    def index(self) -> SeriesIndex:
+        """The numbers of series that samples must have now; another one after `forget`."""
+
+    def fold(
+        self, samples: Samples, offsets: npt.NDArray[np.int64], received_ms: npt.NDArray[np.int64]
+    ) -> Iterator[Part]:
+        """Take samples with the offset and the time of each one's record; yield what is due, in parts.
+
+        Exhaust the iterator before anything else is asked for; between two parts other work may be done.
+        """
+
+    def position(self, next_offset: int) -> Position:
+        """Return where to read again after a crash, `next_offset` or before, with what has to be said then."""
+
+    def counts(self) -> Mapping[str, int]:
+        """Return what became of samples since the last call: `taken`, or why they were left out."""
+
+    def series_held(self) -> int:
+        """Return how many series have samples."""
+
+    def forget(self) -> None:
+        """Give up the names of series without samples, where these have become many."""
+
+
+MakeWindows = Callable[[str, str], SampleWindows]
+"""Makes the windows of a source (topic and partition), with the metadata of the position that was committed, or none."""

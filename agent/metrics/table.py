@@ -15,7 +15,10 @@ DIRECTIONS: Final = ("regression", "improvement")
 TOPICS: Final = ("predictions", "job_predictions", "answers", "alerts", "runs", "deadletters")
 BOUNDS: Final = (
     "applications_max", "refits_per_tick_max", "open_jobs_max", "open_job_max_s", "seen_buckets_max",
-    "open_alerts_max", "hosts_max", "hosts_per_run_max", "inputs_max", "histories_max",
+    "open_alerts_max", "hosts_max", "hosts_per_run_max", "inputs_max", "histories_max", "collector_series_max", "host_minute_bytes_max",
+)  # fmt: skip
+SAMPLES_LEFT_OUT: Final = (
+    "late", "ahead", "not_finite", "repeated", "thinned", "unwanted", "series_max", "unknown_system",
 )  # fmt: skip
 OTHER: Final = "other"  # a value outside its closed list is counted here: a metric must never stop the agent
 FIT_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
@@ -73,6 +76,12 @@ AGENT: Final = (
         "scalewatch_dead_letters_total", "counter", "Messages that could not be used, by reason.",
         (Label("reason", given_as="reasons"),),
     ),
+    Declaration(
+        "scalewatch_samples_left_out_total", "counter", "Measurements of hosts that are in no window, by reason.",
+        (Label("reason", values=SAMPLES_LEFT_OUT),),
+    ),
+    Declaration("scalewatch_host_minutes_total", "counter", "Minutes of hosts written into the journal."),
+    Declaration("scalewatch_window_series", "gauge", "Resources of hosts that have a window in this collector."),
     Declaration(
         "scalewatch_processor_faults_total",
         "counter",

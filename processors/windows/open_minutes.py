@@ -94,6 +94,15 @@ class OpenMinutes:
             return np.zeros(series_count, np.int64)
         return self._late[:series_count, minute % LATE_SLOTS].astype(np.int64)
 
+    def numbers(self) -> Ints:
+        """Return the series of which anything is noted."""
+        return np.flatnonzero((self._changed != 0) | self._late.any(axis=1))
+
+    def renumber(self, kept: Ints) -> None:
+        """Give the series `kept` the numbers 0, 1, ...; nothing may be noted of the others."""
+        kept = kept[kept < len(self._changed)]
+        self._changed, self._late = self._changed[kept], self._late[kept]
+
     def _forget_late(self, clock: int) -> None:
         oldest = clock - LATE_SLOTS + 1
         for minute in range(oldest if self._clock is None else max(self._clock + 1, oldest), clock + 1):

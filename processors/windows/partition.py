@@ -121,6 +121,23 @@ class PartitionWindows:
         """Yield the events of what `fold` yielded."""
         return host_minutes(part, self._index.__getitem__, self.source)
 
+    def renumber(self, index: SeriesIndex) -> None:
+        """Go on with an empty index, which gets the series that are still needed; RuntimeError in the middle of a fold.
+
+        Names come from outside and are forgotten nowhere else: who decodes must use the new index from now on.
+        """
+        if self._folding:
+            raise RuntimeError("A fold is not exhausted.")
+        needed = np.zeros(len(self._index), np.bool_)
+        for numbers in (self.rings.numbers(), self._minutes.numbers()):
+            needed[numbers] = True
+        kept = np.flatnonzero(needed)
+        for number in kept.tolist():
+            index.number(self._index[number])
+        self.rings.renumber(kept)
+        self._minutes.renumber(kept)
+        self._index, self._hosts = index, HostNumbers(index)
+
     def position(self, next_offset: int) -> Position:
         """Return the offset of the first record that open windows still need, for a commit; all before it was folded.
 
@@ -139,14 +156,14 @@ class PartitionWindows:
     def _turn(self, clock: int) -> Iterator[MinuteColumns]:
         """Emit what is due when the collected minute becomes another."""
         for minute in self._minutes.due_first(clock, self._watermark_ms // MINUTE_MS):
-            yield from self._emit(minute, self.rings.pool != NO_RING)
+            yield from self._emit(minute, self.rings.pool != NO_RING, revision=0)
         for minute, touched in self._minutes.due_again(clock):
-            yield from self._emit(minute, self._with_their_hosts(touched))
+            yield from self._emit(minute, self._with_their_hosts(touched), revision=1)
         turned = self._minutes.begin(clock)
         if turned:
             self.counts.cleared += self.rings.clear_quiet(self._floor_ms())
 
-    def _emit(self, minute: int, chosen: npt.NDArray[np.bool_]) -> Iterator[MinuteColumns]:
+    def _emit(self, minute: int, chosen: npt.NDArray[np.bool_], revision: int) -> Iterator[MinuteColumns]:
         host = self._hosts.of_series()
         of_chosen = np.unique(host[np.flatnonzero(chosen)])
         for first in range(0, len(of_chosen), self._settings.part_hosts):
@@ -154,7 +171,7 @@ class PartitionWindows:
             among = chosen.copy()
             among[: len(host)] &= (host[: len(among)] >= hosts[0]) & (host[: len(among)] <= hosts[-1])
             late = self._minutes.late(minute, len(among))
-            part = summarise(self.rings, minute * MINUTE_MS, among, late)
+            part = summarise(self.rings, minute * MINUTE_MS, among, late, revision)
             if len(part.series):
                 yield ordered_by(part, host)
 

@@ -13,6 +13,16 @@ GROUP: Final = 4096  # rings that grow at a time, so that old and new ones toget
 CELL_MS: Final = 10_000
 NO_RING: Final = -1
 NEVER_MS: Final = -(2**62)
+DEFAULTS: Final = {
+    "pool": NO_RING,
+    "row": NO_RING,
+    "next": 0,
+    "filled": 0,
+    "newest_ms": NEVER_MS,
+    "in_cell": 0,
+    "thinned": 0,
+}
+"""The columns of rings by series, and what they hold of a series without one."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -74,6 +84,20 @@ class Rings:
         time_ms = newest_ms - _age(pool.time[self.row[series], :filled], newest_ms).astype(np.int64)
         order = np.argsort(time_ms, kind="stable")
         return time_ms[order], pool.value[self.row[series], :filled][order]
+
+    def numbers(self) -> Ints:
+        """Return the series that have a ring."""
+        return np.flatnonzero(self.pool != NO_RING)
+
+    def renumber(self, kept: Ints) -> None:
+        """Give the series `kept` (in order) the numbers 0, 1, ...; all that have a ring must be among them."""
+        number = np.full(max(len(self.pool), int(kept.max(initial=-1)) + 1), NO_RING, np.int32)
+        number[kept] = np.arange(len(kept))
+        for pool in self.pools:
+            pool.owner[: pool.rows] = number[pool.owner[: pool.rows]]
+        self._reserve(len(number))
+        for name in DEFAULTS:
+            setattr(self, name, getattr(self, name)[kept])
 
     def series_held(self) -> int:
         """Return how many series have a ring."""
@@ -231,16 +255,7 @@ class Rings:
         if count <= have:
             return
         wanted = max(count, have + have // 4, 64)
-        defaults = {
-            "pool": NO_RING,
-            "row": NO_RING,
-            "next": 0,
-            "filled": 0,
-            "newest_ms": NEVER_MS,
-            "in_cell": 0,
-            "thinned": 0,
-        }
-        for name, default in defaults.items():
+        for name, default in DEFAULTS.items():
             old = getattr(self, name)
             setattr(self, name, np.concatenate((old, np.full(wanted - have, default, old.dtype))))
 

@@ -28,7 +28,7 @@ class MinuteColumns(msgspec.Struct, frozen=True):
 
     `count`, `mean`, `low`, `high` (m,) of the minute, `means` (m, 6) of its parts (nan: no sample), `edges` (m, 6) and
     `shares` (m, 5) of five equal intervals over the five minutes that end with it, `window_count` (m,), `late` (m,).
-    Values have seven significant digits; shares are exact and sum to one.
+    Values have seven significant digits; shares are exact and sum to one. `revision` is 1 where the minute is told again.
 
     >>> one, none = np.array([1]), np.zeros((1, 6))
     >>> columns = MinuteColumns(0, one, one, one * 0.5, one * 0.5, one * 0.5, none, none, none[:, 1:], one, one)
@@ -47,14 +47,17 @@ class MinuteColumns(msgspec.Struct, frozen=True):
     shares: Floats
     window_count: Ints
     late: Ints
+    revision: int = 0
 
     def take(self, rows: Ints) -> "MinuteColumns":
         """Return these rows, in this order."""
-        columns = {name: getattr(self, name) for name in self.__struct_fields__ if name != "minute_ms"}
-        return MinuteColumns(self.minute_ms, **{name: column[rows] for name, column in columns.items()})
+        columns = {name: getattr(self, name)[rows] for name in self.__struct_fields__[1:-1]}
+        return MinuteColumns(self.minute_ms, **columns, revision=self.revision)
 
 
-def summarise(rings: Rings, minute_ms: int, chosen: npt.NDArray[np.bool_], late: Ints) -> MinuteColumns:
+def summarise(
+    rings: Rings, minute_ms: int, chosen: npt.NDArray[np.bool_], late: Ints, revision: int = 0
+) -> MinuteColumns:
     """Sum up the chosen series (by number) that have a sample in the minute; `late` is by number, too.
 
     Intervals are [edge, next edge), the last one closed, compared with the edges as computed in 32 bits.
@@ -74,7 +77,7 @@ def summarise(rings: Rings, minute_ms: int, chosen: npt.NDArray[np.bool_], late:
     if not kept:
         kept = [_nothing()]
     columns = {name: np.concatenate([strip[name] for strip in kept]) for name in kept[0]}
-    return MinuteColumns(minute_ms, late=late[columns["series"]], **columns)
+    return MinuteColumns(minute_ms, late=late[columns["series"]], **columns, revision=revision)
 
 
 def host_minutes(columns: MinuteColumns, names: Callable[[int], Series], source: str) -> Iterator[HostMinute]:
@@ -92,12 +95,12 @@ def host_minutes(columns: MinuteColumns, names: Callable[[int], Series], source:
     for number, resource in zip(columns.series.tolist(), _resources(columns), strict=True):
         series = names(number)
         if before is not None and (series.host != before.host or series.system != before.system):
-            yield HostMinute(before.system, source, before.host, columns.minute_ms, resources)
+            yield HostMinute(before.system, source, before.host, columns.minute_ms, resources, columns.revision)
             resources = {}
         resources[series.resource] = resource
         before = series
     if before is not None:
-        yield HostMinute(before.system, source, before.host, columns.minute_ms, resources)
+        yield HostMinute(before.system, source, before.host, columns.minute_ms, resources, columns.revision)
 
 
 def _resources(columns: MinuteColumns) -> Iterator[ResourceMinute]:

@@ -16,7 +16,7 @@ from agent.app import compose
 from agent.collector.collector import Collector
 from agent.contracts.decoding import DeadLetter
 from agent.contracts.errors import ScalewatchError
-from agent.contracts.log import Position, TopicPartition
+from agent.contracts.log import TopicPartition
 from agent.contracts.outputs import Run
 from agent.learner.learner import Learner
 from agent.learner.owned import OwnedShard
@@ -38,15 +38,9 @@ TOPICS = {
 class HastyCollector(Collector):
     """Commits before its writes are acknowledged: step 5 before step 4."""
 
-    def step(self, now_ms: int, timeout_s: float) -> int:
-        poll = self._consumer.poll(timeout_s)
-        for batch in poll.batches:
-            self._take(batch)
-        self._tick(now_ms)
-        if poll.batches:
-            self._consumer.commit({(b.topic, b.partition): Position(b.next_offset) for b in poll.batches})
-        self._producer.flush(1.0)
-        return len(poll.batches)
+    def commit(self) -> None:
+        self._commit_folded()
+        self._writing.flush()
 
 
 class HastyLearner(Learner):

@@ -52,7 +52,7 @@ _QUOTES_OF_PEER: Final = 4
 
 
 def load_decoder(options: TelemetryOptions, others: Decode | None = None) -> DecodeSamples:
-    """Return the decoder of native `load` samples; host states, events of jobs and all else go to `others`.
+    """Return the decoder of native messages: samples and states of hosts, and events of jobs beside them.
 
     What is neither a sample nor a host state is decoded by `others`, without it as a native event.
 

@@ -10,7 +10,7 @@ from agent.app.compose import FORMATS
 from agent.cli import main
 from agent.config.keys import keys
 from agent.config.sources import Source
-from agent.decode.registry import DECODERS
+from agent.decode.registry import DECODERS, TELEMETRY
 from agent.metrics.table import METRICS
 from agent.schemas import NAMES
 from processors.fold.desk import PROCESSORS
@@ -24,14 +24,14 @@ def described(*arguments: str) -> str:
 
 def test_every_format_is_described_with_a_meaning() -> None:
     rows = {row["name"]: row["meaning"] for row in json.loads(described("formats", "--json"))}
-    assert list(rows) == list(DECODERS)
+    assert list(rows) == list(dict.fromkeys((*DECODERS, *TELEMETRY)))
     assert set(rows) < set(FORMATS)
     assert all(len(meaning) > 10 for meaning in rows.values())
 
 
 def test_formats_that_the_configuration_knows_have_decoders() -> None:
     known = Source.model_fields["format"].annotation.__args__  # type: ignore[union-attr]
-    assert set(known) <= set(DECODERS)
+    assert set(known) <= {*DECODERS, *TELEMETRY}
 
 
 def test_every_metric_is_described() -> None:
