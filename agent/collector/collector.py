@@ -104,7 +104,7 @@ class Collector:
         for partition, at in moved.items():
             self._readings[partition].committed = at
         self._measures.set(
-            "scalewatch_window_series", sum(reading.series_held() for reading in self._readings.values())
+            "scalewatch_collector_series", sum(reading.series_held() for reading in self._readings.values())
         )
 
     def _folded(self, partition: TopicPartition) -> int:

@@ -81,7 +81,7 @@ AGENT: Final = (
         (Label("reason", values=SAMPLES_LEFT_OUT),),
     ),
     Declaration("scalewatch_host_minutes_total", "counter", "Minutes of hosts written into the journal."),
-    Declaration("scalewatch_window_series", "gauge", "Resources of hosts that have a window in this collector."),
+    Declaration("scalewatch_collector_series", "gauge", "Resources of hosts that have a window in this collector."),
     Declaration(
         "scalewatch_processor_faults_total",
         "counter",
