@@ -80,7 +80,7 @@ AGENT: Final = (
         "scalewatch_samples_left_out_total", "counter", "Measurements of hosts that are in no window, by reason.",
         (Label("reason", values=SAMPLES_LEFT_OUT),),
     ),
-    Declaration("scalewatch_host_minutes_total", "counter", "Minutes of hosts written into the journal."),
+    Declaration("scalewatch_collector_minutes_total", "counter", "Minutes of hosts written into the journal."),
     Declaration("scalewatch_collector_series", "gauge", "Resources of hosts that have a window in this collector."),
     Declaration(
         "scalewatch_processor_faults_total",
