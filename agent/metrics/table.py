@@ -15,7 +15,8 @@ DIRECTIONS: Final = ("regression", "improvement")
 TOPICS: Final = ("predictions", "job_predictions", "answers", "alerts", "runs", "deadletters")
 BOUNDS: Final = (
     "applications_max", "refits_per_tick_max", "open_jobs_max", "open_job_max_s", "seen_buckets_max",
-    "open_alerts_max", "hosts_max", "hosts_per_run_max", "inputs_max", "histories_max", "collector_series_max", "host_minute_bytes_max",
+    "open_alerts_max", "hosts_max", "hosts_per_run_max", "inputs_max", "histories_max", "series_max",
+    "collector_series_max", "host_minute_bytes_max",
 )  # fmt: skip
 SAMPLES_LEFT_OUT: Final = (
     "late", "ahead", "not_finite", "repeated", "thinned", "unwanted", "series_max", "unknown_system",
