@@ -48,15 +48,31 @@ class CombinedSettings:
 
 @dataclass(frozen=True, slots=True)
 class CombinedStep:
-    """What a step found: score in [0, 1), whether it fired, each (m,); and the value that the others let expect (m, d).
+    """What a step found of each host (m,) and each of its resources (m, d).
 
-    >>> CombinedStep(np.zeros(1), np.zeros(1, bool), np.zeros((1, 2))).expected.shape
-    (1, 2)
+    `score` in [0, 1), whether it `fired`, and how many times the usual level it is (`ratio`, 0 while it warms up). The
+    value that the others let expect, and how far off that a value is (`residual`, in deviations; 0 where there is none).
+
+    >>> CombinedStep.empty(3, 2).expected.shape
+    (3, 2)
     """
 
     score: Floats
     fired: NDArray[np.bool_]
+    ratio: Floats
     expected: Floats
+    residual: Floats
+
+    @classmethod
+    def empty(cls, hosts: int, resources: int) -> "CombinedStep":
+        """Return a step in which nothing was found."""
+        one, each = (hosts,), (hosts, resources)
+        return cls(np.zeros(one), np.zeros(one, bool), np.zeros(one), np.zeros(each), np.zeros(each))
+
+    def put(self, part: slice, found: "CombinedStep") -> None:
+        """Set the hosts of a part."""
+        self.score[part], self.fired[part], self.ratio[part] = found.score, found.fired, found.ratio
+        self.expected[part], self.residual[part] = found.expected, found.residual
 
 
 class CombinedRule:
@@ -120,16 +136,16 @@ class CombinedRule:
 
         A row comes once; new rows are made as they come.
         """
-        found = CombinedStep(np.zeros(rows.size), np.zeros(rows.size, bool), np.zeros(values.shape))
+        found = CombinedStep.empty(rows.size, self.resources)
         if rows.size == 0:
             return found
         self._table.grow(int(rows.max()) + 1)
         for first in range(0, rows.size, TOGETHER):
             part = slice(first, first + TOGETHER)
-            found.score[part], found.fired[part], found.expected[part] = self._step(rows[part], values[part])
+            found.put(part, self._step(rows[part], values[part]))
         return found
 
-    def _step(self, rows: Rows, values: Floats) -> tuple[Floats, NDArray[np.bool_], Floats]:
+    def _step(self, rows: Rows, values: Floats) -> CombinedStep:
         """Score and learn as many hosts as fit in the processor's own memory."""
         scaled, mean, deviation = self._scale(rows, values)
         pair = np.concatenate([scaled, self._table["before"][rows]], axis=1)
@@ -140,9 +156,10 @@ class CombinedRule:
         # what is missing is learnt as what the others let expect: then the covariance stays one
         pair = np.where(there, pair, np.einsum("mij,mj->mi", self._table["covariance"][rows], inverse_pair))
         expected = mean + deviation * np.where(there, pair - inverse_pair / alone, pair)[:, : self.resources]
-        score, fired = self._judge(rows, np.sqrt(energy / np.maximum(there.sum(axis=1), 1)))
+        residual = np.where(there, inverse_pair / np.sqrt(alone), 0.0)[:, : self.resources]
+        score, fired, ratio = self._judge(rows, np.sqrt(energy / np.maximum(there.sum(axis=1), 1)))
         self._learn(rows, pair, scaled)
-        return score, fired, expected
+        return CombinedStep(score, fired, ratio, expected, residual)
 
     def _scale(self, rows: Rows, values: Floats) -> tuple[Floats, Floats, Floats]:
         """Return scaled values (nan where there is none), and mean and deviation that they were scaled with; learn them."""
@@ -169,7 +186,7 @@ class CombinedRule:
         inverse = np.linalg.inv(covariance)
         return np.einsum("mij,mj->mi", inverse, pair), inverse[:, places, places]
 
-    def _judge(self, rows: Rows, root: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    def _judge(self, rows: Rows, root: Floats) -> tuple[Floats, NDArray[np.bool_], Floats]:
         """Smooth the root of the energy, compare it with its usual level, and move that level."""
         table, settings = self._table, self._settings
         count, before, level = table["count"][rows], table["smooth"][rows], table["level"][rows]
@@ -178,12 +195,13 @@ class CombinedRule:
         log = np.log(smooth + 1e-9)
         level = np.maximum(np.where(early, log, level), LEVEL_MIN)
         ready = count >= settings.warm_up
+        ratio = np.where(ready, np.exp(log - level), 0.0)
         fired = ready & (log > level + np.log(settings.factor))
         move = np.maximum(LEVEL_STEP, 2.0 / (count + 1.0))
         table["level"][rows] = level + move * ((log > level) - (1.0 - LEVEL))
         table["smooth"][rows] = smooth
         table["count"][rows] = count + 1
-        return np.where(ready, smooth / (1.0 + smooth), 0.0), fired
+        return np.where(ready, smooth / (1.0 + smooth), 0.0), fired, ratio
 
     def _learn(self, rows: Rows, pair: Floats, scaled: Floats) -> None:
         """Move the covariance, which starts as that of independent resources, towards these values."""

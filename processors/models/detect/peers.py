@@ -1,6 +1,6 @@
 """A host unlike its peers: the slow node of a job, the straggler of a partition."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,19 +10,31 @@ NORMAL: Final = 1.4826  # a normal distribution's deviation in median absolute d
 FLOOR: Final = 0.01  # of the median: hosts that differ by less are alike
 
 
-def unlike_peers(value: NDArray[np.float64], group: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return how many robust deviations each value (m,) is above the median of its group (m,).
+class Peers(NamedTuple):
+    """Each value (m,) against its group: robust deviations above the median, that median, and how many are in the group.
+
+    >>> Peers(np.zeros(1), np.ones(1), np.ones(1, np.intp)).usual
+    array([1.])
+    """
+
+    deviations: NDArray[np.float64]
+    usual: NDArray[np.float64]
+    count: NDArray[np.intp]
+
+
+def unlike_peers(value: NDArray[np.float64], group: NDArray[np.int64]) -> Peers:
+    """Return how far each value (m,) is from its group (m,).
 
     The deviation is that of the median absolute deviation (Hampel 1974), at least a hundredth of the median. Zero for
-    what is not finite, and in groups of fewer than four finite values.
+    what is not finite, and in groups of fewer than four finite values; what is not finite has no median and no group.
 
-    >>> unlike_peers(np.array([1.0, 1.1, 0.9, 1.0, 4.0, 7.0]), np.array([0, 0, 0, 0, 0, 1])).round(1).tolist()
+    >>> unlike_peers(np.array([1.0, 1.1, 0.9, 1.0, 4.0, 7.0]), np.array([0, 0, 0, 0, 0, 1])).deviations.round(1).tolist()
     [0.0, 0.7, -0.7, 0.0, 20.2, 0.0]
     """
-    result = np.zeros(value.size)
+    found = Peers(np.zeros(value.size), np.full(value.size, np.nan), np.zeros(value.size, np.intp))
     use = np.flatnonzero(np.isfinite(value))
     if use.size == 0:
-        return result
+        return found
     _, of, count = np.unique(group[use], return_inverse=True, return_counts=True)
     finite = value[use]
     median = _medians(finite, of, count)
@@ -30,8 +42,9 @@ def unlike_peers(value: NDArray[np.float64], group: NDArray[np.int64]) -> NDArra
         off = finite - median[of]
         deviation = np.maximum(NORMAL * _medians(np.abs(off), of, count), FLOOR * np.abs(median))[of]
         robust_z = np.where(deviation > 0.0, off / deviation, np.where(off == 0.0, 0.0, np.copysign(np.inf, off)))
-    result[use] = np.where((count[of] >= PEERS_MIN) & ~np.isnan(robust_z), robust_z, 0.0)
-    return result
+    found.deviations[use] = np.where((count[of] >= PEERS_MIN) & ~np.isnan(robust_z), robust_z, 0.0)
+    found.usual[use], found.count[use] = median[of], count[of]
+    return found
 
 
 def _medians(value: NDArray[np.float64], of: NDArray[np.intp], count: NDArray[np.intp]) -> NDArray[np.float64]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROWS_FIRST: Final = 16
+MARK_BYTES: Final = 4  # before stored rows: a mark of the columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Table:
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
         self._columns = dict(columns)
-        self._mark = crc32(repr(sorted(columns.items())).encode()).to_bytes(4, "little")
+        self._mark = crc32(repr(sorted(columns.items())).encode()).to_bytes(MARK_BYTES, "little")
         self.size = 0
         self._arrays = {name: column.empty(0) for name, column in columns.items()}
 
@@ -75,11 +76,11 @@ class Table:
 
     def restore(self, first: int, last: int, state: bytes) -> None:
         """Put rows back that `stored` returned; ValueError where they are of other columns or another number of rows."""
-        if state[:4] != self._mark or len(state) != 4 + (last - first) * self.row_bytes:
+        if state[:MARK_BYTES] != self._mark or len(state) != MARK_BYTES + (last - first) * self.row_bytes:
             message = "the stored rows are of other columns or another number of rows"
             raise ValueError(message)
         self.grow(last)
-        at = 4
+        at = MARK_BYTES
         for name, column in self._columns.items():
             kept = np.dtype(column.dtype).newbyteorder("<")
             count = (last - first) * int(np.prod(column.shape))

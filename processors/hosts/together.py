@@ -1,0 +1,270 @@
+"""All resources of each host together: what does not go with the others, in each 10-second step of a minute.
+
+Resources of a host may come from several sources, each in its own time: a minute is held until the next one of the host
+comes, or until it ended `WAIT_MS` ago, and scored as a whole then.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from processors.hosts.batch import MinuteBatch
+from processors.hosts.columns import Rows, RowTable
+from processors.hosts.groups import STEPS, Group
+from processors.models.detect.combined import RESOURCES_MAX, CombinedSettings
+
+MINUTE_MS: Final = 60_000
+WAIT_MS: Final = 60_000
+RESOURCES_MIN: Final = 2  # of a host that is scored
+NEVER_MS: Final = -1
+NONE: Final = -1
+RATIO_MAX: Final = 1e9
+
+_HOST: Final = np.dtype(
+    [("rows", "<i4", (RESOURCES_MAX,)), ("places", "u1"), ("held_ms", "<i8"), ("scored_ms", "<i8"), ("high_since_ms", "<i8"),
+     ("score", "<f4"), ("ratio", "<f4"), ("worst", "i1"), ("observed", "<f8"), ("expected", "<f8")]
+)  # fmt: skip
+_SERIES: Final = np.dtype([("host", "<i4"), ("place", "i1")])
+
+
+class Contradiction(NamedTuple):
+    """What went with the others the least in a host's last minute, if it is high, and since when it is.
+
+    `row` is the series, None where it is gone; `ratio` is how many times the usual level the score was.
+
+    >>> Contradiction(0, 60_000, 3, 0.2, 0.9, 2.5).ratio
+    2.5
+    """
+
+    since_ms: int
+    minute_ms: int
+    row: int | None
+    observed: float
+    expected: float
+    ratio: float
+
+
+class Places:
+    """Which place among a host's resources each series has; a row is a series.
+
+    >>> places = Places()
+    >>> places.grow(2)
+    >>> places["place"].tolist()
+    [-1, -1]
+    """
+
+    name: ClassVar[str] = "host_places"
+    version: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        self._rows = RowTable(_SERIES, host=NONE, place=NONE)
+
+    def __getitem__(self, field: str) -> npt.NDArray[np.int64]:
+        """Return a field of all rows."""
+        return self._rows[field]
+
+    def grow(self, rows: int) -> None:
+        """Have at least so many rows; new ones are empty."""
+        self._rows.grow(rows)
+
+    def clear(self, rows: Rows) -> None:
+        """Let some rows start anew: their places are free."""
+        self._rows.clear(rows)
+
+    def stored(self, first: int, last: int) -> bytes:
+        """Return a copy of some rows."""
+        return self._rows.stored(first, last)
+
+    def restore(self, first: int, last: int, stored: bytes) -> None:
+        """Put rows back; ValueError where the bytes are of another form."""
+        self._rows.restore(first, last, stored)
+
+
+class Together:
+    """The combined score of all hosts; a row is a host. `places` goes along with the rows of series.
+
+    A minute is high where the score is `high_ratio` times its usual level in half of the steps. A host is scored by at
+    most RESOURCES_MAX resources; one that gains a resource learns anew how they go together.
+
+    >>> together = Together()
+    >>> together.grow(1), together.places.grow(2)
+    (None, None)
+    >>> together.take(MinuteBatch(np.arange(2), np.zeros(2, int), np.zeros(2, int), np.ones((2, 6))))
+    >>> together.tick(now_ms=120_000)
+    >>> together.resources.tolist(), together.score(0), together.contradiction(0)
+    ([2], 0.0, None)
+    """
+
+    name: ClassVar[str] = "host_together"
+    version: ClassVar[int] = 1
+
+    def __init__(self, settings: CombinedSettings | None = None, high_ratio: float = 2.0) -> None:
+        self.places = Places()
+        self._settings, self._high_ratio = settings, high_ratio
+        self._hosts = RowTable(_HOST, rows=NONE, held_ms=NEVER_MS, scored_ms=NEVER_MS, high_since_ms=NEVER_MS)
+        self._at = np.zeros(0, np.intp)  # of each host in its group
+        self._groups: dict[int, Group] = {}
+
+    def grow(self, rows: int) -> None:
+        """Have at least so many rows; new ones are empty."""
+        self._hosts.grow(rows)
+        self._at = np.concatenate([self._at, np.zeros(len(self._hosts) - self._at.size, np.intp)])
+
+    def clear(self, rows: Rows) -> None:
+        """Let some rows start anew."""
+        for host in rows.tolist():
+            self._release(host)
+        self._hosts.clear(rows)
+
+    def stored(self, first: int, last: int) -> bytes:
+        """Return a copy of some rows: what each of them has, then what they learned, which grows with their resources."""
+        learned = (
+            self._groups[places].stored(int(self._at[host]))
+            for host, places in enumerate(self.resources[first:last].tolist(), first)
+            if places
+        )
+        return self._hosts.stored(first, last) + b"".join(learned)
+
+    def restore(self, first: int, last: int, stored: bytes) -> None:
+        """Put rows back; ValueError where the bytes are of another form."""
+        self.clear(np.arange(first, last))
+        at = (last - first) * _HOST.itemsize
+        self._hosts.restore(first, last, stored[:at])
+        for host, places in enumerate(self.resources[first:last].tolist(), first):
+            if places:
+                group = self._group(places)
+                self._at[host] = group.add()
+                group.restore(int(self._at[host]), stored[at : at + group.host_bytes])
+                at += group.host_bytes
+        if at != len(stored):
+            message = "the stored hosts have other resources than they say"
+            raise ValueError(message)
+
+    def take(self, batch: MinuteBatch) -> None:
+        """Hold a minute of many series, and score those that were held of their hosts before."""
+        self._enter(batch)
+        place, held_ms = self.places["place"][batch.row], self._hosts["held_ms"]
+        new = (place >= 0) & (batch.minute_ms > self._hosts["scored_ms"][batch.host])
+        at = np.flatnonzero(new & (batch.minute_ms >= held_ms[batch.host]))
+        host, minute_ms = batch.host[at], batch.minute_ms[at]
+        before = (held_ms[host] != NEVER_MS) & (held_ms[host] < minute_ms)
+        self._score(np.unique(host[before]))
+        held_ms[host] = minute_ms
+        for group, part in self._by_group(host):
+            group.held["held"][self._at[host[part]], place[at[part]]] = batch.means[at[part]]
+
+    def tick(self, now_ms: int) -> None:
+        """Score the minutes that ended a while ago."""
+        held_ms = self._hosts["held_ms"]
+        self._score(np.flatnonzero((held_ms != NEVER_MS) & (held_ms <= now_ms - MINUTE_MS - WAIT_MS)))
+
+    @property
+    def resources(self) -> npt.NDArray[np.uint8]:
+        """By how many resources each host is scored, (rows,)."""
+        return self._hosts["places"]
+
+    @property
+    def high_ms(self) -> npt.NDArray[np.int64]:
+        """For how long the score of each host was high when its last minute ended, (rows,); 0 where it was not."""
+        since_ms = self._hosts["high_since_ms"]
+        return np.where(since_ms == NEVER_MS, 0, self._hosts["scored_ms"] + MINUTE_MS - since_ms)
+
+    @property
+    def scored_ms(self) -> npt.NDArray[np.int64]:
+        """When the last minute began that was scored of each host, (rows,)."""
+        return self._hosts["scored_ms"]
+
+    def score(self, host: int) -> float:
+        """Return the score of a host in its last step, from 0 to 1."""
+        return float(self._hosts["score"][host])
+
+    def contradiction(self, host: int) -> Contradiction | None:
+        """Return what contradicts the other resources of a host whose last minute was high, None of another."""
+        one = {name: self._hosts[name][host] for name in _HOST.names or ()}
+        if one["high_since_ms"] == NEVER_MS:
+            return None
+        row, place = int(one["rows"][one["worst"]]), int(one["worst"])
+        return Contradiction(
+            int(one["high_since_ms"]), int(one["scored_ms"]), row if self._holds(host, row, place) else None,
+            float(one["observed"]), float(one["expected"]), float(one["ratio"]),
+        )  # fmt: skip
+
+    def _by_group(self, hosts: Rows) -> Iterator[tuple[Group, Rows]]:
+        """Yield groups, and which of the hosts are in them."""
+        resources = self.resources[hosts]
+        for places in np.unique(resources).tolist():
+            yield self._group(places), np.flatnonzero(resources == places)
+
+    def _score(self, hosts: Rows) -> None:
+        """Score the minutes that are held of these hosts."""
+        for group, part in self._by_group(hosts):
+            at = self._at[hosts[part]]
+            if group.rule.resources >= RESOURCES_MIN:
+                self._score_group(group, hosts[part], group.held["held"][at])
+            group.held["held"][at] = np.nan
+        self._hosts["scored_ms"][hosts] = self._hosts["held_ms"][hosts]
+        self._hosts["held_ms"][hosts] = NEVER_MS
+
+    def _score_group(self, group: Group, hosts: Rows, held: npt.NDArray[np.float64]) -> None:
+        table, steps, high = self._hosts, np.zeros(hosts.size, np.intp), np.zeros(hosts.size, np.intp)
+        for means in np.moveaxis(held, 2, 0):
+            at = np.flatnonzero(np.isfinite(means).any(axis=1))
+            step = group.rule.step(self._at[hosts[at]], means[at])
+            table["score"][hosts[at]] = step.score
+            steps[at] += 1
+            up = step.ratio >= self._high_ratio
+            high[at] += up
+            worst = np.argmax(np.abs(step.residual), axis=1)[up]
+            rows, each = hosts[at[up]], np.flatnonzero(up)
+            table["ratio"][rows], table["worst"][rows] = np.minimum(step.ratio[up], RATIO_MAX), worst
+            table["observed"][rows], table["expected"][rows] = means[at[up], worst], step.expected[each, worst]
+        is_high = (steps > 0) & (2 * high >= steps)
+        since_ms = table["high_since_ms"][hosts]
+        began_ms = np.where(since_ms == NEVER_MS, table["held_ms"][hosts], since_ms)
+        table["high_since_ms"][hosts] = np.where(is_high, began_ms, NEVER_MS)
+
+    def _enter(self, batch: MinuteBatch) -> None:
+        """Give series that are new a place among the resources of their hosts."""
+        for i in np.flatnonzero(self.places["host"][batch.row] != batch.host).tolist():
+            row, host = int(batch.row[i]), int(batch.host[i])
+            self.places["host"][row], self.places["place"][row] = host, self._place(host, row)
+
+    def _place(self, host: int, row: int) -> int:
+        """Return a place: one whose series is gone, the next, or none where there are too many."""
+        resources = int(self.resources[host])
+        rows = self._hosts["rows"][host]
+        gone = (place for place in range(resources) if not self._holds(host, int(rows[place]), place))
+        place = next(gone, resources)
+        if place == RESOURCES_MAX:
+            return NONE
+        if place == resources:
+            self._widen(host, resources)
+        else:
+            self._groups[resources].rule.anew(int(self._at[host]), place)
+        self._hosts["rows"][host, place] = row
+        return place
+
+    def _holds(self, host: int, row: int, place: int) -> bool:
+        """Whether a series is that of a host's place still."""
+        return bool(self.places["host"][row] == host and self.places["place"][row] == place)
+
+    def _widen(self, host: int, resources: int) -> None:
+        """Move a host to those of one more resource, with what is held."""
+        held = self._groups[resources].held["held"][self._at[host]].copy() if resources else np.zeros((0, STEPS))
+        self._release(host)
+        group = self._group(resources + 1)
+        self._at[host] = group.add()
+        group.held["held"][self._at[host], :resources] = held
+        self._hosts["places"][host] = resources + 1
+
+    def _release(self, host: int) -> None:
+        places = int(self.resources[host])
+        if places:
+            self._groups[places].release(int(self._at[host]))
+
+    def _group(self, resources: int) -> Group:
+        if resources not in self._groups:
+            self._groups[resources] = Group(resources, self._settings)
+        return self._groups[resources]
