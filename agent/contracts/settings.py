@@ -4,26 +4,22 @@ The whole configuration tree is in `agent.config`; it nests these.
 """
 
 import re
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
+
+from agent.contracts.host_alert_settings import HostAnomaly, RackAnomaly, Straggler
+from agent.contracts.settings_base import LONGEST_S, Settings
+
+__all__ = [
+    "LONGEST_S", "AlertSettings", "IdentifySettings", "JobSettings", "Rule", "RunTimeSettings", "Settings", "Unit",
+]  # fmt: skip
 
 Unit = Literal["nodes", "cores", "processes", "threads", "gpus"]
-LONGEST_S: Final = 10 * 365 * 86_400  # what is longer is a slip, and ends where calendars do
 EVIDENCE_FIELDS = (
     "application", "executable", "module", "container", "job_name", "account", "partition", "qos", "user", "work_dir",
     "script", "comment",
 )  # fmt: skip
-
-
-class Settings(BaseModel):
-    """Base: frozen, no unknown keys.
-
-    >>> Settings().model_dump()
-    {}
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Rule(Settings):
@@ -230,6 +226,9 @@ class AlertSettings(Settings):
     shift: Shift = Shift()
     unreliable: Unreliable = Unreliable()
     failure_rate: FailureRate = FailureRate()
+    host_anomaly: HostAnomaly = HostAnomaly()
+    rack_anomaly: RackAnomaly = RackAnomaly()
+    straggler: Straggler = Straggler()
     open_max: int = Field(default=10_000, ge=1, description="open alerts; over it new ones are counted and left out")
     run_age_max_s: float = Field(
         default=6 * 3600.0,

@@ -19,7 +19,7 @@ class Peers(NamedTuple):
 
     deviations: NDArray[np.float64]
     usual: NDArray[np.float64]
-    count: NDArray[np.intp]
+    peers: NDArray[np.intp]
 
 
 def unlike_peers(value: NDArray[np.float64], group: NDArray[np.int64]) -> Peers:
@@ -43,7 +43,7 @@ def unlike_peers(value: NDArray[np.float64], group: NDArray[np.int64]) -> Peers:
         deviation = np.maximum(NORMAL * _medians(np.abs(off), of, count), FLOOR * np.abs(median))[of]
         robust_z = np.where(deviation > 0.0, off / deviation, np.where(off == 0.0, 0.0, np.copysign(np.inf, off)))
     found.deviations[use] = np.where((count[of] >= PEERS_MIN) & ~np.isnan(robust_z), robust_z, 0.0)
-    found.usual[use], found.count[use] = median[of], count[of]
+    found.usual[use], found.peers[use] = median[of], count[of]
     return found
 
 
