@@ -1,0 +1,160 @@
+"""A bounded reservoir of runs: what all models of an application learn from.
+
+Which runs stay follows from their ids alone: those with the least hashes (a bottom-k sample, E. Cohen, H. Kaplan,
+"Summarizing data using bottom-k sketches", 2007). It is an even sample of all runs, whatever their order, and a run
+that is reported again takes its own place.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Final
+
+import numpy as np
+
+from processors.models.digits import six_digits
+from processors.models.training.table import Table
+
+VERSION: Final = 1
+RUNS_MAX: Final = 512
+NAMES_MAX: Final = 64  # of values and of targets of a run, each
+ADVANCE_SHARE: Final = 0.05  # so many new runs, and it is worth to fit again
+NAMED_SHARE: Final = 0.5  # a column is one that this share of runs has
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run had (`values`: rates, features, attributes by name) and what came of it (`targets`: watts, seconds).
+
+    `weight` is how much it counts, 1 for an undisturbed run. `group` names runs that are repeats of one another, ""
+    for a run alone. What is not finite is left out, targets must be positive too; of more than NAMES_MAX names the first
+    in their order stay. Raises ValueError for a weight that is not above 0 and at most 1.
+
+    >>> Run("r1", 0, {"ipc": 1.5, "lost": float("nan")}, {"power_w": 400.0}).values
+    {'ipc': 1.5}
+    """
+
+    id: str
+    time_ms: int
+    values: Mapping[str, float]
+    targets: Mapping[str, float]
+    weight: float = 1.0
+    group: str = ""
+
+    def __post_init__(self) -> None:
+        """Keep what can be learned from, to six digits."""
+        if not 0.0 < self.weight <= 1.0:
+            raise ValueError("The weight of a run is above 0 and at most 1.")
+        object.__setattr__(self, "values", _finite(self.values))
+        positive = {name: value for name, value in self.targets.items() if value > 0}
+        object.__setattr__(self, "targets", _finite(positive))
+
+    @property
+    def place(self) -> bytes:
+        """The hash of its id, which says whether it stays."""
+        return blake2b(self.id.encode(), digest_size=8).digest()
+
+
+@dataclass(slots=True)
+class Reservoir:
+    """At most `runs_max` runs that models are fitted to, and those that came since.
+
+    >>> reservoir = Reservoir(runs_max=2)
+    >>> for number in range(5):
+    ...     reservoir.add(Run(f"r{number}", number, {"x": float(number)}, {"run_time_s": 10.0}))
+    >>> len(reservoir.table("run_time_s")), reservoir.due
+    (0, True)
+    >>> reservoir.advance()
+    >>> len(reservoir.table("run_time_s")), reservoir.epoch
+    (2, 1)
+    """
+
+    runs_max: int = RUNS_MAX
+    kept: dict[str, Run] = field(default_factory=dict)
+    waiting: dict[str, Run] = field(default_factory=dict)
+    epoch: int = 0
+    seen: int = 0
+
+    @property
+    def due(self) -> bool:
+        """Whether enough is new that models should be fitted again."""
+        return len(self.waiting) >= max(1.0, ADVANCE_SHARE * len(self.kept))
+
+    def add(self, run: Run) -> None:
+        """Take a run in, to be fitted to after the next `advance`; one with a known id replaces that."""
+        self.seen += 1
+        self.waiting[run.id] = run
+        if len(self.waiting) > self.runs_max:
+            self.waiting = _least(self.waiting, self.runs_max)
+
+    def advance(self) -> None:
+        """Let what came since be fitted to as well: a new epoch, even where nothing stayed of it."""
+        self.kept = _least({**self.kept, **self.waiting}, self.runs_max)
+        self.waiting = {}
+        self.epoch += 1
+
+    def forget(self, before_ms: int) -> None:
+        """Leave out runs that are older, at once: after a change they tell what is no more. A new epoch."""
+        for runs in (self.kept, self.waiting):
+            for old in [run.id for run in runs.values() if run.time_ms < before_ms]:
+                del runs[old]
+        self.epoch += 1
+
+    def table(self, target: str) -> Table:
+        """Return the runs that have the target, sorted by id, and the columns that most of them have, sorted by name."""
+        runs = [self.kept[name] for name in sorted(self.kept) if target in self.kept[name].targets]
+        counts: dict[str, int] = {}
+        for run in runs:
+            for name in run.values:
+                counts[name] = counts.get(name, 0) + 1
+        names = tuple(sorted(name for name, count in counts.items() if count >= NAMED_SHARE * len(runs)))
+        rows = [[run.values.get(name, math.nan) for name in names] for run in runs]
+        groups = {name: i for i, name in enumerate(sorted({run.group or run.id for run in runs}))}
+        return Table(
+            names,
+            np.array(rows, dtype=np.float64).reshape(len(runs), len(names)),
+            np.array([run.targets[target] for run in runs], dtype=np.float64),
+            np.array([run.weight for run in runs], dtype=np.float64),
+            np.array([groups[run.group or run.id] for run in runs], dtype=np.int64),
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state as plain data.
+
+        >>> reservoir = Reservoir()
+        >>> reservoir.add(Run("r1", 0, {"x": 1.0}, {"power_w": 300.0}))
+        >>> Reservoir.build(reservoir.snapshot()) == reservoir
+        True
+        """
+        return {
+            "version": VERSION,
+            "runs_max": self.runs_max,
+            "epoch": self.epoch,
+            "seen": self.seen,
+            "kept": [_plain(run) for run in self.kept.values()],
+            "waiting": [_plain(run) for run in self.waiting.values()],
+        }
+
+    @classmethod
+    def build(cls, state: Mapping[str, Any]) -> "Reservoir":
+        """Return the reservoir of a snapshot; ValueError where that is of another version."""
+        if state["version"] != VERSION:
+            raise ValueError("The snapshot of a reservoir is of another version.")
+        kept, waiting = ({run.id: run for run in (Run(*each) for each in state[part])} for part in ("kept", "waiting"))
+        return cls(state["runs_max"], kept, waiting, state["epoch"], state["seen"])
+
+
+def _least(runs: dict[str, Run], count: int) -> dict[str, Run]:
+    """Return the runs with the least hashes, in that order."""
+    ordered = sorted(runs.values(), key=lambda run: (run.place, run.id))
+    return {run.id: run for run in ordered[:count]}
+
+
+def _plain(run: Run) -> list[Any]:
+    return [run.id, run.time_ms, dict(run.values), dict(run.targets), run.weight, run.group]
+
+
+def _finite(values: Mapping[str, float]) -> dict[str, float]:
+    known = sorted((name, six_digits(value)) for name, value in values.items() if math.isfinite(value))
+    return dict(known[:NAMES_MAX])

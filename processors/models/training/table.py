@@ -1,0 +1,61 @@
+"""Runs as columns: what a model of one target is fitted to, and what it answers with."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+class Predicted(NamedTuple):
+    """A model's answer to m rows: the target (m,), and the standard deviation of its ln (m,).
+
+    >>> Predicted(np.array([400.0]), np.array([0.02])).value.tolist()
+    [400.0]
+    """
+
+    value: Floats
+    deviation: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """k runs: `values` (k, p) of the columns `names`, nan where a run has none; `target` (k,) positive, `weight` (k,).
+
+    `group` (k,) numbers runs that are repeats of one another: what one tells, the others know.
+
+    >>> table = Table(("a", "b"), np.array([[1.0, np.nan], [3.0, 2.0]]), np.array([5.0, 6.0]), np.ones(2), np.arange(2))
+    >>> table.filled().tolist(), table.row({"b": 7.0}).tolist()
+    ([[1.0, 2.0], [3.0, 2.0]], [[2.0, 7.0]])
+    """
+
+    names: tuple[str, ...]
+    values: Floats
+    target: Floats
+    weight: Floats
+    group: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def means(self) -> Floats:
+        """Return the mean of each column (p,), without what is missing; 0 for a column of nothing."""
+        known = np.isfinite(self.values)
+        total = np.where(known, self.values, 0.0).sum(axis=0)
+        return np.asarray(total / np.maximum(known.sum(axis=0), 1))
+
+    def filled(self, values: Floats | None = None) -> Floats:
+        """Return these values (m, p), the table's own by default, with the mean of a column where one is missing."""
+        asked = self.values if values is None else values
+        return np.where(np.isfinite(asked), asked, self.means())
+
+    def row(self, values: dict[str, float]) -> Floats:
+        """Return named values as a row of this table, (1, p): unknown names are left out, missing ones are the mean."""
+        return self.filled(np.array([[values.get(name, np.nan) for name in self.names]]))
+
+    def only(self, names: tuple[str, ...]) -> "Table":
+        """Return the table of these columns alone; KeyError where one is not there."""
+        at = {name: i for i, name in enumerate(self.names)}
+        return Table(names, self.values[:, [at[name] for name in names]], self.target, self.weight, self.group)

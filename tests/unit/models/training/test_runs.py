@@ -1,0 +1,149 @@
+"""The reservoir of runs and what follows answers."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from processors.models.training.runs import NAMES_MAX, Reservoir, Run
+from processors.models.training.tracking import Tracked, best
+
+
+def run(number: int, **values: float) -> Run:
+    return Run(f"run{number}", number, values or {"x": float(number)}, {"power_w": 300.0 + number})
+
+
+def test_what_stays_follows_from_the_ids_and_not_from_their_order() -> None:
+    runs = [run(i) for i in range(300)]
+    kept = []
+    for seed in range(3):
+        reservoir = Reservoir(runs_max=40)
+        for i, each in enumerate(np.random.default_rng(seed).permutation(300)):
+            reservoir.add(runs[each])
+            if i % 50 == 7 * seed:
+                reservoir.advance()
+        reservoir.advance()
+        kept.append(list(reservoir.kept))
+    assert kept[0] == kept[1] == kept[2]
+    assert len(kept[0]) == 40
+
+
+def test_a_run_that_is_reported_again_takes_its_own_place() -> None:
+    reservoir = Reservoir()
+    for power in (100.0, 200.0):
+        reservoir.add(Run("r", 0, {"x": 1.0}, {"power_w": power}))
+        reservoir.advance()
+    assert reservoir.table("power_w").target.tolist() == [200.0]
+
+
+def test_new_runs_wait_until_it_is_told_to_advance_and_a_restored_one_has_the_same_table() -> None:
+    reservoir = Reservoir()
+    for i in range(60):
+        reservoir.add(run(i))
+    reservoir.advance()
+    reservoir.add(run(60))
+    assert not reservoir.due
+    restored = Reservoir.build(json.loads(json.dumps(reservoir.snapshot())))
+    assert restored == reservoir
+    tables = [each.table("power_w") for each in (reservoir, restored)]
+    assert tables[0].values.tobytes() == tables[1].values.tobytes()
+    assert len(tables[0]) == 60
+    for i in range(61, 63):
+        reservoir.add(run(i))
+    assert reservoir.due
+
+
+def test_columns_are_what_most_runs_have_and_what_is_missing_is_the_mean() -> None:
+    reservoir = Reservoir()
+    for i in range(4):
+        values = {"often": float(i), "rare": 1.0} if i == 0 else {"often": float(i), "half": 2.0 * i}
+        reservoir.add(run(i, **values))
+    reservoir.advance()
+    table = reservoir.table("power_w")
+    assert table.names == ("half", "often")
+    assert table.filled()[0].tolist() == [4.0, 0.0]
+    assert table.row({"often": 7.0, "unheard": 1.0}).tolist() == [[4.0, 7.0]]
+    assert table.only(("often",)).values.tolist() == [[0.0], [1.0], [2.0], [3.0]]
+    assert len(reservoir.table("energy_j")) == 0
+
+
+def test_repeats_are_a_group_and_runs_without_one_are_alone() -> None:
+    reservoir = Reservoir()
+    for i, group in enumerate(("a", "", "a")):
+        reservoir.add(Run(f"r{i}", 0, {"x": 1.0}, {"power_w": 1.0}, group=group))
+    reservoir.advance()
+    assert len(set(reservoir.table("power_w").group.tolist())) == 2
+
+
+def test_old_runs_can_be_forgotten() -> None:
+    reservoir = Reservoir()
+    for i in range(10):
+        reservoir.add(run(i))
+    reservoir.advance()
+    reservoir.forget(7)
+    assert sorted(reservoir.kept) == ["run7", "run8", "run9"]
+    assert reservoir.epoch == 2
+
+
+def test_what_cannot_be_learned_from_is_left_out() -> None:
+    odd = Run("r", 0, {"a": float("inf"), "b": 1.0}, {"power_w": -1.0, "energy_j": 0.0, "run_time_s": 2.0})
+    assert (odd.values, odd.targets) == ({"b": 1.0}, {"run_time_s": 2.0})
+    assert len(Run("r", 0, {f"c{i}": 1.0 for i in range(1000)}, {}).values) == NAMES_MAX
+    with pytest.raises(ValueError, match="weight"):
+        Run("r", 0, {}, {}, weight=0.0)
+    with pytest.raises(ValueError, match="version"):
+        Reservoir.build({"version": 0})
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 100_000), max_size=400), st.integers(1, 20))
+def test_it_never_holds_more_than_twice_what_it_may(ids: list[int], runs_max: int) -> None:
+    reservoir = Reservoir(runs_max=runs_max)
+    for i, number in enumerate(ids):
+        reservoir.add(run(number))
+        if i % 37 == 0:
+            reservoir.advance()
+        assert len(reservoir.kept) <= runs_max
+        assert len(reservoir.waiting) <= runs_max
+
+
+def test_a_band_holds_the_share_it_promises_whatever_the_deviation_that_was_told() -> None:
+    rng = np.random.default_rng(1)
+    for told in (0.01, 0.05, 0.2):
+        tracked, held = Tracked(), []
+        for actual in 400.0 * np.exp(0.05 * rng.normal(size=1500)):
+            held.append(tracked.band(400.0, told).holds(actual))
+            tracked.learn(400.0, told, actual)
+        assert 0.87 < np.mean(held[200:]) < 0.93
+
+
+def test_what_followed_answers_goes_on_after_a_restore_as_if_nothing_had_happened() -> None:
+    tracked = Tracked()
+    for i in range(50):
+        tracked.learn(100.0, 0.02, 100.0 + i % 5)
+    restored = Tracked.build(json.loads(json.dumps(tracked.snapshot())))
+    for each in (tracked, restored):
+        each.learn(100.0, 0.02, 103.0)
+    assert restored.snapshot() == tracked.snapshot()
+    assert restored.band(100.0, 0.02) == tracked.band(100.0, 0.02)
+
+
+@pytest.mark.parametrize("actual", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_value_that_cannot_be_changes_nothing(actual: float) -> None:
+    tracked = Tracked()
+    with pytest.raises(ValueError, match="positive"):
+        tracked.learn(100.0, 0.1, actual)
+    assert tracked == Tracked()
+
+
+def test_whom_to_believe_moves_from_the_fit_to_what_came() -> None:
+    tracked = {"a": Tracked(), "b": Tracked()}
+    prior = {"a": 0.01, "b": 0.05}
+    assert best(tracked, prior) == "a"
+    for i in range(40):
+        tracked["a"].learn(100.0, 0.1, 100.0 * (1.3 if i % 2 else 1 / 1.3))
+        tracked["b"].learn(100.0, 0.1, 100.0)
+    assert best(tracked, prior) == "b"
+    assert best({}, {}) is None
