@@ -6,7 +6,7 @@ that is reported again takes its own place.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
@@ -58,7 +58,9 @@ class Run:
 
 @dataclass(slots=True)
 class Reservoir:
-    """At most `runs_max` runs that models are fitted to, and those that came since.
+    """At most `runs_max` runs that models are fitted to (`kept`), and those that came since (`waiting`).
+
+    A fit takes its time: `begin` says to which runs the next one is made (`coming`), `advance` that it is made.
 
     >>> reservoir = Reservoir(runs_max=2)
     >>> for number in range(5):
@@ -73,6 +75,7 @@ class Reservoir:
     runs_max: int = RUNS_MAX
     kept: dict[str, Run] = field(default_factory=dict)
     waiting: dict[str, Run] = field(default_factory=dict)
+    coming: dict[str, Run] | None = None
     epoch: int = 0
     seen: int = 0
 
@@ -88,22 +91,32 @@ class Reservoir:
         if len(self.waiting) > self.runs_max:
             self.waiting = _least(self.waiting, self.runs_max)
 
+    def begin(self) -> None:
+        """Let the next fit be to what came since as well; nothing where one has begun already."""
+        if self.coming is None:
+            self.coming = _least({**self.kept, **self.waiting}, self.runs_max)
+            self.waiting = {}
+
     def advance(self) -> None:
-        """Let what came since be fitted to as well: a new epoch, even where nothing stayed of it."""
-        self.kept = _least({**self.kept, **self.waiting}, self.runs_max)
-        self.waiting = {}
+        """Let the next fit be made: a new epoch, even where nothing stayed of what was new."""
+        self.begin()
+        self.kept, self.coming = self.coming or {}, None
         self.epoch += 1
 
     def forget(self, before_ms: int) -> None:
         """Leave out runs that are older, at once: after a change they tell what is no more. A new epoch."""
-        for runs in (self.kept, self.waiting):
+        for runs in (self.kept, self.waiting, self.coming or {}):
             for old in [run.id for run in runs.values() if run.time_ms < before_ms]:
                 del runs[old]
         self.epoch += 1
 
     def table(self, target: str) -> Table:
-        """Return the runs that have the target, sorted by id, and the columns that most of them have, sorted by name."""
-        runs = [self.kept[name] for name in sorted(self.kept) if target in self.kept[name].targets]
+        """Return the runs of the coming fit, or of the last one, that have the target, sorted by id.
+
+        Its columns are those that most of these runs have, sorted by name.
+        """
+        known = self.kept if self.coming is None else self.coming
+        runs = [known[name] for name in sorted(known) if target in known[name].targets]
         counts: dict[str, int] = {}
         for run in runs:
             for name in run.values:
@@ -134,6 +147,7 @@ class Reservoir:
             "seen": self.seen,
             "kept": [_plain(run) for run in self.kept.values()],
             "waiting": [_plain(run) for run in self.waiting.values()],
+            "coming": None if self.coming is None else [_plain(run) for run in self.coming.values()],
         }
 
     @classmethod
@@ -141,8 +155,9 @@ class Reservoir:
         """Return the reservoir of a snapshot; ValueError where that is of another version."""
         if state["version"] != VERSION:
             raise ValueError("The snapshot of a reservoir is of another version.")
-        kept, waiting = ({run.id: run for run in (Run(*each) for each in state[part])} for part in ("kept", "waiting"))
-        return cls(state["runs_max"], kept, waiting, state["epoch"], state["seen"])
+        kept, waiting = _runs(state["kept"]), _runs(state["waiting"])
+        coming = None if state["coming"] is None else _runs(state["coming"])
+        return cls(state["runs_max"], kept, waiting, coming, state["epoch"], state["seen"])
 
 
 def _least(runs: dict[str, Run], count: int) -> dict[str, Run]:
@@ -153,6 +168,10 @@ def _least(runs: dict[str, Run], count: int) -> dict[str, Run]:
 
 def _plain(run: Run) -> list[Any]:
     return [run.id, run.time_ms, dict(run.values), dict(run.targets), run.weight, run.group]
+
+
+def _runs(plain: Sequence[Sequence[Any]]) -> dict[str, Run]:
+    return {run.id: run for run in (Run(*each) for each in plain)}
 
 
 def _finite(values: Mapping[str, float]) -> dict[str, float]:

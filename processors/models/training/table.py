@@ -1,12 +1,31 @@
 """Runs as columns: what a model of one target is fitted to, and what it answers with."""
 
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+Result = TypeVar("Result")
+
+
+def finished(steps: Generator[None, None, Result]) -> Result:
+    """Return the result of work that is done in steps, all at once.
+
+    >>> def work():
+    ...     yield
+    ...     return 7
+    >>> finished(work())
+    7
+    """
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
 
 
 class Predicted(NamedTuple):
@@ -18,6 +37,17 @@ class Predicted(NamedTuple):
 
     value: Floats
     deviation: Floats
+
+
+class Model(Protocol):
+    """A model of one target, fitted: rows (m, p) of its table in, none missing, answers out."""
+
+    @property
+    def error(self) -> float:
+        """The mean |ratio - 1| of runs that were left out when it was fitted, or an estimate of that."""
+
+    def predict(self, values: Floats) -> Predicted:
+        """Return the target of each row."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
