@@ -14,7 +14,7 @@ from processors.models.counters import smooth
 from processors.models.counters.regression import Floats
 from processors.models.counters.selection import RUNS_MIN, Explanation, Selection, select
 from processors.models.training.learner import Kind, Learner
-from processors.models.training.table import Model, Predicted, Table
+from processors.models.training.table import Model, Predicted, Table, finished
 
 LINEAR: Final = "linear"
 SMOOTH: Final = "smooth"
@@ -42,7 +42,7 @@ class Few:
 
 
 def few(table: Table) -> Few:
-    """Return the linear model of a table; its error is that of each fifth of the groups left out of all of its steps.
+    """Return the linear model of a table, all at once.
 
     Raises ValueError for less than RUNS_MIN runs.
 
@@ -50,18 +50,30 @@ def few(table: Table) -> Few:
     Traceback (most recent call last):
     ValueError: A linear model of counters needs 6 runs.
     """
+    return finished(fitting(table))
+
+
+def fitting(table: Table) -> Generator[None, None, Few]:
+    """Yield after each part of the work, and return the linear model of a table.
+
+    Its error is that of each fifth of the groups, left out of all of the steps of the selection.
+
+    >>> x = np.arange(1.0, 9.0)[:, None]
+    >>> len(list(fitting(Table(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8)))))
+    6
+    """
     if len(table) < RUNS_MIN:
         raise ValueError(f"A linear model of counters needs {RUNS_MIN} runs.")
     found = select(table)
-    off = np.empty(len(table))
+    yield
+    off = np.log(table.target / found.predict(table.filled()).value)
     for fold in range(FOLDS):
         out = table.group % FOLDS == fold
-        if out.all():  # repeats of one run: nothing can be left out
-            off[:] = np.log(table.target / found.predict(table.filled()).value)
-        elif out.any():
-            rest = Table(table.names, table.values[~out], table.target[~out], table.weight[~out], table.group[~out])
+        if out.any() and not out.all():
+            rest = table.rows(~out)
             left = select(rest).predict(rest.filled(table.values[out])).value
             off[out] = np.log(table.target[out] / left)
+        yield
     share = table.weight / table.weight.sum()
     deviation = max(float(np.sqrt(share @ off**2)), found.deviation)
     return Few(found, float(share @ np.abs(np.expm1(-off))), deviation)
@@ -78,8 +90,7 @@ def explanation(learner: Learner) -> list[Explanation]:
 
 
 def _few(table: Table) -> Generator[None, None, Model]:
-    found = few(table)
-    yield
+    found = yield from fitting(table)
     return found
 
 

@@ -102,6 +102,9 @@ def select(table: Table, thresholds: Thresholds | None = None) -> Selection:
     """Return the selection of a table of at least one run; the mean of the target where no counter survives.
 
     Raises ValueError for a table without runs.
+
+    >>> select(Table((), np.zeros((2, 0)), np.array([3.0, 5.0]), np.ones(2), np.arange(2))).predict(np.zeros((1, 0))).value
+    array([4.])
     """
     if not len(table):
         raise ValueError("A selection needs at least one run.")

@@ -89,7 +89,7 @@ class Smooth:
         near = kernel(asked, self.rows, self.reach)
         mean = np.clip(self.centre + self.spread * (near @ self.answer), self.low, self.high)
         own = 1.0 + (asked**2).mean(axis=1)
-        unknown = np.maximum(own - np.einsum("ij,jk,ik->i", near, self.inverse, near), 0.0)
+        unknown = np.maximum(own - (near @ self.inverse * near).sum(axis=1), 0.0)
         # what errors were when runs were left out, and more where no run is near
         further = self.spread * np.sqrt(unknown) / mean
         return Predicted(mean, np.hypot(self.deviation, further))
@@ -143,7 +143,8 @@ class _Candidates:
         self.target, self.weight = table.target, table.weight
         self.share = table.weight / table.weight.sum()
         self.values = table.filled()
-        self.groups = [np.flatnonzero(table.group == each) for each in np.unique(table.group)]
+        groups, size = np.unique(table.group, return_counts=True)
+        self.groups = [np.flatnonzero(table.group == each) for each in groups[size > 1]]
         self.centre, self.spread = (float(each[0]) for each in scales(self.target[:, None], self.weight))
         self.low, self.high = LOWEST * float(self.target.min()), HIGHEST * float(self.target.max())
 
@@ -178,7 +179,7 @@ class _Candidates:
 
     def _off(self, inverse: Floats, answer: Floats) -> Floats:
         """Return by how much each run would be missed without its group: the group's block of the inverse tells."""
-        off = np.empty(len(answer))
+        off = answer / np.diagonal(inverse) * self.spread  # of a run alone
         for at in self.groups:
             off[at] = np.linalg.solve(inverse[np.ix_(at, at)], answer[at]) * self.spread
         return off
@@ -189,7 +190,7 @@ def _bounded(table: Table) -> Table:
     if len(table) <= ROWS_MAX:
         return table
     at = np.arange(ROWS_MAX) * len(table) // ROWS_MAX
-    return Table(table.names, table.values[at], table.target[at], table.weight[at], table.group[at])
+    return table.rows(at)
 
 
 def _step(column: Floats) -> tuple[Floats, Floats]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -50,7 +51,7 @@ class Model(Protocol):
         """Return the target of each row."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Table:
     """k runs: `values` (k, p) of the columns `names`, nan where a run has none; `target` (k,) positive, `weight` (k,).
 
@@ -70,6 +71,7 @@ class Table:
     def __len__(self) -> int:
         return len(self.target)
 
+    @cached_property
     def means(self) -> Floats:
         """Return the mean of each column (p,), without what is missing; 0 for a column of nothing."""
         known = np.isfinite(self.values)
@@ -79,7 +81,7 @@ class Table:
     def filled(self, values: Floats | None = None) -> Floats:
         """Return these values (m, p), the table's own by default, with the mean of a column where one is missing."""
         asked = self.values if values is None else values
-        return np.where(np.isfinite(asked), asked, self.means())
+        return np.where(np.isfinite(asked), asked, self.means)
 
     def row(self, values: dict[str, float]) -> Floats:
         """Return named values as a row of this table, (1, p): unknown names are left out, missing ones are the mean."""
@@ -89,3 +91,7 @@ class Table:
         """Return the table of these columns alone; KeyError where one is not there."""
         at = {name: i for i, name in enumerate(self.names)}
         return Table(names, self.values[:, [at[name] for name in names]], self.target, self.weight, self.group)
+
+    def rows(self, at: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> "Table":
+        """Return the table of these runs alone."""
+        return Table(self.names, self.values[at], self.target[at], self.weight[at], self.group[at])
