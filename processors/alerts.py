@@ -140,3 +140,13 @@ class AlertLife:
             return []
         state.status = "firing"
         return [Transition("firing", now_ms, state.since_ms, condition)]
+
+
+class HostAlertLife(AlertLife):
+    """One alert about hosts, kept with what is known of them.
+
+    >>> HostAlertLife.build().open
+    False
+    """
+
+    name: ClassVar[str] = "host_alert"

@@ -30,7 +30,8 @@ from agent.identify import Identifier
 from agent.learner.plan import Plan
 from agent.log.kafka_settings import KafkaSecurity, KafkaSettings, Protocol
 from agent.metrics.registry import Metrics
-from processors.fold.desk import PROCESSORS, FoldSettings, Tombstone
+from processors.fold.desk import FoldSettings, Tombstone
+from processors.fold.kinds import PROCESSORS
 from processors.fold.shard import Shard
 from processors.windows.settings import WindowSettings
 from sinks.encode import Output, emission, tombstone
@@ -96,6 +97,7 @@ def plan(config: Config) -> Plan:
         config_hash=config_hash(config),
         checkpoint_interval_s=config.learner.checkpoint_interval_s,
         checkpoint_records_max=config.learner.checkpoint_records_max,
+        host_checkpoint_interval_s=config.learner.host_checkpoint_interval_s,
         flush_timeout_s=config.learner.flush_timeout_s,
     )
 

@@ -55,7 +55,7 @@ def _rows(subject: str) -> list[dict[str, Any]]:
         from agent.decode.registry import DECODERS, TELEMETRY  # noqa: PLC0415
 
         return describe.formats({**DECODERS, **TELEMETRY})
-    from processors.fold.desk import STATEFUL  # noqa: PLC0415
+    from processors.fold.kinds import STATEFUL  # noqa: PLC0415
 
     return describe.processors(STATEFUL)
 

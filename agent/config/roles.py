@@ -51,6 +51,13 @@ class LearnerSettings(Settings):
 
     group: GroupName = Field(default="scalewatch-learner", description="consumer group of all learners")
     checkpoint_interval_s: float = Field(default=10.0, gt=0, le=3600, description="time between two checkpoints")
+    host_checkpoint_interval_s: float = Field(
+        default=600.0,
+        gt=0,
+        le=86_400,
+        description="time between two checkpoints of what is learned of hosts, which is large; what came since is read "
+        "again after a restart",
+    )
     checkpoint_records_max: int = Field(
         default=20_000, ge=1, le=1_000_000, description="a checkpoint comes after this many records at the latest"
     )

@@ -138,6 +138,16 @@ class HostView(msgspec.Struct, frozen=True):
     score: float | None = None
 
 
+def told_first(view: HostView) -> tuple[bool, str, str]:
+    """Return by what hosts are ordered for readers: those with anomalies first, then by system and name.
+
+    >>> told_first(HostView("exa", "nid1", "2026-11-20T10:00:00Z"))
+    (True, 'exa', 'nid1')
+    """
+    calm = not any(resource.anomalous_since for resource in view.resources)
+    return calm, view.system, view.host
+
+
 class Views(Protocol):
     """What readers ask of hosts."""
 

@@ -103,7 +103,8 @@ class Marker(msgspec.Struct, frozen=True):
     """The last record of a checkpoint: the position it stands for. The marker is the position.
 
     `offset` is the next journal offset to fold, `number` counts checkpoints of the shard, `count` the state records
-    of this checkpoint, `now_ms` is the newest tick that was folded.
+    of this checkpoint, `now_ms` is the newest tick that was folded. What is learned of hosts is written more rarely: it
+    stands for `hosts_offset` and `hosts_now_ms`, and has no state yet where that is None.
     """
 
     offset: int
@@ -113,6 +114,8 @@ class Marker(msgspec.Struct, frozen=True):
     config_hash: str
     journal_partitions: int
     now_ms: int = 0
+    hosts_offset: int | None = None
+    hosts_now_ms: int = 0
 
 
 class Restored(msgspec.Struct, frozen=True):

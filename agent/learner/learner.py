@@ -17,6 +17,7 @@ from typing import Any
 
 from agent.contracts.errors import InvalidInputError, ScalewatchError
 from agent.contracts.events import JournalRecord, Origin, PredictionRequested, Tick, decode_record
+from agent.contracts.hosts import HostView, told_first
 from agent.contracts.log import Batch, Log, Position, TopicPartition
 from agent.contracts.measures import Measures
 from agent.contracts.outputs import Answer, Emission
@@ -85,11 +86,11 @@ class Learner:
         return folded
 
     def checkpoint(self, now_s: float) -> None:
-        """Checkpoint every shard that folded anything: before an orderly end."""
+        """Checkpoint all of every shard that folded anything: before an orderly end."""
         for partition, shard in self._shards.items():
             self._confirm(partition, shard, wait=True)
-            if shard.records:
-                self._checkpoint(partition, shard, now_s)
+            if shard.unsaved:
+                self._checkpoint(partition, shard, now_s, with_hosts=True)
                 self._confirm(partition, shard, wait=True)
 
     def shards(self) -> dict[int, OwnedShard]:
@@ -104,6 +105,19 @@ class Learner:
         with self._folding:
             return owned.fold.answer(request)
 
+    def hosts(self, limit: int) -> list[HostView]:
+        """Return at most so many hosts of all shards that are owned, those with anomalies first. For any thread."""
+        shards = [shard for _, shard in sorted(self.shards().items())]
+        with self._folding:
+            found = [view for shard in shards for view in shard.fold.host_views(limit)]
+        return sorted(found, key=told_first)[:limit]
+
+    def host(self, system: str, host: str) -> HostView | None:
+        """Return one host; None where no shard that is owned knows it. For any thread."""
+        with self._folding:
+            found = (shard.fold.host_view(system, host) for shard in self.shards().values())
+            return next((view for view in found if view is not None), None)
+
     def close(self) -> None:
         """Leave the group and free the connections; nothing is saved."""
         for partition in list(self._shards):
@@ -114,9 +128,15 @@ class Learner:
     def _take_over(self, partition: TopicPartition, now_s: float) -> None:
         shard = OwnedShard(self._plan, self._log.checkpoints(partition[1]), self._consumer, partition)
         self._consumer.seek(partition, shard.offset)
-        shard.saved_s = now_s
+        shard.took_over(now_s)
         self._shards[partition] = shard
-        self._meter.restored()
+        self._meter.restored(hosts_lost=shard.hosts_lost)
+        if shard.hosts_lost:
+            _LOG.warning(
+                "The journal of shard %d does not hold what came since the last checkpoint of its hosts: "
+                "what is learned of hosts begins anew.",
+                partition[1],
+            )
 
     def _give_up(self, partition: TopicPartition) -> None:
         shard, save = self._shards.pop(partition, None), self._saves.pop(partition, None)
@@ -143,7 +163,7 @@ class Learner:
 
     def _fold_one(self, shard: OwnedShard, origin: Origin, value: bytes) -> None:
         try:
-            messages = self._folded(shard, decode_record(value))
+            messages = self._folded(shard, origin.offset, decode_record(value))
         except Exception as error:  # whatever a processor raises concerns this event only
             if isinstance(error, ScalewatchError) and not isinstance(error, InvalidInputError):
                 raise
@@ -160,12 +180,12 @@ class Learner:
             place = f"{origin.topic}/{origin.partition}/{origin.offset}"
             _LOG.warning("%s became a dead letter, number %d: %r", place, self._complaints, error)
 
-    def _folded(self, shard: OwnedShard, record: JournalRecord) -> list[Any]:
+    def _folded(self, shard: OwnedShard, offset: int, record: JournalRecord) -> list[Any]:
         with self._folding:
             if type(record.event) is not Tick:
-                return shard.fold.fold(record)
+                return shard.take(offset, record)
             with self._meter.tick():
-                return shard.fold.fold(record)
+                return shard.take(offset, record)
 
     def _send(self, emission: Emission) -> None:
         self._producer.send(self._plan.topics[emission.kind], emission.value, emission.key.encode())
@@ -183,11 +203,13 @@ class Learner:
         waited = shard.saved_s is None or now_s - shard.saved_s >= self._plan.checkpoint_interval_s
         return waited or shard.records >= self._plan.checkpoint_records_max
 
-    def _checkpoint(self, partition: TopicPartition, shard: OwnedShard, now_s: float) -> None:
+    def _checkpoint(
+        self, partition: TopicPartition, shard: OwnedShard, now_s: float, *, with_hosts: bool = False
+    ) -> None:
         with self._meter.checkpoint():
             self._flush()  # (1)
         with self._folding:
-            write = shard.snapshot(now_s)
+            write = shard.snapshot(now_s, with_hosts=with_hosts)
         self._saves[partition] = self._saving(self._meter.timed(write))  # (2) and (3)
         self._confirm(partition, shard, wait=False)
 

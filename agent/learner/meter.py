@@ -34,9 +34,11 @@ class Meter:
         self._rejected = 0
         self._ticks_s = 0.0
 
-    def restored(self) -> None:
-        """Count a take-over."""
+    def restored(self, *, hosts_lost: bool) -> None:
+        """Count a take-over, and whether what was learned of hosts was lost with it."""
         self._measures.add("scalewatch_restores_total")
+        if hosts_lost:
+            self._measures.add("scalewatch_restores_without_hosts_total")
 
     def sent(self, kind: str) -> None:
         """Count a record of an output topic."""

@@ -16,6 +16,7 @@ TOPICS: Final = ("predictions", "job_predictions", "answers", "alerts", "runs", 
 BOUNDS: Final = (
     "applications_max", "refits_per_tick_max", "open_jobs_max", "open_job_max_s", "seen_buckets_max",
     "open_alerts_max", "hosts_max", "hosts_per_run_max", "inputs_max", "histories_max", "series_max",
+    "job_hosts_max", "host_jobs_max", "host_partitions_max", "host_states_max",
     "collector_series_max", "host_minute_bytes_max",
 )  # fmt: skip
 SAMPLES_LEFT_OUT: Final = (
@@ -115,6 +116,10 @@ AGENT: Final = (
         buckets=WORK_BUCKETS_S,
     ),
     Declaration("scalewatch_restores_total", "counter", "Take-overs of a shard with its state read back."),
+    Declaration(
+        "scalewatch_restores_without_hosts_total", "counter",
+        "Take-overs at which what is learned of hosts began anew: the journal did not hold what came since its checkpoint.",
+    ),
     Declaration(
         "scalewatch_state_records", "gauge", "State records held, by processor.",
         (Label("processor", given_as="processors"),),

@@ -51,7 +51,6 @@ STATEFUL: Final = (
     Drift,
     LoadScores,
 )
-PROCESSORS: Final = tuple(processor.name for processor in STATEFUL)
 
 
 class Identified(Protocol):

@@ -1,14 +1,34 @@
-"""The desk of hosts: what all parts of the fold of hosts share. Rows, settings, the present moment, and the outbox."""
+"""The desk of hosts: what all parts of their fold share. Rows, settings, the present moment, the outbox, and the state."""
 
 from collections import Counter
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
 
 from agent.contracts.outputs import Message
+from processors.alerts import AlertState, HostAlertLife
 from processors.fold.desk import FoldSettings, Tombstone
 from processors.hosts.batch import MinuteBatch
-from processors.hosts.roster import Roster
+from processors.hosts.blocks import Block, copied, restore
+from processors.hosts.forecasts import HostForecasts
+from processors.hosts.jobs import (
+    HostCondition,
+    HostConditionState,
+    HostJob,
+    HostJobState,
+    PartitionHosts,
+    PartitionHostsState,
+)
+from processors.hosts.roster import HostRows, Roster, SeriesRows
 from processors.hosts.windows import HostWindows
 from processors.messages import Context
+from processors.shelf import Kind, Shelf
+
+COLUMNS: Final = (HostRows, SeriesRows, HostWindows, HostForecasts)
+SHELVED: Final = (HostJob, PartitionHosts, HostCondition, HostAlertLife)
+KINDS: Final = frozenset(kind.name for kind in (*COLUMNS, *SHELVED))
+Copy = dict[str, Block | bytes | None]
 
 
 class HostPart(Protocol):
@@ -29,15 +49,17 @@ class HostPart(Protocol):
 
 
 class HostDesk:
-    """Rows of hosts and resources, their windows, and what the fold of one event leaves behind.
+    """Rows of hosts and resources with the columns that go along, shelves, and what the fold of one event leaves behind.
 
-    `outbox` and `tally` are as on the other desk, but what is in this outbox stays there until it is sent.
+    `outbox` and `tally` are as on the other desk, but what is in this outbox stays there until it is sent. A part keeps
+    numbers by joining its columns to `roster.series` or `roster.hosts`.
 
-    >>> from processors.fold.desk import FoldSettings
     >>> from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
     >>> desk = HostDesk(FoldSettings(JobSettings(), RunTimeSettings(), AlertSettings(), "1.0"))
     >>> desk.roster.enter("exa", "nid1", "cpu_available", 0), desk.context.time
     ((0, 0), '1970-01-01T00:00:00Z')
+    >>> list(desk.copied())
+    ['host_rows/0', 'host_series/0', 'host_windows/0', 'host_forecasts/0']
     """
 
     def __init__(self, settings: FoldSettings) -> None:
@@ -46,10 +68,73 @@ class HostDesk:
         self.outbox: list[Message | Tombstone] = []
         self.tally: Counter[tuple[str, str]] = Counter()
         self.roster = Roster(settings.hosts.series_max)
-        self.windows = HostWindows()
+        self.windows, self.forecasts = HostWindows(), HostForecasts()
         self.roster.series.join(self.windows)
+        self.roster.series.join(self.forecasts)
+        self.jobs = Shelf(Kind(HostJob.name, HostJob.version, HostJobState, HostJob.build), live_max=100_000)
+        self.partitions = Shelf(
+            Kind(PartitionHosts.name, PartitionHosts.version, PartitionHostsState, PartitionHosts.build)
+        )
+        self.conditions = Shelf(
+            Kind(HostCondition.name, HostCondition.version, HostConditionState, HostCondition.build)
+        )
+        self.alerts = Shelf(Kind(HostAlertLife.name, HostAlertLife.version, AlertState, HostAlertLife.build))
+        self._written: set[str] = set()
+        self._saving: set[str] = set()
 
     @property
     def context(self) -> Context:
         """What messages say of their maker and moment."""
         return Context(self.settings.agent_version, self.now_ms)
+
+    def shelves(self) -> Iterator[Shelf[Any]]:
+        """Return all shelves."""
+        yield from (self.jobs, self.partitions, self.conditions, self.alerts)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the number of rows or states by processor."""
+        numbered = (self.roster.hosts, self.roster.series)
+        rows = {kept.name: len(each.numbers) for each in numbered for kept in (each, *each.columns)}
+        return rows | {shelf.kind.name: len(shelf) for shelf in self.shelves()}
+
+    def copied(self) -> Copy:
+        """Return a copy of every state that a checkpoint has to write; `encoded` makes bytes of it, in any thread."""
+        blocks = copied(self.roster.hosts) | copied(self.roster.series)
+        gone: Copy = dict.fromkeys(self._written - blocks.keys())
+        states = {f"{shelf.kind.name}/{key}": value for shelf in self.shelves() for key, value in shelf.dirty().items()}
+        self._written |= blocks.keys()
+        self._saving = set(blocks)
+        return gone | states | blocks
+
+    def confirm(self) -> None:
+        """Take note that the checkpoint of `copied` is surely there."""
+        self._written = set(self._saving)
+        for shelf in self.shelves():
+            shelf.confirm()
+
+    def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
+        """Put stored states back; ConfigError where this agent can not read them."""
+        self.now_ms = now_ms
+        shelves = {shelf.kind.name: shelf for shelf in self.shelves()}
+        blocks: dict[str, bytes] = {}
+        for key, value in states.items():
+            kind, _, own = key.partition("/")
+            if kind in shelves:
+                shelves[kind].restore(own, value)
+            else:
+                blocks[key] = value
+        self._written = set(blocks)
+        restore(self.roster, blocks)
+
+    def forget(self, keys: set[str]) -> None:
+        """Let the next checkpoint remove states that are not put back."""
+        self._written |= keys
+
+
+def encoded(copy: Copy) -> dict[str, bytes | None]:
+    """Return the states of a copy as a checkpoint writes them.
+
+    >>> encoded({"host_windows/0": Block(1, b"1234"), "host_job/exa%2F1": None})
+    {'host_windows/0': b'{"version":1,"data":"MTIzNA=="}', 'host_job/exa%2F1': None}
+    """
+    return {key: msgspec.json.encode(value) if isinstance(value, Block) else value for key, value in copy.items()}

@@ -1,6 +1,6 @@
 """The hosts of one shard: a pure fold of their minutes, their states and the jobs on them. Everything happens at ticks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from agent.contracts.events import HostMinute, HostState, JobCompleted, JobStarted, JournalEvent, Tick
@@ -9,8 +9,11 @@ from agent.contracts.outputs import Message
 from processors.digest import digest64
 from processors.fold.desk import FoldSettings, Tombstone
 from processors.fold.host_desk import HostDesk, HostPart
+from processors.fold.host_jobs import HostJobs
+from processors.fold.host_views import HostViews
 from processors.hosts.batch import MinuteBatch
 from processors.hosts.forecasts import HostForecasts
+from processors.hosts.roster import HostRows
 from processors.hosts.waiting import Waiting
 
 WAITING_MAX: Final = 4096  # minutes of resources that wait for a tick; more are learned before it comes
@@ -34,9 +37,9 @@ class HostShard:
 
     def __init__(self, settings: FoldSettings) -> None:
         self.desk = HostDesk(settings)
-        self.forecasts = HostForecasts()
-        self.desk.roster.series.join(self.forecasts)
-        self._parts: tuple[HostPart, ...] = (Learning(self.forecasts),)
+        self.jobs = HostJobs(self.desk)
+        self._parts: tuple[HostPart, ...] = (Learning(self.desk.forecasts),)
+        self.views = HostViews(self.desk, self.jobs)
         self._waiting: list[HostEvent] = []
         self._waiting_resources = 0
 
@@ -67,14 +70,19 @@ class HostShard:
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:
         """Return the hosts on which jobs of a partition ran of late, in order of their names."""
-        del system, partition
-        return ()
+        return self.jobs.hosts_of(system, partition)
+
+    def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
+        """Put a checkpoint back; ConfigError where this agent can not read it."""
+        self.desk.restore(states, now_ms)
+        self.jobs.restored()
 
     def _tick(self, time_ms: int) -> None:
         if time_ms <= self.desk.now_ms:
             return
         before_ms, self.desk.now_ms = self.desk.now_ms, time_ms
         self._take_in()
+        self.jobs.tick()
         for part in self._parts:
             try:
                 part.tick(time_ms)
@@ -84,12 +92,14 @@ class HostShard:
             self.desk.roster.forget_before(time_ms - round(self.desk.settings.hosts.quiet_s * 1000))
 
     def _take_in(self) -> None:
-        """Take in what waits: first what jobs and hosts did, then the minutes, each series once in a batch."""
+        """Take in what waits: what jobs and hosts did, then the minutes, each series once in a batch."""
         waiting, self._waiting, self._waiting_resources = self._waiting, [], 0
         minutes = Waiting()
         for event in waiting:
-            if isinstance(event, HostMinute):
-                self._enter(event, minutes)
+            try:
+                self._one(event, minutes)
+            except Exception:  # noqa: BLE001  whatever is wrong with an event concerns it alone
+                self.desk.tally["fault", HostRows.name] += 1
         if not len(minutes):
             return
         told = minutes.columns()
@@ -99,6 +109,16 @@ class HostShard:
         for batch in told.batches(learned_ms):
             learned_ms[batch.row] = batch.minute_ms
             self._learn(batch)
+
+    def _one(self, event: HostEvent, minutes: Waiting) -> None:
+        if isinstance(event, HostMinute):
+            self._enter(event, minutes)
+        elif isinstance(event, HostState):
+            self.jobs.told(event)
+        elif isinstance(event, JobStarted):
+            self.jobs.started(event)
+        else:
+            self.jobs.completed(event)
 
     def _enter(self, event: HostMinute, minutes: Waiting) -> None:
         quiet_ms = round(self.desk.settings.hosts.quiet_s * 1000)

@@ -1,6 +1,7 @@
 """One shard: a pure fold of journal records into messages and state."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from agent.contracts.events import (
@@ -12,10 +13,12 @@ from agent.contracts.events import (
     PredictionRequested,
     Tick,
 )  # fmt: skip
+from agent.contracts.hosts import HostView
 from agent.contracts.outputs import Answer, Message
 from processors.fold.answering import Answering
 from processors.fold.desk import Desk, FoldSettings, Identify, Tombstone
 from processors.fold.histories import Histories
+from processors.fold.host_desk import KINDS, encoded
 from processors.fold.host_shard import HostShard
 from processors.fold.lives import Lives
 from processors.fold.refits import Refits
@@ -59,6 +62,16 @@ class Shard:
         """The newest tick."""
         return self.desk.now_ms
 
+    @property
+    def hosts_now_ms(self) -> int:
+        """The newest tick that the hosts have seen: after a restart they are behind the jobs for a while."""
+        return self.hosts.desk.now_ms
+
+    @property
+    def hosts_wait(self) -> bool:
+        """Whether the state of hosts is that of some records ago: they are folded with the next tick."""
+        return self.hosts.waiting > 0
+
     def fold(self, record: JournalRecord) -> list[Message | Tombstone]:
         """Take a record in and return what is to be sent because of it.
 
@@ -76,9 +89,23 @@ class Shard:
         self.desk.tally["event", "processed"] += 1
         return sent + self.hosts.sent()
 
+    def fold_hosts(self, record: JournalRecord) -> list[Message | Tombstone]:
+        """Take a record in that the jobs know already, as after a restart: the states of hosts are written more rarely."""
+        self._take_hosts(record.event)
+        self.desk.tally["event", "processed"] += 1
+        return self.hosts.sent()
+
     def answer(self, request: PredictionRequested) -> Answer:
         """Answer a question that is not in the journal; changes nothing that is stored."""
         return self._answering.answer(request)
+
+    def host_views(self, limit: int) -> list[HostView]:
+        """Return at most so many hosts: those with anomalies first, then by system and name."""
+        return self.hosts.views.hosts(limit)
+
+    def host_view(self, system: str, host: str) -> HostView | None:
+        """Return one host; None where it is not known."""
+        return self.hosts.views.host(system, host)
 
     def tallied(self) -> dict[tuple[str, str], int]:
         """Return the counts since the last call, for metrics."""
@@ -87,22 +114,35 @@ class Shard:
         self.hosts.desk.tally.clear()
         return dict(tally)
 
-    def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
-        """Put a checkpoint back."""
+    def restore(self, states: Mapping[str, bytes], now_ms: int, hosts_now_ms: int | None = None) -> None:
+        """Put a checkpoint back; without `hosts_now_ms` the hosts begin anew, whatever states of theirs are there."""
+        of_hosts = {key: value for key, value in states.items() if key.partition("/")[0] in KINDS}
         self.desk.now_ms = now_ms
-        self.desk.restore(states)
+        self.desk.restore({key: value for key, value in states.items() if key not in of_hosts})
+        if hosts_now_ms is None:
+            self.hosts.desk.forget(set(of_hosts))
+        else:
+            self.hosts.restore(of_hosts, hosts_now_ms)
 
     def dirty(self) -> dict[str, bytes | None]:
-        """Return every state that a checkpoint has to write."""
+        """Return every state that a checkpoint has to write, without those of hosts."""
         return self.desk.dirty()
 
+    def copied_hosts(self) -> Callable[[], dict[str, bytes | None]]:
+        """Copy the states of hosts, and return what makes of the copy what a checkpoint has to write, in any thread."""
+        return partial(encoded, self.hosts.desk.copied())
+
     def sizes(self) -> dict[str, int]:
-        """Return the number of states by processor."""
-        return {shelf.kind.name: len(shelf) for shelf in self.desk.shelves()}
+        """Return the number of states or rows by processor."""
+        return {shelf.kind.name: len(shelf) for shelf in self.desk.shelves()} | self.hosts.desk.sizes()
 
     def confirm(self) -> None:
         """Take note that the checkpoint of `dirty` is surely there."""
         self.desk.confirm()
+
+    def confirm_hosts(self) -> None:
+        """Take note that the checkpoint of `copied_hosts` is surely there."""
+        self.hosts.desk.confirm()
 
     def _take_hosts(self, event: JournalEvent) -> None:
         try:

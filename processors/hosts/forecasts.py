@@ -7,6 +7,7 @@ import numpy as np
 from agent.contracts.hosts import Outlook
 from processors.hosts.batch import MinuteBatch
 from processors.hosts.columns import Rows
+from processors.models.digits import six_digits
 from processors.models.forecast.battery import Forecasters
 from processors.models.forecast.layout import PREDICTORS, WIDTH
 
@@ -57,8 +58,8 @@ class HostForecasts:
         forecast = self._forecasters.forecast(np.array([row], dtype=np.intp))
         if forecast.predictor[0] < 0:
             return None
-        error = float(forecast.error[0])
-        return Outlook(float(forecast.value[0]), None if np.isnan(error) else error, PREDICTORS[forecast.predictor[0]])
+        value, error = six_digits(float(forecast.value[0])), six_digits(float(forecast.error[0]))
+        return Outlook(value, None if np.isnan(error) else error, PREDICTORS[forecast.predictor[0]])
 
     def answering(self, rows: Rows) -> dict[str, int]:
         """Return of how many of these series each predictor answers, by the names of PREDICTORS."""

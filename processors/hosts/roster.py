@@ -1,11 +1,12 @@
 """Which hosts and which of their resources are followed, each with its row: the one numbering that all columns share."""
 
+from collections.abc import Iterable
 from typing import ClassVar, Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from processors.hosts.columns import Columns, Rows, RowTable
+from processors.hosts.columns import Kept, Rows, RowTable
 from processors.hosts.numbering import Numbering
 
 BLOCK: Final = 256  # rows that are stored together; columns grow by whole blocks
@@ -19,36 +20,60 @@ Series = tuple[int, str]  # row of the host and name of the resource
 class Numbered(Generic[K]):
     """Rows of keys with columns that go along: each has room for every row, and forgets a row that is released.
 
-    >>> rows: Numbered[str] = Numbered(RowTable(np.dtype([("count", "<i4")])))
-    >>> rows.add("a"), len(rows.table), rows.release(np.array([0]))
+    >>> hosts = HostRows()
+    >>> hosts.add(("exa", "nid1")), len(hosts.table), hosts.release(np.array([0]))
     (0, 256, None)
     """
+
+    name: ClassVar[str]
+    version: ClassVar[int]
 
     def __init__(self, table: RowTable) -> None:
         self.numbers: Numbering[K] = Numbering()
         self.table = table
-        self._columns: list[Columns] = [table]
+        self.columns: list[Kept] = []
         self._room = 0
 
-    def join(self, columns: Columns) -> None:
+    def join(self, columns: Kept) -> None:
         """Let columns go along from now on."""
         columns.grow(self._room)
-        self._columns.append(columns)
+        self.columns.append(columns)
 
     def add(self, key: K) -> int:
         """Give a new key a row."""
         row = self.numbers.add(key)
-        if row >= self._room:
-            self._room = -(-(row + 1) * 5 // (4 * BLOCK)) * BLOCK  # in growing steps, for each one copies all rows
-            for columns in self._columns:
-                columns.grow(self._room)
+        self.grow(row + 1)
         return row
+
+    def fill(self, keys: Iterable[tuple[int, K]]) -> None:
+        """Begin with these rows; ValueError where a row or a key stands twice."""
+        self.numbers = Numbering(keys)
+        self.grow(self.numbers.end)
 
     def release(self, rows: Rows) -> None:
         """Let rows go."""
         self.numbers.release(rows.tolist())
-        for columns in self._columns:
+        for columns in (self, *self.columns):
             columns.clear(rows)
+
+    def grow(self, rows: int) -> None:
+        """Have room for at least so many rows."""
+        if rows > self._room:
+            self._room = -(-rows * 5 // (4 * BLOCK)) * BLOCK  # in growing steps, for each one copies all rows
+            for columns in (self.table, *self.columns):
+                columns.grow(self._room)
+
+    def clear(self, rows: Rows) -> None:
+        """Let the times of some rows start anew."""
+        self.table.clear(rows)
+
+    def stored(self, first: int, last: int) -> bytes:
+        """Return a copy of the times of some rows."""
+        return self.table.stored(first, last)
+
+    def restore(self, first: int, last: int, stored: bytes) -> None:
+        """Put the times of some rows back; ValueError where the bytes are of another form."""
+        self.table.restore(first, last, stored)
 
 
 class HostRows(Numbered[Host]):
@@ -94,6 +119,16 @@ class Roster:
         self.hosts, self.series = HostRows(), SeriesRows()
         self._series_max = series_max
         self._resources: dict[int, dict[str, int]] = {}
+
+    def fill(self, hosts: Iterable[tuple[int, Host]], series: Iterable[tuple[int, Series]]) -> None:
+        """Begin with these hosts and resources; ValueError where they do not fit each other."""
+        self.hosts.fill(hosts)
+        self.series.fill(series)
+        self._resources = {row: {} for row, _ in self.hosts.numbers}
+        for row, (host, resource) in self.series.numbers:
+            if host not in self._resources:
+                raise ValueError(f"resource {resource} is of host {host}, which is none")
+            self._resources[host][resource] = row
 
     def host(self, system: str, name: str) -> int | None:
         """Return the row of a host; None of one that is not known."""

@@ -14,7 +14,7 @@ from processors.asked import REQUESTS_MAX, Asked, AskedState
 from processors.drift import Drift, DriftState
 from processors.facts import Outcome, RunFact
 from processors.failures import FailureRate, FailureState, HostFailureRate
-from processors.fold.desk import PROCESSORS
+from processors.fold.kinds import PROCESSORS
 from processors.inputs import KNOTS_MAX, InputFact, InputRecord, Inputs, InputsState, StoredKnot
 from processors.jobs import Job, JobFact, JobState, Placement
 from processors.laws import CurveRecord, Laws, LawsState, Pool, PoolState

@@ -14,7 +14,8 @@ from agent.config.roles import LearnerSettings
 from agent.config.sources import Source
 from agent.config.tree import Config
 from agent.contracts.errors import ConfigError, ScalewatchError
-from agent.contracts.events import JournalRecord, Tick, decode_record
+from agent.contracts.events import JournalRecord, Tick, decode_record, encode_record
+from agent.contracts.hosts import HostSettings
 from agent.contracts.log import Batch
 from agent.contracts.settings import JobSettings, RunTimeSettings
 from agent.learner.learner import Learner
@@ -23,6 +24,7 @@ from agent.log.memory_broker import MemoryBroker
 from agent.topics import own_topics
 from tests.kit.faults import Crash, FaultRates, FaultyLog
 from tests.sim.history import START_MS, History, history, shuffled
+from tests.sim.measured import measured
 from tests.sim.saving import Slow
 
 RAW = "raw"
@@ -31,7 +33,8 @@ RATES = FaultRates(crash=0.02, unavailable=0.03, delay=0.05, rebalance=0.02, rep
 TICK_MS = 10_000
 CONFIG = Config(
     sources=(Source(topics=(RAW,), format="native"),),
-    learner=LearnerSettings(checkpoint_interval_s=3.0, checkpoint_records_max=8),
+    learner=LearnerSettings(checkpoint_interval_s=3.0, checkpoint_records_max=8, host_checkpoint_interval_s=11.0),
+    hosts=HostSettings(quiet_s=300.0, series_max=6),
     jobs=JobSettings(settle_max_s=60.0),
     run_time=RunTimeSettings(publish_after_runs=4, refits_per_tick_max=1, unmerged_runs_max=4),
     topics=TopicNames(),
@@ -135,6 +138,9 @@ class World:
         return [record.event.time_ms for record in self.journal() if isinstance(record.event, Tick)]
 
     def _send_some(self) -> None:
+        for event in measured(self.dice, self.clock.now_ms):
+            value = encode_record(JournalRecord(event))
+            self.broker.append(CONFIG.topics.journal, value, None, 0, self.clock.now_ms)
         for partition, messages in enumerate(self.unsent):
             for _ in range(self.dice.randrange(0, 3)):
                 if messages:

@@ -13,7 +13,7 @@ from agent.config.sources import Source
 from agent.decode.registry import DECODERS, TELEMETRY
 from agent.metrics.table import METRICS
 from agent.schemas import NAMES
-from processors.fold.desk import PROCESSORS
+from processors.fold.kinds import PROCESSORS
 
 
 def described(*arguments: str) -> str:

@@ -1,0 +1,103 @@
+"""How rows are stored: blocks of them, one state of a checkpoint each, so that none is too large for a broker."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from agent.contracts.errors import ConfigError
+from processors.hosts.columns import Kept
+from processors.hosts.roster import BLOCK, Numbered, Roster
+
+HEAL: Final = "run `scalewatch rebuild`, which lets what is learned of hosts begin anew."
+
+
+class Block(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Stored form of BLOCK rows: their numbers as plain little-endian bytes, and of the numbering itself the names.
+
+    A name is the row, the host's system or the row of the host, and the host or the resource.
+    """
+
+    version: int
+    data: bytes
+    names: list[tuple[int, str | int, str]] = []
+
+
+def copied(numbered: Numbered[Any]) -> dict[str, Block]:
+    """Return a copy of all blocks that have a row in use, by their keys; they are encoded later.
+
+    >>> roster = Roster(series_max=9)
+    >>> _ = roster.enter("exa", "nid1", "cpu_available", 60_000)
+    >>> [(key, block.names, len(block.data)) for key, block in copied(roster.hosts).items()]
+    [('host_rows/0', [(0, 'exa', 'nid1')], 2048)]
+    """
+    names: dict[int, list[tuple[int, str | int, str]]] = {}
+    for row, key in numbered.numbers:
+        names.setdefault(row // BLOCK, []).append((row, *key))
+    found: dict[str, Block] = {}
+    for number, own in names.items():
+        rows = number * BLOCK, (number + 1) * BLOCK
+        found[_key(numbered, number)] = Block(numbered.version, numbered.stored(*rows), own)
+        for columns in numbered.columns:
+            found[_key(columns, number)] = Block(columns.version, columns.stored(*rows))
+    return found
+
+
+def restore(roster: Roster, states: Mapping[str, bytes]) -> None:
+    """Put blocks back, given by their keys; ConfigError where they are damaged or of a newer agent.
+
+    Columns of which an older version is stored, or nothing, begin anew. Where the numbering does, everything does.
+
+    >>> roster, twin = Roster(series_max=9), Roster(series_max=9)
+    >>> _ = roster.enter("exa", "nid1", "cpu_available", 60_000)
+    >>> blocks = copied(roster.hosts) | copied(roster.series)
+    >>> restore(twin, {key: msgspec.json.encode(block) for key, block in blocks.items()})
+    >>> twin.row("exa", "nid1", "cpu_available")
+    0
+    """
+    blocks = {key: _decoded(key, value) for key, value in states.items()}
+    known = [kept for each in (roster.hosts, roster.series) for kept in (each, *each.columns)]
+    usable = dict(_usable(known, blocks))
+    hosts = [name for key, block in usable.items() if key.startswith(f"{roster.hosts.name}/") for name in block.names]
+    series = [name for key, block in usable.items() if key.startswith(f"{roster.series.name}/") for name in block.names]
+    try:
+        roster.fill(
+            ((row, (str(system), name)) for row, system, name in hosts),
+            ((row, (int(host), resource)) for row, host, resource in series),
+        )
+        for numbered in (roster.hosts, roster.series):
+            _fill(numbered, usable)
+    except ValueError as error:
+        raise ConfigError(f"The stored states of hosts are damaged ({error}): {HEAL}") from error
+
+
+def _fill(numbered: Numbered[Any], blocks: Mapping[str, Block]) -> None:
+    for number in sorted({row // BLOCK for row, _ in numbered.numbers}):
+        for columns in (numbered, *numbered.columns):
+            block = blocks.get(_key(columns, number))
+            if block is not None:
+                columns.restore(number * BLOCK, (number + 1) * BLOCK, block.data)
+
+
+def _usable(known: Iterable[Kept], blocks: Mapping[str, Block]) -> Iterable[tuple[str, Block]]:
+    versions = {kept.name: kept.version for kept in known}
+    for key, block in blocks.items():
+        version = versions[key.partition("/")[0]]
+        if block.version > version:
+            raise ConfigError(
+                f"The stored state {key} was written by a newer agent, in version {block.version} where this one knows "
+                f"{version}: start that agent again, or {HEAL}"
+            )
+        if block.version == version:
+            yield key, block
+
+
+def _key(kept: Kept, number: int) -> str:
+    return f"{kept.name}/{number}"
+
+
+def _decoded(key: str, value: bytes) -> Block:
+    try:
+        return msgspec.json.decode(value, type=Block)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"The stored state {key} is damaged ({error}): {HEAL}") from error
