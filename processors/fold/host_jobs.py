@@ -96,7 +96,7 @@ class HostJobs:
         host = self._desk.conditions.open(key)
         host.learn(event)
         self._desk.conditions.changed(key, host, self._desk.now_ms)
-        self._evict(self._desk.conditions, STATES_MAX, "host_states_max")
+        self._desk.tally["bound", "host_states_max"] += len(_evicted(self._desk.conditions, STATES_MAX))
 
     def tick(self) -> None:
         """Forget what is long over."""
@@ -120,7 +120,8 @@ class HostJobs:
 
     def _changed(self, key: str, job: HostJob) -> None:
         self._desk.jobs.changed(key, job, self._desk.now_ms)
-        for gone in self._evict(self._desk.jobs, JOBS_MAX, "host_jobs_max"):
+        for gone in _evicted(self._desk.jobs, JOBS_MAX):
+            self._desk.tally["bound", "host_jobs_max"] += 1
             self._leave(gone)
 
     def _used(self, event: JobStarted | JobCompleted, hosts: tuple[str, ...]) -> None:
@@ -132,7 +133,7 @@ class HostJobs:
         partition = self._desk.partitions.open(key)
         partition.learn(hosts)
         self._desk.partitions.changed(key, partition, self._desk.now_ms)
-        self._evict(self._desk.partitions, PARTITIONS_MAX, "host_partitions_max")
+        self._desk.tally["bound", "host_partitions_max"] += len(_evicted(self._desk.partitions, PARTITIONS_MAX))
 
     def _enter(self, key: str, start_ms: int, hosts: tuple[str, ...]) -> None:
         if hosts:
@@ -164,15 +165,15 @@ class HostJobs:
             return ()
         return tuple(host for host in found if len(host) <= HOST_CHARACTERS_MAX)
 
-    def _evict(self, shelf: Shelf[Any], keys_max: int, bound: str) -> list[str]:
-        """Remove the longest unused where there are too many, a twentieth at once, and return their keys."""
-        if len(shelf) <= keys_max:
-            return []
-        gone = shelf.longest_unused(len(shelf) - keys_max + keys_max // 20)
-        for key in gone:
-            shelf.remove(key)
-        self._desk.tally["bound", bound] += len(gone)
-        return gone
+
+def _evicted(shelf: Shelf[Any], keys_max: int) -> list[str]:
+    """Remove the longest unused where there are too many, a twentieth at once, and return their keys."""
+    if len(shelf) <= keys_max:
+        return []
+    gone = shelf.longest_unused(len(shelf) - keys_max + keys_max // 20)
+    for key in gone:
+        shelf.remove(key)
+    return gone
 
 
 def _partition_key(system: str, name: str) -> str:

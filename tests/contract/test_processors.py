@@ -7,14 +7,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.contracts.events import Identity, JobCompleted
+from agent.contracts.events import HostState, Identity, JobCompleted, JobStarted
 from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
-from processors.alerts import AlertLife, AlertState, Condition
+from processors.alerts import AlertLife, AlertState, Condition, HostAlertLife
 from processors.asked import REQUESTS_MAX, Asked, AskedState
 from processors.drift import Drift, DriftState
 from processors.facts import Outcome, RunFact
 from processors.failures import FailureRate, FailureState, HostFailureRate
+from processors.fold import host_desk
 from processors.fold.kinds import PROCESSORS
+from processors.hosts.jobs import (
+    HostCondition,
+    HostConditionState,
+    HostJob,
+    HostJobState,
+    PartitionHosts,
+    PartitionHostsState,
+)
 from processors.inputs import KNOTS_MAX, InputFact, InputRecord, Inputs, InputsState, StoredKnot
 from processors.jobs import Job, JobFact, JobState, Placement
 from processors.laws import CurveRecord, Laws, LawsState, Pool, PoolState
@@ -79,6 +88,14 @@ def input_fact(i: int) -> InputFact:
     return InputFact(("atoms", "steps"), InputRecord(f"{SYSTEM}/atoms={i},steps=100", (1.0 + i, 100.0), 16.0, knots))
 
 
+def run_on_hosts(i: int) -> JobStarted | JobCompleted:
+    """Return the start of a job that is requeued again and again, and every third time its end."""
+    start_ms = START_MS + i // 3 * 100_000
+    if i % 3 == 1:
+        return completed("1", start_ms, 60.0)
+    return JobStarted(SYSTEM, "1", f"{SYSTEM}/1@{start_ms}", start_ms, evidence(hosts=(f"nid[1-{1 + i}]",)))
+
+
 RATES = AlertSettings().failure_rate
 SUBJECTS: dict[str, Subject] = {
     Job.name: Subject(JobState, partial(Job.build, JobSettings()), job_fact, 8_000, learn=job_learns),
@@ -130,6 +147,14 @@ SUBJECTS: dict[str, Subject] = {
     RunHistory.name: Subject(RunHistoryState, RunHistory.build, ended_job, 1_900, question=lambda ended: ended.job),
     Rivals.name: Subject(RivalsState, Rivals.build, bout, 600, question=lambda bout: bout.n),
     Drift.name: Subject(DriftState, Drift.build, scored_run, 2_500),
+    HostJob.name: Subject(HostJobState, HostJob.build, run_on_hosts, 100),
+    PartitionHosts.name: Subject(
+        PartitionHostsState, PartitionHosts.build, lambda i: (f"nid{i}", "n"), 12 * FACTS_MANY
+    ),
+    HostCondition.name: Subject(
+        HostConditionState, HostCondition.build, lambda i: HostState(SYSTEM, "n", "drain", START_MS + i), 60
+    ),
+    HostAlertLife.name: Subject(AlertState, HostAlertLife.build, condition, 500),
     LoadScores.name: Subject(LoadScoresState, LoadScores.build, loaded_run, 700),
 }
 SPARED: dict[str, str] = {
@@ -265,7 +290,8 @@ def test_processor(case: str) -> None:
 
 
 def test_every_processor_of_the_fold_is_under_this_suite() -> None:
-    assert set(SUBJECTS) == set(PROCESSORS)
+    columns = {kind.name for kind in host_desk.COLUMNS}  # they have a suite of their own
+    assert set(SUBJECTS) | columns == set(PROCESSORS)
 
 
 def test_whatever_is_spared_exists_and_says_why() -> None:

@@ -77,7 +77,9 @@ class ForgetfulLearner(Learner):
 class FastLearner(Learner):
     """Gives a checkpoint the place of the journal at which it was done, not that of its snapshot."""
 
-    def _checkpoint(self, partition: TopicPartition, shard: OwnedShard, now_s: float) -> None:
+    def _checkpoint(
+        self, partition: TopicPartition, shard: OwnedShard, now_s: float, *, with_hosts: bool = False
+    ) -> None:
         states = shard.fold.dirty
 
         def dirty() -> dict[str, bytes | None]:
@@ -86,7 +88,7 @@ class FastLearner(Learner):
 
         shard.fold.dirty = dirty  # type: ignore[method-assign] # a careless one
         try:
-            super()._checkpoint(partition, shard, now_s)
+            super()._checkpoint(partition, shard, now_s, with_hosts=with_hosts)
         finally:
             shard.fold.dirty = states  # type: ignore[method-assign] # as before
             shard.offset -= 1

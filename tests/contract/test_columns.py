@@ -1,0 +1,131 @@
+"""One suite for all columns that are kept per series or host. Test ids are ``kind:check``."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from processors.fold.host_desk import COLUMNS
+from processors.hosts.batch import MinuteBatch
+from processors.hosts.forecasts import HostForecasts
+from processors.hosts.roster import BLOCK, HostRows, SeriesRows
+from processors.hosts.windows import HostWindows, Told
+
+ROWS = 40
+BLOCK_BYTES_MAX = 600_000  # a broker takes a million, of which base64 leaves three quarters
+Teach = Callable[[Any, np.ndarray[Any, Any], int], None]
+
+
+def numbers(rows: np.ndarray[Any, Any], minute: int, width: int) -> np.ndarray[Any, Any]:
+    """Return numbers that follow from the row and the minute alone."""
+    return np.stack([np.random.default_rng([int(row), minute]).random(width) for row in rows])
+
+
+def minutes(rows: np.ndarray[Any, Any], minute: int) -> MinuteBatch:
+    return MinuteBatch(rows, rows % 7, np.full(len(rows), minute * 60_000), numbers(rows, minute, 6))
+
+
+def windows(columns: HostWindows, rows: np.ndarray[Any, Any], minute: int) -> None:
+    one, edges = np.ones(len(rows), dtype=np.int64), np.sort(numbers(rows, minute, 6))
+    even = np.full((len(rows), 5), 0.2)
+    columns.take(Told(rows, one * minute * 60_000, one.astype(np.uint32), one, edges[:, :3], one, one * 5, edges, even))
+
+
+def times(columns: HostRows | SeriesRows, rows: np.ndarray[Any, Any], minute: int) -> None:
+    columns.table["last_ms"][rows] = minute * 60_000 + rows
+
+
+SUBJECTS: dict[str, tuple[Callable[[], Any], Teach]] = {
+    HostRows.name: (HostRows, times),
+    SeriesRows.name: (SeriesRows, times),
+    HostWindows.name: (HostWindows, windows),
+    HostForecasts.name: (HostForecasts, lambda columns, rows, minute: columns.take(minutes(rows, minute))),
+}
+
+
+def taught(kind: str, rows: np.ndarray[Any, Any], count: int = 8) -> Any:
+    build, teach = SUBJECTS[kind]
+    columns = build()
+    columns.grow(ROWS)
+    for minute in range(count):
+        teach(columns, rows, minute)
+    return columns
+
+
+def new_rows_are_empty_and_alike(kind: str) -> None:
+    columns = taught(kind, np.arange(ROWS))
+    columns.grow(ROWS + 2 * BLOCK)
+    empty = SUBJECTS[kind][0]()
+    empty.grow(BLOCK)
+    assert columns.stored(ROWS + BLOCK, ROWS + 2 * BLOCK) == empty.stored(0, BLOCK)
+
+
+def a_row_depends_on_what_it_was_told_alone(kind: str) -> None:
+    columns, teach = taught(kind, np.arange(ROWS), count=0), SUBJECTS[kind][1]
+    for minute in range(8):
+        for part in (np.arange(0, ROWS, 2), np.arange(1, ROWS, 2)):
+            teach(columns, part, minute)
+    assert columns.stored(0, ROWS) == taught(kind, np.arange(ROWS)).stored(0, ROWS)
+
+
+def a_cleared_row_is_as_a_new_one_and_the_others_stay(kind: str) -> None:
+    columns, rows = taught(kind, np.arange(ROWS)), np.arange(3, 9)
+    columns.clear(rows)
+    assert columns.stored(0, ROWS) == taught(kind, np.setdiff1d(np.arange(ROWS), rows)).stored(0, ROWS)
+
+
+def stored_rows_come_back_and_go_on_the_same(kind: str) -> None:
+    columns, twin, teach = taught(kind, np.arange(ROWS)), SUBJECTS[kind][0](), SUBJECTS[kind][1]
+    twin.grow(ROWS)
+    for first in range(0, ROWS, 10):
+        twin.restore(first, first + 10, columns.stored(first, first + 10))
+    for each in (columns, twin):
+        for minute in range(8, 12):
+            teach(each, np.arange(ROWS), minute)
+    assert twin.stored(0, ROWS) == columns.stored(0, ROWS)
+
+
+def what_was_stored_is_a_copy(kind: str) -> None:
+    columns = taught(kind, np.arange(ROWS))
+    stored = columns.stored(0, ROWS)
+    before = bytes(bytearray(stored))
+    SUBJECTS[kind][1](columns, np.arange(ROWS), 9)
+    assert (stored == before, columns.stored(0, ROWS) == before) == (True, False)
+
+
+def bytes_of_another_form_are_refused(kind: str) -> None:
+    columns = taught(kind, np.arange(ROWS))
+    stored = columns.stored(0, ROWS)
+    for wrong in (stored[:-1], stored + b"x", b""):
+        with pytest.raises(ValueError):
+            columns.restore(0, ROWS, wrong)
+    assert columns.stored(0, ROWS) == stored
+
+
+def a_block_is_well_below_what_a_broker_takes(kind: str) -> None:
+    columns = taught(kind, np.arange(ROWS))
+    columns.grow(BLOCK)
+    assert len(columns.stored(0, BLOCK)) < BLOCK_BYTES_MAX
+
+
+CHECKS = (
+    new_rows_are_empty_and_alike,
+    a_row_depends_on_what_it_was_told_alone,
+    a_cleared_row_is_as_a_new_one_and_the_others_stay,
+    stored_rows_come_back_and_go_on_the_same,
+    what_was_stored_is_a_copy,
+    bytes_of_another_form_are_refused,
+    a_block_is_well_below_what_a_broker_takes,
+)
+CASES = {f"{kind}:{check.__name__}": (kind, check) for kind in SUBJECTS for check in CHECKS}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_columns(case: str) -> None:
+    kind, check = CASES[case]
+    check(kind)
+
+
+def test_all_columns_of_the_fold_are_under_this_suite() -> None:
+    assert set(SUBJECTS) == {kind.name for kind in COLUMNS}
