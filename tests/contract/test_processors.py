@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.contracts.events import HostState, Identity, JobCompleted, JobStarted
+from agent.contracts.events import Identity, JobCompleted
 from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
 from processors.alerts import AlertLife, AlertState, Condition, HostAlertLife
 from processors.asked import REQUESTS_MAX, Asked, AskedState
@@ -28,6 +28,7 @@ from processors.run_time import RunTime, RunTimeState
 from processors.seen import LowWater, LowWaterState, SeenRun, SeenRuns, SeenState
 from processors.under_load_scores import LoadScores, LoadScoresState
 from tests.kit.drifting import scored_run
+from tests.kit.hosts_used import allocated, drained, run_on_hosts
 from tests.kit.law_members import member_fact, members_learn
 from tests.kit.loaded_runs import loaded_run
 from tests.kit.past_jobs import bout, ended_job
@@ -79,22 +80,6 @@ def condition(i: int) -> Condition:
 def input_fact(i: int) -> InputFact:
     knots = tuple(StoredKnot(2.0**step, 1000.5 + i, 3) for step in range(KNOTS_MAX))
     return InputFact(("atoms", "steps"), InputRecord(f"{SYSTEM}/atoms={i},steps=100", (1.0 + i, 100.0), 16.0, knots))
-
-
-def run_on_hosts(i: int) -> JobStarted | JobCompleted:
-    """Return the start of a job that is requeued again and again, and every third time its end."""
-    start_ms = START_MS + i // 3 * 100_000
-    if i % 3 == 1:
-        return completed("1", start_ms, 60.0)
-    return JobStarted(SYSTEM, "1", f"{SYSTEM}/1@{start_ms}", start_ms, evidence(hosts=(f"nid[1-{1 + i}]",)))
-
-
-def drained(i: int) -> HostState:
-    return HostState(SYSTEM, "nid1", "drain", START_MS + i)
-
-
-def allocated(i: int) -> tuple[str, ...]:
-    return f"nid{i}", "nid"
 
 
 RATES = AlertSettings().failure_rate

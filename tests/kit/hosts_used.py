@@ -1,0 +1,22 @@
+"""Facts about what hosts are given to do: the i-th of each kind."""
+
+from agent.contracts.events import HostState, JobCompleted, JobStarted
+from tests.kit.scenario import DAY_MS, SYSTEM, completed, evidence
+
+
+def run_on_hosts(i: int) -> JobStarted | JobCompleted:
+    """Return the start of a job that is requeued again and again, or of every third its end."""
+    start_ms = DAY_MS + i // 3 * 100_000
+    if i % 3 == 1:
+        return completed("1", start_ms, 60.0)
+    return JobStarted(SYSTEM, "1", f"{SYSTEM}/1@{start_ms}", start_ms, evidence(hosts=(f"nid[1-{1 + i}]",)))
+
+
+def drained(i: int) -> HostState:
+    """Return that a host was drained, at a time of its own."""
+    return HostState(SYSTEM, "nid1", "drain", DAY_MS + i)
+
+
+def allocated(i: int) -> tuple[str, ...]:
+    """Return the hosts of a job of a partition."""
+    return f"nid{i}", "nid"
