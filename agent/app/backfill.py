@@ -15,6 +15,7 @@ from agent.decode.files import FileRecord, read_each
 from agent.topics import own_topics
 
 FLUSH_RECORDS: Final = 2000
+SAMPLES: Final = "samples of telemetry"
 LEFT_OUT: Final = {JobStarted: "start", HostState: "host-state"}  # what says nothing of the past
 
 
@@ -41,7 +42,7 @@ def backfill(
     for item in in_order(read_each(paths, now_ms, file_telemetry(config, options))):
         if isinstance(item, FileRecord):
             counts.update(error.reason for error in refused(item))
-            counts.update(sample=0 if item.samples is None else len(item.samples.series))
+            counts[SAMPLES] += 0 if item.samples is None else len(item.samples.series)
         if not isinstance(item, TimedEvent) or isinstance(item.event, HostMinute):
             continue
         partition = config.journal_partition(item.event.system)

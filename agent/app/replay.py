@@ -104,7 +104,7 @@ class Replay:
         series = self._files.telemetry.index
         hosts = len({series[number][:2] for number in range(len(series))})
         counts = msgspec.structs.asdict(self._files.counts())
-        scored = {} if self._scores is None else {"scored": self._scores.scored, "unscored": self._scores.unscored}
+        scored = {} if self._scores is None else {"scores": self._scores.lines, "unscored": self._scores.unscored}
         return {**counts, "series": len(series), "series_refused": series.refused, "hosts": hosts, **scored}
 
     def _emitted(self, emission: Emission) -> None:

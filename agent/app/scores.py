@@ -20,14 +20,14 @@ class Scores:
     >>> import io
     >>> scores = Scores(io.BytesIO())
     >>> scores.end()
-    >>> scores.scored, scores.unscored
+    >>> scores.lines, scores.unscored
     (0, 0)
     """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._scorer: StreamScorer | None = None
-        self.scored = 0
+        self.lines = 0
 
     @property
     def unscored(self) -> int:
@@ -47,7 +47,7 @@ class Scores:
 
     def _write(self, lines: Iterator[ScoreLine]) -> None:
         every = [*lines]
-        self.scored += len(every)
+        self.lines += len(every)
         try:
             self._file.write(_ENCODER.encode_lines(every))
         except OSError as error:

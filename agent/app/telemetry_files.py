@@ -12,7 +12,7 @@ from agent.contracts.telemetry import Samples, SeriesIndex
 from agent.decode.files import Telemetry
 from agent.decode.options import DecodeOptions
 from agent.decode.telemetry.options import TelemetryOptions
-from processors.windows.far_ahead import FarAhead, taken
+from processors.windows.far_ahead import FOLLOWING, far_ahead
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import MINUTE_MS, WindowSettings
 

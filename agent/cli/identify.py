@@ -47,8 +47,10 @@ def command(  # noqa: PLR0917 - options
         default_system=system, timezone=timezone, keep_script=True, keep_comment=True, keep_paths=True
     )
     survey = Survey(Identifier(settings.identification), privacy(settings.privacy))
-    refused = _survey(survey, read_files(files, SystemClock().now_ms(), options))
+    refused, samples = _survey(survey, read_files(files, SystemClock().now_ms(), options))
     click.echo(_json(survey, refused) if as_json else _text(survey, top))
+    if samples and not as_json:
+        click.echo(f"scalewatch: {counted(samples, 'sample')} of telemetry left out, which tell of no job.", err=True)
     if refused and not as_json:
         rest = f"; the first {REFUSED_SHOWN} are above" if refused > REFUSED_SHOWN else ""
         click.echo(f"scalewatch: {counted(refused, 'record')} could not be used{rest}.", err=True)
@@ -56,17 +58,18 @@ def command(  # noqa: PLR0917 - options
         click.get_current_context().exit(FAILED)
 
 
-def _survey(survey: Survey, records: Iterable[FileRecord]) -> int:
-    """Take all records in; return how many were refused, the first of them named on standard error."""
-    refused = 0
+def _survey(survey: Survey, records: Iterable[FileRecord]) -> tuple[int, int]:
+    """Take all records in; return how many were refused, the first of them named on standard error, and the samples."""
+    refused = samples = 0
     for record in records:
         rejects = [record.error] if record.error else record.decoded.rejects
         for error in rejects[: max(0, REFUSED_SHOWN - refused)]:
             click.echo(f"scalewatch: {record.place}: {error}", err=True)
         refused += len(rejects)
+        samples += 0 if record.samples is None else len(record.samples.series)
         for event in record.decoded.events:
             survey.take(event)
-    return refused
+    return refused, samples
 
 
 def _text(survey: Survey, top: int) -> str:

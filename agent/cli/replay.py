@@ -75,5 +75,5 @@ def _told_samples(telemetry: dict[str, int]) -> str:
     if not telemetry["taken"]:
         return ""
     left_out = telemetry["late"] + telemetry["ahead"] + telemetry["not_finite"]
-    rest = f" ({left_out} out of time, left out)" if left_out else ""
+    rest = f" ({left_out} left out)" if left_out else ""
     return f"{counted(telemetry['taken'], 'sample')} of {counted(telemetry['hosts'], 'host')}{rest}, "
