@@ -41,6 +41,9 @@ class _Host:
 class StreamScorer:
     """Scores samples that come in order of time; what comes later than its interval is counted and passed over.
 
+    A sample of the far future would leave all after it too late: where clocks may be wrong, those that are `far_ahead`
+    (`processors.windows.far_ahead`) are to be taken out first.
+
     An interval of `interval_ms` is held until one of a later interval comes, or `end`. A host is scored with the mean of
     each resource in the interval, by at most RESOURCES_MAX resources; one that gains a resource begins to learn anew.
 

@@ -113,8 +113,7 @@ class Fold:
 
     def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
         """Fold an event in its system's shard."""
-        shown = event if isinstance(event, HostMinute) else self._privacy(event)
-        self._fold(self._config.journal_partition(event.system) or 0, JournalRecord(shown, origin))
+        self._fold(self._config.journal_partition(event.system) or 0, JournalRecord(self._privacy(event), origin))
 
     def tick(self, time_ms: int) -> None:
         """Fold a tick in every shard."""

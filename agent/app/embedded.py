@@ -60,8 +60,7 @@ class Embedded:
         partition = self.config.journal_partition(event.system)
         if partition is None:
             raise InvalidInputError("unknown-system", f"The system {event.system[:40]!r} is not listed.")
-        shown = event if isinstance(event, HostMinute) else self._privacy(event)
-        self._send(JournalRecord(event=shown, origin=origin), partition)
+        self._send(JournalRecord(event=self._privacy(event), origin=origin), partition)
 
     def tick(self, time_ms: int) -> None:
         """Write a tick into every partition of the journal."""

@@ -58,7 +58,9 @@ class Replay:
         """
         stepped = 0
         telemetry = file_telemetry(self._config, options, self._host)
-        self._files = TelemetryFiles(telemetry, paths, samples=self._scores is not None)
+        self._files = TelemetryFiles(
+            telemetry, paths, compose.window_settings(self._config), samples=self._scores is not None
+        )
         files = [self._counted(records) for records in read_each(paths, FAR_FUTURE_MS, telemetry)]
         for item in in_order(files, self._files):
             self._take(item)

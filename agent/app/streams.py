@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from agent.app.telemetry_files import FileWindows, TelemetryFiles
+from agent.app.telemetry_files import NONE, FileWindows, TelemetryFiles, with_following
 from agent.contracts.errors import ConfigError, InvalidInputError
 from agent.contracts.events import HostMinute, HostState, JobCompleted, JobEvent, JobStarted
 from agent.contracts.telemetry import Samples
@@ -100,12 +100,12 @@ class _Merging:
         self, records: Iterable[FileRecord], windows: FileWindows | None, table: list[TimedEvent]
     ) -> Iterator[Item]:
         place = ""
-        for record in records:
+        for record, after_ms in with_following(records) if windows is not None else ((each, NONE) for each in records):
             place = record.place
             if record.error is not None or record.decoded.rejects or (record.samples is not None and windows is None):
                 yield record
             if record.samples is not None and windows is not None:
-                yield from _measured(windows.take(record.samples), place)
+                yield from _measured(windows.take(record.samples, after_ms), place)
             for event in record.decoded.events:
                 timed = TimedEvent(told_ms(event), event, place)
                 if record.format in TABLES:

@@ -137,10 +137,10 @@ def test_a_file_without_any_time_keeps_its_place_before_or_after_the_others(tmp_
 
 
 def test_a_file_that_steps_back_in_time_goes_on_and_its_old_samples_are_counted(tmp_path: Path) -> None:
-    lines = [load(second) for second in (0, 10, 600, 620, 20, 30, 640)]
+    lines = [load(second) for second in (0, 10, 600, 620, 20, 30, 640, 660, 680)]
     items, files = read(tmp_path, lines)
-    assert (files.counts().taken, files.counts().late) == (5, 2)
-    assert told(items)[-1] == "nid1@660"
+    assert (files.counts().taken, files.counts().late, files.counts().ahead) == (7, 2, 0)
+    assert told(items)[-1] == "nid1@720"
 
 
 def test_a_sample_of_the_far_future_is_left_out_and_those_after_it_count(tmp_path: Path) -> None:

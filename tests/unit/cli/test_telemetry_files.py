@@ -129,7 +129,9 @@ def test_identify_leaves_samples_out_and_says_so(jobs: str, telemetry: str) -> N
     assert shown.stderr == "scalewatch: 120 samples of telemetry left out, which tell of no job.\n"
 
 
-def test_a_prediction_from_files_is_the_same_with_telemetry_beside_the_jobs(jobs: str, telemetry: str, tmp_path: Path) -> None:
+def test_a_prediction_from_files_is_the_same_with_telemetry_beside_the_jobs(
+    jobs: str, telemetry: str, tmp_path: Path
+) -> None:
     both = tmp_path / "both.jsonl"
     both.write_text(Path(jobs).read_text() + "\n" + Path(telemetry).read_text())
     alone, beside = (run("predict", path, "lammps", "--n", "64") for path in (jobs, str(both)))
