@@ -121,14 +121,13 @@ class Collector:
         if change.lost or change.gained:
             self._telling = deque(one for one in self._telling if one in self._readings and one not in change.gained)
 
-    def _begin(self, partition: TopicPartition) -> Reading:
+    def _begin(self, partition: TopicPartition) -> None:
         topic, number = partition
         committed = self._consumer.committed(partition)
         if committed is not None:
             self._consumer.seek(partition, committed.offset)
         windows = self._routes.windows(f"{topic}/{number}", "" if committed is None else committed.metadata)
-        reading = self._readings[partition] = Reading(self._routes.source(topic), windows, committed)
-        return reading
+        self._readings[partition] = Reading(self._routes.source(topic), windows, committed)
 
     def _take(self, batch: Batch) -> None:
         reading = self._readings[batch.topic, batch.partition]

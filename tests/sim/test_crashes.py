@@ -14,9 +14,11 @@ import pytest
 
 from agent.app import compose
 from agent.collector.collector import Collector
+from agent.collector.reading import Reading
 from agent.contracts.decoding import DeadLetter
 from agent.contracts.errors import ScalewatchError
-from agent.contracts.log import TopicPartition
+from agent.contracts.events import HostMinute
+from agent.contracts.log import Position, TopicPartition
 from agent.contracts.outputs import Run
 from agent.learner.learner import Learner
 from agent.learner.owned import OwnedShard
@@ -41,6 +43,25 @@ class HastyCollector(Collector):
     def commit(self) -> None:
         self._commit_folded()
         self._writing.flush()
+
+
+class AbsentCollector(Collector):
+    """Commits the offset after the last record, although its windows are open."""
+
+    def _commit_folded(self) -> None:
+        folded = {partition: reading.next_offset for partition, reading in self._readings.items() if not reading.part}
+        self._consumer.commit({partition: Position(at) for partition, at in folded.items() if at is not None})
+
+
+class NaiveCollector(Collector):
+    """Reads again from where it has to, and does not know what was told already."""
+
+    def _begin(self, partition: TopicPartition) -> None:
+        super()._begin(partition)
+        topic, number = partition
+        committed = self._readings[partition].committed
+        windows = self._routes.windows(f"{topic}/{number}", "")
+        self._readings[partition] = Reading(self._routes.source(topic), windows, committed)
 
 
 class HastyLearner(Learner):
@@ -103,6 +124,8 @@ def test_after_any_trouble_everything_is_there_once(seed: int) -> None:
     "careless",
     [
         {"collector": HastyCollector},
+        {"collector": AbsentCollector},
+        {"collector": NaiveCollector},
         {"learner": HastyLearner},
         {"learner": TrustingLearner},
         {"learner": ForgetfulLearner},
@@ -127,6 +150,7 @@ def everything_holds(world: World) -> None:
         the_state_is_that_of_an_undisturbed_fold(world, undisturbed)
         every_emission_arrived_and_repeats_are_equal(world, sent)
         every_bad_message_is_a_dead_letter(world)
+        every_minute_of_a_host_is_that_of_an_undisturbed_pass(world)
     except AssertionError as error:
         error.add_note(f"seed {world.seed}: " + "; ".join(world.trouble[-40:]))
         raise
@@ -206,11 +230,29 @@ def every_bad_message_is_a_dead_letter(world: World) -> None:
     letters = [
         msgspec.json.decode(value, type=DeadLetter) for _, value in world.records(CONFIG.topics.deadletters) if value
     ]
-    assert len({letter.id for letter in letters}) == world.told.bad
+    assert len({letter.id for letter in letters}) == world.bad()
     by_id = defaultdict(set)
     for letter in letters:
         by_id[letter.id].add(msgspec.json.encode(letter))
     assert all(len(versions) == 1 for versions in by_id.values())
+
+
+def every_minute_of_a_host_is_that_of_an_undisturbed_pass(world: World) -> None:
+    """Windows fill again after a crash as they were; of one minute the highest revision counts."""
+    told = {(minute.identity, minute.revision): minute for minute in world.undisturbed_minutes()}
+    found: dict[tuple[str, int], HostMinute] = {}
+    for minute in world.minutes():
+        again = found.setdefault((minute.identity, minute.revision), minute)
+        assert again == minute, "a minute was told in two ways"
+    assert set(found) == set(told)
+    differing = [key for key in told if told[key] != found[key]]
+    assert not differing, (told[differing[0]], found[differing[0]])
+
+
+def test_there_are_minutes_told_once_and_told_again() -> None:
+    minutes = [minute for seed in range(FIRST, FIRST + 5) for minute in World(seed).lived().undisturbed_minutes()]
+    assert {minute.revision for minute in minutes} == {0, 1}
+    assert len(minutes) > 200
 
 
 def test_settled_runs_carry_what_a_rebuild_needs() -> None:

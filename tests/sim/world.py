@@ -8,13 +8,15 @@ from typing import Protocol
 import msgspec
 
 from agent.app import compose
+from agent.app.windows import make_windows
 from agent.collector.collector import Collector
+from agent.collector.routes import Routes
 from agent.config.broker import TopicNames
-from agent.config.roles import LearnerSettings
+from agent.config.roles import CollectorSettings, LearnerSettings
 from agent.config.sources import Source
 from agent.config.tree import Config
 from agent.contracts.errors import ConfigError, ScalewatchError
-from agent.contracts.events import JournalRecord, Tick, decode_record, encode_record
+from agent.contracts.events import HostMinute, JournalRecord, Tick, decode_record, encode_record
 from agent.contracts.hosts import HostSettings
 from agent.contracts.log import Batch
 from agent.contracts.settings import JobSettings, RunTimeSettings
@@ -22,8 +24,10 @@ from agent.learner.learner import Learner
 from agent.log.memory import MemoryLog
 from agent.log.memory_broker import MemoryBroker
 from agent.topics import own_topics
+from processors.windows.settings import WindowSettings
 from tests.kit.faults import Crash, FaultRates, FaultyLog
 from tests.sim.history import START_MS, History, history, shuffled
+from tests.sim.load import Hosts
 from tests.sim.measured import measured
 from tests.sim.saving import Slow
 
@@ -31,13 +35,18 @@ RAW = "raw"
 RAW_PARTITIONS = 3
 RATES = FaultRates(crash=0.02, unavailable=0.03, delay=0.05, rebalance=0.02, repeat=0.05, split=0.2)
 TICK_MS = 10_000
+LOADS = 0.5  # chance of a message of samples beside each of jobs
 CONFIG = Config(
     sources=(Source(topics=(RAW,), format="native"),),
+    collector=CollectorSettings(commit_s=2.0),
     learner=LearnerSettings(checkpoint_interval_s=3.0, checkpoint_records_max=8, host_checkpoint_interval_s=11.0),
     hosts=HostSettings(quiet_s=300.0, series_max=6),
     jobs=JobSettings(settle_max_s=60.0),
     run_time=RunTimeSettings(publish_after_runs=4, refits_per_tick_max=1, unmerged_runs_max=4),
     topics=TopicNames(),
+)
+ROUTES: Routes = msgspec.structs.replace(  # minutes in several parts, and names that have to be forgotten
+    compose.routes(CONFIG), windows=make_windows(WindowSettings(part_hosts=1), series_max=24)
 )
 
 
@@ -82,6 +91,7 @@ class World:
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)  # noqa: S311 - a world has to come again with its seed
         self.told: History = history(self.seed)
+        self._hosts = Hosts(self.dice)
         self._lives = 0
         self._threads: dict[str, Slow] = {}
         setup = MemoryLog(self.broker, state_topic=CONFIG.topics.state)
@@ -101,16 +111,27 @@ class World:
             for _ in range(4):
                 self._stir(self.dice.choice(self.processes))
 
+    def lived(self) -> "World":
+        """Return this world after its history."""
+        self.live()
+        return self
+
     def heal(self) -> None:
         """End all faults and let everything be worked off: new processes, and enough time for all to settle."""
         for process in self.processes:
             self._end(process)
         calm = [self._start(process, FaultRates()) for process in (self.processes[0], self.processes[2])]
+        collector = calm[0].role
+        assert isinstance(collector, Collector)
+        while not collector.assigned() or collector.lag():
+            self._step(calm[0])
         self.clock.now_ms = max(self.clock.now_ms, self.told.end_ms) + 3_600_000
         for _ in range(60):
             self.clock.now_ms += TICK_MS
             for process in calm:
                 self._step(process)
+        collector.commit()
+        self._step(calm[1])
         learner = calm[1].role
         assert isinstance(learner, Learner)
         learner.checkpoint(self._now_s())
@@ -133,6 +154,30 @@ class World:
         """Return the journal, decoded."""
         return [decode_record(value) for _, value in self.records(CONFIG.topics.journal) if value is not None]
 
+    def bad(self) -> int:
+        """Return how many messages, or parts of them, have to be refused."""
+        return self.told.bad + self._hosts.bad
+
+    def minutes(self) -> list[HostMinute]:
+        """Return the minutes of hosts in the journal, in order."""
+        return [record.event for record in self.journal() if isinstance(record.event, HostMinute)]
+
+    def undisturbed_minutes(self) -> list[HostMinute]:
+        """Return what one collector that nothing disturbs makes of the same records."""
+        world = World(self.seed, rates=FaultRates())
+        log = MemoryLog(self.broker)
+        for partition in range(RAW_PARTITIONS):
+            log.read(RAW, partition, world.repeat)
+        collector = Collector(MemoryLog(world.broker), ROUTES, compose.metrics(), "calm", monotonic_s=self._now_s)
+        while not collector.assigned() or collector.lag():
+            collector.step(START_MS, 0.0)
+        return world.minutes()
+
+    def repeat(self, batch: Batch) -> None:
+        """Write the records of another world's raw topic."""
+        for value, timestamp_ms in zip(batch.values, batch.timestamps_ms, strict=True):
+            self.broker.append(RAW, value, None, batch.partition, timestamp_ms)
+
     def ticks(self) -> list[int]:
         """Return the times of all ticks of the journal, in order."""
         return [record.event.time_ms for record in self.journal() if isinstance(record.event, Tick)]
@@ -145,6 +190,8 @@ class World:
             for _ in range(self.dice.randrange(0, 3)):
                 if messages:
                     self.broker.append(RAW, messages.pop(0), None, partition, self.clock.now_ms)
+                if self.dice.random() < LOADS:
+                    self.broker.append(RAW, self._hosts.message(self.clock.now_ms), None, partition, self.clock.now_ms)
 
     def _stir(self, process: Process) -> None:
         for threads in self._threads.values():
@@ -201,7 +248,7 @@ class World:
         process.role = process.log = None
 
     def _collector(self, name: str) -> Callable[[FaultyLog], Role]:
-        return lambda log: self.collector(log, compose.routes(CONFIG), compose.metrics(), name, monotonic_s=self._now_s)
+        return lambda log: self.collector(log, ROUTES, compose.metrics(), name, monotonic_s=self._now_s)
 
     def _learner(self, name: str) -> Callable[[FaultyLog], Role]:
         def make(log: FaultyLog) -> Role:
