@@ -32,10 +32,12 @@ from tests.sim.measured import measured
 from tests.sim.saving import Slow
 
 RAW = "raw"
-RAW_PARTITIONS = 3
+RAW_PARTITIONS = 4
+JOB_PARTITIONS = 3  # the first of them, which have messages of jobs
+LOAD_PARTITIONS = (2, 3)  # which have samples of hosts: one with jobs, one without
 RATES = FaultRates(crash=0.02, unavailable=0.03, delay=0.05, rebalance=0.02, repeat=0.05, split=0.2)
 TICK_MS = 10_000
-LOADS = 0.5  # chance of a message of samples beside each of jobs
+LOADS = 0.6  # chance of a message of samples each time
 CONFIG = Config(
     sources=(Source(topics=(RAW,), format="native"),),
     collector=CollectorSettings(commit_s=2.0),
@@ -45,9 +47,11 @@ CONFIG = Config(
     run_time=RunTimeSettings(publish_after_runs=4, refits_per_tick_max=1, unmerged_runs_max=4),
     topics=TopicNames(),
 )
+METRICS = compose.metrics()  # one for all processes: to make them takes as long as a life
 ROUTES: Routes = msgspec.structs.replace(  # minutes in several parts, and names that have to be forgotten
     compose.routes(CONFIG), windows=make_windows(WindowSettings(part_hosts=1), series_max=24)
 )
+UNDISTURBED: Routes = compose.routes(CONFIG)
 
 
 class Role(Protocol):
@@ -76,6 +80,36 @@ class Process:
     asleep: int = 0
 
 
+def create_topics(broker: MemoryBroker) -> None:
+    """Create all topics."""
+    setup = MemoryLog(broker, state_topic=CONFIG.topics.state)
+    setup.create(own_topics(CONFIG))
+    setup.create([msgspec.structs.replace(own_topics(CONFIG)[0], name=RAW, partitions=RAW_PARTITIONS)])
+
+
+def records(broker: MemoryBroker, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+    """Return everything a topic holds, key and value, in order."""
+    found: list[tuple[bytes | None, bytes | None]] = []
+    log = MemoryLog(broker)
+
+    def take(batch: Batch) -> None:
+        found.extend(zip(batch.keys, batch.values, strict=True))
+
+    for partition in range(log.partitions(topic) or 0):
+        log.read(topic, partition, take)
+    return found
+
+
+def journal(broker: MemoryBroker) -> list[JournalRecord]:
+    """Return the journal, decoded."""
+    return [decode_record(value) for _, value in records(broker, CONFIG.topics.journal) if value is not None]
+
+
+def minutes(broker: MemoryBroker) -> list[HostMinute]:
+    """Return the minutes of hosts in the journal, in order."""
+    return [record.event for record in journal(broker) if isinstance(record.event, HostMinute)]
+
+
 @dataclass
 class World:
     """Everything of one seed. `trouble` says what went wrong, for the message of a test that fails."""
@@ -94,10 +128,8 @@ class World:
         self._hosts = Hosts(self.dice)
         self._lives = 0
         self._threads: dict[str, Slow] = {}
-        setup = MemoryLog(self.broker, state_topic=CONFIG.topics.state)
-        setup.create(own_topics(CONFIG))
-        setup.create([msgspec.structs.replace(own_topics(CONFIG)[0], name=RAW, partitions=RAW_PARTITIONS)])
-        self.unsent = shuffled(self.told.messages, RAW_PARTITIONS, self.dice)
+        create_topics(self.broker)
+        self.unsent = shuffled(self.told.messages, JOB_PARTITIONS, self.dice)
         self.processes = [
             *(Process(f"collector{i}", self._collector(f"collector{i}"), self._collect) for i in (1, 2)),
             *(Process(f"learner{i}", self._learner(f"learner{i}"), self._learn) for i in (1, 2)),
@@ -140,19 +172,11 @@ class World:
 
     def records(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
         """Return everything a topic holds, key and value, in order."""
-        found: list[tuple[bytes | None, bytes | None]] = []
-        log = MemoryLog(self.broker)
-
-        def take(batch: Batch) -> None:
-            found.extend(zip(batch.keys, batch.values, strict=True))
-
-        for partition in range(log.partitions(topic) or 0):
-            log.read(topic, partition, take)
-        return found
+        return records(self.broker, topic)
 
     def journal(self) -> list[JournalRecord]:
         """Return the journal, decoded."""
-        return [decode_record(value) for _, value in self.records(CONFIG.topics.journal) if value is not None]
+        return journal(self.broker)
 
     def bad(self) -> int:
         """Return how many messages, or parts of them, have to be refused."""
@@ -160,23 +184,23 @@ class World:
 
     def minutes(self) -> list[HostMinute]:
         """Return the minutes of hosts in the journal, in order."""
-        return [record.event for record in self.journal() if isinstance(record.event, HostMinute)]
+        return minutes(self.broker)
 
     def undisturbed_minutes(self) -> list[HostMinute]:
         """Return what one collector that nothing disturbs makes of the same records."""
-        world = World(self.seed, rates=FaultRates())
-        log = MemoryLog(self.broker)
+        broker = MemoryBroker()
+        create_topics(broker)
+
+        def repeat(batch: Batch) -> None:
+            for value, timestamp_ms in zip(batch.values, batch.timestamps_ms, strict=True):
+                broker.append(RAW, value, None, batch.partition, timestamp_ms)
+
         for partition in range(RAW_PARTITIONS):
-            log.read(RAW, partition, world.repeat)
-        collector = Collector(MemoryLog(world.broker), ROUTES, compose.metrics(), "calm", monotonic_s=self._now_s)
+            MemoryLog(self.broker).read(RAW, partition, repeat)
+        collector = Collector(MemoryLog(broker), UNDISTURBED, METRICS, "calm", monotonic_s=self._now_s)
         while not collector.assigned() or collector.lag():
             collector.step(START_MS, 0.0)
-        return world.minutes()
-
-    def repeat(self, batch: Batch) -> None:
-        """Write the records of another world's raw topic."""
-        for value, timestamp_ms in zip(batch.values, batch.timestamps_ms, strict=True):
-            self.broker.append(RAW, value, None, batch.partition, timestamp_ms)
+        return minutes(broker)
 
     def ticks(self) -> list[int]:
         """Return the times of all ticks of the journal, in order."""
@@ -190,8 +214,10 @@ class World:
             for _ in range(self.dice.randrange(0, 3)):
                 if messages:
                     self.broker.append(RAW, messages.pop(0), None, partition, self.clock.now_ms)
-                if self.dice.random() < LOADS:
-                    self.broker.append(RAW, self._hosts.message(self.clock.now_ms), None, partition, self.clock.now_ms)
+
+        for partition in LOAD_PARTITIONS:
+            if self.seed % 2 and self.dice.random() < LOADS:  # with hosts a seed takes half as long again
+                self.broker.append(RAW, self._hosts.message(self.clock.now_ms), None, partition, self.clock.now_ms)
 
     def _stir(self, process: Process) -> None:
         for threads in self._threads.values():
@@ -248,13 +274,13 @@ class World:
         process.role = process.log = None
 
     def _collector(self, name: str) -> Callable[[FaultyLog], Role]:
-        return lambda log: self.collector(log, ROUTES, compose.metrics(), name, monotonic_s=self._now_s)
+        return lambda log: self.collector(log, ROUTES, METRICS, name, monotonic_s=self._now_s)
 
     def _learner(self, name: str) -> Callable[[FaultyLog], Role]:
         def make(log: FaultyLog) -> Role:
             saving = self._threads[name] = Slow(self.dice)
             return self.learner(
-                log, compose.plan(CONFIG), compose.metrics(), name,
+                log, compose.plan(CONFIG), METRICS, name,
                 on_emission=lambda _: None, monotonic_s=self._now_s, saving=saving,
             )  # fmt: skip
 

@@ -80,6 +80,24 @@ def test_what_is_told_does_not_depend_on_how_records_are_split_over_polls(seed: 
     assert one[1].position(1).resume == other[1].position(1).resume
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_names_are_forgotten_without_a_trace(seed: int) -> None:
+    """Hosts come and go: with numbers given anew again and again the same is told."""
+    records = [
+        Record(one.offset, one.received_ms, tuple((f"{host}-{offset // 200}", *rest) for host, *rest in one.samples))  # type: ignore[misc]
+        for offset, one in enumerate(stream(seed))
+    ]
+    index, told = SeriesIndex(series_max=100), []
+    windows = PartitionWindows("load/0", index, SETTINGS)
+    for batch in batches(records, seed):
+        told += fold(windows, index, batch)
+        index = SeriesIndex(series_max=100)
+        windows.renumber(index)
+        assert windows.rings.series_held() <= len(index)
+    assert told == run(records, seed + 1)[0]
+    assert len(index) < len({(host, name) for record in records for host, name, _, _ in record.samples})
+
+
 def with_crashes(records: list[Record], seed: int) -> tuple[list[HostMinute], int]:
     """Fold with crashes and commits at chance; no settled minute is told otherwise later."""
     rng, index = np.random.default_rng(seed), SeriesIndex(series_max=100)
