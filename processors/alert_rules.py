@@ -17,8 +17,12 @@ IMPROVEMENT: Final = "Improvement"
 PREDICTION_UNRELIABLE: Final = "PredictionUnreliable"
 APPLICATION_FAILS: Final = "ApplicationFailureRate"
 HOST_FAILS: Final = "HostFailureRate"
+HOST_ANOMALY: Final = "HostAnomaly"
+RACK_ANOMALY: Final = "RackAnomaly"
+STRAGGLER_HOST: Final = "StragglerHost"
 ALERT_NAMES: Final = (
     SLOW_SIZE, FAST_SIZE, STRANGE_RUN, REGRESSION, IMPROVEMENT, PREDICTION_UNRELIABLE, APPLICATION_FAILS, HOST_FAILS,
+    HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST,
 )  # fmt: skip
 
 

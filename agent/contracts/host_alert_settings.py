@@ -36,8 +36,11 @@ class HostAnomaly(Settings):
         gt=1,
         description="times its usual level by which all resources of a host together have to contradict each other",
     )
-    combined_for_s: float = Field(
-        default=2700.0, ge=60, le=LONGEST_S, description="they have to contradict each other for this long"
+    combined_minutes: int = Field(
+        default=10,
+        ge=1,
+        le=100_000,
+        description="measured minutes in a row in which they have to contradict each other",
     )
     gather_s: float = Field(
         default=60.0, ge=0, le=3600, description="an alert waits for this long whether the whole rack is concerned"

@@ -20,12 +20,18 @@ from processors.hosts.jobs import (
     PartitionHosts,
     PartitionHostsState,
 )
+from processors.hosts.records import Records
 from processors.hosts.roster import HostRows, Roster, SeriesRows
+from processors.hosts.suspects import Suspects
+from processors.hosts.together import Places, Together
+from processors.hosts.unlike import Unlike
 from processors.hosts.windows import HostWindows
 from processors.messages import Context
 from processors.shelf import Kind, Shelf
 
-COLUMNS: Final = (HostRows, SeriesRows, HostWindows, HostForecasts)
+COLUMNS: Final = (
+    HostRows, SeriesRows, HostWindows, HostForecasts, Records, Unlike, Places, Together, Suspects,
+)  # fmt: skip
 SHELVED: Final = (HostJob, PartitionHosts, HostCondition, HostAlertLife)
 KINDS: Final = frozenset(kind.name for kind in (*COLUMNS, *SHELVED))
 Copy = dict[str, Block | bytes | None]

@@ -8,6 +8,7 @@ from agent.contracts.hosts import HostWindow
 from agent.contracts.outputs import Message
 from processors.digest import digest64
 from processors.fold.desk import FoldSettings, Tombstone
+from processors.fold.host_alerts import HostAlerts
 from processors.fold.host_desk import HostDesk, HostPart
 from processors.fold.host_jobs import HostJobs
 from processors.fold.host_views import HostViews
@@ -38,8 +39,9 @@ class HostShard:
     def __init__(self, settings: FoldSettings) -> None:
         self.desk = HostDesk(settings)
         self.jobs = HostJobs(self.desk)
-        self._parts: tuple[HostPart, ...] = (Learning(self.desk.forecasts),)
-        self.views = HostViews(self.desk, self.jobs)
+        self.alerts = HostAlerts(self.desk, self.jobs)
+        self._parts: tuple[HostPart, ...] = (Learning(self.desk.forecasts), self.alerts)
+        self.views = HostViews(self.desk, self.jobs, self.alerts)
         self._waiting: list[HostEvent] = []
         self._waiting_resources = 0
 
@@ -76,6 +78,7 @@ class HostShard:
         """Put a checkpoint back; ConfigError where this agent can not read it."""
         self.desk.restore(states, now_ms)
         self.jobs.restored()
+        self.alerts.restored()
 
     def _tick(self, time_ms: int) -> None:
         if time_ms <= self.desk.now_ms:

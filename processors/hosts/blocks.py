@@ -7,13 +7,13 @@ import msgspec
 
 from agent.contracts.errors import ConfigError
 from processors.hosts.columns import Kept
-from processors.hosts.roster import BLOCK, Numbered, Roster
+from processors.hosts.roster import Numbered, Roster
 
 HEAL: Final = "run `scalewatch rebuild`, which lets what is learned of hosts begin anew."
 
 
 class Block(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Stored form of BLOCK rows: their numbers as plain little-endian bytes, and of the numbering itself the names.
+    """Stored form of some rows: their numbers as plain little-endian bytes, and of the numbering itself the names.
 
     A name is the row, the host's system or the row of the host, and the host or the resource.
     """
@@ -29,14 +29,14 @@ def copied(numbered: Numbered[Any]) -> dict[str, Block]:
     >>> roster = Roster(series_max=9)
     >>> _ = roster.enter("exa", "nid1", "cpu_available", 60_000)
     >>> [(key, block.names, len(block.data)) for key, block in copied(roster.hosts).items()]
-    [('host_rows/0', [(0, 'exa', 'nid1')], 2048)]
+    [('host_rows/0', [(0, 'exa', 'nid1')], 256)]
     """
     names: dict[int, list[tuple[int, str | int, str]]] = {}
     for row, key in numbered.numbers:
-        names.setdefault(row // BLOCK, []).append((row, *key))
+        names.setdefault(row // numbered.block, []).append((row, *key))
     found: dict[str, Block] = {}
     for number, own in names.items():
-        rows = number * BLOCK, (number + 1) * BLOCK
+        rows = number * numbered.block, (number + 1) * numbered.block
         found[_key(numbered, number)] = Block(numbered.version, numbered.stored(*rows), own)
         for columns in numbered.columns:
             found[_key(columns, number)] = Block(columns.version, columns.stored(*rows))
@@ -72,11 +72,11 @@ def restore(roster: Roster, states: Mapping[str, bytes]) -> None:
 
 
 def _fill(numbered: Numbered[Any], blocks: Mapping[str, Block]) -> None:
-    for number in sorted({row // BLOCK for row, _ in numbered.numbers}):
+    for number in sorted({row // numbered.block for row, _ in numbered.numbers}):
         for columns in (numbered, *numbered.columns):
             block = blocks.get(_key(columns, number))
             if block is not None:
-                columns.restore(number * BLOCK, (number + 1) * BLOCK, block.data)
+                columns.restore(number * numbered.block, (number + 1) * numbered.block, block.data)
 
 
 def _usable(known: Iterable[Kept], blocks: Mapping[str, Block]) -> Iterable[tuple[str, Block]]:

@@ -74,8 +74,8 @@ class Records:
     def restore(self, first: int, last: int, stored: bytes) -> None:
         """Put rows back; ValueError where the bytes are of another form."""
         marks = (last - first) * _MARK.itemsize
-        self._marks.restore(first, last, stored[:marks])
         self._rule.restore(first, last, stored[marks:])
+        self._marks.restore(first, last, stored[:marks])
 
     def take(self, batch: MinuteBatch) -> None:
         """Judge the 10-second means of a minute, one after the other, and learn each."""

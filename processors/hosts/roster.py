@@ -9,7 +9,8 @@ import numpy.typing as npt
 from processors.hosts.columns import Kept, Rows, RowTable
 from processors.hosts.numbering import Numbering
 
-BLOCK: Final = 256  # rows that are stored together; columns grow by whole blocks
+BLOCK: Final = 256  # rows of series that are stored together; columns grow by whole blocks
+HOST_BLOCK: Final = 32  # rows of hosts: one has what all its resources together have
 NEVER_MS: Final = -1
 
 K = TypeVar("K")
@@ -27,6 +28,7 @@ class Numbered(Generic[K]):
 
     name: ClassVar[str]
     version: ClassVar[int]
+    block: ClassVar[int] = BLOCK
 
     def __init__(self, table: RowTable) -> None:
         self.numbers: Numbering[K] = Numbering()
@@ -85,6 +87,7 @@ class HostRows(Numbered[Host]):
 
     name: ClassVar[str] = "host_rows"
     version: ClassVar[int] = 1
+    block: ClassVar[int] = HOST_BLOCK
 
     def __init__(self) -> None:
         super().__init__(RowTable(np.dtype([("last_ms", "<i8")]), last_ms=NEVER_MS))

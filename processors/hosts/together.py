@@ -1,6 +1,7 @@
-"""All resources of each host together: what does not go with the others, in each 10-second step of a minute.
+"""All resources of each host together: what does not go with the others, minute by minute.
 
-Resources of a host may come from several sources, each in its own time: a minute is held until the next one of the host
+A fault that people should know of lasts for minutes, and the usual level is remembered by steps: so a step is a minute,
+by the mean of each resource in it. Resources of a host may come from several sources, each in its own time: a minute is held until the next one of the host
 comes, or until it ended `WAIT_MS` ago, and scored as a whole then.
 """
 
@@ -23,7 +24,7 @@ NONE: Final = -1
 RATIO_MAX: Final = 1e9
 
 _HOST: Final = np.dtype(
-    [("rows", "<i4", (RESOURCES_MAX,)), ("places", "u1"), ("held_ms", "<i8"), ("scored_ms", "<i8"), ("high_since_ms", "<i8"),
+    [("rows", "<i4", (RESOURCES_MAX,)), ("places", "u1"), ("held_ms", "<i8"), ("scored_ms", "<i8"), ("high_since_ms", "<i8"), ("high", "<i4"),
      ("score", "<f4"), ("ratio", "<f4"), ("worst", "i1"), ("observed", "<f8"), ("expected", "<f8")]
 )  # fmt: skip
 _SERIES: Final = np.dtype([("host", "<i4"), ("place", "i1")])
@@ -85,7 +86,7 @@ class Places:
 class Together:
     """The combined score of all hosts; a row is a host. `places` goes along with the rows of series.
 
-    A minute is high where the score is `high_ratio` times its usual level in half of the steps. A host is scored by at
+    A minute is high where the score is `high_ratio` times its usual level. A host is scored by at
     most RESOURCES_MAX resources; one that gains a resource learns anew how they go together.
 
     >>> together = Together()
@@ -129,18 +130,22 @@ class Together:
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
         """Put rows back; ValueError where the bytes are of another form."""
-        self.clear(np.arange(first, last))
         at = (last - first) * _HOST.itemsize
-        self._hosts.restore(first, last, stored[:at])
-        for host, places in enumerate(self.resources[first:last].tolist(), first):
-            if places:
-                group = self._group(places)
-                self._at[host] = group.add()
-                group.restore(int(self._at[host]), stored[at : at + group.host_bytes])
-                at += group.host_bytes
-        if at != len(stored):
+        hosts = RowTable(_HOST)
+        hosts.grow(last - first)
+        hosts.restore(0, last - first, stored[:at])
+        sizes = [self._group(places).host_bytes if places else 0 for places in hosts["places"].tolist()]
+        if at + sum(sizes) != len(stored):
             message = "the stored hosts have other resources than they say"
             raise ValueError(message)
+        self.clear(np.arange(first, last))
+        for host, size in enumerate(sizes, first):
+            if size:
+                group = self._group(int(hosts["places"][host - first]))
+                self._at[host] = group.add()
+                group.restore(int(self._at[host]), stored[at : at + size])
+                at += size
+        self._hosts.restore(first, last, stored[: (last - first) * _HOST.itemsize])
 
     def take(self, batch: MinuteBatch) -> None:
         """Hold a minute of many series, and score those that were held of their hosts before."""
@@ -166,10 +171,14 @@ class Together:
         return self._hosts["places"]
 
     @property
-    def high_ms(self) -> npt.NDArray[np.int64]:
-        """For how long the score of each host was high when its last minute ended, (rows,); 0 where it was not."""
-        since_ms = self._hosts["high_since_ms"]
-        return np.where(since_ms == NEVER_MS, 0, self._hosts["scored_ms"] + MINUTE_MS - since_ms)
+    def high(self) -> npt.NDArray[np.int32]:
+        """How many minutes in a row were high when the last one of each host was scored, (rows,)."""
+        return self._hosts["high"]
+
+    @property
+    def high_since_ms(self) -> npt.NDArray[np.int64]:
+        """When the first of those minutes began, (rows,)."""
+        return self._hosts["high_since_ms"]
 
     @property
     def scored_ms(self) -> npt.NDArray[np.int64]:
@@ -183,7 +192,7 @@ class Together:
     def contradiction(self, host: int) -> Contradiction | None:
         """Return what contradicts the other resources of a host whose last minute was high, None of another."""
         one = {name: self._hosts[name][host] for name in _HOST.names or ()}
-        if one["high_since_ms"] == NEVER_MS:
+        if one["high"] == 0:
             return None
         row, place = int(one["rows"][one["worst"]]), int(one["worst"])
         return Contradiction(
@@ -208,22 +217,22 @@ class Together:
         self._hosts["held_ms"][hosts] = NEVER_MS
 
     def _score_group(self, group: Group, hosts: Rows, held: npt.NDArray[np.float64]) -> None:
-        table, steps, high = self._hosts, np.zeros(hosts.size, np.intp), np.zeros(hosts.size, np.intp)
-        for means in np.moveaxis(held, 2, 0):
-            at = np.flatnonzero(np.isfinite(means).any(axis=1))
-            step = group.rule.step(self._at[hosts[at]], means[at])
-            table["score"][hosts[at]] = step.score
-            steps[at] += 1
-            up = step.ratio >= self._high_ratio
-            high[at] += up
-            worst = np.argmax(np.abs(step.residual), axis=1)[up]
-            rows, each = hosts[at[up]], np.flatnonzero(up)
-            table["ratio"][rows], table["worst"][rows] = np.minimum(step.ratio[up], RATIO_MAX), worst
-            table["observed"][rows], table["expected"][rows] = means[at[up], worst], step.expected[each, worst]
-        is_high = (steps > 0) & (2 * high >= steps)
-        since_ms = table["high_since_ms"][hosts]
-        began_ms = np.where(since_ms == NEVER_MS, table["held_ms"][hosts], since_ms)
-        table["high_since_ms"][hosts] = np.where(is_high, began_ms, NEVER_MS)
+        table, there = self._hosts, np.isfinite(held)
+        count = there.sum(axis=2)
+        some = np.flatnonzero(count.any(axis=1))
+        with np.errstate(over="ignore", invalid="ignore"):
+            means = (np.where(there, held, 0.0).sum(axis=2) / count)[some]
+        hosts = hosts[some]
+        step = group.rule.step(self._at[hosts], means)
+        table["score"][hosts] = step.score
+        is_high = step.ratio >= self._high_ratio
+        first = is_high & (table["high"][hosts] == 0)
+        table["high"][hosts] = np.where(is_high, table["high"][hosts] + 1, 0)
+        table["high_since_ms"][hosts[first]] = table["held_ms"][hosts[first]]
+        each, up = np.flatnonzero(is_high), hosts[is_high]
+        worst = np.argmax(np.abs(step.residual), axis=1)[each]
+        table["ratio"][up], table["worst"][up] = np.minimum(step.ratio[each], RATIO_MAX), worst
+        table["observed"][up], table["expected"][up] = means[each, worst], step.expected[each, worst]
 
     def _enter(self, batch: MinuteBatch) -> None:
         """Give series that are new a place among the resources of their hosts."""

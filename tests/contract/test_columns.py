@@ -1,5 +1,6 @@
 """One suite for all columns that are kept per series or host. Test ids are ``kind:check``."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,11 +10,17 @@ import pytest
 from processors.fold.host_desk import COLUMNS
 from processors.hosts.batch import MinuteBatch
 from processors.hosts.forecasts import HostForecasts
-from processors.hosts.roster import BLOCK, HostRows, SeriesRows
+from processors.hosts.records import Records
+from processors.hosts.roster import BLOCK, HOST_BLOCK, HostRows, SeriesRows
+from processors.hosts.suspects import Suspects
+from processors.hosts.together import Places, Together
+from processors.hosts.unlike import Unlike
 from processors.hosts.windows import HostWindows, Told
+from processors.models.detect.combined import RESOURCES_MAX
 
 ROWS = 40
 BLOCK_BYTES_MAX = 600_000  # a broker takes a million, of which base64 leaves three quarters
+OF_HOSTS = {HostRows.name, Together.name, Suspects.name}
 Teach = Callable[[Any, np.ndarray[Any, Any], int], None]
 
 
@@ -36,11 +43,46 @@ def times(columns: HostRows | SeriesRows, rows: np.ndarray[Any, Any], minute: in
     columns.table["last_ms"][rows] = minute * 60_000 + rows
 
 
+def hosts(rows: np.ndarray[Any, Any], minute: int) -> MinuteBatch:
+    """Each row is a host with the largest number of resources."""
+    host = np.repeat(rows, RESOURCES_MAX)
+    return minutes(host * RESOURCES_MAX + np.tile(np.arange(RESOURCES_MAX), len(rows)), minute)._replace(host=host)
+
+
+def together(columns: Together, rows: np.ndarray[Any, Any], minute: int) -> None:
+    batch, place = hosts(rows, minute), np.tile(np.arange(RESOURCES_MAX), len(rows))
+    columns.places.grow(int(batch.row.max()) + 1)
+    known = columns.resources[batch.host] > 0  # then the places are those of the columns of series, stored beside these
+    columns.places["host"][batch.row[known]], columns.places["place"][batch.row[known]] = (
+        batch.host[known],
+        place[known],
+    )
+    columns.take(batch)
+
+
+def places(columns: Places, rows: np.ndarray[Any, Any], minute: int) -> None:
+    columns["host"][rows], columns["place"][rows] = rows % 7, minute
+
+
+def suspects(columns: Suspects, rows: np.ndarray[Any, Any], minute: int) -> None:
+    columns.seen(rows, np.full(len(rows), minute * 60_000))
+    columns["odd_ms"][rows] = minute * 60_000 + rows
+
+
+def new_unlike() -> Unlike:
+    return Unlike(re.compile("cpu"))
+
+
 SUBJECTS: dict[str, tuple[Callable[[], Any], Teach]] = {
     HostRows.name: (HostRows, times),
     SeriesRows.name: (SeriesRows, times),
     HostWindows.name: (HostWindows, windows),
     HostForecasts.name: (HostForecasts, lambda columns, rows, minute: columns.take(minutes(rows, minute))),
+    Records.name: (Records, lambda columns, rows, minute: columns.take(minutes(rows, minute))),
+    Unlike.name: (new_unlike, lambda columns, rows, minute: columns.take(minutes(rows, minute))),
+    Places.name: (Places, places),
+    Together.name: (Together, together),
+    Suspects.name: (Suspects, suspects),
 }
 
 
@@ -104,9 +146,9 @@ def bytes_of_another_form_are_refused(kind: str) -> None:
 
 
 def a_block_is_well_below_what_a_broker_takes(kind: str) -> None:
-    columns = taught(kind, np.arange(ROWS))
-    columns.grow(BLOCK)
-    assert len(columns.stored(0, BLOCK)) < BLOCK_BYTES_MAX
+    columns, block = taught(kind, np.arange(ROWS)), HOST_BLOCK if kind in OF_HOSTS else BLOCK
+    columns.grow(block)
+    assert len(columns.stored(0, block)) < BLOCK_BYTES_MAX
 
 
 CHECKS = (

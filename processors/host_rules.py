@@ -1,0 +1,224 @@
+"""Alert rules about hosts: what anomalies mean to the person who is woken. Each name has a heading in the runbook."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from agent.contracts.events import Attribute
+from agent.contracts.host_alert_settings import HostAnomaly, RackAnomaly, Straggler
+from agent.contracts.outputs import AlertEvidence
+from processors.alert_rules import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST
+from processors.alerts import Condition
+from processors.hosts.records import Mark
+from processors.hosts.unlike import Difference
+
+SHOWN: Final = 8  # resources or hosts that an alert lists; of more it says how many
+IN_SUMMARY: Final = 3
+WAYS: Final = {
+    "value": "until now",
+    "step": "its level moved as never before; until now",
+    "hour": "at this hour until now",
+}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Contradicts(NamedTuple):
+    """The resource of a host that goes with the others the least, and what those let expect of it.
+
+    >>> Contradicts("memory_free", 1.2e9, 8e10, since_ms=0).expected
+    80000000000.0
+    """
+
+    resource: str
+    observed: float
+    expected: float
+    since_ms: int
+
+
+class Odd(NamedTuple):
+    """What is odd about a host since when: records by resource, of how many it has, and the contradiction if one is.
+
+    >>> Odd(0, {}, 9).contradicts is None
+    True
+    """
+
+    since_ms: int
+    marks: Mapping[str, Mark]
+    resources: int
+    contradicts: Contradicts | None = None
+
+
+class Rack(NamedTuple):
+    """Hosts that belong together: a rack, else a partition, else a whole system ("" then).
+
+    >>> Rack("exa", "partition", "gpu").labels
+    {'system': 'exa', 'partition': 'gpu'}
+    """
+
+    system: str
+    kind: str
+    name: str
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels that name it."""
+        return {"system": self.system} if self.kind == "system" else {"system": self.system, self.kind: self.name}
+
+    @property
+    def said(self) -> str:
+        """Its name in a sentence."""
+        return f"system {self.system}" if self.kind == "system" else f"{self.kind} {self.name} on {self.system}"
+
+
+def host_labels(system: str, host: str) -> dict[str, str]:
+    """Return the labels that name a host.
+
+    >>> host_labels("exa", "nid1")
+    {'system': 'exa', 'host': 'nid1'}
+    """
+    return {"system": system, "host": host}
+
+
+def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms: int) -> Condition:
+    """Return the condition of a host with an anomaly.
+
+    >>> marks = {"cpu_available": Mark(0, 0, 0.02, 0.6, 1.0, "value"), "load1": Mark(0, 0, 190.0, 0.1, 65.0, "value")}
+    >>> said = host_anomaly(host_labels("exa", "nid1"), Odd(0, marks, 9), HostAnomaly(), now_ms=60_000)
+    >>> said.summary
+    'nid1 on exa: 2 of 9 resources are as never before since 00:00 on 1 Jan (UTC): cpu_available 0.02 (until now 0.6 to 1), load1...'
+    """
+    first = next(iter(odd.marks.values()), None)
+    against = odd.contradicts
+    where = f"{labels['host']} on {labels['system']}"
+    said = [f"{name} {_told(mark)}" for name, mark in odd.marks.items()]
+    parts = []
+    if said:
+        few = f"{len(said)} of {odd.resources} resources are as never before since {_clock(odd.since_ms)}"
+        parts.append(f"{few}: {_listed(said, IN_SUMMARY)}")
+    if against is not None:
+        parts.append(
+            f"its resources contradict each other since {_clock(against.since_ms)}, {against.resource} most: "
+            f"{against.observed:.4g} where the others let expect {against.expected:.4g}"
+        )
+    return Condition(
+        name=HOST_ANOMALY,
+        labels=labels,
+        holds=True,
+        momentary=True,
+        time_ms=now_ms,
+        keep_firing_ms=round(settings.keep_firing_s * 1000),
+        summary=f"{where}: {'; '.join(parts)}.",
+        description=_listed(
+            [f"{name} {_told(mark)} since {_clock(mark.since_ms)}" for name, mark in odd.marks.items()], SHOWN
+        ),
+        evidence=AlertEvidence(
+            observed=first.observed if first else against.observed if against else None,
+            expected=against.expected if against and not first else None,
+            low=first.low if first else None,
+            high=first.high if first else None,
+            detail=_detail(odd),
+        ),
+    )
+
+
+def rack_anomaly(
+    rack: Rack, hosts: Sequence[str], of: int, resources: Mapping[str, int], since_ms: int,
+    *, settings: RackAnomaly, now_ms: int,
+) -> Condition:  # fmt: skip
+    """Return the condition of a rack: which of its `of` hosts, and on how many of them each resource is odd.
+
+    >>> rack, odd = Rack("exa", "rack", "x1000"), {"power": 12, "cpu_available": 3}
+    >>> said = rack_anomaly(rack, ["a", "b", "c", "d"], 6, odd, 0, settings=RackAnomaly(), now_ms=60_000)
+    >>> said.summary
+    '4 of 6 hosts of rack x1000 on exa are as never before since 00:00 on 1 Jan (UTC): power on 12, cpu_available on 3.'
+    """
+    common = sorted(resources.items(), key=lambda one: (-one[1], one[0]))
+    odd = _listed([f"{name} on {count}" for name, count in common], IN_SUMMARY)
+    return Condition(
+        name=RACK_ANOMALY,
+        labels=rack.labels,
+        holds=True,
+        momentary=True,
+        time_ms=now_ms,
+        severity="critical",
+        keep_firing_ms=round(settings.keep_firing_s * 1000),
+        summary=(
+            f"{len(hosts)} of {of} hosts of {rack.said} are as never before since {_clock(since_ms)}"
+            f"{': ' + odd if odd else ''}."
+        ),
+        description=f"Hosts: {_listed(list(hosts), SHOWN)}.",
+        evidence=AlertEvidence(
+            observed=float(len(hosts)),
+            expected=0.0,
+            n=float(of),
+            detail={name: f"on {count} hosts" for name, count in common[:SHOWN]},
+        ),
+    )
+
+
+def straggler(
+    labels: dict[str, str], job: str, found: Mapping[str, Difference], *, settings: Straggler, now_ms: int
+) -> Condition:
+    """Return the condition of a host unlike the others of its job, or, without a job, the idle ones of its partition.
+
+    >>> found = {"cpu_available": Difference(0, 0.31, 0.98)}
+    >>> straggler(host_labels("exa", "nid1"), "exa/812", found, settings=Straggler(), now_ms=360_000).summary
+    'nid1 is unlike the other hosts of job exa/812 for 6 min: cpu_available 0.31, theirs 0.98.'
+    """
+    since_ms = min(one.since_ms for one in found.values())
+    said = [f"{name} {one.observed:.4g}, theirs {one.usual:.4g}" for name, one in found.items()]
+    peers = f"the other hosts of job {job}" if job else "the other idle hosts of its partition"
+    first = next(iter(found.values()))
+    detail: dict[str, Attribute] = {"job": job, **dict(list(zip(found, said, strict=True))[:SHOWN])}
+    return Condition(
+        name=STRAGGLER_HOST,
+        labels=labels,
+        holds=True,
+        momentary=True,
+        time_ms=now_ms,
+        keep_firing_ms=round(settings.keep_firing_s * 1000),
+        summary=f"{labels['host']} is unlike {peers} for {(now_ms - since_ms) // 60_000} min: {_listed(said, IN_SUMMARY)}.",
+        description="The job waits for its slowest host." if job else "Something may be left over from an earlier job.",
+        evidence=AlertEvidence(observed=first.observed, expected=first.usual, detail=detail),
+    )
+
+
+def ends(name: str, labels: dict[str, str], why: str, now_ms: int) -> Condition:
+    """Return the condition with which an open alert ends at the next tick.
+
+    >>> ends(HOST_ANOMALY, {}, "It is drained.", now_ms=0).keep_firing_ms
+    0
+    """
+    return Condition(name=name, labels=labels, holds=True, momentary=True, time_ms=now_ms, summary=why)
+
+
+def muted(host: str, state: str) -> str:
+    """Return why alerts of a host end that is out of service.
+
+    >>> muted("nid1", "drain")
+    'nid1 is out of service (drain): what it measures raises no alerts until it is back.'
+    """
+    return f"{host} is out of service ({state}): what it measures raises no alerts until it is back."
+
+
+def _told(mark: Mark) -> str:
+    return f"{mark.observed:.4g} ({WAYS[mark.way]} {mark.low:.4g} to {mark.high:.4g})"
+
+
+def _detail(odd: Odd) -> dict[str, Attribute]:
+    shown = list(odd.marks.items())[:SHOWN]
+    detail: dict[str, Attribute] = {name: f"{_told(mark)} since {_clock(mark.since_ms)}" for name, mark in shown}
+    if odd.contradicts is not None:
+        one = odd.contradicts
+        detail.setdefault(one.resource, f"{one.observed:.4g}, by the others {one.expected:.4g}")
+    return detail
+
+
+def _listed(said: Sequence[str], most: int) -> str:
+    more = f", and {len(said) - most} more" if len(said) > most else ""
+    return ", ".join(said[:most]) + more
+
+
+def _clock(time_ms: int) -> str:
+    moment = _EPOCH + timedelta(milliseconds=time_ms)
+    return f"{moment:%H:%M} on {moment.day} {moment:%b} (UTC)"

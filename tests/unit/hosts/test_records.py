@@ -1,0 +1,55 @@
+"""Records of series by their 10-second means."""
+
+import numpy as np
+
+from processors.hosts.batch import MinuteBatch
+from processors.hosts.records import Mark, Records
+
+MINUTE_MS = 60_000
+
+
+def take(records: Records, minute: int, *rows: list[float]) -> None:
+    at = np.arange(len(rows))
+    records.take(MinuteBatch(at, at, np.full(at.size, minute * MINUTE_MS), np.array(rows)))
+
+
+def taught() -> Records:
+    records = Records()
+    records.grow(2)
+    for minute in range(20):
+        take(records, minute, [1.0, 2.0] * 3, [5.0, 6.0] * 3)
+    return records
+
+
+def test_a_record_tells_the_step_of_the_minute_what_was_measured_and_the_usual_range() -> None:
+    records = taught()
+    take(records, 20, [1.0, 2.0, 9.0, 2.0, 1.0, 2.0], [5.0, 6.0] * 3)
+    at_ms = 20 * MINUTE_MS + 20_000
+    assert records.mark(0) == Mark(at_ms, at_ms, 9.0, 1.0, 2.0, "value")
+    assert records.mark(1) is None
+    assert records.fired_ms.tolist() == [at_ms, -1]
+
+
+def test_records_that_come_close_together_go_on_since_the_first_and_a_later_one_begins_anew() -> None:
+    records = taught()
+    take(records, 20, [9.0] + [1.0] * 5, [5.0] * 6)
+    for minute in range(21, 40):
+        take(records, minute, [1.0, 2.0] * 3, [5.0, 6.0] * 3)
+    take(records, 40, [20.0] + [1.0] * 5, [5.0] * 6)
+    mark = records.mark(0)
+    assert mark is not None
+    assert (mark.since_ms, mark.fired_ms, mark.observed) == (20 * MINUTE_MS, 40 * MINUTE_MS, 20.0)
+    for minute in range(110, 120):
+        take(records, minute, [1.0, 2.0] * 3, [5.0, 6.0] * 3)
+    take(records, 120, [40.0] + [1.0] * 5, [5.0] * 6)
+    later = records.mark(0)
+    assert later is not None
+    assert later.since_ms == 120 * MINUTE_MS
+
+
+def test_missing_parts_of_a_minute_are_passed_over() -> None:
+    records, other = taught(), taught()
+    take(records, 20, [np.nan, 9.0, np.nan, np.nan, np.nan, np.nan], [np.nan] * 6)
+    take(other, 20, [np.nan, 9.0, np.nan, np.nan, np.nan, np.nan], [np.nan] * 6)
+    assert records.fired_ms[0] == 20 * MINUTE_MS + 10_000
+    assert records.stored(0, 2) == other.stored(0, 2)

@@ -1,0 +1,117 @@
+"""All resources of hosts together: by minutes that come from several sources, for hosts with different resources."""
+
+import numpy as np
+import pytest
+
+from processors.hosts.batch import MinuteBatch
+from processors.hosts.together import Together
+from processors.models.detect.combined import RESOURCES_MAX, CombinedSettings
+
+MINUTE_MS = 60_000
+SETTINGS = CombinedSettings(warm_up=120)
+LOADS = np.array([100.0, -1.0, 1e6])
+
+
+def new(hosts: int = 2, series: int = 64) -> Together:
+    together = Together(SETTINGS, high_ratio=1.5)
+    together.grow(hosts)
+    together.places.grow(series)
+    return together
+
+
+def batch(rows: list[int], host: int, minute: int, means: np.ndarray) -> MinuteBatch:
+    at = np.array(rows)
+    return MinuteBatch(at, np.full(at.size, host), np.full(at.size, minute * MINUTE_MS), means)
+
+
+def means(minute: int, *, broken: bool = False) -> np.ndarray:
+    """One load moves three resources; where it is broken, the second moves against it."""
+    rng = np.random.default_rng(minute)
+    load = np.sin(minute / 3.0) + 0.3 * rng.normal() + np.zeros(6)
+    signs = np.array([1.0, -1.0 if broken else 1.0, 1.0])
+    return (LOADS * signs)[:, None] * load + 0.03 * LOADS[:, None] * rng.normal(size=(3, 6))
+
+
+def run(together: Together, minutes: range, broken_from: int = 10**6) -> None:
+    for minute in minutes:
+        together.take(batch([0, 1, 2], 0, minute, means(minute, broken=minute >= broken_from)))
+    together.tick(minutes.stop * MINUTE_MS + 2 * MINUTE_MS)
+
+
+def test_a_host_whose_resource_contradicts_the_others_is_high_for_as_long_and_the_resource_is_told() -> None:
+    together = new()
+    run(together, range(320), broken_from=300)
+    found = together.contradiction(0)
+    assert found is not None
+    assert (found.row, found.since_ms // MINUTE_MS) == (1, pytest.approx(301, abs=2))
+    assert together.high[0] == 320 - found.since_ms // MINUTE_MS
+    assert found.ratio > 1.5
+    quiet = new()
+    run(quiet, range(320))
+    assert quiet.contradiction(0) is None
+
+
+def test_it_does_not_matter_in_how_many_batches_the_resources_of_a_host_come() -> None:
+    whole, parts = new(), new()
+    run(whole, range(60))
+    for minute in range(60):
+        one = means(minute)
+        parts.take(batch([0, 1], 0, minute, one[:2]))
+        parts.take(batch([2], 0, minute, one[2:]))
+        parts.tick((minute + 1) * MINUTE_MS)
+    parts.tick(62 * MINUTE_MS)
+    assert parts.stored(0, 2) == whole.stored(0, 2)
+
+
+def test_a_minute_is_scored_when_the_next_comes_or_when_it_ended_a_minute_ago_and_what_is_later_is_passed_over() -> (
+    None
+):
+    together = new()
+    together.take(batch([0, 1, 2], 0, 5, means(5)))
+    together.tick(7 * MINUTE_MS - 1)
+    assert together.scored_ms[0] == -1
+    together.tick(7 * MINUTE_MS)
+    assert together.scored_ms[0] == 5 * MINUTE_MS
+    before = together.stored(0, 2)
+    together.take(batch([0], 0, 5, means(9)[:1]))
+    assert together.stored(0, 2) == before
+
+
+def test_the_resources_of_a_host_move_to_a_larger_group_and_a_place_is_used_again() -> None:
+    together = new()
+    together.take(batch([0, 1], 0, 0, means(0)[:2]))
+    together.take(batch([2], 0, 0, means(0)[2:]))
+    assert together.resources.tolist() == [3, 0]
+    together.places.clear(np.array([1]))
+    together.take(batch([7], 0, 1, means(1)[:1]))
+    assert together.resources.tolist() == [3, 0]
+    assert together.places["place"][[0, 7, 2]].tolist() == [0, 1, 2]
+
+
+def test_more_resources_than_can_be_scored_together_are_left_out() -> None:
+    together = new()
+    rows = list(range(RESOURCES_MAX + 3))
+    together.take(batch(rows, 0, 0, np.ones((len(rows), 6))))
+    together.take(batch(rows, 0, 1, np.ones((len(rows), 6))))
+    assert together.resources[0] == RESOURCES_MAX
+    assert together.places["place"][RESOURCES_MAX : RESOURCES_MAX + 3].tolist() == [-1] * 3
+
+
+def test_hosts_that_are_restored_go_on_as_if_nothing_had_happened() -> None:
+    one, twin = new(), new()
+    run(one, range(270))
+    one.take(batch([10, 11], 1, 270, means(270)[:2]))
+    twin.restore(0, 2, one.stored(0, 2))
+    twin.places.restore(0, 64, one.places.stored(0, 64))
+    for each in (one, twin):
+        run(each, range(271, 310), broken_from=300)
+    assert twin.stored(0, 2) == one.stored(0, 2)
+    assert twin.contradiction(0) == one.contradiction(0) is not None
+
+
+def test_a_host_of_one_resource_has_no_score() -> None:
+    together = new()
+    for minute in range(60):
+        together.take(batch([0], 0, minute, means(minute)[:1]))
+    together.tick(70 * MINUTE_MS)
+    assert (together.score(0), together.contradiction(0)) == (0.0, None)
