@@ -1,0 +1,229 @@
+"""Hosts in the fold raise alerts: several odd resources make one, a rack makes one, a straggler makes one."""
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from agent.app.compose import make_shard
+from agent.config.tree import Config
+from agent.contracts.events import Evidence, HostMinute, HostState, JobStarted, JournalEvent, JournalRecord, Tick
+from agent.contracts.outputs import Alert
+from processors.fold.host_desk import encoded
+from processors.fold.shard import Shard
+from tests.kit.host_minutes import MINUTE_MS, SYSTEM, minute
+
+RESOURCES = ("cpu_available", "load1", "memory_free", "power", "network")
+QUIET = 120  # minutes in which hosts are learned
+SETTINGS = {"learn_s": 3600, "keep_firing_s": 600, "warm_up_s": 1800}
+
+
+def new(**alerts: object) -> Shard:
+    return make_shard(Config.model_validate({"alerts": {"host_anomaly": SETTINGS, **alerts}}))
+
+
+def told(host: str, number: int, odd: Iterable[str] = ()) -> HostMinute:
+    """A quiet minute of a host, as every ten minutes; what is odd is ten times as large, much later a hundred."""
+    rng = np.random.default_rng([number % 10, *host.encode()])
+    factor = 10.0 if number < QUIET + 50 else 100.0
+    means = {name: (1.0 + rng.random(6)) * (factor if name in odd else 1.0) for name in RESOURCES}
+    return minute(host, number, **{name: tuple(values.tolist()) for name, values in means.items()})
+
+
+def story(
+    hosts: Iterable[str], minutes: range, odd: dict[tuple[str, int], Iterable[str]] | None = None
+) -> Iterator[JournalEvent]:
+    """Minutes of hosts, each told 20 s after its end, and ticks every 10 s."""
+    for number in minutes:
+        for second in range(0, 60, 10):
+            yield Tick("", time_ms=number * MINUTE_MS + second * 1000)
+            if second == 20:
+                yield from (told(host, number - 1, (odd or {}).get((host, number - 1), ())) for host in hosts)
+
+
+def alerts(shard: Shard, events: Iterable[JournalEvent]) -> list[Alert]:
+    found = [message for event in events for message in shard.fold(JournalRecord(event))]
+    assert not [name for name in shard.tallied() if name[0] == "fault"]
+    return [message for message in found if isinstance(message, Alert)]
+
+
+def named(found: Iterable[Alert]) -> list[tuple[str, str, str]]:
+    return [(one.labels["alertname"], one.labels.get("host", one.labels.get("rack", "")), one.status) for one in found]
+
+
+@pytest.fixture(scope="module")
+def learned() -> dict[str, bytes]:
+    """The state of a shard that knows twelve hosts of two racks."""
+    shard = new()
+    assert alerts(shard, story(XNAMES, range(1, QUIET))) == []
+    return stored(shard)
+
+
+XNAMES = [f"x{1000 + rack}c0s{node}b0n0" for rack in range(2) for node in range(6)]
+FIRST = XNAMES[0]
+
+
+def stored(shard: Shard, before: dict[str, bytes] | None = None) -> dict[str, bytes]:
+    """Return the states after a checkpoint, which writes those that changed."""
+    states = {**(before or {}), **encoded(shard.hosts.desk.copied())}
+    shard.hosts.desk.confirm()
+    return {key: value for key, value in states.items() if value is not None}
+
+
+def restored(states: dict[str, bytes], now_ms: int = (QUIET - 1) * MINUTE_MS + 50_000, **settings: object) -> Shard:
+    shard = new(**settings)
+    shard.desk.now_ms = now_ms
+    shard.hosts.restore(states, now_ms)
+    return shard
+
+
+def test_four_odd_resources_of_a_host_make_one_alert_that_lists_them_and_ends_by_itself(
+    learned: dict[str, bytes],
+) -> None:
+    odd = {(FIRST, QUIET + 3): ("load1", "power"), (FIRST, QUIET + 5): ("network", "memory_free")}
+    found = alerts(restored(learned), story(XNAMES, range(QUIET, QUIET + 25), odd))
+    assert named(found) == [("HostAnomaly", FIRST, "firing"), ("HostAnomaly", FIRST, "resolved")]
+    assert found[0].labels == {"alertname": "HostAnomaly", "severity": "warning", "system": SYSTEM, "host": FIRST}
+    summary = found[0].annotations["summary"]
+    assert summary.startswith(
+        f"{FIRST} on exa: 4 of 5 resources are as never before since 02:03 on 1 Jan (UTC): load1 "
+    )
+    assert summary.endswith(", and 1 more.")
+    assert "(until now 1." in summary
+    assert set(found[0].evidence.detail) == {"load1", "power", "network", "memory_free"}
+    assert found[0].evidence.observed is not None
+    assert found[0].evidence.high is not None
+    assert found[0].evidence.observed > 5 > found[0].evidence.high
+
+
+def test_three_odd_resources_are_not_enough_nor_are_four_far_apart(learned: dict[str, bytes]) -> None:
+    odd = {(FIRST, QUIET + 3): ("load1", "power", "network"), (FIRST, QUIET + 20): ("memory_free",)}
+    assert alerts(restored(learned), story(XNAMES, range(QUIET, QUIET + 25), odd)) == []
+
+
+def test_a_rack_makes_one_alert_in_the_place_of_its_hosts(learned: dict[str, bytes]) -> None:
+    odd = {(host, QUIET + 3): RESOURCES for host in XNAMES[:5]}
+    found = alerts(restored(learned), story(XNAMES, range(QUIET, QUIET + 8), odd))
+    assert named(found) == [("RackAnomaly", "x1000", "firing")]
+    assert found[0].severity == "critical"
+    assert (
+        found[0].annotations["summary"].startswith("5 of 6 hosts of rack x1000 on exa are as never before since 02:03")
+    )
+    assert found[0].evidence.detail["power"] == "on 5 hosts"
+
+
+def test_hosts_that_were_told_of_before_join_the_alert_of_their_rack(learned: dict[str, bytes]) -> None:
+    odd = {(host, QUIET + 3 + 3 * (host != FIRST)): RESOURCES for host in XNAMES[:5]}
+    found = alerts(restored(learned), story(XNAMES, range(QUIET, QUIET + 12), odd))
+    assert named(found) == [
+        ("HostAnomaly", FIRST, "firing"),
+        ("RackAnomaly", "x1000", "firing"),
+        ("HostAnomaly", FIRST, "resolved"),
+    ]
+    assert found[2].annotations["summary"] == "It is part of the anomaly of rack x1000 on exa."
+
+
+def test_a_few_hosts_of_a_rack_are_told_of_one_by_one(learned: dict[str, bytes]) -> None:
+    odd = {(host, QUIET + 3): RESOURCES for host in XNAMES[:2]}
+    found = alerts(restored(learned), story(XNAMES, range(QUIET, QUIET + 8), odd))
+    assert sorted(named(found)) == [("HostAnomaly", host, "firing") for host in XNAMES[:2]]
+
+
+def test_racks_follow_the_configured_pattern_else_the_partition(learned: dict[str, bytes]) -> None:
+    odd = {(host, QUIET + 3): RESOURCES for host in XNAMES if "s0" not in host}
+    job = JobStarted(SYSTEM, "9", "exa/9@0", 0, Evidence(hosts=tuple(XNAMES), partition="standard"))
+    shard = restored(learned, rack_anomaly={"pattern": r"^(rack\d)-"})
+    shard.fold(JournalRecord(job))
+    found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 8), odd))
+    assert [one.labels.get("partition") for one in found] == ["standard"]
+
+
+def test_a_host_out_of_service_is_mute_and_its_open_alert_ends_with_the_reason(learned: dict[str, bytes]) -> None:
+    odd = {(FIRST, QUIET + 3): RESOURCES, (FIRST, QUIET + 12): RESOURCES, (FIRST, QUIET + 30): RESOURCES}
+    shard = restored(learned)
+    found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 8), odd))
+    assert named(found) == [("HostAnomaly", FIRST, "firing")]
+    found = alerts(shard, [HostState(SYSTEM, FIRST, "drain", (QUIET + 8) * MINUTE_MS)])
+    found += alerts(shard, story(XNAMES, range(QUIET + 8, QUIET + 20), odd))
+    assert named(found) == [("HostAnomaly", FIRST, "resolved")]
+    assert found[0].annotations["summary"] == (
+        f"{FIRST} is out of service (drain): what it measures raises no alerts until it is back."
+    )
+    found = alerts(shard, [HostState(SYSTEM, FIRST, "up", (QUIET + 20) * MINUTE_MS)])
+    found += alerts(shard, story(XNAMES, range(QUIET + 20, QUIET + 40), odd))
+    assert found == [], "it is back, and left alone for a while"
+    odd = {(FIRST, QUIET + 55): RESOURCES}
+    found = alerts(shard, story(XNAMES, range(QUIET + 40, QUIET + 60), odd))
+    assert named(found) == [("HostAnomaly", FIRST, "firing")]
+
+
+def test_a_new_host_raises_no_alert(learned: dict[str, bytes]) -> None:
+    odd = {("nid7", QUIET + 45): RESOURCES}
+    assert alerts(restored(learned), story([*XNAMES, "nid7"], range(QUIET, QUIET + 50), odd)) == []
+
+
+def test_history_raises_no_alert(learned: dict[str, bytes]) -> None:
+    odd = {(FIRST, QUIET + 3): RESOURCES}
+    shard = restored(learned, run_age_max_s=30)
+    assert alerts(shard, story(XNAMES, range(QUIET, QUIET + 8), odd)) == []
+
+
+def test_a_switched_off_alert_is_not_raised(learned: dict[str, bytes]) -> None:
+    odd = {(FIRST, QUIET + 3): RESOURCES}
+    shard = restored(learned, host_anomaly={**SETTINGS, "enabled": False})
+    assert alerts(shard, story(XNAMES, range(QUIET, QUIET + 8), odd)) == []
+
+
+def test_a_slow_host_of_a_job_is_a_straggler_until_it_is_like_the_others(learned: dict[str, bytes]) -> None:
+    slow = {(FIRST, number): ("power",) for number in range(QUIET + 8, QUIET + 22)}
+    shard = restored(learned, straggler={"keep_firing_s": 120})
+    job = JobStarted(SYSTEM, "812", "exa/812@0", QUIET * MINUTE_MS, Evidence(hosts=tuple(XNAMES)))
+    shard.fold(JournalRecord(job))
+    found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 30), slow))
+    assert named(found) == [("StragglerHost", FIRST, "firing"), ("StragglerHost", FIRST, "resolved")]
+    assert (
+        found[0]
+        .annotations["summary"]
+        .startswith(f"{FIRST} is unlike the other hosts of job exa/812 for 5 min: power 1")
+    )
+    assert found[0].evidence.detail["job"] == "exa/812"
+
+
+def test_an_idle_host_unlike_the_idle_ones_of_its_partition_is_told_of(learned: dict[str, bytes]) -> None:
+    shard = restored(learned)
+    evidence = Evidence(hosts=tuple(XNAMES), partition="standard")
+    events = [JobStarted(SYSTEM, "1", "exa/1@0", 0, evidence), JobStarted(SYSTEM, "1", "exa/1@9", 9, Evidence())]
+    for event in events:
+        shard.fold(JournalRecord(event))
+    left_over = {(FIRST, number): ("power",) for number in range(QUIET, QUIET + 15)}
+    found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 15), left_over))
+    assert "the other idle hosts of its partition" in found[0].annotations["summary"]
+
+
+def test_a_restart_in_the_middle_gives_the_same_alerts_and_the_same_state(learned: dict[str, bytes]) -> None:
+    odd = {(host, QUIET + 3 + 3 * (host != FIRST)): RESOURCES for host in XNAMES[:5]}
+    events = list(story(XNAMES, range(QUIET, QUIET + 20), odd))
+    whole, said = restored(learned), list[Alert]()
+    expected = alerts(whole, events)
+    shard, states = restored(learned), learned
+    after_ticks = [i + 1 for i, event in enumerate(events) if isinstance(event, Tick)][7::9]
+    for start, stop in pairwise([0, *after_ticks, len(events)]):
+        said += alerts(shard, events[start:stop])
+        states = stored(shard, states)
+        shard = restored(states, shard.hosts.desk.now_ms)
+    assert said == expected
+    assert states == stored(whole, learned)
+
+
+def test_a_reader_sees_which_hosts_and_resources_are_anomalous(learned: dict[str, bytes]) -> None:
+    odd = {(FIRST, QUIET + 3): ("load1", "power", "network", "memory_free")}
+    shard = restored(learned)
+    assert shard.hosts.alerts.anomalous() == []
+    alerts(shard, story(XNAMES, range(QUIET, QUIET + 7), odd))
+    host = shard.hosts.desk.roster.host(SYSTEM, FIRST)
+    assert host is not None
+    assert shard.hosts.alerts.anomalous() == [host]
+    assert shard.hosts.alerts.since_ms(host, "load1") == (QUIET + 3) * MINUTE_MS
+    assert shard.hosts.alerts.since_ms(host, "cpu_available") is None
+    assert shard.hosts.alerts.host_score(host) is not None
