@@ -7,14 +7,17 @@ variance most is taken. No bootstrap; every feature at every node. Nodes of a le
 Each tree draws from its own generator, so that a forest may be grown in parts and comes out the same.
 """
 
+from collections.abc import Generator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from processors.models.trees.forest import LEAF, Floats, Forest, Integers, joined
 
-ROWS_MAX = 1 << 17  # that grow together: what is beyond is grown in parts, to bound memory
+ROWS_MAX: Final = 1 << 17  # that grow together: what is beyond is grown in parts, to bound memory
+ROWS_STEP: Final = 1 << 11  # that grow together where nothing may stand still for long
 _STILL = 1e-12  # of the spread of all targets: what lies closer is alike
 
 
@@ -43,12 +46,32 @@ def grow(values: Floats, target: Floats, weight: Floats | None = None, growth: G
     """
     told = growth or Growth()
     heavy = np.ones(len(target)) if weight is None else weight
-    _check(values, target, heavy)
-    at_once = max(1, ROWS_MAX // len(target))
-    numbers = range(told.trees)
-    return joined(
-        [grow_trees(values, target, heavy, told, numbers[i : i + at_once]) for i in range(0, told.trees, at_once)]
-    )
+    steps = growing(values, target, heavy, told, ROWS_MAX)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            forest: Forest = end.value
+            return forest
+
+
+def growing(
+    values: Floats, target: Floats, weight: Floats, growth: Growth, rows_at_once: int = ROWS_STEP
+) -> Generator[None, None, Forest]:
+    """Yield after a few trees, so many that they have `rows_at_once` rows together, and return the forest; else as `grow`.
+
+    >>> x = np.arange(40.0)[:, None]
+    >>> len(list(growing(x, x[:, 0], np.ones(40), Growth(10), rows_at_once=120)))
+    4
+    """
+    _check(values, target, weight)
+    at_once = max(1, rows_at_once // len(target))
+    numbers = range(growth.trees)
+    forests = []
+    for first in numbers[::at_once]:
+        forests.append(grow_trees(values, target, weight, growth, numbers[first : first + at_once]))
+        yield
+    return joined(forests)
 
 
 def grow_trees(values: Floats, target: Floats, weight: Floats, growth: Growth, numbers: range) -> Forest:
