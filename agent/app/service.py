@@ -50,13 +50,13 @@ class LearnerService:
 
     def hosts(self, limit: int) -> Sequence[HostView]:
         """Return at most so many hosts: those with anomalies first, then by system and name."""
-        del limit
-        return ()
+        learner = self.learner
+        return () if learner is None else learner.hosts(limit)
 
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
-        del system, host
-        return None
+        learner = self.learner
+        return None if learner is None else learner.host(system, host)
 
     def health(self) -> Sequence[Health]:
         """Return the health of every role in this process."""

@@ -12,6 +12,7 @@ from agent import __version__, ranking, words
 from agent.contracts.service import Service
 from agent.http import environment as html
 from agent.http import hosts, parameters, view
+from agent.http.loads import load_view
 from agent.http.lookup import Truth, find, known_ids, link
 from agent.http.troubles import Troubles
 
@@ -86,12 +87,14 @@ class Pages:
         alerts = view.alerts_of(found, self._service.alerts())
         is_open = [alert for alert in alerts if alert.status != "resolved"]
         laws = ranking.ranked(found.model)
+        load = found.under_load
         return self._page(
             request,
             "application.html",
             row=view.rows([found], alerts, self._truth)[0],
             picture=view.picture(found, is_open, self._truth, small=False),
             points=view.point_rows(found, self._truth),
+            load=load_view(found.application, load, view.run_time_at(found, load.n) if load else None),
             laws=laws,
             horizons=ranking.horizons(laws),
             alerts=alerts[:ALERTS_SHOWN],

@@ -128,6 +128,16 @@ def point_rows(entry: Prediction, truth: Truth | None) -> list[PointRow]:
     return found
 
 
+def run_time_at(entry: Prediction, n: float) -> float | None:
+    """Return the run time that the curve tells at one of its sizes, None at another.
+
+    >>> from types import SimpleNamespace
+    >>> run_time_at(SimpleNamespace(curve=(SimpleNamespace(n=8.0, run_time_s=125.0),)), 8.0)
+    125.0
+    """
+    return next((point.run_time_s for point in entry.curve if point.n == n), None)
+
+
 def picture(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None, *, small: bool) -> Markup:
     """Return the picture of an application's curve; the text in it is escaped where the picture is made.
 

@@ -87,5 +87,6 @@ def _add_resource(families: Families, view: HostView, entry: ResourceView) -> No
 
 
 def _figures(window: HostWindow) -> Iterator[tuple[str, float | None]]:
-    yield from (("mean", window.mean), ("low", window.low), ("high", window.high))
+    yield "mean", window.mean
+    yield from (("low", quantile(window, 0.0)), ("high", quantile(window, 1.0)))
     yield from ((stat, quantile(window, share)) for stat, share in QUANTILES)

@@ -208,7 +208,7 @@ _RESOURCE: Final = (*_HOST, Label("resource"))
 HOSTS: Final = (
     Declaration(
         "scalewatch_host_window", "gauge",
-        "The last five minutes of a resource of a host: mean, ends and quantiles, in the unit it is measured in.",
+        "The last five minutes of a resource of a host: ends and quantiles, and the mean of the last minute, in its unit.",
         (*_RESOURCE, Label("stat", values=("mean", "low", "high", "q05", "q50", "q95"))), at_scrape=True,
     ),
     Declaration(

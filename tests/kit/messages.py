@@ -18,6 +18,7 @@ from agent.contracts.outputs import (
     Reliability,
     UsefulSizes,
 )
+from agent.contracts.under_load import LoadHistogram, UnderLoad
 
 COMMON: dict[str, Any] = {
     "schema": "scalewatch.test/1",
@@ -111,6 +112,25 @@ def alert(fingerprint: str = "f1", **changes: Any) -> Alert:
         "evidence": AlertEvidence(observed=108.0, expected=71.9, low=65.0, high=79.0, n=16.0, runs=("archer2/7@1",)),
     }
     return Alert(**(COMMON | values | changes))
+
+
+def under_load(**changes: Any) -> UnderLoad:
+    values: dict[str, Any] = {
+        "as_of": "2026-11-20T10:00:00Z",
+        "hosts": "partition standard",
+        "hosts_count": 64.0,
+        "n": 64.0,
+        "looked_at": 64,
+        "missing": 2,
+        "histogram": LoadHistogram((20.0, 25.0, 30.0, 35.0, 40.0, 45.0), (0.1, 0.5, 0.2, 0.1, 0.1)),
+        "mean_s": 30.0,
+        "q05_s": 22.5,
+        "q50_s": 29.0,
+        "q95_s": 42.5,
+        "variation": "medium",
+        "load": 1.25,
+    }
+    return UnderLoad(**(values | changes))
 
 
 def host_window(**changes: Any) -> HostWindow:

@@ -1,0 +1,60 @@
+"""Run times under load on the page: the histogram of an application, and what is told of running jobs."""
+
+import re
+
+from starlette.applications import Starlette
+
+from agent.contracts.under_load import LoadHistogram, UnderLoad
+from agent.http.app import create_app
+from agent.metrics.registry import Metrics
+from tests.kit.messages import job, prediction, under_load
+from tests.kit.pages import HOSTILE, parsed, read
+from tests.kit.service import FixedService
+
+PATH = "/applications/archer2/lammps/rhodo/nodes"
+
+
+def app_of(told: UnderLoad | None) -> Starlette:
+    service = FixedService([prediction(under_load=told)], [job(under_load=told)])
+    return create_app(service, Metrics(formats=(), reasons=(), processors=()))
+
+
+def words_of(text: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text))
+
+
+def test_an_application_shows_the_histogram_of_its_run_time_under_load_beside_its_table() -> None:
+    text = read(app_of(under_load()), PATH)
+    parsed(text)
+    assert text.count('<rect class="bar"') == 5
+    words = words_of(text)
+    for told in ("Run time at 64 under the load of partition standard", "25 s 30 s 50 %", "29 s, 22.5 s to 42.5 s",
+                 "1.25, usually 1", "64 windows looked at, 2 missing", "medium"):  # fmt: skip
+        assert told in words, told
+    assert "its curve says 25.5 s" in text
+
+
+def test_a_certain_run_time_is_one_bar() -> None:
+    text = read(app_of(under_load(histogram=LoadHistogram((30.0, 30.0), (1.0,)))), PATH)
+    assert text.count('<rect class="bar"') == 1
+
+
+def test_where_too_little_is_known_of_the_load_the_page_says_what() -> None:
+    text = read(app_of(under_load(histogram=None, q50_s=None, reason="No host has a window.")), PATH)
+    parsed(text)
+    assert "No host has a window." in text
+    assert '<rect class="bar"' not in text
+
+
+def test_without_telemetry_nothing_is_said_of_load() -> None:
+    assert "under the load of partition" not in read(app_of(None), PATH)
+
+
+def test_a_running_job_shows_its_run_time_under_the_load_of_its_hosts() -> None:
+    assert "29 s 22.5 s to 42.5 s" in words_of(read(app_of(under_load()), "/"))
+
+
+def test_names_of_hosts_are_text() -> None:
+    text = read(app_of(under_load(hosts=HOSTILE)), PATH)
+    parsed(text)
+    assert HOSTILE not in text
