@@ -27,10 +27,17 @@ NEVER_S = 1e12
 class Embedded:
     """Learner and journal in memory; `step` folds what was written. Outputs go to `on_emission` and to the view.
 
-    A checkpoint is never taken: nothing outlives the process.
+    A checkpoint is never taken: nothing outlives the process. What producers sent is kept for `raw_retention_ms` of
+    their time; it must come in order then.
     """
 
-    def __init__(self, config: Config, clock: Clock, on_emission: OnEmission | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        on_emission: OnEmission | None = None,
+        raw_retention_ms: int | None = None,
+    ) -> None:
         self.config = config
         self.metrics = compose.metrics()
         self.view = View()
@@ -38,7 +45,7 @@ class Embedded:
         self._privacy = privacy(config.privacy)
         self._on_emission = on_emission
         self.log = MemoryLog(MemoryBroker(records_max=RECORDS_MAX), state_topic=config.topics.state)
-        self.log.create([_topic(config, name) for name in _names(config)])
+        self.log.create([*_own_topics(config), *_raw_topics(config, raw_retention_ms)])
         plan = msgspec.structs.replace(
             compose.plan(config), checkpoint_interval_s=NEVER_S, checkpoint_records_max=2**62
         )
@@ -94,13 +101,21 @@ class Embedded:
         return [Health(role="learner", ready=True, partitions=tuple(self.learner.shards()), lag_s=0.0)]
 
 
-def _names(config: Config) -> Sequence[str]:
-    own = (config.topics.journal, config.topics.state, *compose.output_topics(config).values())
-    raw = tuple(topic for source in config.sources for topic in source.topics if not topic.startswith("^"))
-    return tuple(dict.fromkeys((*own, *raw)))
+def _own_topics(config: Config) -> list[TopicSettings]:
+    sharded = {config.topics.journal, config.topics.state}
+    return [
+        TopicSettings(
+            name=name,
+            partitions=config.topics.journal_partitions if name in sharded else 1,
+            compacted=name == config.topics.state,
+        )
+        for name in dict.fromkeys((*sorted(sharded), *compose.output_topics(config).values()))
+    ]
 
 
-def _topic(config: Config, name: str) -> TopicSettings:
-    sharded = name in {config.topics.journal, config.topics.state}
-    partitions = config.topics.journal_partitions if sharded else 1
-    return TopicSettings(name=name, partitions=partitions, compacted=name == config.topics.state)
+def _raw_topics(config: Config, retention_ms: int | None) -> list[TopicSettings]:
+    names = (topic for source in config.sources for topic in source.topics if not topic.startswith("^"))
+    return [
+        TopicSettings(name=name, partitions=1, compacted=False, retention_ms=retention_ms)
+        for name in dict.fromkeys(names)
+    ]

@@ -9,9 +9,12 @@ from agent.clock import SystemClock
 from agent.http.app import create_app
 from agent.http.server import Server
 from agent.http.troubles import troubles
+from agent.metrics.hosts import HostCollector
 from agent.metrics.predictions import PredictionCollector
 from agent.metrics.scrape import HealthCollector
-from agent.screen import Screen
+from agent.screen.screen import Screen
+
+HOSTS_MAX = 40
 
 
 @click.command
@@ -19,7 +22,7 @@ from agent.screen import Screen
               help="End after this long; by default at Ctrl-C.")  # fmt: skip
 @click.option("--seed", type=int, default=1, show_default=True, help="Another seed, another history of the centre.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=8080, show_default=True, help="0 takes a free port.")
-@click.option("--speed", type=click.FloatRange(min=1, max=100_000), default=2400.0, show_default=True,
+@click.option("--speed", type=click.FloatRange(min=1, max=100_000), default=600.0, show_default=True,
               help="Simulated seconds per second.")  # fmt: skip
 def command(duration: float | None, seed: int, port: int, speed: float) -> None:
     """Show the agent at work on a simulated centre with a dozen applications whose truth is known.
@@ -27,14 +30,13 @@ def command(duration: float | None, seed: int, port: int, speed: float) -> None:
     Everything is in this process and nothing is kept. The page, the metrics and the API are on http://127.0.0.1:PORT.
     """
     demo = Demo(seed, speed, SystemClock())
-    agent = demo.agent
-    agent.metrics.register(HealthCollector(agent.service))
-    agent.metrics.register(PredictionCollector(agent.service, now_ms=lambda: demo.now_ms))
+    service, metrics = demo.service, demo.agent.metrics
+    metrics.register(HealthCollector(service))
+    metrics.register(PredictionCollector(service, now_ms=lambda: demo.now_ms))
+    metrics.register(HostCollector(service, HOSTS_MAX))
     stop = threading.Event()
-    with Server(create_app(agent.service, agent.metrics, demo.truth), "127.0.0.1", port) as server:
-        screen = Screen(
-            agent.service, demo.truth, lambda: f"{demo.headline()}   {server.url}", lambda: troubles(agent.metrics)
-        )
+    with Server(create_app(service, metrics, demo.truth), "127.0.0.1", port) as server:
+        screen = Screen(service, demo.truth, lambda: f"{demo.headline()}   {server.url}", lambda: troubles(metrics))
         worker = threading.Thread(target=demo.run, args=(stop,), name="agent")
         timer = threading.Timer(duration, stop.set) if duration else None
         worker.start()
@@ -49,7 +51,7 @@ def command(duration: float | None, seed: int, port: int, speed: float) -> None:
             if timer:
                 timer.cancel()
             worker.join()
-    agent.close()
+    demo.close()
     if demo.error is not None:
         raise demo.error
     for line in screen.summary():

@@ -1,13 +1,23 @@
-"""The demo: the same seed gives the same centre and the same predictions, however time is cut."""
+"""The demo: the same seed gives the same centre and the same predictions, however often it is looked at."""
+
+from collections.abc import Iterator
 
 import msgspec
+import pytest
 
 from agent.app.demo import START_MS, Demo
 from tests.kit.clock import FakeClock
 
+HOUR = 1.0  # of the centre, in seconds of the clock at this speed
+ANALYSIS = "simulated/image-analysis//nodes"
+
+
+def demo_of(seed: int) -> Demo:
+    return Demo(seed=seed, speed=3600.0, clock=FakeClock(), measure=lambda: {"cpu_available": 0.25})
+
 
 def advanced(seed: int, *seconds: float) -> Demo:
-    demo = Demo(seed=seed, speed=3600.0, clock=FakeClock())
+    demo = demo_of(seed)
     for moment in seconds:
         demo.advance(moment)
     return demo
@@ -15,17 +25,39 @@ def advanced(seed: int, *seconds: float) -> Demo:
 
 def told(demo: Demo) -> bytes:
     service = demo.agent.service
-    return msgspec.json.encode([service.predictions(), service.jobs(), service.alerts()])
+    return msgspec.json.encode([service.predictions(), service.jobs(), service.alerts(), service.hosts(100)])
 
 
-def test_the_same_seed_gives_the_same_predictions_jobs_and_alerts_to_the_byte() -> None:
-    first, second = advanced(1, 1.0, 2.0, 3.0), advanced(1, 1.0, 2.0, 3.0)
-    assert len(first.agent.service.predictions()) > 3
+@pytest.fixture(scope="module")
+def before_half_way() -> Demo:
+    return advanced(1, *(moment / 2 * HOUR for moment in range(1, 20)))
+
+
+@pytest.fixture(scope="module")
+def names_before(before_half_way: Demo) -> list[str]:
+    return [
+        alert.labels["alertname"]
+        for alert in before_half_way.service.alerts()
+        if alert.labels.get("application") == "crash-test"
+    ]
+
+
+@pytest.fixture(scope="module")
+def after_half_way(before_half_way: Demo, names_before: list[str]) -> Iterator[Demo]:
+    del names_before  # it has to be asked for before
+    before_half_way.advance(13 * HOUR)
+    yield before_half_way
+    before_half_way.close()
+
+
+def test_the_same_seed_gives_the_same_predictions_jobs_alerts_and_hosts_to_the_byte() -> None:
+    first, second = advanced(1, 1.0, 2.0), advanced(1, 0.5, 2.0)
+    assert len(first.service.predictions()) > 3
     assert told(first) == told(second)
 
 
 def test_another_seed_gives_another_centre() -> None:
-    assert told(advanced(1, 2.0)) != told(advanced(2, 2.0))
+    assert told(advanced(1, 0.5)) != told(advanced(2, 0.5))
 
 
 def test_time_passes_at_the_speed_that_was_asked_for() -> None:
@@ -34,10 +66,10 @@ def test_time_passes_at_the_speed_that_was_asked_for() -> None:
     assert demo.headline() == "simulated centre, 2026-11-20T10:30:00Z, 3600 times real time"
 
 
-def test_predictions_come_near_the_truth_that_the_agent_does_not_know() -> None:
-    demo = advanced(1, 2.0, 4.0, 6.0)
+def test_predictions_come_near_the_truth_that_the_agent_does_not_know(after_half_way: Demo) -> None:
+    demo = after_half_way
     errors = []
-    for said in demo.agent.service.predictions():
+    for said in demo.service.predictions():
         for point in said.curve:
             truth = demo.truth(f"{said.system}/{said.application}/{said.input}/{said.unit}", point.n)
             if truth is not None and point.source == "observed" and said.observations >= 20:
@@ -46,12 +78,47 @@ def test_predictions_come_near_the_truth_that_the_agent_does_not_know() -> None:
     assert sorted(errors)[len(errors) // 2] < 0.1
 
 
-def test_the_application_that_becomes_slower_half_way_is_told_with_its_factor() -> None:
-    demo = advanced(1, *(moment / 2 for moment in range(1, 20)))
-    names = [alert.labels["alertname"] for alert in demo.agent.service.alerts()]
-    assert "Regression" not in names, "everything is as it was until then"
-    for moment in range(20, 29):
-        demo.advance(moment / 2)
-    told_of = [alert for alert in demo.agent.service.alerts() if alert.labels["alertname"] == "Regression"]
-    assert [alert.labels["application"] for alert in told_of] == ["crash-test"]
-    assert "crash-test on simulated takes 1.3" in told_of[0].annotations["summary"]
+def test_the_application_that_becomes_slower_half_way_is_told_with_its_factor(
+    names_before: list[str], after_half_way: Demo
+) -> None:
+    assert "Regression" not in names_before, "it is as it was until then"
+    told_of = [
+        alert.annotations["summary"]
+        for alert in after_half_way.service.alerts()
+        if alert.labels["alertname"] == "Regression" and alert.labels["application"] == "crash-test"
+    ]
+    assert len(told_of) == 1
+    assert "crash-test on simulated takes 1.2" in told_of[0] or "crash-test on simulated takes 1.3" in told_of[0]
+
+
+def test_every_shared_node_has_a_fresh_window_of_five_minutes_and_a_forecast(after_half_way: Demo) -> None:
+    views = after_half_way.agent.service.hosts(100)
+    assert len(views) == 36
+    for view in views:
+        assert [entry.resource for entry in view.resources] == ["bandwidth", "cpu_available", "memory_free"]
+        for entry in view.resources:
+            assert (entry.window.count, entry.window.stale) == (30, False)
+            assert entry.outlook is not None
+    classes = [view.resources[1].variation for view in views]
+    assert {"low"} < set(classes), "calm hosts and bursty ones"
+    assert any(view.job for view in views)
+
+
+def test_jobs_on_shared_nodes_are_told_their_run_time_under_the_load_of_their_hosts(after_half_way: Demo) -> None:
+    service = after_half_way.service
+    loads = [job.under_load for job in service.jobs() if job.application == "image-analysis"]
+    assert len(loads) > 2
+    assert all(load is not None and load.histogram is not None and load.missing == 0 for load in loads)
+    prediction = service.prediction(ANALYSIS)
+    assert prediction is not None
+    assert prediction.under_load is not None
+    assert prediction.under_load.quality is not None
+    assert prediction.under_load.quality.crps_ratio is not None
+    assert prediction.under_load.quality.crps_ratio < 1.0, "the load of the hosts told more than the plain band"
+
+
+def test_nothing_that_the_demo_sends_is_refused(after_half_way: Demo) -> None:
+    metrics = after_half_way.agent.metrics
+    assert metrics.above_zero("scalewatch_dead_letters_total") == {}
+    assert metrics.above_zero("scalewatch_processor_faults_total") == {}
+    assert metrics.unaccounted() == {}

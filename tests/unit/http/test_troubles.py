@@ -7,7 +7,7 @@ from rich.console import Console
 from agent.http.app import create_app
 from agent.http.troubles import Trouble, troubles
 from agent.metrics.registry import Metrics
-from agent.screen import Screen
+from agent.screen.screen import Screen
 from tests.kit.get import get
 from tests.kit.service import FixedService
 

@@ -7,8 +7,9 @@ from rich.console import Console
 
 from agent.contracts.outputs import AlertEvidence, Quality, Reliability
 from agent.contracts.service import Health
-from agent.screen import ALERTS_SHOWN, APPLICATIONS_SHOWN, JOBS_SHOWN, SUMMARY_EVERY, Screen, sparkline
-from tests.kit.messages import alert, job, prediction
+from agent.screen.screen import SUMMARY_EVERY, Screen
+from agent.screen.tables import ALERTS_SHOWN, APPLICATIONS_SHOWN, HOSTS_SHOWN, JOBS_SHOWN, LOADED_SHOWN, sparkline
+from tests.kit.messages import alert, host_view, job, prediction, resource_view, under_load
 from tests.kit.service import FixedService, busy_service
 
 HOSTILE = "[red]evil[/]\x1b[2J"
@@ -85,11 +86,13 @@ def test_open_alerts_come_before_resolved_ones() -> None:
 
 def test_the_screen_stays_small_however_much_there_is() -> None:
     service = FixedService([prediction(f"app{index:02}") for index in range(100)], [job(str(index)) for index in range(100)],
-                           [alert(f"f{index}") for index in range(100)])  # fmt: skip
+                           [alert(f"f{index}") for index in range(100)],
+                           hosts=[host_view(f"nid{index}") for index in range(100)])  # fmt: skip
     shown = text_of(Screen(service))
     assert "84 more on the page" in shown
     assert f"{JOBS_SHOWN} of 100" in shown
-    assert len(shown.splitlines()) <= APPLICATIONS_SHOWN + JOBS_SHOWN + ALERTS_SHOWN + 8
+    rows = APPLICATIONS_SHOWN + JOBS_SHOWN + ALERTS_SHOWN + HOSTS_SHOWN + LOADED_SHOWN
+    assert len(shown.splitlines()) <= rows + 12
 
 
 def test_names_are_text_without_markup_or_control_characters() -> None:
@@ -201,3 +204,30 @@ def test_every_table_has_its_place_in_a_small_terminal(height: int) -> None:
     assert lines[1].startswith("Applications (")
     titles = [line.partition(" (")[0].strip() for line in lines if line.startswith(("Alerts", "Running"))]
     assert titles == ["Alerts", "Running jobs"]
+
+
+def test_hosts_show_their_window_class_forecast_and_what_is_anomalous() -> None:
+    strange = resource_view("memory_free", variation=None, anomalous_since="2026-11-20T09:58:00Z")
+    service = FixedService(hosts=[host_view("nid1"), host_view("nid2", resources=(resource_view(), strange))])
+    shown = text_of(Screen(service))
+    for part in ("cpu_available", "▃▃▅█▅", "80 %", "55 % to 97.5 %", "high", "83 %", "0.25"):
+        assert part in line_of(shown, "nid1")
+    for part in ("memory_free", "since 09:58"):
+        assert part in line_of(shown, "nid2")
+
+
+def test_jobs_show_their_run_time_under_the_load_of_their_hosts_beside_that_of_the_curve() -> None:
+    service = FixedService(
+        jobs=[job(under_load=under_load()), job("900"), job("901", under_load=under_load(histogram=None))]
+    )
+    shown = text_of(Screen(service)).partition("Run times under the load of their hosts")[2]
+    for part in ("partition standard", "29 s", "22.5 s to 42.5 s", "▂█▄▂▂", "medium"):
+        assert part in line_of(shown, "812")
+    assert shown.count("900") == shown.count("901") == 1, "only in the table of running jobs"
+
+
+def test_hosts_leave_a_small_terminal_to_applications_and_alerts() -> None:
+    service = FixedService([prediction()], [job(under_load=under_load())], hosts=[host_view()])
+    assert "Hosts" in text_of(Screen(service), height=40)
+    assert "Hosts" not in text_of(Screen(service), height=24)
+    assert "under the load" not in text_of(Screen(service), height=24)

@@ -1,87 +1,30 @@
-"""The demo's screen: applications, alerts and running jobs in the terminal; plain lines where there is no terminal."""
+"""The demo's screen: applications, alerts, hosts and running jobs in the terminal; plain lines where there is none."""
 
 from collections.abc import Callable, Sequence
-from math import log
 from threading import Event
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from agent.contracts.outputs import Alert, CurvePoint, JobPrediction, Prediction
+from agent.contracts.outputs import Alert, CurvePoint, Prediction
 from agent.contracts.service import Service
 from agent.http.lookup import Truth
 from agent.http.troubles import Troubles
 from agent.http.view import Row, change, error_against_truth, rows, worst_first
+from agent.screen.panels import STYLES, alert_name, alerts_table, hosts_table, jobs_table, loaded_table, summary
+from agent.screen.tables import APPLICATIONS_SHOWN, Column, Room, sparkline, table
 from agent.words import duration, moment, printable, share, size
 
-BLOCKS: Final = "▁▂▃▄▅▆▇█"
-APPLICATIONS_SHOWN: Final = 16
-JOBS_SHOWN: Final = 8
-ALERTS_SHOWN: Final = 6
 REFRESH_S: Final = 1.0
 SUMMARY_EVERY: Final = 30  # refreshes between two plain summaries
-
-
-class Room(NamedTuple):
-    """How many applications, alerts and jobs a terminal of `height` lines shows, so that none pushes another out.
-
-    >>> Room.of(24), Room.of(200)
-    (Room(applications=8, alerts=2, jobs=4), Room(applications=16, alerts=6, jobs=8))
-    """
-
-    applications: int
-    alerts: int
-    jobs: int
-
-    @classmethod
-    def of(cls, height: int) -> "Room":
-        """Return the shares of what headline, titles and heads leave; an alert may need two lines."""
-        rest = max(height - 8, 8)
-        alerts, jobs = min(rest // 8, ALERTS_SHOWN), min(rest // 4, JOBS_SHOWN)
-        return cls(min(rest - 2 * alerts - jobs, APPLICATIONS_SHOWN), alerts, jobs)
-
-
-class Column(NamedTuple):
-    """A column of a table, left out where the terminal is narrower than `from_width`.
-
-    >>> Column("runs").justify
-    'left'
-    """
-
-    name: str
-    justify: Literal["left", "right"] = "left"
-    from_width: int = 0
-
-
 _APPLICATION_COLUMNS: Final = (
     Column("application"), Column("runs", "right", 90), Column("curve", from_width=125), Column("at", "right"),
     Column("run time", "right"), Column("90 % band", from_width=100), Column("verdict"), Column("error", "right"),
     Column("in band", "right", 110), Column("off truth", "right"),
 )  # fmt: skip
-_ALERT_COLUMNS: Final = (Column("since", from_width=100), Column("alert"), Column("status"), Column("what"))
-_JOB_COLUMNS: Final = (
-    Column("job"), Column("application"), Column("size", "right"), Column("started", from_width=110),
-    Column("predicted end"), Column("earliest to latest", from_width=90), Column("exceeds limit", "right"),
-)  # fmt: skip
-_STYLES: Final = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
-
-
-def sparkline(values: Sequence[float]) -> str:
-    """Return positive values as a row of blocks whose heights are their logarithms.
-
-    >>> sparkline([800.0, 400.0, 200.0, 100.0]), sparkline([5.0, 5.0]), sparkline([])
-    ('█▆▃▁', '▄▄', '')
-    """
-    logs = [log(value) for value in values if 0 < value < 1e300]
-    if not logs:
-        return ""
-    low, high = min(logs), max(logs)
-    if high - low < 1e-9:
-        return BLOCKS[3] * len(logs)
-    return "".join(BLOCKS[round((value - low) / (high - low) * (len(BLOCKS) - 1))] for value in logs)
 
 
 def observed_end(entry: Prediction) -> CurvePoint | None:
@@ -108,6 +51,7 @@ class Screen:
     ...     def alerts(self): return ()
     ...     def jobs(self): return ()
     ...     def health(self): return ()
+    ...     def hosts(self, limit): return ()
     >>> screen = Screen(Silent(), console=Console(file=StringIO(), width=80))
     >>> screen.lines()
     []
@@ -163,8 +107,10 @@ class Screen:
             if not role.ready
         ]
         parts += [Text(said, style="bold red" if grave else "yellow") for said, grave in self._troubles()]
-        parts += [self._applications(shown, len(predictions)), *_alerts(alerts, self._console.width, room.alerts)]
-        parts += _jobs(self._service.jobs(), self._console.width, room.jobs)
+        width, jobs = self._console.width, self._service.jobs()
+        parts += [self._applications(shown, len(predictions)), *alerts_table(alerts, width, room.alerts)]
+        parts += hosts_table(self._service.hosts(room.hosts) if room.hosts else (), width, room.hosts)
+        parts += [*loaded_table(jobs, width, room.loaded), *jobs_table(jobs, width, room.jobs)]
         return Group(*parts)
 
     def lines(self) -> list[str]:
@@ -196,14 +142,14 @@ class Screen:
         title = f"Applications ({left_out} more on the page)" if left_out > 0 else "Applications"
         cells = [self._cells(row) for row in shown]
         hidden = frozenset() if self._truth else frozenset({"off truth"})
-        return _table(_APPLICATION_COLUMNS, cells, self._console.width, title, hidden)
+        return table(_APPLICATION_COLUMNS, cells, self._console.width, title, hidden)
 
     def _cells(self, row: Row) -> list[Text]:
         entry, point = row.prediction, observed_end(row.prediction)
         worst = worst_first(row.alerts)
         true_s = self._truth(row.id, point.n) if self._truth and point else None
         return [
-            Text(_name(entry), style=_STYLES[worst[0].severity] if worst else ""),
+            Text(_name(entry), style=STYLES[worst[0].severity] if worst else ""),
             Text(str(entry.observations)),
             Text(sparkline([point.run_time_s for point in entry.curve]), style="blue"),
             Text(size(point.n) if point else "-"),
@@ -220,64 +166,8 @@ def _relative_band(point: CurvePoint) -> str:
     return f"{change(point.low_s / point.run_time_s - 1)} {change(point.high_s / point.run_time_s - 1)}"
 
 
-def _alerts(alerts: Sequence[Alert], width: int, rows_max: int) -> list[RenderableType]:
-    shown = [*worst_first(alerts), *(alert for alert in alerts if alert.status == "resolved")][:rows_max]
-    cells = []
-    for alert in shown:
-        style = "dim" if alert.status == "resolved" else _STYLES[alert.severity]
-        words = (moment(alert.starts), _alert_name(alert), alert.status, _summary(alert))
-        cells.append([Text(word, style=style) for word in words])
-    return [_table(_ALERT_COLUMNS, cells, width, "Alerts")] if cells else []
-
-
-def _jobs(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> list[RenderableType]:
-    title = "Running jobs" if len(jobs) <= rows_max else f"Running jobs ({rows_max} of {len(jobs)})"
-    newest = sorted(jobs, key=lambda job: job.start, reverse=True)[:rows_max]
-    return [_table(_JOB_COLUMNS, [_job_cells(job) for job in newest], width, title)] if newest else []
-
-
-def _job_cells(job: JobPrediction) -> list[Text]:
-    return [
-        Text(printable(job.job_id)),
-        Text(printable(job.application or "unknown")),
-        Text("-" if job.n is None else size(job.n)),
-        Text(moment(job.start)),
-        Text(moment(job.end)),
-        Text(f"{moment(job.end_low)[11:]} to {moment(job.end_high)[11:]}" if job.known else "-"),
-        Text(share(job.probability_exceeds_limit), style=_limit_style(job.probability_exceeds_limit)),
-    ]
-
-
-def _table(
-    columns: Sequence[Column],
-    rows_of_cells: Sequence[Sequence[Text]],
-    width: int,
-    title: str,
-    hidden: frozenset[str] = frozenset(),
-) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    kept = [index for index, column in enumerate(columns) if column.from_width <= width and column.name not in hidden]
-    for index in kept:
-        table.add_column(columns[index].name, justify=columns[index].justify, no_wrap=columns[index].name != "what")
-    for cells in rows_of_cells:
-        table.add_row(*(cells[index] for index in kept))
-    return table
-
-
-def _limit_style(probability: float | None) -> str:
-    return "bold red" if probability is not None and probability > 0.5 else ""
-
-
 def _name(entry: Prediction) -> str:
     return printable(f"{entry.application} {entry.input}".rstrip())
-
-
-def _summary(alert: Alert) -> str:
-    return printable(alert.annotations.get("summary", ""))
-
-
-def _alert_name(alert: Alert) -> str:
-    return printable(alert.labels.get("alertname", alert.kind))
 
 
 def _change(alert: Alert) -> tuple[str, str, str]:
@@ -285,4 +175,4 @@ def _change(alert: Alert) -> tuple[str, str, str]:
 
 
 def _alert_line(alert: Alert) -> str:
-    return f"{moment(alert.time)} {alert.status} {alert.severity} {_alert_name(alert)}: {_summary(alert)}"
+    return f"{moment(alert.time)} {alert.status} {alert.severity} {alert_name(alert)}: {summary(alert)}"

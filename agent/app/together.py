@@ -1,0 +1,53 @@
+"""Several agents of one process as one service: the first tells of jobs, all of them of hosts and alerts."""
+
+from collections.abc import Sequence
+
+from agent.contracts.events import PredictionRequested
+from agent.contracts.hosts import HostView
+from agent.contracts.outputs import Alert, Answer, JobPrediction, Prediction
+from agent.contracts.service import Health, Service
+
+
+class Together:
+    """Shows `first`, and with it the hosts and alerts of `others`.
+
+    Their hosts come first: there are few of them, and a list of the first ones would never show them else.
+    """
+
+    def __init__(self, first: Service, *others: Service) -> None:
+        self._first, self._others = first, others
+
+    def predictions(self) -> Sequence[Prediction]:
+        """Return the latest prediction of every application, sorted by application id."""
+        return self._first.predictions()
+
+    def prediction(self, application_id: str) -> Prediction | None:
+        """Return the latest prediction of one application."""
+        return self._first.prediction(application_id)
+
+    def jobs(self) -> Sequence[JobPrediction]:
+        """Return the latest predictions of running jobs, sorted by job."""
+        return self._first.jobs()
+
+    def alerts(self) -> Sequence[Alert]:
+        """Return open alerts, then the newest resolved ones."""
+        told = [alert for service in (self._first, *self._others) for alert in service.alerts()]
+        return sorted(told, key=lambda alert: alert.status == "resolved")
+
+    def answer(self, request: PredictionRequested) -> Answer:
+        """Answer a question from the models as they are now."""
+        return self._first.answer(request)
+
+    def hosts(self, limit: int) -> Sequence[HostView]:
+        """Return at most so many hosts."""
+        found = [view for service in self._others for view in service.hosts(limit)][:limit]
+        return [*found, *self._first.hosts(limit - len(found))] if len(found) < limit else found
+
+    def host(self, system: str, host: str) -> HostView | None:
+        """Return one host; None where it is not known."""
+        views = (service.host(system, host) for service in (self._first, *self._others))
+        return next((view for view in views if view is not None), None)
+
+    def health(self) -> Sequence[Health]:
+        """Return the health of every role."""
+        return self._first.health()

@@ -1,0 +1,1 @@
+"""The demo's screen: what a service knows, in a terminal."""
