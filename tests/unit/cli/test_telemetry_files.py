@@ -98,6 +98,21 @@ def test_resources_of_a_host_in_several_files_are_scored_together(telemetry: str
     assert apart.read_text() == whole.read_text()
 
 
+@pytest.mark.parametrize("ahead_s", [600, 10**8])
+def test_a_host_whose_clock_is_wrong_costs_the_others_no_score(telemetry: str, tmp_path: Path, ahead_s: int) -> None:
+    lines = Path(telemetry).read_text().splitlines()
+    strange = [load(second + ahead_s, 0.5, host="wrong") for second in range(0, 600, 10)]
+    mixed = tmp_path / "mixed.jsonl"
+    mixed.write_text("\n".join(line for two, one in zip(zip(lines[::2], lines[1::2]), strange) for line in (*two, one)))
+    whole, found = tmp_path / "whole.jsonl", tmp_path / "found.jsonl"
+    run("replay", telemetry, "--out", str(tmp_path / "out"), "--scores", str(whole))
+    shown = run("replay", str(mixed), "--out", str(tmp_path / "out"), "--scores", str(found))
+    assert shown.exit_code == 0
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["telemetry"]["ahead"] > 50
+    kept = [line for line in found.read_text().splitlines(keepends=True) if '"wrong"' not in line]
+    assert "".join(kept) == whole.read_text()
+
+
 @pytest.mark.parametrize("scores", ["no/such/folder/scores.jsonl", "."])
 def test_scores_that_cannot_be_written_are_a_sentence(telemetry: str, tmp_path: Path, scores: str) -> None:
     shown = run("replay", telemetry, "--out", str(tmp_path / "out"), "--scores", str(tmp_path / scores))
