@@ -103,7 +103,8 @@ def test_a_host_whose_clock_is_wrong_costs_the_others_no_score(telemetry: str, t
     lines = Path(telemetry).read_text().splitlines()
     strange = [load(second + ahead_s, 0.5, host="wrong") for second in range(0, 600, 10)]
     mixed = tmp_path / "mixed.jsonl"
-    mixed.write_text("\n".join(line for two, one in zip(zip(lines[::2], lines[1::2]), strange) for line in (*two, one)))
+    triples = zip(lines[::2], lines[1::2], strange, strict=True)
+    mixed.write_text("\n".join(line for triple in triples for line in triple))
     whole, found = tmp_path / "whole.jsonl", tmp_path / "found.jsonl"
     run("replay", telemetry, "--out", str(tmp_path / "out"), "--scores", str(whole))
     shown = run("replay", str(mixed), "--out", str(tmp_path / "out"), "--scores", str(found))
