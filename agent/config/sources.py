@@ -50,7 +50,8 @@ class MetricMapping(Settings):
     )
     field: str = Field(min_length=1, max_length=256, description="name of the value in these records")
     resource: ResourceName = Field(
-        description="the resource it becomes; one that ends in _total is cumulative and passes as it is"
+        description="the resource it becomes; one that ends in _total is cumulative and passes as it is, one that ends in _w is "
+        "a power in watts, whose energy is told by the minute"
     )
     unit: Literal["percent", "KiB", "MiB", "ms", "Mbit/s"] | None = Field(
         default=None, description="the producer's unit, where it is not that of the resource (shares, B, s, B/s)"

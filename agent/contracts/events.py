@@ -169,7 +169,8 @@ class ResourceMinute(msgspec.Struct, frozen=True, array_like=True, gc=False):
     part without a sample. `edges` are the six edges of five equal intervals over the last five minutes, and `shares` the
     share of their samples in each; one edge and one share where all samples are alike, none where the window is empty.
     `window_count` is how many samples the window holds, `late` how many came too late for it since the minute before.
-    `last` and `energy_j` are for cumulative counters and power, None for others.
+    `last` is the newest value in the minute of a resource that is cumulative (its name ends in ``_total``), in full
+    precision; `energy_j` the energy of the minute where the resource is a power (``_w``). Both are None for others.
 
     >>> ResourceMinute(6, 0.83, 0.8, 0.9, (0.83,) * 6, (0.8, 0.82, 0.84, 0.86, 0.88, 0.9), (0.4, 0.3, 0.1, 0.1, 0.1), 30).mean
     0.83

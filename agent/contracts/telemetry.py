@@ -14,6 +14,29 @@ from agent.contracts.log import Position
 PEER: str = ">"
 """Stands between a resource and the other side of it in the name of a series: ``bandwidth>group3``."""
 
+CUMULATIVE: Final = "_total"
+POWER: Final = "_w"
+"""Ends of the names of resources that are more than a level: a counter since some start, and a power in watts."""
+
+
+def is_cumulative(resource: str) -> bool:
+    """Tell whether a resource only grows until it wraps or is reset, by its name.
+
+    >>> is_cumulative("network_received_total>eth0"), is_cumulative("load1")
+    (True, False)
+    """
+    return resource.partition(PEER)[0].endswith(CUMULATIVE)
+
+
+def is_power(resource: str) -> bool:
+    """Tell whether a resource is a power in W, by its name.
+
+    >>> is_power("power_w>cpu"), is_power("load1")
+    (True, False)
+    """
+    return resource.partition(PEER)[0].endswith(POWER)
+
+
 TAKEN: Final = frozenset(
     {
         "cpu_available",

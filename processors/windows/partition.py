@@ -12,6 +12,7 @@ import numpy.typing as npt
 from agent.contracts.events import HostMinute
 from agent.contracts.telemetry import Samples, SeriesIndex
 from processors.windows.hosts import HostNumbers
+from processors.windows.lasts import Lasts
 from processors.windows.open_minutes import OpenMinutes
 from processors.windows.rings import NEVER_MS, NO_RING, Rings
 from processors.windows.settings import MINUTE_MS, Resume, WindowSettings
@@ -65,6 +66,7 @@ class PartitionWindows:
         span_ms = WINDOW_MS + settings.settle_minutes * MINUTE_MS + emit_after_ms
         self.rings = Rings(keep_ms=span_ms)
         self._hosts = HostNumbers(index)
+        self._lasts = Lasts(index)
         self._trail = Trail()
         self._minutes = OpenMinutes(settings.settle_minutes)
         self._watermark_ms = NEVER_MS
@@ -136,6 +138,7 @@ class PartitionWindows:
             index.number(self._index[number])
         self.rings.renumber(kept)
         self._minutes.renumber(kept)
+        self._lasts.renumber(index, kept)
         self._index, self._hosts = index, HostNumbers(index)
 
     def position(self, next_offset: int) -> Position:
@@ -171,7 +174,7 @@ class PartitionWindows:
             among = chosen.copy()
             among[: len(host)] &= (host[: len(among)] >= hosts[0]) & (host[: len(among)] <= hosts[-1])
             late = self._minutes.late(minute, len(among))
-            part = summarise(self.rings, minute * MINUTE_MS, among, late, revision)
+            part = summarise(self.rings, minute * MINUTE_MS, among, late, lasts=self._lasts, revision=revision)
             if len(part.series):
                 yield ordered_by(part, host)
 
@@ -186,8 +189,10 @@ class PartitionWindows:
     def _append(self, samples: Samples, part: slice, taken: npt.NDArray[np.bool_], late: npt.NDArray[np.bool_]) -> None:
         series, time_ms = samples.series[part].astype(np.int64), samples.time_ms[part]
         self._minutes.note_late(series[late])
-        self.rings.append(series[taken], time_ms[taken], samples.value[part][taken], self._floor_ms())
-        self._minutes.touch(series[taken], time_ms[taken] // MINUTE_MS)
+        series, time_ms, value = series[taken], time_ms[taken], samples.value[part][taken]
+        self.rings.append(series, time_ms, value, self._floor_ms())
+        self._lasts.note(series, time_ms, value)
+        self._minutes.touch(series, time_ms // MINUTE_MS)
 
     def _floor_ms(self) -> int:
         first_open = self._minutes.first_open()

@@ -1,6 +1,7 @@
 """A minute of event time of many series at once: means, range, and the histogram of the last five minutes."""
 
 from collections.abc import Callable, Iterator
+from math import isnan
 from typing import Any, Final
 
 import msgspec
@@ -9,6 +10,8 @@ import numpy.typing as npt
 
 from agent.contracts.events import HostMinute, ResourceMinute
 from agent.contracts.telemetry import Series
+from processors.windows.energy import energy_j
+from processors.windows.lasts import Lasts
 from processors.windows.pool import Pool
 from processors.windows.rings import Ints, Rings
 from processors.windows.settings import MINUTE_MS
@@ -29,9 +32,10 @@ class MinuteColumns(msgspec.Struct, frozen=True):
     `count`, `mean`, `low`, `high` (m,) of the minute, `means` (m, 6) of its parts (nan: no sample), `edges` (m, 6) and
     `shares` (m, 5) of five equal intervals over the five minutes that end with it, `window_count` (m,), `late` (m,).
     Values have seven significant digits; shares are exact and sum to one. `revision` is 1 where the minute is told again.
+    `last` (m,) is the newest value of cumulative resources, `energy_j` (m,) the energy where they are a power; else nan.
 
-    >>> one, none = np.array([1]), np.zeros((1, 6))
-    >>> columns = MinuteColumns(0, one, one, one * 0.5, one * 0.5, one * 0.5, none, none, none[:, 1:], one, one)
+    >>> one, real, none = np.array([1]), np.array([0.5]), np.zeros((1, 6))
+    >>> columns = MinuteColumns(0, one, one, real, real, real, none, none, none[:, 1:], one, one, real, real)
     >>> len(columns.take(np.array([0, 0])).mean)
     2
     """
@@ -47,6 +51,8 @@ class MinuteColumns(msgspec.Struct, frozen=True):
     shares: Floats
     window_count: Ints
     late: Ints
+    last: Floats
+    energy_j: Floats
     revision: int = 0
 
     def take(self, rows: Ints) -> "MinuteColumns":
@@ -56,11 +62,17 @@ class MinuteColumns(msgspec.Struct, frozen=True):
 
 
 def summarise(
-    rings: Rings, minute_ms: int, chosen: npt.NDArray[np.bool_], late: Ints, revision: int = 0
+    rings: Rings,
+    minute_ms: int,
+    chosen: npt.NDArray[np.bool_],
+    late: Ints,
+    *,
+    lasts: Lasts | None = None,
+    revision: int = 0,
 ) -> MinuteColumns:
     """Sum up the chosen series (by number) that have a sample in the minute; `late` is by number, too.
 
-    Intervals are [edge, next edge), the last one closed, compared with the edges as computed in 32 bits.
+    `lasts` knows which series are of power, and what cumulative ones had last; without it none is either. Intervals are [edge, next edge), the last one closed, compared with the edges as computed in 32 bits.
 
     >>> rings = Rings(keep_ms=480_000)
     >>> rings.append(np.array([0] * 3), np.array([1_000, 12_000, 13_000]), np.array([0.2, 0.5, 0.7]), floor_ms=0)
@@ -68,8 +80,9 @@ def summarise(
     >>> found.mean, found.means[0, :2], found.shares[0] * 3
     (array([0.4666667]), array([0.2, 0.6]), array([1., 0., 0., 1., 1.]))
     """
+    power = np.zeros(len(chosen), np.bool_) if lasts is None else lasts.power(len(chosen))
     strips = [
-        _strip(rings, pool, slice(first, min(first + STRIP, pool.rows)), minute_ms, chosen)
+        _strip(rings, pool, slice(first, min(first + STRIP, pool.rows)), minute_ms, chosen=chosen, power=power)
         for pool in rings.pools
         for first in range(0, pool.rows, STRIP)
     ]
@@ -77,7 +90,9 @@ def summarise(
     if not kept:
         kept = [_nothing()]
     columns = {name: np.concatenate([strip[name] for strip in kept]) for name in kept[0]}
-    return MinuteColumns(minute_ms, late=late[columns["series"]], **columns, revision=revision)
+    series = columns["series"]
+    last = np.full(len(series), np.nan) if lasts is None else lasts.of(series, minute_ms // MINUTE_MS)
+    return MinuteColumns(minute_ms, late=late[series], last=last, **columns, revision=revision)
 
 
 def host_minutes(columns: MinuteColumns, names: Callable[[int], Series], source: str) -> Iterator[HostMinute]:
@@ -107,15 +122,30 @@ def _resources(columns: MinuteColumns) -> Iterator[ResourceMinute]:
     alike = (columns.edges[:, 0] == columns.edges[:, -1]).tolist()
     means = columns.means.astype(object)
     means[np.isnan(columns.means)] = None
+    last, energy = _or_none(columns.last), _or_none(columns.energy_j)
     parts = (columns.count, columns.mean, columns.low, columns.high, means, columns.edges, columns.shares)
-    rows = zip(*(part.tolist() for part in (*parts, columns.window_count, columns.late)), alike, strict=True)
-    for count, mean, low, high, tens, edges, shares, window_count, late, one in rows:
+    rows = zip(
+        *(part.tolist() for part in (*parts, columns.window_count, columns.late)), last, energy, alike, strict=True
+    )
+    for count, mean, low, high, tens, edges, shares, window_count, late, newest, joules, one in rows:
         ends, masses = ((edges[0],), (1.0,)) if one else (tuple(edges), tuple(shares))
-        yield ResourceMinute(count, mean, low, high, tuple(tens), ends, masses, window_count, late)
+        yield ResourceMinute(count, mean, low, high, tuple(tens), ends, masses, window_count, late, newest, joules)
+
+
+def _or_none(values: Floats) -> list[float | None]:
+    if np.isnan(values).all():  # as nearly always
+        return [None] * len(values)
+    return [None if isnan(value) else value for value in values.tolist()]
 
 
 def _strip(
-    rings: Rings, pool: Pool, rows: slice, minute_ms: int, chosen: npt.NDArray[np.bool_]
+    rings: Rings,
+    pool: Pool,
+    rows: slice,
+    minute_ms: int,
+    *,
+    chosen: npt.NDArray[np.bool_],
+    power: npt.NDArray[np.bool_],
 ) -> dict[str, npt.NDArray[Any]] | None:
     owner = pool.owner[rows].astype(np.int64)
     wanted = np.flatnonzero(chosen[owner])
@@ -133,7 +163,8 @@ def _strip(
     minute = _minute(row, age[row, column], value[row, column], len(owner))
     some = np.flatnonzero(minute["count"])
     histogram = _histogram(value, window) if len(some) else {}
-    found = {"series": owner, **minute, **histogram}
+    energy = _energy(age, value, window, power[owner])
+    found = {"series": owner, **minute, **histogram, "energy_j": energy}
     return {name: part[some] for name, part in found.items()} if len(some) else None
 
 
@@ -156,6 +187,20 @@ def _minute(
         "high": significant(high),
         "means": significant(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)),
     }
+
+
+def _energy(
+    age: npt.NDArray[np.uint32],
+    value: npt.NDArray[np.float32],
+    window: npt.NDArray[np.bool_],
+    power: npt.NDArray[np.bool_],
+) -> Floats:
+    """Return the energy of the minute of each row of power; nan for the others."""
+    if not power.any():
+        return np.full(len(window), np.nan)
+    row, column = np.nonzero(window & power[:, None])
+    after_ms = age[row, column].astype(np.int64) - (WINDOW_MS - MINUTE_MS)
+    return significant(energy_j(row, after_ms, value[row, column].astype(np.float64), len(window)))
 
 
 def _histogram(value: npt.NDArray[np.float32], window: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[Any]]:
@@ -197,7 +242,7 @@ def _nothing() -> dict[str, npt.NDArray[Any]]:
     edges, parts = np.zeros((0, INTERVALS + 1)), np.zeros((0, PARTS))
     return {
         "series": whole, "count": whole, "mean": real, "low": real, "high": real, "means": parts,
-        "window_count": whole, "edges": edges, "shares": np.zeros((0, INTERVALS)),
+        "window_count": whole, "edges": edges, "shares": np.zeros((0, INTERVALS)), "energy_j": real,
     }  # fmt: skip
 
 

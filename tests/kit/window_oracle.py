@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
+from msgspec.structs import replace
 
 from agent.contracts.events import HostMinute, ResourceMinute
 from agent.contracts.telemetry import Samples, Series, SeriesIndex
@@ -55,7 +56,11 @@ class Oracle:
         for (host, resource), values in self.values.items():
             for minute in sorted({time_ms // MINUTE_MS for time_ms in values if time_ms // MINUTE_MS <= last}):
                 late = self.late.get((host, resource, minute), 0)
-                found.setdefault((host, minute), {})[resource] = resource_minute(values, minute, late)
+                summed = resource_minute(values, minute, late)
+                now = [time_ms for time_ms in values if time_ms // MINUTE_MS == minute]
+                newest = values[max(now)] if resource.endswith("_total") else None
+                energy = energy_j(values, minute) if resource.endswith("_w") else None
+                found.setdefault((host, minute), {})[resource] = replace(summed, last=newest, energy_j=energy)
         return found
 
 
@@ -80,6 +85,27 @@ def resource_minute(values: dict[int, float], minute: int, late: int) -> Resourc
         len(held),
         late,
     )
+
+
+def energy_j(values: dict[int, float], minute: int) -> float:
+    """Add up power, piece by piece; at the middle of a piece it is as if it was so in all of the piece."""
+    begin, end = minute * MINUTE_MS, (minute + 1) * MINUTE_MS
+    times = sorted(time_ms for time_ms in values if begin - 4 * MINUTE_MS <= time_ms < end)
+    edges = sorted({begin, end, *(time_ms for time_ms in times if time_ms >= begin)})
+    return sum((b - a) / 1000 * _power_w(values, times, (a + b) / 2) for a, b in pairwise(edges))
+
+
+def _power_w(values: dict[int, float], times: list[int], at_ms: float) -> float:
+    """Return the power at a moment: on the line between two samples that are near enough, else that of one of them."""
+    before = max((time_ms for time_ms in times if time_ms <= at_ms), default=None)
+    after = min((time_ms for time_ms in times if time_ms > at_ms), default=None)
+    if after is None:
+        assert before is not None
+        return float(np.float32(values[before]))
+    if before is None or after - before > 120_000:
+        return float(np.float32(values[after]))
+    share = (at_ms - before) / (after - before)
+    return float((1 - share) * np.float32(values[before]) + share * np.float32(values[after]))
 
 
 def alike(one: ResourceMinute, other: ResourceMinute) -> bool:

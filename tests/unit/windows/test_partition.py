@@ -33,7 +33,7 @@ def _sample(rng: np.random.Generator, now_ms: int) -> tuple[str, str, int, float
     delay_ms = rng.choice([rng.integers(0, 5_000), rng.integers(0, 150_000), -3_600_000], p=[0.9, 0.09, 0.01])
     value = float(rng.choice([round(rng.random(), 3), 5.0, np.nan], p=[0.8, 0.19, 0.01]))
     host = f"nid{int(rng.integers(4))}"
-    return host, str(rng.choice(["cpu_available", "memory_free"])), int(now_ms - delay_ms), value
+    return host, str(rng.choice(["cpu_available", "power_w", "energy_total"])), int(now_ms - delay_ms), value
 
 
 def batches(records: list[Record], seed: int) -> Iterator[list[Record]]:
