@@ -107,9 +107,14 @@ class Learner:
 
     def hosts(self, limit: int) -> list[HostView]:
         """Return at most so many hosts of all shards that are owned, those with anomalies first. For any thread."""
-        shards = [shard for _, shard in sorted(self.shards().items())]
-        with self._folding:
-            found = [view for shard in shards for view in shard.fold.host_views(limit)]
+        found: list[HostView] = []
+        for _, shard in sorted(self.shards().items()):
+            with self._folding:
+                keys = shard.fold.first_hosts(limit)
+            for key in keys:
+                with self._folding:  # for one host at a time: the fold has to go on
+                    view = shard.fold.host_view(*key)
+                found += [view] if view is not None else []
         return sorted(found, key=told_first)[:limit]
 
     def host(self, system: str, host: str) -> HostView | None:

@@ -53,8 +53,8 @@ class Fold(Protocol):
     def confirm_hosts(self) -> None:
         """Take note that the checkpoint of `copied_hosts` is surely there."""
 
-    def host_views(self, limit: int) -> Sequence[HostView]:
-        """Return at most so many hosts, those with anomalies first."""
+    def first_hosts(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Return system and name of at most so many hosts, those with anomalies first."""
 
     def host_view(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from agent.contracts.hosts import HostView, HostWindow, ResourceView, Variation
+from agent.contracts.hosts import HostView, HostWindow, Outlook, ResourceView, Variation
 from agent.contracts.moments import rfc3339
 from processors.fold.host_desk import HostDesk
 from processors.fold.host_jobs import HostJobs
@@ -77,12 +77,11 @@ class HostViews:
         self._desk, self._jobs = desk, jobs
         self._findings: Findings = findings or NoFindings()
 
-    def hosts(self, limit: int) -> list[HostView]:
-        """Return at most so many hosts: those with anomalies first, then by system and name."""
+    def first(self, limit: int) -> list[tuple[str, str]]:
+        """Return system and name of at most so many hosts: those with anomalies first, then by system and name."""
         odd = set(self._findings.anomalous())
-        rows = ((row not in odd, key, row) for row, key in self._desk.roster.hosts.numbers)
-        chosen = heapq.nsmallest(min(limit, HOSTS_MAX), rows)
-        return [self._view(row) for _, _, row in chosen]
+        hosts = ((row not in odd, key) for row, key in self._desk.roster.hosts.numbers)
+        return [key for _, key in heapq.nsmallest(min(limit, HOSTS_MAX), hosts)]
 
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
@@ -92,8 +91,9 @@ class HostViews:
     def _view(self, row: int) -> HostView:
         system, name = self._desk.roster.hosts.numbers.key(row) or ("", "")
         jobs = self._jobs.on(system, name)
-        found = list(self._desk.roster.resources(row).items())[:RESOURCES_MAX]
-        resources = [self._resource(row, resource, own) for resource, own in found]
+        found = dict(list(self._desk.roster.resources(row).items())[:RESOURCES_MAX])
+        outlooks = zip(found.items(), self._desk.forecasts.of(list(found.values())), strict=True)
+        resources = [self._resource(row, *own, outlook) for own, outlook in outlooks]
         return HostView(
             system=system,
             host=name,
@@ -104,7 +104,7 @@ class HostViews:
             score=self._findings.host_score(row),
         )
 
-    def _resource(self, host: int, resource: str, row: int) -> ResourceView | None:
+    def _resource(self, host: int, resource: str, row: int, outlook: Outlook | None) -> ResourceView | None:
         window = self._desk.windows.of(row, self._desk.now_ms)
         if window is None:
             return None
@@ -113,7 +113,7 @@ class HostViews:
             resource=resource,
             window=window,
             variation=_variation(resource, window),
-            outlook=self._desk.forecasts.of(row),
+            outlook=outlook,
             score=self._findings.score(row),
             anomalous_since=None if since_ms is None else rfc3339(since_ms),
         )

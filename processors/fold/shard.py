@@ -99,9 +99,9 @@ class Shard:
         """Answer a question that is not in the journal; changes nothing that is stored."""
         return self._answering.answer(request)
 
-    def host_views(self, limit: int) -> list[HostView]:
-        """Return at most so many hosts: those with anomalies first, then by system and name."""
-        return self.hosts.views.hosts(limit)
+    def first_hosts(self, limit: int) -> list[tuple[str, str]]:
+        """Return system and name of at most so many hosts: those with anomalies first, then by system and name."""
+        return self.hosts.views.first(limit)
 
     def host_view(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""

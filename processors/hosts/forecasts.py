@@ -1,5 +1,6 @@
 """What each resource of each host will measure next: forecasts that run beside the telemetry, minute by minute."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -20,8 +21,8 @@ class HostForecasts:
     >>> forecasts = HostForecasts()
     >>> forecasts.grow(1)
     >>> forecasts.take(MinuteBatch(np.array([0]), np.array([0]), np.array([0]), np.full((1, 6), 0.5)))
-    >>> forecasts.of(0).value, forecasts.of(0).predictor
-    (0.5, 'last')
+    >>> forecasts.of([0])
+    [Outlook(value=0.5, error=0.0, predictor='last')]
     """
 
     name: ClassVar[str] = "host_forecasts"
@@ -40,7 +41,7 @@ class HostForecasts:
 
     def stored(self, first: int, last: int) -> bytes:
         """Return a copy of some rows."""
-        return self._forecasters.rows(first, last).astype(_ITEM, copy=False).tobytes()
+        return self._forecasters.stored(first, last)
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
         """Put rows back; ValueError where the bytes are of another form."""
@@ -53,16 +54,20 @@ class HostForecasts:
         for means in batch.means.T:
             self._forecasters.observe(batch.row, means)
 
-    def of(self, row: int) -> Outlook | None:
-        """Return what is expected next of a series; None before its first value."""
-        forecast = self._forecasters.forecast(np.array([row], dtype=np.intp))
-        if forecast.predictor[0] < 0:
-            return None
-        value, error = six_digits(float(forecast.value[0])), six_digits(float(forecast.error[0]))
-        return Outlook(value, None if np.isnan(error) else error, PREDICTORS[forecast.predictor[0]])
+    def of(self, rows: Sequence[int]) -> list[Outlook | None]:
+        """Return what is expected next of each of some series; None before its first value."""
+        forecast = self._forecasters.forecast(np.array(rows, dtype=np.intp))
+        columns = (forecast.value.tolist(), forecast.error.tolist(), forecast.predictor.tolist())
+        return [_outlook(*told) for told in zip(*columns, strict=True)]
 
     def answering(self, rows: Rows) -> dict[str, int]:
         """Return of how many of these series each predictor answers, by the names of PREDICTORS."""
         chosen = self._forecasters.forecast(rows).predictor
         counts = np.bincount(chosen[chosen >= 0], minlength=len(PREDICTORS)).tolist()
         return dict(zip(PREDICTORS, counts, strict=True))
+
+
+def _outlook(value: float, error: float, predictor: int) -> Outlook | None:
+    if predictor < 0:
+        return None
+    return Outlook(six_digits(value), None if np.isnan(error) else six_digits(error), PREDICTORS[predictor])

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from agent.contracts.hosts import HostWindow
 from processors.hosts.columns import Rows, RowTable
 from processors.models.histogram.pool import mixture
-from processors.models.histogram.values import INTERVALS, Histogram
+from processors.models.histogram.values import INTERVALS, in_common
 
 SLOTS: Final = 4  # minutes of a series that are kept; of two sources two minutes each
 MINUTE_MS: Final = 60_000
@@ -24,10 +24,8 @@ _SLOT: Final = np.dtype(
         ("source", "<u4"),
         ("window_samples", "<i4"),
         ("samples", "<i4"),
-        ("figures", "<f4", (3,)),
         ("parts", "<i4"),
-        ("edges", "<f4", (INTERVALS + 1,)),
-        ("shares", "<f4", (INTERVALS,)),
+        ("numbers", "<f4", (3 + INTERVALS + 1 + INTERVALS,)),  # mean, least, largest; edges; shares
     ]
 )
 
@@ -58,8 +56,8 @@ class HostWindows:
 
     >>> windows = HostWindows()
     >>> windows.grow(1)
-    >>> one, edges = np.ones((1,), int), np.linspace(0.0, 0.5, 6)[None]
-    >>> windows.take(Told(one * 0, one * 60_000, one, one * 6, np.ones((1, 3)), one * 30, one * 5, edges, edges[:, :1] + 0.2))
+    >>> one, edges, even = np.ones(1, int), np.linspace(0.0, 0.5, 6)[None], np.full((1, 5), 0.2)
+    >>> windows.take(Told(one * 0, one * 60_000, one, one * 6, np.ones((1, 3)), one * 30, one * 5, edges, even))
     >>> windows.of(0, until_ms=120_000).edges
     (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
     >>> windows.of(0, until_ms=119_999)
@@ -100,23 +98,21 @@ class HostWindows:
         oldest = np.take_along_axis(minute_ms, place[:, None], axis=1)[:, 0]
         kept = np.flatnonzero(repeated | (~newer & (told.minute_ms > oldest)))
         at = told.row[kept], place[kept]
-        for field in ("minute_ms", "source", "window_samples", "samples", "figures", "parts", "edges", "shares"):
+        for field in ("minute_ms", "source", "window_samples", "samples", "parts"):
             slots[field][at] = getattr(told, field)[kept]
+        numbers = np.concatenate([told.figures[kept], told.edges[kept], told.shares[kept]], axis=1)
+        with np.errstate(over="ignore"):
+            slots["numbers"][at] = numbers
 
     def of(self, row: int, until_ms: int) -> HostWindow | None:
         """Return the newest window of a series that ended at `until_ms` or before; None where none is kept."""
         slots = self._table["slots"][row]
-        ends_ms = slots["minute_ms"] + MINUTE_MS
-        known = (slots["parts"] > 0) & (slots["minute_ms"] != NONE_MS) & (ends_ms <= until_ms)
-        if not known.any():
+        told = zip(slots["minute_ms"].tolist(), slots["parts"].tolist(), strict=True)
+        ends_ms = [minute_ms + MINUTE_MS if parts and minute_ms >= 0 else NONE_MS for minute_ms, parts in told]
+        end_ms = max((end_ms for end_ms in ends_ms if end_ms <= until_ms), default=NONE_MS)
+        if end_ms == NONE_MS:
             return None
-        end_ms = int(ends_ms[known].max())
-        return _window(slots[known & (ends_ms == end_ms)], end_ms, until_ms)
-
-    def newest(self, row: int) -> HostWindow | None:
-        """Return the newest window of a series, stale or not for those who ask when it ended."""
-        slots = self._table["slots"][row]
-        return self.of(row, int(slots["minute_ms"].max()) + MINUTE_MS)
+        return _window([_slot(slots[k]) for k in range(SLOTS) if ends_ms[k] == end_ms], end_ms, until_ms)
 
 
 def _empty() -> npt.NDArray[np.void]:
@@ -125,45 +121,54 @@ def _empty() -> npt.NDArray[np.void]:
     return slots
 
 
-def _window(slots: npt.NDArray[np.void], end_ms: int, until_ms: int) -> HostWindow:
+class _Slot(NamedTuple):
+    samples: int
+    window_samples: int
+    figures: list[float]
+    edges: list[float]
+    shares: list[float]
+
+
+def _slot(slot: npt.NDArray[np.void]) -> _Slot:
+    """Return what a source told, with the digits that were kept; shares as those of whole samples where they are."""
+    parts, samples, window_samples = int(slot["parts"]), int(slot["samples"]), int(slot["window_samples"])
+    numbers = [float(f"{number:.7g}") for number in slot["numbers"].tolist()]
+    shares = numbers[-INTERVALS:][:parts]
+    whole = [round(share * window_samples) for share in shares]
+    if sum(whole) == window_samples > 0:
+        shares = [held / window_samples for held in whole]
+    return _Slot(samples, window_samples, numbers[:3], numbers[3 : 4 + parts - (parts == 1)], shares)
+
+
+def _window(slots: list[_Slot], end_ms: int, until_ms: int) -> HostWindow:
     """Return what the sources told of one minute as one window."""
     if len(slots) == 1:
-        parts = int(slots["parts"][0])
-        edges, shares = _plain(slots["edges"][0][: parts + (parts > 1)]), _plain(slots["shares"][0][:parts])
+        (only,) = slots
+        edges, shares, mean = tuple(only.edges), tuple(only.shares), only.figures[0]
     else:
         edges, shares = _pooled(slots)
-    mean, low, high = (slots["figures"][:, k] for k in range(3))
-    count = int(slots["window_samples"].sum())
-    weight = slots["samples"] if slots["samples"].any() else np.ones(len(slots))
+        weight = [slot.samples for slot in slots] if any(slot.samples for slot in slots) else [1] * len(slots)
+        mean = sum(of * slot.figures[0] for of, slot in zip(weight, slots, strict=True)) / sum(weight)
+    count = sum(slot.window_samples for slot in slots)
     return HostWindow(
         until_ms=end_ms,
         edges=edges,
         shares=shares,
         count=count,
-        mean=_figure((mean * weight).sum() / weight.sum()),
-        low=_figure(low.min()),
-        high=_figure(high.max()),
-        stale=until_ms - end_ms >= STALE_MS or not slots["samples"].any(),
+        mean=mean,
+        low=min(slot.figures[1] for slot in slots),
+        high=max(slot.figures[2] for slot in slots),
+        stale=until_ms - end_ms >= STALE_MS or not any(slot.samples for slot in slots),
         thin=count < THIN_BELOW,
     )
 
 
-def _pooled(slots: npt.NDArray[np.void]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _pooled(slots: list[_Slot]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return one histogram of those of several sources, each by its samples."""
-    edges, shares = slots["edges"].astype(np.float64), slots["shares"].astype(np.float64)
-    one = slots["parts"] == 1
-    edges[one], shares[one] = edges[one][:, :1], np.eye(1, INTERVALS)
-    shares /= shares.sum(axis=1, keepdims=True)
-    found = mixture(Histogram(edges, shares), np.maximum(slots["window_samples"], 1))
+    found = mixture(
+        in_common([slot.edges for slot in slots], [slot.shares for slot in slots]),
+        [max(slot.window_samples, 1) for slot in slots],
+    )
     if found.edges[0] == found.edges[-1]:
-        return (_figure(found.edges[0]),), (1.0,)
-    return tuple(map(_figure, found.edges.tolist())), tuple(found.shares.tolist())
-
-
-def _plain(values: npt.NDArray[np.float32]) -> tuple[float, ...]:
-    return tuple(float(str(value)) for value in values)
-
-
-def _figure(value: float) -> float:
-    """Return a number with the digits that it was kept with."""
-    return float(f"{value:.7g}")
+        return (float(found.edges[0]),), (1.0,)
+    return tuple(found.edges.tolist()), tuple(found.shares.tolist())

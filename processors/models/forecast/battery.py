@@ -60,6 +60,10 @@ class Forecasters:
         """Return a copy of the state of some series, (last - first, WIDTH)."""
         return self._rows[first:last].copy()
 
+    def stored(self, first: int, last: int) -> bytes:
+        """Return the same as plain little-endian bytes."""
+        return self._rows[first:last].astype("<f4", copy=False).tobytes()
+
     def put(self, first: int, rows: Floats) -> None:
         """Put the state of some series, (k, WIDTH), in the place of those from `first` on."""
         self._rows[first : first + len(rows)] = rows

@@ -25,6 +25,6 @@ def test_a_minute_is_a_window_and_a_forecast_after_the_next_tick() -> None:
     window = shard.desk.windows.window(SYSTEM, "nid1", "cpu", until_ms=11 * MINUTE_MS)
     assert window is not None
     assert (window.until_ms, window.edges[0], window.edges[-1], window.count) == (11 * MINUTE_MS, 0.5, 0.75, 10)
-    outlook = shard.hosts.desk.forecasts.of(0)
+    (outlook,) = shard.hosts.desk.forecasts.of([0])
     assert outlook is not None
     assert 0.5 <= outlook.value <= 0.75
