@@ -1,6 +1,6 @@
 """How rows are stored: blocks of them, one state of a checkpoint each, so that none is too large for a broker."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -9,6 +9,7 @@ from agent.contracts.errors import ConfigError
 from processors.hosts.columns import Kept
 from processors.hosts.roster import Numbered, Roster
 
+ROWS_MAX: Final = 4_000_000  # twice what a configuration may ask for
 HEAL: Final = "run `scalewatch rebuild`, which lets what is learned of hosts begin anew."
 
 
@@ -58,17 +59,26 @@ def restore(roster: Roster, states: Mapping[str, bytes]) -> None:
     blocks = {key: _decoded(key, value) for key, value in states.items()}
     known = [kept for each in (roster.hosts, roster.series) for kept in (each, *each.columns)]
     usable = dict(_usable(known, blocks))
-    hosts = [name for key, block in usable.items() if key.startswith(f"{roster.hosts.name}/") for name in block.names]
-    series = [name for key, block in usable.items() if key.startswith(f"{roster.series.name}/") for name in block.names]
     try:
         roster.fill(
-            ((row, (str(system), name)) for row, system, name in hosts),
-            ((row, (int(host), resource)) for row, host, resource in series),
+            [(row, (str(system), name)) for row, system, name in _names(roster.hosts, usable)],
+            [(row, (int(host), resource)) for row, host, resource in _names(roster.series, usable)],
         )
         for numbered in (roster.hosts, roster.series):
             _fill(numbered, usable)
     except ValueError as error:
         raise ConfigError(f"The stored states of hosts are damaged ({error}): {HEAL}") from error
+
+
+def _names(numbered: Numbered[Any], blocks: Mapping[str, Block]) -> Iterator[tuple[int, str | int, str]]:
+    for key, block in blocks.items():
+        kind, _, number = key.partition("/")
+        if kind != numbered.name:
+            continue
+        for name in block.names:
+            if name[0] // BLOCK != int(number) or not 0 <= name[0] < ROWS_MAX:
+                raise ValueError(f"row {name[0]} stands in {key}")
+            yield name
 
 
 def _fill(numbered: Numbered[Any], blocks: Mapping[str, Block]) -> None:

@@ -152,20 +152,21 @@ class Scenario:
         return sent
 
     def checkpoint(self) -> None:
-        """Store what is dirty, and confirm it."""
-        for key, value in self.shard.dirty().items():
+        """Store what is dirty, hosts too, and confirm it."""
+        for key, value in (self.shard.dirty() | self.shard.copied_hosts()()).items():
             if value is None:
                 self.stored.pop(key, None)
             else:
                 self.stored[key] = value
         self.shard.confirm()
+        self.shard.confirm_hosts()
 
     def restart(self) -> None:
         """Checkpoint, and go on with a shard that knows the checkpoint alone."""
         self.checkpoint()
         now_ms = self.now_ms
         self.shard = self.new_shard()
-        self.shard.restore(self.stored, now_ms)
+        self.shard.restore(self.stored, now_ms, now_ms)
 
     def state(self) -> dict[str, bytes | None]:
         """Return everything that is remembered, encoded."""

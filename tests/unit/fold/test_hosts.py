@@ -1,10 +1,23 @@
 """Hosts in the fold: minutes wait for a tick, are windows and forecasts after it, and repeats change nothing."""
 
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
 from agent.app.compose import make_shard
 from agent.config.tree import Config
-from agent.contracts.events import JournalEvent, JournalRecord, Tick
+from agent.contracts.errors import ConfigError
+from agent.contracts.events import HostMinute, HostState, JournalEvent, JournalRecord, ResourceMinute, Tick
+from agent.contracts.hosts import HostWindow
+from processors.fold import host_shard
+from processors.fold.host_shard import HostShard
 from processors.fold.shard import Shard
-from tests.kit.host_minutes import MINUTE_MS, SYSTEM, minute
+from processors.hosts.forecasts import HostForecasts
+from processors.models.forecast.battery import Forecasters
+from tests.kit.host_minutes import MINUTE_MS, SYSTEM, means, minute, resource_minute
+from tests.kit.scenario import Scenario
 
 
 def folded(*events: JournalEvent, shard: Shard | None = None, **hosts: float) -> Shard:
@@ -18,13 +31,246 @@ def tick(number: float) -> Tick:
     return Tick("", time_ms=round(number * MINUTE_MS))
 
 
+def state(shard: Shard) -> dict[str, bytes | None]:
+    return shard.copied_hosts()()
+
+
+def again(shard: Shard, **hosts: float) -> Shard:
+    """Return a shard that knows what a checkpoint of this one holds."""
+    stored = {key: value for key, value in state(shard).items() if value is not None}
+    twin = make_shard(Config(hosts=hosts))
+    twin.restore(stored, shard.now_ms, shard.hosts_now_ms)
+    return twin
+
+
+def window(shard: Shard, host: str, until: float, resource: str = "cpu") -> HostWindow | None:
+    return shard.desk.windows.window(SYSTEM, host, resource, until_ms=round(until * MINUTE_MS))
+
+
+def outlook(shard: Shard, host: str, resource: str = "cpu") -> Any:
+    view = shard.host_view(SYSTEM, host)
+    assert view is not None
+    return {each.resource: each.outlook for each in view.resources}[resource]
+
+
+def day(hosts: int = 5, count: int = 12) -> list[JournalEvent]:
+    """Return some minutes of hosts that come and go, told by two sources, with ticks between."""
+    events: list[JournalEvent] = []
+    for number in range(count):
+        events += [minute(str(host), number, cpu=means(number, host)) for host in range(hosts) if (number + host) % 4]
+        events += [minute(f"gone{number}", number, source="load/1", cpu=means(number), memory=means(number, 1))]
+        events += [HostState(SYSTEM, "1", "drain" if number % 2 else "up", number * MINUTE_MS), tick(number + 1.2)]
+    return events
+
+
 def test_a_minute_is_a_window_and_a_forecast_after_the_next_tick() -> None:
     shard = folded(tick(10), minute("nid1", 10, cpu=(0.5, 0.75)))
-    assert shard.desk.windows.window(SYSTEM, "nid1", "cpu", until_ms=11 * MINUTE_MS) is None
+    assert window(shard, "nid1", until=11) is None
     folded(tick(11.2), shard=shard)
-    window = shard.desk.windows.window(SYSTEM, "nid1", "cpu", until_ms=11 * MINUTE_MS)
-    assert window is not None
-    assert (window.until_ms, window.edges[0], window.edges[-1], window.count) == (11 * MINUTE_MS, 0.5, 0.75, 10)
-    (outlook,) = shard.hosts.desk.forecasts.of([0])
-    assert outlook is not None
-    assert 0.5 <= outlook.value <= 0.75
+    told = window(shard, "nid1", until=11)
+    assert told is not None
+    assert (told.until_ms, told.edges[0], told.edges[-1], told.count) == (11 * MINUTE_MS, 0.5, 0.75, 10)
+    assert (told.low, told.high, told.mean, told.stale, told.thin) == (0.5, 0.75, 0.625, False, False)
+    assert 0.5 <= outlook(shard, "nid1").value <= 0.75
+
+
+def test_a_host_is_told_what_the_forecasters_say_of_its_10_second_means() -> None:
+    shard, plain = make_shard(Config()), Forecasters(1)
+    for number in range(20):
+        folded(minute("a", number, cpu=means(number)), tick(number + 1), shard=shard)
+        for value in means(number):
+            plain.observe(np.arange(1), [value])
+    told, expected = outlook(shard, "a"), plain.forecast(np.arange(1))
+    assert told.value == pytest.approx(float(expected.value[0]), rel=1e-5)
+    assert told.error == pytest.approx(float(expected.error[0]), rel=1e-5)
+
+
+def test_a_window_of_some_time_ago_is_told_as_it_was() -> None:
+    shard = folded(*(event for n in range(3) for event in (minute("a", n, cpu=(n / 10,)), tick(n + 1.2))))
+    assert [told.mean for until in (1, 1.9, 2, 3, 9) if (told := window(shard, "a", until))] == [0, 0, 0.1, 0.2, 0.2]
+    assert window(shard, "a", 0.9) is None
+
+
+def test_a_window_is_stale_when_nothing_came_for_a_minute_more() -> None:
+    shard = folded(minute("a", 0, cpu=(0.5,)), tick(1.2))
+    stale = [told.stale for until in (1, 2.9, 3, 30) if (told := window(shard, "a", until))]
+    assert stale == [False, False, True, True]
+
+
+def test_what_two_sources_tell_of_a_resource_is_one_window_and_one_minute() -> None:
+    shard = folded(
+        minute("a", 0, source="load/0", cpu=(0.0, 0.2)), minute("a", 0, source="load/1", cpu=(0.4, 0.6)), tick(1.2)
+    )
+    told = window(shard, "a", 1)
+    assert told is not None
+    assert (told.edges[0], told.edges[-1], told.count, told.low, told.high) == (0.0, 0.6, 20, 0.0, 0.6)
+    assert told.mean == pytest.approx(0.3)
+    assert sum(told.shares) == pytest.approx(1.0)
+    one = folded(minute("a", 0, cpu=(0.2, 0.4)), tick(1.2))
+    assert outlook(shard, "a").value == pytest.approx(outlook(one, "a").value)
+
+
+def test_a_minute_that_comes_again_or_late_changes_nothing() -> None:
+    events = [minute("a", 5, cpu=means(5)), tick(6.2)]
+    shard = folded(*events)
+    before = state(shard)
+    folded(minute("a", 5, cpu=means(5)), tick(6.3), shard=shard)
+    folded(minute("a", 4, cpu=means(4)), tick(6.4), shard=shard)
+    assert state(shard) == before
+    assert state(folded(*events[:1] * 3, events[1])) == before
+
+
+def test_a_minute_that_is_told_anew_with_a_late_sample_changes_its_window_but_is_not_learned_twice() -> None:
+    shard = folded(minute("a", 5, cpu=(0.2, 0.4)), tick(6.2))
+    before = outlook(shard, "a")
+    folded(minute("a", 5, cpu=(0.2, 0.4, 0.9)), tick(6.3), shard=shard)
+    told = window(shard, "a", 6)
+    assert told is not None
+    assert (told.high, told.count) == (0.9, 15)
+    assert outlook(shard, "a") == before
+
+
+def test_absent_means_and_minutes_leave_a_forecast_as_it_is() -> None:
+    gaps = folded(
+        minute("a", 0, cpu=(0.1, None, 0.2, None)), tick(1), minute("a", 9, cpu=(None, 0.3)), tick(10),
+        minute("a", 12, cpu=(None, None)), tick(13),
+    )  # fmt: skip
+    assert outlook(gaps, "a") == outlook(folded(minute("a", 0, cpu=(0.1, 0.2, 0.3)), tick(1)), "a")
+
+
+def test_minutes_that_wait_together_are_learned_one_after_the_other() -> None:
+    events = [minute("a", number, cpu=means(number)) for number in range(6)]
+    at_once = folded(*reversed(events), tick(7.2))
+    by_and_by = folded(*(each for n, event in enumerate(events) for each in (event, tick(n + 1.2))), tick(7.2))
+    assert outlook(at_once, "a") == outlook(by_and_by, "a")
+
+
+def test_more_minutes_than_may_wait_are_learned_before_the_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_shard, "WAITING_MAX", 3)
+    shard = folded(*(minute(str(host), 0, cpu=(0.5,)) for host in range(7)))
+    assert (len(shard.hosts.desk.roster.series.numbers), shard.hosts.waiting, shard.hosts_wait) == (6, 1, True)
+    folded(tick(1), shard=shard)
+    assert (len(shard.hosts.desk.roster.series.numbers), shard.hosts_wait) == (7, False)
+
+
+def test_a_quiet_host_is_forgotten_and_its_place_taken_by_another_one() -> None:
+    shard = folded(minute("a", 0, cpu=means(0)), tick(1), tick(59), series_max=1)
+    assert shard.host_view(SYSTEM, "a") is not None
+    folded(tick(61), shard=shard)
+    assert shard.host_view(SYSTEM, "a") is None
+    folded(minute("b", 70, cpu=(0.5,)), tick(71), shard=shard)
+    assert outlook(shard, "b") == outlook(folded(minute("b", 70, cpu=(0.5,)), tick(71)), "b"), "nothing of a is left"
+    assert (shard.sizes()["host_rows"], shard.sizes()["host_windows"]) == (1, 1)
+
+
+def test_a_host_that_goes_on_is_not_forgotten_but_a_resource_that_stopped_is() -> None:
+    events = [event for n in range(0, 100, 10) for event in (minute("a", n, cpu=means(n)), tick(n + 1))]
+    shard = folded(minute("a", 0, disk=(0.5,)), *events)
+    view = shard.host_view(SYSTEM, "a")
+    assert view is not None
+    assert [each.resource for each in view.resources] == ["cpu"]
+
+
+def test_series_beyond_the_bound_are_left_out_and_counted() -> None:
+    shard = folded(*(minute(str(host), 0, cpu=means(0)) for host in range(5)), tick(1), series_max=2)
+    assert shard.sizes()["host_series"] == 2
+    assert shard.tallied()["bound", "series_max"] == 3
+
+
+def test_history_is_left_out() -> None:
+    shard = folded(tick(1000), minute("a", 10, cpu=means(0)), tick(1001))
+    assert shard.sizes()["host_rows"] == 0
+
+
+@pytest.mark.parametrize("cut", range(0, 48, 3))
+def test_a_stored_state_goes_on_as_if_nothing_had_been(cut: int) -> None:
+    events, hosts = day(), {"quiet_s": 300.0, "series_max": 9}
+    whole, part = folded(*events, **hosts), folded(*events[:cut], **hosts)
+    waiting = part.hosts.waiting
+    twin = again(part, **hosts)
+    assert state(again(part, **hosts)) == state(again(twin, **hosts))
+    folded(*events[cut - waiting : cut], *events[cut:], shard=twin, **hosts)
+    assert state(twin) == {key: value for key, value in state(whole).items() if value is not None}
+
+
+def test_a_block_that_is_empty_again_is_removed_from_the_checkpoints() -> None:
+    shard = folded(minute("a", 0, cpu=means(0)), tick(1))
+    shard.copied_hosts()
+    shard.confirm_hosts()
+    folded(tick(90), shard=shard)
+    assert {key for key, value in state(shard).items() if value is None} == {
+        "host_rows/0", "host_series/0", "host_windows/0", "host_forecasts/0",
+    }  # fmt: skip
+    shard.confirm_hosts()
+    assert state(shard) == {}
+
+
+def test_states_of_hosts_that_are_not_put_back_are_removed() -> None:
+    stored = {key: value for key, value in state(folded(*day())).items() if value is not None}
+    shard = make_shard(Config())
+    shard.restore(stored, now_ms=1)
+    assert state(shard) == dict.fromkeys(stored)
+    assert shard.sizes()["host_rows"] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"host_windows/0": b"{"}, "host_windows/0 is damaged"),
+        ({"host_forecasts/0": msgspec.json.encode({"version": 1, "data": b"1234"})}, "are damaged"),
+        ({"host_windows/0": msgspec.json.encode({"version": 99, "data": b""})}, "was written by a newer agent"),
+        ({"host_rows/0": msgspec.json.encode({"version": 1, "data": b"", "names": []})}, "are damaged"),
+        ({"host_rows/999": msgspec.json.encode({"version": 1, "data": b"", "names": [(2, "e", "h")]})}, "are damaged"),
+        ({"host_series/0": msgspec.json.encode({"version": 1, "data": b"", "names": [(0, "e", "h")]})}, "are damaged"),
+    ],
+)
+def test_a_damaged_state_of_hosts_is_refused(change: dict[str, bytes], said: str) -> None:
+    stored = {key: value for key, value in state(folded(*day())).items() if value is not None}
+    with pytest.raises(ConfigError, match=f"{said}.*`scalewatch rebuild`"):
+        make_shard(Config()).restore(stored | change, 1, 1)
+
+
+def test_columns_of_an_older_version_begin_anew_and_the_others_go_on() -> None:
+    shard = folded(*day())
+    stored = {key: value for key, value in state(shard).items() if value is not None}
+    older = {k: v.replace(b'"version":1', b'"version":0') for k, v in stored.items() if k.startswith("host_forecasts")}
+    twin = make_shard(Config())
+    twin.restore(stored | older, 1, shard.now_ms)
+    assert window(twin, "1", 12) == window(shard, "1", 12) is not None
+    assert (outlook(twin, "1"), outlook(shard, "1") is None) == (None, False)
+
+
+def test_a_part_that_raises_costs_what_it_learns_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HostForecasts, "take", lambda *_: 1 / 0)
+    shard = folded(minute("a", 0, cpu=(0.5,)), tick(1))
+    assert shard.tallied()["fault", "host_forecasts"] == 1
+    assert window(shard, "a", 1) is not None
+
+
+def test_hosts_that_raise_do_not_stop_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HostShard, "take", lambda *_: 1 / 0)
+    centre = Scenario()
+    centre.at("08:00").scales("lammps", 1, 2, 4)
+    centre.at("08:10")
+    assert list(centre.topic("predictions")) == ["exa/lammps//nodes"]
+    assert centre.tally["fault:host_rows"] > 3
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        ResourceMinute(1, 1e300, -1e300, 1e300, (1e300,), (-1e300, 1e300), (1.0,), 1),
+        ResourceMinute(-5, 0.5, 0.5, 0.5, (0.5,) * 9, (0.5,) * 6, (0.2,) * 5, -7),
+        ResourceMinute(2**60, 0.5, 0.5, 0.5, (), (1.0, 0.0, 2.0, 3.0, 4.0, 5.0), (0.2,) * 5, 2**60),
+        ResourceMinute(5, 0.5, 0.5, 0.5, (0.5,), (0.5,) * 40, (0.1,) * 39, 5),
+        ResourceMinute(5, 0.5, 0.5, 0.5, (0.5,), (0.0, 1.0, 2.0, 3.0, 4.0, 5.0), (-1.0, 2.0, 0.0, 0.0, 0.0), 5),
+        ResourceMinute(0, 0.0, 0.0, 0.0),
+    ],
+)
+def test_whatever_a_minute_holds_the_others_are_taken(told: ResourceMinute) -> None:
+    strange = HostMinute(SYSTEM, "load/0", "b", 0, {"cpu": told, "memory": resource_minute((0.5, 0.6))})
+    shard = folded(minute("a", 0, cpu=(0.5, 0.6)), strange, tick(1.2))
+    assert window(shard, "a", 1) == window(shard, "b", 1, "memory") is not None
+    assert ("fault", "host_rows") not in shard.tallied()
+    found = window(shard, "b", 1)
+    assert found is None or (sum(found.shares) == pytest.approx(1) and list(found.edges) == sorted(found.edges))
