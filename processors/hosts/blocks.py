@@ -76,7 +76,7 @@ def _names(numbered: Numbered[Any], blocks: Mapping[str, Block]) -> Iterator[tup
         if kind != numbered.name:
             continue
         for name in block.names:
-            if name[0] // BLOCK != int(number) or not 0 <= name[0] < ROWS_MAX:
+            if name[0] // numbered.block != int(number) or not 0 <= name[0] < ROWS_MAX:
                 raise ValueError(f"row {name[0]} stands in {key}")
             yield name
 

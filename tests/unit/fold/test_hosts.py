@@ -12,6 +12,7 @@ from agent.contracts.errors import ConfigError
 from agent.contracts.events import HostMinute, HostState, JournalEvent, JournalRecord, ResourceMinute, Tick
 from agent.contracts.hosts import HostWindow
 from processors.fold import host_shard
+from processors.fold.host_desk import COLUMNS
 from processors.fold.host_shard import HostShard
 from processors.fold.shard import Shard
 from processors.hosts.forecasts import HostForecasts
@@ -198,9 +199,7 @@ def test_a_block_that_is_empty_again_is_removed_from_the_checkpoints() -> None:
     shard.copied_hosts()
     shard.confirm_hosts()
     folded(tick(90), shard=shard)
-    assert {key for key, value in state(shard).items() if value is None} == {
-        "host_rows/0", "host_series/0", "host_windows/0", "host_forecasts/0",
-    }  # fmt: skip
+    assert state(shard) == dict.fromkeys(f"{kind.name}/0" for kind in COLUMNS)
     shard.confirm_hosts()
     assert state(shard) == {}
 
