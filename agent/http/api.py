@@ -160,12 +160,16 @@ class Api:
         return json(found)
 
     def predictions(self, request: Request) -> Response:
-        """Predict run times of one application at the sizes asked for, by default those of its curve."""
+        """Predict run times of one application at the sizes asked for, by default those of its curve.
+
+        With `hosts` or a `partition` also under their load.
+        """
         query = request.query_params
         wanted = {name: parameters.text(query, name) for name in _KEY}
         if not wanted["application"]:
             raise parameters.BadParameterError("application is missing.")
         sizes = parameters.sizes(query)
+        place = Evidence(hosts=parameters.hosts(query), partition=parameters.text(query, "partition") or None)
         candidates = matching(self._service.predictions(), wanted) or self._never_run(wanted)
         if len(candidates) > 1:
             detail = f"{wanted['application'][:80]!r} is known {len(candidates)} times: add system, input or unit."
@@ -173,7 +177,7 @@ class Api:
         if not candidates:
             return self._unknown(wanted["application"])
         curve = tuple(point.n for point in candidates[0].curve)
-        answer = self._service.answer(_question(candidates[0], sizes or curve))
+        answer = self._service.answer(_question(candidates[0], sizes or curve, place))
         return json(answer) if answer.known else self._unknown(wanted["application"])
 
     def _never_run(self, wanted: dict[str, str | None]) -> list[Prediction]:
@@ -231,13 +235,15 @@ def _summary(entry: Prediction) -> Summary:
     )
 
 
-def _question(entry: Prediction, sizes: tuple[float, ...]) -> PredictionRequested:
+def _question(entry: Prediction, sizes: tuple[float, ...], place: Evidence) -> PredictionRequested:
     key = ApplicationKey(entry.application, entry.system, entry.input, entry.unit)
     asked = f"{key.id}?{','.join(map(str, sizes))}"
+    if place.hosts or place.partition:
+        asked += f"&hosts={','.join(place.hosts)}&partition={place.partition or ''}"
     return PredictionRequested(
         system=entry.system,
         request_id=f"http-{crc32(asked.encode()):08x}",  # the same question has the same id
         n=sizes,
-        evidence=Evidence(application=entry.application, input=entry.input),
+        evidence=msgspec.structs.replace(place, application=entry.application, input=entry.input),
         unit=entry.unit,
     )

@@ -5,9 +5,13 @@ from typing import Final
 
 from starlette.datastructures import QueryParams
 
+from agent.contracts.errors import InvalidInputError
+from agent.contracts.hostlist import spread
+
 SIZES_MAX: Final = 100
 SIZE_LARGEST: Final = 1e9
 TEXT_MAX: Final = 256
+HOSTS_MAX: Final = 16_384  # characters
 ROWS_DEFAULT: Final = 1000
 ROWS_MAX: Final = 10_000
 
@@ -38,6 +42,22 @@ def sizes(query: QueryParams) -> tuple[float, ...]:
     if len(parts) > SIZES_MAX:
         raise BadParameterError(f"n has {len(parts)} sizes, at most {SIZES_MAX} are answered at once.")
     return tuple(_size(part) for part in parts)
+
+
+def hosts(query: QueryParams) -> tuple[str, ...]:
+    """Return the host lists asked for, `hosts` repeated or one text; nothing where it was not given.
+
+    >>> hosts(QueryParams("hosts=nid[1-4],login1"))
+    ('nid[1-4],login1',)
+    """
+    texts = tuple(value for value in query.getlist("hosts") if value)
+    if sum(map(len, texts)) > HOSTS_MAX:
+        raise BadParameterError(f"hosts has more than {HOSTS_MAX} characters; write host lists.")
+    try:
+        spread(texts, limit=1)
+    except InvalidInputError as error:
+        raise BadParameterError(str(error)) from None
+    return texts
 
 
 def _size(part: str) -> float:

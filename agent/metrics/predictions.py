@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from agent.contracts.moments import rfc3339
 from agent.contracts.outputs import CurvePoint, Prediction
 from agent.contracts.service import Service
+from agent.metrics import under_load
 from agent.metrics.scrape import gauge
 from agent.metrics.table import PREDICTIONS
 
@@ -51,9 +52,9 @@ class PredictionCollector(Collector):
     """The latest predictions of the applications that changed last, and the alerts.
 
     `now_ms` gives the present in the time that the predictions live in: a prediction past its `valid_until` leaves.
-    Members are shown of the applications with the most runs. Series: at most `applications_max` times
-    (3 `sizes_max` + 10), and `detailed_max` times 84: 16 weights, and errors at four horizons of 16 members and of
-    what was published. With the defaults these are 29 000 and 8 400.
+    Members and run times under load are shown of the applications with the most runs. Series: at most `applications_max`
+    times (3 `sizes_max` + 10), and `detailed_max` times 112: 16 weights, errors at four horizons of 16 members and of what
+    was published, and 28 under load. With the defaults these are 29 000 and 11 200.
 
     >>> class Silent:
     ...     def predictions(self): return []
@@ -77,7 +78,7 @@ class PredictionCollector(Collector):
 
     def describe(self) -> Iterable[Metric]:
         """Return the families without samples: registration must not ask the service."""
-        return [gauge(declaration) for declaration in PREDICTIONS]
+        return [*(gauge(declaration) for declaration in PREDICTIONS), *under_load.families().values()]
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families with samples."""
@@ -88,13 +89,15 @@ class PredictionCollector(Collector):
         families = {declaration.name: gauge(declaration) for declaration in PREDICTIONS}
         for entry in shown:
             self._add(families, entry)
+        loaded = under_load.families()
         for entry in heapq.nlargest(self._detailed_max, shown, key=lambda entry: (entry.observations, _key(entry))):
             _add_members(families, entry)
+            under_load.add(loaded, entry)
         counts = {"shown": len(shown), "left_out": len(valid) - len(shown), "stale": len(known) - len(valid)}
         for label, count in counts.items():
             families["scalewatch_applications"].add_metric([label], count)
         self._add_alerts(families["scalewatch_alerts"])
-        yield from families.values()
+        yield from (*families.values(), *loaded.values())
 
     def _add(self, families: dict[str, GaugeMetricFamily], entry: Prediction) -> None:
         key = _key(entry)

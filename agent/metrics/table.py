@@ -203,6 +203,44 @@ PREDICTIONS: Final = (
         at_scrape=True,
     ),
 )  # fmt: skip
+_INTERVAL: Final = Label("interval", values=("1", "2", "3", "4", "5"))
+_TENTH: Final = Label("tenth", values=tuple(str(number) for number in range(1, 11)))
+UNDER_LOAD: Final = (
+    Declaration(
+        "scalewatch_under_load_run_time_seconds", "gauge",
+        "Run time under the load of the moment, at the size run last on the partition where the application usually runs.",
+        (*_APPLICATION, Label("quantile", values=("0.05", "0.5", "0.95"))), at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_under_load_factor", "gauge",
+        "By which factor load stretches the run time of a quiet machine: now, and when the curve was learned.",
+        (*_APPLICATION, Label("moment", values=("now", "usual"))), at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_under_load_monte_carlo_gap_ratio", "gauge",
+        "How far the arithmetic of a structural model is from draws, in parts of the range.", _APPLICATION,
+        at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_under_load_in_range_ratio", "gauge",
+        "Share of runs within the range that was told at their start.", _APPLICATION, at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_under_load_interval_ratio", "gauge",
+        "Share of runs in each of the five intervals, and the share that had been expected there.",
+        (*_APPLICATION, _INTERVAL, Label("kind", values=("observed", "expected"))), at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_under_load_crps_ratio", "gauge",
+        "Continuous ranked probability score under load over that of the plain band; below 1 the load told something.",
+        _APPLICATION, at_scrape=True,
+    ),
+    Declaration(
+        "scalewatch_under_load_pit_ratio", "gauge",
+        "Share of runs in each tenth of the probability that was told; 0.1 each is ideal.", (*_APPLICATION, _TENTH),
+        at_scrape=True,
+    ),
+)  # fmt: skip
 _HOST: Final = (Label("system"), Label("host"))
 _RESOURCE: Final = (*_HOST, Label("resource"))
 HOSTS: Final = (
@@ -237,7 +275,7 @@ HOSTS: Final = (
         "One while hosts or resources of a host have no series because of a bound.", at_scrape=True,
     ),
 )  # fmt: skip
-METRICS: Final = (*AGENT, *HEALTH, *PREDICTIONS, *HOSTS)
+METRICS: Final = (*AGENT, *HEALTH, *PREDICTIONS, *UNDER_LOAD, *HOSTS)
 
 
 def rows() -> tuple[tuple[str, str, tuple[str, ...], str], ...]:

@@ -20,9 +20,9 @@ EVEN = given(np.linspace(0.5, 1, 6), [0.2] * 5)
 # model -> an application that is one, what its comment says of the hosts
 WORKED: dict[str, tuple[str, dict[str, Value]]] = {
     "sor": ("sor-2d", {"cpu_available": given([[0.8, 0.9, 1], [0.4, 0.6, 0.8]], HALVES),
-                       "bandwidth": given([[50, 100], [50, 100]], [[1], [1]]), "latency": 2.0}),
-    "ga": ("genetic", {"hosts": 8, "cpu_available": Alike(EVEN), "master_bandwidth": 100.0}),
-    "lu": ("lu.C.64", {"hosts": 4, "cpu_available": 0.8, "T(n)": 120.0, "latency": given([0.1, 0.3], [1]), "bandwidth": 80.0}),
+                       "bandwidth": given([[6.25e6, 12.5e6]] * 2, [[1], [1]]), "latency": 0.002}),
+    "ga": ("genetic", {"hosts": 8, "cpu_available": Alike(EVEN), "master_bandwidth": 12.5e6}),
+    "lu": ("lu.C.64", {"hosts": 4, "cpu_available": 0.8, "T(n)": 120.0, "latency": given([1e-4, 3e-4], [1]), "bandwidth": 1e7}),
 }  # fmt: skip
 
 

@@ -112,6 +112,16 @@ def test_the_same_question_has_the_same_id(app: Starlette, service: FixedService
     assert first == second != third
 
 
+def test_hosts_and_a_partition_are_asked_for_and_make_another_question(app: Starlette, service: FixedService) -> None:
+    for url in ("n=4", "n=4&hosts=nid[1-4]&hosts=login1", "n=4&partition=standard", "n=4&hosts=&partition="):
+        get_json(app, f"/api/v1/predictions?application=lammps&{url}")
+    plain, named, pooled, empty = service.asked
+    assert named.evidence.hosts == ("nid[1-4]", "login1")
+    assert (pooled.evidence.partition, pooled.evidence.application) == ("standard", "lammps")
+    assert len({plain.request_id, named.request_id, pooled.request_id}) == 3
+    assert empty == plain
+
+
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
@@ -126,6 +136,9 @@ def test_the_same_question_has_the_same_id(app: Starlette, service: FixedService
         ("application=lammps&n=1e999", "n='1e999' is no size: it has to be a number above 0 and at most 1e9."),
         ("application=lammps&n=" + "1," * 100 + "1", "n has 101 sizes, at most 100 are answered at once."),
         ("application=" + "x" * 257 + "&n=1", "application is longer than 256 characters."),
+        ("application=lammps&partition=" + "x" * 257, "partition is longer than 256 characters."),
+        ("application=lammps&hosts=nid[1-", "The host list has unbalanced brackets, empty names or blanks."),
+        ("application=lammps&hosts=" + "n" * 16_385, "hosts has more than 16384 characters; write host lists."),
     ],
 )
 def test_a_bad_question_is_refused_with_a_sentence(app: Starlette, query: str, sentence: str) -> None:

@@ -1,0 +1,62 @@
+"""Run times under load as metrics: the figures, what they were worth, and nothing where nothing is told."""
+
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent.contracts.moments import parse_rfc3339
+from agent.metrics.predictions import PredictionCollector
+from agent.metrics.registry import Metrics
+from agent.metrics.under_load import SERIES_MAX
+from tests.kit.messages import prediction, under_load
+from tests.kit.service import FixedService
+
+NOW_MS = parse_rfc3339("2026-11-20T11:00:00Z")
+
+
+def scrape(service: FixedService, **bounds: int) -> dict[str, list[tuple[dict[str, str], float]]]:
+    metrics = Metrics(formats=(), reasons=(), processors=())
+    metrics.register(PredictionCollector(service, lambda: NOW_MS, **bounds))
+    families = text_string_to_metric_families(metrics.exposition().decode())
+    found = {family.name: [(sample.labels, sample.value) for sample in family.samples] for family in families}
+    return {name.removeprefix("scalewatch_under_load_"): found[name] for name in found if "under_load" in name}
+
+
+def test_the_run_time_the_load_and_the_usual_load_are_shown() -> None:
+    seen = scrape(FixedService([prediction(under_load=under_load())]))
+    assert {labels["quantile"]: value for labels, value in seen["run_time_seconds"]} == {
+        "0.05": 42.0, "0.5": 50.0, "0.95": 58.0,
+    }  # fmt: skip
+    assert {labels["moment"]: value for labels, value in seen["factor"]} == {"now": 2.0, "usual": 1.25}
+    assert seen["monte_carlo_gap_ratio"] == []
+
+
+def test_quality_shows_intervals_beside_what_had_been_expected_of_them() -> None:
+    seen = scrape(FixedService([prediction(under_load=under_load(monte_carlo_gap=0.02))]))
+    assert [value for _, value in seen["in_range_ratio"]] == [0.97]
+    assert [value for _, value in seen["crps_ratio"]] == [0.8]
+    assert [value for _, value in seen["monte_carlo_gap_ratio"]] == [0.02]
+    intervals = {(labels["interval"], labels["kind"]): value for labels, value in seen["interval_ratio"]}
+    assert (intervals["3", "observed"], intervals["3", "expected"]) == (0.4, 0.35)
+    assert len(seen["pit_ratio"]) == 10
+    assert sum(map(len, seen.values())) == SERIES_MAX
+
+
+def test_the_centres_quality_is_not_taken_for_an_applications_own() -> None:
+    said = under_load()
+    assert said.quality is not None
+    seen = scrape(FixedService([prediction(under_load=msgspec.structs.replace(said, quality=None))]))
+    assert seen["in_range_ratio"] == []
+    borrowed = msgspec.structs.replace(said.quality, of="centre")
+    seen = scrape(FixedService([prediction(under_load=under_load(quality=borrowed))]))
+    assert seen["in_range_ratio"] == []
+
+
+def test_without_a_run_time_under_load_there_is_no_series() -> None:
+    seen = scrape(FixedService([prediction()]))
+    assert sum(map(len, seen.values())) == 0
+
+
+def test_only_the_applications_with_the_most_runs_are_shown() -> None:
+    entries = [prediction(f"app{i}", observations=10 * i, under_load=under_load()) for i in range(4)]
+    seen = scrape(FixedService(entries), detailed_max=2)
+    assert {labels["application"] for labels, _ in seen["in_range_ratio"]} == {"app2", "app3"}
