@@ -1,10 +1,10 @@
 """Run times under load: what a curve says, stretched by what the slowest host has left, or what an equation says.
 
-    T = share_comp T(n) max_p(1 / cpu_p) / usual_load  +  share_comm T(n) max_p(bw_ref / bw_p)
+    T = share_comp T(n) (max_p(1 / cpu_p) / usual_load)^follows  +  share_comm T(n) max_p(bw_ref / bw_p)
 
 Source: Schopf, Berman, "Using stochastic information to predict application behavior on contended resources" (2001).
 T(n) is a stochastic value, whose quantiles are those of the curve's band. The curve was learned from runs that met some
-load themselves: it is divided by their usual one.
+load themselves: it is divided by their usual one. The power, 1 in the source, is how closely runs were seen to follow it.
 """
 
 import math
@@ -16,7 +16,7 @@ from scipy.special import ndtr
 
 from processors.curve import PublishedPoint
 from processors.models.curve import BAND_DEVIATIONS
-from processors.models.histogram.arithmetic import AVAILABILITY_MIN, add, at_least, multiply, scaled
+from processors.models.histogram.arithmetic import AVAILABILITY_MIN, add, at_least, scaled
 from processors.models.histogram.moments import cumulative, mean, quantiles
 from processors.models.histogram.pool import minimum_over
 from processors.models.histogram.rebin import between
@@ -38,6 +38,14 @@ class Shares(NamedTuple):
     reference: float = 1.0
 
 
+class Learned(NamedTuple):
+    """What runs taught: the load that is usual, how closely they follow it, and by which factor they scatter."""
+
+    usual_load: float = 1.0
+    follows: float = 1.0
+    width: float = 1.0
+
+
 class Told(NamedTuple):
     """A run time in seconds: five intervals, its mean, and its 5 %, 50 % and 95 % quantiles.
 
@@ -51,6 +59,7 @@ class Told(NamedTuple):
 
 
 ALL_COMPUTES: Final = Shares()
+NOTHING_LEARNED: Final = Learned()
 
 
 def quiet_run_time(band: PublishedPoint, intervals: int = INTERVALS, width: float = 1.0) -> Histogram:
@@ -85,22 +94,33 @@ def slowdown(cpu: Load) -> Histogram:
 def loaded_run_time(
     quiet: Histogram,
     slowed: Histogram,
-    usual_load: float = 1.0,
+    learned: Learned = NOTHING_LEARNED,
     shares: Shares = ALL_COMPUTES,
     bandwidth: Load | None = None,
 ) -> Histogram:
     """Return T by the default equation; `slowed` is that of `slowdown`. ValueError where it is too large for a number.
 
     >>> quiet, slowed = (Histogram(np.array(edges), np.ones(1)) for edges in ([90.0, 110.0], [1.0, 2.0]))
-    >>> loaded_run_time(quiet, slowed, usual_load=2.0).edges[[0, -1]].tolist()
+    >>> loaded_run_time(quiet, slowed, Learned(usual_load=2.0)).edges[[0, -1]].tolist()
     [45.0, 110.0]
     """
-    factor = scaled(slowed, shares.computes / usual_load)
+    followed = Histogram((slowed.edges / learned.usual_load) ** learned.follows, slowed.shares)
+    factor = scaled(followed, shares.computes)
     if shares.communicates and bandwidth is not None:
         slowest = minimum_over(bandwidth.rows, INTERVALS_MAX, bandwidth.counts)
         waits = Histogram(shares.reference / slowest.edges[::-1], slowest.shares[::-1])
         factor = add(factor, scaled(waits, shares.communicates), INTERVALS_MAX)
-    return multiply(quiet, factor, INTERVALS_MAX)
+    return _product(quiet, factor)
+
+
+def spread(run_time: Histogram, width: float) -> Histogram:
+    """Return a run time whose distances from its median, in ln T, are scaled by a factor.
+
+    >>> spread(Histogram(np.array([100.0, 200.0, 400.0]), np.array([0.5, 0.5])), 0.5).edges.round(1).tolist()
+    [141.4, 200.0, 282.8]
+    """
+    middle = float(quantiles(run_time, [0.5])[0])
+    return Histogram(middle * (run_time.edges / middle) ** width, run_time.shares)
 
 
 def told(run_time: Histogram) -> Told:
@@ -128,3 +148,10 @@ def by_equation(model: Model, values: Mapping[str, Value], quiet: Histogram | No
     given = dict(values) if quiet is None else {**values, DEDICATED: quiet}
     found = evaluate(model, given)
     return Told(found.histogram, float(mean(found.histogram)), found.quantiles_s, found.mc_gap)
+
+
+def _product(x: Histogram, y: Histogram) -> Histogram:
+    """Return x y for positive values, as a sum of logarithms: equal intervals of one of them would hold nearly all."""
+    one, other = (Histogram(np.log(each.edges), each.shares) for each in (x, y))
+    total = add(one, other, INTERVALS_MAX, sum_mode="exact")
+    return Histogram(np.exp(total.edges), total.shares)

@@ -11,15 +11,15 @@ import msgspec
 
 from agent.contracts.under_load import LoadHistogram, LoadQuality, UnderLoad
 from processors.curve import PublishedPoint
+from processors.models.curve import BAND_DEVIATIONS
 from processors.models.histogram.moments import in_range, interval_index
 from processors.models.histogram.scores import crps, pit
 from processors.models.histogram.values import INTERVALS, INTERVALS_MAX, Histogram, given
 from processors.under_load import quiet_run_time
 from processors.under_load_hosts import View
+from processors.under_load_learned import FORGETTING, Followed, Usual
 
-FORGETTING: Final = 0.98  # about the newest fifty
 RUNS_MIN: Final = 12  # scored runs before an application's own figures are told
-USUAL_MIN: Final = 3  # runs whose load was known before it is called usual
 PARTITIONS_MAX: Final = 3
 PARTITION_BYTES_MAX: Final = 64
 _TENTHS: Final = 10
@@ -41,18 +41,22 @@ class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LoadedRun(msgspec.Struct, frozen=True):
-    """A run that ended: what was told at its start (None: nothing), the plain band then, and what it met.
+    """A run that ended: what was told at its start, how long it took, and the loads that had been usual at its size."""
 
-    `own_load` and `pool_load` are the load of its hosts and of its partition, seen as a job to come would see it.
-    """
-
-    n: float
+    start: StartLoad
     run_time_s: float
-    told: LoadHistogram | None
-    band: PublishedPoint | None
-    own_load: float | None = None
-    pool_load: float | None = None
-    partition: str | None = None
+    own_usual: float | None = None
+    pool_usual: float | None = None
+
+    @property
+    def own_load(self) -> float | None:
+        """The load of its hosts."""
+        return self.start.said.load if self.start.view == "own" else None
+
+    @property
+    def pool_load(self) -> float | None:
+        """The load of its partition."""
+        return self.start.pool_load if self.start.view == "own" else self.start.said.load
 
 
 class LoadScore(msgspec.Struct, frozen=True):
@@ -64,25 +68,6 @@ class LoadScore(msgspec.Struct, frozen=True):
     expected: tuple[float, ...]
     crps: float | None
     band_crps: float | None
-
-
-class Usual(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The mean of ln load, and how many runs told it.
-
-    >>> Usual().met(1.5).met(None).runs
-    1
-    """
-
-    runs: int = 0
-    ln_load: float = 0.0
-
-    def met(self, load: float | None) -> "Usual":
-        """Return it with one more load."""
-        if load is None or not 0 < load < math.inf:
-            return self
-        runs = self.runs + 1
-        weight = max(1 / runs, 1 - FORGETTING)
-        return Usual(runs, round(self.ln_load + weight * (math.log(load) - self.ln_load), 6))
 
 
 class LoadScoresState(msgspec.Struct, omit_defaults=True):
@@ -101,6 +86,8 @@ class LoadScoresState(msgspec.Struct, omit_defaults=True):
     band_crps: float = 0.0
     own: Usual = Usual()
     pool: Usual = Usual()
+    own_followed: Followed = Followed()
+    pool_followed: Followed = Followed()
     partitions: tuple[tuple[str, float], ...] = ()
 
 
@@ -108,10 +95,12 @@ class LoadScores:
     """Scores of one application, or of a centre.
 
     >>> scores = LoadScores.build()
-    >>> run = LoadedRun(4, 110.0, LoadHistogram((100.0, 120.0), (1.0,)), PublishedPoint(4, 100.0, 50.0, 200.0), own_load=1.2)
-    >>> for _ in range(20): scores.learn(run)
-    >>> said = scores.quality("application")
-    >>> said.in_range, said.crps_ratio < 1, round(scores.usual("own"), 2)
+    >>> told = LoadHistogram((100.0, 120.0), (1.0,))
+    >>> said = UnderLoad(as_of="", hosts="nid[1-4]", hosts_count=4, n=4, histogram=told, q50_s=110.0, load=1.2)
+    >>> start = StartLoad("exa/lmp//nodes", "own", said, PublishedPoint(4, 100.0, 50.0, 200.0))
+    >>> for _ in range(20): scores.learn(LoadedRun(start, 110.0))
+    >>> quality = scores.quality("application")
+    >>> quality.in_range, quality.crps_ratio < 1, round(scores.usual("own", 4.0), 2)
     (1.0, True, 1.2)
     """
 
@@ -146,10 +135,20 @@ class LoadScores:
         """The partition of most runs of late."""
         return max(self._state.partitions, key=lambda each: (each[1], each[0]), default=(None, 0.0))[0]
 
-    def usual(self, view: View) -> float:
-        """Return the usual load of the runs, 1 until it is known."""
-        usual = self._state.own if view == "own" else self._state.pool
-        return math.exp(usual.ln_load) if usual.runs >= USUAL_MIN else 1.0
+    def usual(self, view: View, n: float) -> float | None:
+        """Return the usual load of runs of a size; None until it is known."""
+        return (self._state.own if view == "own" else self._state.pool).at(n)
+
+    def share(self, view: View, prior: float = 1.0) -> float:
+        """Return how closely run times follow the load, from 0 to 1."""
+        return self._followed(view).share(prior)
+
+    def width(self, view: View, prior: float = 1.0) -> float:
+        """Return the factor by which the spread of what is told has to be scaled."""
+        return self._followed(view).width(prior)
+
+    def _followed(self, view: View) -> Followed:
+        return self._state.own_followed if view == "own" else self._state.pool_followed
 
     def quality(self, of: Literal["application", "centre"]) -> LoadQuality | None:
         """Return the measured quality; None before any run was scored."""
@@ -169,13 +168,16 @@ class LoadScores:
 
     def score(self, fact: LoadedRun) -> LoadScore | None:
         """Compare a run with what was told at its start; None where nothing was."""
-        if fact.told is None:
+        told = fact.start.said.histogram
+        if told is None:
             return None
-        histogram = given(fact.told.edges_s, fact.told.probabilities)
-        band, run_time_s = fact.band, fact.run_time_s
+        histogram = given(told.edges_s, told.probabilities)
+        band, run_time_s = fact.start.band, fact.run_time_s
         plain = quiet_run_time(band, INTERVALS_MAX) if band else None
         return LoadScore(
-            interval=int(interval_index(histogram, run_time_s)) if histogram.intervals == INTERVALS else _middle(fact),
+            interval=int(interval_index(histogram, run_time_s))
+            if histogram.intervals == INTERVALS
+            else _middle(told, run_time_s),
             inside=bool(in_range(histogram, run_time_s)),
             pit=float(pit(histogram, run_time_s)),
             expected=_five(histogram),
@@ -185,13 +187,15 @@ class LoadScores:
 
     def learn(self, fact: LoadedRun) -> None:
         """Take a run in; each run once."""
-        score = self.score(fact)
+        score, n = self.score(fact), fact.start.said.n
         state = msgspec.structs.replace(
             self._state,
-            n=fact.n,
-            own=self._state.own.met(fact.own_load),
-            pool=self._state.pool.met(fact.pool_load),
-            partitions=_counted(self._state.partitions, fact.partition),
+            n=n,
+            own=self._state.own.met(n, fact.own_load),
+            pool=self._state.pool.met(n, fact.pool_load),
+            own_followed=_followed(self._state.own_followed, fact, fact.own_load, fact.own_usual),
+            pool_followed=_followed(self._state.pool_followed, fact, fact.pool_load, fact.pool_usual),
+            partitions=_counted(self._state.partitions, fact.start.partition),
         )
         self._state = _scored(state, score) if score else state
 
@@ -238,10 +242,20 @@ def _five(histogram: Histogram) -> tuple[float, ...]:
     return (0.0, 0.0, 1.0, 0.0, 0.0)
 
 
-def _middle(fact: LoadedRun) -> int:
+def _middle(told: LoadHistogram, run_time_s: float) -> int:
     """Return the interval for a run time that was told to be certain: the middle one, or beyond all."""
-    told_s = fact.told.edges_s[0] if fact.told else fact.run_time_s
-    return INTERVALS // 2 if fact.run_time_s == told_s else -1 if fact.run_time_s < told_s else INTERVALS
+    told_s = told.edges_s[0]
+    return INTERVALS // 2 if run_time_s == told_s else -1 if run_time_s < told_s else INTERVALS
+
+
+def _followed(before: Followed, fact: LoadedRun, load: float | None, usual: float | None) -> Followed:
+    """Learn how a run followed the load, once the usual one is known."""
+    band, said = fact.start.band, fact.start.said
+    if band is None or not load or not usual or not (said.q05_s and said.q50_s and said.q95_s):
+        return before
+    deviation = math.log(said.q95_s / said.q05_s) / (2 * BAND_DEVIATIONS) / said.width
+    distance = abs(math.log(fact.run_time_s / said.q50_s)) / deviation if deviation > 0 else 0.0
+    return before.ran(math.log(load / usual), math.log(fact.run_time_s / band.run_time_s), distance)
 
 
 def _counted(known: tuple[tuple[str, float], ...], name: str | None) -> tuple[tuple[str, float], ...]:

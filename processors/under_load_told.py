@@ -14,7 +14,7 @@ from processors.models.histogram.arithmetic import scaled
 from processors.models.histogram.moments import quantiles, variation_class
 from processors.models.histogram.values import INTERVALS_MAX, Histogram
 from processors.models.structure.syntax import EquationError
-from processors.under_load import Told, by_equation, loaded_run_time, quiet_run_time, slowdown, told
+from processors.under_load import Learned, Told, by_equation, loaded_run_time, quiet_run_time, slowdown, spread, told
 from processors.under_load_hosts import Load, Place, TooLittleError, load
 from processors.under_load_models import Structure, Structures, measured
 from processors.under_load_scores import LoadScores
@@ -43,7 +43,7 @@ class Figures(NamedTuple):
 
     told: Told
     load: float | None
-    usual_load: float
+    learned: Learned
     loads: Mapping[str, Load]
     equation: str = DEFAULT
 
@@ -90,9 +90,10 @@ class Teller:
             return _structural(structure, windows, question)
         band = _band(question)
         cpu = load(windows, question.place, CPU, question.until_ms)
-        slowed, usual = slowdown(cpu), _usual(question)
-        run_time = loaded_run_time(quiet_run_time(band, INTERVALS_MAX), slowed, usual)
-        return Figures(told(run_time), _median(slowed), usual, {CPU: cpu})
+        slowed, learned = slowdown(cpu), _learned(question)
+        quiet = quiet_run_time(band, INTERVALS_MAX)
+        run_time = loaded_run_time(quiet, slowed, learned)
+        return Figures(told(spread(run_time, learned.width)), _median(slowed), learned, {CPU: cpu})
 
     def pool_load(self, windows: Windows, question: Question) -> float | None:
         """Return the load of a pool of hosts as the default equation takes it; None where it is not known.
@@ -110,12 +111,13 @@ class Teller:
 def _structural(structure: Structure, windows: Windows, question: Question) -> Figures:
     found = measured(structure, windows, question.place, question.n, question.until_ms)
     if not structure.needs_curve:
-        return Figures(by_equation(structure.model, found.values, None), None, 1.0, found.loads, _name(structure))
-    usual = question.scores.usual("own") if question.scores else 1.0
+        said = by_equation(structure.model, found.values, None)
+        return Figures(said, None, Learned(), found.loads, _name(structure))
+    usual = (question.scores.usual("own", question.n) if question.scores else None) or 1.0
     quiet = scaled(quiet_run_time(_band(question)), 1 / usual)
     said = by_equation(structure.model, found.values, quiet)
     load_ = said.quantiles_s[1] / _median(quiet)
-    return Figures(said, load_, usual, found.loads, _name(structure))
+    return Figures(said, load_, Learned(usual), found.loads, _name(structure))
 
 
 def _filled(blank: UnderLoad, figures: Figures, question: Question) -> UnderLoad:
@@ -134,7 +136,9 @@ def _filled(blank: UnderLoad, figures: Figures, question: Question) -> UnderLoad
         q95_s=high_s,
         variation=variation_class(cpu.range_max) if cpu else None,
         load=six_digits(figures.load) if figures.load is not None else None,
-        usual_load=six_digits(figures.usual_load),
+        usual_load=six_digits(figures.learned.usual_load),
+        follows=round(figures.learned.follows, 4),
+        width=round(figures.learned.width, 4),
         equation=figures.equation,
         monte_carlo_gap=round(said.gap, 4) if said.gap is not None else None,
         quality=scores.quality(whose) if scores else None,
@@ -153,8 +157,14 @@ def _band(question: Question) -> PublishedPoint:
     return question.band
 
 
-def _usual(question: Question) -> float:
-    return question.scores.usual(question.place.view) if question.scores else 1.0
+def _learned(question: Question) -> Learned:
+    """Return what the runs of the application taught; where these are few, those of its centre say the rest."""
+    own, pool, view = question.scores, question.pool, question.place.view
+    usual = own.usual(view, question.n) if own else None
+    if own is None or usual is None:
+        return Learned()
+    follows, width = (pool.share(view), pool.width(view)) if pool else (1.0, 1.0)
+    return Learned(usual, own.share(view, follows), own.width(view, width))
 
 
 def _judges(question: Question) -> tuple[LoadScores | None, Literal["application", "centre"]]:

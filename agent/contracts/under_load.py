@@ -86,7 +86,8 @@ class UnderLoad(msgspec.Struct, frozen=True, kw_only=True):
     for, `missing` of these there were none, `stale` ones had no sample in their last minute, `thin` ones few samples.
     `variation` is the class of the most changing processor window. `load` is the factor by which the load of the moment
     stretches the run time of a quiet machine, `usual_load` that of the runs which the curve was learned from: the curve
-    is divided by it, so that a curve measured under load does not count it twice. `equation` is "default" or the pattern
+    is divided by it, so that a curve measured under load does not count it twice. `follows` is how closely runs have
+    followed the load, from 0 to 1, and `width` by which factor the spread was scaled to be that of the runs. `equation` is "default" or the pattern
     of the structural model that answers; `monte_carlo_gap` by how much its arithmetic differs from draws, in parts of
     the range. `better` tells whether histograms have beaten the plain band so far.
     """
@@ -108,6 +109,8 @@ class UnderLoad(msgspec.Struct, frozen=True, kw_only=True):
     variation: Variation | None = None
     load: float | None = None
     usual_load: float = 1.0
+    follows: float = 1.0
+    width: float = 1.0
     equation: str = "default"
     monte_carlo_gap: float | None = None
     quality: LoadQuality | None = None

@@ -80,8 +80,8 @@ class UnderLoads:
         same = same and kept.application_id in self._desk.models  # the scores go when the model does
         if not same or event.state != SUCCESS or not plausible(kept.said.n, event.run_time_s):
             return
-        own, pool_load = (kept.said.load, kept.pool_load) if kept.view == "own" else (None, kept.said.load)
-        run = LoadedRun(kept.said.n, event.run_time_s, kept.said.histogram, kept.band, own, pool_load, kept.partition)
+        own = self._desk.loads.open(kept.application_id)
+        run = LoadedRun(kept, event.run_time_s, own.usual("own", kept.said.n), own.usual("pool", kept.said.n))
         for key in (kept.application_id, centre(started.system)):
             scores = self._desk.loads.open(key)
             scores.learn(run)

@@ -1,8 +1,8 @@
 """Runs that ended, and what was told of them under the load of their hosts."""
 
-from agent.contracts.under_load import LoadHistogram
+from agent.contracts.under_load import LoadHistogram, UnderLoad
 from processors.curve import PublishedPoint
-from processors.under_load_scores import LoadedRun
+from processors.under_load_scores import LoadedRun, StartLoad
 
 
 def loaded_run(i: int) -> LoadedRun:
@@ -12,4 +12,16 @@ def loaded_run(i: int) -> LoadedRun:
     told = LoadHistogram(edges, (0.123456789, 0.2, 0.3, 0.2, 0.176543211)) if i % 7 else None
     band = PublishedPoint(4.0, 150.5, 101.25, 190.125) if i % 5 else None
     name = f"partition-{i % 20:02d}-" + "x" * 48
-    return LoadedRun(4.0 + i % 3, run_time_s, told, band, own_load=1.0 + 0.013 * (i % 9), pool_load=1.5, partition=name)
+    said = UnderLoad(
+        as_of="",
+        hosts="nid[1-4]",
+        hosts_count=4.0,
+        n=4.0 + i % 3,
+        histogram=told,
+        q05_s=120.0,
+        q50_s=150.0 + i % 3,
+        q95_s=190.0,
+        load=1.0 + 0.013 * (i % 9),
+    )
+    start = StartLoad("exa/lammps//nodes", "own", said, band, 1.5 + 0.01 * (i % 3), name)
+    return LoadedRun(start, run_time_s, own_usual=1.0517, pool_usual=1.3)

@@ -116,15 +116,35 @@ def runs(centre: Scenario, windows: KnownWindows, count: int, load: float, noise
 
 def test_runs_that_follow_the_load_make_it_better_than_the_plain_band() -> None:
     centre = learned(windows := KnownWindows({"standard": NAMES}))
-    runs(centre, windows, 20, 1)
+    runs(centre, windows, 40, 1)
     for name in NAMES:
         windows.tell(name, even(0.5, 0.55), centre.now_ms)
     under = started(centre)["under_load"]
     quality = under["quality"]
-    assert (quality["of"], quality["scored"]) == ("application", 20)
-    assert quality["crps_ratio"] < 1
+    assert (quality["of"], quality["scored"]) == ("application", 40)
+    assert quality["crps_ratio"] < 0.9
+    assert under["follows"] > 0.8
+    assert under["width"] < 1
     assert under["better"]
     assert sum(quality["pit"]) == pytest.approx(1, abs=0.01)
+
+
+def test_runs_that_do_not_follow_the_load_are_told_as_without_it() -> None:
+    """On hosts that a job has for itself, what others did there before says nothing."""
+    centre = learned(windows := KnownWindows({"standard": NAMES}))
+    random = np.random.default_rng(4)
+    for i in range(40):
+        low = float(random.uniform(0.1, 0.9))
+        for name in NAMES:
+            windows.tell(name, even(low, low + 0.02), centre.now_ms)
+        centre.starts(f"r{i}", "lammps", nodes=4, hosts=(NID,))
+        centre.at_ms(centre.now_ms + 260_000 + 10_000 * int(random.integers(3))).ends(f"r{i}")
+    for name in NAMES:
+        windows.tell(name, even(0.1, 0.12), centre.now_ms)
+    said = started(centre)
+    assert said["under_load"]["follows"] < 0.1
+    assert said["under_load"]["load"] > 8
+    assert said["under_load"]["q50_s"] == pytest.approx(said["run_time_s"], rel=0.15)
 
 
 def test_a_load_that_is_usual_is_not_counted_twice() -> None:
