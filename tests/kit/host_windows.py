@@ -50,6 +50,10 @@ class KnownWindows:
             stale,
             thin=len(samples) < 5,
         )
+        self.put(host, window, resource)
+
+    def put(self, host: str, window: HostWindow, resource: str = "cpu_available") -> None:
+        """Keep a window as it is."""
         self._held[host, resource] = [*self._held[host, resource], window][-KEPT_MAX:]
 
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:

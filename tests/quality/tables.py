@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from processors.models.combination.coefficients import SHIPPED
-from tests.quality import drift, growth, host_forecasts, inputs, score, streams
+from tests.quality import drift, growth, host_forecasts, inputs, score, streams, under_load
 from tests.quality.curves import Measured, load
 from tests.quality.folds import Folds, OutOfTimeError
 from tests.quality.synthetic import errors
@@ -163,6 +163,9 @@ TABLES = {
         "applications that become slower: delays, false alarms, errors; alerts on logs of jobs",
         program("tests.quality.drift", lambda sources: sources.logs),
         1800.0,
+    ),
+    "under_load": Table(
+        "run times under load on a simulated centre, against the plain band", lambda _: under_load.table(), 600.0
     ),
     "host_forecasts": Table("windows of measured load as forecasts, against single values", machines, 300.0),
 }
