@@ -101,7 +101,7 @@ def loaded_run_time(
     """Return T by the default equation; `slowed` is that of `slowdown`. ValueError where it is too large for a number.
 
     >>> quiet, slowed = (Histogram(np.array(edges), np.ones(1)) for edges in ([90.0, 110.0], [1.0, 2.0]))
-    >>> loaded_run_time(quiet, slowed, Learned(usual_load=2.0)).edges[[0, -1]].tolist()
+    >>> loaded_run_time(quiet, slowed, Learned(usual_load=2.0)).edges[[0, -1]].round(6).tolist()
     [45.0, 110.0]
     """
     followed = Histogram((slowed.edges / learned.usual_load) ** learned.follows, slowed.shares)
