@@ -18,7 +18,7 @@ from agent.contracts.outputs import (
     Reliability,
     UsefulSizes,
 )
-from agent.contracts.under_load import LoadHistogram, LoadQuality, UnderLoad
+from agent.contracts.under_load import LoadHistogram, UnderLoad
 
 COMMON: dict[str, Any] = {
     "schema": "scalewatch.test/1",
@@ -165,34 +165,3 @@ def host_view(host: str = "nid001000", **changes: Any) -> HostView:
         "score": 0.1,
     }
     return HostView(host=host, **(values | changes))
-
-
-def under_load(**changes: Any) -> UnderLoad:
-    """Return a run time under load: hosts that are half busy, of an application that has been scored."""
-    quality = LoadQuality(
-        of="application",
-        scored=37,
-        in_range=0.97,
-        hits=(0.1, 0.2, 0.4, 0.2, 0.07),
-        expected=(0.1, 0.25, 0.35, 0.2, 0.1),
-        crps_ratio=0.8,
-        pit=(0.1,) * 10,
-    )
-    values: dict[str, Any] = {
-        "as_of": "2026-11-20T10:00:00Z",
-        "hosts": "partition standard",
-        "hosts_count": 64.0,
-        "n": 64.0,
-        "looked_at": 64,
-        "histogram": LoadHistogram((40.0, 44.0, 48.0, 52.0, 56.0, 60.0), (0.1, 0.25, 0.35, 0.2, 0.1)),
-        "mean_s": 49.5,
-        "q05_s": 42.0,
-        "q50_s": 50.0,
-        "q95_s": 58.0,
-        "variation": "medium",
-        "load": 2.0,
-        "usual_load": 1.25,
-        "quality": quality,
-        "better": True,
-    }
-    return UnderLoad(**(values | changes))

@@ -1,16 +1,50 @@
 """Run times under load as metrics: the figures, what they were worth, and nothing where nothing is told."""
 
+from typing import Any
+
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.contracts.moments import parse_rfc3339
+from agent.contracts.under_load import LoadHistogram, LoadQuality, UnderLoad
 from agent.metrics.predictions import PredictionCollector
 from agent.metrics.registry import Metrics
 from agent.metrics.under_load import SERIES_MAX
-from tests.kit.messages import prediction, under_load
+from tests.kit.messages import prediction
 from tests.kit.service import FixedService
 
 NOW_MS = parse_rfc3339("2026-11-20T11:00:00Z")
+
+
+def under_load(**changes: Any) -> UnderLoad:
+    """Return a run time under load: hosts that are half busy, of an application that has been scored."""
+    quality = LoadQuality(
+        of="application",
+        scored=37,
+        in_range=0.97,
+        hits=(0.1, 0.2, 0.4, 0.2, 0.07),
+        expected=(0.1, 0.25, 0.35, 0.2, 0.1),
+        crps_ratio=0.8,
+        pit=(0.1,) * 10,
+    )
+    values: dict[str, Any] = {
+        "as_of": "2026-11-20T10:00:00Z",
+        "hosts": "partition standard",
+        "hosts_count": 64.0,
+        "n": 64.0,
+        "looked_at": 64,
+        "histogram": LoadHistogram((40.0, 44.0, 48.0, 52.0, 56.0, 60.0), (0.1, 0.25, 0.35, 0.2, 0.1)),
+        "mean_s": 49.5,
+        "q05_s": 42.0,
+        "q50_s": 50.0,
+        "q95_s": 58.0,
+        "variation": "medium",
+        "load": 2.0,
+        "usual_load": 1.25,
+        "quality": quality,
+        "better": True,
+    }
+    return UnderLoad(**(values | changes))
 
 
 def scrape(service: FixedService, **bounds: int) -> dict[str, list[tuple[dict[str, str], float]]]:
