@@ -20,7 +20,7 @@ from agent.contracts.events import HostMinute
 from agent.contracts.moments import rfc3339
 from agent.contracts.outputs import Emission, Prediction
 from agent.decode.dead_letter import dead_letter
-from agent.decode.files import FileRecord, read_each
+from agent.decode.files import FileRecord
 from agent.decode.options import DecodeOptions
 from sinks.jsonl import JsonLines
 
@@ -54,25 +54,25 @@ class Replay:
     ) -> None:
         """Replay the files to their end, then let time pass until everything has settled.
 
-        `on_progress` is told the number of events now and then.
+        `on_progress` is told the number of records read now and then.
         """
         stepped = 0
         telemetry = file_telemetry(self._config, options, self._host)
         self._files = TelemetryFiles(
             telemetry, paths, compose.window_settings(self._config), samples=self._scores is not None
         )
-        files = [self._counted(records) for records in read_each(paths, FAR_FUTURE_MS, telemetry)]
+        files = [self._counted(records) for records in self._files.read(FAR_FUTURE_MS)]
         for item in in_order(files, self._files):
             self._take(item)
             if self._feed.records >= stepped + STEP_RECORDS:
                 stepped = self._feed.records
                 self.agent.step()
-                on_progress(self.counts["events"])
+                on_progress(self.counts["records"])
         if self._scores is not None:
             self._scores.end()
         self._feed.finish(SETTLE_MS)
         self.agent.step()
-        on_progress(self.counts["events"])
+        on_progress(self.counts["records"])
 
     def summary(self) -> dict[str, Any]:
         """Return what was read, refused and learned."""
@@ -103,11 +103,11 @@ class Replay:
         """Return what became of the samples; `late` and `ahead` of those around them were left out."""
         if self._files is None:
             return {}
-        series = self._files.telemetry.index
-        hosts = len({series[number][:2] for number in range(len(series))})
+        series = self._files.series()
+        hosts = len({(each.system, each.host) for each in series})
         counts = msgspec.structs.asdict(self._files.counts())
         scored = {} if self._scores is None else {"scores": self._scores.lines, "unscored": self._scores.unscored}
-        return {**counts, "series": len(series), "series_refused": series.refused, "hosts": hosts, **scored}
+        return {**counts, "series": len(series), "hosts": hosts, **scored}
 
     def _emitted(self, emission: Emission) -> None:
         self.counts[f"sent:{emission.kind}"] += 1
@@ -138,7 +138,7 @@ class Replay:
 
     def _score(self, item: TimedSamples) -> None:
         if self._scores is not None and self._files is not None:
-            self._scores.write(item.samples, self._files.telemetry.index)
+            self._scores.write(item.samples, self._files.index)
 
     def _refuse(self, place: str, index: int, format_name: str, value: bytes, error: InvalidInputError) -> None:
         self.counts["refused"] += 1

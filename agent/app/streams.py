@@ -19,7 +19,6 @@ from processors.windows.settings import MINUTE_MS
 
 TABLES: Final = frozenset({"sacct", "swf", "sonar"})  # formats that list jobs, not events in the order of their time
 JOBS_MAX: Final = 5_000_000
-FILES_MAX: Final = 500  # all of them are open at once
 WAITING_MAX: Final = 10_000  # events without a time before the first with one
 NEVER_MS: Final = -1
 END_MS: Final = 2**62
@@ -68,8 +67,6 @@ def in_order(files: Iterable[Iterable[FileRecord]], telemetry: TelemetryFiles | 
     """
     merging = _Merging(telemetry)
     streams = [merging.stream(number, records) for number, records in enumerate(files)]
-    if len(streams) > FILES_MAX:
-        raise ConfigError(f"{len(streams)} files are more than the {FILES_MAX} that can be read at once; join some.")
     for _, item in heapq.merge(*streams, key=itemgetter(0)):
         yield item
 

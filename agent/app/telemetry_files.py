@@ -11,8 +11,8 @@ import numpy.typing as npt
 from agent.app import compose
 from agent.config.tree import Config
 from agent.contracts.events import HostMinute
-from agent.contracts.telemetry import Samples, SeriesIndex
-from agent.decode.files import FileRecord, Telemetry
+from agent.contracts.telemetry import Samples, Series, SeriesIndex
+from agent.decode.files import FileRecord, Telemetry, read_file
 from agent.decode.options import DecodeOptions
 from agent.decode.telemetry.options import TelemetryOptions
 from processors.windows.far_ahead import FOLLOWING, far_ahead
@@ -57,10 +57,10 @@ class TelemetryCounts(msgspec.Struct):
 
 
 class TelemetryFiles:
-    """The windows of files that are read together; `samples` asks for the samples as well.
+    """Files of telemetry that are read together, each with windows of its own; `samples` asks for the samples as well.
 
-    >>> from agent.contracts.telemetry import SeriesIndex
-    >>> from agent.decode.telemetry.options import TelemetryOptions
+    Series have numbers of their own in each file; `index` has those of the samples that are asked for.
+
     >>> files = TelemetryFiles(Telemetry(TelemetryOptions(), SeriesIndex(9)), ["load.jsonl"])
     >>> list(files.windows(0).end()), files.counts().taken
     ([], 0)
@@ -69,31 +69,38 @@ class TelemetryFiles:
     def __init__(
         self,
         telemetry: Telemetry,
-        names: Sequence[str],
+        paths: Sequence[str],
         settings: WindowSettings | None = None,
         *,
         samples: bool = False,
     ) -> None:
-        self.telemetry = telemetry
-        self._settings = settings or WindowSettings()
-        self._names = names
-        self._samples = samples
-        self._files: dict[int, FileWindows] = {}
+        self.index = telemetry.index
+        self._paths = paths
+        every = telemetry.index if samples else None
+        cut_ms = INTERVAL_MS if len(paths) > 1 else None
+        self._files = [
+            FileWindows(path, telemetry, settings or WindowSettings(), every=every, cut_ms=cut_ms) for path in paths
+        ]
+
+    def read(self, received_ms: int) -> list[Iterator[FileRecord]]:
+        """Return the records of each file, to be read side by side."""
+        return [
+            read_file(path, received_ms, file.telemetry) for path, file in zip(self._paths, self._files, strict=True)
+        ]
 
     def windows(self, number: int) -> "FileWindows":
         """Return the windows of a file, by its number."""
-        if number not in self._files:
-            several = self._samples and len(self._names) > 1
-            cut_ms = INTERVAL_MS if several else None
-            windows = PartitionWindows(self._names[number], self.telemetry.index, self._settings)
-            self._files[number] = FileWindows(windows, self._settings.late_max_s, samples=self._samples, cut_ms=cut_ms)
         return self._files[number]
 
     def counts(self) -> TelemetryCounts:
         """Return what became of the samples of all files."""
-        parts = [file.counts() for file in self._files.values()]
+        parts = [file.counts() for file in self._files]
         sums = {name: sum(getattr(part, name) for part in parts) for name in TelemetryCounts.__struct_fields__}
         return TelemetryCounts(**sums)
+
+    def series(self) -> set[Series]:
+        """Return what was measured where, in all files."""
+        return {file.telemetry.index[number] for file in self._files for number in range(len(file.telemetry.index))}
 
 
 def with_following(records: Iterable[FileRecord]) -> Iterator[tuple[FileRecord, Ints]]:
@@ -120,18 +127,27 @@ def with_following(records: Iterable[FileRecord]) -> Iterator[tuple[FileRecord, 
 
 
 class FileWindows:
-    """Takes the samples of one file, and yields the minutes of hosts that are complete; with `samples` those too.
+    """Takes the samples of one file, and yields the minutes of hosts that are complete.
 
-    A file does not say when its samples came. So none is early, but for those far ahead of what follows.
-    Samples are cut into intervals of `cut_ms`, so that those of several files can be merged.
+    With an index of `every` file it yields the samples as well, numbered by it, and cut into intervals of `cut_ms`, so
+    that those of several files can be merged. A file does not say when its samples came. So none is early, but for those
+    far ahead of what follows.
     """
 
     def __init__(
-        self, windows: PartitionWindows, late_max_s: float, *, samples: bool = False, cut_ms: int | None = None
+        self,
+        path: str,
+        telemetry: Telemetry,
+        settings: WindowSettings,
+        *,
+        every: SeriesIndex | None = None,
+        cut_ms: int | None = None,
     ) -> None:
-        self._windows = windows
-        self._ahead_ms = round(late_max_s * 1000)
-        self._samples = samples
+        self.telemetry = Telemetry(telemetry.options, SeriesIndex(telemetry.index.series_max))
+        self._windows = PartitionWindows(path, self.telemetry.index, settings)
+        self._ahead_ms = round(settings.late_max_s * 1000)
+        self._every = every
+        self._numbers = np.zeros(0, np.int32)
         self._cut_ms = cut_ms
         self._read = 0
         self._minutes = 0
@@ -158,13 +174,25 @@ class FileWindows:
     def _fold(self, samples: Samples) -> Iterator[Samples | HostMinute]:
         if not len(samples.series):
             return
-        if self._cut_ms is not None:
-            told: list[Samples | HostMinute] = [*self._parts(samples, self._cut_ms), *self._minutes_of(samples)]
-            yield from sorted(told, key=_first_ms)
+        if self._every is None:
+            yield from self._minutes_of(samples)
             return
-        if self._samples:
-            yield samples
-        yield from self._minutes_of(samples)
+        shown = self._numbered(samples, self._every)
+        if self._cut_ms is None:
+            if len(shown.series):
+                yield shown
+            yield from self._minutes_of(samples)
+            return
+        told: list[Samples | HostMinute] = [*self._parts(shown, self._cut_ms), *self._minutes_of(samples)]
+        yield from sorted(told, key=_first_ms)
+
+    def _numbered(self, samples: Samples, every: SeriesIndex) -> Samples:
+        """Return the samples with the numbers of another index, without those for which it has no room."""
+        own = self.telemetry.index
+        new = [every.number(own[number]) for number in range(len(self._numbers), len(own))]
+        self._numbers = np.append(self._numbers, np.array([-1 if n is None else n for n in new], np.int32))
+        numbers = self._numbers[samples.series]
+        return taken(Samples(numbers, samples.time_ms, samples.value), numbers >= 0)
 
     def _minutes_of(self, samples: Samples) -> Iterator[HostMinute]:
         offsets = np.arange(self._read, self._read + len(samples.series))
@@ -175,6 +203,8 @@ class FileWindows:
 
     def _parts(self, samples: Samples, cut_ms: int) -> Iterator[Samples]:
         interval = samples.time_ms // cut_ms
+        if not len(interval):
+            return
         starts = np.flatnonzero(np.concatenate(([True], interval[1:] != interval[:-1]))).tolist()
         for start, stop in zip(starts, [*starts[1:], len(interval)], strict=True):
             yield taken(samples, slice(start, stop))

@@ -50,10 +50,10 @@ def command(  # noqa: PLR0917 - options
         sink = stack.enter_context(JsonLines(folder))
         scored = None if scores is None else stack.enter_context(scores_file(scores))
         bar = stack.enter_context(progress(quiet=quiet))
-        task = bar.add_task("events", total=None)
+        task = bar.add_task("records", total=None)
 
         replay = Replay(settings, sink, scored, host)
-        replay.run(files, compose.file_options(settings, timezone), lambda events: bar.update(task, completed=events))
+        replay.run(files, compose.file_options(settings, timezone), lambda records: bar.update(task, completed=records))
         summary = replay.summary()
         replay.agent.close()
     (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")

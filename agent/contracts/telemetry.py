@@ -70,7 +70,7 @@ class SeriesIndex:
     """
 
     def __init__(self, series_max: int) -> None:
-        self._series_max = series_max
+        self.series_max = series_max
         self._numbers: dict[Series, int] = {}
         self._series: list[Series] = []
         self.refused = 0
@@ -88,7 +88,7 @@ class SeriesIndex:
         found = self._numbers.get(series)
         if found is not None:
             return found
-        if len(self._series) >= self._series_max:
+        if len(self._series) >= self.series_max:
             self.refused += 1
             return None
         self._numbers[series] = len(self._series)

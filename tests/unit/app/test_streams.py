@@ -1,6 +1,7 @@
 """Files become one stream: events of jobs and minutes of hosts in the order of time."""
 
 import json
+import resource
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def read(folder: Path, *texts: str | Sequence[str], samples: bool = False) -> tu
         paths.append(str(path))
     telemetry = Telemetry(TelemetryOptions(decode=DecodeOptions(default_system=SYSTEM)), SeriesIndex(100))
     files = TelemetryFiles(telemetry, paths, samples=samples)
-    return list(in_order(read_each(paths, FAR_FUTURE_MS, telemetry), files)), files
+    return list(in_order(files.read(FAR_FUTURE_MS), files)), files
 
 
 def jobs(items: list[Item]) -> list[str]:
@@ -100,10 +101,18 @@ def test_more_jobs_than_can_be_sorted_are_refused(tmp_path: Path, monkeypatch: p
         read(tmp_path, SACCT)
 
 
-def test_more_files_than_can_be_open_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "FILES_MAX", 2)
-    with pytest.raises(ConfigError, match=r"^3 files are more than the 2 that can be read at once; join some\.$"):
-        read(tmp_path, "", "", "")
+def test_tables_of_many_files_are_open_one_at_a_time(tmp_path: Path) -> None:
+    head, *rows = SACCT.splitlines()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft = len(list(Path("/proc/self/fd").iterdir())) + 20
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        assert len(jobs(read(tmp_path, *(f"{head}\n{rows[0]}\n" for _ in range(60)))[0])) == 60
+        with pytest.raises(ConfigError, match="Too many open files"):
+            read(tmp_path, *([completed(str(number), number)] for number in range(60)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_files_are_merged_by_time_whatever_they_hold(tmp_path: Path) -> None:
@@ -155,6 +164,22 @@ def test_samples_come_in_intervals_so_that_files_can_be_scored_together(tmp_path
     items, _ = read(tmp_path, first, second, samples=True)
     times = [item.time_ms - NINE_MS for item in items if isinstance(item, TimedSamples)]
     assert times == [at for at in range(0, 60_000, 10_000) for _ in range(2)]
+
+
+def test_a_host_in_many_files_is_one_host(tmp_path: Path) -> None:
+    items, files = read(tmp_path, *([load(second), load(second + 5)] for second in range(0, 60, 10)), samples=True)
+    assert (len(files.series()), files.counts().taken) == (1, 12)
+    assert {number for item in items if isinstance(item, TimedSamples) for number in item.samples.series.tolist()} == {
+        0
+    }
+
+
+def test_samples_for_whose_series_there_is_no_room_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "load"
+    path.write_text("\n".join([load(0), load(1, host="nid2"), load(2)]))
+    files = TelemetryFiles(Telemetry(TelemetryOptions(), SeriesIndex(1)), [str(path)], samples=True)
+    items = list(in_order(files.read(FAR_FUTURE_MS), files))
+    assert sum(len(item.samples.series) for item in items if isinstance(item, TimedSamples)) == 2
 
 
 def test_without_windows_samples_stay_in_their_records(tmp_path: Path) -> None:
