@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from processors.models.combination.coefficients import SHIPPED
-from tests.quality import drift, growth, host_forecasts, inputs, score, streams, under_load
+from tests.quality import drift, growth, host_alerts, host_forecasts, inputs, score, streams, under_load
 from tests.quality.curves import Measured, load
 from tests.quality.folds import Folds, OutOfTimeError
 from tests.quality.synthetic import errors
@@ -140,6 +140,14 @@ def machines(sources: Sources) -> Iterator[str]:
         yield "no data for it beside the curves"
 
 
+def alerts_of_hosts(sources: Sources) -> Iterator[str]:
+    """Yield how rare alerts about hosts are on measured load, and which faults get one, where there is any."""
+    if sources.machines.is_dir():
+        yield from host_alerts.table(sources.machines.parent)
+    else:
+        yield "no data for it beside the curves"
+
+
 TABLES = {
     "inside": Table("interpolation: each data set left out, a centre of its own", inside, 600.0),
     "left_out": Table("extrapolation: each data set left out, a centre of its own", left_out, 600.0),
@@ -167,6 +175,7 @@ TABLES = {
     "under_load": Table(
         "run times under load on a simulated centre, against the plain band", lambda _: under_load.table(), 600.0
     ),
+    "host_alerts": Table("alerts about hosts on measured load: how rare, and for which faults", alerts_of_hosts, 600.0),
     "host_forecasts": Table("windows of measured load as forecasts, against single values", machines, 300.0),
 }
 

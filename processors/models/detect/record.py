@@ -5,8 +5,8 @@ of the means of the last 30 and the 30 values before outside of its range; is x 
 once that hour was seen on seven days. How far outside is the margin, as a share of the width of the range; above a
 tolerance it fires. Records are frequent at the start and come in swarms: after one that fires the series rests.
 
-It stays able to see in a long life: the ranges are those of the last 15,000 to 20,000 values, and the range of an hour
-contracts a little each day. Benchmark: Lavin, Ahmad, "Evaluating real-time anomaly detection algorithms - the Numenta
+It stays able to see in a long life: the ranges are those of the last 15,000 to 20,000 values, but of three weeks at least, so
+that a weekend is not forgotten by Friday; and the range of an hour contracts a little each day. Benchmark: Lavin, Ahmad, "Evaluating real-time anomaly detection algorithms - the Numenta
 anomaly benchmark" (2015).
 """
 
@@ -40,6 +40,9 @@ COLUMNS: Final = {  # values are kept as their difference from the first one
     "count": Column((), "int32", 0),
     "rests_until": Column((), "int32", 0),
     "slot": Column((), "int32", -1),
+    "block": Column((), "uint8", 0),
+    "block_count": Column((), "int32", 0),
+    "block_slot": Column((), "int32", 0),
     "base": Column((), "float64", 0.0),
     "history": Column((2 * HALF,), "float32", 0.0),
     "low": Column((2, BLOCKS), "float32", np.inf),
@@ -54,7 +57,7 @@ COLUMNS: Final = {  # values are kept as their difference from the first one
 class RecordSettings:
     """Tolerances as shares of the range: of a value, of the step between means, of a value at its hour of the day.
 
-    `block` values make a block; the range is that of the last four blocks. An hour is judged by from `hour_days` earlier
+    At least `block` values and `block_h` hours make a block; the range is that of the last four blocks. An hour is judged by from `hour_days` earlier
     days on, and its range loses `hour_decay` of its width on each side when the hour comes again.
 
     >>> RecordSettings().value_tolerance
@@ -67,6 +70,7 @@ class RecordSettings:
     hour_days: int = 7
     hour_decay: float = 0.005
     block: int = 5000
+    block_h: int = 168
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,14 +194,18 @@ class RecordRule:
 
     def _learn(self, at: Rows, pair: Singles, count: NDArray[np.int64]) -> None:
         """Widen the ranges by value and step, in the block of the moment; a block that begins anew forgets."""
-        low, high = self._table["low"], self._table["high"]
-        block = (count // self._settings.block) % BLOCKS
-        anew = count % self._settings.block == 0
+        table, settings = self._table, self._settings
+        low, high, slot = table["low"], table["high"], table["slot"][at]
+        begun = np.where(count == 0, slot, table["block_slot"][at])
+        anew = (table["block_count"][at] >= settings.block) & (slot - begun >= settings.block_h)
+        block = (table["block"][at] + anew) % BLOCKS
+        table["block"][at], table["block_slot"][at] = block, np.where(anew, slot, begun)
+        table["block_count"][at] = np.where(anew, 1, table["block_count"][at] + 1)
         low[at[anew], :, block[anew]] = np.inf
         high[at[anew], :, block[anew]] = -np.inf
         low[at, :, block] = np.fmin(low[at, :, block], pair)
         high[at, :, block] = np.fmax(high[at, :, block], pair)
-        self._table["count"][at] = count + 1
+        table["count"][at] = count + 1
 
     def _rest(self, at: Rows, count: NDArray[np.int64], over: Floats) -> tuple[Floats, NDArray[np.bool_]]:
         """Return score and what fires of margins in tolerances; what fires lets its series rest."""

@@ -59,12 +59,20 @@ def test_a_value_of_the_day_in_the_night_is_found_after_a_week() -> None:
 
 
 def test_it_sees_again_what_it_saw_long_ago_only() -> None:
-    short = RecordSettings(block=100)
-    rule = RecordRule(short)
+    rule = RecordRule(RecordSettings(block=100, block_h=0))
     found = steps([*[1.0, 2.0] * 50, 50.0, *[1.0, 2.0] * 300, 50.0], rule=rule)
     assert found[100].fired[0]
     assert found[-1].fired[0]
     assert found[-1].high[0] == 2.0
+
+
+def test_however_many_values_come_a_week_is_not_forgotten_within_the_week_after() -> None:
+    quiet = RecordSettings(block=100, block_h=7 * 24, hour_days=300)
+    early = [*[1.0, 2.0] * 50, 50.0]
+    found = steps([*early, *[1.0, 2.0] * 250, 49.0], every_ms=HOUR_MS, rule=RecordRule(quiet))
+    assert not found[-1].fired[0]
+    found = steps([*early, *[1.0, 2.0] * 350, 49.0], every_ms=HOUR_MS, rule=RecordRule(quiet))
+    assert found[-1].fired[0]
 
 
 def test_what_is_not_finite_changes_nothing() -> None:

@@ -1,0 +1,50 @@
+"""Alerts about hosts, on load whose truth is known."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+
+from agent.contracts.settings import AlertSettings
+from tests.quality.host_alerts import Measured, alerts, hits, table
+
+SLOTS, FAULT, RESOURCES = 640, 610, 6
+
+
+def load(seed: int, *, fault: bool) -> Measured:
+    """Six resources that follow one load of a day; with the fault, five of them are where they never were."""
+    rng = np.random.default_rng(seed)
+    day = np.sin(np.arange(SLOTS) / 288 * 2 * np.pi)
+    values = day[:, None] + rng.normal(scale=0.1, size=(SLOTS, RESOURCES))
+    if fault:
+        values[FAULT : FAULT + 12, :5] += 4.0
+    return Measured(np.arange(SLOTS), values)
+
+
+def test_a_planted_fault_has_an_alert_at_once_and_quiet_hosts_have_none() -> None:
+    hosts = {"faulty": load(1, fault=True), "quiet": load(2, fault=False)}
+    told = alerts(hosts)
+    assert {one.host for one in told} == {"faulty"}
+    assert told[0].first - FAULT in range(3)
+    assert hits(told[:1], [(FAULT, FAULT + 12)]) == (1, 0)
+
+
+def test_what_is_switched_off_is_not_told() -> None:
+    settings = AlertSettings.model_validate({"host_anomaly": {"enabled": False}})
+    assert alerts({"faulty": load(1, fault=True)}, settings) == []
+
+
+def test_the_table_tells_both_halves(tmp_path: Path) -> None:
+    machines = tmp_path / "bitbrains"
+    machines.mkdir()
+    for machine in (10, 20):
+        quiet = load(machine, fault=machine == 20)
+        rows = [
+            ["head"] * 11,
+            *([300 * i, *[0.0] * 2, row[0], *[0.0] * 2, *row[1:]] for i, row in enumerate(quiet.values)),
+        ]
+        text = "\n".join(";\t".join(map(str, row)) for row in rows)
+        (machines / f"{machine}.csv.gz").write_bytes(gzip.compress(text.encode()))
+    chose, tells = table(tmp_path)
+    assert "chose: 1 machines, 0 days: 0 alerts" in chose
+    assert "tells: 1 machines, 0 days: 1 alerts" in tells
