@@ -92,7 +92,7 @@ class Straggler(Settings):
 
     enabled: bool = Field(default=True, description="whether this alert exists")
     resources: str = Field(
-        default=r"^(cpu_available|cpu_current|load1|power|clock|gpu)",
+        default=r"^(cpu_available|cpu_current|load1|clock|gpu)|power",
         description="regular expression on the names of resources that are alike on hosts that do the same",
     )
     deviations: float = Field(

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from agent.contracts.telemetry import is_cumulative
 from processors import host_rules
 from processors.alert_rules import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST
 from processors.fold.host_desk import HostDesk
@@ -61,7 +62,15 @@ class HostAlerts:
         self._minute = self._desk.now_ms // MINUTE_MS
 
     def take(self, batch: MinuteBatch) -> None:
-        """Judge and learn a minute of many series; nothing is said yet."""
+        """Judge and learn a minute of many series; nothing is said yet. What only ever grows is left out."""
+        places, numbers = self._together.places, self._desk.roster.series.numbers
+        for i in np.flatnonzero(places["host"][batch.row] != batch.host).tolist():
+            key = numbers.key(int(batch.row[i]))
+            if key is not None and is_cumulative(key[1]):
+                places.leave_out(int(batch.row[i]), int(batch.host[i]))
+        at = np.flatnonzero(places["left_out"][batch.row] == 0)
+        if at.size < batch.row.size:
+            batch = MinuteBatch(batch.row[at], batch.host[at], batch.minute_ms[at], batch.means[at])
         self._suspects.seen(batch.host, batch.minute_ms)
         self._records.take(batch)
         self._together.take(batch)
@@ -106,7 +115,7 @@ class HostAlerts:
         """Note news of hosts that may be told of."""
         if not self._host.enabled:
             return
-        suspects, host = self._suspects, self._together.places["host"]
+        suspects, host = self._suspects, self._together.places.hosts
         by_records = suspects.close(self._records.fired_ms, host, self._window_ms, self._host.resources_min)
         high = np.flatnonzero(self._together.high >= self._host.combined_minutes)
         since_ms, end_ms = self._together.high_since_ms[high], self._together.scored_ms[high] + MINUTE_MS
@@ -173,9 +182,7 @@ class HostAlerts:
         if not is_open and now_ms - suspects["news_ms"][row] < self._host.gather_s * 1000:
             return
         suspects["news_ms"][row] = NEVER_MS
-        odd = Odd(
-            int(suspects["since_ms"][row]), self._marks(row), len(self._desk.roster.resources(row)), self._against(row)
-        )
+        odd = Odd(int(suspects["since_ms"][row]), self._marks(row), self._resources(row), self._against(row))
         if odd.marks or odd.contradicts:
             suspects["told_ms"][row] = now_ms
             self._alerts.take([host_rules.host_anomaly(labels, odd, self._host, now_ms)])
@@ -218,7 +225,7 @@ class HostAlerts:
         if not self._straggler.enabled:
             return
         suspects, now_ms = self._suspects, self._desk.now_ms
-        host, series = self._together.places["host"], self._desk.roster.series.numbers
+        host, series = self._together.places.hosts, self._desk.roster.series.numbers
         group, jobs = self._groups.peers(len(suspects["muted"]), self._straggler.start_s)
         group[(suspects["muted"] != 0) | (suspects["hushed_ms"] > now_ms)] = -1
         names = [""] * len(host)
@@ -238,6 +245,9 @@ class HostAlerts:
                 host_labels(*self._named(row)), jobs[int(group[row])], found, settings=self._straggler, now_ms=now_ms
             )
             self._alerts.take([said])
+
+    def _resources(self, row: int) -> int:
+        return sum(not is_cumulative(name) for name in self._desk.roster.resources(row))
 
     def _heard_ms(self) -> npt.NDArray[np.int64]:
         return self._desk.roster.hosts.table["last_ms"]

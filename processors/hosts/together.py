@@ -27,7 +27,7 @@ _HOST: Final = np.dtype(
     [("rows", "<i4", (RESOURCES_MAX,)), ("places", "u1"), ("held_ms", "<i8"), ("scored_ms", "<i8"), ("high_since_ms", "<i8"), ("high", "<i4"),
      ("score", "<f4"), ("ratio", "<f4"), ("worst", "i1"), ("observed", "<f8"), ("expected", "<f8")]
 )  # fmt: skip
-_SERIES: Final = np.dtype([("host", "<i4"), ("place", "i1")])
+_SERIES: Final = np.dtype([("host", "<i4"), ("place", "i1"), ("left_out", "u1")])
 
 
 class Contradiction(NamedTuple):
@@ -65,6 +65,15 @@ class Places:
     def __getitem__(self, field: str) -> npt.NDArray[np.int64]:
         """Return a field of all rows."""
         return self._rows[field]
+
+    @property
+    def hosts(self) -> npt.NDArray[np.int64]:
+        """The host of each series, (rows,); NONE of what is not in use or left out."""
+        return np.where(self._rows["left_out"] == 0, self._rows["host"], NONE)
+
+    def leave_out(self, row: int, host: int) -> None:
+        """Let a series be judged by nothing."""
+        self._rows["host"][row], self._rows["left_out"][row] = host, 1
 
     def grow(self, rows: int) -> None:
         """Have at least so many rows; new ones are empty."""

@@ -163,6 +163,18 @@ def test_a_new_host_raises_no_alert(learned: dict[str, bytes]) -> None:
     assert alerts(restored(learned), story([*XNAMES, "nid7"], range(QUIET, QUIET + 50), odd)) == []
 
 
+@pytest.mark.parametrize(("ending", "expected"), [("_total", []), ("", [("HostAnomaly", "nid7", "firing")])])
+def test_what_only_ever_grows_is_no_anomaly(
+    ending: str, expected: list[tuple[str, str, str]], learned: dict[str, bytes]
+) -> None:
+    shard, found = restored(learned, host_anomaly={**SETTINGS, "learn_s": 0}), list[Alert]()
+    for number in range(QUIET, QUIET + 20):
+        grown = {f"{name}{ending}": (2.0 ** (number - QUIET),) * 6 for name in ("received", "sent", "read", "written")}
+        events = [Tick("", time_ms=number * MINUTE_MS), minute("nid7", number, **grown)]
+        found += alerts(shard, [*events, Tick("", time_ms=number * MINUTE_MS + 30_000)])
+    assert named(found) == expected
+
+
 def test_history_raises_no_alert(learned: dict[str, bytes]) -> None:
     odd = {(FIRST, QUIET + 3): RESOURCES}
     shard = restored(learned, run_age_max_s=30)
