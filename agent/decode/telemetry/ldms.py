@@ -79,6 +79,7 @@ def _host(row: dict[str, _Column], options: TelemetryOptions) -> str:
             return host
     component = row.get("component_id")
     found = options.hosts.get(int(component)) if isinstance(component, float) and component.is_integer() else None
+    found = found or options.host
     if found is None:
         raise invalid("host", "The row names no producer, and its component id is not in the file of nodes.")
     return found

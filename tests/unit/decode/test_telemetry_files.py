@@ -129,10 +129,18 @@ def test_an_extract_without_a_host_is_of_the_one_in_its_name_or_the_one_that_is_
     assert telemetry.index[0].host == host
 
 
-def test_a_host_that_is_given_is_that_of_records_without_one_alone() -> None:
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("system load1=1.5 1795168800", "system,host=n1 load1=1.5 1795168800"),
+        ('{"timestamp": 1795168800.5, "component_id": 1, "MemFree": 7}', LINES["ldms"]),
+        ('{"name": "system", "fields": {"load1": 1.5}, "timestamp": 1795168800}', LINES["telegraf"]),
+    ],
+)
+def test_a_host_that_is_given_is_that_of_records_without_one_alone(lines: tuple[str, str]) -> None:
     options = TelemetryOptions(decode=OPTIONS.decode, host="n7")
     telemetry = Telemetry(options, SeriesIndex(9))
-    text = b"system load1=1.5 1795168800\nsystem,host=n1 load1=1.5 1795168800\n"
+    text = "\n".join(lines).encode()
     assert samples(list(read_source("x", Source(io.BytesIO(text)), 0, options.decode, telemetry))) == 2
     assert [telemetry.index[number].host for number in range(2)] == ["n7", "n1"]
 
