@@ -7,7 +7,19 @@ from typing import Final
 
 import click
 
-from tests.bench import decoding, kafka_path, machine, refit, result, roles, state, telemetry, under_load, windows
+from tests.bench import (
+    decoding,
+    kafka_path,
+    machine,
+    refit,
+    result,
+    roles,
+    state,
+    telemetry,
+    telemetry_kafka,
+    under_load,
+    windows,
+)
 from tests.bench.result import Row
 
 Benchmark = Callable[..., Iterator[Row]]
@@ -24,6 +36,7 @@ BENCHMARKS: Final[dict[str, Benchmark]] = {
     "restore": state.restore_memory,
     "windows": windows.run,
     "kafka": kafka_path.throughput,
+    "telemetry-kafka": telemetry_kafka.run,
     "answers": kafka_path.answers,
     "kafka-restore": state.restore_kafka,
 }

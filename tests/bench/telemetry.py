@@ -36,7 +36,7 @@ def _json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _one(i: int) -> bytes:
+def load_one(i: int) -> bytes:
     return _json(_load(i % HOSTS, "cpu_available", START_MS + i // HOSTS * 1000, i % 100 / 100))
 
 
@@ -63,7 +63,7 @@ def _line_one(i: int) -> bytes:
     return f"cpu,cpu=cpu-total,host=nid{i % HOSTS:06d} usage_idle=2.5 {1_795_168_800 + i // HOSTS}000000000".encode()
 
 
-def _line_wide(i: int) -> bytes:
+def line_wide(i: int) -> bytes:
     fields = ",".join(f"{field}={i}.5" for field in FIELDS)
     return f"wide,host=nid{i % HOSTS:06d} {fields} {1_795_168_800 + i // HOSTS}000000000".encode()
 
@@ -74,13 +74,13 @@ def _ldms_wide(i: int) -> bytes:
 
 
 CASES: Final[dict[str, tuple[str, Make, int, float, str]]] = {  # format, messages, samples in each, goal, meaning
-    "native": ("native", _one, 1, 400_000, "one load sample per message, whole seconds"),
+    "native": ("native", load_one, 1, 400_000, "one load sample per message, whole seconds"),
     "native ms": ("native", _one_ms, 1, 400_000, "the same, each message with a time of its own"),
     "native x40": ("native", _array, METRICS, 1_500_000, "arrays of 40 load samples"),
     "telegraf": ("telegraf", _telegraf_one, 1, 400_000, "Telegraf JSON with one field"),
     "telegraf x40": ("telegraf", _telegraf_wide, METRICS, 1_500_000, "Telegraf JSON with 40 fields, all taken"),
     "line": ("line-protocol", _line_one, 1, 400_000, "line protocol with one field"),
-    "line x40": ("line-protocol", _line_wide, METRICS, 1_500_000, "line protocol with 40 fields, all taken"),
+    "line x40": ("line-protocol", line_wide, METRICS, 1_500_000, "line protocol with 40 fields, all taken"),
     "ldms x40": ("ldms", _ldms_wide, METRICS, 1_500_000, "LDMS rows with 40 metrics, all taken"),
 }
 

@@ -1,0 +1,127 @@
+"""Telemetry on a real Kafka: samples a second that one collector takes, and for how long the minutes of hosts stop it."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from agent.app import compose
+from agent.clock import SystemClock
+from agent.collector.collector import Collector
+from agent.config.broker import KafkaSettings, TopicNames
+from agent.config.roles import CollectorSettings
+from agent.config.sources import MetricMapping, Source, Telemetry
+from agent.config.tree import Config
+from agent.contracts.log import TopicSettings
+from agent.log.kafka import KafkaLog
+from agent.metrics.registry import Metrics
+from agent.topics import own_topics
+from tests.bench.result import Row
+from tests.bench.telemetry import FIELDS, METRICS, START_MS, line_wide, load_one
+from tests.kit.kafka_broker import KafkaBroker
+
+CLOCK: Final = SystemClock()
+HOSTS: Final = 10_000
+RESOURCES: Final = 10
+EVERY_S: Final = 10
+FLUSH_S: Final = 120.0
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Records of one topic, `width` samples each; number i was measured and sent at `time_ms(i)`."""
+
+    format: str
+    make: Callable[[int], bytes]
+    time_ms: Callable[[int], int]
+    count: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What taking a stream cost, in seconds of the processor: all of it, and its longest steps with and without minutes."""
+
+    cpu_s: float
+    longest_s: float
+    longest_telling_s: float
+    minutes: int
+
+
+def run(*, quick: bool) -> Iterator[Row]:
+    """Yield the figures; everything of the collector's process counts, the client's threads too."""
+    share = 4 if quick else 1
+    one = Stream("native", load_one, lambda i: START_MS + i // 2_000 * 1000, 600_000 // share, 1)
+    wide = Stream("line-protocol", line_wide, lambda i: START_MS + i // 2_000 * 1000, 60_000 // share, METRICS)
+    rounds = 8 if quick else 14
+    all_hosts = Stream(
+        "line-protocol", _ten, lambda i: START_MS + i // HOSTS * EVERY_S * 1000, HOSTS * rounds, RESOURCES
+    )
+    with KafkaBroker() as kafka:
+        for name, stream, goal, meaning in (
+            ("telemetry over Kafka", one, 110_000, "native samples, one a record"),
+            (f"telemetry over Kafka, x{METRICS}", wide, 1_500_000, f"line protocol, {METRICS} fields a record"),
+        ):
+            spent = _spent(kafka, name, stream)
+            rate = stream.count * stream.width / spent.cpu_s
+            details = {"minutes": spent.minutes, "longest_step_s": spent.longest_s}
+            yield Row(name, rate, "samples/s per core", meaning, goal, larger_is_better=True, details=details)
+        spent = _spent(kafka, "hosts", all_hosts)
+        yield Row(
+            "telemetry over Kafka, stop", spent.longest_telling_s * 1000, "ms",
+            f"longest step while minutes of {HOSTS:,} hosts x {RESOURCES} are written; {spent.minutes:,} in all", 250,
+        )  # fmt: skip
+        rate = all_hosts.count * RESOURCES / spent.cpu_s
+        yield Row("telemetry over Kafka, x10", rate, "samples/s per core", "the same stream, its minutes included")
+
+
+def _ten(i: int) -> bytes:
+    fields = ",".join(f"{field}={i % 977}.5" for field in FIELDS[:RESOURCES])
+    return f"wide,host=nid{i % HOSTS:06d} {fields} {START_MS // 1000 + i // HOSTS * EVERY_S}000000000".encode()
+
+
+def _spent(kafka: KafkaBroker, name: str, stream: Stream) -> Spent:
+    prefix = name.replace(" ", "-").replace(",", "")
+    metrics = compose.metrics()
+
+    def minutes() -> int:
+        return round(metrics.value("scalewatch_collector_minutes_total"))
+
+    with _collector(kafka, prefix, stream, metrics) as collector:
+        while not collector.assigned():
+            collector.step(CLOCK.now_ms(), 1.0)
+        longest_s, telling_s, began_s = 0.0, 0.0, time.process_time()
+        while collector.lag():
+            for _ in range(50):  # a look at the lag asks the broker
+                before_s, before = time.process_time(), minutes()
+                collector.step(CLOCK.now_ms(), 0.2)
+                step_s = time.process_time() - before_s
+                longest_s = max(longest_s, step_s)
+                telling_s = max(telling_s, step_s if minutes() > before else 0.0)
+        collector.commit()
+        cpu_s = time.process_time() - began_s
+    return Spent(cpu_s, longest_s, telling_s, minutes())
+
+
+@contextmanager
+def _collector(kafka: KafkaBroker, prefix: str, stream: Stream, metrics: Metrics) -> Iterator[Collector]:
+    mappings = tuple(MetricMapping(measurement="wide", field=field, resource=field) for field in FIELDS)
+    topic = f"{prefix}-raw"
+    config = Config(
+        kafka=KafkaSettings(bootstrap=kafka.bootstrap),
+        topics=TopicNames(prefix=prefix),
+        sources=(Source(topics=(topic,), format=stream.format, system="bench", telemetry=Telemetry(metrics=mappings)),),  # type: ignore[arg-type] # one of its names
+        collector=CollectorSettings(group=prefix),
+    )
+    log = KafkaLog(compose.kafka_settings(config))
+    log.create([*own_topics(config), TopicSettings(topic, 1, compacted=False)])
+    producer = log.producer()
+    for i in range(stream.count):
+        producer.send(topic, stream.make(i), None, 0, stream.time_ms(i))
+    producer.flush(FLUSH_S)
+    producer.close()
+    try:
+        yield Collector(log, compose.routes(config), metrics, "bench", monotonic_s=CLOCK.monotonic_s)
+    finally:
+        log.close()
