@@ -37,7 +37,7 @@ from processors.windows.settings import WindowSettings
 from sinks.encode import Output, emission, tombstone
 
 FORMATS: Final = (*dict.fromkeys((*DECODERS, *TELEMETRY)), "journal")
-PART_HOSTS: Final = 500  # whose minutes are written at one go; nothing is read meanwhile, so it must be quick
+PART_HOSTS: Final = 250  # whose minutes are written at one go; nothing is read meanwhile, so it must be quick
 PROTOCOLS: Final[dict[str, Protocol]] = {
     "plaintext": "PLAINTEXT",
     "tls": "SSL",

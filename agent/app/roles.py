@@ -29,6 +29,8 @@ from agent.topics import own_topics
 from sinks.encode import Kind
 
 AGAIN_MAX_S = 5.0  # between two looks for a broker, each of which may take ten seconds itself
+FEW = 200  # messages of a poll, after which more are waited for: a poll costs as much as twenty of them
+GATHER_S = 0.01
 POLL_S = 1.0  # a group join that takes place inside a poll needs one that waits
 VIEWED: Sequence[Kind] = ("predictions", "job_predictions", "alerts")
 
@@ -231,6 +233,7 @@ class CollectorRole:
         self._config, self._log, self._measures, self._clock = config, log, measures, clock
         self._collector: Collector | None = None
         self._service = CollectorService(Status(self.name, restarts))
+        self._never = threading.Event()
 
     @property
     def service(self) -> Service:
@@ -254,7 +257,9 @@ class CollectorRole:
         """Take what has come."""
         if self._collector is None:
             raise UnavailableError("The collector was not opened.")
-        self._collector.step(self._clock.now_ms(), POLL_S)
+        taken = self._collector.step(self._clock.now_ms(), POLL_S)
+        if 0 < taken < FEW:
+            self._clock.sleep(GATHER_S, self._never)
 
     def finish(self) -> None:
         """Commit what was taken since the last commit."""

@@ -11,6 +11,7 @@ from agent.contracts.errors import ConfigError
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Compression = Literal["none", "gzip", "lz4", "zstd"]
 REQUEST_BYTES_MAX = 1 << 20
+LINGER_MS = 5  # a record waits so long for others, unless somebody flushes: a request for each costs more than the rest
 FRAME_BYTES_MAX = 128 << 20  # the client's own limit of 1 MB is less than what one partition may answer
 
 
@@ -142,6 +143,7 @@ class KafkaSettings(msgspec.Struct, frozen=True):
             "metrics_enabled": False,
             "compression_type": self._compression(),
             "max_request_size": REQUEST_BYTES_MAX,
+            "linger_ms": LINGER_MS,
             "request_timeout_ms": _ms(self.request_timeout_s),
             "delivery_timeout_ms": _ms(self.delivery_timeout_s),
             "max_block_ms": _ms(self.block_timeout_s),
