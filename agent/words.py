@@ -1,5 +1,6 @@
 """Words for people: verdicts explained, durations, sizes and shares. The page and the demo's screen share them."""
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 _EXPLAINED: Final = {
@@ -109,22 +110,44 @@ def share(ratio: float | None) -> str:
     return f"{100 * ratio:.1f} %" if abs(ratio) < 0.0995 else f"{100 * ratio:.0f} %"
 
 
-def measured(resource: str, value: float | None) -> str:
-    """Return what a host measured of a resource, with its unit; a dash where there is nothing.
+def measured(resource: str, value: float | None, digits: int = 3) -> str:
+    """Return what a host measured of a resource, in so many digits and with its unit; a dash where there is nothing.
 
     >>> [measured("cpu_available", 0.834), measured("memory_free", 12.34e9), measured("bandwidth>group3", 9.1e9)]
     ['83.4 %', '12.3 GB', '9.1 GB/s']
-    >>> measured("latency", 4.2e-6), measured("load1", 3.25), measured("latency", None)
-    ('4.2 µs', '3.25', '-')
+    >>> measured("latency", 4.2e-6), measured("load1", 3.25), measured("latency", None), measured("cpu_current", 2e-4)
+    ('4.2 µs', '3.25', '-', '0 %')
     """
     if value is None:
         return "-"
     unit = _UNIT_OF.get(resource.partition(">")[0], "")
     if unit == "%":
-        return f"{100 * value:.3g} %"
+        return f"{round(100 * value, digits - 2):.{digits}g} %"
     prefixes = {"B": _LARGE, "B/s": _LARGE, "s": _SMALL}.get(unit, ((1.0, ""),))
     factor, prefix = next(((f, p) for f, p in prefixes if abs(value) >= f), prefixes[-1])
-    return f"{value / factor:.3g} {prefix}{unit}".rstrip()
+    return f"{value / factor:.{digits}g} {prefix}{unit}".rstrip()
+
+
+def measured_apart(resource: str, values: Sequence[float]) -> Callable[[float], str]:
+    """Return how to write what was measured such that these values, of which no two are alike, look different.
+
+    >>> label = measured_apart("memory_free", [81.31e9, 81.34e9, 81.39e9])
+    >>> label(81.31e9), measured("memory_free", 81.31e9)
+    ('81.31 GB', '81.3 GB')
+    """
+    alike = len(set(values))
+    digits = next((n for n in range(3, 7) if len({measured(resource, value, n) for value in values}) >= alike), 7)
+    return lambda value: measured(resource, value, digits)
+
+
+def span(start: str | None, stop: str | None) -> str:
+    """Return two moments, the day said once where it is one.
+
+    >>> span("2026-11-20T10:31:12Z", "2026-11-20T10:40:00Z"), span("2026-11-20T23:31:12Z", "2026-11-21T00:40:00Z")
+    ('2026-11-20 10:31 to 10:40', '2026-11-20 23:31 to 2026-11-21 00:40')
+    """
+    first, last = moment(start), moment(stop)
+    return f"{first} to {last[11:] if last[:10] == first[:10] and len(last) > 11 else last}"
 
 
 def moment(rfc3339: str | None) -> str:

@@ -11,8 +11,10 @@ from agent.app.together import Together
 from agent.clock import Clock
 from agent.config.sources import Source
 from agent.config.tree import Config
+from agent.contracts.host_alert_settings import HostAnomaly, RackAnomaly
 from agent.contracts.moments import rfc3339
 from agent.contracts.service import Service
+from agent.contracts.settings import AlertSettings
 from agent.simulation.centre import Centre
 from agent.simulation.shared import SharedNodes
 
@@ -22,6 +24,9 @@ LOAD: Final = "simulated.load"
 STEP_S: Final = 0.05
 QUANTUM_MS: Final = 60_000  # what is told goes to the agent in such pieces, so that load and jobs come in their order
 RETENTION_MS: Final = 1_800_000  # of what was read long ago; telemetry would fill the memory
+ALERTS: Final = AlertSettings(  # nearly five hours are long here, and racks are named as the simulation does
+    host_anomaly=HostAnomaly(learn_s=17_100.0), rack_anomaly=RackAnomaly(pattern=r"^(r\d+)n\d+$")
+)
 Message = tuple[int, str, bytes]  # time, topic, value
 
 
@@ -39,7 +44,7 @@ class Demo:
     def __init__(self, seed: int, speed: float, clock: Clock, measure: Measure = measured) -> None:
         self._speed = speed
         self._clock = clock
-        config = Config(sources=(Source(topics=(JOBS, LOAD), format="native"),))
+        config = Config(sources=(Source(topics=(JOBS, LOAD), format="native"),), alerts=ALERTS)
         self.agent = Embedded(config, clock, raw_retention_ms=RETENTION_MS)
         self.machine = ThisMachine(clock, measure)
         self.service: Service = Together(self.agent.service, self.machine.service)

@@ -12,7 +12,7 @@ from agent.contracts.hosts import HostView, ResourceView, quantile
 from agent.contracts.outputs import Alert
 from agent.contracts.service import Service
 from agent.http.histograms import Bars, Marker, histogram_svg, intervals, small_histogram_svg
-from agent.words import measured
+from agent.words import measured, measured_apart
 
 HOSTS_READ_MAX: Final = 2_000  # in one look: the models wait for it
 
@@ -122,8 +122,8 @@ def resource_row(view: HostView, entry: ResourceView, *, small: bool) -> Resourc
     >>> resource_row(HostView("exa", "nid1", ""), ResourceView("cpu_available", window), small=True).spread
     '52.5 % to 97.5 %'
     """
-    words = partial(measured, entry.resource)
     window, outlook = entry.window, entry.outlook
+    words, label = partial(measured, entry.resource), measured_apart(entry.resource, window.edges)
     low, high = quantile(window, 0.05), quantile(window, 0.95)
     forecast = "-" if outlook is None else words(outlook.value)
     if outlook is not None and outlook.error is not None:
@@ -133,11 +133,11 @@ def resource_row(view: HostView, entry: ResourceView, *, small: bool) -> Resourc
         description=_described(entry),
         edges=window.edges,
         shares=window.shares,
-        label=words,
+        label=label,
         markers=() if small else tuple(_markers(entry)),
     )
     picture = Markup(small_histogram_svg(bars) if small else histogram_svg(bars))  # noqa: S704 -- histograms.py escapes
-    shown = [(words(start), words(stop), mass) for start, stop, mass in intervals(window.edges, window.shares)]
+    shown = [(label(start), label(stop), mass) for start, stop, mass in intervals(window.edges, window.shares)]
     return ResourceRow(entry, picture, words(window.mean), f"{words(low)} to {words(high)}", forecast, shown)
 
 

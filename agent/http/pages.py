@@ -31,7 +31,7 @@ def environment() -> Environment:
     '&lt;b&gt;'
     """
     made = html.environment("agent.http")
-    made.filters.update(duration=words.duration, size=words.size, change=view.change, measured=words.measured)
+    made.filters.update(duration=words.duration, size=words.size, change=view.change, span=words.span)
     made.globals.update(band=view.band, link=link, host_link=hosts.host_link, version=__version__)
     return made
 

@@ -28,6 +28,7 @@ _LOADED_COLUMNS: Final = (
     Column("by its curve", "right"), Column("under load", "right"), Column("90 %", from_width=90),
     Column("histogram", from_width=100), Column("variation"),
 )  # fmt: skip
+_VARIATIONS: Final = (None, "low", "medium", "high")
 _VARIATION_STYLES: Final = {"high": "yellow", "medium": "", "low": "green"}
 
 
@@ -58,13 +59,16 @@ def jobs_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> list
 
 
 def hosts_table(views: Sequence[HostView], width: int, rows_max: int) -> list[Table]:
-    """Return the table of hosts, a resource of each: one that is anomalous or else the first; nothing without hosts.
+    """Return the table of hosts, of each the resource that tells most; nothing without hosts.
+
+    Hosts with anomalies come first, then those whose load changes most, else they keep their order.
 
     >>> hosts_table([HostView("exa", "nid1", "")], 80, 6)
     []
     """
-    measuring = [view for view in views if view.resources][:rows_max]
-    cells = [_host_cells(view, _telling(view)) for view in measuring]
+    told = [(view, max(view.resources, key=_tells)) for view in views if view.resources]
+    shown = sorted(told, key=lambda pair: _tells(pair[1]), reverse=True)[:rows_max]
+    cells = [_host_cells(view, entry) for view, entry in shown]
     return [table(_HOST_COLUMNS, cells, width, "Hosts")] if cells else []
 
 
@@ -112,8 +116,9 @@ def _job_cells(job: JobPrediction) -> list[Text]:
     ]
 
 
-def _telling(view: HostView) -> ResourceView:
-    return next((entry for entry in view.resources if entry.anomalous_since), view.resources[0])
+def _tells(entry: ResourceView) -> tuple[bool, int]:
+    """Return how much a resource has to say: what is anomalous first, then by its class of variation."""
+    return entry.anomalous_since is not None, _VARIATIONS.index(entry.variation)
 
 
 def _host_cells(view: HostView, entry: ResourceView) -> list[Text]:

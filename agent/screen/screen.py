@@ -20,6 +20,7 @@ from agent.words import duration, moment, printable, share, size
 
 REFRESH_S: Final = 1.0
 SUMMARY_EVERY: Final = 30  # refreshes between two plain summaries
+HOSTS_LOOKED_AT: Final = 60
 _APPLICATION_COLUMNS: Final = (
     Column("application"), Column("runs", "right", 90), Column("curve", from_width=125), Column("at", "right"),
     Column("run time", "right"), Column("90 % band", from_width=100), Column("verdict"), Column("error", "right"),
@@ -109,7 +110,7 @@ class Screen:
         parts += [Text(said, style="bold red" if grave else "yellow") for said, grave in self._troubles()]
         width, jobs = self._console.width, self._service.jobs()
         parts += [self._applications(shown, len(predictions)), *alerts_table(alerts, width, room.alerts)]
-        parts += hosts_table(self._service.hosts(room.hosts) if room.hosts else (), width, room.hosts)
+        parts += hosts_table(self._service.hosts(HOSTS_LOOKED_AT) if room.hosts else (), width, room.hosts)
         parts += [*loaded_table(jobs, width, room.loaded), *jobs_table(jobs, width, room.jobs)]
         return Group(*parts)
 

@@ -1,7 +1,7 @@
 """Load of the shared nodes of the simulated centre, known at every moment: calm and bursty hosts, and two things amiss.
 
-One host slows down for good, as with a process that was left behind; later a whole rack is held up for a while, as by
-its switch.
+One host slows down for good, as with a program that was left behind on it; later a whole rack is held up for a while, as
+by a storm of its file system.
 """
 
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ class Loads:
         self._next = 0
         self._is_bursty = np.array([host.temper == "bursty" for host in hosts])
         self._is_busy = self._is_bursty & (self._random.uniform(size=len(hosts)) < BUSY_S / (BUSY_S + IDLE_S))
-        self._drift = np.zeros(len(hosts))
+        self._drift = np.zeros((2, len(hosts)))
 
     def at(self, time_ms: int) -> Floats:
         """Return the values at the last step at or before a time, (hosts, resources); ValueError for one long past."""
@@ -131,12 +131,13 @@ class Loads:
     def _made(self, hour: int) -> Floats:
         values = np.empty((STEPS, len(self.hosts), len(RESOURCES)))
         busy = self._bursts()
-        noise, jumps = self._noise(), RESTLESS * busy * self._random.normal(size=busy.shape)
+        noise, memory_noise = self._noise()
+        jumps = RESTLESS * busy * self._random.normal(size=busy.shape)
         idle_cpu, busy_cpu, memory = (
             np.array([getattr(host, name) for host in self.hosts]) for name in ("idle", "busy", "memory")
         )
         values[..., 0] = np.where(busy, busy_cpu, idle_cpu) + noise + jumps
-        values[..., 1] = MEMORY_B * (memory * np.where(busy, 0.7, 1.0) + 0.2 * noise)
+        values[..., 1] = MEMORY_B * (memory * np.where(busy, 0.7, 1.0) + 0.2 * memory_noise)
         values[..., 2] = BANDWIDTH_B_S * (0.9 + 0.05 * self._random.normal(size=busy.shape))
         self._spoil(values, self._start_ms + hour * HOUR_MS)
         np.clip(values[..., 0], 0.02, 1.0, out=values[..., 0])
@@ -154,14 +155,14 @@ class Loads:
         return busy
 
     def _noise(self) -> Floats:
-        """Return noise that fades within a minute: little on calm hosts, more on bursty ones."""
+        """Return noise of processor and memory (2, steps, hosts) that fades within a minute; more on bursty hosts."""
         keep = exp(-1 / _MEMORY_STEPS)
         size = np.where(self._is_bursty, 0.03, 0.012) * (1 - keep**2) ** 0.5
-        fresh = self._random.normal(size=(STEPS, len(self.hosts))) * size
+        fresh = self._random.normal(size=(2, STEPS, len(self.hosts))) * size
         noise = np.empty(fresh.shape)
         for step in range(STEPS):
-            self._drift = keep * self._drift + fresh[step]
-            noise[step] = self._drift
+            self._drift = keep * self._drift + fresh[:, step]
+            noise[:, step] = self._drift
         return noise
 
     def _spoil(self, values: Floats, start_ms: int) -> None:

@@ -45,8 +45,8 @@ class SharedNodes:
         self.slow_ms, self.rack_ms = start_ms + 5 * HOUR_MS, start_ms + 8 * HOUR_MS
         rack = tuple(place for place, host in enumerate(self.hosts) if host.rack == 3)
         self._troubles = (
-            Trouble((self.slow_host,), self.slow_ms, FOREVER_MS, (0.65, 0.6, 1.0)),
-            Trouble(rack, self.rack_ms, self.rack_ms + HOUR_MS // 3, (0.6, 1.0, 0.15)),
+            Trouble((self.slow_host,), self.slow_ms, FOREVER_MS, (0.65, 0.6, 0.5)),
+            Trouble(rack, self.rack_ms, self.rack_ms + HOUR_MS // 3, (0.6, 0.7, 0.15)),
         )
         self._seed, self._start_ms = seed, start_ms
 

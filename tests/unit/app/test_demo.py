@@ -51,7 +51,7 @@ def after_half_way(before_half_way: Demo, names_before: list[str]) -> Iterator[D
 
 
 def test_the_same_seed_gives_the_same_predictions_jobs_alerts_and_hosts_to_the_byte() -> None:
-    first, second = advanced(1, 1.0, 2.0), advanced(1, 0.5, 2.0)
+    first, second = advanced(1, 0.5, 1.0), advanced(1, 0.25, 1.0)
     assert len(first.service.predictions()) > 3
     assert told(first) == told(second)
 
@@ -66,6 +66,7 @@ def test_time_passes_at_the_speed_that_was_asked_for() -> None:
     assert demo.headline() == "simulated centre, 2026-11-20T10:30:00Z, 3600 times real time"
 
 
+@pytest.mark.slow
 def test_predictions_come_near_the_truth_that_the_agent_does_not_know(after_half_way: Demo) -> None:
     demo = after_half_way
     errors = []
@@ -78,6 +79,7 @@ def test_predictions_come_near_the_truth_that_the_agent_does_not_know(after_half
     assert sorted(errors)[len(errors) // 2] < 0.1
 
 
+@pytest.mark.slow
 def test_the_application_that_becomes_slower_half_way_is_told_with_its_factor(
     names_before: list[str], after_half_way: Demo
 ) -> None:
@@ -91,6 +93,7 @@ def test_the_application_that_becomes_slower_half_way_is_told_with_its_factor(
     assert "crash-test on simulated takes 1.2" in told_of[0] or "crash-test on simulated takes 1.3" in told_of[0]
 
 
+@pytest.mark.slow
 def test_every_shared_node_has_a_fresh_window_of_five_minutes_and_a_forecast(after_half_way: Demo) -> None:
     views = after_half_way.agent.service.hosts(100)
     assert len(views) == 36
@@ -104,6 +107,7 @@ def test_every_shared_node_has_a_fresh_window_of_five_minutes_and_a_forecast(aft
     assert any(view.job for view in views)
 
 
+@pytest.mark.slow
 def test_jobs_on_shared_nodes_are_told_their_run_time_under_the_load_of_their_hosts(after_half_way: Demo) -> None:
     service = after_half_way.service
     loads = [job.under_load for job in service.jobs() if job.application == "image-analysis"]
@@ -117,6 +121,24 @@ def test_jobs_on_shared_nodes_are_told_their_run_time_under_the_load_of_their_ho
     assert prediction.under_load.quality.crps_ratio < 1.0, "the load of the hosts told more than the plain band"
 
 
+@pytest.mark.slow
+def test_the_slow_host_and_the_rack_that_is_held_up_are_told_within_minutes(after_half_way: Demo) -> None:
+    alerts = [alert for alert in after_half_way.service.alerts() if alert.labels["alertname"].endswith("Anomaly")]
+    racks = [alert for alert in alerts if alert.labels["alertname"] == "RackAnomaly"]
+    assert [(alert.labels["rack"], alert.starts[:15]) for alert in racks] == [("r3", "2026-11-20T18:0")], (
+        "at eight hours"
+    )
+    assert racks[0].evidence.observed is not None
+    assert racks[0].evidence.observed >= 6
+    hosts = {alert.labels["host"]: alert.starts for alert in alerts if alert.labels["alertname"] == "HostAnomaly"}
+    assert hosts["r2n01"][:15] == "2026-11-20T15:0", "at five hours"
+    assert len(hosts) < 6, "of three dozen hosts in half a day"
+    assert not any(host.startswith("r3") and "18:00" <= hosts[host][11:16] < "18:20" for host in hosts), (
+        "the rack is one"
+    )
+
+
+@pytest.mark.slow
 def test_nothing_that_the_demo_sends_is_refused(after_half_way: Demo) -> None:
     metrics = after_half_way.agent.metrics
     assert metrics.above_zero("scalewatch_dead_letters_total") == {}

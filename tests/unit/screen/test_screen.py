@@ -231,3 +231,10 @@ def test_hosts_leave_a_small_terminal_to_applications_and_alerts() -> None:
     assert "Hosts" in text_of(Screen(service), height=40)
     assert "Hosts" not in text_of(Screen(service), height=24)
     assert "under the load" not in text_of(Screen(service), height=24)
+
+
+def test_hosts_with_anomalies_come_first_then_those_whose_load_changes_most() -> None:
+    calm, strange = resource_view(variation="low"), resource_view(anomalous_since="2026-11-20T09:58:00Z")
+    hosts = [host_view("calm", resources=(calm,)), host_view("bursty"), host_view("strange", resources=(calm, strange))]
+    shown = text_of(Screen(FixedService(hosts=hosts)))
+    assert shown.index("strange") < shown.index("bursty") < shown.index("calm")
