@@ -17,7 +17,8 @@ FOLLOW_PRIOR: Final = 0.1  # sum of squares of ln load that says nothing of how 
 SPREAD_PRIOR: Final = 5.0  # runs that say nothing of how far they scatter
 LN_MAX: Final = 1.5  # what is farther off counts as so far
 WIDTH_MIN: Final = 0.2
-WIDTH_MAX: Final = 3.0
+WIDTH_MAX: Final = 1.25  # the band of the curve itself grows where runs leave it
+OFF_MAX: Final = 2.5  # deviations; what is farther off counts as so far
 NORMAL_MEAN: Final = math.sqrt(2 / math.pi)  # distance from the middle in deviations
 
 
@@ -79,7 +80,7 @@ class Followed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def ran(self, x: float, y: float, distance: float) -> "Followed":
         """Return it with one more run."""
         x, y = (min(max(value, -LN_MAX), LN_MAX) for value in (x, y))
-        sums = (self.runs, 1.0), (self.xx, x * x), (self.xy, x * y), (self.off, min(distance, 4.0))
+        sums = (self.runs, 1.0), (self.xx, x * x), (self.xy, x * y), (self.off, min(distance, OFF_MAX))
         return Followed(*(_digits(FORGETTING * old + new) for old, new in sums))
 
     def share(self, prior: float) -> float:

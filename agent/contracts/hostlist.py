@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, product
 from math import prod
 from typing import Final
@@ -57,14 +57,25 @@ def spread(texts: Sequence[str], limit: int) -> tuple[int, tuple[str, ...]]:
     >>> spread(["nid[0001-4000]", "login1"], limit=4)
     (4001, ('nid0001', 'nid1001', 'nid2001', 'nid3001'))
     """
-    names = [parts for text in texts for parts in _names(text)]
-    ends = list(accumulate(prod(_size(part) for part in parts) for parts in names))
+    names = [name for text in texts for name in _told(text)]
+    ends = list(accumulate(1 if isinstance(name, str) else prod(_size(part) for part in name) for name in names))
     total = ends[-1] if ends else 0
     found = []
     for index in (i * total // min(limit, total) for i in range(min(limit, total))):
         which = bisect_right(ends, index)
-        found.append(_at(names[which], index - (ends[which - 1] if which else 0)))
+        name = names[which]
+        found.append(name if isinstance(name, str) else _at(name, index - (ends[which - 1] if which else 0)))
     return total, tuple(found)
+
+
+def _told(text: str) -> Iterable[str | list[_Part]]:
+    """Return the names of a list, whole where it has no brackets: then it may be long, and nothing is to be worked out."""
+    if "[" in text or "]" in text or text.strip() in NO_HOSTS:
+        return _names(text)
+    names = text.split(",")
+    if not all(names) or len(text.split()) != 1 or text != text.strip():
+        raise _unreadable()
+    return names
 
 
 def _at(parts: list[_Part], index: int) -> str:
@@ -89,7 +100,7 @@ def _names(text: str) -> Iterator[list[_Part]]:
         return
     names = _NAME.findall(text)
     if ",".join(names) != text:
-        raise _invalid("The host list has unbalanced brackets, empty names or blanks.")
+        raise _unreadable()
     for name in names:
         yield [plain or _ranges(inside) for inside, plain in _PART.findall(name)]
 
@@ -113,6 +124,10 @@ def _texts(part: _Part) -> list[str]:
     if isinstance(part, str):
         return [part]
     return [f"{number:0{digits}d}" for first, last, digits in part for number in range(first, last + 1)]
+
+
+def _unreadable() -> InvalidInputError:
+    return _invalid("The host list has unbalanced brackets, empty names or blanks.")
 
 
 def _invalid(detail: str) -> InvalidInputError:

@@ -6,14 +6,20 @@ from typing import Final
 
 import numpy as np
 
+from agent.contracts.under_load import UnderLoadSettings
+from processors.curve import PublishedPoint
 from processors.models.histogram.values import Histogram, from_samples
 from processors.models.structure.evaluate import evaluate
 from processors.models.structure.inputs import Alike, Value
 from processors.models.structure.parse import parse
+from processors.under_load_hosts import of_hosts, of_partition
+from processors.under_load_told import Question, Teller
 from tests.bench.result import Row, quantile
+from tests.kit.host_windows import KnownWindows
 
 HOSTS: Final = 64
 GOAL_MS: Final = 20.0
+DEFAULT_GOAL_MS: Final = 5.0
 SAMPLES: Final = 30  # of five minutes, one in ten seconds
 NUMBERS: Final = {"points": 1e6, "point_s": 2e-6, "row_mbit": 0.8, "latency_s": 0.002, "iterations": 1000.0}
 MODEL: Final = parse(
@@ -32,13 +38,24 @@ def run(*, quick: bool) -> Iterator[Row]:
     """Yield the median processor time of an evaluation, with and without the check by draws, and of 10,000 windows."""
     repeats = 10 if quick else 100
     cpu, bandwidth = _windows(HOSTS, 0.4, 1.0), _windows(HOSTS, 20.0, 40.0)
-    own: dict[str, Value] = {**NUMBERS, "cpu_available": cpu, "bandwidth": bandwidth}
+    each: dict[str, Value] = {**NUMBERS, "cpu_available": cpu, "bandwidth": bandwidth}
     pooled: dict[str, Value] = {**NUMBERS, "cpu_available": Alike(cpu.host(0)), "bandwidth": Alike(bandwidth.host(0))}
     pooled["hosts"] = HOSTS
-    for name, values in (("windows of their own", own), ("a pooled window", pooled)):
+    for name, values in (("windows of their own", each), ("a pooled window", pooled)):
         for check, said in ((True, "checked by 4096 draws"), (False, "arithmetic alone")):
             took_ms = _median_ms(lambda values=values, check=check: evaluate(MODEL, values, check=check), repeats)
             yield Row(f"SOR over {HOSTS} hosts, {name}", took_ms, "ms", f"red-black SOR, {said}", GOAL_MS)
+    windows = KnownWindows({"standard": [f"h{host}" for host in range(HOSTS)]})
+    for host, row in enumerate(np.random.default_rng(2).uniform(0.4, 1.0, (HOSTS, SAMPLES))):
+        windows.tell(f"h{host}", row.tolist(), until_ms=0)
+    band, teller = PublishedPoint(HOSTS, 100.0, 80.0, 120.0), Teller(UnderLoadSettings())
+    own, pool = of_hosts("exa", [f"h[0-{HOSTS - 1}]"]), of_partition(windows, "exa", "standard", HOSTS)
+    for name, place in (("windows of their own", own), ("a pooled window", pool)):
+        question = Question("lammps", place, HOSTS, band, until_ms=0)
+        took_ms = _median_ms(lambda question=question: teller.tell(windows, question), repeats)
+        yield Row(
+            f"curve over {HOSTS} hosts, {name}", took_ms, "ms", "default equation, all that is told", DEFAULT_GOAL_MS
+        )
     samples = np.random.default_rng(1).random((10_000, SAMPLES))
     took_ms = _median_ms(lambda: from_samples(samples), 3 if quick else 10)
     yield Row("10 000 windows", took_ms, "ms", f"five intervals of {SAMPLES} samples each, all at once")
