@@ -68,6 +68,7 @@ def strange_size(
         time_ms=now_ms,
         severity="warning" if name == SLOW_SIZE else "info",
         for_ms=round(settings.for_s * 1000),
+        keep_firing_ms=round(settings.keep_firing_s * 1000),
         summary=f"{key.application} is {change * 100:.0f} % {word} on {n:g} {key.unit} than its other sizes suggest.",
         description=f"Observed {observed_s:.4g} s, expected {expected_s:.4g} s from the curve through the other sizes.",
         evidence=AlertEvidence(observed=observed_s, expected=expected_s, n=n),
@@ -102,13 +103,13 @@ def unreliable(
     ]
 
 
-def over(name: str, labels: dict[str, str], now_ms: int) -> Condition:
-    """Return the condition of what no longer holds, or of which nobody knows any more whether it does.
+def over(name: str, labels: dict[str, str], now_ms: int, *, forgotten: bool = False) -> Condition:
+    """Return the condition of what no longer holds, or is `forgotten`: nobody knows any more whether it does.
 
     >>> over("SlowSize", {"n": "8"}, 0).holds
     False
     """
-    return Condition(name=name, labels=labels, holds=False, time_ms=now_ms)
+    return Condition(name=name, labels=labels, holds=False, time_ms=now_ms, forgotten=forgotten)
 
 
 def forgotten(
@@ -121,8 +122,9 @@ def forgotten(
     ['SlowSize', 'PredictionUnreliable']
     """
     labels = application_labels(key)
-    sizes = [over(name, {**labels, "n": f"{n:g}"}, now_ms) for name, n in flagged]
-    return [*sizes, *(over(PREDICTION_UNRELIABLE, {**labels, "verdict": verdict}, now_ms) for verdict in verdicts)]
+    sizes = [(name, {**labels, "n": f"{n:g}"}) for name, n in flagged]
+    judged = [(PREDICTION_UNRELIABLE, {**labels, "verdict": verdict}) for verdict in verdicts]
+    return [over(name, of, now_ms, forgotten=True) for name, of in (*sizes, *judged)]
 
 
 def failing(

@@ -11,8 +11,9 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     """What a rule says at one moment: whether it holds, and the words and evidence if it does.
 
     `labels` identify the alert and never hold a changing value. It fires after it held for `for_ms`, and resolves
-    `keep_firing_ms` after it last held. A lasting condition holds until the contrary is said; a momentary one (a
-    single run was slow) only at its own time.
+    `keep_firing_ms` after it last held; before it fires, at once. A lasting condition holds until the contrary is said; a
+    momentary one (a single run was slow) only at its own time. `forgotten` says that nobody knows of it any more: then
+    nothing is waited for.
     """
 
     name: str
@@ -20,6 +21,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     holds: bool
     time_ms: int
     momentary: bool = False
+    forgotten: bool = False
     kind: AlertKind = "anomaly"
     severity: Severity = "warning"
     for_ms: int = 0
@@ -83,7 +85,7 @@ class AlertLife:
 
     def score(self, fact: Condition) -> bool:
         """Tell whether the condition would change anything."""
-        return fact.holds or (self.open and self._state.holds)
+        return fact.holds or (self.open and (self._state.holds or fact.forgotten))
 
     def learn(self, fact: Condition) -> None:
         """Note a condition; `take` also tells what follows from it."""
@@ -92,8 +94,10 @@ class AlertLife:
             if not self.open:
                 state.since_ms, state.status = fact.time_ms, "pending"
             state.condition, state.held_ms, state.holds = fact, fact.time_ms, not fact.momentary
-        elif self.open:
+        elif state.condition is not None:
             state.holds, state.held_ms = False, fact.time_ms if state.holds else state.held_ms
+            if fact.forgotten:
+                state.condition = msgspec.structs.replace(state.condition, keep_firing_ms=0)
 
     def take(self, fact: Condition) -> list[Transition]:
         """Note a condition and return the changes of status that follow at once."""
@@ -114,7 +118,7 @@ class AlertLife:
         if state.holds:
             return self._fire(now_ms)
         condition = state.condition
-        if condition is None or now_ms < state.held_ms + condition.keep_firing_ms:
+        if condition is None or now_ms < state.held_ms + self._keeps_ms(condition):
             return []
         change = Transition("resolved", now_ms, state.since_ms, condition)
         self._state = AlertState()
@@ -127,11 +131,14 @@ class AlertLife:
             return None
         if state.holds:
             return state.since_ms + state.condition.for_ms if state.status == "pending" else None
-        return state.held_ms + state.condition.keep_firing_ms
+        return state.held_ms + self._keeps_ms(state.condition)
 
     def snapshot(self) -> AlertState:
         """Return the stored form."""
         return msgspec.structs.replace(self._state)
+
+    def _keeps_ms(self, condition: Condition) -> int:
+        return condition.keep_firing_ms if self._state.status == "firing" else 0
 
     def _fire(self, now_ms: int) -> list[Transition]:
         state = self._state

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from agent.contracts.horizons import Horizon, horizon_of
-from processors.facts import RunFact, Scored
+from processors.facts import Ground, RunFact, Scored
 
 
 class PublishedPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -23,6 +23,7 @@ class PublishedCurve(msgspec.Struct, frozen=True):
     """The points by rising size, the sizes that were observed then (smallest, largest), and how many runs there were.
 
     `by_size` is what the curve itself says, where something else was published because run times do not follow the size.
+    At the sizes of `own` it rests on their own runs; those of `doubted` were run and out of line, and it passes them by.
 
     >>> points = (PublishedPoint(1, 100, 90, 110), PublishedPoint(4, 25, 20, 30))
     >>> curve = PublishedCurve(points=points, n_min=1, n_max=4, observations=9, time_ms=0)
@@ -39,6 +40,8 @@ class PublishedCurve(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     widening: float = 1.0
     by_size: tuple[PublishedPoint, ...] = ()
+    own: tuple[float, ...] = ()
+    doubted: tuple[float, ...] = ()
 
     def at(self, n: float) -> PublishedPoint | None:
         """Return the curve at a size; None outside of it."""
@@ -56,6 +59,10 @@ class PublishedCurve(msgspec.Struct, frozen=True):
     def horizon(self, n: float) -> Horizon:
         """Return how far a size lies beyond what was observed when the curve was published."""
         return horizon_of(n, self.n_min, self.n_max)
+
+    def ground(self, n: float) -> Ground:
+        """Return what the curve rests on at a size."""
+        return "runs" if n in self.own else "doubted" if n in self.doubted else "curve"
 
     def score(self, run: RunFact) -> Scored | None:
         """Return how a run compares; None where the curve says nothing about its size.
@@ -78,6 +85,7 @@ class PublishedCurve(msgspec.Struct, frozen=True):
             inside=point.low_s <= run.run_time_s <= point.high_s,
             horizon=self.horizon(run.n),
             observations=self.observations,
+            ground=self.ground(run.n),
         )
 
 

@@ -1,8 +1,9 @@
 """Drift of one application: did its runs become slower or faster for good, since when, and with which new build.
 
-Each scored run is judged by itself first (is it strange), then added to a two-sided CUSUM. A shift that was found stays
-open until the model that expects has caught up, or the application is back where it was; meanwhile what the shift
-explains raises nothing new.
+Each scored run is judged by itself first (is it strange), then added to a two-sided CUSUM. A run at a size of which no
+run was known tells less, by the width of its band; at a size that was out of line it tells nothing. Where one size alone
+explains an alarm, no other has moved. A shift stays open until the model that expects has caught up, or the application
+is back where it was; meanwhile what the shift explains raises nothing new.
 """
 
 import math
@@ -17,13 +18,13 @@ from processors.changed_attributes import AttributeChange, KnownAttributes, chan
 from processors.digest import digest64
 from processors.facts import Scored
 from processors.models import drift, single_run
+from processors.models.log_normal import Z95
 
 OBSERVATIONS_MIN: Final = 4  # runs that the expectation has to know
 WARM_UP_RUNS: Final = 12  # tell how much runs scatter, and nothing else
 CAUGHT_UP_RUNS: Final = 16
 RUN_IDS_MAX: Final = 8
 REPEATS_MAX: Final = 4  # a run that is told twice is recognised among so many
-_Z95: Final = 1.6448536269514722
 
 
 class ScoredRun(msgspec.Struct, frozen=True):
@@ -36,8 +37,8 @@ class ScoredRun(msgspec.Struct, frozen=True):
 class Shift(msgspec.Struct, frozen=True):
     """Runs take `factor` times as long as expected since the run `since_run`, which started at `since_ms`.
 
-    `runs` is how many it was found from, `run_ids` the newest of them, `sizes` theirs, and n, observed_s and expected_s are of the last.
-    `change` is an attribute that changed just then, None where none did.
+    `runs` is how many it was found from, `run_ids` the newest of them, `sizes` theirs (one: it may be a matter of that size
+    alone), and n, observed_s and expected_s are of the last. `change` is an attribute that changed just then, or None.
     """
 
     direction: drift.Direction
@@ -171,11 +172,13 @@ class Drift:
         judgement = self.score(fact)
         if judgement is None or digest in state.repeats:
             return Taken(None)
+        if fact.scored.ground == "doubted":
+            return Taken(judgement)
         state.repeats = [*state.repeats, digest][-REPEATS_MAX:]
         state.attributes = remembered(state.attributes, fact.attributes, state.index)
         off = self._unexplained(fact.scored)
         noise = state.noise = self._noise(fact.scored)
-        direction = self._add(fact.scored, drift.clipped(off, noise), noise)
+        direction = self._add(fact.scored, drift.clipped(off, self._scale(fact.scored)), noise)
         if state.shift is None:
             state.noise = drift.noise_after(noise, off, state.index)
             distance = round(abs(off) / _deviation(fact.scored), 3)
@@ -203,6 +206,11 @@ class Drift:
         first = min(max(_deviation(scored), drift.NOISE_MIN), drift.NOISE_MAX)
         return first if self._state.noise is None else self._state.noise
 
+    def _scale(self, scored: Scored) -> float:
+        """Return by what a run may be off: the noise, and how wrong the expectation may be of a size it knows no run of."""
+        noise = self._noise(scored)
+        return noise if scored.ground == "runs" else max(noise, _deviation(scored))
+
     def _unexplained(self, scored: Scored) -> float:
         shift = self._state.shift
         return drift.beyond(scored.ln_ratio, math.log(shift.factor) if shift else 0.0, self._noise(scored))
@@ -229,6 +237,9 @@ class Drift:
         risen = state.runs[-rise.runs :]
         self._start_anew()
         since = risen[drift.began([run.ln_ratio for run in risen], rise.noise) :]
+        runs = len(since)
+        one = drift.explained_by_one([run.ln_ratio for run in since], [run.n for run in since], rise.noise)
+        since = [run for run in since if one in {None, run.n}]
         ln_factor = median(run.ln_ratio for run in since)
         if not drift.matters(ln_factor, noise) or (ln_factor > 0) != (direction == "regression"):
             return None
@@ -247,7 +258,7 @@ class Drift:
             n=fact.scored.run.n,
             observed_s=fact.scored.run.run_time_s,
             expected_s=fact.scored.expected_s,
-            change=change_at(state.attributes, fact.attributes, state.index - len(since)),
+            change=change_at(state.attributes, fact.attributes, state.index - runs),
         )
         return state.shift
 
@@ -282,7 +293,7 @@ def _risen(rise: Rise, total: float, noise: float) -> Rise:
 
 def _deviation(scored: Scored) -> float:
     """Return the standard deviation of ln run time that the band tells."""
-    return max(scored.half_width / _Z95, 1e-6)
+    return max(scored.half_width / Z95, 1e-6)
 
 
 def _copy(state: DriftState) -> DriftState:

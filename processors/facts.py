@@ -1,6 +1,6 @@
 """Facts: what passes between processors."""
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -10,6 +10,8 @@ N_MIN: Final = 1e-3
 N_MAX: Final = 1e9
 RUN_TIME_MIN_S: Final = 1e-3
 RUN_TIME_MAX_S: Final = 1e9
+
+Ground = Literal["runs", "curve", "doubted"]
 
 
 class RunFact(msgspec.Struct, frozen=True):
@@ -44,7 +46,8 @@ class Scored(msgspec.Struct, frozen=True):
     """A run against the prediction that was published before it ended.
 
     `ln_ratio` is ln(observed / expected); `half_width` that of the band, in ln. `observations` is how many runs the
-    prediction knew.
+    prediction knew. `ground` is what it rests on at this size: runs of the size itself, other ones, or other ones though
+    this size was run and was out of line.
     """
 
     run: RunFact
@@ -56,3 +59,4 @@ class Scored(msgspec.Struct, frozen=True):
     inside: bool
     horizon: Horizon
     observations: int
+    ground: Ground = "runs"

@@ -5,8 +5,9 @@ from statistics import NormalDist
 
 import msgspec
 
+from processors.models.log_normal import Z95
+
 _NORMAL = NormalDist()
-_Z95 = _NORMAL.inv_cdf(0.95)
 _SURVIVAL_MIN = 1e-9
 _SPREAD_MAX = 50.0  # of ln T: beyond it nothing is known, and the numbers of the machine end
 
@@ -30,7 +31,7 @@ def forecast(run_time_s: float, low_s: float, high_s: float, elapsed_s: float, l
     >>> round(forecast(100, 80, 125, elapsed_s=130, limit_s=140).run_time_s)
     135
     """
-    spread = min(max((math.log(high_s) - math.log(low_s)) / (2 * _Z95), 1e-6), _SPREAD_MAX)
+    spread = min(max((math.log(high_s) - math.log(low_s)) / (2 * Z95), 1e-6), _SPREAD_MAX)
     centre = math.log(run_time_s)
 
     def below(time_s: float) -> float:

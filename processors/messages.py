@@ -1,7 +1,7 @@
 """Predictions as messages: the curve of an application, ready to publish."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import cast
 
 import msgspec
@@ -83,7 +83,7 @@ def _judged(
 ) -> tuple[tuple[CurvePoint, Reliability], ...]:
     times = predicted.run_time_s
     low_s, high_s = (_widened(times, end, model.widening) for end in (predicted.low_s, predicted.high_s))
-    confirmed = model.confirmed() if outlook.combination is None else {}
+    confirmed = model.observed().confirmed if outlook.combination is None else {}
     shift = np.array([confirmed.get(n, time_s) / time_s for n, time_s in zip(sizes, times.tolist(), strict=True)])
     ratios = (predicted.speedup / shift, predicted.efficiency / shift, predicted.extrapolation)
     columns = zip(*(column.tolist() for column in (times * shift, low_s * shift, high_s * shift, *ratios)), strict=True)
@@ -218,8 +218,12 @@ def prediction(
     )
 
 
-def published_curve(said: Prediction, widening: float, now_ms: int) -> PublishedCurve:
+def published_curve(
+    said: Prediction, widening: float, now_ms: int, doubted: Collection[float] | None = None
+) -> PublishedCurve:
     """Return what later runs are scored against.
+
+    `doubted` are the sizes that were run and are passed by; None where no size is told from its own runs.
 
     >>> from processors.facts import RunFact
     >>> model = RunTime.build(RunTimeSettings())
@@ -231,6 +235,8 @@ def published_curve(said: Prediction, widening: float, now_ms: int) -> Published
     >>> published_curve(said, widening=1.0, now_ms=60_000).n_max
     8.0
     """
+    run = {point.n for point in said.curve if point.source == "observed"} if doubted is not None else set()
+    out_of_line = run.intersection(doubted or ())
     return PublishedCurve(
         points=tuple(PublishedPoint(point.n, point.run_time_s, point.low_s, point.high_s) for point in said.curve),
         n_min=said.sizes[0],
@@ -240,4 +246,6 @@ def published_curve(said: Prediction, widening: float, now_ms: int) -> Published
         verdict=said.reliability.verdict,
         reasons=said.reliability.reasons,
         widening=widening,
+        own=tuple(sorted(run - out_of_line)),
+        doubted=tuple(sorted(out_of_line)),
     )

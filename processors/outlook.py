@@ -4,7 +4,9 @@ The combination answers for ordinary curves. Where ADEPT finds phases or favoure
 known, its study answers.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 from processors.inputs import RUN_DEVIATION
 from processors.models.adept import Study, Verdict
 from processors.models.combination.combine import Combination
+from processors.models.combination.verdict import WIDTH_INSIDE_MAX
 from processors.models.input_size.curves import Knot
 from processors.other_inputs import NAME, Band, OtherInputs
 
@@ -54,7 +57,9 @@ class OutlookPoints(NamedTuple):
 class Outlook(NamedTuple):
     """One application as it is known now. `combination` is None where the study alone answers.
 
-    `others` are other inputs of the application, where this one was run too little to stand on its own.
+    `others` are other inputs of the application, where this one was run too little to stand on its own. `scatter` is the
+    half-width in ln T of what nine of ten runs take at sizes that were run often: however badly the laws of scaling pass
+    through such a size, its band is no wider.
 
     >>> from processors.models.adept import study
     >>> outlook = Outlook(study([8.0], [100.0]), None)
@@ -65,6 +70,7 @@ class Outlook(NamedTuple):
     study: Study
     combination: Combination | None
     others: OtherInputs | None = None
+    scatter: Mapping[float, float] = MappingProxyType({})
 
     @property
     def model_name(self) -> str:
@@ -116,13 +122,14 @@ class Outlook(NamedTuple):
             return OutlookPoints(*self.study.predict(targets), tuple(self.study.verdict(n) for n in targets), judged)
         sizes = np.asarray(targets, dtype=np.float64)
         found = self.combination.predict([*targets, REACH * float(self.study.n[-1]), 1.0])
-        run_time_s, low_s, high_s = (times[:-2] for times in found[:3])
+        run_time_s, *band = (times[:-2] for times in found[:3])
+        low_s, high_s, narrow = self._no_wider_than_runs(sizes, run_time_s, *band)
         with np.errstate(over="ignore", under="ignore"):
             speedup = np.asarray(found.run_time_s[-1] / run_time_s)
         trusted = judged.verdict not in CANNOT_RELY
         verdicts = tuple(
-            self._verdict(n, reliable=held and trusted, reasons=why)
-            for n, held, why in zip(targets, found.reliable[:-2], found.reasons[:-2], strict=True)
+            self._verdict(n, reliable=(held or near) and trusted, reasons=why)
+            for n, held, near, why in zip(targets, found.reliable[:-2], narrow, found.reasons[:-2], strict=True)
         )
         if trusted and found.reliable[-2]:
             judged = Verdict(RELIABLE, (), self.study.pattern_advice, None)
@@ -137,6 +144,15 @@ class Outlook(NamedTuple):
             verdicts,
             judged,
         )
+
+    def _no_wider_than_runs(
+        self, n: Floats, run_time_s: Floats, low_s: Floats, high_s: Floats
+    ) -> tuple[Floats, Floats, list[bool]]:
+        """Return the ends of the band at sizes (m,), and where runs of the size itself make it narrow enough to rely on."""
+        scatter = np.array([self.scatter.get(size, math.inf) for size in n.tolist()])
+        ln_t = np.log(run_time_s)
+        ends_s = np.maximum(low_s, np.exp(ln_t - scatter)), np.minimum(high_s, np.exp(ln_t + scatter))
+        return *ends_s, (scatter <= WIDTH_INSIDE_MAX).tolist()
 
     def verdict(self) -> Verdict:
         """Return the verdict on the application: that on twice its largest size, with what is unusual about it."""

@@ -19,13 +19,13 @@ from processors.models.combination.evidence import Evidence as LawEvidence
 from processors.models.combination.evidence import evidence
 from processors.models.levels import LevelTable, aggregate_levels
 from processors.models.sizes import Derived, Sizes, rounded_size, thin
+from processors.observed_sizes import ObservedSizes, observed_sizes
 from processors.quality import Score, quality, score_of, widening
 from processors.recent_runs import RecentRun, merges, placed, placed_run
 
 FIT_SIZES_MAX = 12
 GROWTH = 8  # a curve is fitted anew at once when an eighth of the runs is new
 FAULTS_MAX = 3
-CONFIRMED_RUNS = 3
 WAIT_MS = 600_000  # and after this long in any case
 
 
@@ -211,21 +211,17 @@ class RunTime:
         return self._evidence
 
     def _curve(self, key: str, system: str) -> Curve:
-        sizes, confirmed = self._sizes, self.confirmed()
+        sizes = self._sizes
         if sizes is None:
             return Curve(key, system, (), ())
-        doubted = {size.n for size in self.study().anomalies if size.n not in confirmed}
+        doubted = self.observed().doubted
         kept = [i for i, n in enumerate(sizes.n.tolist()) if n not in doubted]
         n, median_s = (tuple(float(column[i]) for i in kept) for column in (sizes.n, sizes.median_s))
         return Curve(key, system, n, median_s)
 
-    def confirmed(self) -> dict[float, float]:
-        """Return the sizes that are out of line and were run so often that they must be believed, with their times in s.
-
-        The curve passes them by, but who asks for such a size gets what it really takes.
-        """
-        found = self.study().anomalies
-        return {size.n: size.observed_s for size in found if self._counts.get(size.n, 0) >= CONFIRMED_RUNS}
+    def observed(self) -> ObservedSizes:
+        """Return what is to be believed of the sizes that were run."""
+        return observed_sizes(self.study(), self._counts, self._table, self._state.runs)
 
     def least_s(self) -> dict[float, float]:
         """Return the least run time at each size, in seconds: what runs take that nothing disturbed."""

@@ -160,6 +160,12 @@ class AlertSettings(Settings):
             default=0.10, gt=0, description="share of the curve's value by which a size has to be off"
         )
         for_s: float = Field(default=1800.0, ge=0, le=LONGEST_S, description="it has to be so for this long")
+        keep_firing_s: float = Field(
+            default=10_800.0,
+            ge=0,
+            le=LONGEST_S,
+            description="it resolves when it has not been so for this long: where runs scatter, single curves differ",
+        )
 
     class StrangeRun(Settings):
         """A run far outside the band that was published before it ended, as hardly any of the runs before."""

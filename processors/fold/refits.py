@@ -87,7 +87,7 @@ class Refits:
         source = model_of(outlook, members, laws)
         said = prediction(key, model, outlook, settings, self._desk.context, source=source)
         flagged = self._strange_sizes(key, model)
-        curve = published_curve(said, model.widening, self._desk.now_ms)
+        curve = published_curve(said, model.widening, self._desk.now_ms, model.observed().doubted)
         spread = self._spread(key, said)
         if spread is not None:
             by_size, curve = curve.points, published_curve(spread, 1.0, self._desk.now_ms)
@@ -137,7 +137,7 @@ class Refits:
     def _strange_sizes(self, key: ApplicationKey, model: RunTime) -> list[tuple[str, float]]:
         settings = self._desk.settings.alerts.slow_size
         wanted = settings.enabled and self._desk.recent(model.newest_ms)  # history wakes nobody
-        believed = model.confirmed()
+        believed = model.observed().confirmed
         found = {
             (alert_rules.SLOW_SIZE if size.direction == "slow" else alert_rules.FAST_SIZE, size.n): (
                 size.observed_s,

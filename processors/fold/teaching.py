@@ -37,7 +37,7 @@ class Teaching:
     def outlook(self, key: ApplicationKey, model: RunTime) -> Outlook:
         """Return how an application looks now; changes nothing."""
         others = self._unseen.leaned_on(key, model)
-        return Outlook(model.study(), self._combination(key, model, self._laws(key)), others)
+        return Outlook(model.study(), self._combination(key, model, self._laws(key)), others, model.observed().scatter)
 
     def learn(self, key: ApplicationKey, model: RunTime) -> None:
         """Let a curve that has changed enough teach the others of its application, and the centre."""

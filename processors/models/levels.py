@@ -70,6 +70,11 @@ class LevelTable:
         """Return all sizes."""
         return {*self.own.stats, *self.earlier}
 
+    def count(self, size: float) -> int:
+        """Return how many runs of a size are held, whatever their level."""
+        held = [self.own.stats.get(size), self.earlier[size][1] if size in self.earlier else None]
+        return sum(stat.sketch.count for stat in held if stat is not None)
+
     def position(self, start_ms: int) -> int:
         """Return the level of a time; what began before all that is remembered counts as the oldest."""
         known = [level.position for level in self.levels if level.since_ms <= start_ms]

@@ -18,7 +18,7 @@ from processors.models.sketch import LogSketch
 SIZES_MAX = 64
 NOISE_MIN = 0.03  # standard deviation of ln t below which no run-to-run noise is believed
 MISFIT = 0.02  # relative error of the models themselves
-_REPEATS_MIN = 8  # with fewer repeats the noise is not measured
+REPEATS_MIN = 8  # with fewer repeats the noise is not measured
 _DIGITS = 9
 
 
@@ -232,7 +232,7 @@ def _derive(sketch: LogSketch) -> Derived:
 
 def _pooled_noise(repeats: float, squares: float) -> float:
     """Return the standard deviation of ln t within a size; its floor where the repeats are too few to tell."""
-    return NOISE_MIN if repeats < _REPEATS_MIN else max(NOISE_MIN, math.sqrt(squares / repeats))
+    return NOISE_MIN if repeats < REPEATS_MIN else max(NOISE_MIN, math.sqrt(squares / repeats))
 
 
 def _weights(count: Floats, noise: float) -> Floats:

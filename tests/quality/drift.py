@@ -21,7 +21,7 @@ from agent.app.compose import make_shard
 from agent.app.feed import ticks
 from agent.config.tree import Config
 from agent.contracts.events import Evidence, JobCompleted, JournalRecord, Tick
-from agent.contracts.outputs import Alert
+from agent.contracts.outputs import Alert, Prediction
 from agent.contracts.settings import IdentifySettings
 from processors.facts import RunFact, Scored
 from processors.fold.shard import Shard
@@ -44,6 +44,8 @@ class Fold:
         self.shard: Shard = make_shard(config)
         self.fired: Counter[str] = Counter()
         self.told: list[Alert] = []
+        self.latest: dict[str, Alert] = {}
+        self.models: Counter[str] = Counter()
 
     def expected(self, event: JobCompleted) -> Scored | None:
         """Return how a run compares with what is published now."""
@@ -71,11 +73,13 @@ class Fold:
 
     def _fold(self, event: JobCompleted | Tick) -> list[str]:
         sent = self.shard.fold(JournalRecord(event))
-        named = [
-            message.labels["alertname"] for message in sent if isinstance(message, Alert) and message.status == "firing"
-        ]
+        alerts = [message for message in sent if isinstance(message, Alert)]
+        firing = [alert for alert in alerts if alert.status == "firing"]
+        named = [alert.labels["alertname"] for alert in firing]
         self.fired.update(named)
-        self.told += [message for message in sent if isinstance(message, Alert) and message.status == "firing"]
+        self.told += firing
+        self.latest.update((alert.fingerprint, alert) for alert in alerts)
+        self.models.update(message.model.name for message in sent if isinstance(message, Prediction))
         return named
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from processors.models.combination.coefficients import SHIPPED
-from tests.quality import drift, growth, host_alerts, host_forecasts, inputs, score, streams, under_load
+from tests.quality import drift, growth, host_alerts, host_forecasts, inputs, score, slow_sizes, streams, under_load
 from tests.quality.curves import Measured, load
 from tests.quality.folds import Folds, OutOfTimeError
 from tests.quality.synthetic import errors
@@ -161,6 +161,7 @@ TABLES = {
     "job_logs": Table(
         "run time of jobs by name and user", program("tests.quality.job_logs", lambda sources: sources.logs), 300.0
     ),
+    "slow_sizes": Table("one slow size through the whole fold", lambda _: slow_sizes.table(), 900.0),
     "drift": Table("slowdowns through the whole fold: delays, false alarms, alerts on logs of jobs", slowdowns, 900.0),
     "job_starts": Table(
         "jobs at their start through the whole fold, and who told them",

@@ -1,0 +1,101 @@
+"""One size of an application that is slow, or becomes so: an alert about that size, and nothing else goes wrong."""
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tests.kit.scenario import DAY_MS, Scenario
+
+SIZES = (2, 4, 8, 16, 32, 64)
+EVERY_MS = 900_000
+KEY = "exa/lammps//nodes"
+SEEDS = pytest.mark.parametrize("seed", range(2))
+
+
+class Days:
+    """An application that is run every quarter of an hour, at all of its sizes in random order, scattering by 2 %."""
+
+    def __init__(self, seed: int, slow: int = 16) -> None:
+        self.centre = Scenario()
+        self._random = np.random.default_rng(seed)
+        self._slow = slow
+        self._runs = 0
+
+    def go_on(self, rounds: int, factor: float = 1.0, *, without: int = 0, slow_by: float = 1.5) -> "Days":
+        sizes = [n for n in SIZES if n != without]
+        for n in (n for _ in range(rounds) for n in self._random.permutation(sizes).tolist()):
+            self._run(n, factor * (slow_by if n == self._slow else 1.0))
+        return self
+
+    def repeat(self, n: int, *factors: float) -> "Days":
+        for factor in factors:
+            self._run(n, factor)
+        return self
+
+    def band(self, n: float) -> tuple[float, float]:
+        points = self.centre.topic("predictions")[KEY]["curve"]
+        return next((point["low_s"], point["high_s"]) for point in points if point["n"] == n)
+
+    def _run(self, n: int, factor: float) -> None:
+        self._runs += 1
+        self.centre.at_ms(DAY_MS + self._runs * EVERY_MS)
+        run_time_s = run_time(n) * factor * math.exp(self._random.normal(0.0, 0.02))
+        self.centre.ran(f"r{self._runs}", "lammps", n, run_time_s)
+
+
+@cache
+def with_one_slow_size(seed: int) -> Days:
+    return Days(seed).go_on(15)
+
+
+def run_time(n: float) -> float:
+    return 40.0 + 10_000.0 / n + 5.0 * math.log2(n)
+
+
+@SEEDS
+def test_one_slow_size_among_six_has_one_alert_that_stays_and_the_application_none(seed: int) -> None:
+    days = with_one_slow_size(seed)
+    assert days.centre.alerts("SlowSize") == ["pending", "firing"]
+    assert days.centre.alerts("Regression") == days.centre.alerts("Improvement") == []
+
+
+@SEEDS
+def test_an_application_with_one_slow_size_follows_its_size_all_the_same(seed: int) -> None:
+    days = with_one_slow_size(seed)
+    assert {said["model"]["name"] for said in days.centre.messages("predictions", KEY)[3:]} == {"combination"}
+
+
+@SEEDS
+def test_a_slow_size_does_not_widen_what_is_told_of_sizes_that_were_run_often(seed: int) -> None:
+    days = with_one_slow_size(seed)
+    for n in SIZES:
+        low_s, high_s = days.band(n)
+        true_s = run_time(n) * (1.5 if n == 16 else 1.0)
+        assert 0.90 * true_s < low_s < true_s < high_s < 1.10 * true_s
+
+
+@SEEDS
+def test_a_slow_size_that_is_met_late_is_no_slowdown_of_the_application(seed: int) -> None:
+    days = Days(seed).go_on(10, without=16).repeat(16, 1.5).repeat(8, 1.0).repeat(16, 1.5, 1.5, 1.5).go_on(6)
+    assert days.centre.alerts("SlowSize") == ["pending", "firing"]
+    assert days.centre.alerts("Regression") == days.centre.alerts("Improvement") == []
+
+
+@SEEDS
+def test_a_size_that_becomes_slow_is_no_slowdown_of_the_application(seed: int) -> None:
+    days = Days(seed).go_on(10, slow_by=1.0).repeat(16, 1.5).repeat(8, 1.0).repeat(16, 1.5, 1.5, 1.5).go_on(14)
+    assert days.centre.alerts("Regression") == days.centre.alerts("Improvement") == []
+    assert days.centre.alerts("SlowSize") == ["pending", "firing"]
+
+
+@SEEDS
+def test_a_slowdown_of_all_sizes_is_found_while_one_is_slow_and_its_alert_stays(seed: int) -> None:
+    days = Days(seed).go_on(8).go_on(1, 1.25)
+    assert days.centre.alerts("Regression") == ["firing"]
+    days.go_on(4, 1.25)
+    assert days.centre.alerts("SlowSize") == ["pending", "firing"]
+    assert days.centre.alerts("Regression") == ["firing"]
+    low_s, high_s = days.band(64.0)
+    assert low_s < 1.25 * run_time(64) < high_s
