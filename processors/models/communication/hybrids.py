@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from processors.models.training.folds import left_out
 from processors.models.training.learner import Kind
 from processors.models.training.table import Floats, Model, Predicted, Table, finished
 from processors.models.trees.forest import Forest
@@ -27,7 +28,6 @@ HYBRIDS: Final[Mapping[str, tuple[str, ...]]] = {
     "bytes": ("avg_bytes", "max_bytes"),
 }
 RUNS_MIN: Final = 8
-FOLDS: Final = 4
 TREES: Final = 10
 DEVIATION_MIN: Final = 0.005
 
@@ -72,20 +72,10 @@ def fitting(names: tuple[str, ...], table: Table) -> Generator[None, None, Mappe
         raise ValueError(f"No run tells {', '.join(missing)}.")
     if len(table) < RUNS_MIN:
         raise ValueError(f"A forest of mappings needs {RUNS_MIN} runs.")
-    chosen = table.only(names)
-    off = np.empty(len(table))
-    for fold in range(FOLDS):
-        out = table.group % FOLDS == fold
-        if out.any() and not out.all():
-            rest = yield from _forest(chosen.rows(~out))
-            off[out] = np.log(table.target[out]) - rest.mean(chosen.filled()[out])
-        elif out.any():
-            off[:] = 0.0
-    forest = yield from _forest(chosen)
-    share = table.weight / table.weight.sum()
-    deviation = max(float(np.sqrt(share @ off**2)), DEVIATION_MIN)
     columns = tuple(table.names.index(name) for name in names)
-    return Mapped(names, columns, forest, float(share @ np.abs(np.expm1(-off))), deviation)
+    forest = yield from _forest(table.only(names))
+    off = yield from left_out(table, partial(_alone, names))
+    return Mapped(names, columns, forest, off.error, max(off.deviation, DEVIATION_MIN))
 
 
 def mapped(names: tuple[str, ...], table: Table) -> Mapped:
@@ -100,6 +90,12 @@ def mapped(names: tuple[str, ...], table: Table) -> Mapped:
 
 def _forest(table: Table) -> Generator[None, None, Forest]:
     return growing(table.filled(), np.log(table.target), table.weight, Growth(TREES))
+
+
+def _alone(names: tuple[str, ...], table: Table) -> Generator[None, None, Model]:
+    """Return a forest whose error nobody asks for."""
+    forest = yield from _forest(table.only(names))
+    return Mapped(names, tuple(table.names.index(name) for name in names), forest, 0.0, DEVIATION_MIN)
 
 
 def _model(names: tuple[str, ...], table: Table) -> Generator[None, None, Model]:

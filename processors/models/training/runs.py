@@ -21,6 +21,8 @@ RUNS_MAX: Final = 512
 NAMES_MAX: Final = 64  # of values and of targets of a run, each
 ADVANCE_SHARE: Final = 0.05  # so many new runs, and it is worth to fit again
 NAMED_SHARE: Final = 0.5  # a column is one that this share of runs has
+CHOICE: Final = "="  # in a name: one of several words, not a number
+CHOSEN_MIN: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,8 @@ class Reservoir:
     def table(self, target: str) -> Table:
         """Return the runs of the coming fit, or of the last one, that have the target, sorted by id.
 
-        Its columns are those that most of these runs have, sorted by name.
+        Its columns are those that most of these runs have, sorted by name; of choices (`name=word`), which are 0 where
+        they were not made, those that two runs or more made.
         """
         known = self.kept if self.coming is None else self.coming
         runs = [known[name] for name in sorted(known) if target in known[name].targets]
@@ -121,8 +124,9 @@ class Reservoir:
         for run in runs:
             for name in run.values:
                 counts[name] = counts.get(name, 0) + 1
-        names = tuple(sorted(name for name, count in counts.items() if count >= NAMED_SHARE * len(runs)))
-        rows = [[run.values.get(name, math.nan) for name in names] for run in runs]
+        names = tuple(sorted(name for name, count in counts.items() if count >= _wanted(name, len(runs))))
+        absent = [0.0 if CHOICE in name else math.nan for name in names]
+        rows = [[run.values.get(name, none) for name, none in zip(names, absent, strict=True)] for run in runs]
         groups = {name: i for i, name in enumerate(sorted({run.group or run.id for run in runs}))}
         return Table(
             names,
@@ -158,6 +162,11 @@ class Reservoir:
         kept, waiting = _runs(state["kept"]), _runs(state["waiting"])
         coming = None if state["coming"] is None else _runs(state["coming"])
         return cls(state["runs_max"], kept, waiting, coming, state["epoch"], state["seen"])
+
+
+def _wanted(name: str, runs: int) -> float:
+    """Return how many of the runs must have a name for it to be a column."""
+    return CHOSEN_MIN if CHOICE in name else NAMED_SHARE * runs
 
 
 def _least(runs: dict[str, Run], count: int) -> dict[str, Run]:

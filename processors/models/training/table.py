@@ -40,15 +40,19 @@ class Predicted(NamedTuple):
     deviation: Floats
 
 
-class Model(Protocol):
+class Answering(Protocol):
     """A model of one target, fitted: rows (m, p) of its table in, none missing, answers out."""
+
+    def predict(self, values: Floats) -> Predicted:
+        """Return the target of each row."""
+
+
+class Model(Answering, Protocol):
+    """A model that also says how wrong it was."""
 
     @property
     def error(self) -> float:
         """The mean |ratio - 1| of runs that were left out when it was fitted, or an estimate of that."""
-
-    def predict(self, values: Floats) -> Predicted:
-        """Return the target of each row."""
 
 
 @dataclass(frozen=True, eq=False)
