@@ -4,9 +4,9 @@ leon3: boards, one benchmark left out at a time. bc5: packages of a server, one 
 configurations of two programs, with the file of tests that belongs to it. clustercockpit: one job of 32 nodes, minute by
 minute, what the other metrics of a node let expect of its power before that is told.
 
-What the choices saw: the constants of the models (scales, reaches, noise, rows of a leaf) were looked at on leon3, bc5
-and stampede2 while they were made. Which scale, reach and noise is taken is chosen anew in each fold, by leaving groups
-out of what that fold may see.
+What the choices saw: which scales, reaches and noises are tried, and the rows of a leaf, were looked at on leon3, bc5
+and stampede2 while the models were made, the level of a node on clustercockpit. Which scale, reach and noise is taken is
+chosen anew in each fold, by leaving groups out of what that fold may see.
 """
 
 import csv
@@ -78,7 +78,8 @@ def lines(sources: "Sources") -> Iterator[str]:
 
 def leon3(folder: Path) -> Table:
     """Return counters per cycle and watts; repeats of a benchmark are a group."""
-    rows = list(csv.reader((folder / "LEON3_BEEBS_coarsegrain.data").open(), delimiter="\t"))
+    with (folder / "LEON3_BEEBS_coarsegrain.data").open() as file:
+        rows = list(csv.reader(file, delimiter="\t"))
     names, data = tuple(rows[0][9:]), [row for row in rows[1:] if row]
     numbers = np.array([[float(each) for each in row[5:]] for row in data])
     group = np.unique([row[1] for row in data], return_inverse=True)[1]
@@ -155,20 +156,21 @@ def preceding(names: tuple[str, ...], power: Floats, values: Floats) -> Iterator
     levels = [Tracked() for _ in power]
     own, common, held = [], [], []
     for minute in range(power.shape[1]):
-        for node in np.flatnonzero(np.isfinite(power[:, minute]) & np.isfinite(values[:, minute]).all(axis=1)).tolist():
-            row = dict(zip(names, values[node, minute].tolist(), strict=True))
-            actual = float(power[node, minute])
-            band = trainer.predict("power_w", row)
-            level = levels[node]
-            if band is not None:
-                told = level.band(band.value, 0.02)
+        at = np.flatnonzero(np.isfinite(power[:, minute]) & np.isfinite(values[:, minute]).all(axis=1))
+        told = trainer.learners["power_w"].predict_rows(names, values[at, minute])
+        for i, node in enumerate(at.tolist()):
+            actual, level = float(power[node, minute]), levels[node]
+            if told is not None:
+                value, deviation = float(told.value[i]), float(told.deviation[i])
+                band = level.band(value, deviation)
                 if minute >= FIRST_MINUTES:
-                    own.append(abs(told.value / actual - 1))
-                    common.append(abs(band.value / actual - 1))
-                    held.append(told.holds(actual))
-                level.learn(band.value, 0.02, actual)
+                    own.append(abs(band.value / actual - 1))
+                    common.append(abs(value / actual - 1))
+                    held.append(band.holds(actual))
+                level.learn(value, deviation, actual)
             # models learn what a node of the usual level would have drawn
             usual = actual / float(np.exp(level.level))
+            row = dict(zip(names, values[node, minute].tolist(), strict=True))
             trainer.reservoir.add(Run(f"{node}-{minute}", 60_000 * minute, row, {"power_w": usual}))
         if minute in {5, 10, 20, 40} or minute % 60 == 59:
             while trainer.tick():

@@ -12,7 +12,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from processors.models.combination.coefficients import SHIPPED
-from tests.quality import drift, growth, host_alerts, host_forecasts, inputs, score, slow_sizes, streams, under_load
+from tests.quality import (
+    drift,
+    growth,
+    host_alerts,
+    host_forecasts,
+    inputs,
+    profiles,
+    score,
+    slow_sizes,
+    streams,
+    under_load,
+)
 from tests.quality.curves import Measured, load
 from tests.quality.folds import Folds, OutOfTimeError
 from tests.quality.synthetic import errors
@@ -157,6 +168,7 @@ TABLES = {
     "growth": Table("bands as the centre gets to know applications", growth.lines, 300.0),
     "inputs": Table("inputs that were never run, or hardly, from the others of their application", inputs.lines, 300.0),
     "streams": Table("anomalies on labelled streams, strictly online", streams.lines, 120.0),
+    "profiles": Table("power and run time from counters, other metrics and attributes", profiles.lines, 300.0),
     "synthetic": Table("curves whose truth is known", synthetic, 60.0),
     "job_logs": Table(
         "run time of jobs by name and user", program("tests.quality.job_logs", lambda sources: sources.logs), 300.0

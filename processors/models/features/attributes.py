@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from processors.models.training.runs import CHOICE
+from processors.models.training.table import CHOICE
 
 
 def encoded(attributes: Mapping[str, object]) -> dict[str, float]:

@@ -85,5 +85,8 @@ _NOTHING: Final = Linear(0.0, np.zeros(0), np.zeros(0))
 
 
 def _taken(values: Floats, by_ln: npt.NDArray[np.bool_]) -> Floats:
-    """Return the columns as the law takes them; what is not positive where it should be is the least there is."""
-    return np.where(by_ln, np.log(np.maximum(values, 1e-300)), values)
+    """Return the columns as the law takes them: by their ln, or, where some are not positive, by what is like it.
+
+    What is not positive where all were is the least there is.
+    """
+    return np.where(by_ln, np.log(np.maximum(values, 1e-300)), np.arcsinh(values))

@@ -1,7 +1,9 @@
 """Several models of one target, fitted to the same runs, followed, and the best of them believed."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from processors.models.training.table import Floats, Model, Predicted, Table
 from processors.models.training.tracking import Band, Tracked, best
@@ -61,6 +63,8 @@ class Learner:
         if self._next is not None:
             self.table, self.models = self._next
             self._next = None
+            for tracked in self.tracked.values():
+                tracked.level = 0.0  # the new fit has seen what it stood for
 
     def predict(self, values: Mapping[str, float]) -> Band | None:
         """Return what the believed model expects; None before the first fit."""
@@ -69,6 +73,20 @@ class Learner:
             return None
         value, deviation = self._asked(name, self.table.row(dict(values)))
         return self.tracked[name].band(value, deviation)
+
+    def predict_rows(self, names: Sequence[str], values: Floats) -> Predicted | None:
+        """Return what the believed model says of rows (m, len(names)), nan where one has no value; None before a fit.
+
+        It is the model's bare answer, without level and band: for many hosts at once, each with a level of its own.
+        """
+        name = self.believed
+        if name is None or self.table is None:
+            return None
+        place = {each: i for i, each in enumerate(names)}
+        nothing = np.full(len(values), np.nan)
+        columns = [values[:, place[each]] if each in place else nothing for each in self.table.names]
+        rows = np.stack(columns, axis=1) if columns else np.empty((len(values), 0))
+        return self.models[name].predict(self.table.filled(rows))
 
     def learn(self, values: Mapping[str, float], actual: float) -> None:
         """Follow each model: what it would have said of these values, against what came (> 0 and finite)."""

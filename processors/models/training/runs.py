@@ -14,14 +14,14 @@ from typing import Any, Final
 import numpy as np
 
 from processors.models.digits import six_digits
-from processors.models.training.table import Table
+from processors.models.training.table import CHOICE, Table
 
 VERSION: Final = 1
 RUNS_MAX: Final = 512
 NAMES_MAX: Final = 64  # of values and of targets of a run, each
 ADVANCE_SHARE: Final = 0.05  # so many new runs, and it is worth to fit again
 NAMED_SHARE: Final = 0.5  # a column is one that this share of runs has
-CHOICE: Final = "="  # in a name: one of several words, not a number
+WAITING_MAX: Final = 1.25  # times what stays, of runs that wait
 CHOSEN_MIN: Final = 2
 
 
@@ -43,6 +43,7 @@ class Run:
     targets: Mapping[str, float]
     weight: float = 1.0
     group: str = ""
+    place: bytes = field(init=False, repr=False, compare=False)  # the hash of its id, which says whether it stays
 
     def __post_init__(self) -> None:
         """Keep what can be learned from, to six digits."""
@@ -51,11 +52,7 @@ class Run:
         object.__setattr__(self, "values", _finite(self.values))
         positive = {name: value for name, value in self.targets.items() if value > 0}
         object.__setattr__(self, "targets", _finite(positive))
-
-    @property
-    def place(self) -> bytes:
-        """The hash of its id, which says whether it stays."""
-        return blake2b(self.id.encode(), digest_size=8).digest()
+        object.__setattr__(self, "place", blake2b(self.id.encode(), digest_size=8).digest())
 
 
 @dataclass(slots=True)
@@ -90,7 +87,7 @@ class Reservoir:
         """Take a run in, to be fitted to after the next `advance`; one with a known id replaces that."""
         self.seen += 1
         self.waiting[run.id] = run
-        if len(self.waiting) > self.runs_max:
+        if len(self.waiting) > WAITING_MAX * self.runs_max:  # not at each run: sorting them takes a while
             self.waiting = _least(self.waiting, self.runs_max)
 
     def begin(self) -> None:
@@ -115,8 +112,8 @@ class Reservoir:
     def table(self, target: str) -> Table:
         """Return the runs of the coming fit, or of the last one, that have the target, sorted by id.
 
-        Its columns are those that most of these runs have, sorted by name; of choices (`name=word`), which are 0 where
-        they were not made, those that two runs or more made.
+        Its columns are those that most of these runs have, sorted by name; of choices (`name=word`) those that
+        two runs or more made.
         """
         known = self.kept if self.coming is None else self.coming
         runs = [known[name] for name in sorted(known) if target in known[name].targets]
@@ -125,8 +122,7 @@ class Reservoir:
             for name in run.values:
                 counts[name] = counts.get(name, 0) + 1
         names = tuple(sorted(name for name, count in counts.items() if count >= _wanted(name, len(runs))))
-        absent = [0.0 if CHOICE in name else math.nan for name in names]
-        rows = [[run.values.get(name, none) for name, none in zip(names, absent, strict=True)] for run in runs]
+        rows = [[run.values.get(name, math.nan) for name in names] for run in runs]
         groups = {name: i for i, name in enumerate(sorted({run.group or run.id for run in runs}))}
         return Table(
             names,

@@ -3,13 +3,15 @@
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Result = TypeVar("Result")
+
+CHOICE: Final = "="  # in a name: one of several words, not a number
 
 
 def finished(steps: Generator[None, None, Result]) -> Result:
@@ -77,18 +79,19 @@ class Table:
 
     @cached_property
     def means(self) -> Floats:
-        """Return the mean of each column (p,), without what is missing; 0 for a column of nothing."""
-        known = np.isfinite(self.values)
+        """Return what stands for what is missing, (p,): the mean of a column; 0 for a choice, which was not made then."""
+        number = np.array([CHOICE not in name for name in self.names], dtype=bool)
+        known = np.isfinite(self.values) & number
         total = np.where(known, self.values, 0.0).sum(axis=0)
         return np.asarray(total / np.maximum(known.sum(axis=0), 1))
 
     def filled(self, values: Floats | None = None) -> Floats:
-        """Return these values (m, p), the table's own by default, with the mean of a column where one is missing."""
+        """Return these values (m, p), the table's own by default, with `means` where one is missing."""
         asked = self.values if values is None else values
         return np.where(np.isfinite(asked), asked, self.means)
 
     def row(self, values: dict[str, float]) -> Floats:
-        """Return named values as a row of this table, (1, p): unknown names are left out, missing ones are the mean."""
+        """Return named values as a row of this table, (1, p): unknown names are left out, missing ones as `filled`."""
         return self.filled(np.array([[values.get(name, np.nan) for name in self.names]]))
 
     def only(self, names: tuple[str, ...]) -> "Table":

@@ -1,0 +1,48 @@
+"""A coarse guard of models of profiles; `python -m tests.quality --only profiles` measures them on more data."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from processors.models.training.table import Table
+from tests.quality.profiles import ATTRIBUTES, COUNTERS, Scored, job_columns, left_out, leon3, preceding
+
+DATA = Path(__file__).parent / "profiles_data"
+
+
+@pytest.fixture(scope="module")
+def boards() -> dict[str, Scored]:
+    table = leon3(DATA / "leon3")
+    return {name: left_out(table, COUNTERS[name]) for name in ("linear", "smooth", "mean", "all counters, linear")}
+
+
+def test_a_few_counters_tell_the_power_of_a_benchmark_that_was_never_run(boards: dict[str, Scored]) -> None:
+    assert boards["linear"].mean < 1.25  # measured: 1.05
+    assert boards["smooth"].mean < 1.25  # measured: 1.10
+    assert boards["smooth"].mean < 0.7 * min(boards["mean"].mean, boards["all counters, linear"].mean)
+
+
+def test_the_power_of_a_node_follows_from_its_other_metrics_and_its_level() -> None:
+    with gzip.open(DATA / "clustercockpit" / "data.json.gz", "rt") as file:
+        found = dict(preceding(*job_columns(json.load(file))))
+    assert found["with its level"].mean < 0.8  # measured: 0.45
+    assert 80.0 < found["with its level"].coverage < 97.0
+    assert found["with its level"].mean < found["without"].mean
+
+
+def test_the_run_time_of_a_configuration_is_told_better_by_a_law_and_trees_than_by_trees_alone() -> None:
+    rng = np.random.default_rng(1)
+    values = np.exp2(rng.integers(0, 8, (600, 4))).astype(float)
+    truth = values[:, 0] ** 1.2 * values[:, 1] / values[:, 2] + np.where(values[:, 3] > 16, 2.0, 1.0) * values[:, 1]
+    target = truth * np.exp(0.03 * rng.normal(size=600))
+    table = Table(("cells", "steps", "nodes", "block"), values, target, np.ones(600), np.arange(600))
+    seen, asked = table.rows(np.arange(400)), table.rows(np.arange(400, 600))
+    errors = [
+        np.mean(np.abs(np.log(fit(seen).predict(asked.values).value / asked.target)))
+        for fit in (ATTRIBUTES["law and trees"], ATTRIBUTES["trees"])
+    ]
+    assert errors[0] < 0.5 * errors[1]
+    assert errors[0] < 0.25
