@@ -58,12 +58,12 @@ class Learner:
                 continue  # too few runs for this kind
         self._next = table, found
 
-    def put(self) -> None:
-        """Let the models that were fitted last answer from now on."""
+    def put(self, *, anew: bool = True) -> None:
+        """Let the models that were fitted last answer from now on; not `anew` where they did so before a restore."""
         if self._next is not None:
             self.table, self.models = self._next
             self._next = None
-            for tracked in self.tracked.values():
+            for tracked in self.tracked.values() if anew else ():
                 tracked.level = 0.0  # the new fit has seen what it stood for
 
     def predict(self, values: Mapping[str, float]) -> Band | None:

@@ -101,7 +101,7 @@ class Trainer:
             for _ in self._fitting():
                 pass
             for learner in self.learners.values():
-                learner.put()
+                learner.put(anew=False)
         self.reservoir.coming = coming
         if coming is not None:
             self._work = self._fitting()
