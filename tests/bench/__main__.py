@@ -9,6 +9,7 @@ import click
 
 from tests.bench import (
     decoding,
+    hosts,
     kafka_path,
     machine,
     refit,
@@ -29,6 +30,7 @@ BENCHMARKS: Final[dict[str, Benchmark]] = {
     "telemetry": telemetry.run,
     "collector": roles.collector,
     "learner": roles.learner,
+    "hosts": hosts.run,
     "memory": roles.whole_path,
     "refit": refit.run,
     "under-load": under_load.run,
