@@ -4,13 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
-import msgspec
-
 from agent.contracts.outputs import Message
 from processors.alerts import AlertState, HostAlertLife
 from processors.fold.desk import FoldSettings, Tombstone
 from processors.hosts.batch import MinuteBatch
-from processors.hosts.blocks import Block, copied, restore
+from processors.hosts.blocks import BlockCopy, copied, restore
 from processors.hosts.forecasts import HostForecasts
 from processors.hosts.jobs import (
     HostCondition,
@@ -34,7 +32,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 SHELVED: Final = (HostJob, PartitionHosts, HostCondition, HostAlertLife)
 KINDS: Final = frozenset(kind.name for kind in (*COLUMNS, *SHELVED))
-Copy = dict[str, Block | bytes | None]
+Copy = dict[str, BlockCopy | bytes | None]
 
 
 class HostPart(Protocol):
@@ -140,7 +138,7 @@ class HostDesk:
 def encoded(copy: Copy) -> dict[str, bytes | None]:
     """Return the states of a copy as a checkpoint writes them.
 
-    >>> encoded({"host_windows/0": Block(1, b"1234"), "host_job/exa%2F1": None})
+    >>> encoded({"host_windows/0": BlockCopy(1, b"1234", 0, ()), "host_job/exa%2F1": None})
     {'host_windows/0': b'{"version":1,"data":"MTIzNA=="}', 'host_job/exa%2F1': None}
     """
-    return {key: msgspec.json.encode(value) if isinstance(value, Block) else value for key, value in copy.items()}
+    return {key: value.encoded() if isinstance(value, BlockCopy) else value for key, value in copy.items()}

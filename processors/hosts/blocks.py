@@ -1,7 +1,7 @@
 """How rows are stored: blocks of them, one state of a checkpoint each, so that none is too large for a broker."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -24,23 +24,43 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True):
     names: list[tuple[int, str | int, str]] = []
 
 
-def copied(numbered: Numbered[Any]) -> dict[str, Block]:
-    """Return a copy of all blocks that have a row in use, by their keys; they are encoded later.
+class BlockCopy(NamedTuple):
+    """Some rows as they are now: what is encoded later, in any thread, because that takes longer."""
+
+    version: int
+    data: bytes
+    first: int
+    keys: Sequence[tuple[str | int, str] | None]
+
+    def encoded(self) -> bytes:
+        """Return the stored form as JSON.
+
+        >>> BlockCopy(1, b"1234", 7, [None, ("exa", "nid1")]).encoded()
+        b'{"version":1,"data":"MTIzNA==","names":[[8,"exa","nid1"]]}'
+        """
+        names = [(row, *key) for row, key in enumerate(self.keys, self.first) if key is not None]
+        return msgspec.json.encode(Block(self.version, self.data, names))
+
+
+def copied(numbered: Numbered[Any]) -> dict[str, BlockCopy]:
+    """Return a copy of all blocks that have a row in use, by their keys.
 
     >>> roster = Roster(series_max=9)
     >>> _ = roster.enter("exa", "nid1", "cpu_available", 60_000)
-    >>> [(key, block.names, len(block.data)) for key, block in copied(roster.hosts).items()]
-    [('host_rows/0', [(0, 'exa', 'nid1')], 256)]
+    >>> [(key, block.keys, len(block.data)) for key, block in copied(roster.hosts).items()]
+    [('host_rows/0', [('exa', 'nid1')], 256)]
     """
-    names: dict[int, list[tuple[int, str | int, str]]] = {}
-    for row, key in numbered.numbers:
-        names.setdefault(row // numbered.block, []).append((row, *key))
-    found: dict[str, Block] = {}
-    for number, own in names.items():
-        rows = number * numbered.block, (number + 1) * numbered.block
-        found[_key(numbered, number)] = Block(numbered.version, numbered.stored(*rows), own)
+    found: dict[str, BlockCopy] = {}
+    for first in range(0, numbered.numbers.end, numbered.block):
+        last, keys = first + numbered.block, numbered.numbers.keys(first, first + numbered.block)
+        if keys.count(None) == len(keys):
+            continue
+        found[_key(numbered, first // numbered.block)] = BlockCopy(
+            numbered.version, numbered.stored(first, last), first, keys
+        )
         for columns in numbered.columns:
-            found[_key(columns, number)] = Block(columns.version, columns.stored(*rows))
+            stored = columns.stored(first, last)
+            found[_key(columns, first // numbered.block)] = BlockCopy(columns.version, stored, first, ())
     return found
 
 
@@ -52,7 +72,7 @@ def restore(roster: Roster, states: Mapping[str, bytes]) -> None:
     >>> roster, twin = Roster(series_max=9), Roster(series_max=9)
     >>> _ = roster.enter("exa", "nid1", "cpu_available", 60_000)
     >>> blocks = copied(roster.hosts) | copied(roster.series)
-    >>> restore(twin, {key: msgspec.json.encode(block) for key, block in blocks.items()})
+    >>> restore(twin, {key: block.encoded() for key, block in blocks.items()})
     >>> twin.row("exa", "nid1", "cpu_available")
     0
     """

@@ -69,10 +69,10 @@ class Numbering(Generic[K]):
                 self._keys[row] = None
                 heapq.heappush(self._free, row)
 
-    def part(self, first: int, last: int) -> list[tuple[int, K]]:
-        """Return the rows in use from `first` up to `last`, and their keys.
+    def keys(self, first: int, last: int) -> list[K | None]:
+        """Return the keys of the rows from `first` up to `last`, None of those that are not in use.
 
-        >>> Numbering([(0, "a"), (7, "b")]).part(1, 9)
-        [(7, 'b')]
+        >>> Numbering([(0, "a"), (2, "b")]).keys(1, 9)
+        [None, 'b']
         """
-        return [(row, key) for row, key in enumerate(self._keys[first:last], first) if key is not None]
+        return self._keys[first:last]
