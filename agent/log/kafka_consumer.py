@@ -12,6 +12,7 @@ from kafka.structs import TopicPartition as ClientPartition
 from agent.contracts.errors import UnavailableError
 from agent.contracts.log import Assignment, Poll, Position, TopicPartition
 from agent.log.kafka_connection import batch_of, translated
+from agent.log.kafka_records import QuickRecords
 from agent.log.kafka_settings import KafkaSettings
 
 JOIN_TIMEOUT_S = 1.0  # a member without partitions polls so long, because a join should end within a call
@@ -61,6 +62,7 @@ class KafkaLogConsumer:
         self.closed = False
         with translated(settings, f"Joining the group {group}"):
             self._consumer = KafkaConsumer(**_arguments(settings, group, member, from_beginning=from_beginning))
+            self._consumer._fetcher.PartitionRecords = QuickRecords  # noqa: SLF001 - no public way
             # look-ups of offsets take this one; the coordinator has its own copy, which must outlast a join
             self._consumer.config["request_timeout_ms"] = round(settings.request_timeout_s * 1000)
             self._rebalances = _Rebalances(self._consumer)
