@@ -145,7 +145,7 @@ class KafkaSettings(msgspec.Struct, frozen=True):
             "max_request_size": REQUEST_BYTES_MAX,
             "linger_ms": LINGER_MS,
             "request_timeout_ms": _ms(self.request_timeout_s),
-            "delivery_timeout_ms": _ms(self.delivery_timeout_s),
+            "delivery_timeout_ms": max(_ms(self.delivery_timeout_s), _ms(self.request_timeout_s) + LINGER_MS),
             "max_block_ms": _ms(self.block_timeout_s),
         }
 
