@@ -15,6 +15,8 @@ PATTERNS: Final[dict[str, str]] = {
     "topics": "must be the name of a topic (letters, digits, full stop, dash, underscore) or start with ^",
     "client_id": "must be letters, digits, full stops, dashes and underscores only",
     "host": "must be a host name or an address",
+    "resource": "must be a word of printable ASCII characters without >, which stands before a peer",
+    "resources": "must be a word of printable ASCII characters without >, which stands before a peer",
 }
 TOPIC_SENTENCE: Final = "must be the name of a topic: up to 249 letters, digits, full stops, dashes and underscores"
 WORD_SENTENCE: Final = "must be a word of printable ASCII characters without spaces"
