@@ -46,7 +46,7 @@ class HostAnomaly(Settings):
         default=60.0, ge=0, le=3600, description="an alert waits for this long whether the whole rack is concerned"
     )
     learn_s: float = Field(
-        default=172_800.0, ge=0, le=LONGEST_S, description="a host that is new raises no alert for this long"
+        default=86_400.0, ge=0, le=LONGEST_S, description="a host that is new raises no alert for this long"
     )
     warm_up_s: float = Field(
         default=1800.0, ge=0, le=LONGEST_S, description="a host that is back in service raises none for this long"

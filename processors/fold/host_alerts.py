@@ -89,15 +89,12 @@ class HostAlerts:
 
     def anomalous(self) -> Sequence[int]:
         """Return the rows of hosts that are part of an open alert."""
-        told_ms = self._suspects["told_ms"]
-        keep_ms = round(max(self._host.keep_firing_s, self._rack.keep_firing_s) * 1000)
-        rows = np.flatnonzero((told_ms != NEVER_MS) & (told_ms >= self._desk.now_ms - keep_ms))
-        return [int(row) for row in rows]
+        return [int(row) for row in np.flatnonzero(self._suspects["told_ms"] >= self._shown_since_ms())]
 
     def since_ms(self, host: int, resource: str) -> int | None:
         """Return since when a resource of a host is part of an open alert."""
         row = self._desk.roster.resources(host).get(resource)
-        if row is None or self._suspects["told_ms"][host] == NEVER_MS or host not in self.anomalous():
+        if row is None or self._suspects["told_ms"][host] < self._shown_since_ms():
             return None
         mark = self._marks(host).get(resource)
         found = mark or self._unlike.difference(row)
@@ -245,6 +242,11 @@ class HostAlerts:
                 host_labels(*self._named(row)), jobs[int(group[row])], found, settings=self._straggler, now_ms=now_ms
             )
             self._alerts.take([said])
+
+    def _shown_since_ms(self) -> int:
+        """Return since when hosts were told of that are shown as anomalous."""
+        keep_ms = round(max(self._host.keep_firing_s, self._rack.keep_firing_s) * 1000)
+        return max(self._desk.now_ms - keep_ms, 0)
 
     def _resources(self, row: int) -> int:
         return sum(not is_cumulative(name) for name in self._desk.roster.resources(row))

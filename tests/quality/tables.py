@@ -21,6 +21,7 @@ from tests.quality import (
     profiles,
     score,
     slow_sizes,
+    stragglers,
     streams,
     under_load,
 )
@@ -155,6 +156,7 @@ def alerts_of_hosts(sources: Sources) -> Iterator[str]:
     """Yield how rare alerts about hosts are on measured load, and which faults get one, where there is any."""
     if sources.machines.is_dir():
         yield from host_alerts.table(sources.machines.parent)
+        yield from stragglers.table(sources.machines.parent / "clustercockpit")
     else:
         yield "no data for it beside the curves"
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from agent.contracts.settings import AlertSettings
 from tests.quality.host_alerts import Measured, alerts, hits, table
+from tests.quality.stragglers import slowed, told
 
 SLOTS, FAULT, RESOURCES = 640, 610, 6
 
@@ -46,5 +47,12 @@ def test_the_table_tells_both_halves(tmp_path: Path) -> None:
         text = "\n".join(";\t".join(map(str, row)) for row in rows)
         (machines / f"{machine}.csv.gz").write_bytes(gzip.compress(text.encode()))
     chose, tells = table(tmp_path)
-    assert "chose: 1 machines, 0 days: 0 alerts" in chose
-    assert "tells: 1 machines, 0 days: 1 alerts" in tells
+    assert "chose: 1 machines, 1 days: 0 alerts" in chose
+    assert "tells: 1 machines, 1 days: 1 alerts" in tells
+
+
+def test_a_slowed_host_of_a_job_is_told_of_and_no_other() -> None:
+    rng = np.random.default_rng(3)
+    job = {f"nid{i}": np.array([18.0, 230.0, 2600.0])[:, None] * rng.normal(1, 0.01, (3, 40)) for i in range(12)}
+    assert told(job) == []
+    assert told(slowed(job, "nid5", 0.3, since=20)) == [(25, "nid5")]
