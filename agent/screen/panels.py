@@ -61,13 +61,13 @@ def jobs_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> list
 def hosts_table(views: Sequence[HostView], width: int, rows_max: int) -> list[Table]:
     """Return the table of hosts, of each the resource that tells most; nothing without hosts.
 
-    Hosts with anomalies come first, then those whose load changes most, else they keep their order.
+    The first host stays first. Then come those with anomalies, and those whose load changes most.
 
     >>> hosts_table([HostView("exa", "nid1", "")], 80, 6)
     []
     """
     told = [(view, max(view.resources, key=_tells)) for view in views if view.resources]
-    shown = sorted(told, key=lambda pair: _tells(pair[1]), reverse=True)[:rows_max]
+    shown = [*told[:1], *sorted(told[1:], key=lambda pair: _tells(pair[1]), reverse=True)][:rows_max]
     cells = [_host_cells(view, entry) for view, entry in shown]
     return [table(_HOST_COLUMNS, cells, width, "Hosts")] if cells else []
 

@@ -51,7 +51,9 @@ def test_without_telemetry_nothing_is_said_of_load() -> None:
 
 
 def test_a_running_job_shows_its_run_time_under_the_load_of_its_hosts() -> None:
-    assert "29 s 22.5 s to 42.5 s" in words_of(read(app_of(under_load()), "/"))
+    text = read(app_of(under_load()), "/")
+    assert '<span title="90 %: 22.5 s to 42.5 s">29 s</span>' in text
+    assert "under load" not in read(app_of(None), "/")
 
 
 def test_names_of_hosts_are_text() -> None:

@@ -233,8 +233,9 @@ def test_hosts_leave_a_small_terminal_to_applications_and_alerts() -> None:
     assert "under the load" not in text_of(Screen(service), height=24)
 
 
-def test_hosts_with_anomalies_come_first_then_those_whose_load_changes_most() -> None:
+def test_after_the_first_come_hosts_with_anomalies_then_those_whose_load_changes_most() -> None:
     calm, strange = resource_view(variation="low"), resource_view(anomalous_since="2026-11-20T09:58:00Z")
-    hosts = [host_view("calm", resources=(calm,)), host_view("bursty"), host_view("strange", resources=(calm, strange))]
+    others = [host_view("bursty"), host_view("strange", resources=(calm, strange))]
+    hosts = [host_view("first", resources=(calm,)), host_view("calm", resources=(calm,)), *others]
     shown = text_of(Screen(FixedService(hosts=hosts)))
-    assert shown.index("strange") < shown.index("bursty") < shown.index("calm")
+    assert shown.index("first") < shown.index("strange") < shown.index("bursty") < shown.index("calm")
