@@ -81,10 +81,7 @@ def of_person(config: Config, file: str, request: PredictionRequested, timezone:
             yield from told
             return
         if not fitting:
-            names = ", ".join(sorted({key.application for key in keys})[:KNOWN_SHOWN])
-            raise ScalewatchError(
-                f"Nothing is known of {request.evidence.application!r} in {file}; known: {names or 'nothing'}."
-            )
+            raise ScalewatchError(_nothing(keys, request, file))
         for key in fitting:
             yield _asked(agent, key, request)
 
@@ -96,6 +93,19 @@ def _asked(agent: Embedded, key: ApplicationKey, request: PredictionRequested) -
     return agent.service.answer(
         PredictionRequested(system=key.system, request_id="1", n=sizes, evidence=evidence, unit=key.unit)
     )
+
+
+def _nothing(keys: Sequence[ApplicationKey], request: PredictionRequested, file: str) -> str:
+    """Say that no curve fits what a person named, and which would: other ones of the application, or other applications."""
+    name = request.evidence.application
+    of_name = [key for key in keys if key.application == name]
+    if not of_name:
+        names = ", ".join(sorted({key.application for key in keys})[:KNOWN_SHOWN])
+        return f"Nothing is known of {name!r} in {file}; known: {names or 'nothing'}."
+    named = (("input", request.evidence.input), ("system", request.system or None), ("unit", request.unit))
+    wanted = ", ".join(f"{what} {value!r}" for what, value in named if value is not None)
+    curves = sorted(f"{key.input or 'no input'} in {key.unit} on {key.system}" for key in of_name)
+    return f"Nothing is known of {name!r} with {wanted} in {file}; known: {', '.join(curves[:KNOWN_SHOWN])}."
 
 
 def _never_run(keys: Sequence[ApplicationKey], request: PredictionRequested) -> list[ApplicationKey]:

@@ -1,6 +1,6 @@
 """The JSON interface: what the service knows, one resource each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 from zlib import crc32
 
@@ -175,10 +175,10 @@ class Api:
             detail = f"{wanted['application'][:80]!r} is known {len(candidates)} times: add system, input or unit."
             return json(Problem(detail, known_ids(candidates)), 400)
         if not candidates:
-            return self._unknown(wanted["application"])
+            return self._unknown(wanted["application"], wanted)
         curve = tuple(point.n for point in candidates[0].curve)
         answer = self._service.answer(_question(candidates[0], sizes or curve, place))
-        return json(answer) if answer.known else self._unknown(wanted["application"])
+        return json(answer) if answer.known else self._unknown(wanted["application"], wanted)
 
     def _never_run(self, wanted: dict[str, str | None]) -> list[Prediction]:
         """Return what to ask about an input that was never run: one entry for each system and unit of the others."""
@@ -188,9 +188,11 @@ class Api:
         by_place = {(entry.system, entry.unit): entry for entry in others}
         return [msgspec.structs.replace(entry, input=wanted["input"]) for entry in by_place.values()]
 
-    def _unknown(self, name: str) -> Response:
+    def _unknown(self, name: str, wanted: Mapping[str, str | None] | None = None) -> Response:
         known = known_ids(self._service.predictions(), like=name)
-        return json(Problem(f"There is no model of {name[:80]!r}.", known), 404)
+        rest = [(what, value) for what, value in (wanted or {}).items() if what != "application" and value is not None]
+        named = ", ".join(f"{what} {value[:80]!r}" for what, value in rest)
+        return json(Problem(f"There is no model of {name[:80]!r}{named and f' with {named}'}.", known), 404)
 
     def _rows(self, request: Request, found: Sequence[Row], shown: Any) -> Response:
         offset, limit = parameters.rows(request.query_params)

@@ -157,7 +157,18 @@ def test_a_person_who_names_no_size_gets_the_whole_curve(history: str) -> None:
     assert [point.n for point in told.points] == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
 
 
-@pytest.mark.parametrize("named", [{"application": "nektar"}, {"system": "other"}, {"unit": "cores"}])
-def test_a_person_who_names_what_nobody_knows_is_told_what_is_known(history: str, named: dict[str, str]) -> None:
-    with pytest.raises(ScalewatchError, match=r"^Nothing is known of .* known: lammps\.$"):
+def test_a_person_who_names_what_nobody_knows_is_told_what_is_known(history: str) -> None:
+    with pytest.raises(ScalewatchError, match=r"^Nothing is known of 'nektar' in .*; known: lammps\.$"):
+        of(history, 4, application="nektar")
+
+
+@pytest.mark.parametrize("named", [{"input": "water"}, {"system": "other"}, {"unit": "cores"}])
+def test_a_person_who_names_an_unknown_input_of_what_is_known_is_told_the_known_ones(
+    history: str, named: dict[str, str]
+) -> None:
+    what, value = next(iter(named.items()))
+    known = f"chain in nodes on {SYSTEM}, rhodo in nodes on {SYSTEM}"
+    with pytest.raises(
+        ScalewatchError, match=rf"^Nothing is known of 'lammps' with {what} '{value}' in .*; known: {known}\.$"
+    ):
         of(history, 4, **named)

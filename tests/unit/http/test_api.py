@@ -171,6 +171,7 @@ def test_an_input_that_was_never_run_is_asked_of_the_models_with_the_unit_and_sy
 ) -> None:
     response = get(app, "/api/v1/predictions?application=lammps&n=64&input=huge")
     assert response.status_code == 404, "nothing tells of it here"
+    assert response.json()["error"] == "There is no model of 'lammps' with input 'huge'."
     asked = service.asked[-1]
     assert (asked.evidence.input, asked.system, asked.unit, asked.n) == ("huge", "archer2", "nodes", (64.0,))
 
