@@ -14,7 +14,7 @@ from agent.config.notes import notes
 from agent.config.problems import path_text
 from agent.config.tree import Config
 
-COSTS: Final = ("reload", "restart", "rebuild")
+COSTS: Final = ("restart", "rebuild")
 
 
 @click.command(short_help="Check a configuration and name everything that is wrong.")

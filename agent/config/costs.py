@@ -6,7 +6,7 @@ import msgspec
 
 from agent.config.problems import Path
 
-Cost = Literal["reload", "restart", "rebuild"]
+Cost = Literal["restart", "rebuild"]
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -16,7 +16,6 @@ class Price(msgspec.Struct, frozen=True):
     meaning: str
 
 
-_RELOAD: Final = Price("reload", "taken over at the next checkpoint after a reload")
 _RESTART: Final = Price("restart", "taken over when the role starts again")
 _FOLLOW: Final = Price("restart", "subscribers have to follow to the new topic; the old one keeps what it has")
 PRICES: Final[dict[tuple[str, ...], Price]] = {
@@ -40,19 +39,19 @@ PRICES: Final[dict[tuple[str, ...], Price]] = {
     ("identify",): Price(
         "rebuild", "new jobs follow it at once; runs already learned keep their names until a rebuild"
     ),
-    ("jobs",): _RELOAD,
+    ("jobs",): _RESTART,
     ("run_time", "unmerged_runs_max"): _RESTART,
-    ("run_time",): _RELOAD,
+    ("run_time",): _RESTART,
     ("hosts",): _RESTART,
-    ("under_load",): _RELOAD,
-    ("alerts",): _RELOAD,
+    ("under_load",): _RESTART,
+    ("alerts",): _RESTART,
     ("collector", "group"): Price("restart", "the new group starts at the beginning of every source"),
     ("collector",): _RESTART,
     ("learner",): _RESTART,
     ("http",): _RESTART,
-    ("metrics",): _RELOAD,
+    ("metrics",): _RESTART,
     ("privacy",): Price("restart", "what is already written stays as it is"),
-    ("log",): _RELOAD,
+    ("log",): _RESTART,
 }
 
 

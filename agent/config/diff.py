@@ -37,7 +37,7 @@ def changes(old: Config, new: Config) -> tuple[Change, ...]:
 
     >>> from agent.config.roles import LogSettings
     >>> [(change.path, change.cost) for change in changes(Config(), Config(log=LogSettings(level="debug")))]
-    [(('log', 'level'), 'reload')]
+    [(('log', 'level'), 'restart')]
     """
     return tuple(_changes(old, new, ()))
 

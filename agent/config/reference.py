@@ -15,7 +15,8 @@ A YAML file. Every key may be left out unless the table says *required*; unknown
 In a text, `${env:NAME}` stands for an environment variable, and `{file: PATH}` in the place of a text for the content
 of a file, next to the configuration where the path is relative. Secrets can be given in no other way.
 `*` in a key stands for a name of your choice, `[]` for each entry of a list.
-*Change* says what a new value costs: a `reload`, a `restart` of the role, or a `rebuild` from the runs.
+*Change* says what a new value costs: a `restart` of the role, or a `rebuild` from the runs.
+A running agent does not read its configuration again.
 """
 
 

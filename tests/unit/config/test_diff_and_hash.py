@@ -33,7 +33,7 @@ def test_nothing_changes_between_a_configuration_and_itself() -> None:
 def test_each_change_names_its_key_its_values_and_its_cost() -> None:
     assert told(BASE + "http: {port: 9100}\nlog: {level: debug}\n") == [
         "http.port: 8080 -> 9100 [restart: taken over when the role starts again]",
-        'log.level: "info" -> "debug" [reload: taken over at the next checkpoint after a reload]',
+        'log.level: "info" -> "debug" [restart: taken over when the role starts again]',
     ]
 
 
