@@ -6,11 +6,11 @@ however often they were run, so that a size that is run all day does not decide 
 """
 
 import math
-from statistics import NormalDist
 from typing import ClassVar, Final
 
 import msgspec
 
+from processors.models.log_normal import pinball
 from processors.pace import Pace, counted, due
 
 SIZES_MAX: Final = 8
@@ -20,9 +20,8 @@ BETTER: Final = 0.95  # the distribution takes over where its losses are this sh
 WORSE: Final = 1.0  # and leaves again where they are as large
 FORGETTING: Final = 0.97
 SCORED_PER_TICK: Final = 2  # runs of an application; the first RUNS_MIN are all scored
+UPPER: Final = 0.9  # the quantile that is judged beside the median
 _NOTHING_S: Final = 1e-6
-_UPPER: Final = 0.9
-_SHARE: Final = NormalDist().inv_cdf(_UPPER) / NormalDist().inv_cdf(0.95)
 
 
 class Bout(msgspec.Struct, frozen=True):
@@ -124,17 +123,7 @@ def loss_s(run_time_s: float, median_s: float, upper_s: float) -> float:
     >>> loss_s(110.0, 100.0, 120.0), loss_s(130.0, 100.0, 120.0)
     (6.0, 24.0)
     """
-    past = run_time_s - upper_s
-    return round(abs(run_time_s - median_s) / 2 + max(_UPPER * past, (_UPPER - 1) * past), 6)
-
-
-def upper_of_band(run_time_s: float, high_s: float) -> float:
-    """Return what 90 % of the runs keep below, where 95 % keep below `high_s` and ln T is normal.
-
-    >>> round(upper_of_band(100.0, 200.0), 1)
-    171.6
-    """
-    return run_time_s * math.pow(high_s / run_time_s, _SHARE)
+    return round(pinball(run_time_s, median_s, 0.5) + pinball(run_time_s, upper_s, UPPER), 6)
 
 
 def _decided(ln_ratio: float, *, before: bool) -> bool:

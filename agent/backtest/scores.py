@@ -6,8 +6,9 @@ from typing import Final
 
 import msgspec
 
+from processors.models.log_normal import pinball, quantile_of_band
+
 Z95: Final = 1.959964  # two-sided, of the intervals
-_Z90_OF_Z95: Final = 1.2815516 / 1.6448536  # from the median, of the way to the 95 % quantile of a log-normal law
 _LEAST_S: Final = 1e-3  # what is shorter counts as a millisecond: it has no place on a logarithmic scale
 _STEP: Final = math.log(1.02)  # the sketch tells relative errors apart that differ by 2 %
 _LEAST: Final = 1e-9
@@ -65,7 +66,7 @@ class Band(msgspec.Struct, frozen=True):
     def high_90_s(self) -> float:
         """The .9 quantile, where ln T is normal between the median and the .95 quantile."""
         least_s = max(self.run_time_s, _LEAST_S)
-        return least_s * math.pow(max(self.high_s, least_s) / least_s, _Z90_OF_Z95)
+        return quantile_of_band(least_s, max(self.high_s, least_s), 0.9)
 
 
 class Sketch:
@@ -162,16 +163,6 @@ class Tally:
         for index, value in enumerate(found):
             self._sums[index] += value
         self._errors.add(error)
-
-
-def pinball(observed: float, quantile: float, level: float) -> float:
-    """Return the pinball loss of a quantile.
-
-    >>> pinball(10.0, 8.0, 0.9), round(pinball(8.0, 10.0, 0.9), 3)
-    (1.8, 0.2)
-    """
-    error = observed - quantile
-    return max(level * error, (level - 1.0) * error)
 
 
 def interval(hits: float, trials: int) -> tuple[float, float]:

@@ -9,7 +9,8 @@ from processors.curve import PublishedPoint
 from processors.facts import plausible
 from processors.fold.desk import Desk
 from processors.jobs import Job, Placement, merged_evidence
-from processors.rivals import Bout, loss_s, upper_of_band
+from processors.models.log_normal import quantile_of_band
+from processors.rivals import UPPER, Bout, loss_s
 from processors.run_distribution import (
     KEPT_MAX,
     ComingJob,
@@ -144,7 +145,7 @@ class Histories:
         self, application_id: str, n: float, run_time_s: float, point: PublishedPoint, found: Expected
     ) -> None:
         rivals = self._desk.rivals.open(application_id)
-        upper_s = upper_of_band(point.run_time_s, point.high_s)
+        upper_s = quantile_of_band(point.run_time_s, point.high_s, UPPER)
         by_curve = loss_s(run_time_s, point.run_time_s, upper_s)
         by_past = loss_s(run_time_s, found.run_time_s, found.upper_s)
         rivals.learn(Bout(n, by_curve, by_past, self._desk.now_ms))

@@ -22,7 +22,7 @@ from agent.contracts.settings import AlertSettings, IdentifySettings, JobSetting
 from agent.identify import Identifier
 from processors.fold.desk import FoldSettings
 from processors.fold.shard import Shard
-from processors.rivals import upper_of_band
+from processors.models.log_normal import quantile_of_band
 from tests.quality.job_logs import LastTwo, as_ended, jobs, pinball
 
 COLUMNS = ("jobs", "MAE s", "pinball .5", "pinball .9", "held")
@@ -82,7 +82,7 @@ def _moments(events: Sequence[JobCompleted]) -> Iterator[tuple[int, bool, int]]:
 def _numbers(said: JobPrediction) -> tuple[float, float, float, float]:
     if said.run_time_s is None or said.low_s is None or said.high_s is None:
         return np.nan, np.nan, np.nan, np.nan
-    return said.run_time_s, upper_of_band(said.run_time_s, said.high_s), said.low_s, said.high_s
+    return said.run_time_s, quantile_of_band(said.run_time_s, said.high_s, 0.9), said.low_s, said.high_s
 
 
 def table(path: Path, fallback: Sequence[str] = ()) -> Iterator[str]:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backtest.scores import Band, Figures, Sketch, Tally, interval, pinball
+from agent.backtest.scores import Band, Figures, Sketch, Tally, interval
+from processors.models.log_normal import pinball
 
 TIMES = st.floats(0.01, 1e7)
 

@@ -17,7 +17,8 @@ OURS: dict[str, tuple[str, ...]] = {
     CONTRACTS: (),
     "agent": (),
     "agent.clock": (),
-    "agent.backtest": (CONTRACTS, "agent.http", "agent.words"),
+    # predictions are judged by one loss, inside and in reports
+    "agent.backtest": (CONTRACTS, "agent.http", "agent.words", "processors.models.log_normal"),
     "agent.checkpoint": (CONTRACTS,),
     "agent.collector": (CONTRACTS,),
     # an equation in a configuration is read by the parser that will evaluate it
