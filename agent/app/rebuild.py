@@ -10,10 +10,12 @@ from agent.app import compose
 from agent.app.feed import ticks
 from agent.config.hash import config_hash
 from agent.config.tree import Config
+from agent.contracts.errors import ConfigError
 from agent.contracts.events import Identity, JobCompleted, JobEvent, JournalRecord, Tick
 from agent.contracts.log import Batch, CheckpointStore, Log, Marker, Restored
 from agent.contracts.outputs import Prediction, Run
 from processors.fold.desk import Tombstone
+from processors.fold.host_desk import of_hosts
 from processors.fold.lives import told_at_start
 from processors.fold.shard import Shard
 from processors.jobs import Job, JobState
@@ -35,7 +37,7 @@ def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], N
 
     (1) take the shard over; (2) fold the settled runs, oldest first, with their evidence; (3) fold what the old state
     knows of jobs that have not settled; (4) save everything in one checkpoint at the old place of the journal, with
-    tombstones for what is gone; (5) publish the new predictions. Raises FencedError where a learner took it back.
+    tombstones for what is gone, hosts as they were or, where nobody can read them, anew; (5) publish the new predictions. Raises FencedError where a learner took it back.
     """
     store = log.checkpoints(shard)
     try:
@@ -119,9 +121,11 @@ def _keep(messages: list[Any], said: dict[str, Prediction | None]) -> None:
 
 
 def _save(config: Config, store: CheckpointStore, restored: Restored, fold: Shard) -> None:
-    states = fold.dirty()
-    gone: dict[str, bytes | None] = {key: None for key in restored.states if key not in states}
-    old = restored.marker
+    states, old = fold.dirty(), restored.marker
+    hosts_stay = _hosts_readable(config, restored)
+    gone: dict[str, bytes | None] = {
+        key: None for key in restored.states if key not in states and not (hosts_stay and of_hosts(key))
+    }
     marker = Marker(
         offset=old.offset if old else 0,
         number=old.number + 1 if old else 1,
@@ -130,8 +134,20 @@ def _save(config: Config, store: CheckpointStore, restored: Restored, fold: Shar
         config_hash=config_hash(config),
         journal_partitions=config.topics.journal_partitions,
         now_ms=fold.now_ms,
+        hosts_offset=old.hosts_offset if old and hosts_stay else None,
+        hosts_now_ms=old.hosts_now_ms if old and hosts_stay else 0,
     )
     store.save(states | gone, marker)
+
+
+def _hosts_readable(config: Config, restored: Restored) -> bool:
+    """Tell whether what is learned of hosts can stay as it is: nothing of it is in the settled runs."""
+    states = {key: value for key, value in restored.states.items() if of_hosts(key)}
+    try:
+        compose.make_shard(config).restore(states, 0, restored.marker.hosts_now_ms if restored.marker else None)
+    except ConfigError:
+        return False
+    return True
 
 
 def _publish(config: Config, log: Log, said: dict[str, Prediction | None]) -> None:

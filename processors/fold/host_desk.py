@@ -35,6 +35,15 @@ KINDS: Final = frozenset(kind.name for kind in (*COLUMNS, *SHELVED))
 Copy = dict[str, BlockCopy | bytes | None]
 
 
+def of_hosts(key: str) -> bool:
+    """Tell whether a state, by its key, is one of hosts.
+
+    >>> of_hosts("host_rows/0"), of_hosts("host_failures/exa/nid1")
+    (True, False)
+    """
+    return key.partition("/")[0] in KINDS
+
+
 class HostPart(Protocol):
     """Something that learns from minutes of hosts. All of it happens at ticks, of which each knows the minutes before.
 

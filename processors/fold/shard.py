@@ -18,7 +18,7 @@ from agent.contracts.outputs import Answer, Message
 from processors.fold.answering import Answering
 from processors.fold.desk import Desk, FoldSettings, Identify, Tombstone
 from processors.fold.histories import Histories
-from processors.fold.host_desk import KINDS, encoded
+from processors.fold.host_desk import encoded, of_hosts
 from processors.fold.host_shard import HostShard
 from processors.fold.lives import Lives
 from processors.fold.refits import Refits
@@ -116,13 +116,13 @@ class Shard:
 
     def restore(self, states: Mapping[str, bytes], now_ms: int, hosts_now_ms: int | None = None) -> None:
         """Put a checkpoint back; without `hosts_now_ms` the hosts begin anew, whatever states of theirs are there."""
-        of_hosts = {key: value for key, value in states.items() if key.partition("/")[0] in KINDS}
+        hosts = {key: value for key, value in states.items() if of_hosts(key)}
         self.desk.now_ms = now_ms
-        self.desk.restore({key: value for key, value in states.items() if key not in of_hosts})
+        self.desk.restore({key: value for key, value in states.items() if key not in hosts})
         if hosts_now_ms is None:
-            self.hosts.desk.forget(set(of_hosts))
+            self.hosts.desk.forget(set(hosts))
         else:
-            self.hosts.restore(of_hosts, hosts_now_ms)
+            self.hosts.restore(hosts, hosts_now_ms)
 
     def dirty(self) -> dict[str, bytes | None]:
         """Return every state that a checkpoint has to write, without those of hosts."""

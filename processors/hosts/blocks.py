@@ -10,7 +10,7 @@ from processors.hosts.columns import Kept
 from processors.hosts.roster import Numbered, Roster
 
 ROWS_MAX: Final = 4_000_000  # twice what a configuration may ask for
-HEAL: Final = "run `scalewatch rebuild`, which lets what is learned of hosts begin anew."
+HEAL: Final = "run `scalewatch rebuild`: it lets what is learned of hosts begin anew."
 
 
 class Block(msgspec.Struct, frozen=True, omit_defaults=True):
