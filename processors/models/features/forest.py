@@ -12,7 +12,7 @@ from processors.models.trees.forest import Forest
 from processors.models.trees.grow import Growth, growing
 
 TREES: Final = 20
-LEAF_ROWS: Final = 3  # the median of so many and more is calm where run times have outliers
+LEAF_ROWS: Final = 2  # run times have outliers: medians of several leaves of two are calm
 RUNS_MIN: Final = 12
 _NORMAL_90: Final = 1.645
 
