@@ -2,7 +2,7 @@
 
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -127,7 +127,8 @@ def give_up(producer: Any) -> None:
     """
     sender = producer._sender  # noqa: SLF001 - see above
     sender._accumulator.abort_incomplete_batches = _do_nothing  # noqa: SLF001 - see above
-    sender.force_close()
+    with suppress(OSError):  # it is told at last by its socket, which it may have closed by then
+        sender.force_close()
     sender.join(GIVE_UP_S)
     producer._unregister_cleanup()  # noqa: SLF001 - it would flush once more at the end of the process
     producer._closed = True  # noqa: SLF001 - and once more when it is collected
