@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agent.contracts.events import Evidence, PredictionRequested
+from agent.contracts.hostlist import spread
 from agent.contracts.hosts import HostView
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Alert, JobPrediction, Prediction, Quality, Range, Reliability, UsefulSizes
@@ -162,7 +163,7 @@ class Api:
     def predictions(self, request: Request) -> Response:
         """Predict run times of one application at the sizes asked for, by default those of its curve.
 
-        With `hosts` or a `partition` also under their load.
+        With `hosts` or a `partition` also under their load; hosts alone ask for the size that they are.
         """
         query = request.query_params
         wanted = {name: parameters.text(query, name) for name in _KEY}
@@ -176,8 +177,7 @@ class Api:
             return json(Problem(detail, known_ids(candidates)), 400)
         if not candidates:
             return self._unknown(wanted["application"], wanted)
-        curve = tuple(point.n for point in candidates[0].curve)
-        answer = self._service.answer(_question(candidates[0], sizes or curve, place))
+        answer = self._service.answer(_question(candidates[0], sizes or _sizes(candidates[0], place), place))
         return json(answer) if answer.known else self._unknown(wanted["application"], wanted)
 
     def _never_run(self, wanted: dict[str, str | None]) -> list[Prediction]:
@@ -235,6 +235,12 @@ def _summary(entry: Prediction) -> Summary:
         as_of=entry.as_of,
         valid_until=entry.valid_until,
     )
+
+
+def _sizes(entry: Prediction, place: Evidence) -> tuple[float, ...]:
+    """Return the sizes of a question that names none: as many nodes as it has hosts, or those of the curve."""
+    named = spread(place.hosts, limit=1)[0] if entry.unit == "nodes" else 0
+    return (float(named),) if named else tuple(point.n for point in entry.curve)
 
 
 def _question(entry: Prediction, sizes: tuple[float, ...], place: Evidence) -> PredictionRequested:

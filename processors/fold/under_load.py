@@ -18,7 +18,7 @@ from processors.under_load_hosts import Place, TooLittleError, of_hosts, of_part
 from processors.under_load_scores import LoadedRun, LoadScores, StartLoad
 from processors.under_load_told import Question, Teller
 
-POINTS_MAX: Final = 8  # sizes of an answer
+POINTS_MAX: Final = 16  # sizes of an answer
 SAME_START_MS: Final = 60_000  # two producers may differ by so much about when a run began
 
 

@@ -222,7 +222,7 @@ def test_what_can_not_be_answered_under_load_has_a_reason() -> None:
     assert reason(4, hosts=("nid[1-",)) == "The host list has unbalanced brackets, empty names or blanks."
     assert reason(4, partition="gpu") == "No host of partition gpu is known."
     assert reason(4, hosts=("x[1-4]",)) == "4 of 4 hosts have no window of cpu_available."
-    assert reason(*range(1, 10), partition="standard") == "Only the first 8 sizes of a request are told under load."
+    assert reason(*range(1, 18), partition="standard") == "Only the first 16 sizes of a request are told under load."
 
 
 def test_a_hundred_thousand_hosts_are_looked_at_in_part() -> None:

@@ -122,6 +122,14 @@ def test_hosts_and_a_partition_are_asked_for_and_make_another_question(app: Star
     assert empty == plain
 
 
+def test_hosts_without_a_size_ask_for_as_many_nodes(app: Starlette, service: FixedService) -> None:
+    get_json(app, "/api/v1/predictions?application=lammps&hosts=nid[1-48]")
+    get_json(app, "/api/v1/predictions?application=lammps&partition=standard")
+    named, pooled = service.asked
+    assert named.n == (48.0,)
+    assert len(pooled.n) == len(service.held_predictions[0].curve)
+
+
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
