@@ -12,8 +12,8 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
     `labels` identify the alert and never hold a changing value. It fires after it held for `for_ms`, and resolves
     `keep_firing_ms` after it last held; before it fires, at once. A lasting condition holds until the contrary is said; a
-    momentary one (a single run was slow) only at its own time. `forgotten` says that nobody knows of it any more: then
-    nothing is waited for.
+    momentary one (a single run was slow) only at its own time, and one with `lasts_ms` ends when nothing more was said of
+    it for so long. `forgotten` says that nobody knows of it any more: then nothing is waited for.
     """
 
     name: str
@@ -26,6 +26,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity = "warning"
     for_ms: int = 0
     keep_firing_ms: int = 0
+    lasts_ms: int = 0
     summary: str = ""
     description: str = ""
     evidence: AlertEvidence = AlertEvidence()
@@ -115,11 +116,12 @@ class AlertLife:
         state = self._state
         if not self.open:
             return []
-        if state.holds:
-            return self._fire(now_ms)
+        due_ms = self.due_ms()
         condition = state.condition
-        if condition is None or now_ms < state.held_ms + self._keeps_ms(condition):
+        if condition is None or due_ms is None or now_ms < due_ms:
             return []
+        if state.holds and state.status == "pending":
+            return self._fire(now_ms)
         change = Transition("resolved", now_ms, state.since_ms, condition)
         self._state = AlertState()
         return [change]
@@ -130,7 +132,9 @@ class AlertLife:
         if state.condition is None:
             return None
         if state.holds:
-            return state.since_ms + state.condition.for_ms if state.status == "pending" else None
+            if state.status == "pending":
+                return state.since_ms + state.condition.for_ms
+            return state.held_ms + state.condition.lasts_ms if state.condition.lasts_ms else None
         return state.held_ms + self._keeps_ms(state.condition)
 
     def snapshot(self) -> AlertState:

@@ -224,7 +224,13 @@ class AlertSettings(Settings):
         )
         hosts_per_run_max: int = Field(default=1024, ge=1, description="larger runs count for their application only")
         keep_firing_s: float = Field(
-            default=3600.0, ge=0, le=LONGEST_S, description="it resolves when nothing new came for this long"
+            default=3600.0, ge=0, le=LONGEST_S, description="it resolves when it has not been so for this long"
+        )
+        quiet_s: float = Field(
+            default=86_400.0,
+            gt=0,
+            le=LONGEST_S,
+            description="it also resolves when no run of it was told for this long: a host may be gone",
         )
 
     slow_size: SlowSize = SlowSize()

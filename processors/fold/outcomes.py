@@ -1,7 +1,7 @@
 """Outcomes of runs: failure rates of applications and hosts, against their own past and the centre's usual rate."""
 
 from agent.contracts.errors import InvalidInputError
-from agent.contracts.events import SUCCESS, JobCompleted
+from agent.contracts.events import SUCCESS, HostState, JobCompleted
 from agent.contracts.hostlist import expand
 from agent.contracts.names import ApplicationKey
 from processors import alert_rules
@@ -12,6 +12,7 @@ from processors.fold.warnings import Warnings
 
 FAILED_STATES = frozenset({"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
 HOST_STATES = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
+IN_SERVICE = "up"
 
 
 class Outcomes:
@@ -54,6 +55,14 @@ class Outcomes:
             self._judge(alert_rules.APPLICATION_FAILS, labels, rate, rate.score(usual, len(self._desk.models)))
         self._hosts(event, application_id, usual, first=first)
         self._bound()
+
+    def host_told(self, event: HostState) -> None:
+        """Forget how runs ended on a host that is taken out of service: what comes back may have been mended."""
+        key = f"{event.system}/{event.host}"
+        if event.state != IN_SERVICE and key in self._desk.hosts and self._desk.recent(event.time_ms):
+            self._desk.hosts.remove(key)
+            labels = {"system": event.system, "host": event.host}
+            self._warnings.take([alert_rules.over(alert_rules.HOST_FAILS, labels, self._desk.now_ms)])
 
     def _hosts(self, event: JobCompleted, application_id: str, usual: float, *, first: bool) -> None:
         failed = event.state in HOST_STATES

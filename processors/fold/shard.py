@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from agent.contracts.events import (
+    HostState,
     Identity,
     JobCompleted,
     JobStarted,
@@ -21,6 +22,7 @@ from processors.fold.histories import Histories
 from processors.fold.host_desk import encoded, of_hosts
 from processors.fold.host_shard import HostShard
 from processors.fold.lives import Lives
+from processors.fold.outcomes import Outcomes
 from processors.fold.refits import Refits
 from processors.fold.runs import Runs
 from processors.fold.warnings import Warnings
@@ -53,6 +55,7 @@ class Shard:
             JobStarted: self._lives.started,
             JobCompleted: self._lives.completed,
             Identity: self._lives.identified,
+            HostState: Outcomes(self.desk, self._warnings).host_told,
             PredictionRequested: self._answering.requested,
             Tick: self._tick,
         }

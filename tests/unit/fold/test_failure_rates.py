@@ -1,8 +1,10 @@
 """Failure rates of applications and hosts: credibly above their own past and the usual one."""
 
 import msgspec
+import pytest
 
-from tests.kit.scenario import Scenario
+from agent.contracts.events import HostState
+from tests.kit.scenario import SYSTEM, Scenario
 
 
 def centre_with_a_past(runs: int = 60, **alerts: object) -> Scenario:
@@ -62,6 +64,46 @@ def test_a_host_on_which_two_applications_fail_is_told_and_its_neighbours_are_no
             centre.ran(f"{application}{i}", application, 1, 10.0, state="FAILED", hosts=("nid3",))
     told = [said["labels"] for said in centre.messages("alerts") if said["labels"]["alertname"] == "HostFailureRate"]
     assert [(labels["system"], labels["host"]) for labels in told] == [("exa", "nid3")]
+
+
+def with_a_failing_host() -> Scenario:
+    centre = centre_with_a_past()
+    for i in range(5):
+        for application in ("lammps", "gromacs"):
+            centre.ran(f"{application}{i}", application, 1, 10.0, state="FAILED", hosts=("nid3",))
+    assert centre.alerts("HostFailureRate") == ["firing"]
+    return centre
+
+
+@pytest.mark.parametrize("state", ["drain", "down"])
+def test_the_alert_of_a_host_that_is_taken_out_of_service_ends_and_its_failures_are_forgotten(state: str) -> None:
+    centre = with_a_failing_host()
+    centre.at("09:10").fold(HostState(SYSTEM, "nid3", state, centre.now_ms))
+    centre.restart()
+    centre.at("10:09")
+    assert centre.alerts("HostFailureRate") == ["firing"]
+    centre.at("10:11")
+    assert centre.alerts("HostFailureRate") == ["firing", "resolved"]
+    centre.fold(HostState(SYSTEM, "nid3", "up", centre.now_ms))
+    centre.ran("again", "lammps", 1, 10.0, state="FAILED", hosts=("nid3",))
+    assert centre.alerts("HostFailureRate") == ["firing", "resolved"], "it was mended"
+
+
+def test_the_alert_of_a_host_that_is_said_to_be_up_or_of_another_host_stays() -> None:
+    centre = with_a_failing_host()
+    centre.at("09:10").fold(HostState(SYSTEM, "nid3", "up", centre.now_ms))
+    centre.fold(HostState(SYSTEM, "nid4", "down", centre.now_ms))
+    centre.at("20:00")
+    assert centre.alerts("HostFailureRate") == ["firing"]
+
+
+def test_the_alert_of_a_host_on_which_nothing_runs_any_more_ends_after_a_day() -> None:
+    centre = with_a_failing_host()
+    centre.restart()
+    centre.at("1d 08:50")
+    assert centre.alerts("HostFailureRate") == ["firing"]
+    centre.at("1d 09:10")
+    assert centre.alerts("HostFailureRate") == ["firing", "resolved"]
 
 
 def test_a_host_on_which_one_application_fails_is_not_to_blame() -> None:
