@@ -20,7 +20,8 @@ from processors.models.input_size.curves import Knot
 from processors.other_inputs import NAME, Band, OtherInputs
 
 Floats = NDArray[np.float64]
-CANNOT_RELY: Final = frozenset({"insufficient", "high_error"})
+HIGH_ERROR: Final = "high_error"
+CANNOT_RELY: Final = frozenset({"insufficient", HIGH_ERROR})
 REACH: Final = 2.0  # the verdict on an application is that on this many times its largest size
 RELIABLE: Final = "reliable"
 UNCERTAIN: Final = "uncertain"
@@ -117,7 +118,7 @@ class Outlook(NamedTuple):
         return others.pooled(law, sizes, [Knot(n, ln_t, RUN_DEVIATION) for n, ln_t in run])
 
     def _alone(self, targets: Sequence[float]) -> OutlookPoints:
-        judged = self.study.verdict()
+        judged = self._judged()
         if self.combination is None:
             return OutlookPoints(*self.study.predict(targets), tuple(self.study.verdict(n) for n in targets), judged)
         sizes = np.asarray(targets, dtype=np.float64)
@@ -158,10 +159,21 @@ class Outlook(NamedTuple):
         """Return the verdict on the application: that on twice its largest size, with what is unusual about it."""
         return self.study.verdict() if self.combination is None else self._alone(()).whole
 
+    def _judged(self, n: float | None = None) -> Verdict:
+        """Return the study's verdict, without a high error of Downey's law where another law explains the sizes.
+
+        A curve that turns up again is no noise; that it slows down is what there is to say of it.
+        """
+        judged = self.study.verdict(n)
+        explained = self.combination is not None and judged.verdict == HIGH_ERROR and self.combination.explains
+        if not explained or len(judged.reasons) == 1:
+            return judged
+        return Verdict(judged.reasons[1], judged.reasons[1:], judged.advice[1:], judged.next_n)
+
     def _verdict(self, n: float, *, reliable: bool, reasons: tuple[str, ...]) -> Verdict:
         if reliable:
             return Verdict(RELIABLE, (), (), None)
-        judged = self.study.verdict(n)
+        judged = self._judged(n)
         if judged.verdict != RELIABLE:
             return judged
         words = "; ".join(REASON_WORDS[reason] for reason in reasons)

@@ -31,6 +31,8 @@ from processors.models.combination.scale import Circumstances, scales, spread
 # half-width of the band in ln t per doubling below the smallest size: of measured sizes left out there it held 92 % up to
 # one doubling and 89 % up to two
 BELOW_WIDTH = 0.15
+FIT_ERROR_MAX = 0.10  # relative, of the law of universal scalability over all sizes: as much as a Downey fit may miss
+FORECAST_LOSS_MAX = 2.0  # mean loss of forecasts of the next size: about a tenth per doubling
 DISTINCT = 1e-12  # relative; targets nearer to the largest size are at it
 _ALL_SIZES = np.array([np.iinfo(np.int64).max])
 
@@ -92,6 +94,18 @@ class Combination:
     def weights(self) -> dict[str, float]:
         """What each law weighs beyond the largest size; the weights add up to 1."""
         return dict(zip(LAWS, self._shares.tolist(), strict=True))
+
+    @property
+    def explains(self) -> bool:
+        """Whether one smooth law passes near all sizes, and the forecasts of each next size were right on the whole.
+
+        >>> turned = Curve("a", "s", (4, 8, 16, 32, 64, 128), (2258.0, 1192.8, 657.0, 402.4, 315.5, 362.7))
+        >>> rough = Curve("a", "s", (1, 2, 4, 8, 16), (100.0, 80.0, 20.0, 35.0, 9.0))
+        >>> combine(turned).explains, combine(rough).explains
+        (True, False)
+        """
+        missed = float(self._shares @ self.evidence.own[-1])
+        return float(self.evidence.residual[-1]) <= math.log(FIT_ERROR_MAX) and missed <= FORECAST_LOSS_MAX
 
     def summary(self) -> SiblingSummary:
         """Return what this curve tells the other curves of its application."""

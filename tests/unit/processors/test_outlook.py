@@ -1,0 +1,35 @@
+"""What is said of a whole curve: the words of the study, where the laws of scaling do not know better."""
+
+import pytest
+
+from processors.models.adept import study
+from processors.models.combination.combine import combine
+from processors.models.combination.curve import Curve
+from processors.outlook import Outlook
+
+
+def outlook(n: tuple[float, ...], run_time_s: tuple[float, ...]) -> Outlook:
+    return Outlook(study(n, run_time_s), combine(Curve("exa/lammps//nodes", "exa", n, run_time_s)))
+
+
+def universal(n: tuple[float, ...], contention: float, coherency: float) -> tuple[float, ...]:
+    return tuple(1000 * (1 + contention * (size - 1) + coherency * size * (size - 1)) / size for size in n)
+
+
+@pytest.mark.parametrize(("contention", "coherency"), [(0.01, 2e-4), (0.05, 4e-3)])
+def test_a_clean_curve_that_turns_up_slows_down_and_is_not_called_erroneous(
+    contention: float, coherency: float
+) -> None:
+    sizes = tuple(2.0**i for i in range(9))
+    found = outlook(sizes, universal(sizes, contention, coherency))
+    assert found.study.verdict().reasons == ("high_error", "slowdown"), "Downey's law knows no such curve"
+    said = found.verdict()
+    assert (said.verdict, said.reasons) == ("slowdown", ("slowdown",))
+    assert len(said.advice) == 1
+    assert found.predict([512.0]).verdicts[0].verdict == "slowdown"
+
+
+def test_a_curve_that_no_law_explains_is_called_erroneous() -> None:
+    found = outlook((1.0, 2.0, 4.0, 8.0, 16.0), (100.0, 80.0, 20.0, 35.0, 9.0))
+    assert found.verdict() == found.study.verdict()
+    assert found.verdict().verdict == "high_error"
