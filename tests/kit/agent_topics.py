@@ -124,8 +124,9 @@ def folded(config: Config, journal: Iterable[bytes]) -> tuple[Shard, list[Emissi
 
 
 def states(shard: Shard) -> dict[str, bytes]:
-    """Return every state of a fold that was never saved."""
-    return {key: value for key, value in shard.dirty().items() if value is not None}
+    """Return every state of a fold that was never saved, hosts too."""
+    everything = shard.dirty() | shard.copied_hosts()()
+    return {key: value for key, value in everything.items() if value is not None}
 
 
 def events(journal: Iterable[bytes]) -> list[JournalEvent]:

@@ -83,6 +83,7 @@ class Scenario:
         self.sent: list[Emission] = []
         self.tally: Counter[str] = Counter()
         self.events: list[JobEvent | Tick] = []
+        self._waiting: list[JobEvent | Tick] = []
         self._starts: dict[str, JobStarted] = {}
 
     def new_shard(self) -> Shard:
@@ -149,6 +150,7 @@ class Scenario:
         sent = [encode(message) for message in self.shard.fold(decode_record(encode_record(JournalRecord(event))))]
         self.sent += sent
         self.tally.update({f"{kind}:{name}": count for (kind, name), count in self.shard.tallied().items()})
+        self._waiting = [*self._waiting, event] if self.shard.hosts_wait else []
         return sent
 
     def checkpoint(self) -> None:
@@ -162,15 +164,17 @@ class Scenario:
         self.shard.confirm_hosts()
 
     def restart(self) -> None:
-        """Checkpoint, and go on with a shard that knows the checkpoint alone."""
+        """Checkpoint, and go on with a shard that knows the checkpoint alone; hosts read again what waits for a tick."""
         self.checkpoint()
-        now_ms = self.now_ms
+        now_ms, hosts_now_ms = self.now_ms, self.shard.hosts_now_ms
         self.shard = self.new_shard()
-        self.shard.restore(self.stored, now_ms, now_ms)
+        self.shard.restore(self.stored, now_ms, hosts_now_ms)
+        for event in self._waiting:
+            self.shard.fold_hosts(JournalRecord(event))
 
     def state(self) -> dict[str, bytes | None]:
         """Return everything that is remembered, encoded."""
-        shelves = self.shard.desk.shelves()
+        shelves = (*self.shard.desk.shelves(), *self.shard.hosts.desk.shelves())
         return {f"{shelf.kind.name}/{key}": shelf.encode(key) for shelf in shelves for key in sorted(shelf.keys())}
 
     def messages(self, kind: str, key: str | None = None) -> list[dict[str, Any]]:

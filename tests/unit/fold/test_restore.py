@@ -105,7 +105,7 @@ def test_a_checkpoint_that_was_lost_is_in_the_next_one() -> None:
 def test_a_shard_that_goes_back_to_its_checkpoint_and_folds_again_sends_the_same_once_more() -> None:
     centre = Scenario()
     centre.at("08:00").scales("lammps", *SIZES, *SIZES)
-    centre.checkpoint()
+    centre.at("08:01").checkpoint()
     now_ms, sent, events = centre.now_ms, len(centre.sent), len(centre.events)
     centre.at("08:10").starts("1", "lammps", nodes=4)
     centre.asks("r1", 4, application="lammps")
@@ -113,7 +113,7 @@ def test_a_shard_that_goes_back_to_its_checkpoint_and_folds_again_sends_the_same
     centre.at("08:40")
     first, told, state = centre.events[events:], centre.sent[sent:], centre.state()
     centre.shard = centre.new_shard()
-    centre.shard.restore(centre.stored, now_ms)
+    centre.shard.restore(centre.stored, now_ms, now_ms)
     again = [message for event in first for message in centre.fold(event)]
     assert len(told) > 5
     assert again == told
