@@ -159,6 +159,11 @@ class AlertSettings(Settings):
         deviation_min: float = Field(
             default=0.10, gt=0, description="share of the curve's value by which a size has to be off"
         )
+        scatter_max: float = Field(
+            default=0.3,
+            gt=0,
+            description="standard deviation of ln run time between runs; an application with more raises no such alert",
+        )
         for_s: float = Field(default=1800.0, ge=0, le=LONGEST_S, description="it has to be so for this long")
         keep_firing_s: float = Field(
             default=10_800.0,

@@ -136,8 +136,9 @@ class Refits:
 
     def _strange_sizes(self, key: ApplicationKey, model: RunTime) -> list[tuple[str, float]]:
         settings = self._desk.settings.alerts.slow_size
-        wanted = settings.enabled and self._desk.recent(model.newest_ms)  # history wakes nobody
-        believed = model.observed().confirmed
+        told = settings.enabled and model.study().noise <= settings.scatter_max
+        wanted = told and self._desk.recent(model.newest_ms)  # history wakes nobody
+        believed = model.observed().confirmed.keys() & set(model.sizes())  # neighbours that were merged are no size
         found = {
             (alert_rules.SLOW_SIZE if size.direction == "slow" else alert_rules.FAST_SIZE, size.n): (
                 size.observed_s,
