@@ -133,7 +133,7 @@ class HostShard:
             if place is None:
                 self.desk.tally["bound", "series_max"] += 1
             else:
-                minutes.add(*place, source, event.minute_ms, minute)
+                minutes.add(*place, source, event.minute_ms, revision=event.revision, minute=minute)
 
     def _learn(self, batch: MinuteBatch) -> None:
         for part in self._parts:

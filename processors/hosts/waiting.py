@@ -22,53 +22,45 @@ class Waiting:
 
     >>> waiting = Waiting()
     >>> cpu = ResourceMinute(6, 0.8, 0.7, 0.9, (0.8,) * 6, (0.7, 0.9), (1.0,), 30)
-    >>> waiting.add(row=0, host=0, source=1, minute_ms=60_000, minute=cpu)
+    >>> waiting.add(row=0, host=0, source=1, minute_ms=60_000, revision=0, minute=cpu)
     >>> len(waiting), waiting.columns().means[0, 0]
     (1, np.float64(0.8))
     """
 
     def __init__(self) -> None:
-        self._places: list[tuple[int, int, int, int]] = []
+        self._places: list[tuple[int, int, int, int, int]] = []
         self._minutes: list[ResourceMinute] = []
 
     def __len__(self) -> int:
         """Return how many wait."""
         return len(self._places)
 
-    def add(self, row: int, host: int, source: int, minute_ms: int, minute: ResourceMinute) -> None:
+    def add(self, row: int, host: int, source: int, minute_ms: int, *, revision: int, minute: ResourceMinute) -> None:
         """Let a minute wait; `source` is a number that stands for who told it."""
-        self._places.append((row, host, source, minute_ms))
+        self._places.append((row, host, source, minute_ms, revision))
         self._minutes.append(minute)
 
     def columns(self) -> "MinutesTold":
         """Return what waits, (m,) in its order, and wait for the next."""
-        places = np.array(self._places, dtype=np.int64).reshape(-1, 4)
+        places = np.array(self._places, dtype=np.int64).reshape(-1, 5)
         minutes = self._minutes
         self._places, self._minutes = [], []
-        return MinutesTold(
-            row=places[:, 0].astype(np.intp),
-            host=places[:, 1].astype(np.intp),
-            source=places[:, 2].astype(np.uint32),
-            minute_ms=places[:, 3],
-            minutes=minutes,
-        )
+        return MinutesTold(places, minutes)
 
 
 class MinutesTold:
     """Minutes of m resources as columns, in the order in which they came; a series may stand several times in them.
 
-    >>> one = np.zeros(1, np.intp)
     >>> cpu = ResourceMinute(6, 0.8, 0.7, 0.9, (0.8, None), (0.7,), (1.0,), 30)
-    >>> told = MinutesTold(one, one, one.astype(np.uint32), one + 60_000, [cpu])
+    >>> told = MinutesTold(np.array([[0, 0, 1, 60_000, 0]]), [cpu])
     >>> [batch.means[0, :2].tolist() for batch in told.batches(np.array([0]))], [each.parts.tolist() for each in told.rounds()]
     ([[0.8, nan]], [[1]])
     """
 
-    def __init__(
-        self, row: npt.NDArray[np.intp], host: npt.NDArray[np.intp], source: npt.NDArray[np.uint32],
-        minute_ms: Ints, minutes: list[ResourceMinute],
-    ) -> None:  # fmt: skip
-        self.row, self.host, self.source, self.minute_ms = row, host, source, minute_ms
+    def __init__(self, places: Ints, minutes: list[ResourceMinute]) -> None:
+        """Take (m, 5) places: row of the series, of the host, source, minute and revision."""
+        self.row, self.host, self.minute_ms, self.revision = places[:, 0], places[:, 1], places[:, 3], places[:, 4]
+        self.source = places[:, 2].astype(np.uint32)
         self.means = _filled([minute.means for minute in minutes], STEPS)
         figures = [(m.count, m.window_count, m.mean, m.low, m.high) for m in minutes]
         self._figures = np.array(figures, dtype=np.float64).reshape(-1, 5)
@@ -82,7 +74,7 @@ class MinutesTold:
             count, window_count = self._figures[at, :2].clip(0, 2**31 - 1).astype(np.int64).T
             yield Told(
                 self.row[at], self.minute_ms[at], self.source[at], count, self._figures[at, 2:], window_count,
-                self._parts[at], self._edges[at], self._shares[at],
+                self._parts[at], self._edges[at], self._shares[at], self.revision[at],
             )  # fmt: skip
 
     def batches(self, learned_ms: Ints) -> Iterator[MinuteBatch]:
@@ -100,12 +92,12 @@ class MinutesTold:
             yield MinuteBatch(rows, self.host[at][first], told_ms, means)
 
     def _last_word(self, at: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Return of several minutes that a source told of a series the last one."""
-        told = np.stack([self.row[at], self.source[at].astype(np.int64)])[:, ::-1]
-        last = (
-            np.unique(told, axis=1, return_index=True)[1] if len(np.unique(told[0])) < len(at) else np.arange(len(at))
-        )
-        return at[::-1][np.sort(last)][::-1]
+        """Return of several minutes that a source told of a series the one of the highest revision, of these the last."""
+        if len(np.unique(self.row[at])) == len(at):
+            return at
+        newest_first = at[np.argsort(self.revision[at], kind="stable")][::-1]
+        told = np.stack([self.row[newest_first], self.source[newest_first].astype(np.int64)])
+        return np.sort(newest_first[np.unique(told, axis=1, return_index=True)[1]])
 
     def _together(self, at: npt.NDArray[np.intp], first: npt.NDArray[np.intp], place: npt.NDArray[np.intp]) -> Floats:
         means, rows = self.means[at], len(first)

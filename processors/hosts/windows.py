@@ -25,6 +25,7 @@ _SLOT: Final = np.dtype(
         ("window_samples", "<i4"),
         ("samples", "<i4"),
         ("parts", "<i4"),
+        ("revision", "<i4"),
         ("numbers", "<f4", (3 + INTERVALS + 1 + INTERVALS,)),  # mean, least, largest; edges; shares
     ]
 )
@@ -35,7 +36,7 @@ class Told(NamedTuple):
 
     `source` (m,) stands for who told it. `samples` (m,) and `figures` (m, 3), mean, least and largest, are of the minute,
     `window_samples` (m,) and the histogram of the five minutes that end with it. `parts` (m,) is how many intervals the
-    histogram has: five, one of no width, or 0 where the window is empty.
+    histogram has: five, one of no width, or 0 where the window is empty. `revision` (m,) is 0 where a minute is told first.
     """
 
     row: Rows
@@ -47,17 +48,19 @@ class Told(NamedTuple):
     parts: npt.NDArray[np.int64]
     edges: Floats
     shares: Floats
+    revision: npt.NDArray[np.int64]
 
 
 class HostWindows:
     """The last four minutes and windows of every resource of a host.
 
-    A minute that is told again by its source takes the place of what it told before; an older one changes nothing.
+    A minute that is told again by its source takes the place of what it told before, unless that had a higher revision: a
+    collector that starts again may tell the first one late. An older minute changes nothing.
 
     >>> windows = HostWindows()
     >>> windows.grow(1)
     >>> one, edges, even = np.ones(1, int), np.linspace(0.0, 0.5, 6)[None], np.full((1, 5), 0.2)
-    >>> windows.take(Told(one * 0, one * 60_000, one, one * 6, np.ones((1, 3)), one * 30, one * 5, edges, even))
+    >>> windows.take(Told(one * 0, one * 60_000, one, one * 6, np.ones((1, 3)), one * 30, one * 5, edges, even, one * 0))
     >>> windows.of(0, until_ms=120_000).edges
     (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
     >>> windows.of(0, until_ms=119_999)
@@ -94,11 +97,12 @@ class HostWindows:
         again = own & (minute_ms == told.minute_ms[:, None])
         newer = np.where(own, minute_ms, NONE_MS).max(axis=1) > told.minute_ms
         repeated = again.any(axis=1)
+        overtaken = (again & (slots["revision"][told.row] > told.revision[:, None])).any(axis=1)
         place = np.where(repeated, again.argmax(axis=1), minute_ms.argmin(axis=1))
         oldest = np.take_along_axis(minute_ms, place[:, None], axis=1)[:, 0]
-        kept = np.flatnonzero(repeated | (~newer & (told.minute_ms > oldest)))
+        kept = np.flatnonzero((repeated & ~overtaken) | (~repeated & ~newer & (told.minute_ms > oldest)))
         at = told.row[kept], place[kept]
-        for field in ("minute_ms", "source", "window_samples", "samples", "parts"):
+        for field in ("minute_ms", "source", "window_samples", "samples", "parts", "revision"):
             slots[field][at] = getattr(told, field)[kept]
         numbers = np.concatenate([told.figures[kept], told.edges[kept], told.shares[kept]], axis=1)
         with np.errstate(over="ignore"):

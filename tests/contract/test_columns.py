@@ -36,7 +36,9 @@ def minutes(rows: np.ndarray[Any, Any], minute: int) -> MinuteBatch:
 def windows(columns: HostWindows, rows: np.ndarray[Any, Any], minute: int) -> None:
     one, edges = np.ones(len(rows), dtype=np.int64), np.sort(numbers(rows, minute, 6))
     even = np.full((len(rows), 5), 0.2)
-    columns.take(Told(rows, one * minute * 60_000, one.astype(np.uint32), one, edges[:, :3], one, one * 5, edges, even))
+    columns.take(
+        Told(rows, one * minute * 60_000, one.astype(np.uint32), one, edges[:, :3], one, one * 5, edges, even, one * 0)
+    )
 
 
 def times(columns: HostRows | SeriesRows, rows: np.ndarray[Any, Any], minute: int) -> None:

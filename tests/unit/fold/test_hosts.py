@@ -131,6 +131,20 @@ def test_a_minute_that_is_told_anew_with_a_late_sample_changes_its_window_but_is
     assert outlook(shard, "a") == before
 
 
+def retold(event: HostMinute) -> HostMinute:
+    return msgspec.structs.replace(event, revision=1)
+
+
+@pytest.mark.parametrize("between", [[], [tick(6.15)]])
+def test_the_first_telling_of_a_minute_does_not_undo_the_second_when_it_comes_late(between: list[Tick]) -> None:
+    first, second = minute("a", 5, cpu=(0.2, 0.4)), retold(minute("a", 5, cpu=(0.2, 0.4, 0.9)))
+    shard = folded(second, *between, first, tick(6.2))
+    told = window(shard, "a", 6)
+    assert told is not None
+    assert (told.high, told.count) == (0.9, 15)
+    assert state(shard) == state(folded(second, *between, tick(6.2)))
+
+
 def test_absent_means_and_minutes_leave_a_forecast_as_it_is() -> None:
     gaps = folded(
         minute("a", 0, cpu=(0.1, None, 0.2, None)), tick(1), minute("a", 9, cpu=(None, 0.3)), tick(10),
