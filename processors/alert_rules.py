@@ -147,7 +147,7 @@ def failing(
         kind="reliability",
         severity=severity,
         keep_firing_ms=round(settings.keep_firing_s * 1000),
-        lasts_ms=round(settings.quiet_s * 1000),
+        lasts_ms=round(settings.quiet_s * 1000) if name == HOST_FAILS else 0,
         summary=f"{judged.recent_failures} of the last {judged.recent_runs} runs of {subject} failed.",
         description=(
             f"Its rate before was {judged.past_rate * 100:.1f} %; with probability {judged.credibility:.3f} "

@@ -235,7 +235,7 @@ class AlertSettings(Settings):
             default=86_400.0,
             gt=0,
             le=LONGEST_S,
-            description="it also resolves when no run of it was told for this long: a host may be gone",
+            description="that of a host also resolves when no run on it was told for this long: it may be gone",
         )
 
     slow_size: SlowSize = SlowSize()
