@@ -5,12 +5,12 @@ from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from agent.contracts.moments import rfc3339
 from agent.contracts.telemetry import Samples, SeriesIndex
 from processors.models.detect.combined import RESOURCES_MAX, CombinedRule, CombinedSettings
 from processors.models.detect.record import RecordRule, RecordSettings
+from processors.rounds import rounds
 
 ALL: Final = "*"
 RESOURCES_MIN: Final = 2  # of a host that is scored by all its resources
@@ -81,7 +81,7 @@ class StreamScorer:
         begun = self._interval
         keep = interval >= (latest if begun is None else np.maximum(latest, begun))
         self.late += int(keep.size - keep.sum())
-        kept, interval = _take(samples, keep), interval[keep]
+        kept, interval = samples.take(keep), interval[keep]
         bounds = np.flatnonzero(np.diff(interval)) + 1
         for start, stop in zip([0, *bounds.tolist()], [*bounds.tolist(), interval.size], strict=True):
             if start == stop:
@@ -89,7 +89,7 @@ class StreamScorer:
             if self._interval is not None and interval[start] != self._interval:
                 yield from self.end()
             self._interval = int(interval[start])
-            self._held.append(_take(kept, slice(start, stop)))
+            self._held.append(kept.take(slice(start, stop)))
 
     def end(self) -> Iterator[ScoreLine]:
         """Yield the scores of the interval that is held: of each sample, then of each host."""
@@ -105,9 +105,7 @@ class StreamScorer:
     def _each(self, samples: Samples) -> Iterator[ScoreLine]:
         """Score each sample; a series that has several in the interval takes as many rounds."""
         score, fired = np.zeros(samples.value.size), np.zeros(samples.value.size, bool)
-        occurrence = _occurrence(samples.series)
-        for turn in range(int(occurrence.max()) + 1):
-            at = np.flatnonzero(occurrence == turn)
+        for at in rounds(samples.series):
             step = self._record.step(samples.series[at].astype(np.intp), samples.value[at], samples.time_ms[at])
             score[at], fired[at] = step.score, step.fired
         for number, time_ms, one, yes in zip(
@@ -118,7 +116,7 @@ class StreamScorer:
 
     def _together(self, samples: Samples) -> Iterator[ScoreLine]:
         """Score each host by the means of its resources in the interval."""
-        finite = _take(samples, np.isfinite(samples.value))
+        finite = samples.take(np.isfinite(samples.value))
         numbers, place = np.unique(finite.series, return_inverse=True)
         mean = np.bincount(place, finite.value) / np.bincount(place) if numbers.size else np.zeros(0)
         measured: dict[tuple[str, str], dict[int, float]] = {}
@@ -171,18 +169,3 @@ class StreamScorer:
             rule.grow(rule.size + 1)
             return rule.size - 1
         return free.pop()
-
-
-def _take(samples: Samples, which: npt.NDArray[np.bool_] | slice) -> Samples:
-    return Samples(samples.series[which], samples.time_ms[which], samples.value[which])
-
-
-def _occurrence(numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:
-    """Return for each element how many equal ones came before it."""
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    counts = np.diff(np.r_[first, numbers.size])
-    result = np.empty(numbers.size, np.intp)
-    result[order] = np.arange(numbers.size) - np.repeat(first, counts)
-    return result

@@ -158,7 +158,7 @@ class FileWindows:
         ahead = far_ahead(samples.time_ms, after_ms, self._ahead_ms)
         if ahead.any():
             self._ahead += int(np.count_nonzero(ahead))
-            samples = taken(samples, ~ahead)
+            samples = samples.take(~ahead)
         yield from self._fold(samples)
 
     def end(self) -> Iterator[HostMinute]:
@@ -192,7 +192,7 @@ class FileWindows:
         new = [every.number(own[number]) for number in range(len(self._numbers), len(own))]
         self._numbers = np.append(self._numbers, np.array([-1 if n is None else n for n in new], np.int32))
         numbers = self._numbers[samples.series]
-        return taken(Samples(numbers, samples.time_ms, samples.value), numbers >= 0)
+        return Samples(numbers, samples.time_ms, samples.value).take(numbers >= 0)
 
     def _minutes_of(self, samples: Samples) -> Iterator[HostMinute]:
         offsets = np.arange(self._read, self._read + len(samples.series))
@@ -207,7 +207,7 @@ class FileWindows:
             return
         starts = np.flatnonzero(np.concatenate(([True], interval[1:] != interval[:-1]))).tolist()
         for start, stop in zip(starts, [*starts[1:], len(interval)], strict=True):
-            yield taken(samples, slice(start, stop))
+            yield samples.take(slice(start, stop))
 
     def _told(self, events: Iterator[HostMinute]) -> Iterator[HostMinute]:
         for event in events:
@@ -217,15 +217,6 @@ class FileWindows:
 
 def _first_ms(told: Samples | HostMinute) -> int:
     return told.minute_ms + MINUTE_MS if isinstance(told, HostMinute) else int(told.time_ms[0])
-
-
-def taken(samples: Samples, which: npt.NDArray[np.bool_] | slice) -> Samples:
-    """Return some of the samples.
-
-    >>> taken(Samples(np.zeros(2, np.int32), np.arange(2), np.ones(2)), slice(1, 2)).time_ms
-    array([1])
-    """
-    return Samples(samples.series[which], samples.time_ms[which], samples.value[which])
 
 
 def _count(record: FileRecord) -> int:

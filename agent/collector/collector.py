@@ -184,7 +184,7 @@ class Collector:
                 refused.add(system)
                 others.setdefault(int(message[at]), Decoded()).rejects.append(unknown_system(system))
         self._meter.samples(reading.source.format, {"unknown_system": int((~good).sum())})
-        return Samples(samples.series[good], samples.time_ms[good], samples.value[good]), message[good]
+        return samples.take(good), message[good]
 
     def _tell(self, now_ms: int) -> None:
         """Write one part of the minutes that are due; partitions take turns."""

@@ -97,11 +97,19 @@ class SeriesIndex:
 
 
 class Samples(msgspec.Struct, frozen=True):
-    """m samples as columns, each (m,): number of the series, event time in ms, value in the unit of the resource."""
+    """m samples as columns, each (m,): number of the series, event time in ms, value in the unit of the resource.
+
+    >>> Samples(np.zeros(2, np.int32), np.arange(2), np.ones(2)).take(slice(1, 2)).time_ms
+    array([1])
+    """
 
     series: npt.NDArray[np.int32]
     time_ms: npt.NDArray[np.int64]
     value: npt.NDArray[np.float64]
+
+    def take(self, which: npt.NDArray[np.bool_] | slice) -> "Samples":
+        """Return some of the samples."""
+        return Samples(self.series[which], self.time_ms[which], self.value[which])
 
 
 class DecodedBatch(msgspec.Struct):

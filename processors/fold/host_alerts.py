@@ -20,10 +20,12 @@ from processors.fold.host_groups import HostGroups, Placed
 from processors.fold.open_alerts import OpenAlerts
 from processors.host_rules import Contradicts, Odd, Rack, host_labels
 from processors.hosts.batch import MinuteBatch
+from processors.hosts.columns import NEVER_MS
 from processors.hosts.records import Mark, Records
-from processors.hosts.suspects import NEVER_MS, Suspects
-from processors.hosts.together import MINUTE_MS, Together
+from processors.hosts.suspects import Suspects
+from processors.hosts.together import Together
 from processors.hosts.unlike import Difference, Unlike, UnlikeRules
+from processors.windows.settings import MINUTE_MS
 
 LATE_MS: Final = 180_000  # what was found so long ago can still be news: minutes come late
 LIVE_MS: Final = 600_000  # a host that said nothing for so long is no part of its rack

@@ -16,9 +16,9 @@ from processors.hosts.batch import MinuteBatch
 from processors.hosts.forecasts import HostForecasts
 from processors.hosts.roster import HostRows
 from processors.hosts.waiting import Waiting
+from processors.windows.settings import MINUTE_MS
 
 WAITING_MAX: Final = 4096  # minutes of resources that wait for a tick; more are learned before it comes
-MINUTE_MS: Final = 60_000
 HostEvent = HostMinute | HostState | JobStarted | JobCompleted
 
 

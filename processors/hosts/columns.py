@@ -1,11 +1,12 @@
 """Numbers kept per row: what everything learned of many series or hosts at once has in common."""
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 Rows = npt.NDArray[np.intp]
+NEVER_MS: Final = -1  # the time of what did not happen yet
 
 
 class Columns(Protocol):
@@ -35,7 +36,7 @@ class Kept(Columns, Protocol):
 
 
 class RowTable:
-    """Rows of one form: a structured type, and what a new row is.
+    """Rows of one form: a structured type, and what a new row is. Columns that are no more than that derive from it.
 
     >>> table = RowTable(np.dtype([("count", "<i4"), ("mean", "<f4", (2,))]), mean=np.nan)
     >>> table.grow(2)

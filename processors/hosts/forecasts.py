@@ -60,12 +60,6 @@ class HostForecasts:
         columns = (forecast.value.tolist(), forecast.error.tolist(), forecast.predictor.tolist())
         return [_outlook(*told) for told in zip(*columns, strict=True)]
 
-    def answering(self, rows: Rows) -> dict[str, int]:
-        """Return of how many of these series each predictor answers, by the names of PREDICTORS."""
-        chosen = self._forecasters.forecast(rows).predictor
-        counts = np.bincount(chosen[chosen >= 0], minlength=len(PREDICTORS)).tolist()
-        return dict(zip(PREDICTORS, counts, strict=True))
-
 
 def _outlook(value: float, error: float, predictor: int) -> Outlook | None:
     if predictor < 0:

@@ -1,13 +1,10 @@
 """Hosts in groups by how many resources they have: each group has one rule, and costs what its hosts need."""
 
-from typing import Final
-
 import numpy as np
 
 from processors.models.detect.combined import CombinedRule, CombinedSettings
 from processors.models.detect.table import MARK_BYTES, Column, Table
-
-STEPS: Final = 6  # 10-second means of a minute
+from processors.windows.settings import PARTS
 
 
 class Group:
@@ -20,7 +17,7 @@ class Group:
 
     def __init__(self, resources: int, settings: CombinedSettings | None) -> None:
         self.rule = CombinedRule(resources, settings)
-        self.held = Table({"held": Column((resources, STEPS), "float64", np.nan)})
+        self.held = Table({"held": Column((resources, PARTS), "float64", np.nan)})
         self.free: list[int] = []
 
     @property

@@ -6,11 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.hosts.batch import MinuteBatch
-from processors.hosts.columns import Rows, RowTable
+from processors.hosts.columns import NEVER_MS, Rows, RowTable
 from processors.models.detect.record import WAYS, RecordRule, RecordStep
+from processors.windows.settings import PART_MS
 
-STEP_MS: Final = 10_000
-NEVER_MS: Final = -1
 SWARM_MS: Final = 3_600_000  # a record that comes within this of the one before belongs to it
 
 _MARK: Final = np.dtype(
@@ -82,7 +81,7 @@ class Records:
         for k, means in enumerate(batch.means.T):
             at = np.flatnonzero(np.isfinite(means))
             if at.size:
-                rows, time_ms = batch.row[at], batch.minute_ms[at] + k * STEP_MS
+                rows, time_ms = batch.row[at], batch.minute_ms[at] + k * PART_MS
                 self._note(rows, means[at], time_ms, self._rule.step(rows, means[at], time_ms))
 
     def _note(

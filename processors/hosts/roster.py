@@ -6,12 +6,11 @@ from typing import ClassVar, Final, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from processors.hosts.columns import Kept, Rows, RowTable
+from processors.hosts.columns import NEVER_MS, Kept, Rows, RowTable
 from processors.hosts.numbering import Numbering
 
 BLOCK: Final = 256  # rows of series that are stored together; columns grow by whole blocks
 HOST_BLOCK: Final = 32  # rows of hosts: one has what all its resources together have
-NEVER_MS: Final = -1
 
 K = TypeVar("K")
 Host = tuple[str, str]  # system and name

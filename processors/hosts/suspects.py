@@ -5,9 +5,8 @@ from typing import ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from processors.hosts.columns import Rows, RowTable
+from processors.hosts.columns import NEVER_MS, Rows, RowTable
 
-NEVER_MS: Final = -1
 RESOURCES_MIN: Final = 2  # records of a host with one resource say nothing
 
 _HOST: Final = np.dtype(
@@ -16,7 +15,7 @@ _HOST: Final = np.dtype(
 )  # fmt: skip
 
 
-class Suspects:
+class Suspects(RowTable):
     """When each host was first seen, was last odd, has news that were not told, was told of, and may not be told of.
 
     >>> suspects = Suspects()
@@ -32,53 +31,32 @@ class Suspects:
 
     def __init__(self) -> None:
         times = dict.fromkeys((_HOST.names or ())[:-1], NEVER_MS)
-        self._rows = RowTable(_HOST, **times)
-
-    def __getitem__(self, field: str) -> npt.NDArray[np.int64]:
-        """Return a field of all rows."""
-        return self._rows[field]
-
-    def grow(self, rows: int) -> None:
-        """Have at least so many rows; new ones are empty."""
-        self._rows.grow(rows)
-
-    def clear(self, rows: Rows) -> None:
-        """Let some rows start anew."""
-        self._rows.clear(rows)
-
-    def stored(self, first: int, last: int) -> bytes:
-        """Return a copy of some rows."""
-        return self._rows.stored(first, last)
-
-    def restore(self, first: int, last: int, stored: bytes) -> None:
-        """Put rows back; ValueError where the bytes are of another form."""
-        self._rows.restore(first, last, stored)
+        super().__init__(_HOST, **times)
 
     def seen(self, host: Rows, minute_ms: npt.NDArray[np.int64]) -> None:
         """Note a minute of each of these hosts (m,)."""
-        new = self._rows["first_ms"][host] == NEVER_MS
-        self._rows["first_ms"][host[new]] = minute_ms[new]
+        new = self["first_ms"][host] == NEVER_MS
+        self["first_ms"][host[new]] = minute_ms[new]
 
     def close(self, fired_ms: npt.NDArray[np.int64], host: Rows, window_ms: int, most: int) -> Rows:
         """Return hosts of which new records came close together, at least `most` or of all their resources.
 
         `fired_ms` (rows,) is the last record of each series and `host` (rows,) is its host, less than 0 for none.
         """
-        rows = self._rows
         mine = np.flatnonzero((host >= 0) & (fired_ms != NEVER_MS))
-        new = mine[fired_ms[mine] > rows["judged_ms"][host[mine]]]
+        new = mine[fired_ms[mine] > self["judged_ms"][host[mine]]]
         if new.size == 0:
             return new
-        last_ms = np.full(len(rows), NEVER_MS, np.int64)
+        last_ms = np.full(len(self), NEVER_MS, np.int64)
         np.maximum.at(last_ms, host[new], fired_ms[new])
         near = mine[last_ms[host[mine]] != NEVER_MS]
         near = near[fired_ms[near] >= last_ms[host[near]] - window_ms]
-        records = np.bincount(host[near], minlength=len(rows))
-        resources = np.bincount(host[host >= 0], minlength=len(rows))
+        records = np.bincount(host[near], minlength=len(self))
+        resources = np.bincount(host[host >= 0], minlength=len(self))
         found = np.flatnonzero((last_ms != NEVER_MS) & (records >= np.clip(resources, RESOURCES_MIN, most)))
-        began_ms = np.full(len(rows), np.iinfo(np.int64).max)
+        began_ms = np.full(len(self), np.iinfo(np.int64).max)
         np.minimum.at(began_ms, host[near], fired_ms[near])
-        rows["judged_ms"][:] = np.maximum(rows["judged_ms"], last_ms)
+        self["judged_ms"][:] = np.maximum(self["judged_ms"], last_ms)
         self._odd(found, began_ms[found], last_ms[found], window_ms)
         return found
 
@@ -93,7 +71,7 @@ class Suspects:
         >>> [suspects.high(*one, window_ms=0).tolist() for _ in range(2)], suspects["since_ms"][1]
         ([[1], []], np.int64(60000))
         """
-        new = end_ms > self._rows["odd_ms"][hosts]
+        new = end_ms > self["odd_ms"][hosts]
         self._odd(hosts[new], since_ms[new], end_ms[new], window_ms)
         return hosts[new]
 
@@ -101,8 +79,7 @@ class Suspects:
         self, hosts: Rows, began_ms: npt.NDArray[np.int64], last_ms: npt.NDArray[np.int64], window_ms: int
     ) -> None:
         """Note that hosts are odd; what is close to what was odd before goes on from there."""
-        rows = self._rows
-        goes_on = (rows["odd_ms"][hosts] != NEVER_MS) & (began_ms - rows["odd_ms"][hosts] <= window_ms)
-        since_ms = np.minimum(rows["since_ms"][hosts], began_ms)
-        rows["since_ms"][hosts] = np.where(goes_on, since_ms, began_ms)
-        rows["odd_ms"][hosts] = np.maximum(rows["odd_ms"][hosts], last_ms)
+        goes_on = (self["odd_ms"][hosts] != NEVER_MS) & (began_ms - self["odd_ms"][hosts] <= window_ms)
+        since_ms = np.minimum(self["since_ms"][hosts], began_ms)
+        self["since_ms"][hosts] = np.where(goes_on, since_ms, began_ms)
+        self["odd_ms"][hosts] = np.maximum(self["odd_ms"][hosts], last_ms)

@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.hosts.batch import MinuteBatch
-from processors.hosts.columns import Rows, RowTable
-from processors.hosts.groups import STEPS, Group
+from processors.hosts.columns import NEVER_MS, Rows, RowTable
+from processors.hosts.groups import Group
 from processors.models.detect.combined import RESOURCES_MAX, CombinedSettings
+from processors.windows.settings import MINUTE_MS, PARTS
 
-MINUTE_MS: Final = 60_000
 WAIT_MS: Final = 60_000
 RESOURCES_MIN: Final = 2  # of a host that is scored
-NEVER_MS: Final = -1
 NONE: Final = -1
 RATIO_MAX: Final = 1e9
 
@@ -47,7 +46,7 @@ class Contradiction(NamedTuple):
     ratio: float
 
 
-class Places:
+class Places(RowTable):
     """Which place among a host's resources each series has; a row is a series.
 
     >>> places = Places()
@@ -60,36 +59,16 @@ class Places:
     version: ClassVar[int] = 1
 
     def __init__(self) -> None:
-        self._rows = RowTable(_SERIES, host=NONE, place=NONE)
-
-    def __getitem__(self, field: str) -> npt.NDArray[np.int64]:
-        """Return a field of all rows."""
-        return self._rows[field]
+        super().__init__(_SERIES, host=NONE, place=NONE)
 
     @property
     def hosts(self) -> npt.NDArray[np.int64]:
         """The host of each series, (rows,); NONE of what is not in use or left out."""
-        return np.where(self._rows["left_out"] == 0, self._rows["host"], NONE)
+        return np.where(self["left_out"] == 0, self["host"], NONE)
 
     def leave_out(self, row: int, host: int) -> None:
         """Let a series be judged by nothing."""
-        self._rows["host"][row], self._rows["left_out"][row] = host, 1
-
-    def grow(self, rows: int) -> None:
-        """Have at least so many rows; new ones are empty."""
-        self._rows.grow(rows)
-
-    def clear(self, rows: Rows) -> None:
-        """Let some rows start anew: their places are free."""
-        self._rows.clear(rows)
-
-    def stored(self, first: int, last: int) -> bytes:
-        """Return a copy of some rows."""
-        return self._rows.stored(first, last)
-
-    def restore(self, first: int, last: int, stored: bytes) -> None:
-        """Put rows back; ValueError where the bytes are of another form."""
-        self._rows.restore(first, last, stored)
+        self["host"][row], self["left_out"][row] = host, 1
 
 
 class Together:
@@ -270,7 +249,7 @@ class Together:
 
     def _widen(self, host: int, resources: int) -> None:
         """Move a host to those of one more resource, with what is held."""
-        held = self._groups[resources].held["held"][self._at[host]].copy() if resources else np.zeros((0, STEPS))
+        held = self._groups[resources].held["held"][self._at[host]].copy() if resources else np.zeros((0, PARTS))
         self._release(host)
         group = self._group(resources + 1)
         self._at[host] = group.add()

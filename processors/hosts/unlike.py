@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.hosts.batch import MinuteBatch
-from processors.hosts.columns import Rows, RowTable
+from processors.hosts.columns import NEVER_MS, Rows, RowTable
 from processors.models.detect.peers import Peers, unlike_peers
 
-NEVER_MS: Final = -1
 FRESH_MS: Final = 240_000  # a minute that began longer ago says nothing of now
 
 _ROW: Final = np.dtype([("minute_ms", "<i8"), ("mean", "<f8"), ("since_ms", "<i8"), ("usual", "<f8")])
@@ -43,7 +42,7 @@ class Difference(NamedTuple):
     usual: float
 
 
-class Unlike:
+class Unlike(RowTable):
     """Each resource of a host against the same of its peers, minute by minute; a row is a series.
 
     >>> unlike = Unlike(re.compile("cpu"))
@@ -62,33 +61,17 @@ class Unlike:
     def __init__(self, resources: re.Pattern[str], rules: UnlikeRules | None = None) -> None:
         self._resources = resources
         self._rules = rules or UnlikeRules()
-        self._rows = RowTable(_ROW, minute_ms=NEVER_MS, since_ms=NEVER_MS)
-
-    def grow(self, rows: int) -> None:
-        """Have at least so many rows; new ones are empty."""
-        self._rows.grow(rows)
-
-    def clear(self, rows: Rows) -> None:
-        """Let some rows start anew."""
-        self._rows.clear(rows)
-
-    def stored(self, first: int, last: int) -> bytes:
-        """Return a copy of some rows."""
-        return self._rows.stored(first, last)
-
-    def restore(self, first: int, last: int, stored: bytes) -> None:
-        """Put rows back; ValueError where the bytes are of another form."""
-        self._rows.restore(first, last, stored)
+        super().__init__(_ROW, minute_ms=NEVER_MS, since_ms=NEVER_MS)
 
     def take(self, batch: MinuteBatch) -> None:
         """Keep the mean of a minute of each resource."""
         there = np.isfinite(batch.means)
         count = there.sum(axis=1)
-        at = np.flatnonzero((count > 0) & (batch.minute_ms >= self._rows["minute_ms"][batch.row]))
+        at = np.flatnonzero((count > 0) & (batch.minute_ms >= self["minute_ms"][batch.row]))
         rows = batch.row[at]
         with np.errstate(over="ignore"):
-            self._rows["mean"][rows] = np.where(there, batch.means, 0.0)[at].sum(axis=1) / count[at]
-        self._rows["minute_ms"][rows] = batch.minute_ms[at]
+            self["mean"][rows] = np.where(there, batch.means, 0.0)[at].sum(axis=1) / count[at]
+        self["minute_ms"][rows] = batch.minute_ms[at]
 
     def judge(
         self, now_ms: int, names: Sequence[str], host: npt.NDArray[np.intp], group: npt.NDArray[np.int64]
@@ -98,20 +81,19 @@ class Unlike:
         `names` are the resources of the rows and `host` (rows,) are their hosts (less than 0 for a row that is not in
         use); `group` (hosts,) numbers the peers of each host, less than 0 for none.
         """
-        rows = self._rows
         numbers: dict[str, int] = {}
         wanted = {name for name in set(names) if self._resources.search(name)}
         resource = np.array([numbers.setdefault(name, len(numbers)) if name in wanted else -1 for name in names], int)
         host, size = np.asarray(host), len(names)
-        fresh = rows["minute_ms"][:size] >= now_ms - FRESH_MS
-        at = np.flatnonzero((resource >= 0) & (host >= 0) & fresh & (rows["minute_ms"][:size] != NEVER_MS))
+        fresh = self["minute_ms"][:size] >= now_ms - FRESH_MS
+        at = np.flatnonzero((resource >= 0) & (host >= 0) & fresh & (self["minute_ms"][:size] != NEVER_MS))
         at = at[group[host[at]] >= 0]
         together = group[host[at]] * (len(numbers) + 1) + resource[at]
-        peers = unlike_peers(rows["mean"][at], together)
-        unlike = at[self._told(rows["mean"][at], peers, together)]
-        since_ms = rows["since_ms"][unlike]
-        rows["usual"][at] = peers.usual
-        rows["since_ms"][:] = _since(len(rows), unlike, np.where(since_ms == NEVER_MS, now_ms, since_ms))
+        peers = unlike_peers(self["mean"][at], together)
+        unlike = at[self._told(self["mean"][at], peers, together)]
+        since_ms = self["since_ms"][unlike]
+        self["usual"][at] = peers.usual
+        self["since_ms"][:] = _since(len(self), unlike, np.where(since_ms == NEVER_MS, now_ms, since_ms))
 
     def _told(self, mean: npt.NDArray[np.float64], peers: Peers, group: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which are unlike; none of a group in which many are."""
@@ -128,14 +110,14 @@ class Unlike:
     @property
     def since_ms(self) -> npt.NDArray[np.int64]:
         """Since when each series is unlike its peers, (rows,); NEVER_MS where it is not."""
-        return self._rows["since_ms"]
+        return self["since_ms"]
 
     def difference(self, row: int) -> Difference | None:
         """Return how a series is unlike its peers; None where it is not."""
-        since_ms = int(self._rows["since_ms"][row])
+        since_ms = int(self["since_ms"][row])
         if since_ms == NEVER_MS:
             return None
-        return Difference(since_ms, float(self._rows["mean"][row]), float(self._rows["usual"][row]))
+        return Difference(since_ms, float(self["mean"][row]), float(self["usual"][row]))
 
 
 def _since(rows: int, unlike: Rows, since_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -1,7 +1,6 @@
 """Minutes of hosts between two ticks: gathered one by one, taken in as columns."""
 
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,8 +9,8 @@ from agent.contracts.events import ResourceMinute
 from processors.hosts.batch import MinuteBatch
 from processors.hosts.windows import EVEN, Told
 from processors.models.histogram.values import INTERVALS
-
-STEPS: Final = 6  # 10-second means in a minute
+from processors.rounds import rounds
+from processors.windows.settings import PARTS
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -61,7 +60,7 @@ class MinutesTold:
         """Take (m, 5) places: row of the series, of the host, source, minute and revision."""
         self.row, self.host, self.minute_ms, self.revision = places[:, 0], places[:, 1], places[:, 3], places[:, 4]
         self.source = places[:, 2].astype(np.uint32)
-        self.means = _filled([minute.means for minute in minutes], STEPS)
+        self.means = _filled([minute.means for minute in minutes], PARTS)
         figures = [(m.count, m.window_count, m.mean, m.low, m.high) for m in minutes]
         self._figures = np.array(figures, dtype=np.float64).reshape(-1, 5)
         self._edges = _filled([minute.edges for minute in minutes], INTERVALS + 1)
@@ -70,7 +69,7 @@ class MinutesTold:
 
     def rounds(self) -> Iterator[Told]:
         """Yield all of it in parts that hold every series once, in the order in which they came."""
-        for at in _rounds(self.row):
+        for at in rounds(self.row):
             count, window_count = self._figures[at, :2].clip(0, 2**31 - 1).astype(np.int64).T
             yield Told(
                 self.row[at], self.minute_ms[at], self.source[at], count, self._figures[at, 2:], window_count,
@@ -103,10 +102,10 @@ class MinutesTold:
         means, rows = self.means[at], len(first)
         there = np.isfinite(means)
         weight = np.maximum(self._figures[at, :1], 1.0) * there
-        total, value = np.zeros((rows, STEPS)), np.zeros((rows, STEPS))
+        total, value = np.zeros((rows, PARTS)), np.zeros((rows, PARTS))
         np.add.at(total, place, weight)
         np.add.at(value, place, weight * np.where(there, means, 0.0))
-        mean = np.divide(value, total, out=np.full((rows, STEPS), np.nan), where=total > 0)
+        mean = np.divide(value, total, out=np.full((rows, PARTS), np.nan), where=total > 0)
         alone = np.bincount(place) == 1
         mean[alone] = means[first[alone]]  # to the bit what it is without the others
         return np.asarray(mean)
@@ -129,14 +128,3 @@ def _parts(edges: Floats, shares: Floats, lengths: Ints) -> Ints:
     rising = held.all(axis=1) & (np.diff(edges, axis=1) >= 0).all(axis=1)
     whole = right & (lengths == INTERVALS) & rising
     return np.where(whole, INTERVALS, np.where(right & (lengths == 1) & ~held[:, 1:].any(axis=1), 1, 0))
-
-
-def _rounds(row: npt.NDArray[np.intp]) -> Iterator[npt.NDArray[np.intp]]:
-    """Yield places such that each round holds every row once, the first occurrence of each first."""
-    order = np.argsort(row, kind="stable")
-    ordered = row[order]
-    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(row) else np.zeros(0, np.intp)
-    turn = np.empty(len(row), np.intp)
-    turn[order] = np.arange(len(row)) - np.repeat(first, np.diff(np.r_[first, len(row)]))
-    for k in range(int(turn.max()) + 1 if len(row) else 0):
-        yield np.flatnonzero(turn == k)

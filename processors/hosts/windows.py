@@ -9,9 +9,9 @@ from agent.contracts.hosts import HostWindow
 from processors.hosts.columns import Rows, RowTable
 from processors.models.histogram.pool import mixture
 from processors.models.histogram.values import INTERVALS, in_common
+from processors.windows.settings import MINUTE_MS
 
 SLOTS: Final = 4  # minutes of a series that are kept; of two sources two minutes each
-MINUTE_MS: Final = 60_000
 STALE_MS: Final = 2 * MINUTE_MS  # what is told of a minute comes before the end of the next
 THIN_BELOW: Final = 5  # samples
 NONE_MS: Final = -1  # when a minute begins that was never told
@@ -51,7 +51,7 @@ class Told(NamedTuple):
     revision: npt.NDArray[np.int64]
 
 
-class HostWindows:
+class HostWindows(RowTable):
     """The last four minutes and windows of every resource of a host.
 
     A minute that is told again by its source takes the place of what it told before, unless that had a higher revision: a
@@ -70,28 +70,11 @@ class HostWindows:
     version: ClassVar[int] = 1
 
     def __init__(self) -> None:
-        self._table = RowTable(np.dtype([("slots", _SLOT, (SLOTS,))]))
-        self._table = RowTable(self._table.dtype, slots=_empty())
-
-    def grow(self, rows: int) -> None:
-        """Have at least so many rows; new ones are empty."""
-        self._table.grow(rows)
-
-    def clear(self, rows: Rows) -> None:
-        """Forget the windows of some rows."""
-        self._table.clear(rows)
-
-    def stored(self, first: int, last: int) -> bytes:
-        """Return a copy of some rows."""
-        return self._table.stored(first, last)
-
-    def restore(self, first: int, last: int, stored: bytes) -> None:
-        """Put rows back; ValueError where the bytes are of another form."""
-        self._table.restore(first, last, stored)
+        super().__init__(np.dtype([("slots", _SLOT, (SLOTS,))]), slots=_empty())
 
     def take(self, told: Told) -> None:
         """Take in what was told of some series, each named once."""
-        slots = self._table["slots"]
+        slots = self["slots"]
         minute_ms, source = slots["minute_ms"][told.row], slots["source"][told.row]
         own = (source == told.source[:, None]) & (minute_ms != NONE_MS)
         again = own & (minute_ms == told.minute_ms[:, None])
@@ -110,7 +93,7 @@ class HostWindows:
 
     def of(self, row: int, until_ms: int) -> HostWindow | None:
         """Return the newest window of a series that ended at `until_ms` or before; None where none is kept."""
-        slots = self._table["slots"][row]
+        slots = self["slots"][row]
         told = zip(slots["minute_ms"].tolist(), slots["parts"].tolist(), strict=True)
         ends_ms = [minute_ms + MINUTE_MS if parts and minute_ms >= 0 else NONE_MS for minute_ms, parts in told]
         end_ms = max((end_ms for end_ms in ends_ms if end_ms <= until_ms), default=NONE_MS)

@@ -8,6 +8,8 @@ import msgspec
 from agent.contracts.errors import InvalidInputError
 
 MINUTE_MS: Final = 60_000
+PART_MS: Final = 10_000
+PARTS: Final = 6  # of a minute, each with a mean
 LATE_MAX_S: Final = 600.0
 
 

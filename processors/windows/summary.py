@@ -10,16 +10,14 @@ import numpy.typing as npt
 
 from agent.contracts.events import HostMinute, ResourceMinute
 from agent.contracts.telemetry import Series
+from processors.models.histogram.values import INTERVALS
 from processors.windows.energy import energy_j
 from processors.windows.lasts import Lasts
 from processors.windows.pool import Pool
 from processors.windows.rings import Ints, Rings
-from processors.windows.settings import MINUTE_MS
+from processors.windows.settings import MINUTE_MS, PART_MS, PARTS
 
 WINDOW_MS: Final = 300_000
-PART_MS: Final = 10_000
-PARTS: Final = 6
-INTERVALS: Final = 5
 DIGITS: Final = 7  # of a value held in 32 bits
 STRIP: Final = 1024  # rings summed up at a time, so that they stay in the processor's cache
 
