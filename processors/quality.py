@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from agent.contracts.horizons import HORIZONS, Horizon
-from agent.contracts.outputs import HorizonQuality, Quality
+from agent.contracts.quality import HorizonQuality, Quality
 from processors.facts import Scored
 
 COVERAGE: Final = 0.9

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from agent.contracts.outputs import Quality
+from agent.contracts.quality import Quality
 from agent.contracts.settings import RunTimeSettings
 from processors.curve import PublishedCurve
 from processors.facts import RunFact, Scored

@@ -60,6 +60,7 @@ def make_shard(config: Config) -> Shard:
         agent_version=__version__,
         hosts=config.hosts,
         under_load=config.under_load,
+        profiles=config.profiles,
     )
     return Shard(settings, Identifier(config.identification).identify)
 

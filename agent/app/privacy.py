@@ -8,7 +8,7 @@ import msgspec
 
 from agent.collector.routes import Fact, Privacy
 from agent.config.roles import PrivacySettings
-from agent.contracts.events import Evidence, HostMinute, HostState
+from agent.contracts.events import Evidence, HostMinute, HostState, JobProfile, Network
 
 EVIDENCE_BYTES_MAX: Final = 24_000
 BULKY: Final[dict[str, Any]] = {"hosts": (), "script": None, "comment": None, "attributes": {}}
@@ -25,7 +25,7 @@ def privacy(settings: PrivacySettings) -> Privacy:
     salt = settings.salt.get_secret_value().encode()
 
     def rewrite(event: Fact) -> Fact:
-        if isinstance(event, HostState | HostMinute):  # of hosts, and of nobody
+        if isinstance(event, HostState | HostMinute | Network | JobProfile):  # of hosts, and of nobody
             return event
         evidence = bounded(event.evidence)
         if evidence.user is not None and settings.users != "plain":

@@ -44,6 +44,7 @@ PRICES: Final[dict[tuple[str, ...], Price]] = {
     ("run_time",): _RESTART,
     ("hosts",): _RESTART,
     ("under_load",): _RESTART,
+    ("profiles",): _RESTART,
     ("alerts",): _RESTART,
     ("collector", "group"): Price("restart", "the new group starts at the beginning of every source"),
     ("collector",): _RESTART,

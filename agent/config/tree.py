@@ -20,6 +20,7 @@ from agent.config.roles import (
 )
 from agent.config.sources import Source, System, SystemName
 from agent.contracts.hosts import HostSettings
+from agent.contracts.profile_settings import ProfileSettings
 from agent.contracts.settings import AlertSettings, IdentifySettings, JobSettings, RunTimeSettings, Settings
 from agent.contracts.under_load import UnderLoadSettings
 
@@ -49,6 +50,7 @@ class Config(Settings):
     run_time: RunTimeSettings = RunTimeSettings()
     hosts: HostSettings = HostSettings()
     under_load: UnderLoadSettings = UnderLoadSettings()
+    profiles: ProfileSettings = ProfileSettings()
     alerts: AlertSettings = AlertSettings()
     collector: CollectorSettings = CollectorSettings()
     learner: LearnerSettings = LearnerSettings()

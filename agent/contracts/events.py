@@ -9,6 +9,7 @@ import msgspec
 
 from agent.contracts.moments import rfc3339
 from agent.contracts.names import job_key
+from agent.contracts.profiles import Profile
 
 Attribute = str | int | float | bool
 UNITS: Final = ("nodes", "cores", "processes", "threads", "gpus")
@@ -162,6 +163,42 @@ class HostState(Event, frozen=True, tag="host.state"):
         return f"host:{job_key(self.system, self.host)}@{self.time_ms}"
 
 
+class Network(Event, frozen=True, tag="network"):
+    """What the network did for a job, told by its producer: ready features, or bounded arrays to work them out from.
+
+    `links` are bytes, buffered and received packets of each link, `messages` hops and bytes of each message,
+    `fifo_messages` the messages of each injection queue: columns, as `processors.models.communication.traffic` takes them.
+    """
+
+    job_id: str
+    time_ms: int
+    features: dict[str, float] = {}
+    links: tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]] = ((), (), ())
+    messages: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
+    fifo_messages: tuple[float, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """The job and the moment."""
+        return f"network:{job_key(self.system, self.job_id)}@{self.time_ms}"
+
+
+class JobProfile(Event, frozen=True, tag="job.profile"):
+    """The profile of a settled run, as it was kept: a rebuild and a backfill tell it instead of its telemetry.
+
+    It comes after the completion of its run.
+    """
+
+    job_id: str
+    run_id: str
+    profile: Profile
+
+    @property
+    def identity(self) -> str:
+        """The run."""
+        return f"profile:{self.run_id}"
+
+
 class ResourceMinute(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One resource of a host in one minute of event time.
 
@@ -171,6 +208,7 @@ class ResourceMinute(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `window_count` is how many samples the window holds, `late` how many came too late for it since the minute before.
     `last` is the newest value in the minute of a resource that is cumulative (its name ends in ``_total``), in full
     precision; `energy_j` the energy of the minute where the resource is a power (``_w``). Both are None for others.
+    What is only part of profiles (`agent.contracts.telemetry.is_profiled`) has no means, edges and shares.
 
     >>> ResourceMinute(6, 0.83, 0.8, 0.9, (0.83,) * 6, (0.8, 0.82, 0.84, 0.86, 0.88, 0.9), (0.4, 0.3, 0.1, 0.1, 0.1), 30).mean
     0.83
@@ -212,7 +250,7 @@ class HostMinute(Event, frozen=True, tag="host.minute"):
         return f"minute:{self.source}:{job_key(self.system, self.host)}@{self.minute_ms}"
 
 
-JobEvent = JobStarted | JobCompleted | Identity | PredictionRequested | HostState
+JobEvent = JobStarted | JobCompleted | Identity | PredictionRequested | HostState | Network | JobProfile
 JournalEvent = JobEvent | HostMinute | Tick
 
 

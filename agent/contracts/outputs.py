@@ -11,6 +11,8 @@ import msgspec
 
 from agent.contracts.events import Attribute
 from agent.contracts.horizons import Horizon
+from agent.contracts.profiles import Profile
+from agent.contracts.quality import PowerQuality, ProfileModel, Quality
 from agent.contracts.under_load import UnderLoad
 
 VERDICTS: Final = (
@@ -46,7 +48,8 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     """The prediction at one size: run time with its band, in seconds.
 
     `coverage` is what the band aims at, `coverage_measured` the share of past runs at this horizon that fell inside
-    the bands published before they ended (None before any was scored).
+    the bands published before they ended (None before any was scored). `power_w` is the mean power of all hosts together and
+    `energy_j` the energy of the whole run, with bands of the same coverage; None where power was never measured.
     """
 
     n: float
@@ -59,6 +62,12 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     efficiency: float
     extrapolation: float
     source: Source
+    power_w: float | None = None
+    power_low_w: float | None = None
+    power_high_w: float | None = None
+    energy_j: float | None = None
+    energy_low_j: float | None = None
+    energy_high_j: float | None = None
 
 
 class HorizonError(msgspec.Struct, frozen=True):
@@ -101,10 +110,16 @@ class Model(msgspec.Struct, frozen=True):
 
 
 class UsefulSizes(msgspec.Struct, frozen=True):
-    """Sizes worth asking for: the largest useful one, the knee, the largest at half efficiency."""
+    """Sizes worth asking for: the largest useful one, the knee, the largest at half efficiency.
+
+    `least_energy` is the size with the least energy of a run, `least_energy_delay` that with the least product of energy and
+    run time, of the sizes of the curve that can be relied on; None where power was never measured.
+    """
 
     max: float | None = None
     knee: float | None = None
+    least_energy: float | None = None
+    least_energy_delay: float | None = None
     at_half_efficiency: float | None = msgspec.field(default=None, name="at_efficiency_0.5")
 
 
@@ -113,28 +128,6 @@ class Range(msgspec.Struct, frozen=True):
 
     min: float
     max: float
-
-
-class HorizonQuality(msgspec.Struct, frozen=True):
-    """How good predictions at one horizon have been: runs scored, median relative error, share inside the 90 % band."""
-
-    horizon: Horizon
-    scored: int
-    median_error: float
-    coverage_90: float
-
-
-class Quality(msgspec.Struct, frozen=True):
-    """How good the published predictions of this application have been: scored before learning.
-
-    `horizons` tells it apart by how far the size lay from those known then; only horizons with runs are there.
-    """
-
-    scored: int = 0
-    median_error: float | None = None
-    coverage_90: float | None = None
-    bias: float | None = None
-    horizons: tuple[HorizonQuality, ...] = ()
 
 
 class Prediction(Message, frozen=True, kw_only=True):
@@ -157,6 +150,8 @@ class Prediction(Message, frozen=True, kw_only=True):
     reliability: Reliability
     quality: Quality
     under_load: UnderLoad | None = None
+    power: PowerQuality | None = None
+    profiles: tuple[ProfileModel, ...] = ()
 
 
 class AnswerPoint(CurvePoint, frozen=True, kw_only=True):
@@ -219,6 +214,9 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     reliability: Reliability
     model: Model | None = None
     under_load: UnderLoad | None = None
+    power_w: float | None = None
+    power_low_w: float | None = None
+    power_high_w: float | None = None
 
 
 class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -256,7 +254,8 @@ class Run(Message, frozen=True, kw_only=True):
     """Topic runs, keyed by run id: a settled run with its raw identity evidence, the training set of a rebuild.
 
     `event` holds the completion as it was journalled and `identities` all other evidence of its job, as JSON text of
-    the journal's own form, so that other rules, other code or another state version can fold it anew.
+    the journal's own form, so that other rules, other code or another state version can fold it anew. `profile` is what the
+    telemetry of its hosts said of it.
     """
 
     run_id: str
@@ -268,6 +267,7 @@ class Run(Message, frozen=True, kw_only=True):
     state: str
     event: msgspec.Raw
     identities: tuple[msgspec.Raw, ...]
+    profile: Profile | None = None
 
 
 class Emission(msgspec.Struct, frozen=True):

@@ -14,9 +14,56 @@ from agent.contracts.log import Position
 PEER: str = ">"
 """Stands between a resource and the other side of it in the name of a series: ``bandwidth>group3``."""
 
+JOB: Final = "#"
+"""Stands before the id of the job that a series is of, where its producer knows: ``counter_delta>PAPI_TOT_INS#812``."""
+
 CUMULATIVE: Final = "_total"
 POWER: Final = "_w"
 """Ends of the names of resources that are more than a level: a counter since some start, and a power in watts."""
+
+POWER_W: Final = "power_w"
+COMPONENTS: Final = ("system", "cpu", "memory", "gpu")
+"""Power in W is the resource ``power_w>cpu``: of a component, all of a host's sockets together, or ``power_w>cpu:0`` of one."""
+
+COUNTER_DELTA: Final = "counter_delta"
+COUNTER_TOTAL: Final = "counter_total"
+ENERGY_TOTAL: Final = "energy_total"
+NIC_TOTAL: Final = "nic_total"
+PROFILED: Final = frozenset({COUNTER_DELTA, COUNTER_TOTAL, ENERGY_TOTAL, NIC_TOTAL})
+"""Resources that are of use only as part of a run's profile: they have no windows, no forecasts and no detectors.
+
+``counter_delta>PAPI_TOT_CYC`` is what a counter grew since its sample before (the time is the middle of the interval, where
+that is known); ``counter_total>PAPI_TOT_CYC`` its value since some start; ``energy_total>cpu:0`` joules since some start;
+``nic_total>cxi0:ixe_rx_ptl_msgs`` a counter of a network interface. What is of one part of a host has the part after a colon.
+"""
+
+
+class Named(NamedTuple):
+    """The parts of the name of a resource: ``counter_delta>PAPI_TOT_INS#812`` is what, of what (peer), and of which job."""
+
+    resource: str
+    peer: str = ""
+    job_id: str = ""
+
+
+def named(name: str) -> Named:
+    """Return the parts of the name of a resource.
+
+    >>> named("counter_delta>PAPI_TOT_INS#812"), named("load1")
+    (Named(resource='counter_delta', peer='PAPI_TOT_INS', job_id='812'), Named(resource='load1', peer='', job_id=''))
+    """
+    rest, _, job_id = name.partition(JOB)
+    resource, _, peer = rest.partition(PEER)
+    return Named(resource, peer, job_id)
+
+
+def is_profiled(name: str) -> bool:
+    """Tell whether a resource is only part of profiles of runs, by its name; what is of one job always is.
+
+    >>> is_profiled("counter_delta>cycles"), is_profiled("power_w>system"), is_profiled("power_w>system#812")
+    (True, False, True)
+    """
+    return JOB in name or name.partition(PEER)[0] in PROFILED
 
 
 def is_cumulative(resource: str) -> bool:

@@ -13,7 +13,8 @@ from agent.contracts.events import Evidence, PredictionRequested
 from agent.contracts.hostlist import spread
 from agent.contracts.hosts import HostView
 from agent.contracts.names import ApplicationKey
-from agent.contracts.outputs import Alert, JobPrediction, Prediction, Quality, Range, Reliability, UsefulSizes
+from agent.contracts.outputs import Alert, JobPrediction, Prediction, Range, Reliability, UsefulSizes
+from agent.contracts.quality import Quality
 from agent.contracts.service import Health, Service
 from agent.http import parameters
 from agent.http.hosts import find_host, matching_hosts

@@ -13,6 +13,8 @@ from agent.contracts.events import Evidence, Identity
 from agent.contracts.hosts import HostSettings, NoWindows, Windows
 from agent.contracts.names import SAFE, ApplicationKey
 from agent.contracts.outputs import Message
+from agent.contracts.profile_settings import ProfileSettings
+from agent.contracts.profiles import NoProfiles, Profiles
 from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
 from agent.contracts.under_load import UnderLoadSettings
 from processors.alerts import AlertLife, AlertState
@@ -103,6 +105,7 @@ class FoldSettings(msgspec.Struct, frozen=True):
     agent_version: str
     hosts: HostSettings = HostSettings()
     under_load: UnderLoadSettings = UnderLoadSettings()
+    profiles: ProfileSettings = ProfileSettings()
 
 
 class Desk:
@@ -116,10 +119,17 @@ class Desk:
     ('1970-01-01T00:01:00Z', ['job', 'run_time'])
     """
 
-    def __init__(self, settings: FoldSettings, identify: Identify, windows: Windows | None = None) -> None:
+    def __init__(
+        self,
+        settings: FoldSettings,
+        identify: Identify,
+        windows: Windows | None = None,
+        profiles: Profiles | None = None,
+    ) -> None:
         self.settings = settings
         self.identify = identify
         self.windows: Windows = windows or NoWindows()
+        self.profiles: Profiles = profiles or NoProfiles()
         self.now_ms = 0
         self.outbox: list[Message | Tombstone] = []
         self.tally: Counter[tuple[str, str]] = Counter()

@@ -13,11 +13,11 @@ from agent.contracts.outputs import (
     Member,
     Model,
     Prediction,
-    Quality,
     Range,
     Reliability,
     UsefulSizes,
 )
+from agent.contracts.quality import Quality
 from agent.contracts.under_load import LoadHistogram, UnderLoad
 
 COMMON: dict[str, Any] = {

@@ -7,13 +7,12 @@ from agent.contracts.outputs import (
     VERDICTS,
     AlertEvidence,
     HorizonError,
-    HorizonQuality,
     Member,
     Model,
-    Quality,
     Reliability,
     UsefulSizes,
 )
+from agent.contracts.quality import HorizonQuality, Quality
 from agent.contracts.service import Health
 from agent.http.app import create_app
 from agent.metrics.registry import Metrics

@@ -9,13 +9,12 @@ from agent.contracts.horizons import Horizon
 from agent.contracts.moments import parse_rfc3339
 from agent.contracts.outputs import (
     HorizonError,
-    HorizonQuality,
     Member,
     Model,
     Prediction,
-    Quality,
     UsefulSizes,
 )
+from agent.contracts.quality import HorizonQuality, Quality
 from agent.metrics.predictions import PredictionCollector
 from agent.metrics.registry import Metrics
 from tests.kit.messages import alert, curve_point, prediction

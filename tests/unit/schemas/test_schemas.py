@@ -17,12 +17,12 @@ from agent.contracts.outputs import (
     Member,
     Model,
     Prediction,
-    Quality,
     Range,
     Reliability,
     Run,
     UsefulSizes,
 )
+from agent.contracts.quality import Quality
 from agent.contracts.under_load import LoadHistogram, LoadQuality, UnderLoad
 from agent.decode.dead_letter import dead_letter
 from agent.decode.native import native_decoder

@@ -5,7 +5,8 @@ from threading import Event
 import pytest
 from rich.console import Console
 
-from agent.contracts.outputs import AlertEvidence, Quality, Reliability
+from agent.contracts.outputs import AlertEvidence, Reliability
+from agent.contracts.quality import Quality
 from agent.contracts.service import Health
 from agent.screen.screen import SUMMARY_EVERY, Screen
 from agent.screen.tables import ALERTS_SHOWN, APPLICATIONS_SHOWN, HOSTS_SHOWN, JOBS_SHOWN, LOADED_SHOWN, sparkline
