@@ -122,7 +122,7 @@ def test_an_application_whose_times_do_not_follow_its_size_says_so_wherever_it_i
     assert said["model"]["name"] == "run-distribution"
     assert said["reliability"]["verdict"] == "uncertain"
     assert "not_by_size" in said["reliability"]["reasons"]
-    assert said["useful_n"] == {"max": None, "knee": None, "at_efficiency_0.5": None}
+    assert set(said["useful_n"].values()) == {None}
     assert all(point["low_s"] < 150 and point["high_s"] > 3000 for point in said["curve"][:4])
     for user, run_time_s in (("u-anna", 102.0), ("u-bob", 4080.0)):
         job = started(centre, user, application="workflow", user=user)
