@@ -29,12 +29,18 @@ COUNTER_DELTA: Final = "counter_delta"
 COUNTER_TOTAL: Final = "counter_total"
 ENERGY_TOTAL: Final = "energy_total"
 NIC_TOTAL: Final = "nic_total"
-PROFILED: Final = frozenset({COUNTER_DELTA, COUNTER_TOTAL, ENERGY_TOTAL, NIC_TOTAL})
+COUNTER_RATE: Final = "counter_rate"
+COUNTER_LEVEL: Final = "counter_level"
+PROFILED: Final = frozenset({COUNTER_DELTA, COUNTER_TOTAL, ENERGY_TOTAL, NIC_TOTAL, COUNTER_RATE, COUNTER_LEVEL})
 """Resources that are of use only as part of a run's profile: they have no windows, no forecasts and no detectors.
 
 ``counter_delta>PAPI_TOT_CYC`` is what a counter grew since its sample before (the time is the middle of the interval, where
 that is known); ``counter_total>PAPI_TOT_CYC`` its value since some start; ``energy_total>cpu:0`` joules since some start;
 ``nic_total>cxi0:ixe_rx_ptl_msgs`` a counter of a network interface. What is of one part of a host has the part after a colon.
+
+``counter_rate>flops_any`` is what a producer made a rate per second of: a run's is the mean over its minutes, and what the
+parts of a host say (``counter_rate>flops_any:0``) adds up. ``counter_level>ipc`` is a ratio, a frequency or an amount, whose
+mean over parts and minutes counts: cores of one host may share such a series.
 """
 
 
