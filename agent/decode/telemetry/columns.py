@@ -80,6 +80,10 @@ class Columns:
         else:
             self.others.append((message, Decoded(rejects=[error])))
 
+    def other(self, message: int, decoded: Decoded) -> None:
+        """Take what a message holds that is no sample."""
+        self.others.append((message, decoded))
+
     def ignore(self, what: str, count: int = 1) -> None:
         """Count what is well-formed and of no use."""
         self.ignored[what] = self.ignored.get(what, 0) + count

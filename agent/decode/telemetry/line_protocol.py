@@ -4,10 +4,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from agent.contracts.decoding import Decoded
 from agent.contracts.errors import InvalidInputError
 from agent.contracts.telemetry import DecodeSamples
+from agent.decode.clustercockpit import add_event, job_event
 from agent.decode.message import checked
 from agent.decode.reasons import invalid
+from agent.decode.telemetry.clustercockpit import PEER_TAG, metric_of
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, in_slices
 from agent.decode.telemetry.mappings import TELEGRAF
 from agent.decode.telemetry.options import TelemetryOptions
@@ -32,6 +35,7 @@ _FIELD = re.compile(rb"(" + _WORD + rb")=(?:" + _NUMBERS + rb"|" + _BOOLEAN + rb
 _NUMERIC = re.compile(r"[0-9+\-.eE,]*")  # no NaN, no infinity, no underscores: all that Python reads as well
 _WHOLE = re.compile(r"[+-]?[0-9]+[iu]")
 _STAMP = re.compile(rb"-?[0-9]{1,20}")
+_JOBS: Final = (b"job,", b"start_job,", b"start_job ", b"stop_job,", b"stop_job ")
 _ESCAPED = re.compile(r"\\([,= ])")  # other backslashes stand for themselves
 
 
@@ -129,6 +133,8 @@ def _text(part: bytes) -> str:
 def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of line protocol, any number of lines per message; a line without a time has the message's.
 
+    Lines are those of Telegraf, or of ClusterCockpit, whose events of jobs are taken as well.
+
     >>> from agent.contracts.telemetry import SeriesIndex
     >>> from agent.decode.options import DecodeOptions
     >>> decode = line_protocol_decoder(TelemetryOptions(decode=DecodeOptions(default_system="exa")))
@@ -155,18 +161,37 @@ def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:
                 time_ms = stamps.time_ms(int(parts[2]))
                 if plan.shape.take(values, time_ms, message, columns):
                     return
+        if line.startswith(_JOBS) and take_job(line, message, columns):
+            return
         head, fields, stamp = parse_line(line)
         plans = known.of(columns.index)
         plan = plans.get(head)
         if plan is None:
-            measurement, tags = parse_head(head)
-            plan = planner.plan(measurement, host_of(tags), tags)
+            plan = _plan(head, planner)
             if plan is not NOTHING and len(head) <= KEY_BYTES_MAX:
                 plans[head] = plan
         time_ms = _received(columns.received_ms[message]) if stamp is None else stamps.time_ms(stamp)
         take(fields, plan, time_ms, message, columns)
 
+    def take_job(line: bytes, message: int, columns: Columns) -> bool:
+        found = job_event(line)
+        if found is not None:
+            decoded = Decoded()
+            add_event(*found, columns.received_ms[message], options.decode, decoded)
+            columns.other(message, decoded)
+        return found is not None
+
     return in_slices(decode_message, options)
+
+
+def _plan(head: bytes, planner: Planner) -> Plan:
+    """Return the plan of lines with these tags, by the mappings of Telegraf or as ClusterCockpit has them."""
+    measurement, tags = parse_head(head)
+    found = metric_of(measurement, tags)
+    if found is None:
+        return planner.plan(measurement, host_of(tags), tags)
+    metric, peer = found
+    return planner.plan(measurement, host_of(tags), {**tags, PEER_TAG: peer}, (metric,), tags.get("cluster"))
 
 
 def _values(part: bytes, template: str) -> list[object] | None:

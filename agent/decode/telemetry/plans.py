@@ -96,11 +96,21 @@ class Planner:
             if metric.resource in options.resources or metric in options.metrics:
                 self._metrics.setdefault(metric.measurement, []).append(metric)
 
-    def plan(self, measurement: str, host: str | None, tags: Mapping[str, str]) -> Plan:
-        """Return the plan of the records of a measurement with these tags."""
+    def plan(
+        self,
+        measurement: str,
+        host: str | None,
+        tags: Mapping[str, str],
+        also: tuple[Metric, ...] = (),
+        system: str | None = None,
+    ) -> Plan:
+        """Return the plan of the records of a measurement with these tags.
+
+        `also` are what these very records hold besides, whatever the options take; `system` is the one that they name.
+        """
         metrics = [
             metric
-            for metric in self._metrics.get(measurement, ())
+            for metric in (*self._metrics.get(measurement, ()), *also)
             if all(tags.get(tag) == value for tag, value in metric.only)
         ]
         if not metrics:
@@ -110,7 +120,7 @@ class Planner:
             host = host.partition(".")[0]
         needed = {metric.instance: tags.get(metric.instance, "") for metric in metrics if metric.instance is not None}
         instances = {tag: value for tag, value in needed.items() if value}
-        return Plan(metrics, self._options.decode.default_system, host, instances)
+        return Plan(metrics, system or self._options.decode.default_system, host, instances)
 
 
 FIELDS_MAX: Final = 1_000  # of a record whose shape is kept

@@ -76,7 +76,15 @@ def decoded(format_name: str, *values: bytes, options: TelemetryOptions = OPTION
                 "nid001042/memory_available": 2048.0,
             },
         ),
-        ("line-protocol", CLUSTERCOCKPIT, {"e1208/load1": 71.8}),
+        (
+            "line-protocol",
+            CLUSTERCOCKPIT,
+            {
+                "e1208/load1": 71.8,
+                "e1208/counter_level>cpu_load": 71.8,
+                "e1208/counter_level>flops_any_per_core": 1.2033e9,
+            },
+        ),
         ("ldms", LOADAVG, {"nid001042/load1": 3.0, "nid001042/cpu_available": 0.25}),
         ("ldms", SYSPAPI, {}),
         ("collectd", COLLECTD, {"nid001042/load1": 63.97}),

@@ -1,0 +1,241 @@
+"""Jobs of ClusterCockpit: the metadata of its archives, and the events in its messages."""
+
+import re
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from agent.contracts.decoding import Decoded
+from agent.contracts.events import STATES, SUCCESS, Attribute, Evidence, JobCompleted, JobStarted
+from agent.contracts.moments import LATEST_MS
+from agent.decode.checks import COUNT_MAX, HOSTS_MAX, SCRIPT_MAX, SECONDS_MAX, Count, Seconds, own_text, run_identity
+from agent.decode.message import JSON_ERRORS, json_error
+from agent.decode.options import DecodeOptions
+from agent.decode.reasons import invalid, shown
+from agent.decode.slurm import one_partition
+from agent.decode.times import check_bounds
+
+FORMAT: Final = "clustercockpit"
+UNFINISHED: Final = frozenset({"running", "pending", "suspended"})
+_STATES: Final = {"STOPPED": "CANCELLED", "CANCELED": "CANCELLED"}  # by hand, whoever did
+_EXCLUSIVE: Final = {"none": True, "single_user": False, "multi_user": False}
+_ESCAPED: Final = re.compile(rb"\\([\"\\])")
+_EVENT: Final = re.compile(
+    rb"(?:start_job|stop_job|job,(?:[^ \\]|\\.)*?function=(?:start_job|stop_job))(?:,(?:[^ \\]|\\.)*+)? "
+    rb'event=(?:"((?:[^"\\]|\\.)*+)"|(\{.*\}))(?: -?[0-9]{1,20})?',
+    re.DOTALL,
+)
+
+Edge = Literal["start", "stop"]
+_Moment = Annotated[float, msgspec.Meta(ge=0, le=LATEST_MS / 1000)]
+
+
+class _Host(msgspec.Struct):
+    hostname: str
+
+
+class _Notes(msgspec.Struct, rename="camel"):
+    job_name: str | None = None
+    job_script: str | None = None
+
+
+class Job(msgspec.Struct, rename="camel"):
+    """What ClusterCockpit says of a job, as far as it is used; times in seconds since the epoch.
+
+    >>> decoded_job(b'{"jobId": 69, "cluster": "ccfront", "startTime": 1738842000}').start_ms
+    1738842000000
+    """
+
+    job_id: int | str
+    cluster: str | None = None
+    sub_cluster: str | None = None
+    user: str | None = None
+    project: str | None = None
+    partition: str | None = None
+    array_job_id: int | None = None
+    num_nodes: Count | None = None
+    num_hwthreads: Seconds | None = None  # 0 where it is not known
+    num_acc: Seconds | None = None
+    exclusive: int | None = None
+    shared: str | None = None
+    walltime: float | None = None
+    job_state: str | None = None
+    resources: list[_Host] = []
+    start_time: _Moment | None = None
+    stop_time: _Moment | None = None
+    duration: Seconds | None = None
+    meta_data: _Notes | None = None
+
+    @property
+    def start_ms(self) -> int:
+        """When it began; InvalidInputError (``missing-field``) where that is not said, for it says which run this is."""
+        if self.start_time is None:
+            raise invalid("missing-field", "The job names no startTime, which says which run of it this is.")
+        return round(self.start_time * 1000)
+
+    @property
+    def end_ms(self) -> int:
+        """When it ended; InvalidInputError where that is not said, or before the start."""
+        if self.duration:
+            return self.start_ms + round(self.duration * 1000)
+        if self.stop_time is None and self.duration is None:
+            raise invalid("missing-field", "The job that ended has neither duration nor stopTime.")
+        end_ms = self.start_ms if self.stop_time is None else round(self.stop_time * 1000)
+        if not self.start_ms <= end_ms <= self.start_ms + SECONDS_MAX * 1000:
+            raise invalid("out-of-range", "The end is before the start, or thirty years later.")
+        return end_ms
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it still runs, or waits."""
+        return self.job_state in UNFINISHED
+
+
+_JOB: Final = msgspec.json.Decoder(Job)
+
+
+def decoded_job(value: bytes) -> Job:
+    """Return the job of its JSON; InvalidInputError where that is none.
+
+    >>> decoded_job(b'{"jobId": 69, "duration": "long"}')
+    Traceback (most recent call last):
+    agent.contracts.errors.InvalidInputError: Expected `float | null`, got `str` - at `$.duration`.
+    """
+    try:
+        return _JOB.decode(value)
+    except JSON_ERRORS as error:
+        raise json_error(error) from None
+
+
+def job_event(line: bytes) -> tuple[Edge, Job] | None:
+    r"""Return what a line of line protocol says of a job, in either of the two spellings; None where it is none.
+
+    A document may stand as a string, as the protocol wants it, or as it is.
+
+    >>> job_event(b'start_job event="{\\"jobId\\": 69}" 1740027951')[1].job_id
+    69
+    >>> job_event(b'job,hostname=m2,function=stop_job event={"jobId": 69} 1740027951')[0]
+    'stop'
+    """
+    found = _EVENT.fullmatch(line)
+    if found is None:
+        return None
+    document = found[2] if found[1] is None else _ESCAPED.sub(rb"\1", found[1])
+    edge: Edge = "start" if b"start_job" in line[: found.start(1 if found[2] is None else 2)] else "stop"
+    return edge, decoded_job(document)
+
+
+def add_event(edge: Edge, job: Job, received_ms: int, options: DecodeOptions, decoded: Decoded) -> None:
+    """Add what an event says of a job; InvalidInputError where that does not tell which run it is of.
+
+    >>> decoded = Decoded()
+    >>> add_event("start", Job(69, "ccfront", start_time=1738842000), 0, DecodeOptions(), decoded)
+    >>> decoded.events[0].run_id
+    'ccfront/69@1738842000000'
+    """
+    if edge == "start":
+        decoded.events.append(started(job, received_ms, options))
+    else:
+        decoded.events.append(completed(job, received_ms, options))
+
+
+def started(job: Job, received_ms: int, options: DecodeOptions) -> JobStarted:
+    """Return the start of a job; InvalidInputError where it names no start, or no cluster.
+
+    >>> started(Job(69, "ccfront", start_time=1738842000, num_nodes=4), 0, DecodeOptions()).evidence.sizes
+    {'nodes': 4}
+    """
+    system, job_id, start_ms = _system(job, options), _job_id(job), job.start_ms
+    check_bounds(start_ms, start_ms, received_ms, options)
+    run_id = run_identity(system, job_id, start_ms)
+    return JobStarted(system, job_id=job_id, run_id=run_id, start_ms=start_ms, evidence=_evidence(job, options))
+
+
+def completed(job: Job, received_ms: int, options: DecodeOptions) -> JobCompleted:
+    """Return the end of a job; InvalidInputError where it names no start or end, no cluster or an unknown state.
+
+    >>> job = Job(69, "ccfront", start_time=1738842000, stop_time=1738842306, job_state="completed")
+    >>> completed(job, 0, DecodeOptions()).run_time_s
+    306.0
+    """
+    system, job_id, start_ms, end_ms = _system(job, options), _job_id(job), job.start_ms, job.end_ms
+    check_bounds(start_ms, end_ms, received_ms, options)
+    state = _state(job)
+    if state == SUCCESS and end_ms == start_ms:
+        raise invalid("out-of-range", "A completed run takes more than 0 s.")
+    return JobCompleted(
+        system,
+        job_id=job_id,
+        run_id=run_identity(system, job_id, start_ms),
+        start_ms=start_ms,
+        end_ms=end_ms,
+        run_time_s=(end_ms - start_ms) / 1000,
+        state=state,
+        evidence=_evidence(job, options),
+    )
+
+
+def _system(job: Job, options: DecodeOptions) -> str:
+    system = own_text(job.cluster, "cluster") or options.default_system
+    if not system:
+        raise invalid("missing-field", "The job names no cluster, and no default system is configured.")
+    return system
+
+
+def _job_id(job: Job) -> str:
+    job_id = own_text(str(job.job_id), "job id")
+    if job_id is None:
+        raise invalid("missing-field", "The job has no jobId.")
+    return job_id
+
+
+def _state(job: Job) -> str:
+    told = (job.job_state or "").upper()
+    state = _STATES.get(told, told)
+    if state not in STATES:
+        raise invalid("state", f"The state {shown(told)} is none of the final states of ClusterCockpit.")
+    return state
+
+
+def _evidence(job: Job, options: DecodeOptions) -> Evidence:
+    notes = job.meta_data or _Notes()
+    script = notes.job_script if options.keep_script else None
+    attributes: dict[str, Attribute] = {}
+    sub_cluster = own_text(job.sub_cluster, "subCluster")
+    if sub_cluster is not None:
+        attributes["sub_cluster"] = sub_cluster
+    return Evidence(
+        sizes=_sizes(job),
+        job_name=own_text(notes.job_name, "job name"),
+        user=own_text(job.user, "user"),
+        account=own_text(job.project, "project"),
+        partition=one_partition(job.partition),
+        script=None if not script else script[:SCRIPT_MAX],
+        hosts=_hosts(job),
+        time_limit_s=_limit_s(job),
+        exclusive=_EXCLUSIVE.get(job.shared or "") if job.exclusive is None else job.exclusive == 1,
+        array_job_id=str(job.array_job_id) if job.array_job_id and job.array_job_id <= COUNT_MAX else None,
+        attributes=attributes,
+    )
+
+
+def _sizes(job: Job) -> dict[str, float]:
+    told = {"nodes": job.num_nodes or float(len(job.resources)), "threads": job.num_hwthreads, "gpus": job.num_acc}
+    return {unit: count for unit, count in told.items() if count}
+
+
+def _hosts(job: Job) -> tuple[str, ...]:
+    names = tuple(host.hostname for host in job.resources if host.hostname)
+    if sum(map(len, names)) > HOSTS_MAX:
+        raise invalid("hosts", f"The hosts of the job have more than {HOSTS_MAX} characters.")
+    for name in names:
+        own_text(name, "host")
+    return names
+
+
+def _limit_s(job: Job) -> float | None:
+    """Return the wall time where it can be one in seconds: some sites write hours."""
+    limit_s = job.walltime
+    if limit_s is None or not 0 < limit_s <= SECONDS_MAX or limit_s < (job.duration or 0.0):
+        return None
+    return float(limit_s)
