@@ -11,6 +11,9 @@ from agent.contracts.measures import Measures
 UNUSED: Final = {
     "metric": "unwanted",
     "series": "series_max",
+    "null": "null",
+    "negative": "negative",
+    "too_large": "too_large",
 }  # what decoders leave out of samples, and as what it counts
 AFTER_ALL: Final = frozenset(("repeated", "thinned"))  # of samples that were taken
 

@@ -6,6 +6,7 @@ from typing import Final
 from agent.contracts.events import HostMinute, HostState, JobCompleted, JobStarted, JournalEvent, Tick
 from agent.contracts.hosts import HostWindow
 from agent.contracts.outputs import Message
+from agent.contracts.telemetry import is_profiled
 from processors.digest import digest64
 from processors.fold.desk import FoldSettings, Tombstone
 from processors.fold.host_alerts import HostAlerts
@@ -129,6 +130,8 @@ class HostShard:
             return  # it would be forgotten at once
         source = digest64(event.source) & 0xFFFFFFFF
         for resource, minute in event.resources.items():
+            if is_profiled(resource):
+                continue
             place = self.desk.roster.enter(event.system, event.host, resource, event.minute_ms)
             if place is None:
                 self.desk.tally["bound", "series_max"] += 1

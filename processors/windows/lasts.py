@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from agent.contracts.telemetry import SeriesIndex, is_cumulative, is_power
+from agent.contracts.telemetry import SeriesIndex, is_cumulative, is_power, is_profiled
 from processors.windows.settings import MINUTE_MS
 
 SLOTS: Final = 16  # minutes; more than can be open
@@ -33,15 +33,19 @@ class Lasts:
         self._index = index
         self._row = np.zeros(0, np.int32)  # of each series
         self._power = np.zeros(0, np.bool_)
+        self._profiled = np.zeros(0, np.bool_)
         self._time_ms = np.zeros((0, SLOTS), np.int64)
         self._value = np.zeros((0, SLOTS), np.float64)
 
     def power(self, count: int) -> npt.NDArray[np.bool_]:
         """Tell which of the first `count` series are of power."""
         self._follow()
-        found = np.zeros(count, np.bool_)
-        found[: len(self._power)] = self._power[:count]
-        return found
+        return _first(self._power, count)
+
+    def profiled(self, count: int) -> npt.NDArray[np.bool_]:
+        """Tell which of the first `count` series are only part of profiles."""
+        self._follow()
+        return _first(self._profiled, count)
 
     def note(self, series: Ints, time_ms: Ints, value: Floats) -> None:
         """Take samples (m,) in the order in which they came."""
@@ -76,7 +80,7 @@ class Lasts:
         rows = row[row != NO_ROW]
         self._time_ms, self._value = self._time_ms[rows], self._value[rows]
         self._row = np.where(row != NO_ROW, np.cumsum(row != NO_ROW) - 1, NO_ROW).astype(np.int32)
-        self._power, self._index = self._power[kept], index
+        self._power, self._profiled, self._index = self._power[kept], self._profiled[kept], index
 
     def _follow(self) -> None:
         have = len(self._row)
@@ -88,5 +92,12 @@ class Lasts:
         more = int(cumulative.sum())
         self._row = np.concatenate((self._row, np.where(cumulative, rows, NO_ROW).astype(np.int32)))
         self._power = np.concatenate((self._power, np.array([is_power(name) for name in names], np.bool_)))
+        self._profiled = np.concatenate((self._profiled, np.array([is_profiled(name) for name in names], np.bool_)))
         self._time_ms = np.concatenate((self._time_ms, np.full((more, SLOTS), NEVER_MS)))
         self._value = np.concatenate((self._value, np.zeros((more, SLOTS))))
+
+
+def _first(kind: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.bool_]:
+    found = np.zeros(count, np.bool_)
+    found[: len(kind)] = kind[:count]
+    return found

@@ -31,6 +31,7 @@ class MinuteColumns(msgspec.Struct, frozen=True):
     `shares` (m, 5) of five equal intervals over the five minutes that end with it, `window_count` (m,), `late` (m,).
     Values have seven significant digits; shares are exact and sum to one. `revision` is 1 where the minute is told again.
     `last` (m,) is the newest value of cumulative resources, `energy_j` (m,) the energy where they are a power; else nan.
+    What is only part of profiles has no window: nan in `means` and `edges`, 0 in the others.
 
     >>> one, real, none = np.array([1]), np.array([0.5]), np.zeros((1, 6))
     >>> columns = MinuteColumns(0, one, one, real, real, real, none, none, none[:, 1:], one, one, real, real)
@@ -78,9 +79,10 @@ def summarise(
     >>> found.mean, found.means[0, :2], found.shares[0] * 3
     (array([0.4666667]), array([0.2, 0.6]), array([1., 0., 0., 1., 1.]))
     """
-    power = np.zeros(len(chosen), np.bool_) if lasts is None else lasts.power(len(chosen))
+    none = np.zeros(len(chosen), np.bool_)
+    kinds = (none, none) if lasts is None else (lasts.power(len(chosen)), lasts.profiled(len(chosen)))
     strips = [
-        _strip(rings, pool, slice(first, min(first + STRIP, pool.rows)), minute_ms, chosen=chosen, power=power)
+        _strip(rings, pool, slice(first, min(first + STRIP, pool.rows)), minute_ms, chosen=chosen, kinds=kinds)
         for pool in rings.pools
         for first in range(0, pool.rows, STRIP)
     ]
@@ -126,6 +128,9 @@ def _resources(columns: MinuteColumns) -> Iterator[ResourceMinute]:
         *(part.tolist() for part in (*parts, columns.window_count, columns.late)), last, energy, alike, strict=True
     )
     for count, mean, low, high, tens, edges, shares, window_count, late, newest, joules, one in rows:
+        if not window_count:  # only part of profiles
+            yield ResourceMinute(count, mean, low, high, late=late, last=newest, energy_j=joules)
+            continue
         ends, masses = ((edges[0],), (1.0,)) if one else (tuple(edges), tuple(shares))
         yield ResourceMinute(count, mean, low, high, tuple(tens), ends, masses, window_count, late, newest, joules)
 
@@ -143,8 +148,9 @@ def _strip(
     minute_ms: int,
     *,
     chosen: npt.NDArray[np.bool_],
-    power: npt.NDArray[np.bool_],
+    kinds: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]],
 ) -> dict[str, npt.NDArray[Any]] | None:
+    power, profiled = kinds
     owner = pool.owner[rows].astype(np.int64)
     wanted = np.flatnonzero(chosen[owner])
     if not len(wanted):
@@ -160,10 +166,13 @@ def _strip(
     row, column = np.nonzero(window & (age >= WINDOW_MS - MINUTE_MS))
     minute = _minute(row, age[row, column], value[row, column], len(owner))
     some = np.flatnonzero(minute["count"])
-    histogram = _histogram(value, window) if len(some) else {}
+    if not len(some):
+        return None
+    histogram = _histograms(value, window, ~profiled[owner])
+    minute["means"][profiled[owner]] = np.nan
     energy = _energy(age, value, window, power[owner])
     found = {"series": owner, **minute, **histogram, "energy_j": energy}
-    return {name: part[some] for name, part in found.items()} if len(some) else None
+    return {name: part[some] for name, part in found.items()}
 
 
 def _minute(
@@ -199,6 +208,23 @@ def _energy(
     row, column = np.nonzero(window & power[:, None])
     after_ms = age[row, column].astype(np.int64) - (WINDOW_MS - MINUTE_MS)
     return significant(energy_j(row, after_ms, value[row, column].astype(np.float64), len(window)))
+
+
+def _histograms(
+    value: npt.NDArray[np.float32], window: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_]
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the histograms of the rows that are wanted."""
+    if wanted.all():
+        return _histogram(value, window)
+    found = _histogram(value[wanted], window[wanted])
+    every: dict[str, npt.NDArray[Any]] = {
+        "window_count": np.zeros(len(value), np.int64),
+        "edges": np.full((len(value), INTERVALS + 1), np.nan),
+        "shares": np.zeros((len(value), INTERVALS)),
+    }
+    for name, part in every.items():
+        part[wanted] = found[name]
+    return every
 
 
 def _histogram(value: npt.NDArray[np.float32], window: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from agent.contracts.events import HostMinute, ResourceMinute
-from agent.contracts.telemetry import Samples, Series, SeriesIndex
+from agent.contracts.telemetry import Samples, Series, SeriesIndex, is_profiled
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import WindowSettings
 
@@ -60,6 +60,8 @@ class Oracle:
                 now = [time_ms for time_ms in values if time_ms // MINUTE_MS == minute]
                 newest = values[max(now)] if resource.endswith("_total") else None
                 energy = energy_j(values, minute) if resource.endswith("_w") else None
+                if is_profiled(resource):
+                    summed = replace(summed, means=(), edges=(), shares=(), window_count=0)
                 found.setdefault((host, minute), {})[resource] = replace(summed, last=newest, energy_j=energy)
         return found
 

@@ -1,6 +1,6 @@
 """Samples of a slice of messages on their way into columns, and the refusals beside them."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy.typing as npt
 from agent.contracts.decoding import Decoded
 from agent.contracts.errors import InvalidInputError
 from agent.contracts.moments import EARLIEST_MS, LATEST_MS, rfc3339
-from agent.contracts.telemetry import PEER, DecodedBatch, DecodeSamples, Samples, Series, SeriesIndex
+from agent.contracts.telemetry import JOB, PEER, DecodedBatch, DecodeSamples, Samples, Series, SeriesIndex
 from agent.decode.checks import TEXT_MAX, refuse_control
 from agent.decode.reasons import Reason, invalid, shown
 from agent.decode.telemetry.options import TelemetryOptions
@@ -20,6 +20,7 @@ Found = TypeVar("Found")
 
 KNOWN_MAX: Final = 262_144
 KEY_BYTES_MAX: Final = 1_024  # of a name that is worth keeping
+JOB_IN_PEER: Final = "%23"
 
 
 class Known(Generic[Key, Found]):
@@ -57,7 +58,7 @@ class Columns:
         self.received_ms = received_ms
         self.index = index
         self.series: list[int] = []
-        self.values: list[float] = []
+        self.values: list[float | None] = []
         self.time_ms: list[int] = []
         self.messages: list[int] = []
         self.counts: list[int] = []  # of samples, by record
@@ -65,8 +66,8 @@ class Columns:
         self.ignored: dict[str, int] = {}
         self.unknown_fields = 0
 
-    def add(self, series: Sequence[int], values: Sequence[float], time_ms: int, message: int) -> None:
-        """Take one record: samples of one moment."""
+    def add(self, series: Sequence[int], values: Iterable[float | None], time_ms: int, message: int) -> None:
+        """Take one record: samples of one moment; None is a value that is missing."""
         self.series += series
         self.values += values
         self.time_ms.append(time_ms)
@@ -91,7 +92,8 @@ class Columns:
     def batch(self, bounds: BoundsTable, options: TelemetryOptions) -> DecodedBatch:
         """Return the columns, without the samples whose value or time is refused.
 
-        What was ignored and unknown in the whole slice is told with its last message.
+        Of powers and counters a value that nothing can have is counted and left out: of their producers it is known that
+        they tell such. What was ignored and unknown in the whole slice is told with its last message.
         """
         series = np.array(self.series, dtype=np.int32)
         value = np.array(self.values, dtype=np.float64)
@@ -99,13 +101,14 @@ class Columns:
         if len(self.counts) != len(series):
             time_ms, message = np.repeat(time_ms, self.counts), np.repeat(message, self.counts)
         if len(series):
-            low, high, slack = bounds.of(self.index)[:, series]
+            low, high, slack, lenient = bounds.of(self.index)[:, series]
             outside = ~((value >= low - slack) & (value <= high + slack))  # so that NaN is outside
             early, late = self._wrong_times(time_ms, message, options)
             value = np.clip(value, low, high)
             wrong = outside | early | late
             if wrong.any():
-                self._refuse_samples(outside, "out-of-range", series, message)
+                self._leave_out(outside & (lenient > 0), np.array(self.values, dtype=np.float64), high)
+                self._refuse_samples(outside & (lenient == 0), "out-of-range", series, message)
                 self._refuse_times(early, "time", time_ms, message)
                 self._refuse_times(late & ~early, "future", time_ms, message)
                 series, time_ms, value, message = (column[~wrong] for column in (series, time_ms, value, message))
@@ -121,6 +124,15 @@ class Columns:
         received_ms = np.array(self.received_ms, dtype=np.int64)
         latest_ms = np.where(received_ms > 0, received_ms + options.decode.future_ms, LATEST_MS)[message]
         return time_ms < options.decode.earliest_ms, time_ms > latest_ms
+
+    def _leave_out(
+        self, outside: npt.NDArray[np.bool_], value: npt.NDArray[np.float64], high: npt.NDArray[np.float64]
+    ) -> None:
+        """Count what is no number, below 0, or more than there can be."""
+        for what, found in (("null", np.isnan(value)), ("negative", value < 0.0), ("too_large", value > high)):
+            count = np.count_nonzero(outside & found)
+            if count:
+                self.ignore(what, int(count))
 
     def _refuse_samples(
         self,
@@ -183,22 +195,27 @@ def _present(value: bytes | None, bytes_max: int) -> bytes:
     return value
 
 
-def number_of(system: str, host: str, resource: str, peer: str | None, index: SeriesIndex) -> int | None:
+def number_of(  # noqa: PLR0917  a name has so many parts
+    system: str, host: str, resource: str, peer: str | None, index: SeriesIndex, job_id: str | None = None
+) -> int | None:
     """Return the number of a series, after its names were checked; None where there are too many series.
 
-    Raises InvalidInputError (``text``) for names that nobody could show or that would be taken for others.
+    Raises InvalidInputError (``text``) for names that nobody could show or that would be taken for others; in a peer the
+    sign that stands before a job's id is written %23.
 
     >>> index = SeriesIndex(9)
-    >>> number = number_of("exa", "nid1", "bandwidth", "group3", index)
-    >>> index[number].resource
-    'bandwidth>group3'
+    >>> numbers = [number_of("exa", "nid1", "bandwidth", peer, index, job) for peer, job in (("group3", None), ("a#b", "812"))]
+    >>> [index[number].resource for number in numbers]
+    ['bandwidth>group3', 'bandwidth>a%23b#812']
     """
-    for text, name in ((system, "system"), (host, "host"), (resource, "resource"), (peer, "peer")):
+    for text, name in ((system, "system"), (host, "host"), (resource, "resource"), (peer, "peer"), (job_id, "job id")):
         if text is not None:
             _check_name(text, name)
-    if PEER in resource:
-        raise invalid("text", f"The resource {shown(resource)} has a {PEER}, which stands before a peer.")
-    return index.number(Series(system, host, resource if peer is None else f"{resource}{PEER}{peer}"))
+    for sign, what in ((PEER, "peer"), (JOB, "job's id")):
+        if sign in resource:
+            raise invalid("text", f"The resource {shown(resource)} has a {sign}, which stands before a {what}.")
+    name = resource if peer is None else f"{resource}{PEER}{peer.replace(JOB, JOB_IN_PEER)}"
+    return index.number(Series(system, host, name if job_id is None else f"{name}{JOB}{job_id}"))
 
 
 def _check_name(text: str, name: str) -> None:

@@ -1,54 +1,54 @@
-"""Native `load` samples, alone or in arrays, also mixed with other native events in one topic."""
+"""Native samples of load, power and counters, alone or in arrays, also mixed with other native events in one topic."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from agent.contracts.decoding import Decode, Decoded
 from agent.contracts.errors import InvalidInputError
 from agent.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
-from agent.decode.checks import TEXT_MAX
-from agent.decode.message import JSON_ERRORS, checked, json_error, refuse_duplicate_keys
+from agent.decode.message import JSON_ERRORS, checked, json_error
 from agent.decode.native import native_decoder
 from agent.decode.reasons import invalid
 from agent.decode.telemetry.columns import Columns, Known, number_of
 from agent.decode.telemetry.host_state import decode_host_state
+from agent.decode.telemetry.native_samples import (
+    SAMPLE,
+    SAMPLE_TYPES,
+    SAMPLES,
+    Counters,
+    Key,
+    Load,
+    Power,
+    unknown_fields,
+)
+from agent.decode.telemetry.not_a_number import without_nan
 from agent.decode.telemetry.options import TelemetryOptions
 from agent.decode.telemetry.resources import BoundsTable
 from agent.decode.times import moment_ms
 
 TIMES_MAX: Final = 16_384
 
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX)]
-_Key = tuple[str, str, str, str | None]
-
-
-class _Load(msgspec.Struct, tag_field="type", tag="load", gc=False):
-    system: _Name
-    host: _Name
-    resource: _Name
-    time: str
-    value: float
-    peer: _Name | None = None
+_LoadKey = tuple[str, str, str, str | None]
+_Place = tuple[Sequence[int], Iterable[float | None], int]  # series, values, and their time
 
 
 class _Type(msgspec.Struct):
     type: msgspec.Raw = msgspec.Raw()
 
 
-_LOAD = msgspec.json.Decoder(_Load)
-_LOADS = msgspec.json.Decoder(list[_Load])
+class _Row(NamedTuple):
+    """The series of the values of records that differ in nothing but time and values; `names` are those of counters."""
+
+    names: tuple[str, ...]
+    series: tuple[int, ...]
+
+
 _TYPE = msgspec.json.Decoder(_Type)
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
-_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_KEYS: Final = frozenset(("type", *_Load.__struct_fields__))
 _OTHERS: Final = (*JSON_ERRORS, KeyError, InvalidInputError)  # of what is no plain sample of a known series
-# Six keys and five texts have 22 quotes, a peer has 4 more. All are there, so that with just as many there is no
-# room for an unknown field, a key named twice or an escaped quote.
-_QUOTES: Final = 22
-_QUOTES_OF_PEER: Final = 4
 
 
 def load_decoder(options: TelemetryOptions, others: Decode | None = None) -> DecodeSamples:
@@ -69,7 +69,8 @@ class _LoadDecoder:
         self._options = options
         self._others = others
         self._bounds = BoundsTable()
-        self._known = Known[_Key, int]()
+        self._known = Known[_LoadKey, int]()
+        self._rows = Known[Key, _Row]()
         self._times: dict[str, int] = {}
 
     def decode(self, values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
@@ -81,13 +82,16 @@ class _LoadDecoder:
                 self._decode_other(value or b"", message, columns)
                 continue
             try:
-                load = _LOAD.decode(value)
+                load = SAMPLE.decode(value)
+                if type(load) is not Load:
+                    self._take(load, value, message, columns)
+                    continue
                 number = known[load.system, load.host, load.resource, load.peer]
                 moment = times.get(load.time) or self._moment_ms(load.time)
             except _OTHERS:
                 self._decode_other(value, message, columns)
                 continue
-            if value.count(b'"') != (_QUOTES if load.peer is None else _QUOTES + _QUOTES_OF_PEER):
+            if value.count(b'"') != load.quotes:
                 self._decode_other(value, message, columns)
                 continue
             series.append(number)
@@ -96,6 +100,20 @@ class _LoadDecoder:
             messages.append(message)
             columns.counts.append(1)
         return columns.batch(self._bounds, self._options)
+
+    def _take(self, sample: Power | Counters, value: bytes, message: int, columns: Columns) -> None:
+        """Take a record whose series are known; KeyError where they are not, or where more is in the message."""
+        if value.count(b'"') != sample.quotes:
+            raise KeyError
+        columns.add(*self._placed(sample, columns.index), message)
+
+    def _placed(self, sample: Power | Counters, index: SeriesIndex) -> _Place:
+        """Return where the values of a record belong; KeyError, see `_take`."""
+        row = self._rows.of(index)[sample.key]
+        if row.names != sample.counters_named:
+            raise KeyError
+        moment = self._times.get(sample.time) or self._moment_ms(sample.time)
+        return row.series, sample.values(), moment - sample.before_ms
 
     def _moment_ms(self, text: str) -> int:
         try:
@@ -110,35 +128,54 @@ class _LoadDecoder:
     def _decode_other(self, value: bytes, message: int, columns: Columns) -> None:
         """Decode what is no plain sample of a known series: the first of a series, an array, another event."""
         try:
-            value = checked(value, self._options.decode)
+            value = _repaired(checked(value, self._options.decode))
             if value.lstrip()[:1] != b"[":
                 self._decode_one(value, message, columns)
-            elif not self._decode_loads(value, message, columns):
+            elif not self._decode_samples(value, message, columns):
                 self._decode_elements(value, message, columns)
         except InvalidInputError as error:
             columns.refuse(message, error)
 
-    def _decode_loads(self, value: bytes, message: int, columns: Columns) -> bool:
-        """Take an array of plain samples at one go; tell whether it was one."""
+    def _decode_samples(self, value: bytes, message: int, columns: Columns) -> bool:
+        """Take an array of plain samples of known series at one go; tell whether it was one."""
         try:
-            loads = _LOADS.decode(value)
+            samples = SAMPLES.decode(value)
         except JSON_ERRORS:
             return False
-        quotes = len(loads) * _QUOTES + _QUOTES_OF_PEER * sum(load.peer is not None for load in loads)
-        if len(loads) > self._options.decode.elements_max or value.count(b'"') != quotes:
+        if len(samples) > self._options.decode.elements_max or value.count(b'"') != sum(
+            sample.quotes for sample in samples
+        ):
             return False
-        known = self._known.of(columns.index)
         try:
-            series = [known[load.system, load.host, load.resource, load.peer] for load in loads]
-            moments = [self._times.get(load.time) or self._moment_ms(load.time) for load in loads]
+            if {*map(type, samples)} == {Load}:
+                self._take_loads(samples, message, columns)  # type: ignore[arg-type]  # loads all, as the set of types says
+            else:
+                self._take_all(samples, message, columns)
         except _OTHERS:
             return False
+        return True
+
+    def _take_loads(self, loads: list[Load], message: int, columns: Columns) -> None:
+        known = self._known.of(columns.index)
+        series = [known[load.system, load.host, load.resource, load.peer] for load in loads]
+        moments = [self._times.get(load.time) or self._moment_ms(load.time) for load in loads]
         columns.series += series
         columns.time_ms += moments
         columns.values += [load.value for load in loads]
         columns.messages += [message] * len(loads)
         columns.counts += [1] * len(loads)
-        return True
+
+    def _take_all(self, samples: list[Load | Power | Counters], message: int, columns: Columns) -> None:
+        places: list[_Place] = []
+        for sample in samples:
+            if isinstance(sample, Load):
+                number = self._known.of(columns.index)[sample.system, sample.host, sample.resource, sample.peer]
+                moment = self._times.get(sample.time) or self._moment_ms(sample.time)
+                places.append(((number,), (sample.value,), moment))
+            else:
+                places.append(self._placed(sample, columns.index))
+        for place in places:
+            columns.add(*place, message)
 
     def _decode_elements(self, value: bytes, message: int, columns: Columns) -> None:
         elements_max = self._options.decode.elements_max
@@ -158,40 +195,49 @@ class _LoadDecoder:
 
     def _decode_one(self, value: bytes, message: int, columns: Columns) -> None:
         kind = _kind(value)
-        if kind == "load":
-            self._decode_load(value, message, columns)
+        if kind in SAMPLE_TYPES:
+            self._decode_sample(value, message, columns)
         elif kind == "host.state":
             event = decode_host_state(value, columns.received_ms[message], self._options.decode)
             columns.others.append((message, Decoded(events=[event])))
         else:
             columns.others.append((message, self._others(value, columns.received_ms[message])))
 
-    def _decode_load(self, value: bytes, message: int, columns: Columns) -> None:
+    def _decode_sample(self, value: bytes, message: int, columns: Columns) -> None:
         try:
-            load = _LOAD.decode(value)
+            sample = SAMPLE.decode(value)
         except JSON_ERRORS as error:
             raise json_error(error) from None
-        if value.count(b'"') != (_QUOTES if load.peer is None else _QUOTES + _QUOTES_OF_PEER):
-            refuse_duplicate_keys(value)
-            columns.unknown_fields += _unknown_fields(value)
-        moment = self._moment_ms(load.time)
-        number = number_of(load.system, load.host, load.resource, load.peer, columns.index)
-        if number is None:
-            columns.ignore("series")
+        if value.count(b'"') != sample.quotes:
+            columns.unknown_fields += unknown_fields(value, sample)
+        moment, named = self._moment_ms(sample.time), sample.names()
+        found = [
+            number_of(sample.system, sample.host, named.resource, peer, columns.index, named.job_id)
+            for peer in named.peers
+        ]
+        series = tuple(number for number in found if number is not None)
+        if len(series) < len(found):
+            columns.ignore("series", len(found) - len(series))
+        if isinstance(sample, Load):
+            if series:
+                self._known.of(columns.index)[sample.system, sample.host, sample.resource, sample.peer] = series[0]
+                columns.add(series, (sample.value,), moment, message)
             return
-        self._known.of(columns.index)[load.system, load.host, load.resource, load.peer] = number
-        columns.add((number,), (load.value,), moment, message)
+        if len(series) == len(found):
+            self._rows.of(columns.index)[sample.key] = _Row(sample.counters_named, series)
+        values = [value for number, value in zip(found, sample.values(), strict=True) if number is not None]
+        columns.add(series, values, moment - sample.before_ms, message)
+
+
+def _repaired(value: bytes) -> bytes:
+    """Return a message of power or counters with null in place of what is no number; others must be JSON."""
+    if b'"power"' in value or b'"counters"' in value:
+        return without_nan(value) or value
+    return value
 
 
 def _kind(value: bytes) -> object:
     try:
         return msgspec.json.decode(_TYPE.decode(value).type or b"null")
-    except JSON_ERRORS as error:
-        raise json_error(error) from None
-
-
-def _unknown_fields(value: bytes) -> int:
-    try:
-        return len(_FIELDS.decode(value).keys() - _KEYS)
     except JSON_ERRORS as error:
         raise json_error(error) from None

@@ -5,23 +5,29 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from agent.contracts.telemetry import PEER, SeriesIndex
+from agent.contracts.telemetry import PEER, POWER_W, PROFILED, SeriesIndex
 
 SLACK: Final = 0.01  # by which producers' rounding may take a fraction out of 0 to 1; it is cut to it
 VALUE_MAX: Final = 1e18
+COUNT_MAX: Final = 1e20  # above what counters of 64 bits hold
 
 
 class Bounds(NamedTuple):
-    """The least and the greatest value of a resource, and by how much a value may miss them."""
+    """The least and the greatest value of a resource, and by how much a value may miss them.
+
+    `lenient` where a value outside is counted and left out, and the message that has it is not refused.
+    """
 
     low: float
     high: float
     slack: float = 0.0
+    lenient: bool = False
 
 
 FRACTION: Final = Bounds(0.0, 1.0, SLACK)
 AMOUNT: Final = Bounds(0.0, VALUE_MAX)
 ANY: Final = Bounds(-VALUE_MAX, VALUE_MAX)
+READING: Final = Bounds(0.0, COUNT_MAX, lenient=True)
 
 KNOWN: Final[dict[str, Bounds]] = {
     "cpu_available": FRACTION,
@@ -37,6 +43,8 @@ KNOWN: Final[dict[str, Bounds]] = {
     "load5": AMOUNT,
     "load15": AMOUNT,
     "runnable": AMOUNT,
+    POWER_W: READING,
+    **dict.fromkeys(PROFILED, READING),
 }
 
 
@@ -57,17 +65,17 @@ class BoundsTable:
     >>> index = SeriesIndex(10)
     >>> _ = index.number(Series("exa", "nid1", "cpu_available"))
     >>> BoundsTable().of(index)[:, 0].tolist()
-    [0.0, 1.0, 0.01]
+    [0.0, 1.0, 0.01, 0.0]
     """
 
     def __init__(self) -> None:
         self._index: SeriesIndex | None = None
-        self._table: npt.NDArray[np.float64] = np.empty((3, 0))
+        self._table: npt.NDArray[np.float64] = np.empty((4, 0))
 
     def of(self, index: SeriesIndex) -> npt.NDArray[np.float64]:
-        """Return low, high and slack, (3, series or more)."""
+        """Return low, high, slack, and 1 for lenient, (4, series or more)."""
         if index is not self._index:
-            self._index, self._table = index, np.empty((3, 0))
+            self._index, self._table = index, np.empty((4, 0))
         known = self._table.shape[1]
         if known < len(index):
             new = [bounds_of(index[number].resource) for number in range(known, len(index))]

@@ -118,3 +118,23 @@ def test_series_that_are_not_cumulative_take_no_room() -> None:
     lasts = Lasts(SeriesIndex(9))
     lasts.note(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
     assert lasts.power(3).tolist() == [False] * 3
+
+
+@pytest.mark.parametrize("resource", ["counter_delta>PAPI_TOT_INS", "counter_total>PAPI_TOT_INS#812", "nic_total>cxi0:rx"])
+def test_what_is_only_part_of_profiles_has_no_window(resource: str) -> None:
+    minute = minutes(resource, (0, 1e9), (30, 3e9))[0]
+    assert (minute.count, minute.mean, minute.low, minute.high) == (2, 2e9, 1e9, 3e9)
+    assert (minute.means, minute.edges, minute.shares, minute.window_count, minute.energy_j) == ((), (), (), 0, None)
+    assert minute.last == (3e9 if "_total" in resource else None)
+
+
+def test_power_of_one_job_has_its_energy_and_no_window() -> None:
+    minute = minutes("power_w>cpu:0#812", (0, 100.0), (30, 100.0))[0]
+    assert (minute.energy_j, minute.window_count) == (6_000.0, 0)
+    assert minutes("power_w>cpu:0", (0, 100.0), (30, 100.0))[0].window_count == 2
+
+
+@given(st.lists(st.floats(0, 1e12), min_size=1, max_size=60))
+def test_the_sum_of_what_a_counter_grew_by_is_its_mean_times_its_count(grew: list[float]) -> None:
+    minute = minutes("counter_delta>cycles", *enumerate(grew))[0]
+    assert minute.mean * minute.count == pytest.approx(sum(grew), rel=7e-7, abs=1e-30)

@@ -76,7 +76,7 @@ def test_a_host_state_is_an_event() -> None:
         (b"7", "not-an-object"),
         (load(type=...), "missing-field"),
         (load(type="weather"), "unknown-type"),
-        (load(type="counters"), "unsupported-type"),
+        (load(type="counters"), "missing-field"),
         (load(host=...), "missing-field"),
         (load(host=""), "text"),
         (load(host="a" * 300), "text"),
