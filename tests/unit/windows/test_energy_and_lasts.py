@@ -120,7 +120,9 @@ def test_series_that_are_not_cumulative_take_no_room() -> None:
     assert lasts.power(3).tolist() == [False] * 3
 
 
-@pytest.mark.parametrize("resource", ["counter_delta>PAPI_TOT_INS", "counter_total>PAPI_TOT_INS#812", "nic_total>cxi0:rx"])
+@pytest.mark.parametrize(
+    "resource", ["counter_delta>PAPI_TOT_INS", "counter_total>PAPI_TOT_INS#812", "nic_total>cxi0:rx"]
+)
 def test_what_is_only_part_of_profiles_has_no_window(resource: str) -> None:
     minute = minutes(resource, (0, 1e9), (30, 3e9))[0]
     assert (minute.count, minute.mean, minute.low, minute.high) == (2, 2e9, 1e9, 3e9)

@@ -93,7 +93,9 @@ def test_arrays_may_mix_all_kinds_of_samples() -> None:
     found, batch = told([load, power(), counters(), power(component="cpu:1")])
     assert [name for name, _, _ in found] == ["load1", "power_w>system", "counter_delta>PAPI_TOT_CYC", "power_w>cpu:1"]
     assert batch.sample_message.tolist() == [0] * 4
-    assert told([power(), power(power_w="much"), power(power_w=9)])[0] == [("power_w>system", 0.0, value) for value in (412.0, 9.0)]
+    assert told([power(), power(power_w="much"), power(power_w=9)])[0] == [
+        ("power_w>system", 0.0, value) for value in (412.0, 9.0)
+    ]
 
 
 @pytest.mark.parametrize(
