@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from agent.contracts.events import Attribute, Evidence, Identity, JobCompleted, JobStarted
+from agent.contracts.profiles import Profile
 from agent.contracts.settings import EVIDENCE_FIELDS, JobSettings
 from processors.under_load_scores import StartLoad
 
@@ -64,12 +65,13 @@ class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A run that ended and waits to settle; `start` is what only its start told of it, if there was such."""
+    """A run that ended and waits to settle; `start` is what only its start told of it, `profile` one that was told."""
 
     event: JobCompleted
     placement: Placement
     settle_ms: int
     start: Evidence | None = None
+    profile: Profile | None = None
 
 
 class JobState(msgspec.Struct, omit_defaults=True):
@@ -164,16 +166,15 @@ class Job:
         if running is not None and (event.start_ms >= running.start_ms or event.end_ms > running.start_ms):
             self.forget_run()  # a job runs once at a time, whatever two producers say of the second it began
         others = [run for run in self._state.ended if run.event.run_id != event.run_id]
+        profile = next((run.profile for run in self._state.ended if run.event.run_id == event.run_id), None)
         settle_ms = event.end_ms + round(self._settings.settle_max_s * 1000)
-        self._state.ended = [*others, EndedRun(event, placement, settle_ms, _beyond(event.evidence, start))]
+        self._state.ended = [*others, EndedRun(event, placement, settle_ms, _beyond(event.evidence, start), profile)]
         self._state.resized = self._state.resized or event.state == "RESIZING"
         self._keep(event)
 
-    def replace(self, run: EndedRun, placement: Placement) -> None:
-        """Take an ended run for something else than before."""
-        self._state.ended = [
-            msgspec.structs.replace(run, placement=placement) if other is run else other for other in self._state.ended
-        ]
+    def replace(self, run: EndedRun, by: EndedRun) -> None:
+        """Take an ended run for something else than before, or know more of it."""
+        self._state.ended = [by if other is run else other for other in self._state.ended]
 
     def settle(self, now_ms: int) -> list[EndedRun]:
         """Remove and return the runs whose time has come, the oldest first."""

@@ -11,9 +11,10 @@ from agent.app.feed import ticks
 from agent.config.hash import config_hash
 from agent.config.tree import Config
 from agent.contracts.errors import ConfigError
-from agent.contracts.events import Identity, JobCompleted, JobEvent, JournalRecord, Tick
+from agent.contracts.events import Identity, JobCompleted, JobEvent, JobProfile, JournalRecord, Tick
 from agent.contracts.log import Batch, CheckpointStore, Log, Marker, Restored
 from agent.contracts.outputs import Prediction, Run
+from agent.contracts.profiles import Profile
 from processors.fold.desk import Tombstone
 from processors.fold.host_desk import of_hosts
 from processors.fold.lives import told_at_start
@@ -82,7 +83,13 @@ def _completion(run: Run) -> JobCompleted:
 
 
 def _events_of(run: Run) -> list[JobEvent]:
-    return [*(msgspec.json.decode(raw, type=Identity) for raw in run.identities), _completion(run)]
+    event = _completion(run)
+    return [*(msgspec.json.decode(raw, type=Identity) for raw in run.identities), event, *_profile(event, run.profile)]
+
+
+def _profile(event: JobCompleted, profile: Profile | None) -> list[JobEvent]:
+    """Return what the hosts of a run told of it: it can not be worked out again, for their minutes are not kept."""
+    return [JobProfile(event.system, event.job_id, event.run_id, profile)] if profile is not None else []
 
 
 def _pending(restored: Restored) -> list[JobState]:
@@ -95,7 +102,7 @@ def _pending(restored: Restored) -> list[JobState]:
 def _events_of_job(job: JobState) -> list[JobEvent]:
     ended: list[JobEvent] = []
     for run in job.ended:
-        ended += [*told_at_start(run), run.event]
+        ended += [*told_at_start(run), run.event, *_profile(run.event, run.profile)]
     started: list[JobEvent] = [job.started] if job.started is not None else []
     return [*(identity for _, identity in sorted(job.identities.items())), *ended, *started]
 

@@ -27,6 +27,7 @@ from processors.jobs import Job, JobState
 from processors.laws import Laws, LawsState, Pool, PoolState
 from processors.members import Members, MembersState
 from processors.messages import Context
+from processors.profile_models import ProfileModels, ProfileModelsState
 from processors.rivals import Rivals, RivalsState
 from processors.run_distribution import RunHistory, RunHistoryState, name_key
 from processors.run_time import RunTime, RunTimeState
@@ -52,7 +53,10 @@ STATEFUL: Final = (
     Rivals,
     Drift,
     LoadScores,
+    ProfileModels,
 )
+
+PROFILE_MODELS_LIVE_MAX: Final = 200  # decoded ones hold matrices, up to some MB each
 
 
 class Identified(Protocol):
@@ -156,6 +160,15 @@ class Desk:
         self.rivals = Shelf(Kind(Rivals.name, Rivals.version, RivalsState, Rivals.build))
         self.drifts = Shelf(Kind(Drift.name, Drift.version, DriftState, Drift.build))
         self.loads = Shelf(Kind(LoadScores.name, LoadScores.version, LoadScoresState, LoadScores.build))
+        self.profile_models = Shelf(
+            Kind(
+                ProfileModels.name,
+                ProfileModels.version,
+                ProfileModelsState,
+                partial(ProfileModels.build, settings.profiles),
+            ),
+            live_max=PROFILE_MODELS_LIVE_MAX,
+        )
         self._application_ids: dict[int, str] = {}
 
     @property
@@ -191,6 +204,7 @@ class Desk:
         self._forget_input(ApplicationKey.parse(application_id))
         self.rivals.remove(application_id)
         self.loads.remove(application_id)
+        self.profile_models.remove(application_id)
         self.histories.remove(name_key(ApplicationKey.parse(application_id).system, application_id))
         self.outbox.append(Tombstone("predictions", application_id))
 
@@ -245,7 +259,7 @@ class Desk:
         """Return all shelves."""
         yield from (self.jobs, self.models, self.seen, self.low_water, self.failures, self.hosts)
         yield from (self.alerts, self.asked, self.laws, self.pool, self.members, self.inputs)
-        yield from (self.histories, self.rivals, self.drifts, self.loads)
+        yield from (self.histories, self.rivals, self.drifts, self.loads, self.profile_models)
 
     def _remember(self, key: str) -> None:
         if key.startswith(OF_APPLICATION):

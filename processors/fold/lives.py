@@ -10,6 +10,7 @@ from processors.digest import hexdigest
 from processors.fold.desk import Desk, Tombstone
 from processors.fold.forecasts import Forecasts
 from processors.fold.histories import Histories
+from processors.fold.profiles import Profiles
 from processors.fold.runs import Runs
 from processors.fold.under_load import UnderLoads
 from processors.jobs import EndedRun, Job
@@ -38,6 +39,7 @@ class Lives:
         self._runs = runs
         self._forecasts = Forecasts(desk, histories)
         self._under_loads = UnderLoads(desk)
+        self._profiles = Profiles(desk)
 
     def started(self, event: JobStarted) -> None:
         """Forecast the end of a job that began to run."""
@@ -64,7 +66,7 @@ class Lives:
             placement = self._runs.place(job, run.event)
             if placement.tells_other_than(run.placement):
                 self._runs.moved(job, run.event, run.placement, placement)
-            job.replace(run, placement)
+            job.replace(run, msgspec.structs.replace(run, placement=placement))
         if job.running is not None:
             self._forecasts.publish(job)
         self._keep(key, job)
@@ -150,6 +152,7 @@ class Lives:
             state=run.event.state,
             event=msgspec.Raw(event),
             identities=tuple(msgspec.Raw(value) for value in identities),
+            profile=self._profiles.settled(job, run),
         )
 
 

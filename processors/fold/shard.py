@@ -8,6 +8,7 @@ from agent.contracts.events import (
     HostState,
     Identity,
     JobCompleted,
+    JobProfile,
     JobStarted,
     JournalEvent,
     JournalRecord,
@@ -23,6 +24,7 @@ from processors.fold.host_desk import encoded, of_hosts
 from processors.fold.host_shard import HostShard
 from processors.fold.lives import Lives
 from processors.fold.outcomes import Outcomes
+from processors.fold.profiles import Profiles
 from processors.fold.refits import Refits
 from processors.fold.runs import Runs
 from processors.fold.warnings import Warnings
@@ -49,6 +51,7 @@ class Shard:
         self._warnings = Warnings(self.desk)
         self._histories = Histories(self.desk)
         self._lives = Lives(self.desk, Runs(self.desk, self._warnings, self._histories), self._histories)
+        self._profiles = Profiles(self.desk)
         self._refits = Refits(self.desk, self._warnings, self._histories)
         self._answering = Answering(self.desk, self._histories)
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -56,6 +59,7 @@ class Shard:
             JobCompleted: self._lives.completed,
             Identity: self._lives.identified,
             HostState: Outcomes(self.desk, self._warnings).host_told,
+            JobProfile: self._profiles.told,
             PredictionRequested: self._answering.requested,
             Tick: self._tick,
         }
@@ -159,6 +163,7 @@ class Shard:
             return
         since_ms, self.desk.now_ms = event.time_ms - self.desk.now_ms, event.time_ms
         self._lives.tick()
+        self._profiles.tick(since_ms)
         self._refits.tick(since_ms)
         self._warnings.tick()
         self._answering.tick()

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from agent.contracts.events import Identity, JobCompleted
+from agent.contracts.profile_settings import ProfileSettings
 from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
 from processors.alerts import AlertLife, AlertState, Condition, HostAlertLife
 from processors.asked import REQUESTS_MAX, Asked, AskedState
@@ -22,6 +23,7 @@ from processors.jobs import Job, JobFact, JobState, Placement
 from processors.laws import CurveRecord, Laws, LawsState, Pool, PoolState
 from processors.members import Members, MembersState
 from processors.models.combination.bands import NO_SCORES
+from processors.profile_models import ProfileModels, ProfileModelsState
 from processors.rivals import Rivals, RivalsState
 from processors.run_distribution import RunHistory, RunHistoryState
 from processors.run_time import RunTime, RunTimeState
@@ -32,6 +34,7 @@ from tests.kit.hosts_used import allocated, drained, run_on_hosts
 from tests.kit.law_members import member_fact, members_learn
 from tests.kit.loaded_runs import loaded_run
 from tests.kit.past_jobs import bout, ended_job
+from tests.kit.profiled_runs import profiled_run
 from tests.kit.scenario import SYSTEM, completed, evidence
 
 FACTS_MANY = 10_000
@@ -134,6 +137,12 @@ SUBJECTS: dict[str, Subject] = {
     jobs.HostCondition.name: Subject(jobs.HostConditionState, jobs.HostCondition.build, drained, 60),
     HostAlertLife.name: Subject(AlertState, HostAlertLife.build, condition, 500),
     LoadScores.name: Subject(LoadScoresState, LoadScores.build, loaded_run, 700),
+    ProfileModels.name: Subject(
+        ProfileModelsState,
+        partial(ProfileModels.build, ProfileSettings(runs_max=16)),
+        profiled_run,
+        90_000,
+    ),
 }
 SPARED: dict[str, str] = {
     "load_scores:learning_a_fact_twice_is_learning_it_once": "a run is scored when it ends for the first time, against "

@@ -77,11 +77,12 @@ class Reservoir:
     coming: dict[str, Run] | None = None
     epoch: int = 0
     seen: int = 0
+    gone: set[str] = field(default_factory=set)
 
     @property
     def due(self) -> bool:
         """Whether enough is new that models should be fitted again."""
-        return len(self.waiting) >= max(1.0, ADVANCE_SHARE * len(self.kept))
+        return len(self.waiting) + len(self.gone) >= max(1.0, ADVANCE_SHARE * len(self.kept))
 
     def add(self, run: Run) -> None:
         """Take a run in, to be fitted to after the next `advance`; one with a known id replaces that."""
@@ -93,21 +94,43 @@ class Reservoir:
     def begin(self) -> None:
         """Let the next fit be to what came since as well; nothing where one has begun already."""
         if self.coming is None:
-            self.coming = _least({**self.kept, **self.waiting}, self.runs_max)
+            stays = {name: run for name, run in self.kept.items() if name not in self.gone}
+            self.coming = _least({**stays, **self.waiting}, self.runs_max)
             self.waiting = {}
 
     def advance(self) -> None:
         """Let the next fit be made: a new epoch, even where nothing stayed of what was new."""
         self.begin()
         self.kept, self.coming = self.coming or {}, None
+        self.gone &= self.kept.keys()
         self.epoch += 1
 
+    def runs(self) -> list[Run]:
+        """Return all runs that are known, each as it was told last, in the order of their ids."""
+        fitted = {**self.kept, **(self.coming or {})}
+        known = {name: run for name, run in fitted.items() if name not in self.gone} | self.waiting
+        return [known[name] for name in sorted(known)]
+
+    def find(self, run_id: str) -> Run | None:
+        """Return a run as it was told last; None where it is not known."""
+        if run_id in self.gone:
+            return self.waiting.get(run_id)
+        return self.waiting.get(run_id) or (self.coming or {}).get(run_id) or self.kept.get(run_id)
+
+    def drop(self, run_id: str) -> bool:
+        """Take a run away; the models of now are still made of it, the next ones not. False where it is not known."""
+        if self.find(run_id) is None:
+            return False
+        self.waiting.pop(run_id, None)
+        if run_id in self.kept or run_id in (self.coming or {}):
+            self.gone.add(run_id)
+        return True
+
     def forget(self, before_ms: int) -> None:
-        """Leave out runs that are older, at once: after a change they tell what is no more. A new epoch."""
-        for runs in (self.kept, self.waiting, self.coming or {}):
-            for old in [run.id for run in runs.values() if run.time_ms < before_ms]:
-                del runs[old]
-        self.epoch += 1
+        """Take away runs that are older: after a change they tell what is no more."""
+        for run in self.runs():
+            if run.time_ms < before_ms:
+                self.drop(run.id)
 
     def table(self, target: str) -> Table:
         """Return the runs of the coming fit, or of the last one, that have the target, sorted by id.
@@ -147,6 +170,7 @@ class Reservoir:
             "seen": self.seen,
             "kept": [_plain(run) for run in self.kept.values()],
             "waiting": [_plain(run) for run in self.waiting.values()],
+            "gone": sorted(self.gone),
             "coming": None if self.coming is None else [_plain(run) for run in self.coming.values()],
         }
 
@@ -157,7 +181,7 @@ class Reservoir:
             raise ValueError("The snapshot of a reservoir is of another version.")
         kept, waiting = _runs(state["kept"]), _runs(state["waiting"])
         coming = None if state["coming"] is None else _runs(state["coming"])
-        return cls(state["runs_max"], kept, waiting, coming, state["epoch"], state["seen"])
+        return cls(state["runs_max"], kept, waiting, coming, state["epoch"], state["seen"], set(state["gone"]))
 
 
 def _wanted(name: str, runs: int) -> float:

@@ -55,6 +55,11 @@ class Trainer:
                 learner.learn(run.values, run.targets[name])
         self.reservoir.add(run)
 
+    @property
+    def wants(self) -> bool:
+        """Whether a fit goes on, or enough is new for the next one."""
+        return self._work is not None or self.reservoir.due
+
     def tick(self) -> bool:
         """Do a step of the next fit, which begins where enough is new; return whether there was anything to do."""
         if self._work is None:

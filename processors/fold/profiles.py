@@ -1,0 +1,108 @@
+"""Profiles of runs: asked for when a run settles, compared with what was expected, and learned."""
+
+from typing import Final
+
+import msgspec
+
+from agent.contracts.events import SUCCESS, JobProfile
+from agent.contracts.names import job_key
+from agent.contracts.profiles import Profile
+from processors.facts import plausible
+from processors.fold.desk import Desk
+from processors.jobs import EndedRun, Job, told_attributes
+from processors.profile_models import ProfileFact, ProfileModels
+
+FULL_TICK_MS: Final = 10_000
+STEPS_PER_TICK_MAX: Final = 6  # of fits, in ten seconds: each takes some milliseconds
+
+
+class Profiles:
+    """What the runs of one shard learn of their hosts.
+
+    >>> from agent.app.compose import make_shard
+    >>> from agent.config.tree import Config
+    >>> from agent.contracts.events import Evidence, JobCompleted
+    >>> from processors.jobs import Placement
+    >>> desk = make_shard(Config()).desk
+    >>> job, event = desk.jobs.open("exa/1"), JobCompleted("exa", "1", "exa/1@0", 0, 60_000, 60.0, "COMPLETED", Evidence())
+    >>> told = Profile(hosts=4, minutes=4, expected=4, power_w={"system": 400.0})
+    >>> run = EndedRun(event, Placement("exa/lammps//nodes", 4.0, "application", 1.0), 0, profile=told)
+    >>> Profiles(desk).settled(job, run) is told, list(desk.profile_models.keys())
+    (True, ['exa/lammps//nodes'])
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def told(self, event: JobProfile) -> None:
+        """Keep the profile that a rebuild or a backfill tells of a run until it settles; one that is unknown is counted."""
+        key = job_key(event.system, event.job_id)
+        job = self._desk.jobs.get(key)
+        run = next((run for run in job.ended if run.event.run_id == event.run_id), None) if job is not None else None
+        if job is None or run is None:
+            self._desk.tally["event", "dropped"] += 1
+            return
+        job.replace(run, msgspec.structs.replace(run, profile=event.profile))
+        self._desk.jobs.changed(key, job, self._desk.now_ms)
+
+    def settled(self, job: Job, run: EndedRun) -> Profile | None:
+        """Return the profile of a run that settles, and learn it where it says enough of the run."""
+        profile = run.profile or self._asked(run)
+        if profile is not None and self._tells(job, run, profile):
+            try:
+                self._learn(job, run, profile)
+            except Exception:  # noqa: BLE001  what profiles tell must not cost the run itself
+                self._desk.tally["fault", ProfileModels.name] += 1
+        return profile
+
+    def tick(self, since_ms: int) -> None:
+        """Do some steps of the fits that are due, the longest wait first; `since_ms` is the time since the last tick."""
+        left = -(-STEPS_PER_TICK_MAX * min(since_ms, FULL_TICK_MS) // FULL_TICK_MS)
+        while left > 0:
+            due = self._desk.profile_models.due(self._desk.now_ms, 1)
+            if not due:
+                return
+            left -= self._fit(due[0], left)
+
+    def _fit(self, application_id: str, steps: int) -> int:
+        """Do at most so many steps of the fit of an application and return how many were made."""
+        models = self._desk.profile_models.open(application_id)
+        made = 0
+        try:
+            while made < steps and models.tick():
+                made += 1
+        except Exception:  # noqa: BLE001  one application's fit must not stop the others
+            self._desk.profile_models.remove(application_id)
+            self._desk.tally["fault", ProfileModels.name] += 1
+            return steps
+        self._desk.profile_models.changed(application_id, models, self._desk.now_ms)
+        return max(made, 1)
+
+    def _asked(self, run: EndedRun) -> Profile | None:
+        event = run.event
+        try:
+            return self._desk.profiles.profile(job_key(event.system, event.job_id), event.run_id)
+        except Exception:  # noqa: BLE001  as above
+            self._desk.tally["fault", ProfileModels.name] += 1
+            return None
+
+    def _tells(self, job: Job, run: EndedRun, profile: Profile) -> bool:
+        placement = run.placement
+        placed = placement.application_id is not None and placement.n is not None
+        whole = run.event.state == SUCCESS and not job.resized
+        enough = profile.coverage >= self._desk.settings.profiles.coverage_min
+        return placed and whole and enough and plausible(placement.n or 0.0, run.event.run_time_s)
+
+    def _learn(self, job: Job, run: EndedRun, profile: Profile) -> None:
+        event, application_id = run.event, run.placement.application_id or ""
+        fact = ProfileFact(
+            event.run_id,
+            float(run.placement.n or 0.0),
+            event.run_time_s,
+            event.end_ms,
+            profile,
+            told_attributes(job, event),
+        )
+        models = self._desk.profile_models.open(application_id)
+        models.learn(fact)
+        self._desk.profile_models.changed(application_id, models, self._desk.now_ms)

@@ -1,0 +1,199 @@
+"""What profiles of an application's runs tell: models of run time and power from counters, and power by size.
+
+Each settled run is scored against what was known before, then learned. Its counters are compared with those of runs like
+it first: a run that others disturbed counts less. Runs are kept in one bounded reservoir that all models share; they are
+fitted in steps, and answer as before until all are done.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, NamedTuple
+
+import msgspec
+
+from agent.contracts.events import Attribute
+from agent.contracts.profile_settings import ProfileSettings
+from agent.contracts.profiles import Profile
+from agent.contracts.quality import PowerQuality, ProfileModel
+from processors.models.counters.model import KINDS
+from processors.models.counters.unusual import Unusual
+from processors.models.training.runs import Run
+from processors.models.training.tracking import Band
+from processors.models.training.trainer import Trainer
+from processors.power_by_size import PowerBySize, PowerRecord
+from processors.profile_explained import explained
+from processors.profile_scores import TargetScore, coverage, median_error
+from processors.profile_values import POWER, TARGETS, targets_of, values_of
+from processors.runs_alike import unusual_among, weight_of
+
+SCORES_MAX: Final = 64
+
+
+class ProfileFact(msgspec.Struct, frozen=True):
+    """A settled run of an application at size `n`, with its profile; `attributes` are what else is known of it."""
+
+    run_id: str
+    n: float
+    run_time_s: float
+    end_ms: int
+    profile: Profile
+    attributes: Mapping[str, Attribute] = {}
+
+
+class ProfileFinding(NamedTuple):
+    """A run against what was expected of its counters before it was learned.
+
+    `expected` has for each target that was known (TARGETS) what the run had and the band, `scored` how many runs had been
+    scored for it before; `unusual` are counters that are not as in runs like it, the farthest first; `weight` is how much
+    the run counts (0 to 1).
+
+    >>> ProfileFinding().weight
+    1.0
+    """
+
+    expected: Mapping[str, tuple[float, Band]] = {}
+    unusual: tuple[Unusual, ...] = ()
+    weight: float = 1.0
+    scored: Mapping[str, int] = {}
+
+
+class PowerAt(msgspec.Struct, frozen=True):
+    """The power of all hosts of a run of size `n` together, in W, and between what nine of ten runs will lie."""
+
+    n: float
+    power_w: float
+    low_w: float
+    high_w: float
+
+
+class ProfileModelsState(msgspec.Struct, omit_defaults=True):
+    """Stored form."""
+
+    trainer: dict[str, Any] = {}
+    power: PowerRecord = PowerRecord()
+    scores: dict[str, list[TargetScore]] = {}
+    waiting_ms: int | None = None
+
+
+class ProfileModels:
+    """The models of the profiles of one application.
+
+    >>> models = ProfileModels.build(ProfileSettings())
+    >>> for i, n in enumerate((4, 4, 8)):
+    ...     profile = Profile(hosts=n, power_w={"system": 400.0}, measured={"system": 1.0})
+    ...     models.learn(ProfileFact(f"exa/{i}@0", float(n), 60.0, 60_000, profile))
+    >>> [round(each.power_w, -2) for each in models.power([4.0, 16.0])]
+    [1600.0, 6400.0]
+    """
+
+    name: ClassVar[str] = "profile_models"
+    version: ClassVar[int] = 1
+
+    def __init__(self, settings: ProfileSettings, state: ProfileModelsState) -> None:
+        self._trainer = Trainer(dict.fromkeys(TARGETS, KINDS), settings.runs_max, state.trainer or None)
+        self._by_size = PowerBySize(state.power)
+        self._scores = {target: list(state.scores.get(target, ())) for target in TARGETS}
+        self._waiting_ms = state.waiting_ms
+        self._judged: tuple[ProfileFact, ProfileFinding] | None = None
+
+    @classmethod
+    def build(cls, settings: ProfileSettings, state: ProfileModelsState | None = None) -> "ProfileModels":
+        """Return the models of a stored state, or ones that know nothing."""
+        return cls(settings, state or ProfileModelsState())
+
+    def score(self, fact: ProfileFact) -> ProfileFinding:
+        """Compare a run with what is expected of its counters, and its counters with those of runs like it."""
+        values = values_of(fact.n, fact.profile)
+        targets = targets_of(fact.run_time_s, fact.profile)
+        bands = {target: self._trainer.predict(target, values) for target in targets if target in TARGETS}
+        expected = {target: (targets[target], band) for target, band in bands.items() if band is not None}
+        found = unusual_among(self._others(fact.run_id), values)
+        scored = {target: len(self._scores[target]) for target in expected}
+        return ProfileFinding(expected, tuple(found), weight_of(found), scored)
+
+    def learn(self, fact: ProfileFact) -> None:
+        """Take a run in; one that is known by its id is replaced."""
+        known = self._trainer.reservoir.find(fact.run_id)
+        finding = self.score(fact)
+        values, targets = values_of(fact.n, fact.profile), targets_of(fact.run_time_s, fact.profile)
+        run = Run(fact.run_id, fact.end_ms, values, targets, max(finding.weight, 0.05))
+        if known == run:
+            return
+        if known is None:
+            self._note(fact, finding, targets)
+            self._trainer.learn(run)
+        else:
+            self._trainer.reservoir.add(run)
+        self._by_size.changed()
+        if self._waiting_ms is None and self._trainer.wants:
+            self._waiting_ms = fact.end_ms
+
+    def forget(self, run_id: str) -> bool:
+        """Take a run away, as it was of another application; False where it is not held."""
+        if not self._trainer.reservoir.drop(run_id):
+            return False
+        self._by_size.changed()
+        return True
+
+    def tick(self) -> bool:
+        """Do a step of the fit that is due; return whether there was anything to do."""
+        done = self._trainer.tick()
+        if not self._trainer.wants:
+            self._waiting_ms = None
+        return done
+
+    def power(self, sizes: Sequence[float]) -> tuple[PowerAt | None, ...]:
+        """Return the power of all hosts together at sizes, None before two runs with power."""
+        found = self._by_size.bands(self._trainer.reservoir.runs(), sizes)
+        return tuple(
+            None if band is None else PowerAt(n, band.value, band.low, band.high)
+            for n, band in zip(sizes, found, strict=True)
+        )
+
+    def power_quality(self) -> PowerQuality | None:
+        """Return how good what was told of power by size has been; None where power was never measured."""
+        return self._by_size.quality()
+
+    def models(self) -> tuple[ProfileModel, ...]:
+        """Return the model of each target that is known, with the counters that explain it."""
+        found = []
+        for target in TARGETS:
+            learner = self._trainer.learners[target]
+            if learner.believed is None:
+                continue
+            scores = self._scores[target]
+            found.append(
+                ProfileModel(
+                    target=target,
+                    model=learner.believed,
+                    runs=len(learner.table or ()),
+                    scored=len(scores),
+                    median_error=median_error(scores),
+                    coverage_90=coverage(scores),
+                    explained=explained(learner),
+                )
+            )
+        return tuple(found)
+
+    def due_ms(self) -> int | None:
+        """Return when models want to be fitted; None where nothing is new."""
+        return self._waiting_ms
+
+    def snapshot(self) -> ProfileModelsState:
+        """Return the stored form."""
+        return ProfileModelsState(
+            self._trainer.snapshot(),
+            self._by_size.snapshot(),
+            {target: list(scores) for target, scores in self._scores.items() if scores},
+            self._waiting_ms,
+        )
+
+    def _others(self, run_id: str) -> list[Run]:
+        return [run for run in self._trainer.reservoir.runs() if run.id != run_id]
+
+    def _note(self, fact: ProfileFact, finding: ProfileFinding, targets: Mapping[str, float]) -> None:
+        """Remember how the run compares with what was told before it."""
+        for target, (observed, band) in finding.expected.items():
+            self._scores[target] = [*self._scores[target], TargetScore.of(observed, band)][-SCORES_MAX:]
+        total = targets.get(POWER)
+        if total is not None:
+            self._by_size.learn(self._trainer.reservoir.runs(), fact.n, total, fact.profile)
