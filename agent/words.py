@@ -3,6 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from agent.contracts.outputs import CurvePoint, UsefulSizes
+
+INSIDE: Final = frozenset({"observed", "interpolated"})  # sources of points among the sizes that were run
 _EXPLAINED: Final = {
     "reliable": "The runs seen so far pin the curve down.",
     "insufficient": "Fewer than three sizes have been seen: the curve is a first guess from what applications usually do.",
@@ -21,10 +24,11 @@ _ATTENTION: Final = (
 _UNITS: Final = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 _LARGE: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _SMALL: Final = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
+_ONE: Final = {"nodes": "node", "cores": "core", "processes": "process", "threads": "thread", "gpus": "gpu"}
 _UNIT_OF: Final = {
     "cpu_available": "%", "cpu_current": "%", "cpu_iowait": "%",
     "memory_free": "B", "memory_available": "B", "disk_free": "B", "bandwidth": "B/s",
-    "latency": "s", "connect_time": "s",
+    "latency": "s", "connect_time": "s", "power_w": "W", "energy_j": "J",
 }  # fmt: skip
 
 
@@ -117,15 +121,66 @@ def measured(resource: str, value: float | None, digits: int = 3) -> str:
     ['83.4 %', '12.3 GB', '9.1 GB/s']
     >>> measured("latency", 4.2e-6), measured("load1", 3.25), measured("latency", None), measured("cpu_current", 2e-4)
     ('4.2 µs', '3.25', '-', '0 %')
+    >>> measured("power_w>system", 51_200.0), measured("energy_j", 5.2e7)
+    ('51.2 kW', '52 MJ')
     """
     if value is None:
         return "-"
     unit = _UNIT_OF.get(resource.partition(">")[0], "")
     if unit == "%":
         return f"{round(100 * value, digits - 2):.{digits}g} %"
-    prefixes = {"B": _LARGE, "B/s": _LARGE, "s": _SMALL}.get(unit, ((1.0, ""),))
+    prefixes = {"B": _LARGE, "B/s": _LARGE, "W": _LARGE, "J": _LARGE, "s": _SMALL}.get(unit, ((1.0, ""),))
     factor, prefix = next(((f, p) for f, p in prefixes if abs(value) >= f), prefixes[-1])
     return f"{value / factor:.{digits}g} {prefix}{unit}".rstrip()
+
+
+def power(power_w: float | None) -> str:
+    """Return a power, a dash where it is not known.
+
+    >>> power(51_200.0), power(None)
+    ('51.2 kW', '-')
+    """
+    return measured("power_w", power_w)
+
+
+def energy(energy_j: float | None) -> str:
+    """Return an energy, a dash where it is not known.
+
+    >>> energy(5.2e7), energy(None)
+    ('52 MJ', '-')
+    """
+    return measured("energy_j", energy_j)
+
+
+def energy_advice(points: Sequence[CurvePoint], useful: UsefulSizes, unit: str) -> str:
+    """Return what to know of energy, in one sentence: the size that takes least, and what the fastest costs beside it.
+
+    `points` are those that can be relied on; empty where there is nothing to say.
+
+    >>> from types import SimpleNamespace
+    >>> points = [SimpleNamespace(n=n, run_time_s=t, energy_j=e) for n, t, e in ((16.0, 930.0, 5.2e7), (64.0, 300.0, 7.3e7))]
+    >>> useful = UsefulSizes(least_energy=16.0, least_energy_delay=64.0)
+    >>> energy_advice(points, useful, "nodes")
+    'A run takes least energy at 16 nodes, 52 MJ; 64 nodes are 3.1 times as fast for 1.4 times the energy.'
+    """
+    known = {point.n: (point.run_time_s, point.energy_j) for point in points if point.energy_j}
+    least, fastest = useful.least_energy, min(known, key=lambda n: (known[n][0], n), default=None)
+    if least is None or fastest is None or least not in known:
+        return ""
+    (least_s, least_j), (fastest_s, fastest_j) = known[least], known[fastest]
+    said = f"A run takes least energy at {_sized(least, unit)}, {energy(least_j)}"
+    if fastest == least or not least_j or not fastest_j:
+        return f"{said}, and is fastest there."
+    ratios = f"{_ratio(least_s / fastest_s)} times as fast for {_ratio(fastest_j / least_j)} times the energy"
+    return f"{said}; {_sized(fastest, unit)} {'is' if fastest == 1 else 'are'} {ratios}."
+
+
+def _sized(n: float, unit: str) -> str:
+    return f"{size(n)} {_ONE.get(unit, unit)}" if n == 1 else f"{size(n)} {unit}"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2g}" if value < 99 else f"{value:.0f}"
 
 
 def measured_apart(resource: str, values: Sequence[float]) -> Callable[[float], str]:

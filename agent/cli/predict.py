@@ -13,7 +13,7 @@ from agent.cli.output import table
 from agent.contracts.events import Evidence, PredictionRequested
 from agent.contracts.outputs import Answer, AnswerPoint, Model
 from agent.ranking import horizons, ranked
-from agent.words import share, verdict_words
+from agent.words import INSIDE, energy, energy_advice, power, share, verdict_words
 
 
 def _sizes(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[float, ...]:
@@ -97,9 +97,13 @@ def show(answer: Answer, *, members: bool = False) -> None:
         click.echo(f"scalewatch: {answer.detail}", err=True)
         click.get_current_context().exit(FAILED)
     name = " ".join(part for part in (answer.application, answer.input) if part)
-    head = (answer.unit or "n", "run time s", "90 % band", "speed-up", "efficiency", "verdict", "source")
-    lines = [f"{name} on {answer.system}: {answer.detail}", table(head, [_row(point) for point in answer.points])]
+    powered = any(point.power_w is not None for point in answer.points)
+    extra = ("power", "energy", "its band") if powered else ()
+    head = (answer.unit or "n", "run time s", "90 % band", *extra, "speed-up", "efficiency", "verdict", "source")
+    rows = [_row(point, powered=powered) for point in answer.points]
+    lines = [f"{name} on {answer.system}: {answer.detail}", table(head, rows)]
     lines += dict.fromkeys(advice for point in answer.points for advice in point.reliability.advice)
+    lines += [said for said in [_of_energy(answer)] if said]
     if members and answer.model is not None:
         lines += ["", _laws(answer.model)]
     click.echo("\n".join(lines))
@@ -121,11 +125,19 @@ def _laws(model: Model) -> str:
     return table(head, rows)
 
 
-def _row(point: AnswerPoint) -> tuple[str, ...]:
+def _of_energy(answer: Answer) -> str:
+    reliable = [point for point in answer.points if point.source in INSIDE or point.reliability.verdict == "reliable"]
+    return energy_advice(reliable, answer.useful_n, answer.unit or "") if answer.useful_n is not None else ""
+
+
+def _row(point: AnswerPoint, *, powered: bool) -> tuple[str, ...]:
+    ends = (point.energy_low_j, point.energy_high_j)
+    band = "-" if None in ends else " to ".join(map(energy, ends))
     return (
         f"{point.n:g}",
         f"{point.run_time_s:.4g}",
         f"{point.low_s:.4g} to {point.high_s:.4g}",
+        *((power(point.power_w), energy(point.energy_j), band) if powered else ()),
         f"{point.speedup:.3g}",
         share(point.efficiency),
         verdict_words(point.reliability.verdict),

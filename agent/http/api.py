@@ -14,7 +14,7 @@ from agent.contracts.hostlist import spread
 from agent.contracts.hosts import HostView
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Alert, JobPrediction, Prediction, Range, Reliability, UsefulSizes
-from agent.contracts.quality import Quality
+from agent.contracts.quality import PowerQuality, Quality
 from agent.contracts.service import Health, Service
 from agent.http import parameters
 from agent.http.hosts import find_host, matching_hosts
@@ -40,6 +40,7 @@ class Summary(msgspec.Struct, frozen=True):
     reliable_n: Range | None
     preferred_n: tuple[float, ...] | None
     quality: Quality
+    power: PowerQuality | None
     as_of: str
     valid_until: str | None
 
@@ -233,6 +234,7 @@ def _summary(entry: Prediction) -> Summary:
         reliable_n=entry.reliable_n,
         preferred_n=entry.preferred_n,
         quality=entry.quality,
+        power=entry.power,
         as_of=entry.as_of,
         valid_until=entry.valid_until,
     )

@@ -1,6 +1,6 @@
 """Scaling curves as SVG text: log-log axes, the band, sizes that were run, anomalies, and the truth where it is known."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Final, Literal
 
@@ -11,6 +11,7 @@ from agent.http.axes import Axis, axis, drawable, duration_ticks, powers
 from agent.words import duration, size
 
 Spot = tuple[float, float]  # size, run time in seconds
+Ends = tuple[float, float, float]  # what is told at a size, and the ends of its band
 WIDTH: Final = 640
 HEIGHT: Final = 380
 SMALL_WIDTH: Final = 320
@@ -31,8 +32,35 @@ class Mark(msgspec.Struct, frozen=True):
     note: str = ""
 
 
+def run_times(point: CurvePoint) -> Ends:
+    """Return the run time of a point with its band, in seconds.
+
+    >>> from types import SimpleNamespace
+    >>> run_times(SimpleNamespace(run_time_s=100.0, low_s=90.0, high_s=110.0))
+    (100.0, 90.0, 110.0)
+    """
+    return point.run_time_s, point.low_s, point.high_s
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """What the axis upwards shows: of a point, in which words, and which of its values get a tick.
+
+    >>> RUN_TIME.words(90.0), RUN_TIME.ticks(45.0, 400.0, 4)
+    ('1 min 30 s', [60.0, 120.0, 300.0])
+    """
+
+    of: Callable[[CurvePoint], Ends]
+    words: Callable[[float], str]
+    ticks: Callable[[float, float, int], list[float]]
+
+
+RUN_TIME: Final = Scale(run_times, duration, duration_ticks)
+
+
 class Drawing(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be drawn. `title` names the picture for those who do not see it, `description` says what it shows.
+
+    `scale` is what the points are drawn by; marks and truth are in its unit.
 
     >>> Drawing(title="lammps", description="", unit="nodes", points=()).truth
     ()
@@ -44,6 +72,7 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
     points: Sequence[CurvePoint]
     marks: Sequence[Mark] = ()
     truth: Sequence[Spot] = ()
+    scale: Scale = RUN_TIME
 
 
 def curve_svg(drawing: Drawing) -> str:
@@ -57,7 +86,7 @@ def curve_svg(drawing: Drawing) -> str:
     """
     x = axis(_sizes(drawing), _LEFT, WIDTH - _RIGHT)
     y = axis(_times(drawing), HEIGHT - _BOTTOM, _TOP)
-    body = [] if x is None or y is None else [*_grid(x, y, drawing.unit), *_content(drawing, x, y)]
+    body = [] if x is None or y is None else [*_grid(x, y, drawing), *_content(drawing, x, y)]
     return _svg(drawing, WIDTH, HEIGHT, "curve", body)
 
 
@@ -84,51 +113,54 @@ def _drawable(n: float, *times: float) -> bool:
     return all(drawable(value) for value in (n, *times))
 
 
-def _spots(drawing: Drawing) -> list[CurvePoint]:
-    return [point for point in drawing.points if _drawable(point.n, point.low_s, point.run_time_s, point.high_s)]
+def _spots(drawing: Drawing) -> list[tuple[CurvePoint, Ends]]:
+    told = [(point, drawing.scale.of(point)) for point in drawing.points]
+    return [(point, ends) for point, ends in told if _drawable(point.n, *ends)]
 
 
 def _sizes(drawing: Drawing) -> Iterable[float]:
-    yield from (point.n for point in _spots(drawing))
+    yield from (point.n for point, _ in _spots(drawing))
     yield from (mark.n for mark in drawing.marks)
 
 
 def _times(drawing: Drawing) -> Iterable[float]:
-    for point in _spots(drawing):
-        yield from (point.low_s, point.high_s)
+    for _, (_, low, high) in _spots(drawing):
+        yield from (low, high)
     yield from (mark.run_time_s for mark in drawing.marks)
     yield from (run_time_s for _, run_time_s in drawing.truth)
 
 
-def _grid(x: Axis, y: Axis, unit: str) -> list[str]:
+def _grid(x: Axis, y: Axis, drawing: Drawing) -> list[str]:
     parts = []
     for n in powers(x.low, x.high, 2, 10):
         at = f"{x.place(n):.1f}"
         parts.append(f'<line class="grid" x1="{at}" y1="{y.stop:.1f}" x2="{at}" y2="{y.start:.1f}"/>')
         parts.append(f'<text class="tick" x="{at}" y="{y.start + 18:.1f}" text-anchor="middle">{size(n)}</text>')
-    for run_time_s in duration_ticks(y.low, y.high, 8):
-        at = f"{y.place(run_time_s):.1f}"
+    for value in drawing.scale.ticks(y.low, y.high, 8):
+        at = f"{y.place(value):.1f}"
         parts.append(f'<line class="grid" x1="{x.start:.1f}" y1="{at}" x2="{x.stop:.1f}" y2="{at}"/>')
         label = f'<text class="tick" x="{x.start - 8:.1f}" y="{at}" dy="0.35em" text-anchor="end">'
-        parts.append(f"{label}{duration(run_time_s)}</text>")
+        parts.append(f"{label}{escape(drawing.scale.words(value))}</text>")
     middle = f'x="{(x.start + x.stop) / 2:.1f}" y="{HEIGHT - 8}"'
-    parts.append(f'<text class="axis" {middle} text-anchor="middle">{escape(unit)}</text>')
+    parts.append(f'<text class="axis" {middle} text-anchor="middle">{escape(drawing.unit)}</text>')
     return parts
 
 
 def _content(drawing: Drawing, x: Axis, y: Axis, radius: float = 4.0) -> list[str]:
     points = _spots(drawing)
-    upper = [(point.n, point.high_s) for point in points]
-    lower = [(point.n, point.low_s) for point in reversed(points)]
+    upper = [(point.n, high) for point, (_, _, high) in points]
+    lower = [(point.n, low) for point, (_, low, _) in reversed(points)]
     truth = [(n, run_time_s) for n, run_time_s in drawing.truth if _drawable(n, run_time_s)]
     parts = []
     if points:
         parts.append(f'<polygon class="band" points="{_path([*upper, *lower], x, y)}"/>')
-        parts.append(f'<polyline class="line" points="{_path([(p.n, p.run_time_s) for p in points], x, y)}"/>')
+        parts.append(
+            f'<polyline class="line" points="{_path([(p.n, middle) for p, (middle, _, _) in points], x, y)}"/>'
+        )
     if truth:
         parts.append(f'<polyline class="truth" points="{_path(truth, x, y)}"/>')
-    observed = [Mark(point.n, point.run_time_s, "observed") for point in points if point.source == "observed"]
-    parts += [_circle(mark, x, y, radius) for mark in (*observed, *drawing.marks)]
+    observed = [Mark(point.n, middle, "observed") for point, (middle, _, _) in points if point.source == "observed"]
+    parts += [_circle(mark, x, y, radius, drawing.scale.words) for mark in (*observed, *drawing.marks)]
     return parts
 
 
@@ -136,10 +168,10 @@ def _path(spots: Iterable[Spot], x: Axis, y: Axis) -> str:
     return " ".join(f"{x.place(n):.1f},{y.place(run_time_s):.1f}" for n, run_time_s in spots)
 
 
-def _circle(mark: Mark, x: Axis, y: Axis, radius: float) -> str:
+def _circle(mark: Mark, x: Axis, y: Axis, radius: float, words: Callable[[float], str]) -> str:
     if not _drawable(mark.n, mark.run_time_s):
         return ""
-    told = mark.note or f"{size(mark.n)}: {duration(mark.run_time_s)}"
+    told = mark.note or f"{size(mark.n)}: {words(mark.run_time_s)}"
     place = f'cx="{x.place(mark.n):.1f}" cy="{y.place(mark.run_time_s):.1f}"'
     reach = radius * (1.5 if mark.kind == "anomaly" else 1.0)
     return f'<circle class="{mark.kind}" {place} r="{reach:.1f}"><title>{escape(told)}</title></circle>'

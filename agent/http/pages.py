@@ -14,6 +14,7 @@ from agent.http import environment as html
 from agent.http import hosts, parameters, view
 from agent.http.loads import load_view
 from agent.http.lookup import Truth, find, known_ids, link
+from agent.http.power import explained_views, power_view
 from agent.http.troubles import Troubles
 
 APPLICATIONS_SHOWN: Final = 60
@@ -32,6 +33,7 @@ def environment() -> Environment:
     """
     made = html.environment("agent.http")
     made.filters.update(duration=words.duration, size=words.size, change=view.change, span=words.span)
+    made.filters.update(power=words.power, energy=words.energy)
     made.globals.update(band=view.band, link=link, host_link=hosts.host_link, version=__version__)
     return made
 
@@ -95,6 +97,8 @@ class Pages:
             picture=view.picture(found, is_open, self._truth, small=False),
             points=view.point_rows(found, self._truth),
             load=load_view(found.application, load, view.run_time_at(found, load.n) if load else None),
+            power=power_view(found),
+            explained=explained_views(found.profiles),
             laws=laws,
             horizons=ranking.horizons(laws),
             alerts=alerts[:ALERTS_SHOWN],

@@ -14,6 +14,7 @@ from agent.http.curves import Drawing, Mark, curve_svg, small_curve_svg
 from agent.http.lookup import Truth, application_id, link
 from agent.words import attention, duration, explained, share, size, verdict_words
 
+TARGET: Final = "target"  # evidence that has one is of that, in its own unit
 SEVERITIES: Final = ("critical", "warning", "info")
 _KEY: Final = ("application", "system", "input", "unit")
 
@@ -173,6 +174,7 @@ def _anomalies(alerts: Sequence[Alert]) -> list[Mark]:
         for alert in alerts
         if alert.kind == "anomaly" and alert.evidence.n and alert.evidence.observed
         and alert.evidence.expected and alert.evidence.expected > 1  # seconds: a failure rate is no point of the curve
+        and TARGET not in alert.evidence.detail  # nor is a power or a counter
     ]  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from typing import Final
 
@@ -10,10 +10,11 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from agent.contracts.moments import rfc3339
-from agent.contracts.outputs import CurvePoint, Prediction
+from agent.contracts.outputs import Prediction
 from agent.contracts.service import Service
-from agent.metrics import under_load
+from agent.metrics import power, under_load
 from agent.metrics.scrape import gauge
+from agent.metrics.sizes import size_text, spread
 from agent.metrics.table import PREDICTIONS
 
 APPLICATIONS_MAX: Final = 500
@@ -21,27 +22,6 @@ SIZES_MAX: Final = 16
 DETAILED_MAX: Final = 100  # applications whose members are shown
 MEMBERS_MAX: Final = 16  # of one application
 PUBLISHED: Final = "published"  # in the place of a member: what was told
-
-
-def size_text(n: float) -> str:
-    """Return a size as a label: whole numbers without a point or exponent, so that a series keeps its name.
-
-    >>> size_text(2_000_000.0), size_text(0.5)
-    ('2000000', '0.5')
-    """
-    return str(int(n)) if n == int(n) else str(n)
-
-
-def spread(curve: Sequence[CurvePoint], sizes_max: int) -> Sequence[CurvePoint]:
-    """Return at most `sizes_max` points, both ends included and the others evenly between.
-
-    >>> spread([1, 2, 3, 4, 5], 3)
-    [1, 3, 5]
-    """
-    if len(curve) <= sizes_max:
-        return curve
-    last = len(curve) - 1
-    return [curve[round(index * last / max(sizes_max - 1, 1))] for index in range(sizes_max)]
 
 
 def _moment(text: str) -> str:
@@ -52,9 +32,10 @@ class PredictionCollector(Collector):
     """The latest predictions of the applications that changed last, and the alerts.
 
     `now_ms` gives the present in the time that the predictions live in: a prediction past its `valid_until` leaves.
-    Members and run times under load are shown of the applications with the most runs. Series: at most `applications_max`
-    times (3 `sizes_max` + 10), and `detailed_max` times 112: 16 weights, errors at four horizons of 16 members and of what
-    was published, and 28 under load. With the defaults these are 29 000 and 11 200.
+    Members, run times under load, power and what counters explain are shown of the applications with the most runs.
+    Series: at most `applications_max` times (3 `sizes_max` + 12), and `detailed_max` times (6 `sizes_max` + 206): 16
+    weights, errors at four horizons of 16 members and of what was published, 28 under load, and 94 of profiles. With the
+    defaults these are 30 000 and 30 200.
 
     >>> class Silent:
     ...     def predictions(self): return []
@@ -78,7 +59,8 @@ class PredictionCollector(Collector):
 
     def describe(self) -> Iterable[Metric]:
         """Return the families without samples: registration must not ask the service."""
-        return [*(gauge(declaration) for declaration in PREDICTIONS), *under_load.families().values()]
+        beside = (*under_load.families().values(), *power.families().values())
+        return [*(gauge(declaration) for declaration in PREDICTIONS), *beside]
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families with samples."""
@@ -89,15 +71,16 @@ class PredictionCollector(Collector):
         families = {declaration.name: gauge(declaration) for declaration in PREDICTIONS}
         for entry in shown:
             self._add(families, entry)
-        loaded = under_load.families()
+        loaded, powers = under_load.families(), power.families()
         for entry in heapq.nlargest(self._detailed_max, shown, key=lambda entry: (entry.observations, _key(entry))):
             _add_members(families, entry)
             under_load.add(loaded, entry)
+            power.add(powers, entry, spread(entry.curve, self._sizes_max))
         counts = {"shown": len(shown), "left_out": len(valid) - len(shown), "stale": len(known) - len(valid)}
         for label, count in counts.items():
             families["scalewatch_applications"].add_metric([label], count)
         self._add_alerts(families["scalewatch_alerts"])
-        yield from (*families.values(), *loaded.values())
+        yield from (*families.values(), *loaded.values(), *powers.values())
 
     def _add(self, families: dict[str, GaugeMetricFamily], entry: Prediction) -> None:
         key = _key(entry)
@@ -112,6 +95,8 @@ class PredictionCollector(Collector):
             ("scalewatch_useful_size", ["max"], useful.max),
             ("scalewatch_useful_size", ["knee"], useful.knee),
             ("scalewatch_useful_size", ["half_efficiency"], useful.at_half_efficiency),
+            ("scalewatch_useful_size", ["least_energy"], useful.least_energy),
+            ("scalewatch_useful_size", ["least_energy_delay"], useful.least_energy_delay),
             ("scalewatch_reliability", [entry.reliability.verdict], 1.0),
         ):
             if figure is not None:

@@ -9,7 +9,8 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.registry import Collector
 
 from agent import __version__
-from agent.metrics.table import AGENT, OTHER, Declaration, Label, ListName
+from agent.metrics.declarations import Declaration, Label, ListName
+from agent.metrics.table import AGENT, OTHER
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 _SIGNS: Final = {"received": 1.0, "processed": -1.0, "rejected": -1.0, "dropped": -1.0}

@@ -7,7 +7,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from agent.contracts.service import Health, Service
-from agent.metrics.table import HEALTH, Declaration
+from agent.metrics.declarations import Declaration
+from agent.metrics.table import HEALTH
 
 _HEALTH: Final[dict[str, Callable[[Health], float | None]]] = {
     "scalewatch_ready": lambda health: float(health.ready),

@@ -1,11 +1,11 @@
 """Every metric of the product, declared once. Names follow Prometheus' practice: base units, `_total` for counters."""
 
-from typing import Final, Literal
-
-import msgspec
+from typing import Final
 
 from agent.contracts.horizons import HORIZONS
 from agent.contracts.outputs import VERDICTS
+from agent.metrics.declarations import APPLICATION, Declaration, Label
+from agent.metrics.power_table import POWER
 
 ROLES: Final = ("collector", "learner")
 EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeated")
@@ -26,47 +26,9 @@ SAMPLES_LEFT_OUT: Final = (
 OTHER: Final = "other"  # a value outside its closed list is counted here: a metric must never stop the agent
 FIT_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 WORK_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-
-Kind = Literal["counter", "gauge", "histogram"]
-ListName = Literal["formats", "reasons", "processors"]
-
-
-class Label(msgspec.Struct, frozen=True):
-    """A label: its closed list of values, the name of the list that the wiring hands in, or neither.
-
-    A label with neither takes names of users; only collectors with a bound of their own may have one.
-
-    >>> Label("role", values=ROLES).values
-    ('collector', 'learner')
-    """
-
-    name: str
-    values: tuple[str, ...] = ()
-    given_as: ListName | None = None
-
-
-class Declaration(msgspec.Struct, frozen=True):
-    """A metric: name, kind, help and labels. `at_scrape` ones are read from the service when Prometheus asks.
-
-    >>> Declaration("scalewatch_ready", "gauge", "One while ready.").label_names
-    ()
-    """
-
-    name: str
-    kind: Kind
-    help: str
-    labels: tuple[Label, ...] = ()
-    at_scrape: bool = False
-    buckets: tuple[float, ...] = ()
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        """The names of the labels, in order."""
-        return tuple(label.name for label in self.labels)
-
+USEFUL: Final = ("max", "knee", "half_efficiency", "least_energy", "least_energy_delay")
 
 _ROLE: Final = Label("role", values=ROLES)
-_APPLICATION: Final = (Label("application"), Label("system"), Label("input"), Label("unit"))
 _HORIZON: Final = Label("horizon", values=HORIZONS)
 
 AGENT: Final = (
@@ -155,40 +117,41 @@ PREDICTIONS: Final = (
     Declaration(
         "scalewatch_predicted_run_time_seconds", "gauge",
         "Predicted run time at a size; quantile 0.5 is the prediction, 0.05 and 0.95 are the ends of its band.",
-        (*_APPLICATION, Label("n"), Label("quantile", values=("0.05", "0.5", "0.95"))), at_scrape=True,
+        (*APPLICATION, Label("n"), Label("quantile", values=("0.05", "0.5", "0.95"))), at_scrape=True,
     ),
     Declaration(
         "scalewatch_prediction_coverage_ratio", "gauge",
-        "Share of runs inside the 90 % band that was published before they ended.", _APPLICATION, at_scrape=True,
+        "Share of runs inside the 90 % band that was published before they ended.", APPLICATION, at_scrape=True,
     ),
     Declaration(
         "scalewatch_prediction_error_ratio", "gauge",
-        "Median relative error of the predictions that were published before the runs ended.", _APPLICATION,
+        "Median relative error of the predictions that were published before the runs ended.", APPLICATION,
         at_scrape=True,
     ),
     Declaration(
         "scalewatch_prediction_horizon_coverage_ratio", "gauge",
         "The same coverage apart by how far the size lay outside of those that had been run.",
-        (*_APPLICATION, _HORIZON), at_scrape=True,
+        (*APPLICATION, _HORIZON), at_scrape=True,
     ),
     Declaration(
         "scalewatch_member_weight", "gauge",
         "Weight of a law of run time in the prediction of the application, beyond its largest size.",
-        (*_APPLICATION, Label("member")), at_scrape=True,
+        (*APPLICATION, Label("member")), at_scrape=True,
     ),
     Declaration(
         "scalewatch_member_error_ratio", "gauge",
         "Mean error, in ln of the run time, of a law and of what was published, on the runs that came after.",
-        (*_APPLICATION, Label("member"), _HORIZON), at_scrape=True,
+        (*APPLICATION, Label("member"), _HORIZON), at_scrape=True,
     ),
     Declaration(
         "scalewatch_useful_size", "gauge",
-        "Sizes worth asking for, in the unit of the application: the largest, the knee, at half efficiency.",
-        (*_APPLICATION, Label("criterion", values=("max", "knee", "half_efficiency"))), at_scrape=True,
+        "Sizes worth asking for, in the unit of the application: the largest, the knee, at half efficiency, "
+        "that of least energy of a run, and of least energy times run time.",
+        (*APPLICATION, Label("criterion", values=USEFUL)), at_scrape=True,
     ),
     Declaration(
         "scalewatch_reliability", "gauge", "One at the present verdict on the predictions of the application.",
-        (*_APPLICATION, Label("verdict", values=VERDICTS)), at_scrape=True,
+        (*APPLICATION, Label("verdict", values=VERDICTS)), at_scrape=True,
     ),
     Declaration(
         "scalewatch_applications", "gauge", "Applications with a prediction: shown here, left out by the bound, stale.",
@@ -210,35 +173,35 @@ UNDER_LOAD: Final = (
     Declaration(
         "scalewatch_under_load_run_time_seconds", "gauge",
         "Run time under the load of the moment, at the size run last on the partition where the application usually runs.",
-        (*_APPLICATION, Label("quantile", values=("0.05", "0.5", "0.95"))), at_scrape=True,
+        (*APPLICATION, Label("quantile", values=("0.05", "0.5", "0.95"))), at_scrape=True,
     ),
     Declaration(
         "scalewatch_under_load_factor", "gauge",
         "By which factor load stretches the run time of a quiet machine: now, and when the curve was learned.",
-        (*_APPLICATION, Label("moment", values=("now", "usual"))), at_scrape=True,
+        (*APPLICATION, Label("moment", values=("now", "usual"))), at_scrape=True,
     ),
     Declaration(
         "scalewatch_under_load_monte_carlo_gap_ratio", "gauge",
-        "How far the arithmetic of a structural model is from draws, in parts of the range.", _APPLICATION,
+        "How far the arithmetic of a structural model is from draws, in parts of the range.", APPLICATION,
         at_scrape=True,
     ),
     Declaration(
         "scalewatch_under_load_in_range_ratio", "gauge",
-        "Share of runs within the range that was told at their start.", _APPLICATION, at_scrape=True,
+        "Share of runs within the range that was told at their start.", APPLICATION, at_scrape=True,
     ),
     Declaration(
         "scalewatch_under_load_interval_ratio", "gauge",
         "Share of runs in each of the five intervals, and the share that had been expected there.",
-        (*_APPLICATION, _INTERVAL, Label("kind", values=("observed", "expected"))), at_scrape=True,
+        (*APPLICATION, _INTERVAL, Label("kind", values=("observed", "expected"))), at_scrape=True,
     ),
     Declaration(
         "scalewatch_under_load_crps_ratio", "gauge",
         "Continuous ranked probability score under load over that of the plain band; below 1 the load told something.",
-        _APPLICATION, at_scrape=True,
+        APPLICATION, at_scrape=True,
     ),
     Declaration(
         "scalewatch_under_load_pit_ratio", "gauge",
-        "Share of runs in each tenth of the probability that was told; 0.1 each is ideal.", (*_APPLICATION, _TENTH),
+        "Share of runs in each tenth of the probability that was told; 0.1 each is ideal.", (*APPLICATION, _TENTH),
         at_scrape=True,
     ),
 )  # fmt: skip
@@ -276,7 +239,7 @@ HOSTS: Final = (
         "One while hosts or resources of a host have no series because of a bound.", at_scrape=True,
     ),
 )  # fmt: skip
-METRICS: Final = (*AGENT, *HEALTH, *PREDICTIONS, *UNDER_LOAD, *HOSTS)
+METRICS: Final = (*AGENT, *HEALTH, *PREDICTIONS, *UNDER_LOAD, *POWER, *HOSTS)
 
 
 def rows() -> tuple[tuple[str, str, tuple[str, ...], str], ...]:

@@ -16,14 +16,16 @@ from agent.http.troubles import Troubles
 from agent.http.view import Row, change, error_against_truth, rows, worst_first
 from agent.screen.panels import STYLES, alert_name, alerts_table, hosts_table, jobs_table, loaded_table, summary
 from agent.screen.tables import APPLICATIONS_SHOWN, Column, Room, sparkline, table
-from agent.words import duration, moment, printable, share, size
+from agent.words import duration, moment, power, printable, share, size
 
 REFRESH_S: Final = 1.0
 SUMMARY_EVERY: Final = 30  # refreshes between two plain summaries
 HOSTS_LOOKED_AT: Final = 60
+POWER: Final = "power"
 _APPLICATION_COLUMNS: Final = (
     Column("application"), Column("runs", "right", 90), Column("curve", from_width=125), Column("at", "right"),
-    Column("run time", "right"), Column("90 % band", from_width=100), Column("verdict"), Column("error", "right"),
+    Column("run time", "right"), Column("90 % band", from_width=100), Column(POWER, "right", 115), Column("verdict"),
+    Column("error", "right"),
     Column("in band", "right", 110), Column("off truth", "right"),
 )  # fmt: skip
 
@@ -142,8 +144,10 @@ class Screen:
         left_out = total - len(shown)
         title = f"Applications ({left_out} more on the page)" if left_out > 0 else "Applications"
         cells = [self._cells(row) for row in shown]
-        hidden = frozenset() if self._truth else frozenset({"off truth"})
-        return table(_APPLICATION_COLUMNS, cells, self._console.width, title, hidden)
+        hidden = {"off truth"} if self._truth is None else set()
+        if all(row.prediction.power is None for row in shown):
+            hidden.add(POWER)
+        return table(_APPLICATION_COLUMNS, cells, self._console.width, title, frozenset(hidden))
 
     def _cells(self, row: Row) -> list[Text]:
         entry, point = row.prediction, observed_end(row.prediction)
@@ -156,6 +160,7 @@ class Screen:
             Text(size(point.n) if point else "-"),
             Text(duration(point.run_time_s) if point else "-"),
             Text(_relative_band(point) if point else "-"),
+            Text(power(point.power_w) if point else "-"),
             Text(row.verdict, style="green" if row.verdict == "reliable" else ""),
             Text(share(entry.quality.median_error)),
             Text(share(entry.quality.coverage_90)),

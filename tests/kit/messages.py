@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from agent.contracts.hosts import HostView, HostWindow, Outlook, ResourceView
 from agent.contracts.moments import parse_rfc3339
 from agent.contracts.names import ApplicationKey
@@ -17,7 +19,7 @@ from agent.contracts.outputs import (
     Reliability,
     UsefulSizes,
 )
-from agent.contracts.quality import Quality
+from agent.contracts.quality import Explained, PowerQuality, ProfileModel, Quality
 from agent.contracts.under_load import LoadHistogram, UnderLoad
 
 COMMON: dict[str, Any] = {
@@ -45,6 +47,46 @@ def curve_point(n: float, run_time_s: float, **changes: Any) -> CurvePoint:
 def curve() -> tuple[CurvePoint, ...]:
     """Amdahl's law with a serial share of one per cent, 1000 s at one node."""
     return tuple(curve_point(2.0**k, 10.0 + 990.0 / 2**k) for k in range(9))
+
+
+def powered_curve(watts: float = 400.0) -> tuple[CurvePoint, ...]:
+    """The same curve, where each node draws so many watts: least energy at one node, least energy-delay at 99."""
+    return tuple(
+        msgspec.structs.replace(
+            point,
+            power_w=watts * point.n,
+            power_low_w=0.95 * watts * point.n,
+            power_high_w=1.05 * watts * point.n,
+            energy_j=watts * point.n * point.run_time_s,
+            energy_low_j=0.9 * watts * point.n * point.run_time_s,
+            energy_high_j=1.1 * watts * point.n * point.run_time_s,
+        )
+        for point in curve()
+    )
+
+
+def power_told() -> dict[str, Any]:
+    """What a prediction tells where profiles of runs with power are known: arguments for `prediction`."""
+    counters = (Explained("PAPI_TOT_INS", 2.5e-8, 0.81, 0.93), Explained("PAPI_L3_TCM", -1.1e-7, -0.22, -0.35))
+    return {
+        "curve": powered_curve(),
+        "useful_n": UsefulSizes(
+            max=192.0, knee=96.0, at_half_efficiency=80.0, least_energy=1.0, least_energy_delay=64.0
+        ),
+        "power": PowerQuality(scored=30, median_error=0.021, coverage_90=0.93, measured=0.75, estimated=0.25),
+        "profiles": (
+            ProfileModel(
+                target="system_power_w",
+                model="linear",
+                runs=40,
+                scored=30,
+                median_error=0.012,
+                coverage_90=0.9,
+                explained=counters,
+            ),
+            ProfileModel(target="run_time_s", model="smooth", runs=40, scored=0),
+        ),
+    }
 
 
 def prediction(application: str = "lammps", **changes: Any) -> Prediction:

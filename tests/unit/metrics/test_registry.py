@@ -3,7 +3,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agent.metrics.registry import Metrics
 from agent.metrics.scrape import HealthCollector
-from agent.metrics.table import AGENT, CHECKPOINT_OUTCOMES, HOSTS, METRICS, PREDICTIONS, UNDER_LOAD, rows
+from agent.metrics.table import AGENT, CHECKPOINT_OUTCOMES, HOSTS, METRICS, POWER, PREDICTIONS, UNDER_LOAD, rows
 from tests.kit.service import FixedService
 
 
@@ -106,7 +106,7 @@ def test_names_follow_the_practice_of_prometheus() -> None:
 def test_only_bounded_collectors_have_labels_with_names_of_users() -> None:
     for entry in METRICS:
         is_open = any(not label.values and label.given_as is None for label in entry.labels)
-        assert not is_open or entry in (*PREDICTIONS, *UNDER_LOAD, *HOSTS)
+        assert not is_open or entry in (*PREDICTIONS, *UNDER_LOAD, *POWER, *HOSTS)
 
 
 def test_readiness_lag_and_checkpoint_age_come_from_the_service_at_each_scrape(metrics: Metrics) -> None:

@@ -10,7 +10,7 @@ from agent.contracts.quality import Quality
 from agent.contracts.service import Health
 from agent.screen.screen import SUMMARY_EVERY, Screen
 from agent.screen.tables import ALERTS_SHOWN, APPLICATIONS_SHOWN, HOSTS_SHOWN, JOBS_SHOWN, LOADED_SHOWN, sparkline
-from tests.kit.messages import alert, host_view, job, prediction, resource_view, under_load
+from tests.kit.messages import alert, host_view, job, power_told, prediction, resource_view, under_load
 from tests.kit.service import FixedService, busy_service
 
 HOSTILE = "[red]evil[/]\x1b[2J"
@@ -55,6 +55,14 @@ def test_each_application_has_its_runs_its_curve_its_band_and_its_verdict() -> N
     line = line_of(text_of(Screen(busy_service())), "lammps rhodo")
     for part in ("41", "█▇▆▅▄▃▂▁▁", "64", "25.5 s", "-10 % +10 %", "reliable", "3.1 %", "91 %"):
         assert part in line
+
+
+def test_power_has_a_column_where_it_is_known_of_any_application_that_is_shown() -> None:
+    service = FixedService([prediction("dark"), prediction("measured", **power_told())])
+    text = text_of(Screen(service))
+    assert "25.6 kW" in line_of(text, "measured rhodo")
+    assert "kW" not in line_of(text, "dark rhodo")
+    assert "power" not in text_of(Screen(FixedService([prediction()])))
 
 
 def test_what_needs_attention_comes_first() -> None:

@@ -1,0 +1,100 @@
+"""Power and energy on the page of an application and in what the interface returns."""
+
+import msgspec
+import pytest
+from starlette.applications import Starlette
+
+from agent.contracts.outputs import UsefulSizes
+from agent.contracts.quality import Explained, ProfileModel
+from agent.http.curves import CurvePoint
+from agent.words import energy_advice
+from tests.kit.get import get
+from tests.kit.messages import alert, curve, power_told, powered_curve, prediction
+from tests.kit.pages import HOSTILE, parsed, read
+from tests.kit.service import FixedService
+
+PAGE = "/applications/archer2/lammps/rhodo/nodes"
+
+
+@pytest.fixture
+def powered(app: Starlette, service: FixedService) -> Starlette:
+    service.held_predictions = [prediction(**power_told())]
+    return app
+
+
+def test_the_page_shows_power_and_energy_with_their_bands(powered: Starlette) -> None:
+    text = read(powered, PAGE)
+    point = powered_curve()[6]
+    assert point.power_w == 25_600.0
+    assert "25.6 kW" in text
+    assert "24.3 kW to 26.9 kW" in text
+    assert "<title>Power of lammps against nodes</title>" in text
+    assert "<title>Energy of a run of lammps against nodes</title>" in text
+
+
+def test_the_page_says_which_size_takes_least_energy_and_what_the_fastest_costs(powered: Starlette) -> None:
+    text = read(powered, PAGE)
+    assert (
+        "A run takes least energy at 1 node, 400 kJ; 128 nodes are 56 times as fast for 2.3 times the energy." in text
+    )
+    assert "<dt>least energy of a run</dt><dd>1</dd>" in text
+    assert "<dt>least energy times run time</dt><dd>64</dd>" in text
+
+
+def test_the_page_says_what_was_measured_and_which_counters_explain_it(powered: Starlette) -> None:
+    text = read(powered, PAGE)
+    assert "75 % of the host-minutes had a sensor, 25 % were estimated from counters." in text
+    assert "30 runs predicted before they were learned: median error 2.1 %, 93 % inside the 90 % band." in text
+    assert "<td>PAPI_TOT_INS</td>" in text
+    assert "no run has checked it yet" in text
+
+
+def test_without_power_the_page_is_as_it_was(app: Starlette, service: FixedService) -> None:
+    service.held_predictions = [prediction()]
+    text = read(app, PAGE)
+    assert "Power and energy" not in text
+    assert "least energy" not in text
+    assert "What counters explain" not in text
+
+
+def test_names_of_counters_cannot_leave_their_place(app: Starlette, service: FixedService) -> None:
+    hostile = ProfileModel(
+        target=HOSTILE, model=HOSTILE, runs=1, scored=0, explained=(Explained(HOSTILE, 1.0, 1.0, 1.0),)
+    )
+    service.held_predictions = [prediction(**(power_told() | {"profiles": (hostile,)}))]
+    text = read(app, PAGE)
+    assert HOSTILE not in text
+    parsed(text)
+
+
+def test_the_interface_returns_power_energy_and_what_explains_them(powered: Starlette) -> None:
+    told = get(powered, "/api/v1/applications/archer2/lammps/rhodo/nodes").json()
+    assert told["curve"][6]["power_w"] == 25_600.0
+    assert told["curve"][6]["energy_j"] == powered_curve()[6].energy_j
+    assert told["power"]["measured"] == 0.75
+    assert told["profiles"][0]["explained"][0]["counter"] == "PAPI_TOT_INS"
+    listed = get(powered, "/api/v1/applications").json()["rows"][0]
+    assert listed["useful_n"]["least_energy"] == 1.0
+    assert listed["power"]["median_error"] == 0.021
+
+
+def test_an_alert_about_power_is_no_point_of_the_curve_of_run_times(app: Starlette, service: FixedService) -> None:
+    service.held_predictions = [prediction()]
+    evidence = msgspec.structs.replace(alert().evidence, detail={"target": "system_power_w"})
+    service.held_alerts = [alert(evidence=evidence)]
+    assert 'class="anomaly"' not in read(app, PAGE)
+    service.held_alerts = [alert()]
+    assert 'class="anomaly"' in read(app, PAGE)
+
+
+def test_the_fastest_size_that_also_takes_least_energy_is_said_to_be_both() -> None:
+    useful = UsefulSizes(least_energy=64.0)
+    points = [point for point in powered_curve() if point.n == 64.0]
+    assert (
+        energy_advice(points, useful, "nodes") == "A run takes least energy at 64 nodes, 652 kJ, and is fastest there."
+    )
+
+
+@pytest.mark.parametrize("points", [(), curve()])
+def test_without_energy_there_is_no_advice(points: tuple[CurvePoint, ...]) -> None:
+    assert not energy_advice(points, UsefulSizes(), "nodes")

@@ -1,0 +1,83 @@
+"""Power, energy and what counters explain as metrics: the figures, their bounds, and nothing where nothing is known."""
+
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent.contracts.moments import parse_rfc3339
+from agent.contracts.quality import Explained, ProfileModel
+from agent.metrics.power import COUNTERS_MAX, NAME_MAX, SERIES_MAX
+from agent.metrics.power_table import POWER, TARGETS
+from agent.metrics.predictions import PredictionCollector
+from agent.metrics.registry import Metrics
+from tests.kit.messages import power_told, powered_curve, prediction
+from tests.kit.service import FixedService
+
+NOW_MS = parse_rfc3339("2026-11-20T11:00:00Z")
+NAMES = {entry.name for entry in POWER}
+
+
+def scrape(service: FixedService, **bounds: int) -> dict[str, list[tuple[dict[str, str], float]]]:
+    metrics = Metrics(formats=(), reasons=(), processors=())
+    metrics.register(PredictionCollector(service, lambda: NOW_MS, **bounds))
+    families = text_string_to_metric_families(metrics.exposition().decode())
+    return {
+        family.name: [(sample.labels, sample.value) for sample in family.samples]
+        for family in families
+        if family.name in NAMES
+    }
+
+
+def test_power_and_energy_are_shown_as_three_quantiles_at_each_size() -> None:
+    seen = scrape(FixedService([prediction(**power_told())]))
+    point = powered_curve()[6]
+    for name, ends in (
+        ("scalewatch_predicted_power_watts", (point.power_low_w, point.power_w, point.power_high_w)),
+        ("scalewatch_predicted_energy_joules", (point.energy_low_j, point.energy_j, point.energy_high_j)),
+    ):
+        shown = {labels["quantile"]: value for labels, value in seen[name] if labels["n"] == "64"}
+        assert shown == dict(zip(("0.05", "0.5", "0.95"), ends, strict=True))
+
+
+def test_how_good_it_was_and_what_was_measured_are_shown() -> None:
+    seen = scrape(FixedService([prediction(**power_told())]))
+    assert [value for _, value in seen["scalewatch_power_error_ratio"]] == [0.021]
+    assert [value for _, value in seen["scalewatch_power_coverage_ratio"]] == [0.93]
+    shares = {labels["source"]: value for labels, value in seen["scalewatch_power_host_minutes_ratio"]}
+    assert shares == {"measured": 0.75, "estimated": 0.25}
+
+
+def test_the_counters_that_explain_a_target_are_shown_with_their_coefficients() -> None:
+    seen = scrape(FixedService([prediction(**power_told())]))
+    shown = {
+        (labels["target"], labels["counter"]): value for labels, value in seen["scalewatch_profile_counter_correlation"]
+    }
+    assert shown == {("system_power_w", "PAPI_TOT_INS"): 0.93, ("system_power_w", "PAPI_L3_TCM"): -0.35}
+    assert [value for _, value in seen["scalewatch_profile_counter_coefficient"]] == [-0.22, 0.81]
+    # a target that no run has checked yet has no error
+    assert [labels["target"] for labels, _ in seen["scalewatch_profile_error_ratio"]] == ["system_power_w"]
+
+
+def test_a_site_without_power_has_none_of_these_series() -> None:
+    assert not any(scrape(FixedService([prediction()])).values())
+
+
+def test_applications_beyond_the_bound_have_none() -> None:
+    seen = scrape(FixedService([prediction(f"app{i}", **power_told()) for i in range(3)]), detailed_max=2)
+    assert {labels["application"] for labels, _ in seen["scalewatch_predicted_power_watts"]} == {"app1", "app2"}
+
+
+def test_an_application_has_no_more_series_than_the_bound_whatever_its_producers_call_their_counters() -> None:
+    counters = tuple(Explained(f"counter{i}", 1.0, 1.0, 0.5) for i in range(100))
+    hostile = (Explained("x" * (NAME_MAX + 1), 1.0, 1.0, 0.5), *counters[:3], counters[0])
+    models = [
+        ProfileModel(
+            target=target, model="linear", runs=9, scored=9, median_error=0.1, coverage_90=0.9, explained=shown
+        )
+        for target in (*TARGETS, "of_a_later_version", TARGETS[0])
+        for shown in (hostile, counters)
+    ]
+    told = prediction(**(power_told() | {"profiles": tuple(models)}))
+    seen = scrape(FixedService([msgspec.structs.replace(told, curve=())]))
+    assert sum(len(samples) for samples in seen.values()) == SERIES_MAX
+    names = [labels["counter"] for labels, _ in seen["scalewatch_profile_counter_correlation"]]
+    assert len(names) == len(TARGETS) * COUNTERS_MAX
