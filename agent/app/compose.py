@@ -12,7 +12,8 @@ from agent.app.privacy import privacy
 from agent.app.windows import make_windows
 from agent.collector.routes import Refusal, Routes, Source
 from agent.config.hash import config_hash
-from agent.config.sources import MetricMapping
+from agent.config.references import references
+from agent.config.sources import MetricMapping, Telemetry
 from agent.config.sources import Source as SourceSettings
 from agent.config.tree import Config
 from agent.contracts.decoding import DeadLetter
@@ -163,11 +164,15 @@ def window_settings(config: Config) -> WindowSettings:
     return WindowSettings(late_max_s=config.collector.late_max_s, part_hosts=PART_HOSTS)
 
 
-def telemetry_options(config: Config, source: SourceSettings) -> TelemetryOptions:
-    """Return the options of the decoders of a source's telemetry."""
-    given = source.telemetry
+def telemetry_options(config: Config, source: SourceSettings | None = None) -> TelemetryOptions:
+    """Return the options of the decoders of a source's telemetry, the defaults without one."""
+    given, known = Telemetry() if source is None else source.telemetry, references(config.reference)
+    nodes = known.nodes.among(config.identification.systems_by_alias)
     return TelemetryOptions(
         decode=decode_options(config, source),
+        nodes=nodes,
+        hosts=nodes.components((source.system if source else None) or ""),
+        sensors=known.sensors,
         resources=frozenset(given.resources),
         metrics=tuple(_metric(mapping) for mapping in given.metrics),
         host_cpus=given.host_cpus,

@@ -14,7 +14,6 @@ from agent.contracts.events import HostMinute
 from agent.contracts.telemetry import Samples, Series, SeriesIndex
 from agent.decode.files import FileRecord, Telemetry, read_file
 from agent.decode.options import DecodeOptions
-from agent.decode.telemetry.options import TelemetryOptions
 from processors.windows.far_ahead import FOLLOWING, far_ahead
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import MINUTE_MS, WindowSettings
@@ -35,7 +34,9 @@ def file_telemetry(config: Config, options: DecodeOptions, host: str | None = No
     >>> file_telemetry(Config(), DecodeOptions(), host="nid1").options.host
     'nid1'
     """
-    sources = [compose.telemetry_options(config, source) for source in config.sources] or [TelemetryOptions()]
+    sources = [compose.telemetry_options(config, source) for source in config.sources] or [
+        compose.telemetry_options(config)
+    ]
     every = msgspec.structs.replace(
         sources[0],
         decode=options,
@@ -61,6 +62,7 @@ class TelemetryFiles:
 
     Series have numbers of their own in each file; `index` has those of the samples that are asked for.
 
+    >>> from agent.decode.telemetry.options import TelemetryOptions
     >>> files = TelemetryFiles(Telemetry(TelemetryOptions(), SeriesIndex(9)), ["load.jsonl"])
     >>> list(files.windows(0).end()), files.counts().taken
     ([], 0)

@@ -35,7 +35,7 @@ def command(config: str, old_path: str | None, no_secrets: bool, as_json: bool) 
 
 def _comparable(path: str) -> Config:
     """Return the configuration with its secrets as references: only these can be compared with another file's."""
-    return load(path, reveal_secrets=False)
+    return load(path, reveal_secrets=False, references=False)
 
 
 def _text(path: str, config: Config, old_path: str | None, found: Sequence[Change]) -> str:

@@ -27,6 +27,9 @@ PRICES: Final[dict[tuple[str, ...], Price]] = {
     ("other_systems",): Price("restart", "events of other systems are taken or refused from then on"),
     ("kafka",): _RESTART,
     ("sources",): Price("restart", "messages that were already read are not read again"),
+    ("reference",): Price(
+        "restart", "samples have their new hosts and units from then on; what was told keeps its names"
+    ),
     ("topics", "journal"): Price("rebuild", "the learner starts at the new journal with no position"),
     ("topics", "journal_partitions"): Price("rebuild", "the agent refuses to start until `scalewatch rebuild` has run"),
     ("topics", "state"): Price("rebuild", "the learner finds no state in the new topic"),

@@ -15,6 +15,7 @@ from agent.config.keys import secret_paths
 from agent.config.nodes import Document, parse
 from agent.config.problems import InvalidConfigError, Problem
 from agent.config.raw_rules import match_faults, rules_faults
+from agent.config.references import read_references
 from agent.config.secret import Resolver
 from agent.config.sentences import sentence
 from agent.config.tree import Config
@@ -29,11 +30,13 @@ def load(
     environment: Mapping[str, str] | None = None,
     reveal_secrets: bool = True,
     sources_required: bool = False,
+    references: bool = True,
 ) -> Config:
     """Return the configuration in a file; InvalidConfigError, a ConfigError, names everything that is wrong with it.
 
     References to secrets are resolved unless `reveal_secrets` is False; they stay readable texts then. A file without
-    sources is complete for commands that read files; an agent that runs needs them (`sources_required`).
+    sources is complete for commands that read files; an agent that runs needs them (`sources_required`). What is wrong with
+    reference files is named as well, unless `references` is False.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
@@ -52,6 +55,7 @@ def load(
         environment=variables,
         reveal_secrets=reveal_secrets,
         sources_required=sources_required,
+        references=references,
     )
 
 
@@ -63,8 +67,9 @@ def loads(
     environment: Mapping[str, str] | None = None,
     reveal_secrets: bool = True,
     sources_required: bool = False,
+    references: bool = True,
 ) -> Config:
-    """Return the configuration in a YAML text, as `load` does for a file; `{file: ...}` is relative to `folder`.
+    """Return the configuration in a YAML text, as `load` does for a file; files that it names are relative to `folder`.
 
     >>> loads("http: {prot: 9100}")
     Traceback (most recent call last):
@@ -78,10 +83,12 @@ def loads(
         raise InvalidConfigError(document.problems)
     resolver = Resolver(folder or FilePath(), environment or {}, secret_paths(), document, reveal=reveal_secrets)
     config = _checked(without_empty_sections(resolver.resolve(data, ()), Config), document)
+    config = config.model_copy(update={"reference": config.reference.below(folder or FilePath())})
+    found = read_references(config.reference, tuple(config.systems))[1] if references else []
     if sources_required and not data.get("sources"):
         document.problems.append(document.problem(("sources",), "is missing: the agent would read nothing."))
-    if document.problems:
-        raise InvalidConfigError(_ordered(document))
+    if document.problems or found:
+        raise InvalidConfigError(_ordered(document) + found)
     return config
 
 

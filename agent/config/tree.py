@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from agent.config.broker import KafkaSettings, TopicNames
+from agent.config.references import ReferenceSettings
 from agent.config.roles import (
     CollectorSettings,
     HttpSettings,
@@ -44,6 +45,7 @@ class Config(Settings):
     )
     kafka: KafkaSettings = KafkaSettings()
     sources: tuple[Source, ...] = Field(default=(), description="what to read")
+    reference: ReferenceSettings = ReferenceSettings()
     topics: TopicNames = TopicNames()
     identify: IdentifySettings = IdentifySettings()
     jobs: JobSettings = JobSettings()

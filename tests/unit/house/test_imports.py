@@ -22,7 +22,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent.checkpoint": (CONTRACTS,),
     "agent.collector": (CONTRACTS,),
     # an equation in a configuration is read by the parser that will evaluate it
-    "agent.config": (CONTRACTS, "agent.identify", "processors.models.structure"),
+    "agent.config": (CONTRACTS, "agent.identify", "agent.reference", "processors.models.structure"),
     "agent.decode": (CONTRACTS,),
     "agent.describe": (CONTRACTS, "agent.config", "agent.decode", "agent.schemas"),
     "agent.http": (CONTRACTS, "agent.metrics", "agent.ranking", "agent.words"),
@@ -30,6 +30,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent.learner": (CONTRACTS,),
     "agent.log": (CONTRACTS, "agent.checkpoint"),
     "agent.metrics": (CONTRACTS,),
+    "agent.reference": (CONTRACTS,),
     "agent.ranking": (CONTRACTS,),
     "agent.schemas": (CONTRACTS, "agent.backtest", "agent.decode"),
     "agent.screen": (CONTRACTS, "agent.http", "agent.words"),

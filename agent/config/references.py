@@ -1,0 +1,117 @@
+"""The reference files that a configuration names: where they are, and what is in them."""
+
+from collections.abc import Callable, Collection
+from functools import lru_cache, partial
+from pathlib import Path as FilePath
+from typing import Final, TypeVar
+
+import msgspec
+from pydantic import Field
+
+from agent.config.problems import InvalidConfigError, Problem
+from agent.contracts.nodes import NO_NODES, Nodes
+from agent.contracts.sensors import NO_SENSORS, Sensors
+from agent.contracts.settings_base import Settings
+from agent.reference.nodes import read_nodes
+from agent.reference.tables import FAULTS_MAX, Fault
+from agent.reference.units import read_units
+
+FILE_BYTES_MAX: Final = 32 * 1024 * 1024
+
+Content = TypeVar("Content")
+Reader = Callable[[str], tuple[Content, list[Fault]]]
+
+
+class ReferenceSettings(Settings):
+    """Files that say what producers of telemetry call hosts, and what their sensors measure.
+
+    >>> ReferenceSettings().nodes
+    """
+
+    nodes: str | None = Field(
+        default=None,
+        max_length=4096,
+        description="CSV file of nodes, next to the configuration where the path is relative; columns: host (as in host lists of "
+        "jobs), system, xname, nid, component_id, aliases, partition, cores, sockets, power_max_w",
+    )
+    units: str | None = Field(
+        default=None,
+        max_length=4096,
+        description="CSV file of what sensors measure, before what the agent knows of them; columns: message, physical_context, "
+        "parental_context, sub_context, device_context, index, location, source, resource, unit",
+    )
+
+    def below(self, folder: FilePath) -> "ReferenceSettings":
+        """Return the settings with paths that are no longer relative to a folder."""
+        found = {name: str(folder / path) for name in ("nodes", "units") if (path := getattr(self, name)) is not None}
+        return self.model_copy(update=found)
+
+
+class References(msgspec.Struct, frozen=True):
+    """What is in the reference files.
+
+    >>> len(References().nodes)
+    0
+    """
+
+    nodes: Nodes = NO_NODES
+    sensors: Sensors = NO_SENSORS
+
+
+def read_references(settings: ReferenceSettings, systems: Collection[str] = ()) -> tuple[References, list[Problem]]:
+    """Return what is in the files, and every problem of each; nodes are of one of the `systems` where any are listed.
+
+    >>> references, problems = read_references(ReferenceSettings(nodes="no/such/file"))
+    >>> print(problems[0])
+    no/such/file: cannot be read: No such file or directory.
+    """
+    problems: list[Problem] = []
+    nodes = (
+        NO_NODES
+        if settings.nodes is None
+        else _read(settings.nodes, partial(read_nodes, systems=systems), NO_NODES, problems)
+    )
+    sensors = NO_SENSORS if settings.units is None else _read(settings.units, read_units, NO_SENSORS, problems)
+    return References(nodes, sensors), problems
+
+
+@lru_cache(maxsize=2)  # every source asks, and the files of a large centre take a second
+def references(settings: ReferenceSettings) -> References:
+    """Return what is in the files, as they were when first asked for; InvalidConfigError names every problem.
+
+    >>> references(ReferenceSettings()).sensors.rules
+    ()
+    """
+    found, problems = read_references(settings)
+    if problems:
+        raise InvalidConfigError(problems)
+    return found
+
+
+def _read(path: str, read: Reader[Content], nothing: Content, problems: list[Problem]) -> Content:
+    text = _text(path, problems)
+    if text is None:
+        return nothing
+    content, faults = read(text)
+    problems += [_problem(path, fault) for fault in faults[:FAULTS_MAX]]
+    if len(faults) > FAULTS_MAX:
+        problems.append(Problem(path, 0, 0, (), f"and {len(faults) - FAULTS_MAX} more problems."))
+    return content
+
+
+def _problem(path: str, fault: Fault) -> Problem:
+    return Problem(path, fault.line, 1, (fault.field,) if fault.field else (), fault.sentence)
+
+
+def _text(path: str, problems: list[Problem]) -> str | None:
+    try:
+        with FilePath(path).open("rb") as stream:
+            content = stream.read(FILE_BYTES_MAX + 1)
+        if len(content) > FILE_BYTES_MAX:
+            problems.append(Problem(path, 0, 0, (), f"is longer than {FILE_BYTES_MAX} bytes."))
+            return None
+        return content.decode()
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        problems.append(Problem(path, 0, 0, (), f"cannot be read: {reason}."))
+        return None

@@ -1,0 +1,165 @@
+"""The nodes of a centre as its file of nodes lists them, and which of them a producer's name stands for."""
+
+import copy
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+_CONTROLLER: Final = re.compile(r"(x[0-9]+c[0-9]+s[0-9]+b[0-9]+)n[0-9]+")
+_NID: Final = re.compile(r"nid0*([0-9]{1,12})")
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+
+_Key = tuple[str, str | int]
+
+
+class Node(msgspec.Struct, frozen=True):
+    """One node: `host` is its name in host lists of jobs, all others are what producers of telemetry call it.
+
+    `system` is empty where the node's names are the same in all systems. `power_max_w` is the most that it can draw.
+
+    >>> Node("nid001042", xname="x9000c3s0b0n0", nid=1042).component
+    1042
+    """
+
+    host: str
+    system: str = ""
+    xname: str = ""
+    nid: int | None = None
+    component_id: int | None = None
+    aliases: tuple[str, ...] = ()
+    partition: str = ""
+    cores: int | None = None
+    sockets: int | None = None
+    power_max_w: float | None = None
+
+    @property
+    def component(self) -> int | None:
+        """The number that LDMS calls it by: its component id, by habit the nid."""
+        return self.nid if self.component_id is None else self.component_id
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All texts that stand for it."""
+        return tuple(name for name in (self.host, self.xname, *self.aliases) if name)
+
+
+class Nodes:
+    """Nodes by every name that producers have for them. Frozen; a name costs a few lookups, so ask once for each series.
+
+    Names are compared without regard to case. A name that is not listed is tried without its domain, and as ``nid`` with
+    its number, however padded; a listed one with a domain is found without it where that is nobody else's.
+
+    >>> nodes = Nodes([Node("nid001042", xname="x9000c3s0b0n0", nid=1042, aliases=("c9-0c3s0n0",))])
+    >>> [nodes.host(name) for name in ("NID001042.hpc.example", "nid1042", "x9000c3s0b0n0", "c9-0c3s0n0", "1042", "nid7")]
+    ['nid001042', 'nid001042', 'nid001042', 'nid001042', 'nid001042', None]
+    """
+
+    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+        self._nodes = tuple(nodes)
+        self._systems: Mapping[str, str] = {}
+        self._names: dict[_Key, Node] = {}
+        self._nids: dict[_Key, Node] = {}
+        self._components: dict[_Key, Node] = {}
+        self._controllers: dict[_Key, Node | None] = {}  # None: of several nodes
+        for node in self._nodes:
+            self._add(node)
+        self._add_short_names()
+
+    def __len__(self) -> int:
+        """Return how many nodes are listed."""
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[Node]:
+        """Yield the nodes in the order of the file."""
+        return iter(self._nodes)
+
+    def node(self, name: str, system: str = "") -> Node | None:
+        """Return the node that a name of any kind stands for in a system; None where it is not listed."""
+        name = name.lower()
+        found = self._of(self._names, name, system) or self._of(self._names, name.partition(".")[0], system)
+        if found is not None:
+            return found
+        nid = _NID.fullmatch(name.partition(".")[0])
+        if nid is not None:
+            return self._of(self._nids, int(nid[1]), system)
+        return self.component(int(name), system) if _NUMBER.fullmatch(name) else None
+
+    def host(self, name: str, system: str = "") -> str | None:
+        """Return the name in host lists of jobs of what a producer calls `name`; None where it is not listed."""
+        node = self.node(name, system)
+        return None if node is None else node.host
+
+    def component(self, number: int, system: str = "") -> Node | None:
+        """Return the node of a component id."""
+        return self._of(self._components, number, system)
+
+    def among(self, systems: Mapping[str, str]) -> "Nodes":
+        """Return the same nodes, for askers that use other names of systems too.
+
+        >>> Nodes([Node("n1", system="exa")]).among({"exa-login": "exa"}).host("n1", "exa-login")
+        'n1'
+        """
+        found = copy.copy(self)
+        found._systems = systems  # noqa: SLF001 - its own copy
+        return found
+
+    def components(self, system: str = "") -> dict[int, str]:
+        """Return the hosts of a system by component id."""
+        system = self._systems.get(system, system)
+        found = {int(number): node.host for (of, number), node in self._components.items() if not of}
+        return found | {int(number): node.host for (of, number), node in self._components.items() if of == system}
+
+    def controlled(self, xname: str, system: str = "") -> Node | None:
+        """Return the node at a place, or the only one behind a controller (``x3000c0s17b0``); None for shared places.
+
+        >>> nodes = Nodes([Node("n1", xname="x3000c0s17b0n0"), Node("n2", xname="x9c3s0b0n0"), Node("n3", xname="x9c3s0b0n1")])
+        >>> [node and node.host for node in map(nodes.controlled, ("x3000c0s17b0", "x9c3s0b0n1", "x9c3s0b0", "x9c3"))]
+        ['n1', 'n3', None, None]
+        """
+        name = xname.lower()
+        return self._of(self._names, name, system) or self._of(self._controllers, name, system)
+
+    def shared(self, xname: str, system: str = "") -> bool:
+        """Tell whether a place is a controller of several listed nodes.
+
+        >>> Nodes([Node("n2", xname="x9c3s0b0n0"), Node("n3", xname="x9c3s0b0n1")]).shared("x9c3s0b0")
+        True
+        """
+        system = self._systems.get(system, system)
+        return any((of, xname.lower()) in self._controllers for of in (system, "")) and not self.controlled(
+            xname, system
+        )
+
+    def _of(self, table: "dict[_Key, Node] | dict[_Key, Node | None]", name: str | int, system: str) -> Node | None:
+        system = self._systems.get(system, system)
+        return (table.get((system, name)) if system else None) or table.get(("", name))
+
+    def _add(self, node: Node) -> None:
+        for name in node.names:
+            self._names.setdefault((node.system, name.lower()), node)
+        if node.nid is not None:
+            self._nids.setdefault((node.system, node.nid), node)
+        if node.component is not None:
+            self._components.setdefault((node.system, node.component), node)
+        controller = _CONTROLLER.fullmatch(node.xname.lower())
+        if controller is not None:
+            key = (node.system, controller[1])
+            self._controllers[key] = None if key in self._controllers else node
+
+    def _add_short_names(self) -> None:
+        """Let names that have a domain be found without it, but for those that two nodes would share."""
+        short: dict[_Key, Node | None] = {}
+        for (system, listed), node in self._names.items():
+            first = str(listed).partition(".")[0]
+            if first == listed or first.isdigit():
+                continue
+            key = (system, first)
+            short[key] = node if short.get(key, node) is node else None
+        for name, found in short.items():
+            if found is not None:
+                self._names.setdefault(name, found)
+
+
+NO_NODES: Final = Nodes()

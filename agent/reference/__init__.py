@@ -1,0 +1,1 @@
+"""Reference files: what producers call the nodes of a centre, and what their sensors measure."""
