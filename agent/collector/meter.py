@@ -14,6 +14,10 @@ UNUSED: Final = {
     "null": "null",
     "negative": "negative",
     "too_large": "too_large",
+    "unknown-host": "unknown_host",
+    "shared": "shared",
+    "unit": "no_unit",
+    "second-sensor": "second_sensor",
 }  # what decoders leave out of samples, and as what it counts
 AFTER_ALL: Final = frozenset(("repeated", "thinned"))  # of samples that were taken
 

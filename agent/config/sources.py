@@ -8,7 +8,7 @@ from agent.contracts.settings import Settings
 from agent.contracts.telemetry import TAKEN
 
 SystemName = Annotated[str, Field(pattern=r"^[!-~]{1,64}$")]
-SourceFormat = Literal["auto", "native", "slurm", "telegraf", "line-protocol", "ldms", "collectd", "nws"]
+SourceFormat = Literal["auto", "native", "slurm", "telegraf", "line-protocol", "ldms", "collectd", "nws", "cray"]
 ResourceName = Annotated[str, Field(pattern=r"^[!-=?-~]{1,128}$")]  # a > stands before a peer
 SourceTopic = Annotated[str, Field(pattern=r"^(\^.{1,248}|[A-Za-z0-9._-]{1,249})$")]
 

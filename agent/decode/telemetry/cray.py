@@ -93,7 +93,7 @@ class _Decoder:
     def _add(self, reading: Reading, event: CrayEvent, target: Target, message: int, columns: Columns) -> None:
         amount = number(reading.value)
         if amount is None:
-            columns.ignore("no-value")
+            columns.ignore("null")
             return
         time_ms = self._times.time_ms(reading.timestamp or event.event_timestamp)
         columns.series.append(target.series)

@@ -65,9 +65,7 @@ class Resolver:
 
     def __init__(self, options: TelemetryOptions) -> None:
         self._options = options
-        self._sensors = options.sensors + Sensors(
-            rule for rule in CRAY.rules if rule.resource.partition(PEER)[0] in options.resources
-        )
+        self._sensors = options.sensors + CRAY
         self._index: SeriesIndex | None = None
         self._owners: dict[int, Target] = {}
 

@@ -116,7 +116,7 @@ class Planner:
         if not metrics:
             return NOTHING
         host = host or self._options.host
-        host = self._options.host_of(host) if host else None
+        host = self._options.host_of(host, system) if host else None
         needed = {metric.instance: tags.get(metric.instance, "") for metric in metrics if metric.instance is not None}
         instances = {tag: value for tag, value in needed.items() if value}
         return Plan(metrics, system or self._options.decode.default_system, host, instances)

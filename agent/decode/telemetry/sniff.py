@@ -11,6 +11,7 @@ from agent.contracts.telemetry import DecodedBatch, DecodeSamples, Samples, Seri
 from agent.decode.message import JSON_ERRORS
 from agent.decode.sniff import any_decoder
 from agent.decode.telemetry.collectd import collectd_decoder
+from agent.decode.telemetry.cray import cray_decoder
 from agent.decode.telemetry.ldms import ldms_decoder
 from agent.decode.telemetry.line_protocol import line_protocol_decoder
 from agent.decode.telemetry.native import load_decoder
@@ -25,6 +26,7 @@ FORMATS: Final[dict[str, TelemetryFactory]] = {
     "ldms": ldms_decoder,
     "collectd": collectd_decoder,
     "nws": nws_decoder,
+    "cray": cray_decoder,
 }
 _EXTRACT = re.compile(rb"\s*(?:#|[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s|time\s+measurement\b)", re.IGNORECASE)
 _LINE = re.compile(rb"[^\s,={}\[\]\"][^\n]*[^\\] [^\s=]+=[^\n]", re.DOTALL)  # a measurement, and a field after a space
@@ -33,6 +35,8 @@ _HEAD: Final = 4096  # bytes of a message that tell its format
 
 class _Probe(msgspec.Struct):
     type: msgspec.Raw = msgspec.Raw()
+    events: msgspec.Raw = msgspec.field(name="Events", default_factory=msgspec.Raw)
+    location: msgspec.Raw = msgspec.field(name="Location", default_factory=msgspec.Raw)
     fields: msgspec.Raw = msgspec.Raw()
     metrics: msgspec.Raw = msgspec.Raw()
     component_id: msgspec.Raw = msgspec.Raw()
@@ -68,6 +72,8 @@ def _sniff_object(value: bytes) -> str:
         return "native"
     if bytes(probe.type):
         return "native"
+    if bytes(probe.events) or bytes(probe.location) or bytes(probe.metrics)[:1] == b"{":
+        return "cray"
     if bytes(probe.metrics) or bytes(probe.fields):
         return "telegraf"
     if bytes(probe.timestamp) and (bytes(probe.component_id) or bytes(probe.producer)):

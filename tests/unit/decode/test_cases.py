@@ -9,10 +9,14 @@ import msgspec
 import pytest
 
 from agent.contracts.moments import parse_rfc3339, rfc3339
+from agent.contracts.nodes import Nodes
+from agent.contracts.sensors import Sensors
 from agent.contracts.telemetry import SeriesIndex
 from agent.decode.files import FileRecord, Telemetry, read_files
 from agent.decode.options import DecodeOptions
 from agent.decode.telemetry.options import TelemetryOptions
+from agent.reference.nodes import read_nodes
+from agent.reference.units import read_units
 
 CASES = Path(__file__).parents[2] / "cases" / "decode"
 RECEIVED_MS = parse_rfc3339("2026-11-21T00:00:00Z")
@@ -41,12 +45,22 @@ def samples(record: FileRecord, index: SeriesIndex) -> list[str]:
     ]
 
 
+def reference(case: str) -> tuple[Nodes, Sensors]:
+    """Return what the reference files beside a case hold; none are beside most."""
+    texts = [file.read_text() if (file := CASES / case / name).exists() else "" for name in ("nodes.csv", "units.csv")]
+    nodes, sensors = read_nodes(texts[0] or "host"), read_units(texts[1] or "message,resource")
+    assert nodes[1] == sensors[1] == []
+    return nodes[0], sensors[0]
+
+
 @pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir()))
 def test_a_case_yields_what_its_folder_says(case: str) -> None:
     expected = json.loads((CASES / case / "expected.json").read_text())
     (source,) = (CASES / case).glob("input.*")
     options = msgspec.convert(expected["options"], DecodeOptions)
-    telemetry = Telemetry(TelemetryOptions(decode=options), SeriesIndex(100))
+    nodes, sensors = reference(case)
+    known = TelemetryOptions(decode=options, nodes=nodes, hosts=nodes.components(), sensors=sensors)
+    telemetry = Telemetry(known, SeriesIndex(100))
     found = read_files([str(source)], RECEIVED_MS, options, telemetry)
     records = [plain(record, telemetry.index) for record in found]
     if os.environ.get("SCALEWATCH_UPDATE_CASES"):

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from agent.contracts.nodes import Node, Nodes
 from agent.contracts.telemetry import SeriesIndex
 from agent.decode import files
 from agent.decode.files import FileRecord, Source, Telemetry, read_source
@@ -21,8 +22,10 @@ LINES = {
     "ldms": '{"timestamp": 1795168800.5, "producer": "n1", "component_id": 1, "MemFree": 7}',
     "collectd": '[{"values":[1.5],"dsnames":["shortterm"],"time":1795168800.5,"host":"n1","plugin":"load","type":"load"}]',
     "nws": EXTRACT,
+    "cray": '{"Events": [{"MessageId": "CrayTelemetry.Power", "Oem": {"Sensors": [{"Timestamp": "2026-11-20T10:00:00Z", '
+    '"Location": "x9c3s0b0n0", "PhysicalContext": "Chassis", "Value": "473.0"}]}}]}',
 }
-OPTIONS = TelemetryOptions(decode=DecodeOptions(default_system="exa"))
+OPTIONS = TelemetryOptions(decode=DecodeOptions(default_system="exa"), nodes=Nodes([Node("n1", xname="x9c3s0b0n0")]))
 
 
 def read(value: str | bytes, name: str = "load", options: TelemetryOptions = OPTIONS) -> list[FileRecord]:
