@@ -24,10 +24,11 @@ demo: .venv/runtime.stamp  ## the whole agent on a simulated centre, in this ter
 test: .venv/dev.stamp  ## every test, on a real Kafka (Java 17+, Maven) and, as root, a real Slurm
 	@.ci/provide kafka
 	@.ci/provide slurm
+	@.ci/provide tools
 	$(BIN)/pytest --ignore=tests/bench $(BY_FILE) $(ARGS)
 
 test-fast: .venv/dev.stamp  ## the tests that need nothing but Python
-	$(BIN)/pytest --ignore=tests/bench -m "not kafka and not slurm and not slow" $(BY_FILE) $(ARGS)
+	$(BIN)/pytest --ignore=tests/bench -m "not kafka and not slurm and not tools and not slow" $(BY_FILE) $(ARGS)
 
 lint: .venv/dev.stamp  ## ruff and mypy, as strict as they get
 	$(BIN)/ruff check

@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from agent.app import compose, logs, roles, supervisor
+from agent.app import alertmanager, compose, logs, roles, supervisor
 from agent.cli.options import required_config_option
 from agent.clock import Clock, SystemClock
 from agent.config.load import load
@@ -77,6 +77,7 @@ def _alone(config: Config, name: str, stop: threading.Event) -> int:
     say = logs.logger(name)
     with Server(create_app(role.service, metrics), config.http.host, _port(config, name)) as server:
         say.info("role starts", url=server.url, restarts=restarts)
+        alertmanager.start(config.alertmanager, role.service, metrics, SystemClock(), stop)
         try:
             roles.run(role, stop)
         except ConfigError:

@@ -54,6 +54,7 @@ PRICES: Final[dict[tuple[str, ...], Price]] = {
     ("learner",): _RESTART,
     ("http",): _RESTART,
     ("metrics",): _RESTART,
+    ("alertmanager",): _RESTART,
     ("privacy",): Price("restart", "what is already written stays as it is"),
     ("log",): _RESTART,
 }

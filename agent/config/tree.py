@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from agent.config.alertmanager import AlertmanagerSettings
 from agent.config.broker import KafkaSettings, TopicNames
 from agent.config.references import ReferenceSettings
 from agent.config.roles import (
@@ -58,6 +59,7 @@ class Config(Settings):
     learner: LearnerSettings = LearnerSettings()
     http: HttpSettings = HttpSettings()
     metrics: MetricsSettings = MetricsSettings()
+    alertmanager: AlertmanagerSettings = AlertmanagerSettings()
     privacy: PrivacySettings = PrivacySettings()
     log: LogSettings = LogSettings()
 

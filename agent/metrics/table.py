@@ -95,6 +95,11 @@ AGENT: Final = (
         "scalewatch_batch_duration_seconds", "histogram", "Time to work off one polled batch.", (_ROLE,),
         buckets=WORK_BUCKETS_S,
     ),
+    Declaration(
+        "scalewatch_alertmanager_posts_total", "counter", "Looks at which an Alertmanager was told, or could not be.",
+        (Label("outcome", values=("sent", "failed")),),
+    ),
+    Declaration("scalewatch_alertmanager_alerts_total", "counter", "Alerts told to Alertmanagers, repeats included."),
 )  # fmt: skip
 HEALTH: Final = (
     Declaration(

@@ -1,0 +1,103 @@
+"""Alerts as Alertmanager wants them: told at once when they change, and again and again while they fire.
+
+Alertmanager keeps nothing that lasts: who raises an alert repeats it, or it is taken for resolved at its `endsAt`; and says
+for a while that one is resolved, so that one lost message does not leave it open (Prometheus' documentation of alerting
+clients).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from agent.contracts.moments import parse_rfc3339, rfc3339
+from agent.contracts.outputs import Alert
+
+RESOLVED_KEEP_MS: Final = 15 * 60_000  # how long it is repeated that an alert is resolved
+LAPSES: Final = 4  # so many repeats may be lost before Alertmanager takes an alert for resolved
+
+
+class PostableAlert(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """An alert in the form of Alertmanager's API, version 2."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    starts_at: str
+    ends_at: str
+    generator_url: str | None = msgspec.field(name="generatorURL", default=None)
+
+
+class Repeats:
+    """What one Alertmanager has to be told and when; one that could not be reached is told all of it later.
+
+    >>> from agent.contracts.outputs import AlertEvidence
+    >>> time, now_ms = "2026-11-20T10:00:00Z", 1795168800000
+    >>> alert = Alert(schema="scalewatch.alert/1", id="a@0", time=time, as_of=time, agent_version="1", fingerprint="a",
+    ...     status="firing", kind="anomaly", severity="warning", labels={"alertname": "SlowSize"}, annotations={},
+    ...     starts=time, ends=None, evidence=AlertEvidence())
+    >>> repeats = Repeats(resend_ms=60_000)
+    >>> [each.ends_at for each in repeats.due([alert], now_ms)], repeats.due([alert], now_ms + 1_000)
+    (['2026-11-20T10:04:00Z'], [])
+    >>> len(repeats.due([alert], now_ms + 60_000))
+    1
+    """
+
+    def __init__(self, resend_ms: int, external_url: str | None = None) -> None:
+        self._resend_ms = resend_ms
+        self._url = external_url
+        self._told: dict[str, tuple[str, int]] = {}  # id of the message, and when it was told last
+        self._resolved_ms: dict[str, int] = {}  # since when a resolved one is known here
+
+    def due(self, alerts: Sequence[Alert], now_ms: int) -> list[PostableAlert]:
+        """Return what has to be told at a time by the wall clock, of all alerts that are open or were resolved of late."""
+        newest: dict[str, Alert] = {}
+        for alert in alerts:  # what is open comes first, so an older end of an alert that fires again says nothing
+            newest.setdefault(alert.fingerprint, alert)
+        wanted = {key: alert for key, alert in newest.items() if self._is_wanted(alert, now_ms)}
+        self._told = {key: told for key, told in self._told.items() if key in wanted}
+        self._resolved_ms = {key: since for key, since in self._resolved_ms.items() if key in wanted}
+        found = [alert for alert in wanted.values() if self._is_due(alert, now_ms)]
+        self._told |= {alert.fingerprint: (alert.id, now_ms) for alert in found}
+        return [self._postable(alert, now_ms) for alert in found]
+
+    def forget(self) -> None:
+        """Take note that what was due last may not have arrived: all of it is due again."""
+        self._told = {}
+
+    def _is_wanted(self, alert: Alert, now_ms: int) -> bool:
+        if alert.status != "resolved":
+            self._resolved_ms.pop(alert.fingerprint, None)
+            return alert.status == "firing"
+        known = self._told.get(alert.fingerprint)
+        since_ms = self._resolved_ms.get(alert.fingerprint)
+        if since_ms is None:  # one that was told as firing counts from now, one of before this process from its own end
+            since_ms = now_ms if known else parse_rfc3339(alert.ends or alert.time)
+            self._resolved_ms[alert.fingerprint] = since_ms
+        return now_ms - since_ms < RESOLVED_KEEP_MS
+
+    def _is_due(self, alert: Alert, now_ms: int) -> bool:
+        told = self._told.get(alert.fingerprint)
+        return told is None or told[0] != alert.id or now_ms - told[1] >= self._resend_ms
+
+    def _postable(self, alert: Alert, now_ms: int) -> PostableAlert:
+        ends = alert.ends if alert.status == "resolved" else None
+        until_ms = min(parse_rfc3339(ends), now_ms) if ends else now_ms + LAPSES * self._resend_ms
+        url = None if self._url is None else f"{self._url.rstrip('/')}/alerts#{quote(alert.fingerprint)}"
+        return PostableAlert(
+            labels={**alert.labels, "severity": alert.severity, "kind": alert.kind},
+            annotations=alert.annotations,
+            starts_at=rfc3339(min(parse_rfc3339(alert.starts), until_ms)),
+            ends_at=rfc3339(until_ms),
+            generator_url=url,
+        )
+
+
+def bodies(alerts: Sequence[PostableAlert], alerts_max: int = 500) -> Iterable[bytes]:
+    """Yield what is posted to ``/api/v2/alerts``: JSON arrays of at most `alerts_max`.
+
+    >>> list(bodies([PostableAlert({"alertname": "A"}, {}, "1970-01-01T00:00:00Z", "1970-01-01T00:04:00Z")]))
+    [b'[{"labels":{"alertname":"A"},"annotations":{},"startsAt":"1970-01-01T00:00:00Z","endsAt":"1970-01-01T00:04:00Z"}]']
+    """
+    for first in range(0, len(alerts), alerts_max):
+        yield msgspec.json.encode(alerts[first : first + alerts_max])

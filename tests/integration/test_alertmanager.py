@@ -1,0 +1,54 @@
+"""Alerts in a real Alertmanager: grouped, silenced, resolved."""
+
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from agent.app import compose
+from agent.app.alertmanager import AlertmanagerSink
+from agent.clock import SystemClock
+from agent.config.alertmanager import AlertmanagerSettings
+from agent.contracts.moments import rfc3339
+from tests.kit.agent_process import until
+from tests.kit.alertmanager import alertmanager
+from tests.kit.messages import alert
+from tests.kit.service import FixedService
+from tests.kit.tools import tool
+
+pytestmark = pytest.mark.tools
+HOUR_MS = 3_600_000
+
+
+def test_alerts_arrive_grouped_a_silenced_one_stays_quiet_and_one_that_is_over_is_resolved(tmp_path: Path) -> None:
+    clock = SystemClock()
+    now_ms = clock.now_ms()
+    labels = alert().labels
+    starts = rfc3339(now_ms)  # what is older than group_wait is told without waiting for its group
+    slow = alert(fingerprint="slow", starts=starts)
+    strange = alert(fingerprint="strange", starts=starts, labels={**labels, "alertname": "StrangeRun"})
+    service = FixedService(alerts=[slow, strange])
+    with ExitStack() as opened:
+        real = opened.enter_context(alertmanager(tool("prometheus-alertmanager", "alertmanager"), tmp_path))
+        settings = AlertmanagerSettings(urls=(real.url,))
+        sink = opened.enter_context(closing(AlertmanagerSink(settings, service, compose.metrics(), clock)))
+        sink.look()
+        first = real.notification()
+        assert first is not None
+        assert {each["labels"]["alertname"] for each in first["alerts"]} == {"SlowSize", "StrangeRun"}  # in one group
+        assert first["status"] == "firing"
+
+        real.silence("StrangeRun", rfc3339(now_ms - 60_000), rfc3339(now_ms + HOUR_MS))
+        over = {"status": "resolved", "ends": rfc3339(clock.now_ms())}
+        service.held_alerts = [alert(fingerprint="slow", id="over", starts=starts, **over), strange]
+        sink.look()
+        second = real.notification()
+        assert second is not None
+        assert {each["labels"]["alertname"]: each["status"] for each in second["alerts"]}["SlowSize"] == "resolved"
+        states = until(lambda: _states(real.alerts()), 10.0, "only the silenced alert is left")
+        assert states == {"StrangeRun": "suppressed"}
+
+
+def _states(alerts: list[dict[str, dict[str, str]]]) -> dict[str, str] | None:
+    found = {each["labels"]["alertname"]: each["status"]["state"] for each in alerts}
+    return found if len(found) == 1 else None
