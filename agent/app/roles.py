@@ -111,6 +111,7 @@ class LearnerRole:
         self._config, self._log, self._measures, self._clock = config, log, measures, clock
         self._status = Status(self.name, restarts)
         self._view = View()
+        self._shown: frozenset[int] = frozenset()
         self._learner: Learner | None = None
         self._service = LearnerService(self._view, config.journal_partition, self._health)
 
@@ -123,8 +124,7 @@ class LearnerRole:
         """Make missing topics, rebuild the view, and join the group."""
         try:
             self._log.create(own_topics(self._config))
-            for kind in VIEWED:
-                self._read(kind)
+            self._look()
             plan = compose.plan(self._config)
             self._learner = Learner(
                 self._log,
@@ -144,6 +144,7 @@ class LearnerRole:
         """Fold what has come."""
         learner = self._opened()
         learner.step(self._clock.monotonic_s(), POLL_S)
+        self._catch_up(learner)
         waiting = "No shard is assigned to this learner; another one may own it."
         self._status.reason = None if learner.shards() else waiting
 
@@ -158,12 +159,26 @@ class LearnerRole:
             self._learner.close()
         self._log.close()
 
-    def _read(self, kind: Kind) -> None:
+    def _catch_up(self, learner: Learner) -> None:
+        """Read again what the topics hold when a shard was gained: another learner may have told much meanwhile."""
+        shards = frozenset(learner.shards())
+        if shards - self._shown:
+            learner.checkpoint(self._clock.monotonic_s())  # so that what this one told of it is in the topics, too
+            self._look()
+        self._shown = shards
+
+    def _look(self) -> None:
+        found: list[Emission] = []
+        for kind in VIEWED:
+            self._read(kind, found)
+        self._view.replace(found)
+
+    def _read(self, kind: Kind, found: list[Emission]) -> None:
         topic = compose.output_topics(self._config)[kind]
 
         def take(batch: Batch) -> None:
             for key, value in zip(batch.keys, batch.values, strict=True):
-                self._view.apply(Emission(kind=kind, key=(key or b"").decode(), value=value))
+                found.append(Emission(kind=kind, key=(key or b"").decode(), value=value))
 
         for partition in range(self._log.partitions(topic) or 0):
             self._log.read(topic, partition, take)

@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from collections.abc import Iterable
 from typing import Final, TypeVar
 
 import msgspec
@@ -47,6 +48,20 @@ class View:
             held[emission.key] = emission.value
             if len(held) > self._keys_max:
                 del held[next(iter(held))]
+
+    def replace(self, emissions: Iterable[Emission]) -> None:
+        """Show what these leave and nothing else, from one moment to the next."""
+        fresh = View(self._keys_max)
+        for emission in emissions:
+            fresh.apply(emission)
+        latest, resolved = fresh.held()
+        with self._lock:
+            self._latest, self._resolved = latest, resolved
+
+    def held(self) -> tuple[dict[str, dict[str, bytes]], deque[bytes]]:
+        """Return what is shown, encoded: the newest of each kind by key, and the alerts that were resolved last."""
+        with self._lock:
+            return self._latest, self._resolved
 
     def latest(self, kind: str, of: type[M]) -> list[M]:
         """Return the newest message of every key, sorted by key."""
