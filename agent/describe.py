@@ -18,7 +18,7 @@ def formats(factories: dict[str, Callable[..., Any]]) -> list[dict[str, Any]]:
     """
     rows = []
     for name, factory in factories.items():
-        text = _first_sentence(factory).removeprefix("Return the decoder of ")
+        text = _first_sentence(factory).removeprefix("Return the decoder of ").removeprefix("Return the records of ")
         rows.append({"name": name, "meaning": text[:1].upper() + text[1:]})
     return rows
 

@@ -11,7 +11,8 @@ from agent.app.telemetry_files import file_telemetry
 from agent.config.tree import Config
 from agent.contracts.events import HostMinute, HostState, JobStarted, JournalRecord, Origin, encode_record
 from agent.contracts.log import Log
-from agent.decode.files import FileRecord, read_each
+from agent.decode.files import read_each
+from agent.decode.records import FileRecord
 from agent.topics import own_topics
 
 FLUSH_RECORDS: Final = 2000

@@ -20,8 +20,8 @@ from agent.contracts.events import HostMinute
 from agent.contracts.moments import rfc3339
 from agent.contracts.outputs import Emission, Prediction
 from agent.decode.dead_letter import dead_letter
-from agent.decode.files import FileRecord
 from agent.decode.options import DecodeOptions
+from agent.decode.records import FileRecord
 from sinks.jsonl import JsonLines
 
 STEP_RECORDS: Final = 2000  # an event brings a hundred ticks or so at most: far fewer than the journal holds

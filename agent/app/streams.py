@@ -14,7 +14,7 @@ from agent.app.telemetry_files import NONE, FileWindows, TelemetryFiles, with_fo
 from agent.contracts.errors import ConfigError, InvalidInputError
 from agent.contracts.events import HostMinute, HostState, JobCompleted, JobEvent, JobStarted
 from agent.contracts.telemetry import Samples
-from agent.decode.files import FileRecord
+from agent.decode.records import FileRecord
 from processors.windows.settings import MINUTE_MS
 
 TABLES: Final = frozenset({"sacct", "swf", "sonar"})  # formats that list jobs, not events in the order of their time
@@ -103,6 +103,8 @@ class _Merging:
                 yield record
             if record.samples is not None and windows is not None:
                 yield from _measured(windows.take(record.samples, after_ms), place)
+            if record.until_ms is not None and windows is not None:
+                yield from _measured(windows.pass_time(record.until_ms), place)
             for event in record.decoded.events:
                 timed = TimedEvent(told_ms(event), event, place)
                 if record.format in TABLES:

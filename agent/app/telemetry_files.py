@@ -12,8 +12,9 @@ from agent.app import compose
 from agent.config.tree import Config
 from agent.contracts.events import HostMinute
 from agent.contracts.telemetry import Samples, Series, SeriesIndex
-from agent.decode.files import FileRecord, Telemetry, read_file
+from agent.decode.files import read_file
 from agent.decode.options import DecodeOptions
+from agent.decode.records import FileRecord, Telemetry
 from processors.windows.far_ahead import FOLLOWING, far_ahead
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import MINUTE_MS, WindowSettings
@@ -162,6 +163,11 @@ class FileWindows:
             self._ahead += int(np.count_nonzero(ahead))
             samples = samples.take(~ahead)
         yield from self._fold(samples)
+
+    def pass_time(self, time_ms: int) -> Iterator[HostMinute]:
+        """Yield the minutes that are complete because no sample from before a time will follow."""
+        for part in self._windows.pass_time(time_ms):
+            yield from self._told(self._windows.events(part))
 
     def end(self) -> Iterator[HostMinute]:
         """Yield what is left, nothing more comes."""

@@ -48,7 +48,7 @@ def command(**given: Any) -> None:
 
     Each job is predicted when it starts, from the jobs that had ended by then, and scored when it ends: errors, bias
     and coverage by application and by how far a size lay beyond those known, against the users' requested times and
-    their last jobs. Takes every file that replay takes; - is standard input.
+    their last jobs. Takes every file and folder that replay takes; - is standard input.
 
     \b
     scalewatch backtest jobs.txt --out results

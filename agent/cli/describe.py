@@ -52,9 +52,9 @@ def _rows(subject: str) -> list[dict[str, Any]]:
 
         return describe.metrics(rows())
     if subject == "formats":
-        from agent.decode.registry import DECODERS, TELEMETRY  # noqa: PLC0415
+        from agent.decode.registry import ARCHIVES, DECODERS, TELEMETRY  # noqa: PLC0415
 
-        return describe.formats({**DECODERS, **TELEMETRY})
+        return describe.formats({**DECODERS, **TELEMETRY, **ARCHIVES})
     from processors.fold.kinds import STATEFUL  # noqa: PLC0415
 
     return describe.processors(STATEFUL)

@@ -12,8 +12,9 @@ from agent.cli.options import config_option, load_or_default, timezone_option
 from agent.cli.output import json_option, table
 from agent.cli.survey import Survey
 from agent.clock import SystemClock
-from agent.decode.files import FileRecord, read_files
+from agent.decode.files import read_files
 from agent.decode.options import DecodeOptions
+from agent.decode.records import FileRecord
 from agent.identify import Identifier
 from agent.words import counted
 

@@ -40,7 +40,8 @@ def command(  # noqa: PLR0917 - options
 
     Takes native JSON lines, Slurm completions, `sacct --parsable2` text, Sonar job records and the Standard Workload
     Format; telemetry as native JSON lines, JSON of Telegraf, LDMS and collectd, influx line protocol and nws_extract
-    text. What a file holds is told by its first lines; it may be gzip, and - is standard input.
+    text. What a file holds is told by its first lines; it may be gzip, and - is standard input. A folder is an archive
+    of jobs of ClusterCockpit, whole or in part.
 
     Files are merged by time: telemetry is expected in its order, and what is more than two minutes behind is left out
     and counted. Tables of jobs are sorted first. The exit code is 1 where the files hold no event and no sample at all.

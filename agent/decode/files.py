@@ -1,83 +1,24 @@
 """Files of events and telemetry: opened, recognised by what they hold, and read in slices of lines in constant memory."""
 
-import gzip
-import sys
-import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import IO, Final
+from pathlib import Path
+from typing import Final
 
-import msgspec
 import numpy as np
 
 from agent.contracts.decoding import Decoded
-from agent.contracts.errors import ConfigError, InvalidInputError
+from agent.contracts.errors import InvalidInputError
 from agent.contracts.telemetry import DecodedBatch, Samples, SeriesIndex
+from agent.decode.archive import read_archive
+from agent.decode.opening import STDIN, Source, open_source
 from agent.decode.options import DecodeOptions
-from agent.decode.reasons import invalid
 from agent.decode.recognise import Numbered, RecordFile, recognise
+from agent.decode.records import FileRecord, Telemetry
 from agent.decode.telemetry.options import TelemetryOptions
 
-STDIN: Final = "-"
 SLICE_RECORDS: Final = 2_048
 SLICE_BYTES: Final = 1_048_576
 SERIES_MAX: Final = 120_000
-_GZIP: Final = b"\x1f\x8b"
-
-
-class FileRecord(msgspec.Struct):
-    """One record of a file: where it stands (`file:line`), its bytes, and what it yields or why it is refused.
-
-    `samples` are those of the record itself; records that hold nothing else come together as one without bytes, which
-    stands for `records` of them.
-    """
-
-    place: str
-    format: str
-    value: bytes
-    decoded: Decoded
-    error: InvalidInputError | None = None
-    samples: Samples | None = None
-    records: int = 1
-
-
-class Telemetry(msgspec.Struct, frozen=True):
-    """How samples are decoded, and the numbers of their series, shared by all files that are read together.
-
-    >>> len(Telemetry(TelemetryOptions(), SeriesIndex(9)).index)
-    0
-    """
-
-    options: TelemetryOptions
-    index: SeriesIndex
-
-
-class Source:
-    """The bytes of an open file, plain or compressed with gzip; what is damaged becomes InvalidInputError (``file``).
-
-    >>> import io
-    >>> Source(io.BufferedReader(io.BytesIO(gzip.compress(b"812")))).readline(100)
-    b'812'
-    """
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        peek = getattr(stream, "peek", None)
-        compressed = peek is not None and peek(2)[:2] == _GZIP
-        self._stream: IO[bytes] = gzip.GzipFile(fileobj=stream) if compressed else stream  # type: ignore[assignment]  # a reader of bytes by all that is used here
-
-    def readline(self, bytes_max: int) -> bytes:
-        """Return the next line with its end, at most `bytes_max` of it; empty at the end of the file."""
-        try:
-            return self._stream.readline(bytes_max)
-        except (OSError, EOFError, zlib.error) as error:
-            raise _damaged(error) from None
-
-    def read(self, bytes_max: int) -> bytes:
-        """Return the next bytes, at most `bytes_max`; empty at the end of the file."""
-        try:
-            return self._stream.read(bytes_max)
-        except (OSError, EOFError, zlib.error) as error:
-            raise _damaged(error) from None
 
 
 def read_files(
@@ -109,33 +50,18 @@ def read_each(paths: Iterable[str], received_ms: int, telemetry: Telemetry) -> l
 def read_file(path: str, received_ms: int, telemetry: Telemetry) -> Iterator[FileRecord]:
     """Return the records of a file, decoded; `-` is standard input. What is refused comes with its place as well.
 
-    Raises ConfigError where the file cannot be opened. One that is damaged, or of an unknown format, gives one record
+    A folder is an archive of jobs. Raises ConfigError where the file cannot be opened. One that is damaged, or of an unknown format, gives one record
     with the error and ends there.
 
     >>> next(read_file("no/such/file", 0, Telemetry(TelemetryOptions(), SeriesIndex(9))))
     Traceback (most recent call last):
     agent.contracts.errors.ConfigError: The file no/such/file cannot be read: No such file or directory.
     """
+    if path != STDIN and Path(path).is_dir():
+        yield from read_archive(path, received_ms, telemetry)
+        return
     with open_source(path) as source:
         yield from read_source(path, source, received_ms, telemetry.options.decode, telemetry)
-
-
-@contextmanager
-def open_source(path: str) -> Iterator[Source]:
-    """Open a file, or standard input for `-`; ConfigError where that fails.
-
-    >>> with open_source("no/such/file"):
-    ...     pass
-    Traceback (most recent call last):
-    agent.contracts.errors.ConfigError: The file no/such/file cannot be read: No such file or directory.
-    """
-    with ExitStack() as stack:
-        try:
-            stream = sys.stdin.buffer if path == STDIN else stack.enter_context(open(path, "rb"))  # noqa: PTH123 - `-` is none
-            source = Source(stream)
-        except OSError as error:
-            raise ConfigError(f"The file {path} cannot be read: {error.strerror}.") from None
-        yield source
 
 
 def read_source(
@@ -235,7 +161,3 @@ def _record(place: str, format_name: str, value: bytes, decoded: Decoded, sample
 
 def _telemetry(options: DecodeOptions) -> Telemetry:
     return Telemetry(TelemetryOptions(decode=options), SeriesIndex(SERIES_MAX))
-
-
-def _damaged(error: Exception) -> InvalidInputError:
-    return invalid("file", f"The file is damaged: {str(error)[:80] or type(error).__name__}.")

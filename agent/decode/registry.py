@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 from agent.contracts.decoding import Decode
+from agent.decode.archive import Read, read_archive
+from agent.decode.clustercockpit import FORMAT
 from agent.decode.native import native_decoder
 from agent.decode.options import DecodeOptions
 from agent.decode.sacct import sacct_decoder
@@ -27,3 +29,6 @@ DECODERS: Final[dict[str, DecoderFactory]] = {
 
 TELEMETRY: Final[dict[str, TelemetryFactory]] = {"auto": any_telemetry_decoder, **FORMATS}
 """Decoders of slices of messages into columns of samples; ``native`` takes events of jobs in the same topic too."""
+
+ARCHIVES: Final[dict[str, Read]] = {FORMAT: read_archive}
+"""Readers of folders, which stand where files may stand."""

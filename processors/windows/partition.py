@@ -108,6 +108,17 @@ class PartitionWindows:
             self._watermark_ms = int(watermark[stop - 1])
         self._folding = False
 
+    def pass_time(self, time_ms: int) -> Iterator[MinuteColumns]:
+        """Yield what is due when no sample from before a time will follow, as one of that time would let it.
+
+        >>> windows = PartitionWindows("load/0", SeriesIndex(series_max=10), WindowSettings())
+        >>> list(windows.pass_time(1_795_168_800_000))
+        []
+        """
+        if self._watermark_ms != NEVER_MS and time_ms > self._watermark_ms:
+            yield from self._turn(int(self._clock(np.int64(time_ms))))
+            self._watermark_ms = time_ms
+
     def end(self) -> Iterator[MinuteColumns]:
         """Yield what is still to be told of all minutes that have begun; nothing may come after it.
 

@@ -15,8 +15,9 @@ from agent.contracts.errors import ConfigError
 from agent.contracts.events import HostMinute, JobCompleted, PredictionRequested
 from agent.contracts.moments import rfc3339
 from agent.contracts.telemetry import SeriesIndex
-from agent.decode.files import FileRecord, Telemetry, read_each
+from agent.decode.files import read_each
 from agent.decode.options import DecodeOptions
+from agent.decode.records import FileRecord, Telemetry
 from agent.decode.telemetry.options import TelemetryOptions
 from tests.kit.scenario import SYSTEM, moment_ms
 

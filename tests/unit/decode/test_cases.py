@@ -12,8 +12,9 @@ from agent.contracts.moments import parse_rfc3339, rfc3339
 from agent.contracts.nodes import Nodes
 from agent.contracts.sensors import Sensors
 from agent.contracts.telemetry import SeriesIndex
-from agent.decode.files import FileRecord, Telemetry, read_files
+from agent.decode.files import read_files
 from agent.decode.options import DecodeOptions
+from agent.decode.records import FileRecord, Telemetry
 from agent.decode.telemetry.options import TelemetryOptions
 from agent.reference.nodes import read_nodes
 from agent.reference.units import read_units

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.contracts.errors import ConfigError
-from agent.decode.files import FileRecord, Source, read_files, read_source
+from agent.decode.files import read_files, read_source
 from agent.decode.json_stream import JsonCutter, cut_json
+from agent.decode.opening import Source
 from agent.decode.options import DecodeOptions
+from agent.decode.records import FileRecord
 from tests.kit.job_records import RECEIVED_MS, completed, slurm_record
 
 OPTIONS = DecodeOptions(default_system="exa")

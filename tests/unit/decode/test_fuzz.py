@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from agent.contracts.decoding import Decoded
 from agent.contracts.errors import InvalidInputError
 from agent.contracts.events import STATES, UNITS, JobCompleted, JournalRecord, decode_record, encode_record
-from agent.decode.files import Source, read_source
+from agent.decode.files import read_source
+from agent.decode.opening import Source
 from agent.decode.options import DecodeOptions
 from agent.decode.reasons import REASONS
 from agent.decode.registry import DECODERS

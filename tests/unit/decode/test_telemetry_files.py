@@ -9,8 +9,10 @@ import pytest
 from agent.contracts.nodes import Node, Nodes
 from agent.contracts.telemetry import SeriesIndex
 from agent.decode import files
-from agent.decode.files import FileRecord, Source, Telemetry, read_source
+from agent.decode.files import read_source
+from agent.decode.opening import Source
 from agent.decode.options import DecodeOptions
+from agent.decode.records import FileRecord, Telemetry
 from agent.decode.telemetry.options import TelemetryOptions
 from tests.kit.job_records import RECEIVED_MS, completed
 
