@@ -110,9 +110,11 @@ def test_damage_within_an_array_is_an_error_too(tmp_path: Path) -> None:
     assert [record.error.reason for record in records if record.error] == ["file"]
 
 
-@pytest.mark.parametrize("name", ["missing.jsonl", "."])
-def test_a_file_that_cannot_be_opened_is_an_error_of_the_command_line(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
+@pytest.mark.parametrize(
+    ("name", "why"), [("missing.jsonl", "cannot be read"), (".", "holds no job of ClusterCockpit")]
+)
+def test_a_file_that_cannot_be_opened_is_an_error_of_the_command_line(tmp_path: Path, name: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
         list(read_files([str(tmp_path / name)], RECEIVED_MS, OPTIONS))
 
 
