@@ -178,5 +178,8 @@ class _Reading:
         order = np.argsort(batch.samples.time_ms, kind="stable")
         every = batch.samples
         samples = Samples(every.series[order], every.time_ms[order], every.value[order])
-        rejects = [error for _, other in batch.others for error in other.rejects]
-        yield FileRecord(f"{self._folder}:1", FORMAT, b"", Decoded(rejects=rejects), samples=samples)
+        decoded = Decoded()
+        for _, other in batch.others:
+            decoded.rejects += other.rejects
+            decoded.ignored.update(other.ignored)  # told once for the whole batch
+        yield FileRecord(f"{self._folder}:1", FORMAT, b"", decoded, samples=samples)

@@ -185,9 +185,20 @@ def test_damaged_measurements_cost_no_job(tmp_path: Path, data: bytes, reason: s
     assert told(tmp_path) == [f"refused {reason}", "0 start 1", "600 end 1"]
 
 
-def test_a_value_that_can_not_be_is_refused_alone(tmp_path: Path) -> None:
-    job(tmp_path, metrics={"cpu_power": metric({"e1": [1e300, 5.0]})})
-    assert told(tmp_path)[:3] == ["refused out-of-range", "0 start 1", "60 e1 power_w>cpu 5"]
+def test_a_value_that_can_not_be_is_left_out_and_counted(tmp_path: Path) -> None:
+    job(tmp_path, metrics={"cpu_power": metric({"e1": [1e300, 5.0, -1.0]})})
+    assert told(tmp_path)[:2] == ["0 start 1", "60 e1 power_w>cpu 5"]
+    records, _ = read(tmp_path)
+    assert [record.decoded.ignored for record in records if record.decoded.ignored] == [
+        {"too_large": 1},
+        {"negative": 1},
+    ]
+
+
+def test_a_load_that_can_not_be_is_refused_alone(tmp_path: Path) -> None:
+    job(tmp_path, metrics={"cpu_load": metric({"e1": [-1.0, 5.0]}, base="load")})
+    assert told(tmp_path)[0] == "refused out-of-range"
+    assert told(tmp_path)[-3:-1] == ["60 e1 counter_level>cpu_load 5", "60 e1 load1 5"]
 
 
 def test_jobs_for_whose_measurements_there_is_no_room_are_told_without(
