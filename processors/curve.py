@@ -19,6 +19,18 @@ class PublishedPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
     high_s: float
 
 
+class CurveSaid(msgspec.Struct, frozen=True, array_like=True):
+    """What was published about a run when it ended: at its size, at the nearest size that features know, and how far it lay.
+
+    >>> CurveSaid(PublishedPoint(1, 100, 90, 110), PublishedPoint(1, 100, 90, 110), "inside").horizon
+    'inside'
+    """
+
+    at: PublishedPoint
+    near: PublishedPoint
+    horizon: Horizon
+
+
 class PublishedCurve(msgspec.Struct, frozen=True):
     """The points by rising size, the sizes that were observed then (smallest, largest), and how many runs there were.
 

@@ -4,19 +4,19 @@ A job may have several runs (a requeue gives a new one under the same id). A run
 that evidence which is late still counts.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
 from agent.contracts.events import Attribute, Evidence, Identity, JobCompleted, JobStarted
 from agent.contracts.profiles import Profile
-from agent.contracts.settings import EVIDENCE_FIELDS, JobSettings
+from agent.contracts.settings import JobSettings
+from processors.curve import CurveSaid
+from processors.job_evidence import beyond, given
 from processors.under_load_scores import StartLoad
 
-NAMING = frozenset((*EVIDENCE_FIELDS, "input", "sizes", "attributes"))
 IDENTITIES_MAX = 8
 ENDED_MAX = 8
-_NOTHING: tuple[None, dict[str, Any], tuple[()]] = (None, {}, ())
 JobFact = JobStarted | JobCompleted | Identity
 
 
@@ -65,13 +65,17 @@ class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A run that ended and waits to settle; `start` is what only its start told of it, `profile` one that was told."""
+    """A run that ended and waits to settle; `start` is what only its start told of it, `profile` one that was told.
+
+    `published` is what was published about it when it was first said to have ended, where features need it.
+    """
 
     event: JobCompleted
     placement: Placement
     settle_ms: int
     start: Evidence | None = None
     profile: Profile | None = None
+    published: CurveSaid | None = None
 
 
 class JobState(msgspec.Struct, omit_defaults=True):
@@ -159,16 +163,18 @@ class Job:
             self._state.started, self._state.forecast, self._state.start_load = fact, None, None
         self._keep(fact)
 
-    def end(self, event: JobCompleted, placement: Placement) -> None:
-        """Take in a completion, or the corrected report of one, and what it was taken for."""
+    def end(self, event: JobCompleted, placement: Placement, published: CurveSaid | None = None) -> None:
+        """Take in a completion, or the corrected report of one, what it was taken for, and what was published about it."""
         start = self.start_of(event.run_id)
         running = self._state.started
         if running is not None and (event.start_ms >= running.start_ms or event.end_ms > running.start_ms):
             self.forget_run()  # a job runs once at a time, whatever two producers say of the second it began
         others = [run for run in self._state.ended if run.event.run_id != event.run_id]
-        profile = next((run.profile for run in self._state.ended if run.event.run_id == event.run_id), None)
+        before = next((run for run in self._state.ended if run.event.run_id == event.run_id), None)
+        profile, said = (before.profile, before.published) if before else (None, None)
         settle_ms = event.end_ms + round(self._settings.settle_max_s * 1000)
-        self._state.ended = [*others, EndedRun(event, placement, settle_ms, _beyond(event.evidence, start), profile)]
+        told = beyond(event.evidence, start)
+        self._state.ended = [*others, EndedRun(event, placement, settle_ms, told, profile, published or said)]
         self._state.resized = self._state.resized or event.state == "RESIZING"
         self._keep(event)
 
@@ -264,7 +270,7 @@ def merged_evidence(job: Job, event: JobStarted | JobCompleted) -> Evidence:
     own, start = event.evidence, job.start_of(event.run_id)
     if start is None or start is own:
         return own
-    return msgspec.structs.replace(start, **_given(own))
+    return msgspec.structs.replace(start, **given(own))
 
 
 def told_attributes(job: Job, event: JobCompleted) -> dict[str, Attribute]:
@@ -279,17 +285,3 @@ def told_attributes(job: Job, event: JobCompleted) -> dict[str, Attribute]:
         named = {"module": evidence.module, "container": evidence.container, "executable": evidence.executable}
         told |= {name: value for name, value in named.items() if value} | evidence.attributes
     return told
-
-
-def _given(evidence: Evidence) -> dict[str, Any]:
-    names = evidence.__struct_fields__
-    return {name: value for name in names if (value := getattr(evidence, name)) not in _NOTHING}
-
-
-def _beyond(own: Evidence, start: Evidence | None) -> Evidence | None:
-    """Return what a start tells beyond a completion, of what can name or size a job; None where that is nothing."""
-    if start is None:
-        return None
-    given = _given(own)
-    rest = {name: value for name, value in _given(start).items() if name in NAMING and name not in given}
-    return Evidence(**rest) if rest else None

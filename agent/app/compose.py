@@ -62,6 +62,7 @@ def make_shard(config: Config) -> Shard:
         hosts=config.hosts,
         under_load=config.under_load,
         profiles=config.profiles,
+        features=config.features,
     )
     return Shard(settings, Identifier(config.identification).identify)
 

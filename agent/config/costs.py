@@ -48,6 +48,7 @@ PRICES: Final[dict[tuple[str, ...], Price]] = {
     ("hosts",): _RESTART,
     ("under_load",): _RESTART,
     ("profiles",): _RESTART,
+    ("features",): Price("restart", "runs already learned keep the attributes that they were learned with"),
     ("alerts",): _RESTART,
     ("collector", "group"): Price("restart", "the new group starts at the beginning of every source"),
     ("collector",): _RESTART,

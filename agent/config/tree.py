@@ -21,6 +21,7 @@ from agent.config.roles import (
     PrivacySettings,
 )
 from agent.config.sources import Source, System, SystemName
+from agent.contracts.feature_settings import FeatureSettings
 from agent.contracts.hosts import HostSettings
 from agent.contracts.profile_settings import ProfileSettings
 from agent.contracts.settings import AlertSettings, IdentifySettings, JobSettings, RunTimeSettings, Settings
@@ -54,6 +55,7 @@ class Config(Settings):
     hosts: HostSettings = HostSettings()
     under_load: UnderLoadSettings = UnderLoadSettings()
     profiles: ProfileSettings = ProfileSettings()
+    features: FeatureSettings = FeatureSettings()
     alerts: AlertSettings = AlertSettings()
     collector: CollectorSettings = CollectorSettings()
     learner: LearnerSettings = LearnerSettings()

@@ -4,11 +4,12 @@ import msgspec
 
 from agent.contracts.events import PredictionRequested
 from agent.contracts.names import ApplicationKey
-from agent.contracts.outputs import Answer, AnswerPoint, Model
+from agent.contracts.outputs import Answer, AnswerPoint, Model, UsefulSizes
 from processors.asked import KEEP_MS, MINUTE_MS, minute
 from processors.explanation import model_of
 from processors.facts import N_MAX, N_MIN
 from processors.fold.desk import Desk, Identified
+from processors.fold.features import Features
 from processors.fold.histories import Histories
 from processors.fold.similar_answers import SimilarAnswers
 from processors.fold.teaching import Teaching
@@ -39,6 +40,7 @@ class Answering:
         self._teaching = Teaching(desk)
         self._unseen = Unseen(desk)
         self._under_loads = UnderLoads(desk)
+        self._features = Features(desk)
 
     def requested(self, event: PredictionRequested) -> None:
         """Answer a request of the journal, once."""
@@ -79,20 +81,31 @@ class Answering:
             observations=model.observations,
             quality=model.quality,
         )
-        similar = self._similar.of_spread(event, key, model, asked)
+        told = self._features.of_request(event)
+        others = self._features.sizes(key.id, told, asked)
+        points, source, useful_n = self._by_size(event, key, model, asked, others)
+        points, source, words = self._features.answered(key.id, told, points, source)
+        return msgspec.structs.replace(
+            answer,
+            detail=answer.detail + words,
+            points=tuple(point for point in points if point.n in asked),
+            model=source,
+            useful_n=useful_n,
+        )
+
+    def _by_size(
+        self, event: PredictionRequested, key: ApplicationKey, model: RunTime, asked: list[float], others: list[float]
+    ) -> tuple[tuple[AnswerPoint, ...], Model, UsefulSizes | None]:
+        """Return what sizes alone say: the curve, or similar runs where times do not follow the size."""
+        similar = self._similar.of_spread(event, key, model, asked, others)
         if similar is not None:
-            return msgspec.structs.replace(answer, points=similar[0], model=similar[1])
+            return *similar, None
         outlook = self._teaching.outlook(key, model)
         curve = [
             AnswerPoint(**msgspec.structs.asdict(point), reliability=said)
-            for point, said in judged_points(outlook, asked, model)
+            for point, said in judged_points(outlook, [*asked, *others], model)
         ]
-        return msgspec.structs.replace(
-            answer,
-            points=tuple(curve),
-            model=model_of(outlook, self._desk.members.get(key.id)),
-            useful_n=useful(outlook.study),
-        )
+        return tuple(curve), model_of(outlook, self._desk.members.get(key.id)), useful(outlook.study)
 
     def _of_strangers(self, event: PredictionRequested, found: Identified) -> Answer:
         """Answer from runs of other applications, where the request tells which are similar."""

@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
-from urllib.parse import quote
 
 import msgspec
 
 from agent.contracts.errors import ConfigError
 from agent.contracts.events import Evidence, Identity
+from agent.contracts.feature_settings import FeatureSettings
 from agent.contracts.hosts import HostSettings, NoWindows, Windows
-from agent.contracts.names import SAFE, ApplicationKey
+from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Message
 from agent.contracts.profile_settings import ProfileSettings
 from agent.contracts.profiles import NoProfiles, Profiles
@@ -22,6 +22,8 @@ from processors.asked import Asked, AskedState
 from processors.digest import digest64
 from processors.drift import Drift, DriftState
 from processors.failures import FailureRate, FailureState, HostFailureRate
+from processors.feature_times import FeatureTimes, FeatureTimesState
+from processors.fold.keys import inputs_key, laws_key
 from processors.inputs import Inputs, InputsState, input_key
 from processors.jobs import Job, JobState
 from processors.laws import Laws, LawsState, Pool, PoolState
@@ -54,6 +56,7 @@ STATEFUL: Final = (
     Drift,
     LoadScores,
     ProfileModels,
+    FeatureTimes,
 )
 
 PROFILE_MODELS_LIVE_MAX: Final = 200  # decoded ones hold matrices, up to some MB each
@@ -110,6 +113,7 @@ class FoldSettings(msgspec.Struct, frozen=True):
     hosts: HostSettings = HostSettings()
     under_load: UnderLoadSettings = UnderLoadSettings()
     profiles: ProfileSettings = ProfileSettings()
+    features: FeatureSettings = FeatureSettings()
 
 
 class Desk:
@@ -169,6 +173,15 @@ class Desk:
             ),
             live_max=PROFILE_MODELS_LIVE_MAX,
         )
+        self.feature_times = Shelf(
+            Kind(
+                FeatureTimes.name,
+                FeatureTimes.version,
+                FeatureTimesState,
+                partial(FeatureTimes.build, settings.profiles.runs_max),
+            ),
+            live_max=PROFILE_MODELS_LIVE_MAX,
+        )
         self._application_ids: dict[int, str] = {}
 
     @property
@@ -205,6 +218,7 @@ class Desk:
         self.rivals.remove(application_id)
         self.loads.remove(application_id)
         self.profile_models.remove(application_id)
+        self.feature_times.remove(application_id)
         self.histories.remove(name_key(ApplicationKey.parse(application_id).system, application_id))
         self.outbox.append(Tombstone("predictions", application_id))
 
@@ -259,7 +273,7 @@ class Desk:
         """Return all shelves."""
         yield from (self.jobs, self.models, self.seen, self.low_water, self.failures, self.hosts)
         yield from (self.alerts, self.asked, self.laws, self.pool, self.members, self.inputs)
-        yield from (self.histories, self.rivals, self.drifts, self.loads, self.profile_models)
+        yield from (self.histories, self.rivals, self.drifts, self.loads, self.profile_models, self.feature_times)
 
     def _remember(self, key: str) -> None:
         if key.startswith(OF_APPLICATION):
@@ -269,21 +283,3 @@ class Desk:
     def _forget_digest(self, application_id: str) -> None:
         if application_id not in self.models and OF_APPLICATION + application_id not in self.failures:
             self._application_ids.pop(digest64(application_id), None)
-
-
-def laws_key(key: ApplicationKey) -> str:
-    """Return the key under which all curves of an application teach each other.
-
-    >>> laws_key(ApplicationKey("lmp/gpu", "exa", "", "nodes"))
-    'lmp%2Fgpu'
-    """
-    return quote(key.application, safe=SAFE)
-
-
-def inputs_key(key: ApplicationKey) -> str:
-    """Return the key under which the inputs of an application in one unit are kept.
-
-    >>> inputs_key(ApplicationKey("lmp/gpu", "exa", "", "nodes"))
-    'lmp%2Fgpu/nodes'
-    """
-    return f"{laws_key(key)}/{quote(key.unit, safe=SAFE)}"

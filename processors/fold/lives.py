@@ -8,6 +8,7 @@ from agent.contracts.names import job_key
 from agent.contracts.outputs import Run
 from processors.digest import hexdigest
 from processors.fold.desk import Desk, Tombstone
+from processors.fold.features import Features
 from processors.fold.forecasts import Forecasts
 from processors.fold.histories import Histories
 from processors.fold.profiles import Profiles
@@ -40,6 +41,7 @@ class Lives:
         self._forecasts = Forecasts(desk, histories)
         self._under_loads = UnderLoads(desk)
         self._profiles = Profiles(desk)
+        self._features = Features(desk)
 
     def started(self, event: JobStarted) -> None:
         """Forecast the end of a job that began to run."""
@@ -63,10 +65,11 @@ class Lives:
         job.learn(event)
         job.keep_until(self._desk.now_ms + round(self._desk.settings.jobs.evidence_keep_s * 1000))
         for run in job.ended:
-            placement = self._runs.place(job, run.event)
+            placement, published = self._runs.place(job, run.event), run.published
             if placement.tells_other_than(run.placement):
                 self._runs.moved(job, run.event, run.placement, placement)
-            job.replace(run, msgspec.structs.replace(run, placement=placement))
+                published = self._features.published(placement)
+            job.replace(run, msgspec.structs.replace(run, placement=placement, published=published))
         if job.running is not None:
             self._forecasts.publish(job)
         self._keep(key, job)
@@ -75,11 +78,13 @@ class Lives:
         """Take in that a run ended, or that the report of it was corrected."""
         key = job_key(event.system, event.job_id)
         job = self._desk.jobs.open(key)
+        first = not self._runs.reported(event)
         placement = self._runs.completed(job, event)
         if placement is None:
             return
+        published = self._features.published(placement) if first else None
         forecast, start_load, started = job.forecast, job.start_load, job.running
-        job.end(event, placement)
+        job.end(event, placement, published)
         if forecast is not None and job.running is None:
             self._desk.outbox.append(Tombstone("job_predictions", key))
         if start_load is not None and started is not None and job.running is None and not job.resized:
@@ -132,6 +137,7 @@ class Lives:
             self._desk.tally["bound", "open_jobs_max"] += 1
 
     def _settled(self, job: Job, run: EndedRun) -> Run:
+        self._features.settled(job, run)
         event = msgspec.json.encode(run.event)
         others = [*job.identities, *told_at_start(run)]
         identities = [msgspec.json.encode(identity) for identity in others]

@@ -8,6 +8,7 @@ from processors.curve import PublishedPoint
 from processors.digest import digest64
 from processors.facts import RunFact, plausible
 from processors.fold.desk import Desk
+from processors.fold.features import Features
 from processors.fold.histories import Histories
 from processors.fold.outcomes import Outcomes
 from processors.fold.training import Training
@@ -40,6 +41,7 @@ class Runs:
         self._histories = histories
         self._training = Training(desk, warnings)
         self._outcomes = Outcomes(desk, warnings)
+        self._features = Features(desk)
 
     def place(self, job: Job, event: JobCompleted) -> Placement:
         """Return what a run is taken for, from all evidence of its job."""
@@ -50,8 +52,11 @@ class Runs:
 
     def known(self, event: JobStarted) -> bool:
         """Tell whether the run that is said to start has ended already, or may have."""
-        key = bucket(event.run_id, event.start_ms)
-        return self._desk.seen.open(key).score((event.run_id, 0)) is not None or self._before_memory(key)
+        return self.reported(event) or self._before_memory(bucket(event.run_id, event.start_ms))
+
+    def reported(self, event: JobStarted | JobCompleted) -> bool:
+        """Tell whether the end of a run is known already."""
+        return self._desk.seen.open(bucket(event.run_id, event.start_ms)).score((event.run_id, 0)) is not None
 
     def completed(self, job: Job, event: JobCompleted) -> Placement | None:
         """Learn a run, or the corrected report of one; None where it is a repeat or can not be told from one."""
@@ -149,6 +154,8 @@ class Runs:
     ) -> None:
         """Learn a run; `former` is the application that it trained before, `told` what else is known of it."""
         stays = fact is not None and placement.application_id == former
+        if former is not None and not stays:
+            self._features.forget(former, event.run_id)
         if former is not None and not stays and not self._training.forget(former, event.run_id):
             self._desk.tally["refused", "correction_too_late"] += 1
         elif fact is not None and placement.application_id is not None:

@@ -19,6 +19,7 @@ from agent.contracts.hosts import HostView
 from agent.contracts.outputs import Answer, Message
 from processors.fold.answering import Answering
 from processors.fold.desk import Desk, FoldSettings, Identify, Tombstone
+from processors.fold.features import Features
 from processors.fold.histories import Histories
 from processors.fold.host_desk import encoded, of_hosts
 from processors.fold.host_shard import HostShard
@@ -54,6 +55,7 @@ class Shard:
         self._profiles = Profiles(self.desk)
         self._refits = Refits(self.desk, self._warnings, self._histories)
         self._answering = Answering(self.desk, self._histories)
+        self._features = Features(self.desk)
         self._handlers: dict[type, Callable[[Any], None]] = {
             JobStarted: self._lives.started,
             JobCompleted: self._lives.completed,
@@ -165,6 +167,7 @@ class Shard:
         self._lives.tick()
         self._profiles.tick(since_ms)
         self._refits.tick(since_ms)
+        self._features.tick(since_ms)
         self._warnings.tick()
         self._answering.tick()
         self._histories.tick()

@@ -40,18 +40,23 @@ class SimilarAnswers:
         return self._said(system, application_id, event, n, NO_CURVE)
 
     def of_spread(
-        self, event: PredictionRequested, key: ApplicationKey, model: RunTime, n: Sequence[float]
+        self,
+        event: PredictionRequested,
+        key: ApplicationKey,
+        model: RunTime,
+        n: Sequence[float],
+        beside: Sequence[float] = (),
     ) -> Said | None:
         """Return what is told where times do not follow the size, or where the one size is asked for that was run.
 
-        None where the curve has to answer.
+        None where the curve has to answer. Sizes `beside` those that were asked for are told, too.
         """
         sizes = model.sizes()
         own_size = len(sizes) == 1 and tuple(n) == sizes
         not_by_size = self._histories.not_by_size(key.id)
         if not not_by_size and not (own_size and self._histories.prefers_similar(key.id, sizes[0], of_one_size=True)):
             return None
-        return self._said(key.system, key.id, event, n, NO_CURVE if len(sizes) == 1 else NOT_BY_SIZE)
+        return self._said(key.system, key.id, event, (*n, *beside), NO_CURVE if len(sizes) == 1 else NOT_BY_SIZE)
 
     def _said(
         self, system: str, application_id: str | None, event: PredictionRequested, n: Sequence[float], why: str

@@ -1,7 +1,8 @@
 """How curves teach each other: records of an application's laws, offsets, and scores pooled over the centre."""
 
 from agent.contracts.names import ApplicationKey
-from processors.fold.desk import Desk, laws_key
+from processors.fold.desk import Desk
+from processors.fold.keys import laws_key
 from processors.fold.unseen import Unseen
 from processors.laws import CurveRecord, Laws, Pool
 from processors.models.combination.coefficients import SHIPPED

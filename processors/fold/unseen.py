@@ -3,7 +3,8 @@
 from typing import Final
 
 from agent.contracts.names import ApplicationKey
-from processors.fold.desk import Desk, inputs_key
+from processors.fold.desk import Desk
+from processors.fold.keys import inputs_key
 from processors.inputs import OWN_SIZES_MAX, InputFact, Inputs, input_key, summarised
 from processors.jobs import FromInputs
 from processors.other_inputs import OtherInputs, Sizes, other_inputs

@@ -7,19 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.contracts.events import Identity, JobCompleted
 from agent.contracts.profile_settings import ProfileSettings
 from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
-from processors.alerts import AlertLife, AlertState, Condition, HostAlertLife
+from processors.alerts import AlertLife, AlertState, HostAlertLife
 from processors.asked import REQUESTS_MAX, Asked, AskedState
 from processors.drift import Drift, DriftState
-from processors.facts import Outcome, RunFact
+from processors.facts import Outcome
 from processors.failures import FailureRate, FailureState, HostFailureRate
+from processors.feature_times import FeatureTimes, FeatureTimesState
 from processors.fold import host_desk
 from processors.fold.kinds import PROCESSORS
 from processors.hosts import jobs
-from processors.inputs import KNOTS_MAX, InputFact, InputRecord, Inputs, InputsState, StoredKnot
-from processors.jobs import Job, JobFact, JobState, Placement
+from processors.inputs import Inputs, InputsState
+from processors.jobs import Job, JobState
 from processors.laws import CurveRecord, Laws, LawsState, Pool, PoolState
 from processors.members import Members, MembersState
 from processors.models.combination.bands import NO_SCORES
@@ -29,16 +29,17 @@ from processors.run_distribution import RunHistory, RunHistoryState
 from processors.run_time import RunTime, RunTimeState
 from processors.seen import LowWater, LowWaterState, SeenRun, SeenRuns, SeenState
 from processors.under_load_scores import LoadScores, LoadScoresState
+from tests.kit.contract_facts import START_MS, condition, input_fact, job_fact, job_learns, run_fact
 from tests.kit.drifting import scored_run
+from tests.kit.featured_runs import featured_run, features_learn, question_of
 from tests.kit.hosts_used import allocated, drained, run_on_hosts
 from tests.kit.law_members import member_fact, members_learn
 from tests.kit.loaded_runs import loaded_run
 from tests.kit.past_jobs import bout, ended_job
 from tests.kit.profiled_runs import profiled_run
-from tests.kit.scenario import SYSTEM, completed, evidence
+from tests.kit.scenario import SYSTEM
 
 FACTS_MANY = 10_000
-START_MS = 1_795_168_800_000
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -53,36 +54,6 @@ class Subject(msgspec.Struct, frozen=True):
     bytes_max: int
     learn: Callable[[Any, Any], Any] = lambda processor, fact: processor.learn(fact)
     question: Callable[[Any], Any] = lambda fact: fact
-
-
-def job_fact(i: int) -> JobFact:
-    """Return the i-th fact about a job that is requeued again and again: other evidence, or a run that ended."""
-    if i % 5 == 1:
-        return Identity(SYSTEM, job_id="1", source=f"s{i}", evidence=evidence(module=f"m/{i}"))
-    return completed("1", START_MS + i * 100_000, 60.0, application="lammps", nodes=4)
-
-
-def job_learns(job: Job, fact: JobFact) -> None:
-    """Take a completion in as the fold does: by `end`, and what is too much settles."""
-    if isinstance(fact, JobCompleted):
-        job.end(fact, Placement("exa/lammps//nodes", 4.0, "application", 1.0))
-        job.settle_excess()
-    else:
-        job.learn(fact)
-
-
-def run_fact(i: int) -> RunFact:
-    n = 1.0 + i % 300
-    return RunFact(f"{SYSTEM}/{i}@{START_MS}", n, 1000.0 / n + i % 7, START_MS, START_MS + i, START_MS + i)
-
-
-def condition(i: int) -> Condition:
-    return Condition(name="X", labels={"n": "4"}, holds=i % 3 != 2, time_ms=START_MS + i * 1000, for_ms=5000)
-
-
-def input_fact(i: int) -> InputFact:
-    knots = tuple(StoredKnot(2.0**step, 1000.5 + i, 3) for step in range(KNOTS_MAX))
-    return InputFact(("atoms", "steps"), InputRecord(f"{SYSTEM}/atoms={i},steps=100", (1.0 + i, 100.0), 16.0, knots))
 
 
 RATES = AlertSettings().failure_rate
@@ -142,6 +113,14 @@ SUBJECTS: dict[str, Subject] = {
         partial(ProfileModels.build, ProfileSettings(runs_max=16)),
         profiled_run,
         90_000,
+    ),
+    FeatureTimes.name: Subject(
+        FeatureTimesState,
+        partial(FeatureTimes.build, 64),
+        featured_run,
+        130_000,
+        learn=features_learn,
+        question=question_of,
     ),
 }
 SPARED: dict[str, str] = {

@@ -28,6 +28,7 @@ from agent.contracts.events import (
     decode_record,
     encode_record,
 )
+from agent.contracts.feature_settings import FeatureSettings
 from agent.contracts.names import run_id
 from agent.contracts.outputs import Emission
 from agent.contracts.settings import AlertSettings, IdentifySettings, JobSettings, RunTimeSettings
@@ -73,9 +74,14 @@ class Scenario:
         run_time: Mapping[str, Any] | None = None,
         alerts: Mapping[str, Any] | None = None,
         identify: IdentifySettings | None = None,
+        features: Mapping[str, Any] | None = None,
     ) -> None:
         self._settings = FoldSettings(
-            JobSettings(**jobs or {}), RunTimeSettings(**run_time or {}), AlertSettings(**alerts or {}), "1.0"
+            JobSettings(**jobs or {}),
+            RunTimeSettings(**run_time or {}),
+            AlertSettings(**alerts or {}),
+            "1.0",
+            features=FeatureSettings(**features or {}),
         )
         self._identifier = Identifier(identify or IdentifySettings())
         self.shard = self.new_shard()

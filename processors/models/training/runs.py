@@ -87,6 +87,7 @@ class Reservoir:
     def add(self, run: Run) -> None:
         """Take a run in, to be fitted to after the next `advance`; one with a known id replaces that."""
         self.seen += 1
+        self.gone.discard(run.id)
         self.waiting[run.id] = run
         if len(self.waiting) > WAITING_MAX * self.runs_max:  # not at each run: sorting them takes a while
             self.waiting = _least(self.waiting, self.runs_max)

@@ -1,0 +1,275 @@
+"""Run times of one application from what is known of a run besides its size: attributes of the job, its communication.
+
+Models are learned from runs that settled (`processors.models.features`). What they say is put together with what the
+curve says, in ln t, by how both did on the same runs before these were learned (`processors.models.features.blend`): first
+the curve and the attributes, then both and the communication. Beyond the sizes that were run the curve says how times go on
+from the nearest one.
+"""
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, ClassVar, Final, NamedTuple
+
+import msgspec
+
+from agent.contracts.events import Attribute
+from agent.contracts.horizons import HORIZONS
+from agent.contracts.outputs import HorizonError
+from processors.curve import CurveSaid, PublishedPoint
+from processors.models.communication.features import NAMES
+from processors.models.digits import six_digits
+from processors.models.features.attributes import encoded
+from processors.models.features.blend import Blend, Forecast
+from processors.models.features.columns import ATTRIBUTE_KINDS, NETWORK, NETWORK_KINDS, Chosen
+from processors.models.training.learner import Learner
+from processors.models.training.runs import Run
+from processors.models.training.table import CHOICE
+from processors.models.training.trainer import Trainer
+from processors.pace import Pace, counted, due
+
+ATTRIBUTES: Final = "attributes"
+COMMUNICATION: Final = "communication"
+STAGES: Final = (ATTRIBUTES, COMMUNICATION)
+COMBINED: Final = "combination"
+KINDS: Final = {ATTRIBUTES: ATTRIBUTE_KINDS, COMMUNICATION: NETWORK_KINDS}
+SIZE: Final = "n"
+ATTRIBUTES_MAX: Final = 40  # of a run
+PAIRS_MAX: Final = 64  # newest runs by which an order is judged
+WINDOW: Final = 64  # runs; older errors fade
+ERROR_MAX: Final = 2.0  # of ln t, that one run counts for
+SCORED_PER_TICK: Final = 4  # runs of an application
+USUAL: Final = 0.5  # a choice that this share of runs made has to be told
+
+
+class FeatureFact(msgspec.Struct, frozen=True):
+    """A run that settled: its attributes and the features of its communication.
+
+    `curve` is what was published about it when it ended; None where it was reported before, or nothing was published.
+    """
+
+    run_id: str
+    n: float
+    run_time_s: float
+    end_ms: int
+    now_ms: int
+    attributes: Mapping[str, Attribute] = {}
+    network: Mapping[str, float] = {}
+    curve: CurveSaid | None = None
+
+
+class FeatureQuestion(NamedTuple):
+    """A run to come: what is known of it, what the curve says at its size, and at the nearest size that was run."""
+
+    attributes: Mapping[str, Attribute]
+    network: Mapping[str, float]
+    at: PublishedPoint
+    near: PublishedPoint
+
+
+class Pooled(NamedTuple):
+    """Curve and features together, in seconds, and the share of each of STAGES that said something."""
+
+    run_time_s: float
+    low_s: float
+    high_s: float
+    shares: dict[str, float]
+
+
+class _Said(NamedTuple):
+    stage: str
+    forecast: Forecast
+    before: Forecast
+    pooled: Forecast
+
+
+class FeatureTimesState(msgspec.Struct, omit_defaults=True):
+    """Stored form; `errors` by stage and index of the horizon: runs scored, and their mean |ln(observed / predicted)|."""
+
+    trainer: dict[str, Any] | None = None
+    blends: dict[str, dict[str, Any]] = {}
+    errors: dict[str, dict[int, tuple[int, float]]] = {}
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    waiting_ms: int | None = None
+    pace: Pace = (0, 0)
+
+
+class FeatureTimes:
+    """What features say of the run times of one application.
+
+    >>> times = FeatureTimes.build(64)
+    >>> for i in range(40):
+    ...     run = FeatureFact(f"r{i}", n=4, run_time_s=10.0 * (1 + i % 5), end_ms=i, now_ms=i, attributes={"atoms": 1 + i % 5})
+    ...     times.learn(run)
+    >>> while times.step():
+    ...     pass
+    >>> curve = PublishedPoint(4, 30.0, 10.0, 90.0)
+    >>> for i in range(20):
+    ...     told = CurveSaid(curve, curve, "inside")
+    ...     times.learn(FeatureFact(f"s{i}", 4, 10.0 * (1 + i % 5), i, i, {"atoms": 1 + i % 5}, curve=told))
+    >>> round(times.score(FeatureQuestion({"atoms": 2}, {}, curve, curve)).run_time_s)
+    20
+    """
+
+    name: ClassVar[str] = "feature_times"
+    version: ClassVar[int] = 1
+
+    def __init__(self, runs_max: int, state: FeatureTimesState) -> None:
+        self._trainer = Trainer(KINDS, runs_max, state.trainer)
+        self._blends = {stage: Blend.build(kept) for stage, kept in state.blends.items()}
+        self._errors = {name: dict(rows) for name, rows in state.errors.items()}
+        self._pairs = {stage: list(pairs) for stage, pairs in state.pairs.items()}
+        self._waiting_ms = state.waiting_ms
+        self._pace = state.pace
+
+    @classmethod
+    def build(cls, runs_max: int, state: FeatureTimesState | None = None) -> "FeatureTimes":
+        """Return what a stored state was of, or something that knows nothing."""
+        return cls(runs_max, state or FeatureTimesState())
+
+    def nearest(self, n: float) -> float:
+        """Return the size nearest to `n` within the range of those that models were fitted to."""
+        table = self._trainer.learners[ATTRIBUTES].table
+        if table is None or SIZE not in table.names:
+            return n
+        sizes = table.values[:, table.names.index(SIZE)]
+        return float(min(max(n, sizes.min()), sizes.max()))
+
+    def score(self, fact: FeatureQuestion) -> Pooled | None:
+        """Return what curve and features say together of a run to come; None where the curve alone has a say."""
+        said = self._said(fact)
+        shares = {each.stage: self._blend(each.stage).share for each in said}
+        if not any(shares.values()):
+            return None
+        last = said[-1]
+        for earlier, later in pairwise(STAGES):
+            if earlier in shares and later in shares:
+                shares[earlier] *= 1.0 - shares[later]
+        run_time_s, low_s, high_s = self._blend(last.stage).band(last.pooled)
+        return Pooled(run_time_s, low_s, high_s, shares)
+
+    def missing(self, attributes: Mapping[str, Attribute]) -> tuple[str, ...]:
+        """Return the attributes that a run has to tell, and does not."""
+        return self._missing(self._trainer.learners[ATTRIBUTES], encoded(attributes) | {SIZE: 1.0})
+
+    def learn(self, fact: FeatureFact) -> None:
+        """Take a run in, after all were compared with it; one with a known id replaces that."""
+        values = _values(fact.attributes, fact.network, fact.n)
+        targets = {ATTRIBUTES: fact.run_time_s}
+        if any(name.startswith(NETWORK) for name in values):
+            targets[COMMUNICATION] = fact.run_time_s
+        run = Run(fact.run_id, fact.end_ms, values, targets)
+        if self._trainer.reservoir.find(run.id) == run:
+            return
+        if fact.curve is not None and due(self._pace, fact.now_ms, SCORED_PER_TICK):
+            self._pace = counted(self._pace, fact.now_ms)
+            self._compare(fact, fact.curve)
+            self._trainer.learn(run)
+        else:
+            self._trainer.reservoir.add(run)
+        self._wait(fact.now_ms)
+
+    def forget(self, run_id: str, now_ms: int) -> None:
+        """Let a run tell nothing any more: it belongs to another application."""
+        if self._trainer.reservoir.drop(run_id):
+            self._wait(now_ms)
+
+    def step(self) -> bool:
+        """Do a part of the next fit; return whether there is more to do."""
+        self._trainer.tick()
+        if self._trainer.wants:
+            return True
+        self._waiting_ms = None
+        return False
+
+    def errors(self, name: str) -> tuple[HorizonError, ...]:
+        """Return the errors of one of STAGES, or of COMBINED, by horizon."""
+        rows = sorted(self._errors.get(name, {}).items())
+        return tuple(HorizonError(HORIZONS[at], scored, error) for at, (scored, error) in rows)
+
+    def due_ms(self) -> int | None:
+        """Return since when a fit waits to go on; None where none does."""
+        return self._waiting_ms
+
+    def snapshot(self) -> FeatureTimesState:
+        """Return the stored form."""
+        return FeatureTimesState(
+            self._trainer.snapshot(),
+            {stage: blend.snapshot() for stage, blend in self._blends.items()},
+            {name: dict(rows) for name, rows in self._errors.items()},
+            {stage: list(pairs) for stage, pairs in self._pairs.items()},
+            self._waiting_ms,
+            self._pace,
+        )
+
+    def _said(self, asked: FeatureQuestion) -> list[_Said]:
+        """Return what each stage says, and what it makes of that and of what was said before."""
+        values = _values(asked.attributes, asked.network, asked.near.n)
+        curve, near = (
+            Forecast.of_band(point.run_time_s, point.low_s, point.high_s) for point in (asked.at, asked.near)
+        )
+        pooled, found = curve, list[_Said]()
+        for stage in STAGES:
+            own = self._forecast(stage, values, curve, near)
+            if own is not None:
+                before, pooled = pooled, self._blend(stage).said(pooled, own)
+                found.append(_Said(stage, own, before, pooled))
+        return found
+
+    def _forecast(self, stage: str, values: Mapping[str, float], curve: Forecast, near: Forecast) -> Forecast | None:
+        learner = self._trainer.learners[stage]
+        if self._missing(learner, values):
+            return None
+        band = learner.predict(values)
+        if band is None:
+            return None
+        own = Forecast.of_band(band.value, band.low, band.high)
+        further = max(curve.deviation**2 - near.deviation**2, 0.0)
+        return Forecast(own.ln_t + curve.ln_t - near.ln_t, math.sqrt(own.deviation**2 + further))
+
+    def _missing(self, learner: Learner, values: Mapping[str, float]) -> tuple[str, ...]:
+        """Return the columns of the model that answers which these values do not tell; a word that is new is told."""
+        table, model = learner.table, learner.models.get(learner.believed or "")
+        if table is None or not isinstance(model, Chosen):
+            return ()
+        told = {name.partition(CHOICE)[0] for name in values}
+        wanted: dict[str, float] = {}
+        for name, column in zip(model.names, table.values[:, list(model.at)].T, strict=True):
+            known = float((column == column).mean()) if CHOICE in name else 1.0  # noqa: PLR0124  not nan
+            base = name.partition(CHOICE)[0]
+            wanted[base] = wanted.get(base, 0.0) + known
+        return tuple(name for name, share in wanted.items() if share >= USUAL and name not in told)
+
+    def _compare(self, fact: FeatureFact, curve: CurveSaid) -> None:
+        ln_t, horizon = math.log(fact.run_time_s), HORIZONS.index(curve.horizon)
+        said = self._said(FeatureQuestion(fact.attributes, fact.network, curve.at, curve.near))
+        for each in said:
+            blend = self._blend(each.stage)
+            blend.learn(each.before, each.forecast, ln_t)
+            self._blends[each.stage] = blend
+            self._note(each.stage, horizon, ln_t - each.forecast.ln_t)
+            pairs = self._pairs.setdefault(each.stage, [])
+            pairs.append((six_digits(math.exp(each.forecast.ln_t)), six_digits(fact.run_time_s)))
+            del pairs[:-PAIRS_MAX]
+        if said:
+            self._note(COMBINED, horizon, ln_t - said[-1].pooled.ln_t)
+
+    def _note(self, name: str, horizon: int, off: float) -> None:
+        rows = self._errors.setdefault(name, {})
+        scored, mean = rows.get(horizon, (0, 0.0))
+        error = min(abs(off), ERROR_MAX)
+        rows[horizon] = scored + 1, six_digits(mean + (error - mean) / min(scored + 1, WINDOW))
+
+    def _blend(self, stage: str) -> Blend:
+        return self._blends.get(stage) or Blend()
+
+    def _wait(self, now_ms: int) -> None:
+        if self._waiting_ms is None and self._trainer.wants:
+            self._waiting_ms = now_ms
+
+
+def _values(attributes: Mapping[str, Attribute], network: Mapping[str, float], n: float) -> dict[str, float]:
+    """Return what is known of a run as values: attributes, communication under `network.`, and the size."""
+    known = sorted(encoded(attributes).items())[:ATTRIBUTES_MAX]
+    told = {NETWORK + name: network[name] for name in NAMES if name in network}
+    return {**{name: value for name, value in known if not name.startswith(NETWORK)}, **told, SIZE: n}

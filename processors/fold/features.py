@@ -1,0 +1,211 @@
+"""Features in the fold: runs are learned with their attributes when they settle, answers and forecasts take them in."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+import msgspec
+
+from agent.contracts.events import SUCCESS, Attribute, Evidence, JobStarted, PredictionRequested
+from agent.contracts.feature_settings import FeatureSettings
+from agent.contracts.outputs import AnswerPoint, Member, Model
+from processors.curve import CurveSaid, PublishedPoint
+from processors.facts import plausible
+from processors.feature_times import COMBINED, STAGES, FeatureFact, FeatureQuestion, FeatureTimes, Pooled
+from processors.fold.desk import Desk
+from processors.jobs import EndedRun, Job, Placement, merged_evidence
+from processors.models.digits import six_digits
+
+STEPS_PER_TICK_MAX: Final = 24  # of fits, of all applications
+FULL_TICK_MS: Final = 10_000
+APPLICATIONS_PER_TICK_MAX: Final = 8
+FIELDS: Final = ("module", "container", "executable", "partition", "account", "qos", "user", "time_limit_s")
+NAME: Final = "features"
+
+Points = tuple[AnswerPoint, ...]
+
+
+class Told(NamedTuple):
+    """What is known of a run besides its size: attributes that count, and features of its communication."""
+
+    attributes: Mapping[str, Attribute]
+    network: Mapping[str, float]
+
+
+class Features:
+    """What features say of the run times of one shard; nothing where neither attributes nor communication are told.
+
+    >>> from agent.app.compose import make_shard
+    >>> from agent.config.tree import Config
+    >>> desk = make_shard(Config(features={"attributes": ["atoms"]})).desk
+    >>> asked = PredictionRequested("exa", "r9", (4.0,), Evidence(attributes={"atoms": 1000, "build": "x"}))
+    >>> Features(desk).of_request(asked).attributes
+    {'atoms': 1000}
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def of_request(self, event: PredictionRequested) -> Told:
+        """Return what a request tells of the run to come."""
+        return Told(_chosen(self._desk.settings.features, event.evidence), {})
+
+    def of_job(self, job: Job, event: JobStarted) -> Told:
+        """Return what is known of a run that goes on."""
+        return self._told(job, event.evidence)
+
+    def published(self, placement: Placement) -> CurveSaid | None:
+        """Return what is published about a run that just ended, where features will be compared with it."""
+        key, n = placement.application_id, placement.n
+        times = self._times(key)
+        model = self._desk.models.get(key) if key else None
+        if times is None or model is None or model.published is None or n is None or not plausible(n, 1.0):
+            return None
+        at, near = model.published.at(n), model.published.at(times.nearest(n))
+        return CurveSaid(at, near, model.published.horizon(n)) if at and near else None
+
+    def settled(self, job: Job, run: EndedRun) -> None:
+        """Learn a run that settled, where anything but its size is known of it."""
+        event, placement = run.event, run.placement
+        key, n = placement.application_id, placement.n
+        if key is None or n is None or key not in self._desk.models:
+            return
+        if event.state != SUCCESS or job.resized or not plausible(n, event.run_time_s):
+            return
+        told = self._told(job, merged_evidence(job, event))
+        if not told.attributes and not told.network:
+            return
+        fact = FeatureFact(
+            event.run_id, n, event.run_time_s, event.end_ms, self._desk.now_ms, *told, curve=run.published
+        )
+        self._guarded(key, lambda times: times.learn(fact))
+
+    def forget(self, application_id: str, run_id: str) -> None:
+        """Let a run that belongs to another application tell nothing of this one any more."""
+        if application_id in self._desk.feature_times:
+            self._guarded(application_id, lambda times: times.forget(run_id, self._desk.now_ms))
+
+    def tick(self, since_ms: int) -> None:
+        """Go on with fits, that which waits for longest first; a short tick has its share of a full one's steps."""
+        steps = -(-STEPS_PER_TICK_MAX * min(since_ms, FULL_TICK_MS) // FULL_TICK_MS)
+        due = self._desk.feature_times.due(self._desk.now_ms, APPLICATIONS_PER_TICK_MAX)
+        for number, application_id in enumerate(due):
+            share = -(-steps // (len(due) - number))
+            steps -= share
+            self._guarded(application_id, partial(_steps, share))
+
+    def sizes(self, application_id: str, told: Told, asked: Sequence[float]) -> list[float]:
+        """Return the sizes beyond those asked for of which the curve has to tell, so that features can go with it."""
+        times = self._times(application_id) if told.attributes or told.network else None
+        if times is None:
+            return []
+        return sorted({1.0, *(times.nearest(n) for n in (1.0, *asked))} - set(asked))
+
+    def answered(self, application_id: str, told: Told, points: Points, model: Model) -> tuple[Points, Model, str]:
+        """Return the points of an answer with what features say of them, where it comes from, and a sentence about that.
+
+        `points` are those of the curve, at all sizes that are needed.
+        """
+        times = self._times(application_id)
+        if times is None or not (told.attributes or told.network):
+            return points, model, ""
+        missing = times.missing(told.attributes)
+        if missing:
+            return points, model, f" It does not tell {', '.join(missing)}: its features do not count."
+        by_size = {point.n: _published(point) for point in points}
+        pooled = {
+            n: said
+            for n, at in by_size.items()
+            if (near := by_size.get(times.nearest(n))) is not None
+            and (said := times.score(FeatureQuestion(*told, at, near))) is not None
+        }
+        one = pooled.get(1.0)
+        if one is None or len(pooled) < len(by_size):
+            return points, model, ""
+        made = tuple(_with(point, pooled[point.n], one.run_time_s) for point in points)
+        return made, model_with(model, times, one.shares), f" {_words(one.shares)}"
+
+    def forecast(self, application_id: str, n: float, told: Told) -> tuple[Pooled, Model] | None:
+        """Return what features and the published curve say of a run; None where the curve alone has a say."""
+        times = self._times(application_id) if told.attributes or told.network else None
+        model = self._desk.models.get(application_id)
+        if times is None or model is None or model.published is None:
+            return None
+        at, near = model.published.at(n), model.published.at(times.nearest(n))
+        said = times.score(FeatureQuestion(*told, at, near)) if at and near else None
+        return (said, model_with(Model("curve", ()), times, said.shares)) if said else None
+
+    def _told(self, job: Job, own: Evidence) -> Told:
+        told: dict[str, Attribute] = {}
+        for evidence in (*(identity.evidence for identity in job.identities), own):
+            told |= _chosen(self._desk.settings.features, evidence)
+        return Told(told, {})
+
+    def _times(self, application_id: str | None) -> FeatureTimes | None:
+        try:
+            return self._desk.feature_times.get(application_id) if application_id else None
+        except Exception:  # noqa: BLE001  what can not be read back begins anew, and the curve answers
+            self._lost(application_id)
+            return None
+
+    def _guarded(self, application_id: str, work: Callable[[FeatureTimes], None]) -> None:
+        try:
+            times = self._desk.feature_times.open(application_id)
+            work(times)
+            self._desk.feature_times.changed(application_id, times, self._desk.now_ms)
+        except Exception:  # noqa: BLE001  features of one application must not stop the others
+            self._lost(application_id)
+
+    def _lost(self, application_id: str | None) -> None:
+        self._desk.tally["fault", FeatureTimes.name] += 1
+        if application_id is not None:
+            self._desk.feature_times.remove(application_id)
+
+
+def model_with(model: Model, times: FeatureTimes, shares: Mapping[str, float]) -> Model:
+    """Return where a prediction came from that features had a say in: what there was, with less weight, and they.
+
+    >>> model_with(Model("curve", ()), FeatureTimes.build(64), {"attributes": 0.75}).members[0].weight
+    0.75
+    """
+    rest = 1.0 - sum(shares.values())
+    before = (msgspec.structs.replace(each, weight=six_digits(each.weight * rest)) for each in model.members)
+    own = (
+        Member(stage, six_digits(shares[stage]), {}, errors=times.errors(stage)) for stage in STAGES if stage in shares
+    )
+    return Model(NAME, (*before, *own), times.errors(COMBINED))
+
+
+def _chosen(settings: FeatureSettings, evidence: Evidence) -> dict[str, Attribute]:
+    """Return the attributes of evidence that count; an attribute goes before a field of its name."""
+    if not settings.attributes:
+        return {}
+    fields = {name: value for name in FIELDS if (value := getattr(evidence, name)) is not None}
+    return {name: value for name, value in (fields | evidence.attributes).items() if settings.names(name)}
+
+
+def _steps(most: int, times: FeatureTimes) -> None:
+    for _ in range(most):
+        if not times.step():
+            return
+
+
+def _published(point: AnswerPoint) -> PublishedPoint:
+    return PublishedPoint(point.n, point.run_time_s, point.low_s, point.high_s)
+
+
+def _with(point: AnswerPoint, said: Pooled, one_s: float) -> AnswerPoint:
+    speedup = one_s / said.run_time_s
+    return msgspec.structs.replace(
+        point,
+        run_time_s=six_digits(said.run_time_s),
+        low_s=six_digits(said.low_s),
+        high_s=six_digits(said.high_s),
+        speedup=six_digits(speedup),
+        efficiency=six_digits(speedup / point.n),
+    )
+
+
+def _words(shares: Mapping[str, float]) -> str:
+    told = " and ".join(f"{stage} {share:.0%}" for stage, share in shares.items() if share)
+    return f"Features of the run have a say: {told}."
