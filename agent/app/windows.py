@@ -53,7 +53,7 @@ class SourceWindows:
             "late": counts.late,
             "ahead": counts.ahead,
             "not_finite": counts.not_finite,
-            "repeated": rings.repeated,
+            "repeated": rings.repeated + self._windows.sums.repeated,
             "thinned": rings.thinned_away,
         }
         since = {name: count - self._told.get(name, 0) for name, count in now.items()}
@@ -62,7 +62,7 @@ class SourceWindows:
 
     def series_held(self) -> int:
         """Return how many series have samples."""
-        return self._windows.rings.series_held()
+        return self._windows.rings.series_held() + len(self._windows.sums)
 
     def forget(self) -> None:
         """Forget unused names where they are more than the used ones, or where a full index would get room."""

@@ -16,13 +16,13 @@ Floats = npt.NDArray[np.float64]
 
 
 class Lasts:
-    """The newest value of each open minute of the series that are cumulative; of samples of one time the first counts.
+    """The newest value of each open minute of the series that are cumulative and have windows; of one time the first counts.
 
     Values in rings have seven digits, too few for the difference of two counters. 256 bytes a series.
 
     >>> from agent.contracts.telemetry import Series
     >>> index = SeriesIndex(series_max=2)
-    >>> numbers = [index.number(Series("exa", "nid1", name)) for name in ("energy_total", "power_w")]
+    >>> numbers = [index.number(Series("exa", "nid1", name)) for name in ("network_total", "power_w")]
     >>> lasts = Lasts(index)
     >>> lasts.note(np.array([0, 0, 1]), np.array([2_000, 1_000, 1_000]), np.array([1e15 + 1.0, 1e15, 400.0]))
     >>> lasts.of(np.array([0, 1]), minute=0), lasts.power(2)
@@ -87,7 +87,7 @@ class Lasts:
         if have == len(self._index):
             return
         names = [self._index[number].resource for number in range(have, len(self._index))]
-        cumulative = np.array([is_cumulative(name) for name in names], np.bool_)
+        cumulative = np.array([is_cumulative(name) and not is_profiled(name) for name in names], np.bool_)
         rows = len(self._time_ms) + np.cumsum(cumulative) - 1
         more = int(cumulative.sum())
         self._row = np.concatenate((self._row, np.where(cumulative, rows, NO_ROW).astype(np.int32)))

@@ -67,14 +67,14 @@ class OpenMinutes:
                 self._changed &= ~bit
                 yield minute, changed
 
-    def touch(self, series: Ints, minute: Ints) -> None:
-        """Note samples of these series in these minutes (m,): five windows change, of which some were told."""
+    def touch(self, series: Ints, minute: Ints, *, windows: int = WINDOW_MINUTES) -> None:
+        """Note samples of these series in these minutes (m,): so many windows change, of which some were told."""
         if self._told is None or self._settled is None or not len(series):
             return
         self._reserve(int(series.max()) + 1)
         old = np.flatnonzero(minute <= self._told)
         series, minute = series[old], minute[old]
-        for later in range(WINDOW_MINUTES):
+        for later in range(windows):
             told = (minute + later <= self._told) & (minute + later > self._settled)
             bits = np.left_shift(np.uint32(1), ((minute[told] + later) % SLOTS).astype(np.uint32))
             np.bitwise_or.at(self._changed, series[told], bits)

@@ -16,7 +16,8 @@ from processors.windows.lasts import Lasts
 from processors.windows.open_minutes import OpenMinutes
 from processors.windows.rings import NEVER_MS, NO_RING, Rings
 from processors.windows.settings import MINUTE_MS, Resume, WindowSettings
-from processors.windows.summary import WINDOW_MS, MinuteColumns, host_minutes, ordered_by, summarise
+from processors.windows.summary import WINDOW_MS, MinutePart, host_minutes, summarise
+from processors.windows.sums import Sums
 from processors.windows.trail import Trail
 
 Ints = npt.NDArray[np.int64]
@@ -51,7 +52,7 @@ class PartitionWindows:
     >>> windows = PartitionWindows("load/0", index, WindowSettings())
     >>> time_ms = np.array([1_000, 31_000, 70_000])
     >>> samples = Samples(np.full(3, cpu), time_ms, np.array([0.5, 0.7, 0.9]))
-    >>> [part.mean for part in windows.fold(samples, np.arange(3), time_ms)]
+    >>> [part.windows.mean for part in windows.fold(samples, np.arange(3), time_ms)]
     [array([0.6])]
     >>> windows.position(next_offset=3)
     Position(offset=0, resume=Resume(first_open_ms=-60000))
@@ -67,6 +68,7 @@ class PartitionWindows:
         self.rings = Rings(keep_ms=span_ms)
         self._hosts = HostNumbers(index)
         self._lasts = Lasts(index)
+        self.sums = Sums(index, settings.settle_minutes)
         self._trail = Trail()
         self._minutes = OpenMinutes(settings.settle_minutes)
         self._watermark_ms = NEVER_MS
@@ -79,7 +81,7 @@ class PartitionWindows:
         """Return the newest time that counted."""
         return None if self._watermark_ms == NEVER_MS else self._watermark_ms
 
-    def fold(self, samples: Samples, offsets: Ints, received_ms: Ints) -> Iterator[MinuteColumns]:
+    def fold(self, samples: Samples, offsets: Ints, received_ms: Ints) -> Iterator[MinutePart]:
         """Take samples in the order of their records; yield the minutes that are due, in parts of so many hosts.
 
         `offsets` and `received_ms` (m,) are those of each sample's record. Exhaust the iterator before the next fold;
@@ -108,7 +110,7 @@ class PartitionWindows:
             self._watermark_ms = int(watermark[stop - 1])
         self._folding = False
 
-    def pass_time(self, time_ms: int) -> Iterator[MinuteColumns]:
+    def pass_time(self, time_ms: int) -> Iterator[MinutePart]:
         """Yield what is due when no sample from before a time will follow, as one of that time would let it.
 
         >>> windows = PartitionWindows("load/0", SeriesIndex(series_max=10), WindowSettings())
@@ -119,7 +121,7 @@ class PartitionWindows:
             yield from self._turn(int(self._clock(np.int64(time_ms))))
             self._watermark_ms = time_ms
 
-    def end(self) -> Iterator[MinuteColumns]:
+    def end(self) -> Iterator[MinutePart]:
         """Yield what is still to be told of all minutes that have begun; nothing may come after it.
 
         >>> from agent.contracts.telemetry import Series
@@ -130,7 +132,7 @@ class PartitionWindows:
         if self._watermark_ms != NEVER_MS:
             yield from self._turn(self._watermark_ms // MINUTE_MS + 1 + self._settings.settle_minutes)
 
-    def events(self, part: MinuteColumns) -> Iterator[HostMinute]:
+    def events(self, part: MinutePart) -> Iterator[HostMinute]:
         """Yield the events of what `fold` yielded."""
         return host_minutes(part, self._index.__getitem__, self.source)
 
@@ -142,7 +144,7 @@ class PartitionWindows:
         if self._folding:
             raise RuntimeError("A fold is not exhausted.")
         needed = np.zeros(len(self._index), np.bool_)
-        for numbers in (self.rings.numbers(), self._minutes.numbers()):
+        for numbers in (self.rings.numbers(), self.sums.numbers(), self._minutes.numbers()):
             needed[numbers] = True
         kept = np.flatnonzero(needed)
         for number in kept.tolist():
@@ -150,6 +152,7 @@ class PartitionWindows:
         self.rings.renumber(kept)
         self._minutes.renumber(kept)
         self._lasts.renumber(index, kept)
+        self.sums.renumber(index, kept)
         self._index, self._hosts = index, HostNumbers(index)
 
     def position(self, next_offset: int) -> Position:
@@ -167,17 +170,18 @@ class PartitionWindows:
         """Return the minute that is being collected: a minute is told first when this has passed it."""
         return np.asarray((watermark_ms - int(self._settings.emit_after_s * 1000)) // MINUTE_MS)
 
-    def _turn(self, clock: int) -> Iterator[MinuteColumns]:
+    def _turn(self, clock: int) -> Iterator[MinutePart]:
         """Emit what is due when the collected minute becomes another."""
         for minute in self._minutes.due_first(clock, self._watermark_ms // MINUTE_MS):
-            yield from self._emit(minute, self.rings.pool != NO_RING, revision=0)
+            yield from self._emit(minute, self._held(), revision=0)
         for minute, touched in self._minutes.due_again(clock):
             yield from self._emit(minute, self._with_their_hosts(touched), revision=1)
         turned = self._minutes.begin(clock)
         if turned:
-            self.counts.cleared += self.rings.clear_quiet(self._floor_ms())
+            floor_ms = self._floor_ms()
+            self.counts.cleared += self.rings.clear_quiet(floor_ms) + self.sums.clear_quiet(floor_ms)
 
-    def _emit(self, minute: int, chosen: npt.NDArray[np.bool_], revision: int) -> Iterator[MinuteColumns]:
+    def _emit(self, minute: int, chosen: npt.NDArray[np.bool_], revision: int) -> Iterator[MinutePart]:
         host = self._hosts.of_series()
         of_chosen = np.unique(host[np.flatnonzero(chosen)])
         for first in range(0, len(of_chosen), self._settings.part_hosts):
@@ -185,25 +189,45 @@ class PartitionWindows:
             among = chosen.copy()
             among[: len(host)] &= (host[: len(among)] >= hosts[0]) & (host[: len(among)] <= hosts[-1])
             late = self._minutes.late(minute, len(among))
-            part = summarise(self.rings, minute * MINUTE_MS, among, late, lasts=self._lasts, revision=revision)
-            if len(part.series):
-                yield ordered_by(part, host)
+            windows = summarise(self.rings, minute * MINUTE_MS, among, late, lasts=self._lasts, revision=revision)
+            part = MinutePart(windows, self.sums.of(among, minute, late))
+            if len(part):
+                yield part.ordered_by(host)
+
+    def _held(self) -> npt.NDArray[np.bool_]:
+        """Tell which series have samples."""
+        held = np.zeros(max(len(self._index), len(self.rings.pool)), np.bool_)
+        held[: len(self.rings.pool)] = self.rings.pool != NO_RING
+        held[self.sums.numbers()] = True
+        return held
 
     def _with_their_hosts(self, series: Ints) -> npt.NDArray[np.bool_]:
         host = self._hosts.of_series()
         touched = np.zeros(len(self._hosts), np.bool_)
         touched[host[series]] = True
-        chosen = np.zeros(len(self.rings.pool), np.bool_)
-        chosen[: len(host)] = touched[host][: len(chosen)]
+        chosen = np.zeros(max(len(host), len(self.rings.pool)), np.bool_)
+        chosen[: len(host)] = touched[host]
         return chosen
 
     def _append(self, samples: Samples, part: slice, taken: npt.NDArray[np.bool_], late: npt.NDArray[np.bool_]) -> None:
         series, time_ms = samples.series[part].astype(np.int64), samples.time_ms[part]
         self._minutes.note_late(series[late])
         series, time_ms, value = series[taken], time_ms[taken], samples.value[part][taken]
+        summed = self.sums.takes(len(self._index))[series]
+        if summed.any():
+            self._sum_up(series[summed], time_ms[summed], value[summed])
+            series, time_ms, value = series[~summed], time_ms[~summed], value[~summed]
         self.rings.append(series, time_ms, value, self._floor_ms())
         self._lasts.note(series, time_ms, value)
         self._minutes.touch(series, time_ms // MINUTE_MS)
+
+    def _sum_up(self, series: Ints, time_ms: Ints, value: npt.NDArray[np.float64]) -> None:
+        minute, first_open = time_ms // MINUTE_MS, self._minutes.first_open()
+        if first_open is not None and int(minute.min()) < first_open:  # of minutes that were told before a restart
+            fresh = minute >= first_open
+            series, time_ms, value, minute = series[fresh], time_ms[fresh], value[fresh], minute[fresh]
+        self.sums.append(series, time_ms, value)
+        self._minutes.touch(series, minute, windows=1)
 
     def _floor_ms(self) -> int:
         first_open = self._minutes.first_open()

@@ -1,6 +1,6 @@
 """A minute of event time of many series at once: means, range, and the histogram of the last five minutes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import isnan
 from typing import Any, Final
 
@@ -11,14 +11,15 @@ import numpy.typing as npt
 from agent.contracts.events import HostMinute, ResourceMinute
 from agent.contracts.telemetry import Series
 from processors.models.histogram.values import INTERVALS
+from processors.windows.digits import significant
 from processors.windows.energy import energy_j
 from processors.windows.lasts import Lasts
 from processors.windows.pool import Pool
 from processors.windows.rings import Ints, Rings
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS
+from processors.windows.sums import SumColumns
 
 WINDOW_MS: Final = 300_000
-DIGITS: Final = 7  # of a value held in 32 bits
 STRIP: Final = 1024  # rings summed up at a time, so that they stay in the processor's cache
 
 Floats = npt.NDArray[np.float64]
@@ -31,7 +32,7 @@ class MinuteColumns(msgspec.Struct, frozen=True):
     `shares` (m, 5) of five equal intervals over the five minutes that end with it, `window_count` (m,), `late` (m,).
     Values have seven significant digits; shares are exact and sum to one. `revision` is 1 where the minute is told again.
     `last` (m,) is the newest value of cumulative resources, `energy_j` (m,) the energy where they are a power; else nan.
-    What is only part of profiles has no window: nan in `means` and `edges`, 0 in the others.
+    The power of one job has no window: nan in `means` and `edges`, 0 in the others.
 
     >>> one, real, none = np.array([1]), np.array([0.5]), np.zeros((1, 6))
     >>> columns = MinuteColumns(0, one, one, real, real, real, none, none, none[:, 1:], one, one, real, real)
@@ -95,27 +96,59 @@ def summarise(
     return MinuteColumns(minute_ms, late=late[series], last=last, **columns, revision=revision)
 
 
-def host_minutes(columns: MinuteColumns, names: Callable[[int], Series], source: str) -> Iterator[HostMinute]:
+class MinutePart(msgspec.Struct, frozen=True):
+    """Some hosts of a minute: what has windows, and what is summed up alone.
+
+    >>> part = MinutePart(summarise(Rings(480_000), 0, np.zeros(0, np.bool_), np.zeros(0, np.int64)), None)
+    >>> len(part)
+    0
+    """
+
+    windows: MinuteColumns
+    sums: SumColumns | None
+
+    def __len__(self) -> int:
+        """Return how many series there are."""
+        return len(self.windows.series) + (0 if self.sums is None else len(self.sums.series))
+
+    def ordered_by(self, host: npt.ArrayLike) -> "MinutePart":
+        """Return the rows by host number (of the series), then by series."""
+        of_series = np.asarray(host)
+        order = np.lexsort((self.windows.series, of_series[self.windows.series]))
+        if self.sums is None or not len(self.sums.series):
+            return MinutePart(self.windows.take(order), None)
+        sums_order = np.lexsort((self.sums.series, of_series[self.sums.series]))
+        return MinutePart(self.windows.take(order), self.sums.take(sums_order))
+
+
+def host_minutes(part: MinutePart, names: Callable[[int], Series], source: str) -> Iterator[HostMinute]:
     """Yield one event per host, rows of a host side by side; ask for a part of them where all take too long.
 
     >>> rings = Rings(keep_ms=480_000)
     >>> rings.append(np.array([0]), np.array([1_000]), np.array([0.25]), floor_ms=0)
-    >>> found = summarise(rings, 0, np.array([True]), np.array([0]))
+    >>> found = MinutePart(summarise(rings, 0, np.array([True]), np.array([0])), None)
     >>> event = next(host_minutes(found, lambda number: Series("exa", "nid1", "cpu_available"), "load/0"))
     >>> event.identity, event.resources["cpu_available"].shares
     ('minute:load/0:exa/nid1@0', (1.0,))
     """
-    resources: dict[str, ResourceMinute] = {}
-    before: Series | None = None
-    for number, resource in zip(columns.series.tolist(), _resources(columns), strict=True):
-        series = names(number)
-        if before is not None and (series.host != before.host or series.system != before.system):
-            yield HostMinute(before.system, source, before.host, columns.minute_ms, resources, columns.revision)
-            resources = {}
-        resources[series.resource] = resource
-        before = series
-    if before is not None:
-        yield HostMinute(before.system, source, before.host, columns.minute_ms, resources, columns.revision)
+    hosts: dict[tuple[str, str], dict[str, ResourceMinute]] = {}
+    columns, sums = part.windows, part.sums
+    _note(hosts, map(names, columns.series.tolist()), _resources(columns))
+    if sums is not None:
+        _note(hosts, map(names, sums.series.tolist()), sums.resources())
+    for (system, host), resources in hosts.items():
+        yield HostMinute(system, source, host, columns.minute_ms, resources, columns.revision)
+
+
+def _note(
+    hosts: dict[tuple[str, str], dict[str, ResourceMinute]], names: Iterable[Series], minutes: Iterable[ResourceMinute]
+) -> None:
+    before, of_host = ("", ""), dict[str, ResourceMinute]()
+    for (system, host, resource), minute in zip(names, minutes, strict=True):
+        if (system, host) != before:
+            before = system, host
+            of_host = hosts.setdefault(before, {})
+        of_host[resource] = minute
 
 
 def _resources(columns: MinuteColumns) -> Iterator[ResourceMinute]:
@@ -128,7 +161,7 @@ def _resources(columns: MinuteColumns) -> Iterator[ResourceMinute]:
         *(part.tolist() for part in (*parts, columns.window_count, columns.late)), last, energy, alike, strict=True
     )
     for count, mean, low, high, tens, edges, shares, window_count, late, newest, joules, one in rows:
-        if not window_count:  # only part of profiles
+        if not window_count:  # a part of profiles alone
             yield ResourceMinute(count, mean, low, high, late=late, last=newest, energy_j=joules)
             continue
         ends, masses = ((edges[0],), (1.0,)) if one else (tuple(edges), tuple(shares))
@@ -247,20 +280,6 @@ def _histogram(value: npt.NDArray[np.float32], window: npt.NDArray[np.bool_]) ->
     }
 
 
-def significant(value: Floats) -> Floats:
-    """Return the values rounded to seven significant digits, which is what 32 bits hold: 0.83, not 0.8299999833106995.
-
-    >>> significant(np.array([np.float64(np.float32(0.83)), -123456789.0, 0.0, np.nan]))
-    array([ 8.300000e-01, -1.234568e+08,  0.000000e+00,           nan])
-    """
-    magnitude = np.abs(value)
-    exponent = np.floor(np.log10(magnitude, out=np.zeros_like(magnitude), where=magnitude > 0))
-    places = np.clip(DIGITS - 1 - exponent, -300, 300)
-    up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)
-    rounded: Floats = np.rint(value * up / down) * down / up
-    return rounded
-
-
 def _nothing() -> dict[str, npt.NDArray[Any]]:
     whole, real = np.zeros(0, np.int64), np.zeros(0)
     edges, parts = np.zeros((0, INTERVALS + 1)), np.zeros((0, PARTS))
@@ -268,15 +287,3 @@ def _nothing() -> dict[str, npt.NDArray[Any]]:
         "series": whole, "count": whole, "mean": real, "low": real, "high": real, "means": parts,
         "window_count": whole, "edges": edges, "shares": np.zeros((0, INTERVALS)), "energy_j": real,
     }  # fmt: skip
-
-
-def ordered_by(columns: MinuteColumns, host: npt.ArrayLike) -> MinuteColumns:
-    """Return the rows by host number (of the series), then by series.
-
-    >>> rings = Rings(keep_ms=480_000)
-    >>> rings.append(np.array([0, 1, 2]), np.array([1_000] * 3), np.array([0.1, 0.2, 0.3]), floor_ms=0)
-    >>> found = summarise(rings, 0, np.array([True] * 3), np.array([0] * 3))
-    >>> ordered_by(found, [0, 1, 0]).series
-    array([0, 2, 1])
-    """
-    return columns.take(np.lexsort((columns.series, np.asarray(host)[columns.series])))

@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from tests.bench import (
+    counters,
     decoding,
     hosts,
     kafka_path,
@@ -28,6 +29,7 @@ FOLDER: Final = Path("bench-results")
 BENCHMARKS: Final[dict[str, Benchmark]] = {
     "decode": decoding.run,
     "telemetry": telemetry.run,
+    "counters": counters.run,
     "collector": roles.collector,
     "learner": roles.learner,
     "hosts": hosts.run,

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from agent.contracts.events import HostMinute, ResourceMinute
-from agent.contracts.telemetry import Samples, Series, SeriesIndex, is_profiled
+from agent.contracts.telemetry import Samples, Series, SeriesIndex, is_cumulative, is_power, is_profiled
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import WindowSettings
 
@@ -43,7 +43,10 @@ class Oracle:
                 key = (host, resource, self.clock())
                 self.late[key] = self.late.get(key, 0) + 1
             else:
-                self.values.setdefault((host, resource), {}).setdefault(time_ms, value)
+                held = self.values.setdefault((host, resource), {})
+                moments = {held_ms // 500 for held_ms in held} if is_profiled(resource) else set()
+                if time_ms // 500 not in moments:
+                    held.setdefault(time_ms, value)
 
     def clock(self) -> int:
         assert self.watermark_ms is not None
@@ -58,8 +61,8 @@ class Oracle:
                 late = self.late.get((host, resource, minute), 0)
                 summed = resource_minute(values, minute, late)
                 now = [time_ms for time_ms in values if time_ms // MINUTE_MS == minute]
-                newest = values[max(now)] if resource.endswith("_total") else None
-                energy = energy_j(values, minute) if resource.endswith("_w") else None
+                newest = values[max(now)] if is_cumulative(resource) else None
+                energy = energy_j(values, minute) if is_power(resource) else None
                 if is_profiled(resource):
                     summed = replace(summed, means=(), edges=(), shares=(), window_count=0)
                 found.setdefault((host, minute), {})[resource] = replace(summed, last=newest, energy_j=energy)

@@ -1,0 +1,256 @@
+"""Minutes of what is only part of profiles: no samples are kept, but their number, sum, range and newest value."""
+
+from collections.abc import Iterator
+from itertools import repeat
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from agent.contracts.events import ResourceMinute
+from agent.contracts.telemetry import COUNTER_LEVEL, PEER, SeriesIndex, is_cumulative, is_power, is_profiled
+from processors.windows.digits import significant
+from processors.windows.settings import MINUTE_MS
+
+NO_ROW: Final = -1
+NEVER_MS: Final = -(2**62)
+SLOTS_MORE: Final = 3  # minutes that are open besides those that settle
+MOMENT_MS: Final = 500  # one sample of a series counts in so long a time
+WORD: Final = 64  # moments in a word of those that are taken
+WORDS: Final = 2
+MOMENT_BITS: Final = 7  # hold a moment of a minute
+ROWS_STEP: Final = 1_024
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+class SumColumns(msgspec.Struct, frozen=True):
+    """What m series measured in one minute, (m,) each; `last` is nan where a resource is not cumulative.
+
+    >>> one, real = np.array([1]), np.array([0.5])
+    >>> next(SumColumns(one, one, real, real, real, np.array([np.nan]), one).resources()).mean
+    0.5
+    """
+
+    series: Ints
+    count: Ints
+    mean: Floats
+    low: Floats
+    high: Floats
+    last: Floats
+    late: Ints
+
+    def take(self, rows: Ints) -> "SumColumns":
+        """Return these rows, in this order."""
+        return SumColumns(*(getattr(self, name)[rows] for name in self.__struct_fields__))
+
+    def resources(self) -> Iterator[ResourceMinute]:
+        """Return the minute of each series."""
+        last = self.last.astype(object)
+        last[np.isnan(self.last)] = None
+        parts = (part.tolist() for part in (self.count, self.mean, self.low, self.high))
+        return map(
+            ResourceMinute, *parts, repeat(()), repeat(()), repeat(()), repeat(0), self.late.tolist(), last.tolist()
+        )
+
+
+class Sums:
+    """Sums of each open minute by series, 57 bytes for each; `takes` tells which series have theirs here.
+
+    Of samples of one series in the same half of a second the first counts, so that what is told twice counts once; of
+    levels, which parts of a host may share, all do.
+
+    >>> from agent.contracts.telemetry import Series
+    >>> index = SeriesIndex(series_max=2)
+    >>> numbers = [index.number(Series("exa", "nid1", name)) for name in ("counter_delta>cycles", "load1")]
+    >>> sums = Sums(index, settle_minutes=2)
+    >>> sums.append(np.array([0, 0, 0]), np.array([1_000, 31_000, 1_000]), np.array([5e9, 7e9, 5e9]))
+    >>> found = sums.of(np.array([True, True]), minute=0, late=np.zeros(2, np.int64))
+    >>> sums.takes(2), found.count, found.mean, sums.repeated
+    (array([ True, False]), array([2], dtype=int32), array([6.e+09]), 1)
+    """
+
+    def __init__(self, index: SeriesIndex, settle_minutes: int) -> None:
+        self.repeated = 0
+        self._index = index
+        self._slots = settle_minutes + SLOTS_MORE
+        self._takes = np.zeros(0, np.bool_)  # of each series, as the next three
+        self._cumulative = np.zeros(0, np.bool_)
+        self._shared = np.zeros(0, np.bool_)
+        self._row = np.zeros(0, np.int32)
+        self._free: list[int] = []
+        self._series = np.zeros(0, np.int32)  # of each row, as all below; NO_ROW: the row is free
+        self._newest_ms = np.zeros(0, np.int64)
+        self._minute = np.zeros((0, self._slots), np.int32)  # of each slot
+        self._count = np.zeros((0, self._slots), np.int32)
+        self._sum = np.zeros((0, self._slots))
+        self._low = np.zeros((0, self._slots))
+        self._high = np.zeros((0, self._slots))
+        self._last = np.zeros((0, self._slots))
+        self._last_moment = np.zeros((0, self._slots), np.int8)
+        self._moments = np.zeros((0, self._slots, WORDS), np.uint64)
+
+    def __len__(self) -> int:
+        """Return how many series have samples."""
+        return int(np.count_nonzero(self._series != NO_ROW))
+
+    def takes(self, count: int) -> Bools:
+        """Tell which of the first `count` series are summed up here."""
+        self._follow()
+        found = np.zeros(count, np.bool_)
+        found[: len(self._takes)] = self._takes[:count]
+        return found
+
+    def append(self, series: Ints, time_ms: Ints, value: Floats) -> None:
+        """Take samples (m,) of series that are summed up here, in the order in which they came."""
+        if not len(series):
+            return
+        self._follow()
+        row = self._rows(series)
+        np.maximum.at(self._newest_ms, row, time_ms)
+        minute, at_ms = np.divmod(time_ms, MINUTE_MS)
+        place = row * self._slots + minute % self._slots
+        self._begin(place, minute)
+        key = (place << MOMENT_BITS) + at_ms // MOMENT_MS
+        if not (key[1:] > key[:-1]).all():
+            order = np.argsort(key, kind="stable")
+            key, series, value = key[order], series[order], value[order]
+        taken = self._taken(key, self._shared[series])
+        self.repeated += len(taken) - int(np.count_nonzero(taken))
+        if not taken.all():
+            key, value = key[taken], value[taken]
+        if len(key):
+            self._add(key, value)
+
+    def of(self, chosen: Bools, minute: int, late: Ints) -> SumColumns:
+        """Return the sums of the chosen series (by number, as `late`) that have a sample in the minute."""
+        self._follow()
+        slot = minute % self._slots
+        there = (self._minute[:, slot] == minute) & (self._count[:, slot] > 0) & (self._series != NO_ROW)
+        rows = np.flatnonzero(there)
+        rows = rows[chosen[self._series[rows]]]
+        series = self._series[rows].astype(np.int64)
+        count = self._count[rows, slot]
+        return SumColumns(
+            series=series,
+            count=count,
+            mean=significant(self._sum[rows, slot] / count),
+            low=significant(self._low[rows, slot]),
+            high=significant(self._high[rows, slot]),
+            last=np.where(self._cumulative[series], self._last[rows, slot], np.nan),
+            late=late[series],
+        )
+
+    def clear_quiet(self, floor_ms: int) -> int:
+        """Free the rows of series whose samples are all older; return how many."""
+        quiet = np.flatnonzero((self._series != NO_ROW) & (self._newest_ms < floor_ms))
+        self._row[self._series[quiet]] = NO_ROW
+        self._series[quiet] = NO_ROW
+        self._free += quiet[::-1].tolist()
+        return len(quiet)
+
+    def numbers(self) -> Ints:
+        """Return the series that have samples."""
+        return np.flatnonzero(self._row != NO_ROW)
+
+    def renumber(self, index: SeriesIndex, kept: Ints) -> None:
+        """Go on with an index that numbers the series `kept` 0, 1, ... and has no others."""
+        self._follow()
+        self._takes, self._cumulative, self._shared = self._takes[kept], self._cumulative[kept], self._shared[kept]
+        self._row, self._index = self._row[kept], index
+        there = np.flatnonzero(self._row != NO_ROW)
+        self._series[self._row[there]] = there
+
+    def memory_bytes(self) -> int:
+        """Return how many bytes the arrays take."""
+        return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
+
+    def _taken(self, key: Ints, shared: Bools) -> Bools:
+        """Tell of sorted samples which are the first of their moment, or of a series that parts share; note the moments."""
+        place, moment = key >> MOMENT_BITS, key & (1 << MOMENT_BITS) - 1
+        word = place * WORDS + moment // WORD
+        bit = np.left_shift(np.uint64(1), (moment % WORD).astype(np.uint64))
+        moments = self._moments.reshape(-1)
+        new = (moments[word] & bit) == 0
+        new[1:] &= key[1:] != key[:-1]
+        starts = _starts(word)
+        moments[word[starts]] |= np.bitwise_or.reduceat(bit, starts)
+        return np.asarray(new | shared)
+
+    def _add(self, key: Ints, value: Floats) -> None:
+        """Add sorted samples, each of which counts; with values of 32 bits a sum is the same in any order."""
+        short = value.astype(np.float32).astype(np.float64)
+        of_sample = key >> MOMENT_BITS
+        starts = _starts(of_sample)
+        place, ends = of_sample[starts], np.append(starts[1:], len(key)) - 1
+        count, total, low, high = (part.reshape(-1) for part in (self._count, self._sum, self._low, self._high))
+        count[place] += (ends + 1 - starts).astype(np.int32)
+        if len(starts) == len(key):  # as where all are of different series
+            total[place] += short
+            low[place] = np.minimum(low[place], short)
+            high[place] = np.maximum(high[place], short)
+        else:
+            total[place] += np.add.reduceat(short, starts)
+            low[place] = np.minimum(low[place], np.minimum.reduceat(short, starts))
+            high[place] = np.maximum(high[place], np.maximum.reduceat(short, starts))
+        last, last_moment = self._last.reshape(-1), self._last_moment.reshape(-1)
+        moment = (key[ends] & (1 << MOMENT_BITS) - 1).astype(np.int8)
+        newer = np.flatnonzero(moment > last_moment[place])
+        last[place[newer]], last_moment[place[newer]] = value[ends[newer]], moment[newer]
+
+    def _begin(self, place: Ints, minute: Ints) -> None:
+        """Empty the slots that still hold another minute."""
+        held = self._minute.reshape(-1)
+        other = np.flatnonzero(held[place] != minute)
+        if not len(other):
+            return
+        place = place[other]
+        held[place] = minute[other]
+        for part, nothing in (
+            (self._count, 0), (self._sum, 0.0), (self._low, np.inf), (self._high, -np.inf), (self._last_moment, -1),
+        ):  # fmt: skip
+            part.reshape(-1)[place] = nothing
+        self._moments.reshape(-1, WORDS)[place] = 0
+
+    def _rows(self, series: Ints) -> Ints:
+        """Return the rows of series, new ones for those without."""
+        row = self._row[series].astype(np.int64)
+        none = row == NO_ROW
+        if not none.any():
+            return row
+        for number in np.unique(series[none]).tolist():
+            if not self._free:
+                self._grow()
+            place = self._free.pop()
+            self._row[number], self._series[place] = place, number
+            self._newest_ms[place], self._minute[place] = NEVER_MS, -1
+        return self._row[series].astype(np.int64)
+
+    def _grow(self) -> None:
+        have = len(self._series)
+        more = max(ROWS_STEP, have // 4)
+        self._free += range(have + more - 1, have - 1, -1)
+        for name in ("_minute", "_count", "_sum", "_low", "_high", "_last", "_last_moment", "_moments", "_newest_ms"):
+            old = getattr(self, name)
+            setattr(self, name, np.concatenate((old, np.zeros((more, *old.shape[1:]), old.dtype))))
+        self._series = np.concatenate((self._series, np.full(more, NO_ROW, np.int32)))
+
+    def _follow(self) -> None:
+        have = len(self._takes)
+        if have == len(self._index):
+            return
+        names = [self._index[number].resource for number in range(have, len(self._index))]
+        takes = np.array([is_profiled(name) and not is_power(name) for name in names], np.bool_)
+        shared = np.array([name.partition(PEER)[0] == COUNTER_LEVEL for name in names], np.bool_)
+        cumulative = np.array([is_cumulative(name) for name in names], np.bool_)
+        self._takes = np.concatenate((self._takes, takes))
+        self._shared = np.concatenate((self._shared, shared))
+        self._cumulative = np.concatenate((self._cumulative, cumulative))
+        self._row = np.concatenate((self._row, np.full(len(names), NO_ROW, np.int32)))
+
+
+def _starts(sorted_keys: Ints) -> Ints:
+    """Return where each of the keys begins."""
+    return np.flatnonzero(np.concatenate(([True], sorted_keys[1:] != sorted_keys[:-1])))
