@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "topics": Entry("agent.cli.topics:command", "Check or create the agent's topics, or list the rights it needs."),
     "rebuild": Entry("agent.cli.rebuild:command", "Learn anew from the settled runs, with the rules of today."),
     "deadletter": Entry("agent.cli.deadletter:command", "List messages that could not be used, or send them again."),
+    "subscribe": Entry("agent.cli.subscribe:command", "Print what the agent says, or keep a local table of it."),
     "describe": Entry("agent.cli.describe:command", "Print the reference, made from the code."),
 }
 

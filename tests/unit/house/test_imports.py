@@ -20,6 +20,7 @@ OURS: dict[str, tuple[str, ...]] = {
     # predictions are judged by one loss, inside and in reports
     "agent.backtest": (CONTRACTS, "agent.http", "agent.words", "processors.models.log_normal"),
     "agent.checkpoint": (CONTRACTS,),
+    "agent.client": (CONTRACTS,),
     "agent.collector": (CONTRACTS,),
     # an equation in a configuration is read by the parser that will evaluate it
     "agent.config": (CONTRACTS, "agent.identify", "agent.reference", "processors.models.structure"),
