@@ -6,27 +6,36 @@ import click
 import msgspec
 
 from agent import describe, schemas
+from agent.cli.options import config_option, load_or_default
 from agent.cli.output import json_option
 from agent.contracts.errors import ConfigError
 
-SUBJECTS = ("formats", "processors", "metrics", "config", "schemas")
+SUBJECTS = ("formats", "processors", "metrics", "config", "schemas", "asyncapi")
 
 
 @click.command(short_help="Print the reference, made from the code.")
 @click.argument("subject", type=click.Choice(SUBJECTS))
 @click.argument("name", required=False)
+@config_option
 @json_option
-def command(subject: str, name: str | None, as_json: bool) -> None:  # noqa: FBT001 - an option
+def command(subject: str, name: str | None, config: str | None, as_json: bool) -> None:  # noqa: FBT001 - an option
     """Print one part of the reference as Markdown.
 
     With --json: `config` is the JSON Schema of the configuration file, `schemas` those of all events and messages, or
-    of the one that is named (such as scalewatch.prediction/1).
+    of the one that is named (such as scalewatch.prediction/1). `asyncapi` is the AsyncAPI document of the topics of an
+    agent with this configuration, always as JSON.
     """
     if name is not None and subject != "schemas":
         raise ConfigError(f"`describe {subject}` takes no name; leave {name!r} out.")
     if name is not None and name not in schemas.NAMES:
         raise ConfigError(f"{name!r} is no name of a schema; they are {', '.join(schemas.NAMES)}.")
-    if name is not None:
+    if config is not None and subject != "asyncapi":
+        raise ConfigError(f"`describe {subject}` takes no configuration: it is the same for all.")
+    if subject == "asyncapi":
+        from agent.asyncapi import document  # noqa: PLC0415 - each subject loads only what it tells of
+
+        click.echo(_json(document(load_or_default(config))))
+    elif name is not None:
         click.echo(_json(schemas.schema(name)))
     else:
         click.echo(_json(_data(subject)) if as_json else _page(subject))

@@ -19,6 +19,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent.clock": (),
     # predictions are judged by one loss, inside and in reports
     "agent.backtest": (CONTRACTS, "agent.http", "agent.words", "processors.models.log_normal"),
+    "agent.asyncapi": ("agent.config", "agent.schemas", "agent.topics"),
     "agent.checkpoint": (CONTRACTS,),
     "agent.client": (CONTRACTS,),
     "agent.collector": (CONTRACTS,),
