@@ -1,6 +1,5 @@
 """A reader of an output topic: all that it holds, then what comes."""
 
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -27,10 +26,10 @@ class Changes(msgspec.Struct, frozen=True):
     caught_up: bool
 
 
-def follow(log: Log, topic: str, stop: Callable[[], bool], *, only_new: bool = False) -> Iterator[Changes]:
+def follow(log: Log, topic: str, group: str, stop: Callable[[], bool], *, only_new: bool = False) -> Iterator[Changes]:
     """Yield what a topic holds and what comes, until `stop` says so. Raises UnavailableError.
 
-    Nothing is committed: every reader reads the whole topic. A compacted topic holds the last message of each key, so
+    Nothing is committed: every reader reads the whole topic, and has a group of its own. A compacted topic holds the last message of each key, so
     that this is all there is to know.
 
     >>> from agent.contracts.log import TopicSettings
@@ -40,12 +39,10 @@ def follow(log: Log, topic: str, stop: Callable[[], bool], *, only_new: bool = F
     >>> producer = log.producer()
     >>> producer.send("answers", b"{}", b"r9")
     >>> producer.flush(1.0)
-    >>> next(found for found in follow(log, "answers", lambda: False) if found.caught_up)
+    >>> next(found for found in follow(log, "answers", "reader", lambda: False) if found.caught_up)
     Changes(changes=(Change(key='r9', value=b'{}'),), caught_up=True)
     """
-    consumer = log.consumer(
-        f"scalewatch-subscribe-{uuid.uuid4().hex[:12]}", [topic], member="reader", from_beginning=not only_new
-    )
+    consumer = log.consumer(group, [topic], member="reader", from_beginning=not only_new)
     try:
         yield from _followed(log, consumer, topic, stop)
     finally:

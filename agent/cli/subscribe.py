@@ -1,6 +1,8 @@
 """`scalewatch subscribe`: what the agent says, as it says it; or a local table of predictions that stays fresh."""
 
+import os
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,7 +130,8 @@ def _read(
 def _looks(log: Log, topic: str, stop: threading.Event, *, only_new: bool) -> Iterator[Changes]:
     if log.partitions(topic) is None:
         raise ConfigError(f"The topic {topic} does not exist; is this the configuration of the agent that runs?")
-    return follow(log, topic, stop.is_set, only_new=only_new)
+    group = f"scalewatch-subscribe-{socket.gethostname()}-{os.getpid()}"
+    return follow(log, topic, group, stop.is_set, only_new=only_new)
 
 
 def _say(state: Any) -> None:
