@@ -8,7 +8,9 @@ from agent.contracts.settings import Settings
 from agent.contracts.telemetry import TAKEN
 
 SystemName = Annotated[str, Field(pattern=r"^[!-~]{1,64}$")]
-SourceFormat = Literal["auto", "native", "slurm", "telegraf", "line-protocol", "ldms", "collectd", "nws", "cray"]
+SourceFormat = Literal[
+    "auto", "native", "slurm", "telegraf", "line-protocol", "ldms", "collectd", "nws", "cray", "sonar"
+]
 ResourceName = Annotated[str, Field(pattern=r"^[!-=?-~]{1,128}$")]  # a > stands before a peer
 SourceTopic = Annotated[str, Field(pattern=r"^(\^.{1,248}|[A-Za-z0-9._-]{1,249})$")]
 

@@ -23,7 +23,7 @@ from agent.decode.telemetry.line_protocol import line_protocol_decoder, parse_li
 from agent.decode.telemetry.native import load_decoder
 from agent.decode.telemetry.nws import nws_decoder
 from agent.decode.telemetry.options import TelemetryOptions
-from agent.decode.telemetry.sniff import FORMATS, sniff_telemetry
+from agent.decode.telemetry.sniff import FORMATS, any_telemetry_decoder, sniff_telemetry
 
 CHUNK_BYTES: Final = 65_536
 HEADER_LINES_MAX: Final = 10_000
@@ -100,6 +100,8 @@ def _json(source: Readable, first: tuple[bytes, int], lines: Numbered, options: 
 def _json_of(format_name: str, records: Numbered, options: TelemetryOptions) -> RecordFile:
     if format_name == "native":  # load samples and events of jobs from any producer, also mixed
         return RecordFile("json", load_decoder(options, any_decoder(options.decode)), records)
+    if format_name == "sonar":  # as well
+        return RecordFile("json", any_telemetry_decoder(options), records)
     return RecordFile(format_name, FORMATS[format_name](options), records)
 
 

@@ -17,6 +17,7 @@ from agent.decode.slurm import one_partition
 from agent.decode.times import check_bounds, parse_time
 from agent.decode.tres import gpus, parse_tres
 
+JOB_TYPES: Final = ("job", "jobs")  # what its source writes, and what its own reader expects
 _FIRST_LIMIT: Final = 2  # Sonar writes 0 for "not set", 1 for "unlimited" and adds 2 to every real limit
 _HostList = Annotated[str, msgspec.Meta(max_length=HOSTS_MAX)]
 
@@ -91,7 +92,7 @@ def sonar_object(options: DecodeOptions) -> DecodeOne:
             data = _ENVELOPE.decode(value).data
         except JSON_ERRORS as error:
             raise json_error(error) from None
-        if data.type != "job":
+        if data.type not in JOB_TYPES:
             raise invalid(
                 "unsupported-type", f"Messages of Sonar of type {shown(data.type)} are not read as job events."
             )

@@ -1,5 +1,6 @@
 """Telemetry of HPE Cray EX: power and energy of nodes from Redfish events, and nodes that are switched on and off."""
 
+import math
 import re
 from typing import Final
 
@@ -11,7 +12,7 @@ from agent.contracts.telemetry import DecodeSamples
 from agent.decode.message import checked
 from agent.decode.reasons import invalid
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, in_slices
-from agent.decode.telemetry.cray_messages import CrayEvent, CrayMessage, Reading, cray_messages
+from agent.decode.telemetry.cray_messages import CrayEvent, CrayMessage, cray_messages
 from agent.decode.telemetry.cray_sensors import Resolver, Target
 from agent.decode.telemetry.options import TelemetryOptions
 from agent.decode.telemetry.resources import VALUE_MAX
@@ -22,8 +23,8 @@ SECONDS_MAX: Final = 16_384
 POWER_STATE: Final = "ResourcePowerStateChanged"
 STATES: Final = {"On": "up", "Off": "down"}
 _NODE: Final = re.compile(r"/redfish/v1/Systems/(?:Node([0-9]{1,3})|Self|1)/?")
-_DIGITS = re.compile(r"[0-9]{1,18}")
-_FRACTION = re.compile(r"\.[0-9]{3,9}Z")
+_THOUSANDTHS: Final = {f".{number:03d}": number for number in range(1000)}
+_REST = re.compile(r"[0-9]{1,6}Z")
 
 _Key = tuple[str, str, str, int, str, int, str, str, int, str, str]
 
@@ -80,27 +81,30 @@ class _Decoder:
         ]  # fmt: skip
         targets = [known.get(key) for key in keys]
         if None in targets:  # all before the first is taken, which the last may outdo
-            targets = [target or self._target(key, columns, known) for key, target in zip(keys, targets, strict=True)]
-        for reading, target in zip(readings, targets, strict=True):
+            targets = [known.get(key) or self._target(key, columns, known) for key in keys]
+        self._add(event, targets, message, columns)
+
+    def _add(self, event: CrayEvent, targets: list[Target | None], message: int, columns: Columns) -> None:
+        series, values, times, times_of = columns.series, columns.values, columns.time_ms, self._times.time_ms
+        before = len(series)
+        for reading, target in zip(event.oem.sensors, targets, strict=True):
             if target is None or target.series < 0:
                 columns.ignore("text" if target is None else target.reason)
                 continue
+            amount = number(reading.value)
+            if amount is None:
+                columns.ignore("null")
+                continue
             try:
-                self._add(reading, event, target, message, columns)
+                times.append(times_of(reading.timestamp or event.event_timestamp))
             except InvalidInputError as error:
                 columns.refuse(message, error)
-
-    def _add(self, reading: Reading, event: CrayEvent, target: Target, message: int, columns: Columns) -> None:
-        amount = number(reading.value)
-        if amount is None:
-            columns.ignore("null")
-            return
-        time_ms = self._times.time_ms(reading.timestamp or event.event_timestamp)
-        columns.series.append(target.series)
-        columns.values.append(amount * target.factor)
-        columns.time_ms.append(time_ms)
-        columns.messages.append(message)
-        columns.counts.append(1)
+                continue
+            series.append(target.series)
+            values.append(amount * target.factor)
+        count = len(series) - before
+        columns.messages += [message] * count
+        columns.counts += [1] * count
 
     def _target(self, key: _Key, columns: Columns, known: dict[_Key, Target]) -> Target | None:
         """Return what a sensor is, and remember it; None where its names cannot be those of a sensor."""
@@ -136,23 +140,23 @@ class _Decoder:
         return True
 
 
-def number(text: str) -> float | None:
+def number(text: str | float | None) -> float | None:
     """Return the number in a text; None where there is none that could be measured.
 
-    >>> number("473.000"), number("NaN"), number("1_0"), number("")
-    (473.0, None, None, None)
+    >>> number("473.000"), number(473), number("NaN"), number("1_0"), number("")
+    (473.0, 473.0, None, None, None)
     """
     try:
-        amount = float(text)
+        amount = math.nan if text is None else float(text)
     except ValueError:
         return None
-    return amount if -VALUE_MAX <= amount <= VALUE_MAX and "_" not in text else None
+    return amount if -VALUE_MAX <= amount <= VALUE_MAX and not (isinstance(text, str) and "_" in text) else None
 
 
 class RedfishTimes:
-    """Times of readings: RFC 3339 to the nanosecond, or whole ms; many share their second. Bounded.
+    """Times of readings: RFC 3339 to the nanosecond, or a number of ms; many share their second. Bounded.
 
-    >>> RedfishTimes().time_ms("2021-04-28T18:36:11.951742109Z"), RedfishTimes().time_ms("1755683564000")
+    >>> RedfishTimes().time_ms("2021-04-28T18:36:11.951742109Z"), RedfishTimes().time_ms(1755683564000)
     (1619634971951, 1755683564000)
     """
 
@@ -160,18 +164,18 @@ class RedfishTimes:
         self._seconds: dict[str, int] = {}
         self._stamps = Stamps("auto")
 
-    def time_ms(self, text: str) -> int:
-        """Return the time in ms; InvalidInputError (``time``) where the text is none."""
-        second_ms = self._seconds.get(text[:19])
-        if second_ms is not None and _FRACTION.fullmatch(text, 19):
-            return second_ms + int(text[20:23])
-        if _DIGITS.fullmatch(text):
-            return self._stamps.time_ms(int(text))
-        if not text:
+    def time_ms(self, stamp: str | float) -> int:
+        """Return the time in ms; InvalidInputError (``time``) where it is none."""
+        if not isinstance(stamp, str):
+            return self._stamps.time_ms(stamp)
+        second_ms, thousandths = self._seconds.get(stamp[:19]), _THOUSANDTHS.get(stamp[19:23])
+        if second_ms is not None and thousandths is not None and (stamp[23:] == "Z" or _REST.fullmatch(stamp, 23)):
+            return second_ms + thousandths
+        if not stamp:
             raise invalid("time", "A reading has no time.")
-        time_ms = parse_time(text)
-        if text.endswith("Z") and len(text) > 19:
+        time_ms = parse_time(stamp)
+        if stamp.endswith("Z") and len(stamp) > len("2026-11-20T10:00:00"):
             if len(self._seconds) >= SECONDS_MAX:
                 self._seconds.clear()
-            self._seconds[text[:19]] = parse_time(text[:19] + "Z")
+            self._seconds[stamp[:19]] = parse_time(stamp[:19] + "Z")
         return time_ms

@@ -18,11 +18,11 @@ _WHITESPACE: Final = b" \t\r\n"
 
 
 class Reading(msgspec.Struct, rename="pascal", gc=False):
-    """One reading as hmcollector writes it: value and time are texts; a time may be a number of ms in one."""
+    """One reading: hmcollector writes value and time as texts, others as numbers, the time in ms."""
 
     location: str
-    value: str
-    timestamp: str = ""
+    value: str | float | None
+    timestamp: str | float = ""
     parental_context: str = ""
     parental_index: int = NONE
     physical_context: str = ""
@@ -70,7 +70,32 @@ class CrayMessage(NamedTuple):
     refused: tuple[InvalidInputError, ...] = ()
 
 
+_Text = str | dict[str, str | None] | None
+_Whole = int | dict[str, int | None] | None
+
+
+class _Flat(msgspec.Struct, rename="pascal", gc=False):
+    """One reading of HPCM or dftf; a field may be an object of one key, the name of its type in Avro's JSON."""
+
+    location: _Text
+    value: str | float | dict[str, str | float | None] | None
+    message_id: _Text = None
+    event_name: _Text = None
+    timestamp: str | float | dict[str, str | float | None] | None = None
+    parental_context: _Text = None
+    parental_index: _Whole = None
+    physical_context: _Text = None
+    index: _Whole = None
+    physical_sub_context: _Text = None
+    device_specific_context: _Text = None
+    sub_index: _Whole = None
+    telemetry_source: _Text = None
+    time: float | None = msgspec.field(name="timestamp", default=None)
+    cluster: _Text = msgspec.field(name="cluster", default=None)
+
+
 _MESSAGE = msgspec.json.Decoder(_Message)
+_FLAT = msgspec.json.Decoder(_Flat)
 
 
 def cray_messages(value: bytes, elements_max: int) -> Iterator[CrayMessage]:
@@ -79,8 +104,11 @@ def cray_messages(value: bytes, elements_max: int) -> Iterator[CrayMessage]:
     >>> record = b'{"MessageId": "CrayTelemetry.Power", "Timestamp": 1755683564000, "Location": "x9c3r3b0", "Index": {"int": 5}, "Value": 77.1}'
     >>> [message] = cray_messages(record, 100)
     >>> message.events[0].readings[0].index, message.events[0].readings[0].value
-    (5, '77.1')
+    (5, 77.1)
     """
+    if b'"Events"' not in value:
+        yield _flat(value)
+        return
     try:
         message = _MESSAGE.decode(value)
     except JSON_ERRORS:
@@ -108,10 +136,8 @@ def _others(value: bytes, elements_max: int) -> Iterator[CrayMessage]:
     wrapped = plain.get("metrics")
     if isinstance(wrapped, dict) and isinstance(wrapped.get("messages"), list):
         yield from map(_message, wrapped["messages"])
-    elif "Events" in plain:
-        yield _message(plain)
     else:
-        yield _flat(plain)
+        yield _message(plain)
 
 
 def _keys(plain: dict[str, Any]) -> int:
@@ -139,7 +165,7 @@ def _event(plain: Any, refused: list[InvalidInputError]) -> CrayEvent:
     oem = oem if isinstance(oem, dict) else {}
     event = CrayEvent(
         message_id=_text(plain, "MessageId"),
-        event_timestamp=_stamp(plain, "EventTimestamp"),
+        event_timestamp=_text(plain, "EventTimestamp"),
         message_args=[str(text) for text in texts] if isinstance(texts, list) else [],
         origin_of_condition=_Origin(_text(origin, "@odata.id") if isinstance(origin, dict) else ""),
         oem=_Oem(telemetry_source=_text(oem, "TelemetrySource")),
@@ -153,72 +179,64 @@ def _event(plain: Any, refused: list[InvalidInputError]) -> CrayEvent:
     return event
 
 
-def _flat(plain: dict[str, Any]) -> CrayMessage:
+def _flat(value: bytes) -> CrayMessage:
     """Return the message of a record that is one reading; dftf calls the message by the end of its name."""
-    name = _text(plain, "MessageId") or _text(plain, "EventName")
+    try:
+        flat = _FLAT.decode(value)
+    except JSON_ERRORS as error:
+        raise json_error(error) from None
+    if not value.count(b'"Value":') == value.count(b'"Location":') == 1:
+        refuse_duplicate_keys(value)
+    name = _told(flat.message_id) or _told(flat.event_name)
     if not name:
         raise invalid("missing-field", "The record has no events, and names no message.")
-    oem = _Oem([_reading(plain)], _text(plain, "TelemetrySource"))
-    event = CrayEvent(name, event_timestamp=_stamp(plain, "timestamp"), oem=oem)
-    return CrayMessage([event], system=_text(plain, "cluster"))
+    stamp = _bare(flat.timestamp) or flat.time or ""
+    reading = Reading(
+        _told(flat.location),
+        _bare(flat.value),
+        stamp,
+        _told(flat.parental_context),
+        _count(flat.parental_index),
+        _told(flat.physical_context),
+        _count(flat.index),
+        _told(flat.physical_sub_context),
+        _told(flat.device_specific_context),
+        _count(flat.sub_index),
+    )
+    return CrayMessage([CrayEvent(name, oem=_Oem([reading], _told(flat.telemetry_source)))], system=_told(flat.cluster))
+
+
+def _told(field: "_Text") -> str:
+    return field if isinstance(field, str) else _bare(field) or ""
+
+
+def _count(field: "_Whole") -> int:
+    number = _bare(field)
+    return NONE if number is None else int(number)
+
+
+def _bare(field: Any) -> Any:
+    """Return a field out of Avro's JSON for one of several types: the name of the type, and the value."""
+    return next(iter(field.values()), None) if isinstance(field, dict) else field
 
 
 def _reading(plain: Any) -> Reading:
     if not isinstance(plain, dict):
         raise invalid("wrong-type", "A reading is no object.")
-    location, value = _text(plain, "Location"), _unwrapped(plain.get("Value"))
-    if not location:
-        raise invalid("missing-field", "A reading names no location.")
-    return Reading(
-        location,
-        _value(value),
-        _stamp(plain, "Timestamp"),
-        _text(plain, "ParentalContext"),
-        _number(plain, "ParentalIndex"),
-        _text(plain, "PhysicalContext"),
-        _number(plain, "Index"),
-        _text(plain, "PhysicalSubContext"),
-        _text(plain, "DeviceSpecificContext"),
-        _number(plain, "SubIndex"),
-    )
-
-
-def _unwrapped(field: Any) -> Any:
-    """Return a field out of Avro's JSON for one of several types: the name of the type, and the value."""
-    return next(iter(field.values())) if isinstance(field, dict) and len(field) == 1 else field
+    try:
+        bare = {name: told for name, field in plain.items() if (told := _bare(field)) is not None}
+        return msgspec.convert(bare, Reading)
+    except msgspec.ValidationError as error:
+        raise json_error(error) from None
 
 
 def _text(plain: dict[str, Any], name: str) -> str:
-    field = _unwrapped(plain.get(name))
+    field = plain.get(name)
     if field is None:
         return ""
     if not isinstance(field, str):
         raise invalid("wrong-type", f"The field {name} is no text.")
     return field
-
-
-def _number(plain: dict[str, Any], name: str) -> int:
-    field = _unwrapped(plain.get(name))
-    if field is None:
-        return NONE
-    if isinstance(field, bool) or not isinstance(field, int) or abs(field) > 2**31:
-        raise invalid("wrong-type", f"The field {name} is no whole number.")
-    return field
-
-
-def _stamp(plain: dict[str, Any], name: str) -> str:
-    field = _unwrapped(plain.get(name))
-    if isinstance(field, int | float) and not isinstance(field, bool) and abs(field) < 1e18:
-        return str(int(field))
-    return _text({name: field}, name)
-
-
-def _value(field: Any) -> str:
-    if field is None or isinstance(field, str):
-        return field or ""
-    if isinstance(field, bool) or not isinstance(field, int | float):
-        raise invalid("wrong-type", "The value of a reading is no number.")
-    return str(field)
 
 
 def _bomb(elements_max: int) -> InvalidInputError:

@@ -103,8 +103,8 @@ class Resolver:
     def _owned(self, target: Target) -> Target:
         """Let the better one of two sensors that are one resource keep it."""
         owner = self._owners.setdefault(target.series, target)
-        if owner is target:
-            return target
+        if owner.order == target.order:  # the same, forgotten meanwhile
+            return owner
         better, other = sorted((owner, target), key=lambda one: one.order)
         self._owners[target.series] = better
         self._options.missed.note("second", _shown(other.order[1]))

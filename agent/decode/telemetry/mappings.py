@@ -57,3 +57,12 @@ NWS: Final = (
     Metric("nws", "connectTimeTcp", "connect_time", milliseconds, instance="destination"),
 )
 """Resources of the Network Weather Service; those between hosts carry the other one."""
+
+SONAR: Final = (
+    Metric("sonar", "load1", "load1"),
+    Metric("sonar", "load5", "load5"),
+    Metric("sonar", "load15", "load15"),
+    Metric("sonar", "runnable_entities", "runnable"),
+    Metric("sonar", "used_memory", "memory_used", kibibytes),
+)
+"""Fields of a node in Sonar's samples; `load1` gives cpu_available as well."""

@@ -199,6 +199,7 @@ class _LoadDecoder:
             self._decode_sample(value, message, columns)
         elif kind == "host.state":
             event = decode_host_state(value, columns.received_ms[message], self._options.decode)
+            event = msgspec.structs.replace(event, host=self._options.host_of(event.host, event.system))
             columns.others.append((message, Decoded(events=[event])))
         else:
             columns.others.append((message, self._others(value, columns.received_ms[message])))
@@ -211,9 +212,9 @@ class _LoadDecoder:
         if value.count(b'"') != sample.quotes:
             columns.unknown_fields += unknown_fields(value, sample)
         moment, named = self._moment_ms(sample.time), sample.names()
+        host = self._options.host_of(sample.host, sample.system)
         found = [
-            number_of(sample.system, sample.host, named.resource, peer, columns.index, named.job_id)
-            for peer in named.peers
+            number_of(sample.system, host, named.resource, peer, columns.index, named.job_id) for peer in named.peers
         ]
         series = tuple(number for number in found if number is not None)
         if len(series) < len(found):

@@ -17,6 +17,7 @@ from agent.decode.telemetry.line_protocol import line_protocol_decoder
 from agent.decode.telemetry.native import load_decoder
 from agent.decode.telemetry.nws import nws_decoder
 from agent.decode.telemetry.options import TelemetryFactory, TelemetryOptions
+from agent.decode.telemetry.sonar_samples import sonar_samples_decoder
 from agent.decode.telemetry.telegraf import telegraf_decoder
 
 FORMATS: Final[dict[str, TelemetryFactory]] = {
@@ -27,6 +28,7 @@ FORMATS: Final[dict[str, TelemetryFactory]] = {
     "collectd": collectd_decoder,
     "nws": nws_decoder,
     "cray": cray_decoder,
+    "sonar": sonar_samples_decoder,
 }
 _EXTRACT = re.compile(rb"\s*(?:#|[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s|time\s+measurement\b)", re.IGNORECASE)
 _LINE = re.compile(rb"[^\s,={}\[\]\"][^\n]*[^\\] [^\s=]+=[^\n]", re.DOTALL)  # a measurement, and a field after a space
@@ -39,6 +41,9 @@ class _Probe(msgspec.Struct):
     location: msgspec.Raw = msgspec.field(name="Location", default_factory=msgspec.Raw)
     fields: msgspec.Raw = msgspec.Raw()
     metrics: msgspec.Raw = msgspec.Raw()
+    meta: msgspec.Raw = msgspec.Raw()
+    data: msgspec.Raw = msgspec.Raw()
+    errors: msgspec.Raw = msgspec.Raw()
     component_id: msgspec.Raw = msgspec.Raw()
     producer: msgspec.Raw = msgspec.Raw()
     timestamp: msgspec.Raw = msgspec.Raw()
@@ -70,15 +75,14 @@ def _sniff_object(value: bytes) -> str:
         probe = _PROBE.decode(value.rstrip(b"\0"))
     except JSON_ERRORS:
         return "native"
-    if bytes(probe.type):
-        return "native"
-    if bytes(probe.events) or bytes(probe.location) or bytes(probe.metrics)[:1] == b"{":
-        return "cray"
-    if bytes(probe.metrics) or bytes(probe.fields):
-        return "telegraf"
-    if bytes(probe.timestamp) and (bytes(probe.component_id) or bytes(probe.producer)):
-        return "ldms"
-    return "native"
+    marks = (  # of which the first that is there decides
+        ("native", bytes(probe.type)),
+        ("sonar", bytes(probe.meta) and (bytes(probe.data) or bytes(probe.errors))),
+        ("cray", bytes(probe.events) or bytes(probe.location) or bytes(probe.metrics)[:1] == b"{"),
+        ("telegraf", bytes(probe.metrics) or bytes(probe.fields)),
+        ("ldms", bytes(probe.timestamp) and (bytes(probe.component_id) or bytes(probe.producer))),
+    )
+    return next((name for name, found in marks if found), "native")
 
 
 def any_telemetry_decoder(options: TelemetryOptions) -> DecodeSamples:

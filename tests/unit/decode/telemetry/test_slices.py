@@ -27,6 +27,8 @@ GOOD = {
     "collectd": b'[{"values":[1.5],"dsnames":["shortterm"],"time":1795168800.5,"host":"nid1","plugin":"load","type":"load"}]',
     "cray": b'{"Context":"x9c3s0b0","Events":[{"EventTimestamp":"2026-11-20T10:00:00Z","MessageId":"CrayTelemetry.Power","Oem":'
     b'{"Sensors":[{"Timestamp":"2026-11-20T10:00:00.951742109Z","Location":"x9c3s0b0n0","PhysicalContext":"Chassis","Value":"473.5"}]}}]}',
+    "sonar": b'{"meta":{},"data":{"type":"sample","attributes":{"time":"2026-11-20T10:00:00Z","cluster":"exa","node":"nid1",'
+    b'"system":{"load1":1.5,"existing_entities":9,"gpus":[{"power":300}]}}}}',
     "nws": b"1795168800 0.5 0.5 0.1 0.5 0.1 nid1:8060 nid1:8060 availableCpu",
 }
 FORMATS = [*GOOD, "auto"]
