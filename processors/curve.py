@@ -36,6 +36,7 @@ class PublishedCurve(msgspec.Struct, frozen=True):
 
     `by_size` is what the curve itself says, where something else was published because run times do not follow the size.
     At the sizes of `own` it rests on their own runs; those of `doubted` were run and out of line, and it passes them by.
+    `power_w` is what was told of power at its points; empty where power was not known.
 
     >>> points = (PublishedPoint(1, 100, 90, 110), PublishedPoint(4, 25, 20, 30))
     >>> curve = PublishedCurve(points=points, n_min=1, n_max=4, observations=9, time_ms=0)
@@ -54,6 +55,7 @@ class PublishedCurve(msgspec.Struct, frozen=True):
     by_size: tuple[PublishedPoint, ...] = ()
     own: tuple[float, ...] = ()
     doubted: tuple[float, ...] = ()
+    power_w: tuple[float | None, ...] = ()
 
     def at(self, n: float) -> PublishedPoint | None:
         """Return the curve at a size; None outside of it."""

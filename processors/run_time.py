@@ -233,6 +233,11 @@ class RunTime:
         self._state.published, self._state.flagged = curve, list(flagged)
         self._state.new_runs, self._state.waiting_ms, self._state.faults = 0, None, 0
 
+    def tell_again(self, now_ms: int) -> None:
+        """Note that what is told beside run times has changed: it is published anew when a single run would be."""
+        if self._state.published is not None and self._state.waiting_ms is None:
+            self._state.waiting_ms = now_ms
+
     def withdraw(self) -> None:
         """Note that users are told nothing any more: too few runs are left after corrections."""
         self._state.published, self._state.flagged, self._state.waiting_ms = None, [], None

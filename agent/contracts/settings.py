@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from agent.contracts.host_alert_settings import HostAnomaly, RackAnomaly, Straggler
+from agent.contracts.profile_alert_settings import DisturbedRun, UnexplainedPower
 from agent.contracts.settings_base import LONGEST_S, Settings
 
 __all__ = [
@@ -246,6 +247,8 @@ class AlertSettings(Settings):
     host_anomaly: HostAnomaly = HostAnomaly()
     rack_anomaly: RackAnomaly = RackAnomaly()
     straggler: Straggler = Straggler()
+    unexplained_power: UnexplainedPower = UnexplainedPower()
+    disturbed_run: DisturbedRun = DisturbedRun()
     open_max: int = Field(default=10_000, ge=1, description="open alerts; over it new ones are counted and left out")
     run_age_max_s: float = Field(
         default=6 * 3600.0,

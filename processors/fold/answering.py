@@ -1,5 +1,7 @@
 """Answers: each request gets one, also where nothing is known."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from agent.contracts.events import PredictionRequested
@@ -11,13 +13,15 @@ from processors.facts import N_MAX, N_MIN
 from processors.fold.desk import Desk, Identified
 from processors.fold.features import Features
 from processors.fold.histories import Histories
+from processors.fold.power import Power, least_energy
 from processors.fold.similar_answers import SimilarAnswers
 from processors.fold.teaching import Teaching
 from processors.fold.under_load import UnderLoads
 from processors.fold.unseen import Unseen
 from processors.inputs import Inputs
-from processors.messages import cold_start, judged_points, useful
+from processors.messages import cold_start, curve_sizes, judged_points, useful
 from processors.other_inputs import NAME
+from processors.outlook import Outlook
 from processors.run_time import RunTime
 
 SIZES_MAX = 64
@@ -41,6 +45,7 @@ class Answering:
         self._unseen = Unseen(desk)
         self._under_loads = UnderLoads(desk)
         self._features = Features(desk)
+        self._power = Power(desk)
 
     def requested(self, event: PredictionRequested) -> None:
         """Answer a request of the journal, once."""
@@ -88,7 +93,7 @@ class Answering:
         return msgspec.structs.replace(
             answer,
             detail=answer.detail + words,
-            points=tuple(point for point in points if point.n in asked),
+            points=self._power.answered(key.id, [point for point in points if point.n in asked]),
             model=source,
             useful_n=useful_n,
         )
@@ -101,11 +106,17 @@ class Answering:
         if similar is not None:
             return *similar, None
         outlook = self._teaching.outlook(key, model)
-        curve = [
-            AnswerPoint(**msgspec.structs.asdict(point), reliability=said)
-            for point, said in judged_points(outlook, [*asked, *others], model)
-        ]
-        return tuple(curve), model_of(outlook, self._desk.members.get(key.id)), useful(outlook.study)
+        curve = _points(outlook, [*asked, *others], model)
+        source = model_of(outlook, self._desk.members.get(key.id))
+        return curve, source, self._useful(key, model, outlook)
+
+    def _useful(self, key: ApplicationKey, model: RunTime, outlook: Outlook) -> UsefulSizes:
+        """Return the sizes worth asking for; those of least energy are among the sizes of the whole curve."""
+        found = useful(outlook.study)
+        if not self._power.known(key.id, model):
+            return found
+        sizes = curve_sizes(model.sizes(), self._desk.settings.run_time.curve_factor_max)
+        return least_energy(found, self._power.answered(key.id, _points(outlook, sizes, model)))
 
     def _of_strangers(self, event: PredictionRequested, found: Identified) -> Answer:
         """Answer from runs of other applications, where the request tells which are similar."""
@@ -172,6 +183,11 @@ class Answering:
             useful_n=None,
             quality=None,
         )
+
+
+def _points(outlook: Outlook, sizes: Sequence[float], model: RunTime) -> tuple[AnswerPoint, ...]:
+    judged = judged_points(outlook, sizes, model)
+    return tuple(AnswerPoint(**msgspec.structs.asdict(point), reliability=said) for point, said in judged)
 
 
 def _asked(event: PredictionRequested) -> list[float]:

@@ -5,12 +5,15 @@ from agent.contracts.moments import LATEST_MS, rfc3339
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import JobPrediction
 from processors.digest import hexdigest
+from processors.energy import PowerBand
 from processors.fold.desk import Desk
 from processors.fold.end_outlooks import EndOutlook, EndOutlooks
 from processors.fold.histories import Histories
+from processors.fold.power import Power
 from processors.fold.under_load import UnderLoads
 from processors.job_ends import EndForecast, noteworthy
 from processors.jobs import Forecast, Job
+from processors.models.digits import six_digits
 from processors.quality import COVERAGE
 
 
@@ -32,6 +35,7 @@ class Forecasts:
         self._desk = desk
         self._outlooks = EndOutlooks(desk, histories)
         self._under_loads = UnderLoads(desk)
+        self._power = Power(desk)
 
     def publish(self, job: Job) -> None:
         """Say when the job will end."""
@@ -62,11 +66,12 @@ class Forecasts:
         expected = outlook.end
         said = Forecast(of.application_id, of.n, *_times(expected), outlook.from_inputs)
         context = self._desk.context
+        power = self._power.at(said.application_id, [said.n])[0] if said.n is not None else None
         key = ApplicationKey.parse(said.application_id) if said.application_id else None
         self._desk.outbox.append(
             JobPrediction(
                 schema="scalewatch.job-prediction/1",
-                id=f"{started.run_id}@{context.now_ms}:{_digest(said)}",
+                id=f"{started.run_id}@{context.now_ms}:{_digest(said, power)}",
                 time=context.time,
                 as_of=context.time,
                 agent_version=context.agent_version,
@@ -91,6 +96,9 @@ class Forecasts:
                 reliability=outlook.reliability,
                 model=outlook.model,
                 under_load=job.start_load.said if job.start_load else None,
+                power_w=six_digits(power.power_w) if power else None,
+                power_low_w=six_digits(power.low_w) if power else None,
+                power_high_w=six_digits(power.high_w) if power else None,
             )
         )
         job.published(said, context.now_ms, outlook.revise_s)
@@ -106,10 +114,11 @@ def _end(started: JobStarted, run_time_s: float) -> str | None:
     return rfc3339(round(end_ms)) if end_ms <= LATEST_MS else None
 
 
-def _digest(said: Forecast) -> str:
+def _digest(said: Forecast, power: PowerBand | None) -> str:
     """Return what tells two forecasts of one moment apart: other evidence may follow a start at once."""
+    known = (repr(power.power_w), repr(power.low_w), repr(power.high_w)) if power else ()
     return hexdigest(
-        said.application_id or "", repr(said.n), repr(said.run_time_s), repr(said.low_s), repr(said.high_s)
+        said.application_id or "", repr(said.n), repr(said.run_time_s), repr(said.low_s), repr(said.high_s), *known
     )
 
 

@@ -9,6 +9,7 @@ from agent.contracts.names import job_key
 from agent.contracts.profiles import Profile
 from processors.facts import plausible
 from processors.fold.desk import Desk
+from processors.fold.profile_warnings import ProfileWarnings
 from processors.jobs import EndedRun, Job, told_attributes
 from processors.profile_models import ProfileFact, ProfileModels
 
@@ -33,6 +34,7 @@ class Profiles:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._warnings = ProfileWarnings(desk)
 
     def told(self, event: JobProfile) -> None:
         """Keep the profile that a rebuild or a backfill tells of a run until it settles; one that is unknown is counted."""
@@ -104,5 +106,7 @@ class Profiles:
             told_attributes(job, event),
         )
         models = self._desk.profile_models.open(application_id)
+        self._warnings.take(application_id, fact, models.score(fact))
         models.learn(fact)
         self._desk.profile_models.changed(application_id, models, self._desk.now_ms)
+        self._warnings.learned(application_id)

@@ -8,9 +8,11 @@ import msgspec
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Prediction
 from processors import alert_rules, similar_runs
+from processors.energy import told_powers
 from processors.explanation import model_of
 from processors.fold.desk import Desk, Tombstone
 from processors.fold.histories import Histories
+from processors.fold.power import Power
 from processors.fold.teaching import Teaching
 from processors.fold.under_load import UnderLoads
 from processors.fold.unseen import Unseen
@@ -49,6 +51,7 @@ class Refits:
         self._unseen = Unseen(desk)
         self._under_loads = UnderLoads(desk)
         self._watch = Watch(desk, warnings)
+        self._power = Power(desk)
 
     def tick(self, since_ms: int) -> None:
         """Fit and publish what is due, at most `refits_per_tick_max`; then evict what is too much.
@@ -92,7 +95,8 @@ class Refits:
         if spread is not None:
             by_size, curve = curve.points, published_curve(spread, 1.0, self._desk.now_ms)
             said, curve = spread, msgspec.structs.replace(curve, by_size=by_size)
-        model.publish(curve, flagged)
+        said = self._power.predicted(application_id, said)
+        model.publish(msgspec.structs.replace(curve, power_w=told_powers(said.curve)), flagged)
         members.publish(laws)
         self._desk.members.changed(application_id, members, self._desk.now_ms)
         self._desk.model_changed(application_id, model)

@@ -1,7 +1,7 @@
 """Alerts about applications and their runs, and what ends them when it is forgotten."""
 
 from agent.contracts.names import ApplicationKey
-from processors import alert_rules, run_rules
+from processors import alert_rules, profile_rules, run_rules
 from processors.fold.desk import OF_APPLICATION, Desk
 from processors.fold.open_alerts import OpenAlerts
 
@@ -29,6 +29,7 @@ class Warnings(OpenAlerts):
         verdicts = self._desk.settings.alerts.unreliable.verdicts
         key = ApplicationKey.parse(application_id)
         self.take(alert_rules.forgotten(key, flagged, verdicts, self._desk.now_ms))
+        self.take(profile_rules.forgotten(key, self._desk.now_ms))
         for name in (alert_rules.REGRESSION, alert_rules.IMPROVEMENT):
             labels = alert_rules.application_labels(key)
             self.ends(run_rules.ended(name, labels, run_rules.FORGOTTEN, self._desk.now_ms))
