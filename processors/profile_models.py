@@ -22,7 +22,7 @@ from processors.models.training.trainer import Trainer
 from processors.power_by_size import PowerBySize, PowerRecord
 from processors.profile_explained import explained
 from processors.profile_scores import TargetScore, coverage, median_error
-from processors.profile_values import POWER, TARGETS, targets_of, values_of
+from processors.profile_values import COLUMNS, POWER, TARGETS, target_weights, targets_of, values_of
 from processors.runs_alike import unusual_among, weight_of
 
 SCORES_MAX: Final = 64
@@ -89,7 +89,7 @@ class ProfileModels:
     version: ClassVar[int] = 1
 
     def __init__(self, settings: ProfileSettings, state: ProfileModelsState) -> None:
-        self._trainer = Trainer(dict.fromkeys(TARGETS, KINDS), settings.runs_max, state.trainer or None)
+        self._trainer = Trainer(dict.fromkeys(TARGETS, KINDS), settings.runs_max, state.trainer or None, COLUMNS)
         self._by_size = PowerBySize(state.power)
         self._scores = {target: list(state.scores.get(target, ())) for target in TARGETS}
         self._waiting_ms = state.waiting_ms
@@ -115,7 +115,8 @@ class ProfileModels:
         known = self._trainer.reservoir.find(fact.run_id)
         finding = self.score(fact)
         values, targets = values_of(fact.n, fact.profile), targets_of(fact.run_time_s, fact.profile)
-        run = Run(fact.run_id, fact.end_ms, values, targets, max(finding.weight, 0.05))
+        weights = target_weights(fact.profile)
+        run = Run(fact.run_id, fact.end_ms, values, targets, finding.weight, weights=weights)
         if known == run:
             return
         if known is None:
@@ -133,6 +134,11 @@ class ProfileModels:
             return False
         self._by_size.changed()
         return True
+
+    @property
+    def step_cost(self) -> int:
+        """What a step of the fit that goes on costs, in units of about a millisecond."""
+        return self._trainer.step_cost
 
     def tick(self) -> bool:
         """Do a step of the fit that is due; return whether there was anything to do."""

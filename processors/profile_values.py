@@ -22,6 +22,7 @@ COUNTER: Final = "counter:"
 RATE: Final = "rate:"
 NIC: Final = "nic:"
 LN_N: Final = "ln_n"
+COLUMNS: Final = dict.fromkeys(TARGETS, (COUNTER, RATE, NIC, LN_N))  # that explain a target
 ESTIMATED_WEIGHT: Final = 0.1  # of power that was estimated, against that which was measured
 
 

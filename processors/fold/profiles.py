@@ -14,7 +14,7 @@ from processors.jobs import EndedRun, Job, told_attributes
 from processors.profile_models import ProfileFact, ProfileModels
 
 FULL_TICK_MS: Final = 10_000
-STEPS_PER_TICK_MAX: Final = 6  # of fits, in ten seconds: each takes some milliseconds
+COST_PER_TICK_MAX: Final = 60  # of the steps of fits in ten seconds, of all applications: about as many milliseconds
 
 
 class Profiles:
@@ -58,27 +58,29 @@ class Profiles:
         return profile
 
     def tick(self, since_ms: int) -> None:
-        """Do some steps of the fits that are due, the longest wait first; `since_ms` is the time since the last tick."""
-        left = -(-STEPS_PER_TICK_MAX * min(since_ms, FULL_TICK_MS) // FULL_TICK_MS)
+        """Do some steps of the fits that are due, the longest wait first; `since_ms` is the time since the last tick.
+
+        How many follows from what they are said to cost and never from a clock: a replay makes the same ones.
+        """
+        left = -(-COST_PER_TICK_MAX * min(since_ms, FULL_TICK_MS) // FULL_TICK_MS)
         while left > 0:
             due = self._desk.profile_models.due(self._desk.now_ms, 1)
             if not due:
                 return
-            left -= self._fit(due[0], left)
+            left = self._fit(due[0], left)
 
-    def _fit(self, application_id: str, steps: int) -> int:
-        """Do at most so many steps of the fit of an application and return how many were made."""
+    def _fit(self, application_id: str, left: int) -> int:
+        """Do steps of the fit of an application for a cost of `left` and return what is left of that."""
         models = self._desk.profile_models.open(application_id)
-        made = 0
         try:
-            while made < steps and models.tick():
-                made += 1
+            while left > 0 and models.tick():
+                left -= models.step_cost
         except Exception:  # noqa: BLE001  one application's fit must not stop the others
             self._desk.profile_models.remove(application_id)
             self._desk.tally["fault", ProfileModels.name] += 1
-            return steps
+            return left - 1
         self._desk.profile_models.changed(application_id, models, self._desk.now_ms)
-        return max(made, 1)
+        return left
 
     def _asked(self, run: EndedRun) -> Profile | None:
         event = run.event

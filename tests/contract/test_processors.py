@@ -23,7 +23,7 @@ from processors.jobs import Job, JobState
 from processors.laws import CurveRecord, Laws, LawsState, Pool, PoolState
 from processors.members import Members, MembersState
 from processors.models.combination.bands import NO_SCORES
-from processors.profile_models import ProfileModels, ProfileModelsState
+from processors.profile_models import ProfileFact, ProfileModels, ProfileModelsState
 from processors.rivals import Rivals, RivalsState
 from processors.run_distribution import RunHistory, RunHistoryState
 from processors.run_time import RunTime, RunTimeState
@@ -36,7 +36,7 @@ from tests.kit.hosts_used import allocated, drained, run_on_hosts
 from tests.kit.law_members import member_fact, members_learn
 from tests.kit.loaded_runs import loaded_run
 from tests.kit.past_jobs import bout, ended_job
-from tests.kit.profiled_runs import profiled_run
+from tests.kit.profiled_runs import profiled_run, profiles_learn
 from tests.kit.scenario import SYSTEM
 
 FACTS_MANY = 10_000
@@ -112,7 +112,8 @@ SUBJECTS: dict[str, Subject] = {
         ProfileModelsState,
         partial(ProfileModels.build, ProfileSettings(runs_max=16)),
         profiled_run,
-        90_000,
+        60_000,
+        learn=profiles_learn,
     ),
     FeatureTimes.name: Subject(
         FeatureTimesState,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from agent.contracts.profiles import Profile
-from processors.profile_models import ProfileFact
+from processors.profile_models import ProfileFact, ProfileModels
 
 CYCLES_PER_S = 2.5e9
 BASE_W, IPC_W, MEMORY_W = 150.0, 80.0, 2000.0
@@ -31,3 +31,10 @@ def profiled_run(i: int, *, counters: int = 6, n: int | None = None, disturbed: 
         measured={"system": 1.0, "cpu": 1.0, "memory": 1.0},
     )
     return ProfileFact(f"exa/{i}@{START_MS}", float(size), run_time_s, START_MS + i * 60_000, profile)
+
+
+def profiles_learn(models: ProfileModels, fact: ProfileFact) -> None:
+    """Learn a run and do what it makes due: a fit to all of its steps."""
+    models.learn(fact)
+    while models.tick():
+        pass

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from processors.models.training.folds import left_out
-from processors.models.training.learner import Kind
+from processors.models.training.kind import Kind
 from processors.models.training.table import Floats, Model, Predicted, Table, finished
 from processors.models.trees.forest import Forest
 from processors.models.trees.grow import Growth, growing

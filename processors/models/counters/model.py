@@ -4,6 +4,7 @@ Both are fitted to the same runs; how each did with the runs since says which on
 (`processors.models.training.learner`). The linear one explains, whoever answers.
 """
 
+import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +14,8 @@ import numpy as np
 from processors.models.counters import smooth
 from processors.models.counters.regression import Floats
 from processors.models.counters.selection import RUNS_MIN, Explanation, Selection, select
-from processors.models.training.learner import Kind, Learner
+from processors.models.training.kind import Found, Kind
+from processors.models.training.learner import Learner
 from processors.models.training.table import Model, Predicted, Table, finished
 
 LINEAR: Final = "linear"
@@ -53,30 +55,43 @@ def few(table: Table) -> Few:
     return finished(fitting(table))
 
 
-def fitting(table: Table) -> Generator[None, None, Few]:
-    """Yield after each part of the work, and return the linear model of a table.
+def fitting(table: Table, found: Found | None = None) -> Generator[Found, None, Few]:
+    """Yield what was found after each part of the work, and return the linear model of a table.
 
     Its error is that of each fifth of the groups, left out of all of the steps of the selection.
 
     >>> x = np.arange(1.0, 9.0)[:, None]
-    >>> len(list(fitting(Table(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8)))))
-    6
+    >>> [found["folds"] for found in fitting(Table(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8)))]
+    [1, 2, 3, 4, 5]
     """
     if len(table) < RUNS_MIN:
         raise ValueError(f"A linear model of counters needs {RUNS_MIN} runs.")
-    found = select(table)
-    yield
-    off = np.log(table.target / found.predict(table.filled()).value)
-    for fold in range(FOLDS):
-        out = table.group % FOLDS == fold
-        if out.any() and not out.all():
-            rest = table.rows(~out)
-            left = select(rest).predict(rest.filled(table.values[out])).value
-            off[out] = np.log(table.target[out] / left)
-        yield
+    so_far: Found = found or {"folds": 0, "error": 0.0, "square": 0.0}
     share = table.weight / table.weight.sum()
-    deviation = max(float(np.sqrt(share @ off**2)), found.deviation)
-    return Few(found, float(share @ np.abs(np.expm1(-off))), deviation)
+    for fold in range(so_far["folds"], FOLDS):
+        out = table.group % FOLDS == fold
+        # where all runs are one group, none can be left out
+        rest = table if out.all() else table.rows(~out)
+        left = select(rest).predict(rest.filled(table.values[out])).value if out.any() else np.zeros(0)
+        off = np.log(table.target[out] / left)
+        so_far = {
+            "folds": fold + 1,
+            "error": so_far["error"] + float(share[out] @ np.abs(np.expm1(-off))),
+            "square": so_far["square"] + float(share[out] @ off**2),
+        }
+        yield so_far
+    return model(table, so_far)
+
+
+def model(table: Table, found: Found) -> Few:
+    """Return the linear model of a table again, from what its fit found in the end.
+
+    >>> x = np.arange(1.0, 9.0)[:, None]
+    >>> model(Table(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8)), {"error": 0.1, "square": 0.04}).deviation
+    0.2
+    """
+    selection = select(table)
+    return Few(selection, found["error"], max(math.sqrt(found["square"]), selection.deviation))
 
 
 def explanation(learner: Learner) -> list[Explanation]:
@@ -89,14 +104,42 @@ def explanation(learner: Learner) -> list[Explanation]:
     return model.selection.explanation() if isinstance(model, Few) else []
 
 
-def _few(table: Table) -> Generator[None, None, Model]:
-    found = yield from fitting(table)
-    return found
+class _Linear:
+    """The linear model as a kind that can be taken up again."""
+
+    def __call__(self, table: Table) -> Generator[None, None, Model]:
+        found = yield from _silent(fitting(table))
+        return found
+
+    def fitting(self, table: Table, found: Found | None) -> Generator[Found, None, Model]:
+        return fitting(table, found)
+
+    def model(self, table: Table, found: Found) -> Model:
+        return model(table, found)
 
 
-def _smooth(table: Table) -> Generator[None, None, Model]:
-    found = yield from smooth.fitting(table)
-    return found
+class _Smooth:
+    """The smooth model as a kind that can be taken up again."""
+
+    def __call__(self, table: Table) -> Generator[None, None, Model]:
+        found = yield from _silent(smooth.fitting(table))
+        return found
+
+    def fitting(self, table: Table, found: Found | None) -> Generator[Found, None, Model]:
+        return smooth.fitting(table, found)
+
+    def model(self, table: Table, found: Found) -> Model:
+        return smooth.model(table, found)
 
 
-KINDS: Final[Mapping[str, Kind]] = {LINEAR: _few, SMOOTH: _smooth}
+def _silent(steps: Generator[Found, None, Model]) -> Generator[None, None, Model]:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Model = end.value
+            return found
+        yield
+
+
+KINDS: Final[Mapping[str, Kind]] = {LINEAR: _Linear(), SMOOTH: _Smooth()}

@@ -2,16 +2,19 @@
 
 C. Rasmussen, C. Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2.2 and 5.4. Counters are taken as
 deviations from their mean or as ranks among the runs; which of them, how far the smooth part reaches and how noisy runs
-are is chosen by the error of each group of runs when it is left out, which has a closed form.
+are is chosen by the error of each group of runs when it is left out, which has a closed form. Matrices serve all targets of
+the same runs.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from processors.models.counters.regression import Floats, scaled, scales
+from processors.models.training.kind import Found
 from processors.models.training.table import Predicted, Table, finished
 
 ROWS_MAX: Final = 256  # a matrix of so many rows is inverted in a few milliseconds
@@ -117,72 +120,125 @@ def fit(table: Table) -> Smooth:
     return finished(fitting(table))
 
 
-def fitting(table: Table) -> Generator[None, None, Smooth]:
-    """Yield after each part of the work, which takes milliseconds, and return the process.
+def fitting(table: Table, found: Found | None = None) -> Generator[Found, None, Smooth]:
+    """Yield what was found after each part of the work, which takes milliseconds, and return the process.
 
     >>> x = np.arange(9.0)[:, None]
-    >>> len(list(fitting(Table(("a",), x, 1 + x[:, 0], np.ones(9), np.arange(9)))))
-    24
+    >>> table = Table(("a",), x, 1 + x[:, 0], np.ones(9), np.arange(9))
+    >>> [found["tried"] for found in fitting(table)]
+    [1, 2, 3, 4, 5, 6]
+    >>> [found["tried"] for found in fitting(table, {"tried": 5, "error": 9.0, "deviation": 9.0, "choice": 0, "noise": 0.1})]
+    [6]
     """
     if len(table) < RUNS_MIN or not table.names:
         raise ValueError(f"A process needs {RUNS_MIN} runs and a column.")
-    best: Smooth | None = None
-    for found in _Candidates(_bounded(table)).all():
-        if best is None or found.error < best.error:
-            best = found
-        yield
-    if best is None:
-        raise ValueError("A process needs a choice of scales.")
-    return best
+    runs = _Runs(table)
+    best: Found = found or {"tried": 0}
+    for choice in range(best["tried"], len(SCALES) * len(REACH)):
+        left = runs.left_out(choice)
+        at = int(np.argmin([each.error for each in left]))
+        if choice == 0 or left[at].error < best["error"]:
+            best = {**left[at]._asdict(), "choice": choice, "noise": NOISE[at]}
+        best = {**best, "tried": choice + 1}
+        yield best
+    return runs.smooth(best)
 
 
-class _Candidates:
-    """A table, and the processes of every choice of scale, reach and noise."""
+def model(table: Table, found: Found) -> Smooth:
+    """Return the process of a table again, from what its fit found in the end.
 
-    def __init__(self, table: Table) -> None:
-        self.target, self.weight = table.target, table.weight
+    >>> x = np.arange(9.0)[:, None]
+    >>> table = Table(("a",), x, 1 + x[:, 0], np.ones(9), np.arange(9))
+    >>> *_, found = fitting(table)
+    >>> model(table, found).error == fit(table).error
+    True
+    """
+    return _Runs(table).smooth(found)
+
+
+class _LeftOut(NamedTuple):
+    """How wrong a process was about groups that were left out: mean |ratio - 1|, and the deviation of the ln of ratios."""
+
+    error: float
+    deviation: float
+
+
+class _Runs:
+    """The runs of a table, and the processes that can be made of them."""
+
+    def __init__(self, whole: Table) -> None:
+        table = _bounded(whole)
+        self.target, self.weight, self.shared = table.target, table.weight, whole.shared
         self.share = table.weight / table.weight.sum()
         self.values = table.filled()
         groups, size = np.unique(table.group, return_counts=True)
         self.groups = [np.flatnonzero(table.group == each) for each in groups[size > 1]]
         self.centre, self.spread = (float(each[0]) for each in scales(self.target[:, None], self.weight))
         self.low, self.high = LOWEST * float(self.target.min()), HIGHEST * float(self.target.max())
+        self.wanted = (self.target - self.centre) / self.spread if self.spread > 0 else np.zeros(len(self.target))
 
-    def all(self) -> Iterator[Smooth]:
-        for kind in SCALES:
-            scale = Scale.of(kind, self.values, self.weight)
-            rows = scale.apply(self.values)
-            for reach in REACH:
-                alike = kernel(rows, rows, reach)
-                for noise in NOISE:
-                    yield self.one(scale, rows, alike, reach, noise)
+    def left_out(self, choice: int) -> list[_LeftOut]:
+        """Return the errors of a choice of scale and reach, with each noise."""
+        return [self._error(self._off(inverse)) for inverse in self._shared("inverses", self._inverses, choice)]
 
-    def one(self, scale: Scale, rows: Floats, alike: Floats, reach: float, noise: float) -> Smooth:
-        inverse = np.asarray(np.linalg.inv(alike + np.diag(noise / self.weight)), np.float64)
-        wanted = (self.target - self.centre) / self.spread if self.spread > 0 else np.zeros(len(self.target))
-        answer = inverse @ wanted
-        left_out: Floats = np.clip(self.target - self._off(inverse, answer), self.low, self.high)
+    def smooth(self, found: Found) -> Smooth:
+        """Return the process that was found the best."""
+        scale, rows, inverse = self._shared("inverse", self._inverted, found["choice"], found["noise"])
         return Smooth(
             scale=scale,
             rows=rows,
-            answer=answer,
+            answer=inverse @ self.wanted,
             inverse=inverse,
-            reach=reach,
-            noise=noise,
+            reach=REACH[found["choice"] % len(REACH)],
+            noise=found["noise"],
             centre=self.centre,
             spread=self.spread,
             low=self.low,
             high=self.high,
-            error=float(self.share @ np.abs(left_out / self.target - 1.0)),
-            deviation=max(float(np.sqrt(self.share @ np.log(self.target / left_out) ** 2)), DEVIATION_MIN),
+            error=found["error"],
+            deviation=found["deviation"],
         )
 
-    def _off(self, inverse: Floats, answer: Floats) -> Floats:
+    def _error(self, off: Floats) -> _LeftOut:
+        left_out = np.clip(self.target - off, self.low, self.high)
+        error = float(self.share @ np.abs(left_out / self.target - 1.0))
+        return _LeftOut(error, max(float(np.sqrt(self.share @ np.log(self.target / left_out) ** 2)), DEVIATION_MIN))
+
+    def _off(self, inverse: Floats) -> Floats:
         """Return by how much each run would be missed without its group: the group's block of the inverse tells."""
-        off = answer / np.diagonal(inverse) * self.spread  # of a run alone
+        answer = inverse @ self.wanted
+        off = np.asarray(answer / np.diagonal(inverse) * self.spread)  # of a run alone
         for at in self.groups:
             off[at] = np.linalg.solve(inverse[np.ix_(at, at)], answer[at]) * self.spread
         return off
+
+    def _shared(self, what: str, work: Callable[..., Any], *arguments: float) -> Any:
+        """Return what was last worked out of the values alone; of each kind only the last is kept, for it is large."""
+        known = self.shared.get(what)
+        if known is None or known[0] != arguments:
+            known = self.shared[what] = arguments, work(*arguments)
+        return known[1]
+
+    def _alike(self, choice: int) -> tuple[Scale, Floats, Floats]:
+        scale = Scale.of(SCALES[choice // len(REACH)], self.values, self.weight)
+        rows = scale.apply(self.values)
+        return scale, rows, kernel(rows, rows, REACH[choice % len(REACH)])
+
+    def _inverses(self, choice: int) -> list[Floats]:
+        alike = self._alike(choice)[2]
+        return [_inverse(alike, noise / self.weight) for noise in NOISE]
+
+    def _inverted(self, choice: int, noise: float) -> tuple[Scale, Floats, Floats]:
+        scale, rows, alike = self._alike(choice)
+        return scale, rows, _inverse(alike, noise / self.weight)
+
+
+def _inverse(alike: Floats, noise: Floats) -> Floats:
+    """Return the inverse of covariances (k, k) of runs with this noise (k,), which is positive; by Cholesky."""
+    factor, _ = dpotrf(alike + np.diag(noise), lower=1, overwrite_a=1)
+    inverse, _ = dpotri(factor, lower=1, overwrite_c=1)
+    below = np.tril(inverse, -1)
+    return np.asarray(below + below.T + np.diag(np.diagonal(inverse)), np.float64)
 
 
 def _bounded(table: Table) -> Table:

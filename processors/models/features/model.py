@@ -11,7 +11,8 @@ from processors.models.features.forest import Grown
 from processors.models.features.forest import fitting as growing
 from processors.models.features.law import law
 from processors.models.training.folds import left_out
-from processors.models.training.learner import Kind, Learner
+from processors.models.training.kind import Kind
+from processors.models.training.learner import Learner
 from processors.models.training.table import Answering, Floats, Model, Predicted, Table
 
 LAW: Final = "law"

@@ -1,20 +1,22 @@
 """Several models of one target, fitted to the same runs, followed, and the best of them believed."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from processors.models.training.kind import Found, resumable
+from processors.models.training.kind import Kind as Kind  # noqa: PLC0414  asked for here, too
 from processors.models.training.table import Floats, Model, Predicted, Table
 from processors.models.training.tracking import Band, Tracked, best
 
-Kind = Callable[[Table], Generator[None, None, Model]]
-
 
 class Learner:
-    """The models of one target by name, each with how it did.
+    """The models of one target by name, each with how it did; they take the columns whose names begin with `columns`.
 
-    A kind of model is what fits it to a table, in steps; ValueError from it says that these runs are too few for it.
+    A kind of model is what fits it to a table, in steps; ValueError from it says that these runs are too few for it. What
+    steps found is state: after a restore the fit goes on from there, and models that answer are made of it when they are
+    first asked.
 
     >>> class Mean:
     ...     error = 0.1
@@ -32,39 +34,75 @@ class Learner:
     (400.0, 'mean')
     """
 
-    def __init__(self, target: str, kinds: Mapping[str, Kind], state: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        target: str,
+        kinds: Mapping[str, Kind],
+        state: Mapping[str, Any] | None = None,
+        columns: tuple[str, ...] = ("",),
+    ) -> None:
         self.target = target
-        self.kinds = dict(kinds)
-        self.tracked = {name: Tracked() for name in self.kinds}
-        for name, kept in (state or {}).items():
-            if name in self.tracked:
-                self.tracked[name] = Tracked.build(kept)
-        self.models: dict[str, Model] = {}
+        self.columns = columns
+        self.kinds = {name: resumable(kind) for name, kind in kinds.items()}
+        told = state or {"tracked": {}, "found": {}, "ready": {}, "part": None}
+        self.tracked = {
+            name: Tracked.build(told["tracked"][name]) if name in told["tracked"] else Tracked() for name in kinds
+        }
         self.table: Table | None = None
-        self._next: tuple[Table, dict[str, Model]] | None = None
+        self._found: dict[str, Found] = {name: found for name, found in told["found"].items() if name in kinds}
+        self._models: dict[str, Model] = {}
+        self._ready: dict[str, Found | None] = {name: found for name, found in told["ready"].items() if name in kinds}
+        self._part: Found | None = told["part"]
+        self._made: dict[str, Model] = {}
+        self._next: Table | None = None
+
+    @property
+    def models(self) -> dict[str, Model]:
+        """The models that answer, by name."""
+        if self.table is not None:
+            for name, found in self._found.items():
+                if name not in self._models:
+                    self._models[name] = self.kinds[name].model(self.table, found)
+        return self._models
 
     @property
     def believed(self) -> str | None:
         """The name of the model that answers, None before the first fit."""
-        return best(self.tracked, {name: model.error for name, model in self.models.items()})
+        if self.table is None:
+            return None
+        return best(self.tracked, {name: float(found["error"]) for name, found in self._found.items()})
 
     def fitting(self, table: Table) -> Generator[None, None, None]:
-        """Yield after each part of the work of the next fit; `put` lets it answer when that is done."""
-        found: dict[str, Model] = {}
+        """Yield after each part of the work of the next fit, or of its rest; `put` lets it answer when that is done."""
         for name, kind in self.kinds.items() if len(table) else ():
+            if name in self._ready:
+                continue
             try:
-                found[name] = yield from kind(table)
+                steps = kind.fitting(table, self._part)
+                while True:
+                    try:
+                        self._part = next(steps)
+                    except StopIteration as end:
+                        self._made[name] = end.value
+                        break
+                    yield
             except ValueError:
-                continue  # too few runs for this kind
-        self._next = table, found
+                self._part = None  # too few runs for this kind
+            self._ready[name], self._part = self._part, None
+        self._next = table
 
-    def put(self, *, anew: bool = True) -> None:
-        """Let the models that were fitted last answer from now on; not `anew` where they did so before a restore."""
+    def put(self) -> None:
+        """Let the models that were fitted last answer from now on."""
         if self._next is not None:
-            self.table, self.models = self._next
-            self._next = None
-            for tracked in self.tracked.values() if anew else ():
+            self.table, self._next = self._next, None
+            self._found = {name: found for name, found in self._ready.items() if found is not None}
+            self._models, self._made, self._ready = self._made, {}, {}
+            for tracked in self.tracked.values():
                 tracked.level = 0.0  # the new fit has seen what it stood for
+
+    def put_back(self, table: Table) -> None:
+        """Let the models answer that did so before a restore, of the table that they were fitted to."""
+        self.table = table
 
     def predict(self, values: Mapping[str, float]) -> Band | None:
         """Return what the believed model expects; None before the first fit."""
@@ -97,8 +135,13 @@ class Learner:
             self.tracked[name].learn(*self._asked(name, row), actual)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return how the models did, as plain data; the models themselves are fitted again."""
-        return {name: tracked.snapshot() for name, tracked in self.tracked.items()}
+        """Return how the models did, and what they are made of, as plain data."""
+        return {
+            "tracked": {name: tracked.snapshot() for name, tracked in self.tracked.items()},
+            "found": dict(self._found),
+            "ready": dict(self._ready),
+            "part": self._part,
+        }
 
     def _asked(self, name: str, row: Floats) -> tuple[float, float]:
         predicted: Predicted = self.models[name].predict(row)

@@ -6,22 +6,24 @@ that is reported again takes its own place.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
 
-from processors.models.digits import six_digits
+from processors.models.training.packed import bounded, packed, singles, unpacked
 from processors.models.training.table import CHOICE, Table
 
 VERSION: Final = 1
 RUNS_MAX: Final = 512
-NAMES_MAX: Final = 64  # of values and of targets of a run, each
+NAMES_MAX: Final = 96  # of values of a run, and of its targets
+ALL_NAMES_MAX: Final = 128  # of values of all runs together
+WEIGHT_MIN: Final = 1e-6
 ADVANCE_SHARE: Final = 0.05  # so many new runs, and it is worth to fit again
 NAMED_SHARE: Final = 0.5  # a column is one that this share of runs has
-WAITING_MAX: Final = 1.25  # times what stays, of runs that wait
+WAITING_MAX: Final = 0.5  # times what stays, of runs that wait while there are others
 CHOSEN_MIN: Final = 2
 
 
@@ -29,9 +31,10 @@ CHOSEN_MIN: Final = 2
 class Run:
     """What a run had (`values`: rates, features, attributes by name) and what came of it (`targets`: watts, seconds).
 
-    `weight` is how much it counts, 1 for an undisturbed run. `group` names runs that are repeats of one another, ""
-    for a run alone. What is not finite is left out, targets must be positive too; of more than NAMES_MAX names the first
-    in their order stay. Raises ValueError for a weight that is not above 0 and at most 1.
+    `weight` is how much it counts, 1 for an undisturbed run, `weights` how much a target of it counts besides, where that
+    is less. `group` names runs that are repeats of one another, "" for a run alone. What is not finite is left out, targets
+    must be positive too; of more than NAMES_MAX names the first in their order stay. Raises ValueError for a weight that is
+    not above 0 and at most 1.
 
     >>> Run("r1", 0, {"ipc": 1.5, "lost": float("nan")}, {"power_w": 400.0}).values
     {'ipc': 1.5}
@@ -43,23 +46,27 @@ class Run:
     targets: Mapping[str, float]
     weight: float = 1.0
     group: str = ""
+    weights: Mapping[str, float] = field(default_factory=dict)
     place: bytes = field(init=False, repr=False, compare=False)  # the hash of its id, which says whether it stays
 
     def __post_init__(self) -> None:
-        """Keep what can be learned from, to six digits."""
-        if not 0.0 < self.weight <= 1.0:
+        """Keep what can be learned from, as exactly as it is stored."""
+        if not all(0.0 < weight <= 1.0 for weight in (self.weight, *self.weights.values())):
             raise ValueError("The weight of a run is above 0 and at most 1.")
-        object.__setattr__(self, "values", _finite(self.values))
-        positive = {name: value for name, value in self.targets.items() if value > 0}
-        object.__setattr__(self, "targets", _finite(positive))
-        object.__setattr__(self, "place", blake2b(self.id.encode(), digest_size=8).digest())
+        targets = {name: value for name, value in singles(self.targets).items() if value > 0}
+        weights = {name: max(weight, WEIGHT_MIN) for name, weight in self.weights.items()}
+        object.__setattr__(self, "values", _first(singles(self.values)))
+        object.__setattr__(self, "targets", _first(targets))
+        object.__setattr__(self, "weights", singles(weights))
+        object.__setattr__(self, "place", _place(self.id))
 
 
 @dataclass(slots=True)
 class Reservoir:
     """At most `runs_max` runs that models are fitted to (`kept`), and those that came since (`waiting`).
 
-    A fit takes its time: `begin` says to which runs the next one is made (`coming`), `advance` that it is made.
+    A fit takes its time: `begin` says to which runs the next one is made (`coming`), `advance` that it is made. `gone` are
+    runs that were taken away; models that are made of them stay until the next fit.
 
     >>> reservoir = Reservoir(runs_max=2)
     >>> for number in range(5):
@@ -78,6 +85,7 @@ class Reservoir:
     epoch: int = 0
     seen: int = 0
     gone: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
 
     @property
     def due(self) -> bool:
@@ -85,19 +93,30 @@ class Reservoir:
         return len(self.waiting) + len(self.gone) >= max(1.0, ADVANCE_SHARE * len(self.kept))
 
     def add(self, run: Run) -> None:
-        """Take a run in, to be fitted to after the next `advance`; one with a known id replaces that."""
+        """Take a run in, to be fitted to after the next `advance`; one with a known id replaces that.
+
+        One that would not stay is not kept; of names that are too many for all runs together the run goes without.
+        """
         self.seen += 1
+        if self.find(run.id) is None and not self._room(run):
+            return
+        room = bounded(run.values, self.names, ALL_NAMES_MAX)
+        if len(room) < len(run.values):
+            run = replace(run, values={name: value for name, value in run.values.items() if name in room})
+        self.names |= room
         self.gone.discard(run.id)
         self.waiting[run.id] = run
-        if len(self.waiting) > WAITING_MAX * self.runs_max:  # not at each run: sorting them takes a while
-            self.waiting = _least(self.waiting, self.runs_max)
+        most = self.runs_max if not self.kept and self.coming is None else math.ceil(WAITING_MAX * self.runs_max)
+        if len(self.waiting) > most:
+            self.waiting = _least(self.waiting.values(), most)
 
     def begin(self) -> None:
         """Let the next fit be to what came since as well; nothing where one has begun already."""
         if self.coming is None:
             stays = {name: run for name, run in self.kept.items() if name not in self.gone}
-            self.coming = _least({**stays, **self.waiting}, self.runs_max)
+            self.coming = _least({**stays, **self.waiting}.values(), self.runs_max)
             self.waiting = {}
+            self.names = {name for run in self.runs() for name in run.values}
 
     def advance(self) -> None:
         """Let the next fit be made: a new epoch, even where nothing stayed of what was new."""
@@ -114,9 +133,9 @@ class Reservoir:
 
     def find(self, run_id: str) -> Run | None:
         """Return a run as it was told last; None where it is not known."""
-        if run_id in self.gone:
+        if run_id in self.waiting or run_id in self.gone:
             return self.waiting.get(run_id)
-        return self.waiting.get(run_id) or (self.coming or {}).get(run_id) or self.kept.get(run_id)
+        return (self.coming or {}).get(run_id) or self.kept.get(run_id)
 
     def drop(self, run_id: str) -> bool:
         """Take a run away; the models of now are still made of it, the next ones not. False where it is not known."""
@@ -133,26 +152,22 @@ class Reservoir:
             if run.time_ms < before_ms:
                 self.drop(run.id)
 
-    def table(self, target: str) -> Table:
-        """Return the runs of the coming fit, or of the last one, that have the target, sorted by id.
+    def table(self, target: str, columns: tuple[str, ...] = ("",), *, now: bool = False) -> Table:
+        """Return the runs of the coming fit, or of the last one, that have the target, sorted by id; `now` the last one.
 
-        Its columns are those that most of these runs have, sorted by name; of choices (`name=word`) those that
-        two runs or more made.
+        Its columns are those that most of these runs have, of names that begin with one of `columns`, sorted; of choices
+        (`name=word`) those that two runs or more made.
         """
-        known = self.kept if self.coming is None else self.coming
+        known = self.kept if self.coming is None or now else self.coming
         runs = [known[name] for name in sorted(known) if target in known[name].targets]
-        counts: dict[str, int] = {}
-        for run in runs:
-            for name in run.values:
-                counts[name] = counts.get(name, 0) + 1
-        names = tuple(sorted(name for name, count in counts.items() if count >= _wanted(name, len(runs))))
+        names = _columns(runs, columns)
         rows = [[run.values.get(name, math.nan) for name in names] for run in runs]
         groups = {name: i for i, name in enumerate(sorted({run.group or run.id for run in runs}))}
         return Table(
             names,
             np.array(rows, dtype=np.float64).reshape(len(runs), len(names)),
             np.array([run.targets[target] for run in runs], dtype=np.float64),
-            np.array([run.weight for run in runs], dtype=np.float64),
+            np.array([run.weight * run.weights.get(target, 1.0) for run in runs], dtype=np.float64),
             np.array([groups[run.group or run.id] for run in runs], dtype=np.int64),
         )
 
@@ -164,15 +179,26 @@ class Reservoir:
         >>> Reservoir.build(reservoir.snapshot()) == reservoir
         True
         """
+        runs: dict[int, Run] = {}  # each once, wherever it is
+        places = [list(each.values()) for each in (self.kept, self.waiting, self.coming or {})]
+        for run in (run for place in places for run in place):
+            runs[id(run)] = run
+        number = {each: i for i, each in enumerate(runs)}
+        kept, waiting, coming = ([number[id(run)] for run in place] for place in places)
         return {
             "version": VERSION,
             "runs_max": self.runs_max,
             "epoch": self.epoch,
             "seen": self.seen,
-            "kept": [_plain(run) for run in self.kept.values()],
-            "waiting": [_plain(run) for run in self.waiting.values()],
             "gone": sorted(self.gone),
-            "coming": None if self.coming is None else [_plain(run) for run in self.coming.values()],
+            "names": sorted(self.names),
+            "kept": kept,
+            "waiting": waiting,
+            "coming": None if self.coming is None else coming,
+            "runs": [[run.id, run.time_ms, run.weight, run.group] for run in runs.values()],
+            "values": packed([run.values for run in runs.values()]),
+            "targets": packed([run.targets for run in runs.values()]),
+            "weights": packed([run.weights for run in runs.values()]),
         }
 
     @classmethod
@@ -180,9 +206,27 @@ class Reservoir:
         """Return the reservoir of a snapshot; ValueError where that is of another version."""
         if state["version"] != VERSION:
             raise ValueError("The snapshot of a reservoir is of another version.")
-        kept, waiting = _runs(state["kept"]), _runs(state["waiting"])
-        coming = None if state["coming"] is None else _runs(state["coming"])
-        return cls(state["runs_max"], kept, waiting, coming, state["epoch"], state["seen"], set(state["gone"]))
+        columns = zip(state["runs"], *(unpacked(state[name]) for name in ("values", "targets", "weights")), strict=True)
+        runs = [_restored(each, values, targets, weights) for each, values, targets, weights in columns]
+        kept, waiting = ({runs[i].id: runs[i] for i in state[place]} for place in ("kept", "waiting"))
+        coming = None if state["coming"] is None else {runs[i].id: runs[i] for i in state["coming"]}
+        told = (state["epoch"], state["seen"], set(state["gone"]), set(state["names"]))
+        return cls(state["runs_max"], kept, waiting, coming, *told)
+
+    def _room(self, run: Run) -> bool:
+        """Tell whether a run that is not known may stay."""
+        stays = self.kept if self.coming is None else self.coming
+        places = [each.place for name, each in stays.items() if name not in self.gone]
+        return len(places) < self.runs_max or run.place < max(places)
+
+
+def _columns(runs: list[Run], columns: tuple[str, ...]) -> tuple[str, ...]:
+    counts: dict[str, int] = {}
+    for run in runs:
+        for name in run.values:
+            counts[name] = counts.get(name, 0) + 1
+    known = (name for name, count in counts.items() if count >= _wanted(name, len(runs)))
+    return tuple(sorted(name for name in known if name.startswith(columns)))
 
 
 def _wanted(name: str, runs: int) -> float:
@@ -190,20 +234,25 @@ def _wanted(name: str, runs: int) -> float:
     return CHOSEN_MIN if CHOICE in name else NAMED_SHARE * runs
 
 
-def _least(runs: dict[str, Run], count: int) -> dict[str, Run]:
+def _least(runs: Iterable[Run], count: int) -> dict[str, Run]:
     """Return the runs with the least hashes, in that order."""
-    ordered = sorted(runs.values(), key=lambda run: (run.place, run.id))
-    return {run.id: run for run in ordered[:count]}
+    return {run.id: run for run in sorted(runs, key=lambda run: (run.place, run.id))[:count]}
 
 
-def _plain(run: Run) -> list[Any]:
-    return [run.id, run.time_ms, dict(run.values), dict(run.targets), run.weight, run.group]
+def _first(values: dict[str, float]) -> dict[str, float]:
+    return values if len(values) <= NAMES_MAX else dict(list(values.items())[:NAMES_MAX])
 
 
-def _runs(plain: Sequence[Sequence[Any]]) -> dict[str, Run]:
-    return {run.id: run for run in (Run(*each) for each in plain)}
+def _place(run_id: str) -> bytes:
+    return blake2b(run_id.encode(), digest_size=8).digest()
 
 
-def _finite(values: Mapping[str, float]) -> dict[str, float]:
-    known = sorted((name, six_digits(value)) for name, value in values.items() if math.isfinite(value))
-    return dict(known[:NAMES_MAX])
+def _restored(told: Sequence[Any], *named: Mapping[str, float]) -> Run:
+    """Return a run of a snapshot: its numbers are as they are kept already."""
+    run = object.__new__(Run)
+    name, time_ms, weight, group = told
+    values, targets, weights = named
+    fields = {"id": name, "time_ms": time_ms, "values": values, "targets": targets, "weight": weight, "group": group}
+    for field_name, value in (fields | {"weights": weights, "place": _place(name)}).items():
+        object.__setattr__(run, field_name, value)
+    return run

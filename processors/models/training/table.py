@@ -1,9 +1,9 @@
 """Runs as columns: what a model of one target is fitted to, and what it answers with."""
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 CHOICE: Final = "="  # in a name: one of several words, not a number
 
 
-def finished(steps: Generator[None, None, Result]) -> Result:
+def finished(steps: Generator[object, None, Result]) -> Result:
     """Return the result of work that is done in steps, all at once.
 
     >>> def work():
@@ -61,7 +61,8 @@ class Model(Answering, Protocol):
 class Table:
     """k runs: `values` (k, p) of the columns `names`, nan where a run has none; `target` (k,) positive, `weight` (k,).
 
-    `group` (k,) numbers runs that are repeats of one another: what one tells, the others know.
+    `group` (k,) numbers runs that are repeats of one another: what one tells, the others know. `shared` is what was worked
+    out of the values and weights alone, for other targets of the same runs.
 
     >>> table = Table(("a", "b"), np.array([[1.0, np.nan], [3.0, 2.0]]), np.array([5.0, 6.0]), np.ones(2), np.arange(2))
     >>> table.filled().tolist(), table.row({"b": 7.0}).tolist()
@@ -73,6 +74,7 @@ class Table:
     target: Floats
     weight: Floats
     group: npt.NDArray[np.int64]
+    shared: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.target)
@@ -93,6 +95,16 @@ class Table:
     def row(self, values: dict[str, float]) -> Floats:
         """Return named values as a row of this table, (1, p): unknown names are left out, missing ones as `filled`."""
         return self.filled(np.array([[values.get(name, np.nan) for name in self.names]]))
+
+    def like(self, other: "Table") -> bool:
+        """Tell whether another table is of the same runs: all is alike but the target."""
+        same = self.names == other.names and np.array_equal(self.weight, other.weight)
+        rows = same and np.array_equal(self.group, other.group)
+        return rows and np.array_equal(self.values, other.values, equal_nan=True)
+
+    def sharing(self, other: "Table") -> "Table":
+        """Return this table, with what is worked out of its values in common with another one that is `like` it."""
+        return replace(self, shared=other.shared)
 
     def only(self, names: tuple[str, ...]) -> "Table":
         """Return the table of these columns alone; KeyError where one is not there."""

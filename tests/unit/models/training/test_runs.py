@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.training.runs import NAMES_MAX, Reservoir, Run
+from processors.models.training.runs import ALL_NAMES_MAX, NAMES_MAX, Reservoir, Run
 from processors.models.training.tracking import Tracked, best
 
 
@@ -86,6 +86,62 @@ def test_old_runs_can_be_forgotten() -> None:
     assert [each.id for each in reservoir.runs()] == ["run7", "run8", "run9"]
     reservoir.advance()
     assert sorted(reservoir.kept) == ["run7", "run8", "run9"]
+
+
+def test_a_run_that_is_taken_away_stays_in_the_models_of_now_and_not_in_the_next() -> None:
+    reservoir = Reservoir()
+    for i in range(3):
+        reservoir.add(run(i))
+    reservoir.advance()
+    assert reservoir.drop("run1")
+    assert not reservoir.drop("run1")
+    assert not reservoir.drop("unheard")
+    assert (len(reservoir.table("power_w")), reservoir.find("run1"), reservoir.due) == (3, None, True)
+    restored = Reservoir.build(json.loads(json.dumps(reservoir.snapshot())))
+    assert restored == reservoir
+    for each in (reservoir, restored):
+        each.begin()
+        assert len(each.table("power_w")) == 2
+        assert len(each.table("power_w", now=True)) == 3
+        each.advance()
+        assert (len(each.table("power_w")), each.due) == (2, False)
+    reservoir.add(run(1))
+    assert reservoir.find("run1") is not None
+
+
+def test_a_target_that_was_estimated_counts_less_than_others_of_its_run() -> None:
+    reservoir = Reservoir()
+    told = Run("r", 0, {"x": 1.0}, {"power_w": 1.0, "run_time_s": 2.0}, weight=0.5, weights={"power_w": 0.1})
+    reservoir.add(told)
+    reservoir.advance()
+    weights = [reservoir.table(target).weight.tolist() for target in ("power_w", "run_time_s")]
+    assert weights == [[pytest.approx(0.05)], [0.5]]
+    with pytest.raises(ValueError, match="weight"):
+        Run("r", 0, {}, {}, weights={"power_w": 2.0})
+
+
+def test_names_of_all_runs_together_are_bounded_and_those_of_runs_that_left_make_room() -> None:
+    reservoir = Reservoir(runs_max=2)
+    for i in range(5):
+        reservoir.add(Run(f"r{i}", i, {f"c{i}_{j}": 1.0 for j in range(60)}, {"power_w": 1.0}))
+        reservoir.advance()
+        assert len(reservoir.names) <= ALL_NAMES_MAX
+
+
+def test_a_full_reservoir_in_the_middle_of_a_fit_is_stored_in_less_than_its_bound() -> None:
+    rng = np.random.default_rng(1)
+    reservoir = Reservoir(runs_max=256)
+    for i in range(5000):
+        values = {f"counter:PAPI_COUNTER_{j:02}": float(x) for j, x in enumerate(rng.random(64))}
+        targets = {f"target_{j}_power_w": float(x) for j, x in enumerate(rng.random(5))}
+        reservoir.add(Run(f"archer2/{i}@1795168800000", i, values, targets))
+        if i in {700, 1500, 2600}:
+            reservoir.advance()
+        if i == 4000:
+            reservoir.begin()
+    assert len(reservoir.kept) == 256
+    assert reservoir.coming is not None
+    assert len(json.dumps(reservoir.snapshot())) < 250_000
 
 
 def test_what_cannot_be_learned_from_is_left_out() -> None:
