@@ -102,6 +102,11 @@ class ProfileModels:
 
     def score(self, fact: ProfileFact) -> ProfileFinding:
         """Compare a run with what is expected of its counters, and its counters with those of runs like it."""
+        if self._judged is None or self._judged[0] is not fact:
+            self._judged = fact, self._finding(fact)
+        return self._judged[1]
+
+    def _finding(self, fact: ProfileFact) -> ProfileFinding:
         values = values_of(fact.n, fact.profile)
         targets = targets_of(fact.run_time_s, fact.profile)
         bands = {target: self._trainer.predict(target, values) for target in targets if target in TARGETS}
@@ -124,7 +129,7 @@ class ProfileModels:
             self._trainer.learn(run)
         else:
             self._trainer.reservoir.add(run)
-        self._by_size.changed()
+        self._changed()
         if self._waiting_ms is None and self._trainer.wants:
             self._waiting_ms = fact.end_ms
 
@@ -132,7 +137,7 @@ class ProfileModels:
         """Take a run away, as it was of another application; False where it is not held."""
         if not self._trainer.reservoir.drop(run_id):
             return False
-        self._by_size.changed()
+        self._changed()
         return True
 
     @property
@@ -143,6 +148,7 @@ class ProfileModels:
     def tick(self) -> bool:
         """Do a step of the fit that is due; return whether there was anything to do."""
         done = self._trainer.tick()
+        self._judged = None
         if not self._trainer.wants:
             self._waiting_ms = None
         return done
@@ -192,6 +198,10 @@ class ProfileModels:
             {target: list(scores) for target, scores in self._scores.items() if scores},
             self._waiting_ms,
         )
+
+    def _changed(self) -> None:
+        self._by_size.changed()
+        self._judged = None
 
     def _others(self, run_id: str) -> list[Run]:
         return [run for run in self._trainer.reservoir.runs() if run.id != run_id]

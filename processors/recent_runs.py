@@ -1,6 +1,7 @@
 """The newest runs of an application, which a corrected report can still replace, and how much each of them counts."""
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Final
 
 import msgspec
@@ -51,6 +52,34 @@ def placed_run(run: RecentRun, *, strange: bool = False) -> PlacedRun:
     0
     """
     return PlacedRun(run.n, run.run_time_s, run.start_ms, strange)
+
+
+def with_disturbed(runs: Sequence[RecentRun], run_id: str) -> list[RecentRun] | None:
+    """Return the runs with one that others disturbed marked as strangely slow.
+
+    None where it is no slower than is usual at its size, marked already, or not there.
+
+    >>> runs = [RecentRun(str(i), 4.0, 60.0 + i, i) for i in range(3)]
+    >>> [run.strange for run in with_disturbed(runs, "2")], with_disturbed(runs, "0")
+    ([0, 0, 1], None)
+    """
+    found = next((run for run in runs if run.run_id == run_id and not run.strange), None)
+    at_size = [run.run_time_s for run in runs if found is not None and rounded_size(run.n) == rounded_size(found.n)]
+    if found is None or found.run_time_s <= median(at_size):
+        return None
+    return [msgspec.structs.replace(run, strange=1) if run is found else run for run in runs]
+
+
+def others_before(runs: Sequence[RecentRun], n: float, since_run: str) -> bool:
+    """Tell whether, of the runs before one, more than a third up to the last of another size were of other sizes.
+
+    >>> others_before([RecentRun("a", 2.0, 9.0, 1), RecentRun("b", 4.0, 5.0, 2)], 4.0, "b")
+    True
+    """
+    ids = [run.run_id for run in runs]
+    before = runs[: ids.index(since_run) if since_run in ids else None]
+    others = [i for i, run in enumerate(before, 1) if run.n != n]
+    return bool(others) and len(others) * 3 > others[-1]
 
 
 def merges(runs: Sequence[RecentRun]) -> bool:

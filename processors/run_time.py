@@ -21,7 +21,7 @@ from processors.models.levels import LevelTable, aggregate_levels
 from processors.models.sizes import Derived, Sizes, rounded_size, thin
 from processors.observed_sizes import ObservedSizes, observed_sizes
 from processors.quality import Score, quality, score_of, widening
-from processors.recent_runs import RecentRun, merges, placed, placed_run
+from processors.recent_runs import RecentRun, merges, others_before, placed, placed_run, with_disturbed
 
 FIT_SIZES_MAX = 12
 GROWTH = 8  # a curve is fitted anew at once when an eighth of the runs is new
@@ -148,12 +148,7 @@ class RunTime:
 
     def of_one_size_only(self, sizes: Sequence[float], since_run: str) -> bool:
         """Tell whether runs since one were of a single size, while of those before their row a third was of others."""
-        if len(sizes) != 1:
-            return False
-        ids = [run.run_id for run in self._state.runs]
-        before = self._state.runs[: ids.index(since_run) if since_run in ids else None]
-        others = [i for i, run in enumerate(before, 1) if run.n != sizes[0]]
-        return bool(others) and len(others) * 3 > others[-1]
+        return len(sizes) == 1 and others_before(self._state.runs, sizes[0], since_run)
 
     def move_level(self, since_run: str, since_ms: int, ln_factor: float, *, margin: float, seen_ms: int) -> bool:
         """Begin a new level with a run: older ones count less, and as if they had taken longer by the factor.
@@ -168,6 +163,15 @@ class RunTime:
         self._changed(seen_ms)
         self._state.new_runs = self._state.total
         return back
+
+    def disturbed(self, run_id: str, seen_ms: int) -> bool:
+        """Count an unmerged run that others disturbed as a strange one; False where it is not slow, or is one already."""
+        marked = with_disturbed(self._state.runs, run_id)
+        if marked is not None:
+            self._state.runs = marked
+            self._stale(self.n_of(run_id))
+            self._changed(seen_ms)
+        return marked is not None
 
     def forget(self, run_id: str, seen_ms: int) -> bool:
         """Take an unmerged run away: it belongs to another application; False where it is not held."""
@@ -216,8 +220,7 @@ class RunTime:
             return Curve(key, system, (), ())
         doubted = self.observed().doubted
         kept = [i for i, n in enumerate(sizes.n.tolist()) if n not in doubted]
-        n, median_s = (tuple(float(column[i]) for i in kept) for column in (sizes.n, sizes.median_s))
-        return Curve(key, system, n, median_s)
+        return Curve(key, system, *(tuple(float(column[i]) for i in kept) for column in (sizes.n, sizes.median_s)))
 
     def observed(self) -> ObservedSizes:
         """Return what is to be believed of the sizes that were run."""
@@ -279,8 +282,7 @@ class RunTime:
 
     def _merge_oldest(self) -> None:
         oldest, wanted, evicted = self._state.runs[0], merges(self._state.runs), self._table.own.evicted
-        self._state.runs.pop(0)
-        self._held.remove(oldest.run_id)
+        self._held.remove(self._state.runs.pop(0).run_id)
         if wanted:
             self._table.add(placed_run(oldest), oldest.end_ms)
         if not wanted or self._table.own.evicted != evicted:

@@ -15,6 +15,7 @@ from processors.profile_models import ProfileFact, ProfileModels
 
 FULL_TICK_MS: Final = 10_000
 COST_PER_TICK_MAX: Final = 60  # of the steps of fits in ten seconds, of all applications: about as many milliseconds
+DISTURBED: Final = 0.5  # a run that counts less than this was disturbed
 
 
 class Profiles:
@@ -108,7 +109,17 @@ class Profiles:
             told_attributes(job, event),
         )
         models = self._desk.profile_models.open(application_id)
-        self._warnings.take(application_id, fact, models.score(fact))
+        finding = models.score(fact)
+        if run.profile is None:  # what is told again wakes nobody
+            self._warnings.take(application_id, fact, finding)
         models.learn(fact)
         self._desk.profile_models.changed(application_id, models, self._desk.now_ms)
+        if finding.weight < DISTURBED:
+            self._disturbed(application_id, event.run_id)
         self._warnings.learned(application_id)
+
+    def _disturbed(self, application_id: str, run_id: str) -> None:
+        """Let a run that others disturbed, and that was slow, count for its run-time model as a strange one does."""
+        model = self._desk.models.get(application_id)
+        if model is not None and model.disturbed(run_id, self._desk.now_ms):
+            self._desk.model_changed(application_id, model)

@@ -68,6 +68,7 @@ class Training:
 
     def forget(self, application_id: str, run_id: str) -> bool:
         """Take a run away from a model that learned it; False where it is not held any more."""
+        self._forget_profile(application_id, run_id)
         model = self._desk.models.get(application_id)
         if model is None or not model.forget(run_id, self._desk.now_ms):
             return False
@@ -76,6 +77,11 @@ class Training:
         if not model.observations:
             self._warnings.forget_application(application_id)
         return True
+
+    def _forget_profile(self, application_id: str, run_id: str) -> None:
+        profiles = self._desk.profile_models.get(application_id)
+        if profiles is not None and profiles.forget(run_id):
+            self._desk.profile_models.changed(application_id, profiles, self._desk.now_ms)
 
     def _compare(
         self, application_id: str, published: PublishedCurve | None, fact: RunFact, scored: Scored | None

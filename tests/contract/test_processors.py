@@ -45,7 +45,7 @@ FACTS_MANY = 10_000
 class Subject(msgspec.Struct, frozen=True):
     """A kind under test: how it is built, its i-th fact, how it learns one, what `score` is asked of one.
 
-    `bytes_max` is the bound of its stored form after FACTS_MANY facts.
+    `bytes_max` is the bound of its stored form after `facts_many` facts.
     """
 
     state: type[msgspec.Struct]
@@ -54,6 +54,7 @@ class Subject(msgspec.Struct, frozen=True):
     bytes_max: int
     learn: Callable[[Any, Any], Any] = lambda processor, fact: processor.learn(fact)
     question: Callable[[Any], Any] = lambda fact: fact
+    facts_many: int = FACTS_MANY
 
 
 RATES = AlertSettings().failure_rate
@@ -114,6 +115,7 @@ SUBJECTS: dict[str, Subject] = {
         profiled_run,
         60_000,
         learn=profiles_learn,
+        facts_many=1500,  # milliseconds each
     ),
     FeatureTimes.name: Subject(
         FeatureTimesState,
@@ -218,7 +220,7 @@ def facts_stay_as_they_were(subject: Subject) -> None:
 
 
 def the_state_is_bounded(subject: Subject) -> None:
-    processor = taught(subject, range(FACTS_MANY))
+    processor = taught(subject, range(subject.facts_many))
     assert len(bytes_of(processor)) <= subject.bytes_max
 
 
