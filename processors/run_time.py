@@ -220,7 +220,8 @@ class RunTime:
             return Curve(key, system, (), ())
         doubted = self.observed().doubted
         kept = [i for i, n in enumerate(sizes.n.tolist()) if n not in doubted]
-        return Curve(key, system, *(tuple(float(column[i]) for i in kept) for column in (sizes.n, sizes.median_s)))
+        n, median_s = (tuple(float(column[i]) for i in kept) for column in (sizes.n, sizes.median_s))
+        return Curve(key, system, n, median_s)
 
     def observed(self) -> ObservedSizes:
         """Return what is to be believed of the sizes that were run."""

@@ -23,7 +23,7 @@ from processors.jobs import Job, JobState
 from processors.laws import CurveRecord, Laws, LawsState, Pool, PoolState
 from processors.members import Members, MembersState
 from processors.models.combination.bands import NO_SCORES
-from processors.profile_models import ProfileFact, ProfileModels, ProfileModelsState
+from processors.profile_models import ProfileModels, ProfileModelsState
 from processors.rivals import Rivals, RivalsState
 from processors.run_distribution import RunHistory, RunHistoryState
 from processors.run_time import RunTime, RunTimeState
