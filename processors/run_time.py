@@ -138,8 +138,7 @@ class RunTime:
             self._state.total += 1
             if len(self._state.runs) > self._settings.unmerged_runs_max:
                 self._merge_oldest()
-        self._stale(fact.n)
-        self._changed(fact.seen_ms)
+        self._changed(fact.seen_ms, fact.n)
 
     def began_before_its_level(self, fact: RunFact) -> bool:
         """Tell whether a run belongs to an earlier level, so that the present one says nothing about it."""
@@ -169,8 +168,7 @@ class RunTime:
         marked = with_disturbed(self._state.runs, run_id)
         if marked is not None:
             self._state.runs = marked
-            self._stale(self.n_of(run_id))
-            self._changed(seen_ms)
+            self._changed(seen_ms, self.n_of(run_id))
         return marked is not None
 
     def forget(self, run_id: str, seen_ms: int) -> bool:
@@ -293,7 +291,8 @@ class RunTime:
         if n is not None:
             self._derived.pop(rounded_size(n), None)
 
-    def _changed(self, seen_ms: int) -> None:
+    def _changed(self, seen_ms: int, n: float | None = None) -> None:
+        self._stale(n)
         self._study = self._evidence = None
         self._state.new_runs += 1
         self._state.faults = 0
