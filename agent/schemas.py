@@ -10,6 +10,8 @@ from agent.contracts.decoding import DeadLetter
 from agent.contracts.events import STATES, UNITS
 from agent.contracts.outputs import Alert, Answer, JobPrediction, Prediction, Run
 from agent.decode.native_messages import Completed, Identified, Requested, Started
+from agent.decode.native_network import ARRAYS, NetworkTold
+from agent.decode.telemetry.native_samples import COMPONENT, Counters, Load, Power
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 OUTPUTS: Final[dict[str, type[msgspec.Struct]]] = {
@@ -25,6 +27,10 @@ INPUTS: Final[dict[str, type[msgspec.Struct]]] = {
     "scalewatch.event.job.completed/1": Completed,
     "scalewatch.event.identity/1": Identified,
     "scalewatch.event.prediction.requested/1": Requested,
+    "scalewatch.event.network/1": NetworkTold,
+    "scalewatch.event.load/1": Load,
+    "scalewatch.event.power/1": Power,
+    "scalewatch.event.counters/1": Counters,
 }
 FILES: Final[dict[str, type[msgspec.Struct]]] = {"scalewatch.backtest/1": Report}
 NAMES: Final = (*OUTPUTS, *INPUTS, *FILES)
@@ -75,9 +81,14 @@ def _name_rules(whole: dict[str, Any]) -> None:
     for name, words in (("unit", UNITS), ("state", STATES)):
         if name in whole["properties"]:
             whole["properties"][name] = {"enum": [*words, None], "default": None}
-    if whole["properties"]["type"]["enum"] == ["job.started"]:
+    kind = whole["properties"]["type"]["enum"][0]
+    if kind == "network":
+        whole["anyOf"] = [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in ARRAYS]
+    if kind == "power":
+        whole["properties"]["component"] = {"type": "string", "pattern": f"^{COMPONENT}$"}
+    if kind == "job.started":
         whole["dependentRequired"] = {"n": ["unit"], "unit": ["n"]}
-    if whole["properties"]["type"]["enum"] == ["job.completed"]:
+    if kind == "job.completed":
         whole["required"] = [*whole["required"], "n", "unit"]
         whole["anyOf"] = [{"required": list(pair)} for pair in combinations(("start", "end", "run_time_s"), 2)]
 

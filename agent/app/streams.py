@@ -12,7 +12,7 @@ import msgspec
 
 from agent.app.telemetry_files import NONE, FileWindows, TelemetryFiles, with_following
 from agent.contracts.errors import ConfigError, InvalidInputError
-from agent.contracts.events import HostMinute, HostState, JobCompleted, JobEvent, JobStarted
+from agent.contracts.events import HostMinute, HostState, JobCompleted, JobEvent, JobStarted, Network
 from agent.contracts.telemetry import Samples
 from agent.decode.records import FileRecord
 from processors.windows.settings import MINUTE_MS
@@ -54,7 +54,7 @@ def told_ms(event: JobEvent | HostMinute) -> int | None:
         return event.end_ms
     if isinstance(event, HostMinute):
         return event.minute_ms + MINUTE_MS
-    if isinstance(event, HostState):
+    if isinstance(event, HostState | Network):
         return event.time_ms
     return event.start_ms if isinstance(event, JobStarted) else None
 

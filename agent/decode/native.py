@@ -18,6 +18,7 @@ from agent.contracts.events import (
 from agent.decode.checks import HOSTS_MAX, run_identity
 from agent.decode.message import DecodeOne, whole
 from agent.decode.native_messages import Completed, Facts, Identified, Requested, Started, read_native
+from agent.decode.native_network import NetworkTold, network_event
 from agent.decode.options import DecodeOptions
 from agent.decode.reasons import invalid, shown
 from agent.decode.times import check_bounds, moment_ms
@@ -117,6 +118,7 @@ _EVENTS: Final[dict[type, Callable[[Any, int, DecodeOptions], JobEvent]]] = {
     Completed: _completed,
     Identified: _identified,
     Requested: _requested,
+    NetworkTold: network_event,
 }
 
 

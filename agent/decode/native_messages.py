@@ -5,16 +5,17 @@ anything else: only such messages are decoded a second time, to count unknown fi
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_args
 
 import msgspec
 
 from agent.contracts.errors import InvalidInputError
 from agent.decode.checks import HOSTS_MAX, Count, Path, Script, Seconds, Text, has_control
 from agent.decode.message import JSON_ERRORS, json_error, refuse_duplicate_keys
+from agent.decode.native_network import NetworkTold
 from agent.decode.reasons import invalid, shown
 
-LATER_TYPES: Final = ("load", "counters", "power", "network", "host.state")  # telemetry: known, not decoded here
+LATER_TYPES: Final = ("load", "counters", "power", "host.state")  # telemetry: known, not decoded here
 ATTRIBUTES_MAX: Final = 32
 REQUESTED_SIZES_MAX: Final = 256
 HOST_LISTS_MAX: Final = 65_536
@@ -91,7 +92,7 @@ class Requested(Facts, tag_field="type", tag="prediction.requested", kw_only=Tru
     features: Any = None  # known, and of no use yet
 
 
-NativeMessage = Started | Completed | Identified | Requested
+NativeMessage = Started | Completed | Identified | Requested | NetworkTold
 
 
 _FREE_TEXT = ("script", "comment")  # several lines are their nature
@@ -105,7 +106,7 @@ _DECODER = msgspec.json.Decoder(NativeMessage)
 _TYPE = msgspec.json.Decoder(_Type)
 _ANY = msgspec.json.Decoder(dict[str, Any])
 _KNOWN: dict[type, frozenset[str]] = {
-    kind: frozenset(("type", *kind.__struct_fields__)) for kind in (Started, Completed, Identified, Requested)
+    kind: frozenset(("type", *kind.__struct_fields__)) for kind in get_args(NativeMessage)
 }
 
 
@@ -132,9 +133,13 @@ def _unknown_fields(value: bytes, message: NativeMessage) -> int:
     # Every key is followed by a colon, and a quote that ends a string is not: without white space `":` counts the
     # keys, or more. No surplus over what the struct holds means no unknown field and no key named twice.
     keys = value.translate(None, b" \t\r\n").count(b'":')
-    fields = msgspec.structs.astuple(message)
-    known = len(fields) - fields.count(None) + len(message.attributes or ()) + 1
+    known = 1 + (message.keys if isinstance(message, NetworkTold) else _keys_of(message))
     return 0 if keys == known else _count_unknown(value, _KNOWN[type(message)], keys)
+
+
+def _keys_of(message: Facts) -> int:
+    fields = msgspec.structs.astuple(message)
+    return len(fields) - fields.count(None) + len(message.attributes or ())
 
 
 def _count_unknown(value: bytes, known: frozenset[str], keys: int) -> int:
@@ -159,10 +164,12 @@ def _refusal(value: bytes, error: Exception) -> InvalidInputError:
     return invalid("unknown-type", f"There is no event of type {shown(type_)}.")
 
 
-def _refuse_control(message: NativeMessage) -> None:
+def _refuse_control(message: NativeMessage) -> None:  # of features `network_event` tells the same
     for name, text in zip(message.__struct_fields__, msgspec.structs.astuple(message), strict=True):
         if isinstance(text, str) and name not in _FREE_TEXT and has_control(text):
             raise invalid("text", f"The {name} {shown(text)} has control characters.")
+    if isinstance(message, NetworkTold):
+        return
     texts = list(message.hosts or ())
     for key, value in (message.attributes or {}).items():
         texts += (key, value) if isinstance(value, str) else (key,)

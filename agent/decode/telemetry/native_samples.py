@@ -19,9 +19,8 @@ JobId = Name | Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Counts = Annotated[dict[Name, float | None], msgspec.Meta(max_length=NAMES_MAX)]
 _Interval = Annotated[float, msgspec.Meta(gt=0, le=INTERVAL_MAX_S)]
 Key = tuple[str, str, str | None, str | int | None, bool | None]
-_COMPONENT = re.compile(
-    rf"(?:{'|'.join(COMPONENTS)})(?::[!-\"$-=?-~]{{1,64}})?"
-)  # of a socket or a device after the colon
+COMPONENT: Final = rf"(?:{'|'.join(COMPONENTS)})(?::[!-\"$-=?-~]{{1,64}})?"  # of a socket or device after the colon
+_COMPONENT = re.compile(COMPONENT)
 
 
 class NamesOf(NamedTuple):

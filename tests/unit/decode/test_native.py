@@ -102,9 +102,13 @@ def test_a_run_that_did_not_complete_may_have_taken_no_time() -> None:
     assert only(completed(state="CANCELLED", run_time_s=0, end="2026-11-20T10:00:00Z")).run_time_s == 0.0
 
 
-@pytest.mark.parametrize("kind", ["load", "counters", "power", "network", "host.state"])
+@pytest.mark.parametrize("kind", ["load", "counters", "power", "host.state"])
 def test_telemetry_is_refused_as_unsupported(kind: str) -> None:
     assert refusal(DECODE, message(type=kind)).reason == "unsupported-type"
+
+
+def test_a_profile_of_a_run_comes_from_nobody_else() -> None:
+    assert refusal(DECODE, message(type="job.profile")).reason == "unknown-type"
 
 
 def test_unknown_fields_are_counted_and_left_out() -> None:

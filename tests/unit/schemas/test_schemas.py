@@ -23,10 +23,13 @@ from agent.contracts.outputs import (
     UsefulSizes,
 )
 from agent.contracts.quality import Quality
+from agent.contracts.telemetry import SeriesIndex
 from agent.contracts.under_load import LoadHistogram, LoadQuality, UnderLoad
 from agent.decode.dead_letter import dead_letter
 from agent.decode.native import native_decoder
 from agent.decode.options import DecodeOptions
+from agent.decode.telemetry.native import load_decoder
+from agent.decode.telemetry.options import TelemetryOptions
 from agent.schemas import DIALECT, INPUTS, NAMES, OUTPUTS, catalogue, schema
 
 HEAD: dict[str, Any] = {
@@ -118,6 +121,9 @@ COMPLETED = {
     "start": "2026-11-20T10:00:00Z", "end": "2026-11-20T10:01:00Z",
 }  # fmt: skip
 IDENTITY = {"type": "identity", "system": "exa", "job_id": 812, "source": "xalt", "executable": "/opt/lmp"}
+NETWORK = {
+    "type": "network", "system": "exa", "job_id": 812, "time": "2026-11-20T10:00:00Z", "features": {"max_fifo": 5},
+}  # fmt: skip
 REQUEST = {"type": "prediction.requested", "system": "exa", "request_id": "r9", "n": [64, 128]}
 
 
@@ -149,6 +155,13 @@ REQUEST = {"type": "prediction.requested", "system": "exa", "request_id": "r9", 
         REQUEST | {"n": []},
         REQUEST | {"n": [0]},
         REQUEST | {"unit": "racks"},
+        NETWORK,
+        NETWORK | {"features": None, "links": {"bytes": [1.0], "buffered": [0], "received": [3]}},
+        NETWORK | {"features": None, "fifo_messages": [1, 2]},
+        NETWORK | {"features": None},
+        NETWORK | {"features": {str(i): i for i in range(65)}},
+        NETWORK | {"links": {"bytes": [1.0], "buffered": [0]}},
+        NETWORK | {"messages": {"hops": [-1], "bytes": [0]}},
     ],
 )  # fmt: skip
 def test_the_schema_takes_an_event_exactly_where_the_decoder_does(event: dict[str, Any]) -> None:
@@ -161,7 +174,37 @@ def test_the_schema_takes_an_event_exactly_where_the_decoder_does(event: dict[st
     assert jsonschema.Draft202012Validator(fitting).is_valid(event) == taken
 
 
+@pytest.mark.parametrize(
+    "sample",
+    [
+        {"type": "load", "resource": "load1", "value": 3.5},
+        {"type": "load", "resource": "bandwidth", "peer": "g3", "value": 3.5},
+        {"type": "power", "component": "cpu:0", "power_w": 210.5, "job_id": 812},
+        {"type": "power", "component": "gpu", "power_w": None},
+        {"type": "counters", "interval_s": 60, "counters": {"PAPI_TOT_CYC": 1.2e11, "PAPI_TOT_INS": None}},
+        {"type": "counters", "counters": {}, "cumulative": True, "job_id": "812"},
+        {"type": "load", "resource": "load1"},
+        {"type": "power", "component": "fan", "power_w": 210.5},
+        {"type": "power", "component": "cpu:0#7", "power_w": 210.5},
+        {"type": "power", "component": "cpu", "power_w": "210.5"},
+        {"type": "counters", "interval_s": 0, "counters": {"a": 1}},
+        {"type": "counters", "counters": {"": 1}},
+        {"type": "counters", "counters": {str(i): i for i in range(257)}},
+        {"type": "counters"},
+    ],
+)
+def test_the_schema_takes_a_sample_exactly_where_the_decoder_does(sample: dict[str, Any]) -> None:
+    sample = {"system": "exa", "host": "nid1", "time": "2026-11-20T10:00:00Z", **sample}
+    batch = load_decoder(TelemetryOptions())([json.dumps(sample).encode()], [1795170000000], SeriesIndex(300))
+    fitting = schema(f"scalewatch.event.{sample['type']}/1")
+    assert jsonschema.Draft202012Validator(fitting).is_valid(sample) == (
+        not any(one.rejects for _, one in batch.others)
+    )
+
+
 def test_every_native_type_of_event_has_a_schema() -> None:
     types = [schema(name)["properties"]["type"]["enum"] for name in INPUTS]
-    assert types == [["job.started"], ["job.completed"], ["identity"], ["prediction.requested"]]
+    assert [kind for (kind,) in types] == [
+        "job.started", "job.completed", "identity", "prediction.requested", "network", "load", "power", "counters",
+    ]  # fmt: skip
     assert set(catalogue()) == set(NAMES)
