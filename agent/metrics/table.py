@@ -18,6 +18,7 @@ BOUNDS: Final = (
     "open_alerts_max", "hosts_max", "hosts_per_run_max", "inputs_max", "histories_max", "series_max",
     "job_hosts_max", "host_jobs_max", "host_partitions_max", "host_states_max",
     "collector_series_max", "host_minute_bytes_max",
+    "profile_resources_max", "profile_readings_max", "profile_minutes_max", "profile_sums_max", "profile_runs_max",
 )  # fmt: skip
 SAMPLES_LEFT_OUT: Final = (
     "late", "ahead", "not_finite", "repeated", "thinned", "unwanted", "series_max", "unknown_system", "null", "negative",

@@ -25,13 +25,17 @@ from processors.hosts.together import Places, Together
 from processors.hosts.unlike import Unlike
 from processors.hosts.windows import HostWindows
 from processors.messages import Context
+from processors.profiles import ledger
+from processors.profiles.runs import ProfileRun, ProfileRunState
+from processors.profiles.starts import StartsTold, StartsToldState
 from processors.shelf import Kind, Shelf
 
 COLUMNS: Final = (
-    HostRows, SeriesRows, HostWindows, HostForecasts, Records, Unlike, Places, Together, Suspects,
+    HostRows, SeriesRows, HostWindows, HostForecasts, Records, Unlike, Places, Together, Suspects, *ledger.COLUMNS,
 )  # fmt: skip
-SHELVED: Final = (HostJob, PartitionHosts, HostCondition, HostAlertLife)
-KINDS: Final = frozenset(kind.name for kind in (*COLUMNS, *SHELVED))
+SHELVED: Final = (HostJob, PartitionHosts, HostCondition, HostAlertLife, ProfileRun, StartsTold)
+OF_PROFILES: Final = frozenset((*(kind.name for kind in ledger.COLUMNS), *ledger.ARRAYS))
+KINDS: Final = frozenset(kind.name for kind in (*COLUMNS, *SHELVED)) | OF_PROFILES
 Copy = dict[str, BlockCopy | bytes | None]
 
 
@@ -92,6 +96,11 @@ class HostDesk:
             Kind(HostCondition.name, HostCondition.version, HostConditionState, HostCondition.build)
         )
         self.alerts = Shelf(Kind(HostAlertLife.name, HostAlertLife.version, AlertState, HostAlertLife.build))
+        self.ledger = ledger.Ledger(settings.profiles)
+        self.runs = Shelf(
+            Kind(ProfileRun.name, ProfileRun.version, ProfileRunState, ProfileRun.build), live_max=100_000
+        )
+        self.starts = Shelf(Kind(StartsTold.name, StartsTold.version, StartsToldState, StartsTold.build))
         self._written: set[str] = set()
         self._saving: set[str] = set()
 
@@ -102,17 +111,17 @@ class HostDesk:
 
     def shelves(self) -> Iterator[Shelf[Any]]:
         """Return all shelves."""
-        yield from (self.jobs, self.partitions, self.conditions, self.alerts)
+        yield from (self.jobs, self.partitions, self.conditions, self.alerts, self.runs, self.starts)
 
     def sizes(self) -> dict[str, int]:
         """Return the number of rows or states by processor."""
         numbered = (self.roster.hosts, self.roster.series)
         rows = {kept.name: len(each.numbers) for each in numbered for kept in (each, *each.columns)}
-        return rows | {shelf.kind.name: len(shelf) for shelf in self.shelves()}
+        return rows | self.ledger.sizes() | {shelf.kind.name: len(shelf) for shelf in self.shelves()}
 
     def copied(self) -> Copy:
         """Return a copy of every state that a checkpoint has to write; `encoded` makes bytes of it, in any thread."""
-        blocks = copied(self.roster.hosts) | copied(self.roster.series)
+        blocks = copied(self.roster.hosts) | copied(self.roster.series) | self.ledger.copied()
         gone: Copy = dict.fromkeys(self._written - blocks.keys())
         states = {f"{shelf.kind.name}/{key}": value for shelf in self.shelves() for key, value in shelf.dirty().items()}
         self._written |= blocks.keys()
@@ -137,11 +146,16 @@ class HostDesk:
             else:
                 blocks[key] = value
         self._written = set(blocks)
-        restore(self.roster, blocks)
+        restore(self.roster, {key: value for key, value in blocks.items() if not _of_profiles(key)})
+        self.ledger.restore({key: value for key, value in blocks.items() if _of_profiles(key)})
 
     def forget(self, keys: set[str]) -> None:
         """Let the next checkpoint remove states that are not put back."""
         self._written |= keys
+
+
+def _of_profiles(key: str) -> bool:
+    return key.partition("/")[0] in OF_PROFILES
 
 
 def encoded(copy: Copy) -> dict[str, bytes | None]:

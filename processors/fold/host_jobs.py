@@ -40,6 +40,7 @@ class HostJobs:
         self._on: dict[tuple[str, str], dict[str, int]] = {}
         self._hosts: dict[str, tuple[str, ...]] = {}
         self._held = 0
+        self._last: tuple[tuple[str, ...], tuple[str, ...]] = (), ()  # what was expanded last: several ask for it
 
     def on(self, system: str, host: str) -> tuple[str, ...]:
         """Return the keys of the jobs that run on a host, the one that began last first."""
@@ -69,7 +70,7 @@ class HostJobs:
         key, job = self._open(event)
         if not job.score(event):
             return
-        hosts = self._expanded(event.evidence.hosts)
+        hosts = self.expanded(event.evidence.hosts)
         self._used(event, hosts)
         self._leave(key)
         if not hosts or self._held + len(hosts) > HELD_HOSTS_MAX:
@@ -85,7 +86,7 @@ class HostJobs:
         if not job.score(event):
             return
         if job.start_ms < event.start_ms and event.run_time_s > 0:
-            self._used(event, self._expanded(event.evidence.hosts))
+            self._used(event, self.expanded(event.evidence.hosts))
         job.learn(event)
         self._changed(key, job)
         self._leave(key)
@@ -112,11 +113,28 @@ class HostJobs:
         for key in self._desk.jobs.keys():  # noqa: SIM118  no mapping
             job = self._desk.jobs.open(key)
             if job.running:
-                self._enter(key, job.start_ms, self._expanded(job.hosts))
+                self._enter(key, job.start_ms, self.expanded(job.hosts))
+
+    def expanded(self, lists: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the names of host lists, each once; none where they are too many."""
+        if lists != self._last[0]:
+            self._last = lists, self._expanded(lists)
+        return self._last[1]
 
     def _open(self, event: JobStarted | JobCompleted) -> tuple[str, HostJob]:
         key = job_key(event.system, event.job_id)
         return key, self._desk.jobs.open(key)
+
+    def _expanded(self, lists: tuple[str, ...]) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        hosts_max = JOB_HOSTS_MAX if sum(map(len, lists)) <= TEXT_MAX else 0
+        try:
+            for text in lists:
+                found.update(dict.fromkeys(expand(text, hosts_max - len(found))))
+        except InvalidInputError:
+            self._desk.tally["bound", "job_hosts_max"] += 1
+            return ()
+        return tuple(host for host in found if len(host) <= HOST_CHARACTERS_MAX)
 
     def _changed(self, key: str, job: HostJob) -> None:
         self._desk.jobs.changed(key, job, self._desk.now_ms)
@@ -152,18 +170,6 @@ class HostJobs:
             found.pop(key, None)
             if not found:
                 self._on.pop((system, host), None)
-
-    def _expanded(self, lists: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the names of host lists, each once; none where they are too many."""
-        found: dict[str, None] = {}
-        hosts_max = JOB_HOSTS_MAX if sum(map(len, lists)) <= TEXT_MAX else 0
-        try:
-            for text in lists:
-                found.update(dict.fromkeys(expand(text, hosts_max - len(found))))
-        except InvalidInputError:
-            self._desk.tally["bound", "job_hosts_max"] += 1
-            return ()
-        return tuple(host for host in found if len(host) <= HOST_CHARACTERS_MAX)
 
 
 def _evicted(shelf: Shelf[Any], keys_max: int) -> list[str]:

@@ -1,22 +1,25 @@
 """The hosts of one shard: a pure fold of their minutes, their states and the jobs on them. Everything happens at ticks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from agent.contracts.events import HostMinute, HostState, JobCompleted, JobStarted, JournalEvent, Tick
 from agent.contracts.hosts import HostWindow
 from agent.contracts.outputs import Message
+from agent.contracts.profiles import Profile
 from agent.contracts.telemetry import is_profiled
 from processors.digest import digest64
 from processors.fold.desk import FoldSettings, Tombstone
 from processors.fold.host_alerts import HostAlerts
 from processors.fold.host_desk import HostDesk, HostPart
 from processors.fold.host_jobs import HostJobs
+from processors.fold.host_profiles import HostProfiles
 from processors.fold.host_views import HostViews
 from processors.hosts.batch import MinuteBatch
 from processors.hosts.forecasts import HostForecasts
 from processors.hosts.roster import HostRows
 from processors.hosts.waiting import Waiting
+from processors.profiles.runs import ProfileRun
 from processors.windows.settings import MINUTE_MS
 
 WAITING_MAX: Final = 4096  # minutes of resources that wait for a tick; more are learned before it comes
@@ -41,6 +44,7 @@ class HostShard:
         self.desk = HostDesk(settings)
         self.jobs = HostJobs(self.desk)
         self.alerts = HostAlerts(self.desk, self.jobs)
+        self.profiles = HostProfiles(self.desk, self.jobs)
         self._parts: tuple[HostPart, ...] = (Learning(self.desk.forecasts), self.alerts)
         self.views = HostViews(self.desk, self.jobs, self.alerts)
         self._waiting: list[HostEvent] = []
@@ -75,11 +79,16 @@ class HostShard:
         """Return the hosts on which jobs of a partition ran of late, in order of their names."""
         return self.jobs.hosts_of(system, partition)
 
+    def profile(self, job: str, run_id: str) -> Profile | None:
+        """Return what is known of a run that ended, by the key of its job; None where nothing was told of its hosts."""
+        return self.profiles.profile(job, run_id)
+
     def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
         """Put a checkpoint back; ConfigError where this agent can not read it."""
         self.desk.restore(states, now_ms)
         self.jobs.restored()
         self.alerts.restored()
+        self.profiles.restored()
 
     def _tick(self, time_ms: int) -> None:
         if time_ms <= self.desk.now_ms:
@@ -87,6 +96,7 @@ class HostShard:
         before_ms, self.desk.now_ms = self.desk.now_ms, time_ms
         self._take_in()
         self.jobs.tick()
+        self._profiled(lambda: self.profiles.tick(before_ms))
         for part in self._parts:
             try:
                 part.tick(time_ms)
@@ -104,6 +114,7 @@ class HostShard:
                 self._one(event, minutes)
             except Exception:  # noqa: BLE001  whatever is wrong with an event concerns it alone
                 self.desk.tally["fault", HostRows.name] += 1
+        self._profiled(self.profiles.flush)
         if not len(minutes):
             return
         told = minutes.columns()
@@ -117,12 +128,22 @@ class HostShard:
     def _one(self, event: HostEvent, minutes: Waiting) -> None:
         if isinstance(event, HostMinute):
             self._enter(event, minutes)
+            self._profiled(lambda: self.profiles.take(event))
         elif isinstance(event, HostState):
             self.jobs.told(event)
         elif isinstance(event, JobStarted):
             self.jobs.started(event)
+            self._profiled(lambda: self.profiles.started(event))
         else:
             self.jobs.completed(event)
+            self._profiled(lambda: self.profiles.completed(event))
+
+    def _profiled(self, do: Callable[[], None]) -> None:
+        """Do something for profiles: whatever it raises costs a profile, and nothing else."""
+        try:
+            do()
+        except Exception:  # noqa: BLE001  see above
+            self.desk.tally["fault", ProfileRun.name] += 1
 
     def _enter(self, event: HostMinute, minutes: Waiting) -> None:
         quiet_ms = round(self.desk.settings.hosts.quiet_s * 1000)

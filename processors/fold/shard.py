@@ -48,7 +48,7 @@ class Shard:
 
     def __init__(self, settings: FoldSettings, identify: Identify) -> None:
         self.hosts = HostShard(settings)
-        self.desk = Desk(settings, identify, self.hosts)
+        self.desk = Desk(settings, identify, self.hosts, self.hosts)
         self._warnings = Warnings(self.desk)
         self._histories = Histories(self.desk)
         self._lives = Lives(self.desk, Runs(self.desk, self._warnings, self._histories), self._histories)

@@ -1,6 +1,6 @@
 """How rows are stored: blocks of them, one state of a checkpoint each, so that none is too large for a broker."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -76,9 +76,8 @@ def restore(roster: Roster, states: Mapping[str, bytes]) -> None:
     >>> twin.row("exa", "nid1", "cpu_available")
     0
     """
-    blocks = {key: _decoded(key, value) for key, value in states.items()}
     known = [kept for each in (roster.hosts, roster.series) for kept in (each, *each.columns)]
-    usable = dict(_usable(known, blocks))
+    usable = decoded(states, {kept.name: kept.version for kept in known})
     try:
         roster.fill(
             [(row, (str(system), name)) for row, system, name in _names(roster.hosts, usable)],
@@ -109,17 +108,23 @@ def _fill(numbered: Numbered[Any], blocks: Mapping[str, Block]) -> None:
                 columns.restore(number * numbered.block, (number + 1) * numbered.block, block.data)
 
 
-def _usable(known: Iterable[Kept], blocks: Mapping[str, Block]) -> Iterable[tuple[str, Block]]:
-    versions = {kept.name: kept.version for kept in known}
-    for key, block in blocks.items():
-        version = versions[key.partition("/")[0]]
+def decoded(states: Mapping[str, bytes], versions: Mapping[str, int]) -> dict[str, Block]:
+    """Return the blocks of the kinds and versions that are known; ConfigError where they are damaged or of a newer agent.
+
+    >>> decoded({"host_rows/0": BlockCopy(1, b"1234", 0, ()).encoded()}, {"host_rows": 1})["host_rows/0"].data
+    b'1234'
+    """
+    found: dict[str, Block] = {}
+    for key, value in states.items():
+        version, block = versions[key.partition("/")[0]], _decoded(key, value)
         if block.version > version:
             raise ConfigError(
                 f"The stored state {key} was written by a newer agent, in version {block.version} where this one knows "
                 f"{version}: start that agent again, or {HEAL}"
             )
         if block.version == version:
-            yield key, block
+            found[key] = block
+    return found
 
 
 def _key(kept: Kept, number: int) -> str:

@@ -17,10 +17,11 @@ from processors.hosts.together import Places, Together
 from processors.hosts.unlike import Unlike
 from processors.hosts.windows import HostWindows, Told
 from processors.models.detect.combined import RESOURCES_MAX
+from processors.profiles.meters import Covered, Lasts, MeterHosts, Meters
 
 ROWS = 40
 BLOCK_BYTES_MAX = 600_000  # a broker takes a million, of which base64 leaves three quarters
-OF_HOSTS = {HostRows.name, Together.name, Suspects.name}
+OF_HOSTS = {HostRows.name, Together.name, Suspects.name, MeterHosts.name, Covered.name}
 Teach = Callable[[Any, np.ndarray[Any, Any], int], None]
 
 
@@ -71,6 +72,14 @@ def suspects(columns: Suspects, rows: np.ndarray[Any, Any], minute: int) -> None
     columns["odd_ms"][rows] = minute * 60_000 + rows
 
 
+def lasts(columns: Lasts, rows: np.ndarray[Any, Any], minute: int) -> None:
+    columns["last"][rows], columns["reach"][rows] = numbers(rows, minute, 1)[:, 0], minute
+
+
+def covered(columns: Covered, rows: np.ndarray[Any, Any], minute: int) -> None:
+    columns["until_ms"][rows] = minute * 60_000 + rows
+
+
 def new_unlike() -> Unlike:
     return Unlike(re.compile("cpu"))
 
@@ -85,6 +94,10 @@ SUBJECTS: dict[str, tuple[Callable[[], Any], Teach]] = {
     Places.name: (Places, places),
     Together.name: (Together, together),
     Suspects.name: (Suspects, suspects),
+    MeterHosts.name: (MeterHosts, times),
+    Meters.name: (Meters, times),
+    Lasts.name: (Lasts, lasts),
+    Covered.name: (Covered, covered),
 }
 
 

@@ -24,6 +24,9 @@ from processors.laws import CurveRecord, Laws, LawsState, Pool, PoolState
 from processors.members import Members, MembersState
 from processors.models.combination.bands import NO_SCORES
 from processors.profile_models import ProfileModels, ProfileModelsState
+from processors.profiles.ledger import ARRAYS
+from processors.profiles.runs import ProfileRun, ProfileRunState
+from processors.profiles.starts import StartsTold, StartsToldState
 from processors.rivals import Rivals, RivalsState
 from processors.run_distribution import RunHistory, RunHistoryState
 from processors.run_time import RunTime, RunTimeState
@@ -32,7 +35,7 @@ from processors.under_load_scores import LoadScores, LoadScoresState
 from tests.kit.contract_facts import START_MS, condition, input_fact, job_fact, job_learns, run_fact
 from tests.kit.drifting import scored_run
 from tests.kit.featured_runs import featured_run, features_learn, question_of
-from tests.kit.hosts_used import allocated, drained, run_on_hosts
+from tests.kit.hosts_used import allocated, drained, one_run_on_hosts, run_on_hosts
 from tests.kit.law_members import member_fact, members_learn
 from tests.kit.loaded_runs import loaded_run
 from tests.kit.past_jobs import bout, ended_job
@@ -108,6 +111,8 @@ SUBJECTS: dict[str, Subject] = {
     jobs.PartitionHosts.name: Subject(jobs.PartitionHostsState, jobs.PartitionHosts.build, allocated, 120_000),
     jobs.HostCondition.name: Subject(jobs.HostConditionState, jobs.HostCondition.build, drained, 60),
     HostAlertLife.name: Subject(AlertState, HostAlertLife.build, condition, 500),
+    ProfileRun.name: Subject(ProfileRunState, ProfileRun.build, one_run_on_hosts, 200),
+    StartsTold.name: Subject(StartsToldState, StartsTold.build, lambda i: START_MS + i, 40),
     LoadScores.name: Subject(LoadScoresState, LoadScores.build, loaded_run, 700),
     ProfileModels.name: Subject(
         ProfileModelsState,
@@ -259,9 +264,10 @@ def test_processor(case: str) -> None:
 
 
 def test_every_processor_of_the_fold_is_under_this_suite() -> None:
-    assert set(SUBJECTS) == set(PROCESSORS) - {
-        kind.name for kind in host_desk.COLUMNS
-    }  # they have a suite of their own
+    others = {kind.name for kind in host_desk.COLUMNS} | set(
+        ARRAYS
+    )  # columns have a suite of their own, arrays no kind
+    assert set(SUBJECTS) == set(PROCESSORS) - others
 
 
 def test_whatever_is_spared_exists_and_says_why() -> None:

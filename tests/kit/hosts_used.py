@@ -20,3 +20,10 @@ def drained(i: int) -> HostState:
 def allocated(i: int) -> tuple[str, ...]:
     """Return the hosts of a job of a partition."""
     return f"nid{i}", "nid"
+
+
+def one_run_on_hosts(i: int) -> JobStarted | JobCompleted:
+    """Return the start of one run, or its end, which is corrected again and again."""
+    if i % 3 == 0:
+        return JobStarted(SYSTEM, "1", f"{SYSTEM}/1@{DAY_MS}", DAY_MS, evidence(hosts=("nid[1-64]",)))
+    return completed("1", DAY_MS, 60.0 + i, hosts=("nid[1-64]",))

@@ -209,11 +209,13 @@ def test_a_stored_state_goes_on_as_if_nothing_had_been(cut: int) -> None:
 
 
 def test_a_block_that_is_empty_again_is_removed_from_the_checkpoints() -> None:
-    shard = folded(minute("a", 0, cpu=means(0)), tick(1))
+    shard = folded(minute("a", 0, cpu=means(0), **{"power_w>system": means(0)}), tick(1), tick(5))
     shard.copied_hosts()
     shard.confirm_hosts()
     folded(tick(90), shard=shard)
-    assert state(shard) == dict.fromkeys(f"{kind.name}/0" for kind in COLUMNS)
+    gone = state(shard)
+    assert set(gone.values()) == {None}
+    assert gone.keys() - {"profile_names/0", "profile_minutes/0.0"} == {f"{kind.name}/0" for kind in COLUMNS}
     shard.confirm_hosts()
     assert state(shard) == {}
 

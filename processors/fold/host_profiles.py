@@ -1,0 +1,255 @@
+"""Profiles in the fold of hosts: minutes are closed at ticks, and given to the run that had the host for itself.
+
+A minute is closed when nothing can change it any more. It is kept for some minutes after that, for the start or the end of
+a run may be told late; then each run gets what is its own, and the rest is dropped. Where starts of jobs are not told at
+all it is kept for `attribution_horizon_s`. A settled run has what it got and what is kept of its time.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from agent.contracts.events import HostMinute, JobCompleted, JobStarted
+from agent.contracts.profiles import Profile
+from processors.fold.host_desk import HostDesk
+from processors.fold.host_jobs import HostJobs
+from processors.hosts.numbering import Numbering
+from processors.profiles.closing import REACH_MAX, Amounts, Close
+from processors.profiles.intake import Intake
+from processors.profiles.owners import given
+from processors.profiles.presence import Presence
+from processors.profiles.quantities import SHARED
+from processors.profiles.runs import ProfileRun
+from processors.profiles.summary import Stayed, profile
+from processors.profiles.sums import Sum, added, read
+from processors.windows.settings import MINUTE_MS
+
+CLOSE_BEFORE_MS: Final = 30_000  # a minute is closed so long before a run settles that ended with it
+GRACE_MS: Final = 10 * MINUTE_MS  # a minute is kept so long after its end: what is told of jobs may come late
+KEEP_MS: Final = 10 * MINUTE_MS  # a run is kept so long after it settled
+QUIET_MS: Final = 10 * MINUTE_MS  # hosts are forgotten so long after their last minute can be given to a run
+RUNS_MAX: Final = 50_000
+HELD_HOSTS_MAX: Final = 500_000  # of all runs that are kept
+DUE_PER_TICK: Final = 5_000
+
+
+class HostProfiles:
+    """Profiles of the runs of one shard.
+
+    >>> from agent.app.compose import make_shard
+    >>> from agent.config.tree import Config
+    >>> from agent.contracts.events import Evidence, ResourceMinute, Tick
+    >>> hosts, told = make_shard(Config()).hosts, ResourceMinute(6, 400.0, 400.0, 400.0, energy_j=24_000.0)
+    >>> hosts.take(JobStarted("exa", "1", "exa/1@0", 0, Evidence(hosts=("nid1",))))
+    >>> hosts.take(HostMinute("exa", "load/0", "nid1", 0, {"power_w>system": told}))
+    >>> hosts.take(JobCompleted("exa", "1", "exa/1@0", 0, 60_000, 60.0, "COMPLETED", Evidence()))
+    >>> hosts.take(Tick("", time_ms=240_000))
+    >>> hosts.profile("exa/1", "exa/1@0").power_w
+    {'system': 400.0}
+    """
+
+    def __init__(self, desk: HostDesk, jobs: HostJobs) -> None:
+        self._desk, self._jobs, self._ledger = desk, jobs, desk.ledger
+        settings = desk.settings
+        self._close = Close(self._ledger.roster, settings.profiles)
+        self._intake = Intake(self._ledger.roster, settings.profiles.host_power_max_w)
+        self._presence = Presence(self._ledger.roster)
+        self._rows: Numbering[str] = Numbering()
+        self._close_ms = max(round(settings.jobs.settle_max_s * 1000) - CLOSE_BEFORE_MS, 0)
+        self._horizon_ms = max(round(settings.profiles.attribution_horizon_s * 1000), GRACE_MS)
+        self._shared = self._ledger.names.add(SHARED) or 0
+        self._closed_ms = 0
+
+    def take(self, event: HostMinute) -> None:
+        """Take in what a host told of a minute."""
+        if event.minute_ms < self._closed_ms:
+            self._desk.tally["profile", "minute_late"] += 1
+            return
+        refused = self._intake.take(event)
+        if refused:
+            self._desk.tally["bound", "profile_resources_max"] += refused
+
+    def flush(self) -> None:
+        """Let all that was taken in wait until it is closed."""
+        for minute_ms, readings in self._intake.readings():
+            if not self._ledger.waiting.add(minute_ms, readings):
+                self._desk.tally["bound", "profile_readings_max"] += len(readings)
+
+    def started(self, event: JobStarted) -> None:
+        """Take the start of a run in."""
+        self._told(event.system)
+        run = self._desk.runs.open(event.run_id)
+        if not run.score(event):
+            return
+        run.learn(event)
+        self._replace(event, run)
+        self._keep(event.run_id, run)
+
+    def completed(self, event: JobCompleted) -> None:
+        """Take the end of a run in, or that the report of it was corrected."""
+        run = self._desk.runs.open(event.run_id)
+        if not run.score(event) or (event.run_time_s <= 0 and event.run_id not in self._desk.runs):
+            return
+        state = run.state
+        late = state.started and event.end_ms < self._given_ms(event.system) and event.end_ms != state.end_ms
+        state.spoiled = late and state.row >= 0 and bool(self._ledger.sums.of(state.row))
+        run.learn(event)
+        self._end(run, event.end_ms)
+        self._keep(event.run_id, run)
+
+    def tick(self, before_ms: int) -> None:
+        """Close and give away the minutes whose time has come, and forget what is over, since a tick before."""
+        self._closed_ms = self._closed_before()
+        for minute_ms, readings in self._ledger.waiting.due(self._closed_ms):
+            gone = self._ledger.kept.add(minute_ms, self._close.minute(minute_ms, readings))
+            self._desk.tally["bound", "profile_minutes_max"] += gone
+        if self._desk.now_ms // MINUTE_MS != before_ms // MINUTE_MS:
+            self._give()
+            self._forget()
+
+    def profile(self, job: str, run_id: str) -> Profile | None:
+        """Return the profile of a run that ended; None where nothing was told of its hosts, or it was not followed."""
+        run = self._desk.runs.get(run_id) if run_id in self._presence else None
+        if run is None or run.state.end_ms is None or not run_id.startswith(f"{job}@"):
+            return None
+        state, (hosts, rows) = run.state, self._presence.of(run_id)
+        if state.spoiled:
+            self._desk.tally["profile", "end_late"] += 1
+            return None
+        if not len(rows):
+            return None
+        sums = self._ledger.sums.of(state.row)
+        stays, end_ms = self._presence.stays_with(run_id), run.state.end_ms
+        for minute_ms, amounts in self._ledger.kept.within(state.start_ms, end_ms, rows):
+            got = read(added(given(minute_ms, amounts, stays, len(rows), self._shared).of(state.row)))
+            for key, (amount, seconds) in got.items():
+                before = sums.get(key, (0.0, 0.0))
+                sums[key] = before[0] + amount, before[1] + seconds
+        stayed = Stayed(hosts, state.start_ms, end_ms, state.run_time_s, started=state.started)
+        return profile(
+            stayed,
+            self._named(sums, short=False),
+            self._named(sums, short=True),
+            self._desk.settings.profiles.names_max,
+        )
+
+    def restored(self) -> None:
+        """Work out again which run was where, from the states that were put back."""
+        self._closed_ms = self._closed_before()
+        runs = {run_id: self._desk.runs.open(run_id) for run_id in self._desk.runs.keys()}  # noqa: SIM118  no mapping
+        self._rows = Numbering((run.state.row, run_id) for run_id, run in runs.items())
+        for run_id, run in runs.items():
+            self._presence.enter(run_id, run.state, self._jobs.expanded(run.state.hosts))
+
+    def _closed_before(self) -> int:
+        """Return when the first minute begins that is not closed as of now."""
+        return (self._desk.now_ms - self._close_ms) // MINUTE_MS * MINUTE_MS
+
+    def _told(self, system: str) -> None:
+        """Note that a system tells starts."""
+        told = self._desk.starts.open(system)
+        told.learn(self._desk.now_ms)
+        self._desk.starts.changed(system, told, self._desk.now_ms)
+
+    def _tells(self, system: str) -> bool:
+        told = self._desk.starts.get(system)
+        return told is not None and told.score(self._desk.now_ms)
+
+    def _given_ms(self, system: str) -> int:
+        """Return up to when minutes of a system's hosts were given to runs or dropped."""
+        kept_ms = GRACE_MS if self._tells(system) else self._horizon_ms
+        return (self._desk.now_ms - kept_ms) // MINUTE_MS * MINUTE_MS
+
+    def _replace(self, event: JobStarted, run: ProfileRun) -> None:
+        """End the runs of this job that a later one of it replaced, where their end was not told."""
+        others = [
+            (run_id, self._desk.runs.open(run_id)) for run_id in self._presence.of_job(event.system, event.job_id)
+        ]
+        for run_id, other in others:
+            if other.state.end_ms is None and other.state.start_ms < event.start_ms:
+                other.replace_at(event.start_ms)
+                self._end(other, event.start_ms)
+                self._keep(run_id, other)
+        later = [other.state.start_ms for _, other in others if other.state.start_ms > event.start_ms]
+        if later and run.state.end_ms is None:
+            run.replace_at(min(later))
+            self._end(run, min(later))
+
+    def _end(self, run: ProfileRun, end_ms: int) -> None:
+        """Let a run be forgotten some time after it settled."""
+        settle_ms = round(self._desk.settings.jobs.settle_max_s * 1000)
+        keep_ms = KEEP_MS if self._tells(run.state.system) else max(KEEP_MS, self._horizon_ms)
+        run.state.keep_until_ms = max(end_ms, self._desk.now_ms) + settle_ms + keep_ms
+
+    def _keep(self, run_id: str, run: ProfileRun) -> None:
+        names = self._jobs.expanded(run.state.hosts)
+        if run_id not in self._presence and not self._has_room(len(names)):
+            self._desk.tally["bound", "profile_runs_max"] += 1
+            return
+        if run.state.row < 0:
+            run.state.row = self._rows.add(run_id)
+        self._presence.enter(run_id, run.state, names)
+        self._desk.runs.changed(run_id, run, self._desk.now_ms)
+
+    def _has_room(self, hosts: int) -> bool:
+        return len(self._presence) < RUNS_MAX and self._presence.held + hosts <= HELD_HOSTS_MAX
+
+    def _give(self) -> None:
+        """Give minutes that were kept long enough to runs, and drop what is nobody's."""
+        kept, now_ms = self._ledger.kept, self._desk.now_ms
+        silent = self._silent()
+        for minute_ms in sorted(kept.minutes):
+            age_ms = now_ms - minute_ms - MINUTE_MS
+            if age_ms < GRACE_MS:
+                break
+            amounts = kept.take(minute_ms)
+            if age_ms < self._horizon_ms:
+                waits = silent[amounts["host"]]
+                if waits.any():
+                    kept.add(minute_ms, amounts[waits])
+                    amounts = amounts[~waits]
+            self._give_away(minute_ms, amounts)
+
+    def _give_away(self, minute_ms: int, amounts: Amounts) -> None:
+        if not len(amounts):
+            return
+        stays = self._presence.stays(minute_ms - (REACH_MAX - 1) * MINUTE_MS, minute_ms + MINUTE_MS)
+        rows = self._ledger.roster.hosts.numbers.end
+        refused = self._ledger.sums.add(given(minute_ms, amounts, stays, rows, self._shared))
+        self._desk.tally["bound", "profile_sums_max"] += refused
+
+    def _silent(self) -> npt.NDArray[np.bool_]:
+        """Return which hosts (rows,) are of systems that tell no starts."""
+        numbers = self._ledger.roster.hosts.numbers
+        silent = np.zeros(numbers.end, np.bool_)
+        tells: dict[str, bool] = {}
+        for row, (system, _) in numbers:
+            if system not in tells:
+                tells[system] = self._tells(system)
+            silent[row] = not tells[system]
+        return silent
+
+    def _forget(self) -> None:
+        """Forget runs that settled long ago, and hosts that were quiet for long."""
+        now_ms, roster = self._desk.now_ms, self._ledger.roster
+        gone = self._desk.runs.due(now_ms, DUE_PER_TICK)
+        rows = [self._desk.runs.open(run_id).state.row for run_id in gone]
+        for run_id in gone:
+            self._presence.leave(run_id)
+            self._desk.runs.remove(run_id)
+        if gone:
+            self._rows.release(rows)
+            self._ledger.sums.drop(np.array(rows, dtype=np.int64))
+        for system in self._desk.starts.due(now_ms, DUE_PER_TICK):
+            self._desk.starts.remove(system)
+        meters = len(roster.series.numbers)
+        roster.forget_before(now_ms - self._horizon_ms - QUIET_MS)
+        roster.forget_marked_before(now_ms - GRACE_MS - QUIET_MS, self._tells)
+        if len(roster.series.numbers) != meters:
+            self._intake.forget()
+        self._ledger.forget_names()
+
+    def _named(self, sums: dict[tuple[int, bool], Sum], *, short: bool) -> dict[str, Sum]:
+        names = self._ledger.names
+        return {names.of(number): found for (number, is_short), found in sums.items() if is_short == short}

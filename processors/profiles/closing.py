@@ -1,0 +1,193 @@
+"""A minute of hosts is closed: from what meters told to amounts that hosts did, as far as that can be believed."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from agent.contracts.profile_settings import ProfileSettings
+from agent.contracts.telemetry import JOB
+from processors.hosts.columns import NEVER_MS
+from processors.models.power.cumulative import Step, increments
+from processors.models.power.readings import believable
+from processors.profiles.meters import MeterRoster
+from processors.profiles.quantities import COVERED, LEFT_OUT, REASONS, Kind
+from processors.profiles.readings import Readings, last_word
+from processors.windows.settings import MINUTE_MS
+
+AMOUNT: Final = np.dtype([("host", "<i4"), ("quantity", "<i2"), ("reach", "<i2"), ("amount", "<f8")])
+Amounts = npt.NDArray[np.void]
+"""What hosts did, by host: row of the host, number of the quantity, how many minutes it took, and how much it was."""
+
+NO_NUMBER: Final = -1  # of a quantity of which there are too many
+REACH_MAX: Final = 5  # minutes; after a longer silence a count begins anew
+SLOWEST_WRAP_S: Final = 240.0  # an energy counter goes round in this time at the most that is believed of its part
+PART_QUIET_MS: Final = REACH_MAX * MINUTE_MS  # a part that was silent for so long is no longer waited for
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class Told(NamedTuple):
+    """What m meters told of a minute, each once: its row, and a value as `processors.profiles.intake` reads it."""
+
+    meter: Ints
+    value: Floats
+
+
+class Close:
+    """Closes minutes, the oldest first, and keeps in the columns of the meters what each told last.
+
+    >>> from processors.profiles.names import QuantityNames
+    >>> from processors.profiles.readings import READING
+    >>> roster = MeterRoster(9, QuantityNames())
+    >>> row, close = roster.meter("exa", "nid1", "counter_total>cycles", 0), Close(roster, ProfileSettings())
+    >>> first, second = (np.array([(row, 1, 0, 6, last)], READING) for last in (100.0, 160.0))
+    >>> close.minute(0, first)["quantity"].tolist(), close.minute(60_000, second)["amount"].tolist()
+    ([], [60.0, 1.0])
+    """
+
+    def __init__(self, roster: MeterRoster, settings: ProfileSettings) -> None:
+        self._roster, self._settings = roster, settings
+
+    def minute(self, minute_ms: int, readings: Readings) -> Amounts:
+        """Return what hosts did in a minute, by host; with it, as quantities, what was covered and what was left out."""
+        told = _together(last_word(readings), self._roster.kind_of)
+        new = self._roster.learned_ms()[told.meter] < minute_ms
+        told = Told(told.meter[new], told.value[new])
+        amount, reach, reason = self._read(minute_ms, told)
+        self._roster.learned_ms()[told.meter] = minute_ms
+        amounts = self._whole(minute_ms, told.meter, amount, reach)
+        counted = [self._covered(minute_ms, amounts), self._left_out(told.meter, reason)]
+        found = np.concatenate([amounts, *counted])
+        return found[np.argsort(found["host"], kind="stable")]
+
+    def _read(self, minute_ms: int, told: Told) -> tuple[Floats, Ints, Ints]:
+        """Return amounts (m,), nan where there is none, over how many minutes each, and why one was left out (-1: not)."""
+        kind, lasts = self._roster.kind_of[told.meter], self._roster.lasts
+        before_ms = self._roster.learned_ms()[told.meter]
+        gap = np.where(before_ms == NEVER_MS, 0, (minute_ms - before_ms) // MINUTE_MS)
+        known = (gap >= 1) & (gap <= REACH_MAX)
+        usual = lasts["reach"][told.meter]
+        reach = np.where(known & (usual > 1), np.minimum(gap, usual), 1)
+        reason = np.full(len(kind), -1)
+        amount = told.value.copy()
+        counts = (kind == Kind.TOTAL) | (kind == Kind.ENERGY) | (kind == Kind.MEMORY_ENERGY)
+        power = (kind == Kind.POWER) | (kind == Kind.GPU_POWER)
+        at = np.flatnonzero(power)
+        amount[at], reason[at] = self._power(told.value[at], kind[at] == Kind.GPU_POWER)
+        at = np.flatnonzero(~power & ~counts)
+        amount[at], reason[at] = _not_negative(told.value[at])
+        amount[kind >= Kind.POWER] *= reach[kind >= Kind.POWER]  # a level is the same in minutes that are not told
+        at = np.flatnonzero(counts)
+        reach[at] = np.where(known[at], gap[at], 1)
+        before = np.where(known[at], lasts["last"][told.meter[at]], np.nan)
+        amount[at], reason[at] = self._grown(kind[at], before, told.value[at], gap[at])
+        lasts["last"][told.meter[at]] = told.value[at]
+        lasts["reach"][told.meter] = np.where(known, gap, 1)
+        return amount, reach, reason
+
+    def _power(self, energy_j: Floats, may_be_off: npt.NDArray[np.bool_]) -> tuple[Floats, Ints]:
+        watts = energy_j / (MINUTE_MS / 1000)
+        off = may_be_off & (watts == 0)
+        found = believable(np.where(off, 1.0, watts), most_w=self._settings.host_power_max_w)
+        reasons = np.select([np.isnan(watts), watts < 0, watts == 0], [*map(REASONS.index, REASONS[:3])], 3)
+        good = np.isfinite(found.power_w)
+        return np.where(good, energy_j, np.nan), np.where(good, -1, reasons)
+
+    def _grown(self, kind: npt.NDArray[np.int8], before: Floats, now: Floats, gap: Ints) -> tuple[Floats, Ints]:
+        settings = self._settings
+        spans = {Kind.ENERGY: settings.energy_range_j, Kind.MEMORY_ENERGY: settings.memory_energy_range_j}
+        span, most = np.full(len(kind), np.inf), np.full(len(kind), np.inf)
+        for each, whole in spans.items():
+            span[kind == each] = whole
+            most[kind == each] = min(settings.host_power_max_w, whole / SLOWEST_WRAP_S)
+        found = increments(before, now, gap * (MINUTE_MS / 1000), span, most)
+        reasons = np.full(len(kind), -1)
+        for step, reason in ((Step.RESET, "reset"), (Step.DOUBTFUL, "doubtful")):
+            reasons[found.step == step] = REASONS.index(reason)
+        reasons[~(now >= 0)] = REASONS.index("negative")
+        reasons[np.isnan(now)] = REASONS.index("missing")
+        return found.amount, reasons
+
+    def _whole(self, minute_ms: int, meter: Ints, amount: Floats, reach: Ints) -> Amounts:
+        """Return the amounts of hosts: those of parts together, where all that usually tell did, over the same time."""
+        roster = self._roster
+        host, quantity = roster.host_of[meter].astype(np.int64), roster.quantity_of[meter].astype(np.int64)
+        parts, place = np.unique(host * (1 << 16) + quantity, return_inverse=True)
+        size, there, all_of_host = len(parts), np.isfinite(amount), ~roster.part_of[meter]
+        has_whole = np.bincount(place[there & all_of_host], minlength=size) > 0
+        there &= all_of_host | ~has_whole[place]
+        count = np.bincount(place[there], minlength=size)
+        total = np.bincount(place[there], amount[there], size)
+        level = np.bincount(place[there], roster.kind_of[meter[there]] == Kind.LEVEL, size) > 0
+        total = np.where(level, total / np.maximum(count, 1), total)
+        longest, shortest = np.zeros(size, np.int64), np.full(size, REACH_MAX + 1)
+        np.maximum.at(longest, place[there], reach[there])
+        np.minimum.at(shortest, place[there], reach[there])
+        all_there = has_whole | level | (count >= self._parts_expected(minute_ms, parts))
+        good = (count > 0) & all_there & (longest == shortest)
+        found = np.zeros(int(good.sum()), AMOUNT)
+        found["host"], found["quantity"] = parts[good] >> 16, parts[good] & 0xFFFF
+        found["reach"], found["amount"] = longest[good], total[good]
+        return found
+
+    def _parts_expected(self, minute_ms: int, parts: Ints) -> Ints:
+        """Return how many meters told each of some quantities of hosts of late."""
+        roster = self._roster
+        late = np.flatnonzero(roster.learned_ms()[: len(roster.kind_of)] > minute_ms - PART_QUIET_MS)
+        key = roster.host_of[late].astype(np.int64) * (1 << 16) + roster.quantity_of[late]
+        place = np.searchsorted(parts, key)
+        known = place < len(parts)
+        known[known] = parts[place[known]] == key[known]
+        return np.bincount(place[known], minlength=len(parts))
+
+    def _covered(self, minute_ms: int, amounts: Amounts) -> Amounts:
+        """Return how many minutes each host covered with what takes it the least time, none of them twice."""
+        roster, end_ms = self._roster, minute_ms + MINUTE_MS
+        host, first, place = np.unique(amounts["host"], return_index=True, return_inverse=True)
+        shortest = np.full(len(host), REACH_MAX)
+        np.minimum.at(shortest, place, amounts["reach"])
+        until_ms = roster.covered["until_ms"]
+        new = np.where(until_ms[host] == NEVER_MS, shortest, (end_ms - until_ms[host]) // MINUTE_MS)
+        until_ms[host] = end_ms
+        found = np.zeros(len(host), AMOUNT)
+        found["host"], found["reach"] = host, np.clip(new, 1, shortest)
+        found["amount"] = found["reach"]
+        own = roster.own[amounts["quantity"][first]]
+        found["quantity"] = np.where(own, *(self._number(name) for name in (JOB + COVERED, COVERED)))
+        return found
+
+    def _left_out(self, meter: Ints, reason: Ints) -> Amounts:
+        """Return how many readings of each host were left out, by reason."""
+        at = np.flatnonzero(reason >= 0)
+        key, count = np.unique(self._roster.host_of[meter[at]] * len(REASONS) + reason[at], return_counts=True)
+        numbers = np.array([self._number(LEFT_OUT + name) for name in REASONS])
+        found = np.zeros(len(key), AMOUNT)
+        found["host"], found["quantity"] = key // len(REASONS), numbers[key % len(REASONS)]
+        found["reach"], found["amount"] = 1, count
+        return found
+
+    def _number(self, name: str) -> int:
+        number = self._roster.names.number(name)
+        return NO_NUMBER if number is None else number
+
+
+def _not_negative(value: Floats) -> tuple[Floats, Ints]:
+    good = (value >= 0) & np.isfinite(value)
+    reasons = np.where(np.isnan(value), REASONS.index("missing"), REASONS.index("negative"))
+    return np.where(good, value, np.nan), np.where(good, -1, reasons)
+
+
+def _together(readings: Readings, kinds: npt.NDArray[np.int8]) -> Told:
+    """Return what several sources told of one meter as one: samples add up, counts are the largest, power is the mean."""
+    meter, value, count = readings["meter"].astype(np.int64), readings["value"], readings["count"]
+    first = np.append(True, meter[1:] != meter[:-1])[: len(meter)]
+    if first.all():
+        return Told(meter, value)
+    place = np.cumsum(first) - 1
+    kind = kinds[meter[first]]
+    total = np.bincount(place, value)
+    weighted = np.bincount(place, value * count) / np.maximum(np.bincount(place, count), 1)
+    largest = np.maximum.reduceat(value, np.flatnonzero(first))
+    return Told(meter[first], np.where(kind == Kind.DELTA, total, np.where(kind >= Kind.POWER, weighted, largest)))
