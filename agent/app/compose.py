@@ -204,15 +204,14 @@ def _source_of(config: Config) -> Callable[[str], Source]:
 
     def find(topic: str) -> Source:
         if topic not in known:
-            known[topic] = next(
-                source for topics, source in made if any(_matches(pattern, topic) for pattern in topics)
-            )
+            known[topic] = next(source for topics, source in made if any(matches(pattern, topic) for pattern in topics))
         return known[topic]
 
     return find
 
 
-def _matches(pattern: str, topic: str) -> bool:
+def matches(pattern: str, topic: str) -> bool:
+    """Tell whether a topic is one of those that a source's pattern names."""
     return re.match(pattern, topic) is not None if pattern.startswith("^") else pattern == topic
 
 

@@ -17,10 +17,11 @@ _Key = tuple[str, str | int]
 class Node(msgspec.Struct, frozen=True):
     """One node: `host` is its name in host lists of jobs, all others are what producers of telemetry call it.
 
-    `system` is empty where the node's names are the same in all systems. `power_max_w` is the most that it can draw.
+    `system` is empty where the node's names are the same in all systems. `component_id` is the number that LDMS calls it by,
+    without one the `nid` unless that is another node's. `power_max_w` is the most that it can draw.
 
-    >>> Node("nid001042", xname="x9000c3s0b0n0", nid=1042).component
-    1042
+    >>> Node("nid001042", xname="x9000c3s0b0n0", aliases=("c9-0c3s0n0",)).names
+    ('nid001042', 'x9000c3s0b0n0', 'c9-0c3s0n0')
     """
 
     host: str
@@ -33,11 +34,6 @@ class Node(msgspec.Struct, frozen=True):
     cores: int | None = None
     sockets: int | None = None
     power_max_w: float | None = None
-
-    @property
-    def component(self) -> int | None:
-        """The number that LDMS calls it by: its component id, by habit the nid."""
-        return self.nid if self.component_id is None else self.component_id
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,6 +61,11 @@ class Nodes:
         self._controllers: dict[_Key, Node | None] = {}  # None: of several nodes
         for node in self._nodes:
             self._add(node)
+        for number, of in [(node.component_id, node) for node in self._nodes] + [
+            (node.nid, node) for node in self._nodes
+        ]:
+            if number is not None and (of.component_id is None or of.component_id == number):
+                self._components.setdefault((of.system, number), of)
         self._add_short_names()
 
     def __len__(self) -> int:
@@ -141,8 +142,6 @@ class Nodes:
             self._names.setdefault((node.system, name.lower()), node)
         if node.nid is not None:
             self._nids.setdefault((node.system, node.nid), node)
-        if node.component is not None:
-            self._components.setdefault((node.system, node.component), node)
         controller = _CONTROLLER.fullmatch(node.xname.lower())
         if controller is not None:
             key = (node.system, controller[1])

@@ -115,7 +115,7 @@ def _named(node: Node) -> list[tuple[str, str | int]]:
     texts = [("host", node.host), ("xname", node.xname), *(("aliases", alias) for alias in node.aliases)]
     names: list[tuple[str, str | int]] = [(field, text.lower()) for field, text in texts if text]
     names += [("nid", node.nid)] if node.nid is not None else []
-    return names + ([("component_id", node.component)] if node.component is not None else [])
+    return names + ([("component_id", node.component_id)] if node.component_id is not None else [])
 
 
 def _kind(field: str) -> str:

@@ -84,7 +84,7 @@ def _head_faults(line: int, names: list[str], columns: Collection[str], required
     if not names:
         yield Fault(line, "", f"the file is empty; its first line names the columns: {', '.join(columns)}.")
         return
-    for name in names:
+    for name in dict.fromkeys(names):
         if name not in columns:
             close = difflib.get_close_matches(name, columns, n=1)
             hint = f"did you mean {close[0]}?" if close else f"use {', '.join(columns)}."

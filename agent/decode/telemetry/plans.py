@@ -9,6 +9,7 @@ from agent.contracts.telemetry import SeriesIndex
 from agent.decode.reasons import invalid
 from agent.decode.telemetry.columns import Columns, number_of
 from agent.decode.telemetry.metric import Convert, Metric
+from agent.decode.telemetry.missed import NOT_NOTED, Missed
 from agent.decode.telemetry.options import TelemetryOptions
 
 Targets = tuple[tuple[int, Convert | None], ...]
@@ -50,11 +51,14 @@ class Plan:
     """What becomes of the fields of records that differ in nothing but time and values.
 
     `targets` has the fields that are taken; those that have not come yet have no series, and so no targets. `shape`
-    is that of the last record.
+    is that of the last record. `missed` notes fields that are not taken, as those of a `measurement`.
 
     >>> Plan([Metric("system", "load1", "load1")], "exa", "nid1", {}).resolve("load1", SeriesIndex(9))
     ((0, None),)
     """
+
+    missed: Missed = NOT_NOTED
+    measurement = ""
 
     def __init__(self, metrics: list[Metric], system: str | None, host: str | None, tags: Mapping[str, str]) -> None:
         self._metrics, self._system, self._host, self._tags = metrics, system, host, tags
@@ -114,12 +118,16 @@ class Planner:
             if all(tags.get(tag) == value for tag, value in metric.only)
         ]
         if not metrics:
+            self._options.missed.note("metrics", measurement)
             return NOTHING
         host = host or self._options.host
         host = self._options.host_of(host, system) if host else None
         needed = {metric.instance: tags.get(metric.instance, "") for metric in metrics if metric.instance is not None}
         instances = {tag: value for tag, value in needed.items() if value}
-        return Plan(metrics, system or self._options.decode.default_system, host, instances)
+        plan = Plan(metrics, system or self._options.decode.default_system, host, instances)
+        if self._options.missed is not NOT_NOTED:
+            plan.missed, plan.measurement = self._options.missed, measurement
+        return plan
 
 
 FIELDS_MAX: Final = 1_000  # of a record whose shape is kept
@@ -191,6 +199,8 @@ def _take_each(fields: Mapping[str, object], plan: Plan, time_ms: int, message: 
         targets = plan.targets.get(field)
         if targets is None or value is None:  # JSON has no other way to say that there is no number
             left_out += 1
+            if value is not None:
+                plan.missed.note("metrics", f"{plan.measurement} {field}")
             continue
         amount = value if type(value) is float else _number(field, value)
         if not targets:

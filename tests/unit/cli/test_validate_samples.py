@@ -1,0 +1,101 @@
+"""`scalewatch validate --samples`: what a configuration makes of messages that producers wrote."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from agent.cli import main
+
+CASES = Path(__file__).parents[2] / "cases" / "decode"
+CRAY = CASES / "cray-hmcollector"
+CONFIG = """
+sources:
+  - {topics: [slurm.jobs], format: slurm, system: exa}
+  - {topics: ["^cray-telemetry-.*"], format: cray, system: exa}
+  - {topics: [ldms], format: ldms, system: exa}
+  - {topics: [telegraf], format: telegraf, system: exa}
+reference: {nodes: nodes.csv}
+privacy: {users: drop}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "agent.yaml").write_text(CONFIG)
+    (tmp_path / "nodes.csv").write_text((CRAY / "nodes.csv").read_text())
+    return tmp_path
+
+
+def validate(folder: Path, *samples: Path | str, options: tuple[str, ...] = ()) -> Result:
+    given = [part for sample in samples for part in ("--samples", str(sample))]
+    return CliRunner().invoke(main, ["validate", "-c", str(folder / "agent.yaml"), *given, *options])
+
+
+def test_the_source_that_can_use_a_file_says_what_came_and_what_could_not_be_placed(folder: Path) -> None:
+    result = validate(folder, CRAY / "input.jsonl")
+    assert result.exit_code == 0
+    assert result.output.splitlines()[2:] == [
+        f"{CRAY / 'input.jsonl'}: 8 messages as of the topic ^cray-telemetry-.* (cray): 6 samples of 3 hosts and 1 event.",
+        "  energy_total: 1, host.state: 1, power_w: 5",
+        "  not in the file of nodes: x9000c3s1b0n0",
+        "  places that several hosts share, left out: x9000c3",
+        "  sensors without a known unit, left out: CrayTelemetry.Power NetworkingDevice/VoltageRegulator",
+        "  sensors beside another one of the same resource, left out: CrayTelemetry.Power Chassis/VoltageRegulator Output",
+        "  not taken: CrayTelemetry.Current",
+        "  left out: event 1, metric 1, null 1, second-sensor 1, shared 1, unit 1, unknown-host 1",
+    ]
+
+
+def test_programs_get_the_same_as_json(folder: Path) -> None:
+    result = validate(folder, CRAY / "input.jsonl", options=("--json",))
+    (report,) = json.loads(result.output)["samples"]
+    assert (report["source"], report["samples"], report["hosts"]) == (
+        1,
+        {"power_w": 5, "energy_total": 1},
+        ["x9000c3s1b0n0"],
+    )
+
+
+def test_messages_of_a_topic_are_read_as_its_source_would(folder: Path) -> None:
+    messages = CRAY / "input.jsonl"
+    assert validate(folder, f"cray-telemetry-power={messages}").exit_code == 0
+    wrong = validate(folder, f"telegraf={messages}")
+    assert wrong.exit_code == 2
+    assert "as of the topic telegraf (telegraf): nothing of use." in wrong.output
+    assert f"{messages}:1: Object missing required field `name`." in wrong.output
+
+
+def test_a_topic_that_no_source_reads_is_named(folder: Path) -> None:
+    result = validate(folder, f"cray={CRAY / 'input.jsonl'}")
+    assert result.exit_code == 2
+    assert "No source of the configuration reads the topic 'cray'" in result.output
+
+
+def test_without_the_file_of_nodes_nothing_of_cray_is_of_use_and_the_exit_code_says_so(folder: Path) -> None:
+    (folder / "agent.yaml").write_text(CONFIG.replace("reference: {nodes: nodes.csv}", ""))
+    result = validate(folder, CRAY / "input.jsonl")
+    assert result.exit_code == 2
+    assert "not in the file of nodes: x3000c0s17b0, x9000c3s0b0n0, x9000c3s0b0n1, x9000c3s1b0n0" in result.output
+
+
+def test_metrics_that_are_not_taken_and_hosts_that_are_not_listed_are_named_for_every_format(folder: Path) -> None:
+    lines = [
+        {"name": "cpu", "tags": {"cpu": "cpu-total", "host": host}, "fields": {"usage_idle": 3.0, "usage_user": 9.0}, "timestamp": 1787217284}
+        for host in ("NID001042.hpc.example", "nid7")
+    ] + [{"name": "sensors", "tags": {"host": "nid001042"}, "fields": {"temp": 40.0}, "timestamp": 1787217284}]  # fmt: skip
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    output = validate(folder, folder / "metrics.jsonl").output
+    assert "3 messages as of the topic telegraf (telegraf): 2 samples of 2 hosts." in output
+    assert "  not in the file of nodes: nid7\n" in output
+    assert "  not taken: cpu usage_user, sensors\n" in output
+
+
+def test_jobs_are_of_use_as_well_and_an_empty_file_is_not(folder: Path) -> None:
+    result = validate(folder, CASES / "slurm-26.05" / "input.jsonl")
+    assert result.exit_code == 0
+    assert "as of the topic slurm.jobs (slurm): " in result.output
+    (folder / "empty.jsonl").write_text("")
+    assert validate(folder, folder / "empty.jsonl").exit_code == 2
+    assert validate(folder, folder / "nowhere.jsonl").exit_code == 2
