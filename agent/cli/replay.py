@@ -38,9 +38,9 @@ def command(  # noqa: PLR0917 - options
 ) -> None:
     """Run FILES of events and telemetry through the agent and keep what comes out.
 
-    Takes native JSON lines, Slurm completions, `sacct --parsable2` text, Sonar job records and the Standard Workload
-    Format; telemetry as native JSON lines, JSON of Telegraf, LDMS and collectd, influx line protocol and nws_extract
-    text. What a file holds is told by its first lines; it may be gzip, and - is standard input. A folder is an archive
+    Takes native JSON lines, Slurm completions, `sacct --parsable2` text, records of Sonar and the Standard Workload
+    Format; telemetry as native JSON lines, JSON of Telegraf, LDMS, collectd, Sonar and Cray EX, influx line protocol and
+    nws_extract text. What a file holds is told by its first lines; it may be gzip, and - is standard input. A folder is an archive
     of jobs of ClusterCockpit, whole or in part.
 
     Files are merged by time: telemetry is expected in its order, and what is more than two minutes behind is left out

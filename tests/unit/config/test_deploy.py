@@ -21,7 +21,7 @@ ENVIRONMENT = {"SCALEWATCH_KAFKA_PASSWORD": "x", "SCALEWATCH_SALT": "y"}
 def everything() -> Config:
     """The shipped configuration with every example in it switched on."""
     text = re.sub(r"^( *)#(?=[^ #\n])", r"\1", (DEPLOY / "agent.yaml").read_text(), flags=re.MULTILINE)
-    return loads(text, environment=ENVIRONMENT, sources_required=True)
+    return loads(text, folder=DEPLOY, environment=ENVIRONMENT, sources_required=True)
 
 
 def test_the_shipped_configuration_is_good_as_it_is() -> None:
