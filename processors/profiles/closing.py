@@ -29,9 +29,10 @@ Ints = npt.NDArray[np.int64]
 
 
 class Told(NamedTuple):
-    """What m meters told of a minute, each once: its row, and a value as `processors.profiles.intake` reads it."""
+    """What m meters told of a minute, each once: its row, how many samples, a value as `processors.profiles.intake` reads it."""
 
     meter: Ints
+    count: Ints
     value: Floats
 
 
@@ -54,7 +55,7 @@ class Close:
         """Return what hosts did in a minute, by host; with it, as quantities, what was covered and what was left out."""
         told = _together(last_word(readings), self._roster.kind_of)
         new = self._roster.learned_ms()[told.meter] < minute_ms
-        told = Told(told.meter[new], told.value[new])
+        told = Told(*(column[new] for column in told))
         amount, reach, reason = self._read(minute_ms, told)
         self._roster.learned_ms()[told.meter] = minute_ms
         amounts = self._whole(minute_ms, told.meter, amount, reach)
@@ -69,7 +70,8 @@ class Close:
         gap = np.where(before_ms == NEVER_MS, 0, (minute_ms - before_ms) // MINUTE_MS)
         known = (gap >= 1) & (gap <= REACH_MAX)
         usual = lasts["reach"][told.meter]
-        reach = np.where(known & (usual > 1), np.minimum(gap, usual), 1)
+        slow = known & (usual > 1) & (told.count <= 1)  # sampled every few minutes; else minutes got lost
+        reach = np.where(slow, np.minimum(gap, usual), 1)
         reason = np.full(len(kind), -1)
         amount = told.value.copy()
         counts = (kind == Kind.TOTAL) | (kind == Kind.ENERGY) | (kind == Kind.MEMORY_ENERGY)
@@ -181,13 +183,15 @@ def _not_negative(value: Floats) -> tuple[Floats, Ints]:
 
 def _together(readings: Readings, kinds: npt.NDArray[np.int8]) -> Told:
     """Return what several sources told of one meter as one: samples add up, counts are the largest, power is the mean."""
-    meter, value, count = readings["meter"].astype(np.int64), readings["value"], readings["count"]
+    meter, value, count = readings["meter"].astype(np.int64), readings["value"], readings["count"].astype(np.int64)
     first = np.append(True, meter[1:] != meter[:-1])[: len(meter)]
     if first.all():
-        return Told(meter, value)
+        return Told(meter, count, value)
     place = np.cumsum(first) - 1
     kind = kinds[meter[first]]
     total = np.bincount(place, value)
-    weighted = np.bincount(place, value * count) / np.maximum(np.bincount(place, count), 1)
+    samples = np.bincount(place, count).astype(np.int64)
+    weighted = np.bincount(place, value * count) / np.maximum(samples, 1)
     largest = np.maximum.reduceat(value, np.flatnonzero(first))
-    return Told(meter[first], np.where(kind == Kind.DELTA, total, np.where(kind >= Kind.POWER, weighted, largest)))
+    found = np.where(kind == Kind.DELTA, total, np.where(kind >= Kind.POWER, weighted, largest))
+    return Told(meter[first], samples, found)
