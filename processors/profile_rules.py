@@ -25,6 +25,8 @@ NAMED_MAX: Final = 3  # counters that a sentence names
 class JudgedRun(NamedTuple):
     """A settled run of an application, what was found of it before it was learned, and the models that found it.
 
+    `expected_s` is the run time that is published for its size, None where none is.
+
     >>> JudgedRun(ApplicationKey("lammps", "exa", "", "nodes"), None, ProfileFinding(), ()).finding.weight
     1.0
     """
@@ -33,6 +35,12 @@ class JudgedRun(NamedTuple):
     fact: ProfileFact
     finding: ProfileFinding
     models: Sequence[ProfileModel]
+    expected_s: float | None = None
+
+    @property
+    def slower(self) -> float | None:
+        """The run time over what is published for its size."""
+        return self.fact.run_time_s / self.expected_s if self.expected_s else None
 
     @property
     def where(self) -> str:
@@ -107,14 +115,16 @@ def disturbed_run(run: JudgedRun, settings: DisturbedRun, now_ms: int) -> Condit
     >>> far = (Unusual("stalls", 0.8, 0.4, 12.0), Unusual("instructions", 0.7, 1.0, -10.0))
     >>> finding = ProfileFinding(unusual=far, weight=0.17)
     >>> model = ProfileModel(target="run_time_s", model="linear", runs=40, scored=40)
-    >>> run = JudgedRun(ApplicationKey("lammps", "exa", "", "nodes"), fact, finding, [model])
+    >>> run = JudgedRun(ApplicationKey("lammps", "exa", "", "nodes"), fact, finding, [model], expected_s=750.0)
     >>> disturbed_run(run, DisturbedRun(), now_ms=0).summary
-    'lammps on 64 nodes (run exa/1@0) was disturbed: stalls at 2.00 times its usual rate, instructions at 0.70 times.'
+    'lammps on 64 nodes was disturbed: it took 1.20 times as long as expected, with stalls at 2.00 times its usual rate...'
     """
-    fact, weight = run.fact, run.finding.weight
+    fact, weight, slower = run.fact, run.finding.weight, run.slower
     far = [each for each in run.finding.unusual if _far(each, settings)]
     known = max((model.runs for model in run.models), default=0)
     if not settings.enabled or len(far) < settings.counters_min or known < settings.runs_min:
+        return None
+    if slower is None or slower < settings.slower_min:
         return None
     first = far[0]
     named = ", ".join(_told(each) for each in far[:NAMED_MAX]).replace(" times", " times its usual rate", 1)
@@ -128,9 +138,9 @@ def disturbed_run(run: JudgedRun, settings: DisturbedRun, now_ms: int) -> Condit
         time_ms=now_ms,
         severity=settings.severity,
         keep_firing_ms=round(settings.keep_firing_s * 1000),
-        summary=f"{run.where} (run {fact.run_id}) was disturbed: {named}{more}.",
+        summary=f"{run.where} was disturbed: it took {slower:.2f} times as long as expected, with {named}{more}.",
         description=(
-            f"Runs like it have {names[0]} at {first.usual:.4g}; this one had {first.rate:.4g}, "
+            f"This is run {fact.run_id}. Runs like it have {names[0]} at {first.usual:.4g}; this one had {first.rate:.4g}, "
             f"{abs(first.deviations):.0f} robust standard deviations off. Something else used what it needed, or a host "
             f"was at fault. It counts {weight:.2g} of a run for the models."
         ),
@@ -145,6 +155,7 @@ def disturbed_run(run: JudgedRun, settings: DisturbedRun, now_ms: int) -> Condit
                 "counters": ", ".join(names),
                 "counters_off": len(far),
                 "weight": weight,
+                "slower": round(slower, 3),
             },
         ),
     )

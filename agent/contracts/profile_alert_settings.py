@@ -36,10 +36,10 @@ class UnexplainedPower(Settings):
 
 
 class DisturbedRun(Settings):
-    """A run whose counters are not as in runs like it: something disturbed it, so it counts less for the models.
+    """A run that took longer, and whose counters are not as in runs like it: something disturbed it.
 
-    >>> DisturbedRun().counters_min
-    2
+    >>> DisturbedRun().slower_min
+    1.05
     """
 
     enabled: bool = Field(
@@ -51,7 +51,10 @@ class DisturbedRun(Settings):
     difference_min: float = Field(
         default=0.10, gt=0, description="share of its usual rate by which a counter has to be off as well"
     )
-    counters_min: int = Field(default=2, ge=1, description="counters that have to be so")
+    counters_min: int = Field(default=1, ge=1, description="counters that have to be so")
+    slower_min: float = Field(
+        default=1.05, ge=1, description="and its run time over what its curve says: what took no longer disturbs nobody"
+    )
     runs_min: int = Field(default=20, ge=8, description="runs of the application with profiles that have to be known")
     severity: Level = Field(default="info", description="how grave it is")
     keep_firing_s: float = Field(

@@ -44,8 +44,11 @@ class ProfileWarnings:
         models = self._desk.profile_models.get(application_id)
         if models is None or not self._desk.recent(fact.end_ms):
             return
+        curve = self._desk.models.get(application_id)
+        point = curve.published.at(fact.n) if curve is not None and curve.published is not None else None
+        expected_s = point.run_time_s if point is not None else None
         key, settings, now_ms = ApplicationKey.parse(application_id), self._desk.settings.alerts, self._desk.now_ms
-        run = profile_rules.JudgedRun(key, fact, finding, models.models())
+        run = profile_rules.JudgedRun(key, fact, finding, models.models(), expected_s)
         said = (
             profile_rules.unexplained_power(run, settings.unexplained_power, now_ms),
             profile_rules.disturbed_run(run, settings.disturbed_run, now_ms),

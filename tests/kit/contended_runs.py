@@ -21,13 +21,18 @@ WATTS = {"PAPI_TOT_INS": 70.0, "PAPI_VEC_DP": 150.0, "PAPI_L3_TCM": 6000.0}
 BASE_W = 150.0
 
 
-def contended_run(i: int, *, disturbed: float = 0.0, watts: float = 1.0, scatter: float = 0.03) -> ProfileFact:
-    """Return the i-th run; its counters scatter by `scatter` of ln, `watts` multiplies its power without any counter."""
+def contended_run(
+    i: int, *, disturbed: float = 0.0, watts: float = 1.0, scatter: float = 0.03, heavy: bool = False
+) -> ProfileFact:
+    """Return the i-th run; its counters scatter by `scatter` of ln, `watts` multiplies its power without any counter.
+
+    With `heavy` tails some runs are far from the others without any reason: all that scatters has three degrees of freedom.
+    """
     rng = np.random.default_rng(i)
     n = SIZES[i % len(SIZES)]
 
     def off(size: float = scatter) -> float:
-        return float(np.exp(size * rng.standard_normal()))
+        return float(np.exp(size * (rng.standard_t(3) if heavy else rng.standard_normal())))
 
     work = off()  # what a run does in a cycle, all of it together
     comm = (n / SIZES[0]) ** -0.08
@@ -45,7 +50,6 @@ def contended_run(i: int, *, disturbed: float = 0.0, watts: float = 1.0, scatter
         expected=10 * n,
         counters=counters,
         power_w={"system": power_w, "cpu": 0.6 * power_w * off(0.01)},
-        energy_j={},
         measured={"system": 1.0, "cpu": 1.0},
     )
     run_time_s = (2000.0 / n + 30.0) * (1.0 + disturbed) * off(0.02)

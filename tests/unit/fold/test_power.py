@@ -7,42 +7,13 @@ import pytest
 
 from agent.contracts.events import JobProfile
 from agent.contracts.profiles import Profile
-from tests.kit.contended_runs import contended_run
+from tests.kit.measured_runs import EVERY_MS, KEY, Measured
 from tests.kit.scenario import DAY_MS, Scenario
 
-EVERY_MS = 900_000
-KEY = "exa/lammps//nodes"
 Restart = Callable[[Scenario], None]
 WITH_AND_WITHOUT_RESTART = pytest.mark.parametrize(
     "pause", [lambda _: None, lambda centre: centre.restart()], ids=["no-restart", "restart"]
 )
-
-
-class Measured:
-    """An application that is run every quarter of an hour, whose hosts tell their power and counters."""
-
-    def __init__(self, **alerts: Any) -> None:
-        self.centre = Scenario(alerts=alerts)
-        self.runs = 0
-
-    def runs_on(self, runs: int, *, profiles: bool = True, **faults: float) -> "Measured":
-        for _ in range(runs):
-            i, self.runs = self.runs, self.runs + 1
-            fact = contended_run(i, **faults)
-            self.centre.at_ms(DAY_MS + self.runs * EVERY_MS)
-            event = self.centre.ran(f"r{i}", "lammps", fact.n, fact.run_time_s)
-            if profiles:
-                self.centre.fold(JobProfile("exa", f"r{i}", event.run_id, fact.profile))
-        return self
-
-    def settles(self) -> "Measured":
-        self.centre.at_ms(self.centre.now_ms + 700_000)
-        return self
-
-    @property
-    def said(self) -> dict[str, Any]:
-        told: dict[str, Any] = self.centre.topic("predictions")[KEY]
-        return told
 
 
 def point_at(points: list[dict[str, Any]], n: float) -> dict[str, Any]:

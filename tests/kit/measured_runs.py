@@ -1,0 +1,73 @@
+"""A centre whose hosts tell their power and counters: runs of one application with profiles, one after the other."""
+
+from typing import Any
+
+import msgspec
+
+from agent.contracts.profiles import Profile
+from processors.fold.shard import Shard
+from tests.kit.contended_runs import contended_run
+from tests.kit.scenario import DAY_MS, Scenario
+
+EVERY_MS = 300_000
+KEY = "exa/lammps//nodes"
+
+
+class Told:
+    """Profiles by run, as hosts would tell them."""
+
+    def __init__(self) -> None:
+        self.by_run: dict[str, Profile] = {}
+
+    def profile(self, job: str, run_id: str) -> Profile | None:
+        del job
+        return self.by_run.get(run_id)
+
+
+class MeasuredCentre(Scenario):
+    """A centre whose hosts know profiles of runs, also after a restart."""
+
+    def __init__(self, **alerts: Any) -> None:
+        self.told = Told()
+        super().__init__(alerts=alerts)
+
+    def new_shard(self) -> Shard:
+        shard = super().new_shard()
+        shard.desk.profiles = self.told
+        return shard
+
+
+class Measured:
+    """An application that is run every five minutes at four sizes in turn; further arguments are settings of alerts."""
+
+    def __init__(self, **alerts: Any) -> None:
+        self.centre = MeasuredCentre(**alerts)
+        self.runs = 0
+
+    def runs_on(self, runs: int, *, profiles: bool = True, estimated: float = 0.0, **faults: float) -> "Measured":
+        """Report so many runs, with their profiles; `faults` are those of `contended_run`."""
+        for _ in range(runs):
+            i, self.runs = self.runs, self.runs + 1
+            fact = contended_run(i, **faults)
+            self.centre.at_ms(DAY_MS + self.runs * EVERY_MS)
+            event = self.centre.ran(f"r{i}", "lammps", fact.n, fact.run_time_s)
+            shares = {"measured": {"system": 1.0 - estimated}, "estimated": {"system": estimated}}
+            profile = msgspec.structs.replace(fact.profile, **shares)
+            if profiles:
+                self.centre.told.by_run[event.run_id] = profile
+        return self
+
+    def settles(self) -> "Measured":
+        """Let everything that waits for time come about."""
+        self.centre.at_ms(self.centre.now_ms + 700_000)
+        return self
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The newest prediction."""
+        told: dict[str, Any] = self.centre.topic("predictions")[KEY]
+        return told
+
+    def told(self, alert: str) -> list[dict[str, Any]]:
+        """Return the messages of the alerts of a name."""
+        return [said for said in self.centre.messages("alerts") if said["labels"]["alertname"] == alert]

@@ -1,0 +1,87 @@
+"""Power that counters do not explain, and runs that were disturbed: what people are told, and when they are not."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.kit.measured_runs import Measured
+from tests.kit.scenario import Scenario
+
+KNOWN = 70  # runs until models are fitted and have been checked often enough
+Restart = Callable[[Scenario], None]
+WITH_AND_WITHOUT_RESTART = pytest.mark.parametrize(
+    "pause", [lambda _: None, lambda centre: centre.restart()], ids=["no-restart", "restart"]
+)
+
+
+@WITH_AND_WITHOUT_RESTART
+def test_power_beyond_what_counters_explain_is_told_once_and_is_over_with_the_next_run_that_is_explained(
+    pause: Restart,
+) -> None:
+    day = Measured().runs_on(KNOWN)
+    assert not day.told("UnexplainedPower")
+    pause(day.centre)
+    day.runs_on(2, watts=1.4)
+    pause(day.centre)
+    day.runs_on(1).settles()
+    firing, resolved = day.told("UnexplainedPower")
+    assert (firing["status"], resolved["status"]) == ("firing", "resolved")
+    assert firing["labels"] == {
+        "alertname": "UnexplainedPower", "severity": "warning", "application": "lammps", "system": "exa", "input": "",
+        "unit": "nodes",
+    }  # fmt: skip
+    evidence = firing["evidence"]
+    assert 1.3 < evidence["observed"] / evidence["expected"] < 1.5
+    assert evidence["high"] < evidence["observed"]
+    assert evidence["runs"][0].startswith(f"exa/r{KNOWN}@")
+    assert "W that its counters explain." in firing["annotations"]["summary"]
+    assert "PAPI" in evidence["detail"]["counters"]
+
+
+def test_power_that_was_estimated_from_counters_raises_nothing() -> None:
+    day = Measured().runs_on(KNOWN).runs_on(2, watts=1.4, estimated=0.5).settles()
+    assert not day.told("UnexplainedPower")
+
+
+def test_a_disturbed_run_is_told_with_the_counters_that_show_it() -> None:
+    day = Measured().runs_on(KNOWN).runs_on(1, disturbed=0.4).runs_on(2)
+    (said,) = day.told("DisturbedRun")
+    assert (said["status"], said["severity"], said["kind"]) == ("firing", "info", "anomaly")
+    summary = said["annotations"]["summary"]
+    assert summary.startswith("lammps on 16 nodes was disturbed: it took 1.4")
+    assert "PAPI_RES_STL per cycle at 1.8" in summary
+    assert "robust standard deviations off" in said["annotations"]["description"]
+    assert f"run exa/r{KNOWN}@" in said["annotations"]["description"]
+    assert said["evidence"]["detail"]["weight"] < 0.5
+    assert not day.told("UnexplainedPower")  # it drew what its counters explain
+
+
+def test_the_alert_about_a_disturbed_run_is_over_when_nothing_new_came() -> None:
+    day = Measured(disturbed_run={"keep_firing_s": 600.0}).runs_on(KNOWN).runs_on(1, disturbed=0.4).runs_on(5)
+    assert [said["status"] for said in day.told("DisturbedRun")] == ["firing", "resolved"]
+
+
+def test_undisturbed_runs_raise_nothing() -> None:
+    day = Measured().runs_on(KNOWN + 60).settles()
+    assert not day.told("DisturbedRun")
+    assert not day.told("UnexplainedPower")
+
+
+def test_history_wakes_nobody() -> None:
+    day = Measured(run_age_max_s=60.0).runs_on(KNOWN).runs_on(1, disturbed=0.5, watts=1.5).settles()
+    assert not day.told("DisturbedRun")
+    assert not day.told("UnexplainedPower")
+
+
+def test_what_is_switched_off_is_not_told() -> None:
+    off = {"unexplained_power": {"enabled": False}, "disturbed_run": {"enabled": False}}
+    day = Measured(**off).runs_on(KNOWN).runs_on(1, disturbed=0.5).runs_on(1, watts=1.5).settles()
+    assert not day.told("DisturbedRun")
+    assert not day.told("UnexplainedPower")
+
+
+def test_an_application_that_is_not_run_any_more_has_no_open_alert_for_ever() -> None:
+    day = Measured(unexplained_power={"quiet_s": 3600.0}).runs_on(KNOWN).runs_on(1, watts=1.4).settles()
+    assert [said["status"] for said in day.told("UnexplainedPower")] == ["firing"]
+    day.centre.at_ms(day.centre.now_ms + 3_700_000)
+    assert [said["status"] for said in day.told("UnexplainedPower")] == ["firing", "resolved"]
