@@ -19,6 +19,7 @@ from processors.profile_values import LN_N, POWER
 RUNS_MIN: Final = 2
 SCORES_MAX: Final = 64
 REACH_MAX: Final = 50.0  # of ln power
+SAME: Final = 1e-5  # of ln n, which is kept to seven digits
 
 
 class PowerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -118,8 +119,9 @@ def _power_w(run: Run) -> float:
 
 
 def _weight(run: Run) -> float:
-    return run.weight
+    return run.weight * run.weights.get(POWER, 1.0)
 
 
 def _horizon(law: PowerLaw, n: float) -> Horizon:
-    return horizon_of(n, float(np.exp(law.ln_n[0])), float(np.exp(law.ln_n[-1])))
+    n_min, n_max = np.exp([law.ln_n[0] - SAME, law.ln_n[-1] + SAME]).tolist()
+    return horizon_of(n, n_min, n_max)

@@ -23,7 +23,7 @@ from processors.power_by_size import PowerBySize, PowerRecord
 from processors.profile_explained import explained
 from processors.profile_scores import TargetScore, coverage, median_error
 from processors.profile_values import COLUMNS, POWER, TARGETS, target_weights, targets_of, values_of
-from processors.runs_alike import unusual_among, weight_of
+from processors.runs_alike import disturbance
 
 SCORES_MAX: Final = 64
 
@@ -111,9 +111,10 @@ class ProfileModels:
         targets = targets_of(fact.run_time_s, fact.profile)
         bands = {target: self._trainer.predict(target, values) for target in targets if target in TARGETS}
         expected = {target: (targets[target], band) for target, band in bands.items() if band is not None}
-        found = unusual_among(self._others(fact.run_id), values)
+        others = [run for run in self._trainer.reservoir.runs() if run.id != fact.run_id]
+        disturbed = disturbance(others, values)
         scored = {target: len(self._scores[target]) for target in expected}
-        return ProfileFinding(expected, tuple(found), weight_of(found), scored)
+        return ProfileFinding(expected, disturbed.unusual, disturbed.weight, scored)
 
     def learn(self, fact: ProfileFact) -> None:
         """Take a run in; one that is known by its id is replaced."""
@@ -202,9 +203,6 @@ class ProfileModels:
     def _changed(self) -> None:
         self._by_size.changed()
         self._judged = None
-
-    def _others(self, run_id: str) -> list[Run]:
-        return [run for run in self._trainer.reservoir.runs() if run.id != run_id]
 
     def _note(self, fact: ProfileFact, finding: ProfileFinding, targets: Mapping[str, float]) -> None:
         """Remember how the run compares with what was told before it."""

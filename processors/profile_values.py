@@ -46,17 +46,16 @@ def values_of(n: float, profile: Profile) -> dict[str, float]:
 def targets_of(run_time_s: float, profile: Profile) -> dict[str, float]:
     """Return what came of a run: its time in s, the power of a host by component and that of all hosts together, in W.
 
+    What can not be a power is left out.
+
     >>> targets_of(60.0, Profile(hosts=2, power_w={"system": 400.0, "cpu": 150.0}))
     {'run_time_s': 60.0, 'system_power_w': 400.0, 'cpu_power_w': 150.0, 'power_w': 800.0}
     """
+    power_w = {component: value for component, value in profile.power_w.items() if 0.0 < value < math.inf}
     found = {RUN_TIME: run_time_s}
-    found |= {
-        target: profile.power_w[component]
-        for target, component in POWER_TARGETS.items()
-        if component in profile.power_w
-    }
-    if "system" in profile.power_w:
-        found[POWER] = profile.power_w["system"] * profile.hosts
+    found |= {target: power_w[component] for target, component in POWER_TARGETS.items() if component in power_w}
+    if "system" in power_w:
+        found[POWER] = power_w["system"] * profile.hosts
     return found
 
 
