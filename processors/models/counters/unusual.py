@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.training.table import Table
+from processors.models.training.table import Floats, Table
 
 RUNS_MIN: Final = 8
 FAR: Final = 5.0  # robust deviations: less is a run like others
@@ -35,7 +35,8 @@ class Unusual(NamedTuple):
 def unusual(table: Table, values: Mapping[str, float], far: float = FAR) -> list[Unusual]:
     """Return the unusual counters of a run among runs that should be like it (of its size), the farthest first.
 
-    [] where fewer than RUNS_MIN runs have a counter, or the run does not have it.
+    [] where fewer than RUNS_MIN runs have a counter, or the run does not have it, or it is 0 in all of them: then nobody
+    can say how far is far.
 
     >>> rng = np.random.default_rng(1)
     >>> like = Table(("ipc",), 1.5 + 0.05 * rng.normal(size=(20, 1)), np.ones(20), np.ones(20), np.arange(20))
@@ -49,10 +50,17 @@ def unusual(table: Table, values: Mapping[str, float], far: float = FAR) -> list
         if len(known) < RUNS_MIN or not np.isfinite(rate):
             continue
         usual = float(np.median(known))
-        deviation = max(_NORMAL * float(np.median(np.abs(known - usual))), FLOOR * abs(usual), 1e-12)
-        if abs(rate - usual) >= far * deviation:
+        deviation = _deviation(known, usual)
+        if deviation > 0.0 and abs(rate - usual) >= far * deviation:
             found.append(Unusual(name, float(rate), usual, (rate - usual) / deviation))
     return sorted(found, key=lambda each: (-abs(each.deviations), each.counter))
+
+
+def _deviation(known: Floats, usual: float) -> float:
+    """Return the robust deviation of a counter; where most runs have the same, how far the farthest of them is."""
+    off = np.abs(known - usual)
+    spread = _NORMAL * float(np.median(off)) or float(off.max())
+    return max(spread, FLOOR * abs(usual))
 
 
 def weight(found: Sequence[Unusual], far: float = FAR) -> float:
