@@ -118,7 +118,7 @@ class ProfileModels:
 
     def learn(self, fact: ProfileFact) -> None:
         """Take a run in; one that is known by its id is replaced."""
-        known = self._trainer.reservoir.find(fact.run_id)
+        known = self.run(fact.run_id)
         finding = self.score(fact)
         values, targets = values_of(fact.n, fact.profile), targets_of(fact.run_time_s, fact.profile)
         weights = target_weights(fact.profile)
@@ -133,6 +133,10 @@ class ProfileModels:
         self._changed()
         if self._waiting_ms is None and self._trainer.wants:
             self._waiting_ms = fact.end_ms
+
+    def run(self, run_id: str) -> Run | None:
+        """Return a run that is held; None where it is not."""
+        return self._trainer.reservoir.find(run_id)
 
     def forget(self, run_id: str) -> bool:
         """Take a run away, as it was of another application; False where it is not held."""

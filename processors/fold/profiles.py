@@ -110,8 +110,7 @@ class Profiles:
         )
         models = self._desk.profile_models.open(application_id)
         finding = models.score(fact)
-        if run.profile is None:  # what is told again wakes nobody
-            self._warnings.take(application_id, fact, finding)
+        self._warnings.take(application_id, fact, finding)
         models.learn(fact)
         self._desk.profile_models.changed(application_id, models, self._desk.now_ms)
         if finding.weight < DISTURBED:

@@ -10,10 +10,12 @@ from agent.app import compose
 from agent.app.rebuild import rebuild
 from agent.config.load import loads
 from agent.config.tree import Config
+from agent.contracts.events import JobProfile, JournalRecord, Tick
 from agent.contracts.log import Marker, TopicSettings
 from agent.log.memory import MemoryLog
 from agent.log.memory_broker import MemoryBroker
 from processors.fold.shard import Shard
+from tests.kit.profiled_runs import START_MS, profiled_run
 from tests.kit.scenario import Scenario
 
 
@@ -96,3 +98,23 @@ def test_other_rules_name_the_same_runs_otherwise() -> None:
     log.read(Config().topics.predictions, 0, take)
     assert last["exa/lmp//nodes"] is None
     assert msgspec.json.decode(last["exa/lammps//nodes"])["observations"] == 7
+
+
+def test_profiles_of_settled_runs_and_of_one_that_has_not_settled_are_learned_again() -> None:
+    centre = Scenario()
+    for i in range(31):
+        fact = profiled_run(i)
+        centre.at_ms(START_MS + i * 600_000)
+        event = centre.ran(f"r{i}", "lammps", fact.n, fact.run_time_s)
+        centre.fold(JobProfile("exa", f"r{i}", event.run_id, fact.profile))
+    centre.at_ms(centre.now_ms + 10_000)
+    shard, _ = rebuilt(centre, Config())
+    for each in (centre.shard, shard):
+        moment_ms = max(centre.now_ms, shard.now_ms) + 20_000
+        for time_ms in range(each.now_ms + 10_000, moment_ms + 600_000, 10_000):
+            each.fold(JournalRecord(event=Tick(system="", time_ms=time_ms)))
+    told = [each.desk.profile_models.open("exa/lammps//nodes") for each in (centre.shard, shard)]
+    assert len(told[0].snapshot().trainer["reservoir"]["runs"]) == 31
+    powers = [models.power([2.0, 4.0]) for models in told]
+    assert powers[0][0] is not None
+    assert [power and power.power_w for power in powers[1]] == [power and power.power_w for power in powers[0]]
