@@ -1,5 +1,6 @@
 """The frame of the command line: commands, help, errors and exit codes."""
 
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -9,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from agent import __version__
-from agent.cli import COMMANDS, Commands, main
+from agent.cli import COMMANDS, MATRIX_THREADS, Commands, main
 from agent.cli.errors import report, sentence
 from agent.contracts.errors import ConfigError, UnavailableError
 
@@ -29,6 +30,16 @@ def test_help_loads_nothing_heavy() -> None:
     modules = shown.stdout.rpartition("[")[2]
     for heavy in ("numpy", "scipy", "kafka", "pydantic", "yaml", "prometheus_client", "starlette"):
         assert f"'{heavy}'" not in modules
+
+
+@pytest.mark.parametrize(("told", "threads"), [(None, "1"), ("2", "2")])
+def test_matrices_take_one_thread_unless_the_operator_says_otherwise(told: str | None, threads: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != MATRIX_THREADS}
+    environment |= {MATRIX_THREADS: told} if told else {}
+    look = "import os; from agent.cli import Commands as All; All().get_command(None, 'validate')"
+    look += f"; print(os.environ['{MATRIX_THREADS}'])"
+    shown = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, env=environment)
+    assert shown.stdout.strip() == threads
 
 
 def test_the_version_is_told() -> None:
