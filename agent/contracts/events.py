@@ -125,13 +125,15 @@ class Identity(Event, frozen=True, tag="identity"):
 class PredictionRequested(Event, frozen=True, tag="prediction.requested"):
     """A question: how long would it run at each of these sizes.
 
-    Names an application, or carries raw job fields (in `evidence`) that are identified as the job would be.
+    Names an application, or carries raw job fields (in `evidence`) that are identified as the job would be. `features` are
+    those of the communication of a placement, as far as that is known before the run.
     """
 
     request_id: str
     n: tuple[float, ...]
     evidence: Evidence
     unit: str | None = None
+    features: dict[str, float] = {}
 
     @property
     def identity(self) -> str:

@@ -54,8 +54,6 @@ def native_object(options: DecodeOptions) -> DecodeOne:
         message, unknown_fields = read_native(value)
         decoded.events.append(_EVENTS[type(message)](message, received_ms, options))
         decoded.unknown_fields += unknown_fields
-        if isinstance(message, Requested) and message.features is not None:
-            decoded.ignored["features"] = decoded.ignored.get("features", 0) + 1
 
     return decode_one
 

@@ -12,7 +12,7 @@ import msgspec
 from agent.contracts.errors import InvalidInputError
 from agent.decode.checks import HOSTS_MAX, Count, Path, Script, Seconds, Text, has_control
 from agent.decode.message import JSON_ERRORS, json_error, refuse_duplicate_keys
-from agent.decode.native_network import NetworkTold
+from agent.decode.native_network import Features, NetworkTold
 from agent.decode.reasons import invalid, shown
 
 LATER_TYPES: Final = ("load", "counters", "power", "host.state")  # telemetry: known, not decoded here
@@ -89,7 +89,7 @@ class Requested(Facts, tag_field="type", tag="prediction.requested", kw_only=Tru
     request_id: _Id
     n: Count | _Sizes
     unit: Text | None = None
-    features: Any = None  # known, and of no use yet
+    features: Features | None = None
 
 
 NativeMessage = Started | Completed | Identified | Requested | NetworkTold
@@ -139,7 +139,8 @@ def _unknown_fields(value: bytes, message: NativeMessage) -> int:
 
 def _keys_of(message: Facts) -> int:
     fields = msgspec.structs.astuple(message)
-    return len(fields) - fields.count(None) + len(message.attributes or ())
+    features = (message.features if isinstance(message, Requested) else None) or ()
+    return len(fields) - fields.count(None) + len(message.attributes or ()) + len(features)
 
 
 def _count_unknown(value: bytes, known: frozenset[str], keys: int) -> int:
@@ -173,5 +174,7 @@ def _refuse_control(message: NativeMessage) -> None:  # of features `network_eve
     texts = list(message.hosts or ())
     for key, value in (message.attributes or {}).items():
         texts += (key, value) if isinstance(value, str) else (key,)
+    if isinstance(message, Requested):
+        texts += message.features or ()
     if any(has_control(text) for text in texts):
-        raise invalid("text", "A host or an attribute has control characters.")
+        raise invalid("text", "A host, an attribute or a feature has control characters.")

@@ -18,7 +18,7 @@ NUMBERS_MAX: Final = 16_384  # of all arrays of one event, so that it fits into 
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX)]
 _Id = _Name | Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-_Features = Annotated[dict[_Name, float], msgspec.Meta(max_length=FEATURES_MAX)]
+Features = Annotated[dict[_Name, float], msgspec.Meta(max_length=FEATURES_MAX)]
 _Amounts = list[Annotated[float, msgspec.Meta(ge=0)]]
 
 
@@ -43,7 +43,7 @@ class NetworkTold(msgspec.Struct, tag_field="type", tag="network", kw_only=True)
     system: _Name
     job_id: _Id
     time: datetime
-    features: _Features | None = None
+    features: Features | None = None
     links: Links | None = None
     messages: Messages | None = None
     fifo_messages: _Amounts | None = None

@@ -9,7 +9,7 @@ from agent.metrics.power_table import POWER
 
 ROLES: Final = ("collector", "learner")
 EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeated")
-REFUSALS: Final = ("too_old", "too_many", "correction_too_late", "not_one_size", "implausible")
+REFUSALS: Final = ("too_old", "too_many", "correction_too_late", "not_one_size", "implausible", "network_of_no_run")
 CHECKPOINT_OUTCOMES: Final = ("confirmed", "lost", "fenced", "unavailable")
 DIRECTIONS: Final = ("regression", "improvement")
 TOPICS: Final = ("predictions", "job_predictions", "answers", "alerts", "runs", "deadletters")

@@ -9,6 +9,7 @@ import msgspec
 from agent.contracts.events import SUCCESS, Attribute, Evidence, JobStarted, PredictionRequested
 from agent.contracts.feature_settings import FeatureSettings
 from agent.contracts.outputs import AnswerPoint, Member, Model
+from agent.contracts.profiles import Profile
 from processors.curve import CurveSaid, PublishedPoint
 from processors.facts import plausible
 from processors.feature_times import COMBINED, STAGES, FeatureFact, FeatureQuestion, FeatureTimes, Pooled
@@ -48,11 +49,11 @@ class Features:
 
     def of_request(self, event: PredictionRequested) -> Told:
         """Return what a request tells of the run to come."""
-        return Told(_chosen(self._desk.settings.features, event.evidence), {})
+        return Told(_chosen(self._desk.settings.features, event.evidence), event.features)
 
     def of_job(self, job: Job, event: JobStarted) -> Told:
         """Return what is known of a run that goes on."""
-        return self._told(job, event.evidence)
+        return Told(self._attributes(job, event.evidence), job.network_so_far(event.start_ms))
 
     def published(self, placement: Placement) -> CurveSaid | None:
         """Return what is published about a run that just ended, where features will be compared with it."""
@@ -64,16 +65,22 @@ class Features:
         at, near = model.published.at(n), model.published.at(times.nearest(n))
         return CurveSaid(at, near, model.published.horizon(n)) if at and near else None
 
-    def settled(self, job: Job, run: EndedRun) -> None:
-        """Learn a run that settled, where anything but its size is known of it."""
+    def settled(self, job: Job, run: EndedRun, profile: Profile | None) -> Profile | None:
+        """Learn a run that settled, where anything but its size is known of it; return its profile with its communication."""
+        network = (profile.network if profile else {}) | job.network_of(run)
+        attributes = self._attributes(job, merged_evidence(job, run.event))
+        if attributes or network:
+            self._learn(job, run, Told(attributes, network))
+        if not network:
+            return profile
+        return msgspec.structs.replace(profile or Profile(hosts=0), network=network)
+
+    def _learn(self, job: Job, run: EndedRun, told: Told) -> None:
         event, placement = run.event, run.placement
         key, n = placement.application_id, placement.n
         if key is None or n is None or key not in self._desk.models:
             return
         if event.state != SUCCESS or job.resized or not plausible(n, event.run_time_s):
-            return
-        told = self._told(job, merged_evidence(job, event))
-        if not told.attributes and not told.network:
             return
         fact = FeatureFact(
             event.run_id, n, event.run_time_s, event.end_ms, self._desk.now_ms, *told, curve=run.published
@@ -135,11 +142,11 @@ class Features:
         said = times.score(FeatureQuestion(*told, at, near)) if at and near else None
         return (said, model_with(Model("curve", ()), times, said.shares)) if said else None
 
-    def _told(self, job: Job, own: Evidence) -> Told:
+    def _attributes(self, job: Job, own: Evidence) -> dict[str, Attribute]:
         told: dict[str, Attribute] = {}
         for evidence in (*(identity.evidence for identity in job.identities), own):
             told |= _chosen(self._desk.settings.features, evidence)
-        return Told(told, {})
+        return told
 
     def _times(self, application_id: str | None) -> FeatureTimes | None:
         try:

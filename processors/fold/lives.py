@@ -2,7 +2,7 @@
 
 import msgspec
 
-from agent.contracts.events import Identity, JobCompleted, JobStarted
+from agent.contracts.events import Identity, JobCompleted, JobStarted, Network
 from agent.contracts.moments import rfc3339
 from agent.contracts.names import job_key
 from agent.contracts.outputs import Run
@@ -14,6 +14,7 @@ from processors.fold.histories import Histories
 from processors.fold.profiles import Profiles
 from processors.fold.runs import Runs
 from processors.fold.under_load import UnderLoads
+from processors.job_networks import NetworkTold, features_of
 from processors.jobs import EndedRun, Job
 
 DUE_PER_TICK_MAX = 20_000
@@ -74,6 +75,21 @@ class Lives:
             self._forecasts.publish(job)
         self._keep(key, job)
 
+    def network(self, event: Network) -> None:
+        """Hold what the network did for a job until its run settles; what no run settles with is counted."""
+        key = job_key(event.system, event.job_id)
+        job = self._desk.jobs.open(key)
+        try:
+            told = NetworkTold(event.time_ms, features_of(event, self._desk.settings.profiles.names_max))
+        except ValueError:
+            self._desk.tally["refused", "implausible"] += 1
+            return
+        job.network(told)
+        job.keep_until(self._desk.now_ms + round(self._desk.settings.jobs.evidence_keep_s * 1000))
+        if job.running is not None and job.forecast is not None:
+            self._forecasts.revise(job)
+        self._keep(key, job)
+
     def completed(self, event: JobCompleted) -> None:
         """Take in that a run ended, or that the report of it was corrected."""
         key = job_key(event.system, event.job_id)
@@ -121,6 +137,8 @@ class Lives:
     def _keep(self, key: str, job: Job) -> None:
         if job.over(self._desk.now_ms):
             self._desk.jobs.remove(key)
+            if job.networks_left:
+                self._desk.tally["refused", "network_of_no_run"] += job.networks_left
         else:
             self._desk.jobs.changed(key, job, self._desk.now_ms)
 
@@ -137,7 +155,6 @@ class Lives:
             self._desk.tally["bound", "open_jobs_max"] += 1
 
     def _settled(self, job: Job, run: EndedRun) -> Run:
-        self._features.settled(job, run)
         event = msgspec.json.encode(run.event)
         others = [*job.identities, *told_at_start(run)]
         identities = [msgspec.json.encode(identity) for identity in others]
@@ -158,7 +175,7 @@ class Lives:
             state=run.event.state,
             event=msgspec.Raw(event),
             identities=tuple(msgspec.Raw(value) for value in identities),
-            profile=self._profiles.settled(job, run),
+            profile=self._features.settled(job, run, self._profiles.settled(job, run)),
         )
 
 

@@ -12,6 +12,7 @@ from agent.contracts.events import (
     JobStarted,
     JournalEvent,
     JournalRecord,
+    Network,
     PredictionRequested,
     Tick,
 )  # fmt: skip
@@ -62,6 +63,7 @@ class Shard:
             Identity: self._lives.identified,
             HostState: Outcomes(self.desk, self._warnings).host_told,
             JobProfile: self._profiles.told,
+            Network: self._lives.network,
             PredictionRequested: self._answering.requested,
             Tick: self._tick,
         }
