@@ -16,7 +16,9 @@ import msgspec
 from agent.contracts.events import Attribute
 from agent.contracts.horizons import HORIZONS
 from agent.contracts.outputs import HorizonError
+from agent.contracts.quality import FeatureModel
 from processors.curve import CurveSaid, PublishedPoint
+from processors.feature_quality import feature_model
 from processors.models.communication.features import NAMES
 from processors.models.digits import six_digits
 from processors.models.features.attributes import encoded
@@ -74,6 +76,7 @@ class Pooled(NamedTuple):
     low_s: float
     high_s: float
     shares: dict[str, float]
+    coverage: float | None = None
 
 
 class _Said(NamedTuple):
@@ -129,11 +132,11 @@ class FeatureTimes:
 
     def nearest(self, n: float) -> float:
         """Return the size nearest to `n` within the range of those that models were fitted to."""
-        table = self._trainer.learners[ATTRIBUTES].table
-        if table is None or SIZE not in table.names:
+        tables = [learner.table for learner in self._trainer.learners.values()]
+        sizes = [table.values[:, table.names.index(SIZE)] for table in tables if table is not None and len(table)]
+        if not sizes:
             return n
-        sizes = table.values[:, table.names.index(SIZE)]
-        return float(min(max(n, sizes.min()), sizes.max()))
+        return float(min(max(n, min(each.min() for each in sizes)), max(each.max() for each in sizes)))
 
     def score(self, fact: FeatureQuestion) -> Pooled | None:
         """Return what curve and features say together of a run to come; None where the curve alone has a say."""
@@ -145,19 +148,22 @@ class FeatureTimes:
         for earlier, later in pairwise(STAGES):
             if earlier in shares and later in shares:
                 shares[earlier] *= 1.0 - shares[later]
-        run_time_s, low_s, high_s = self._blend(last.stage).band(last.pooled)
-        return Pooled(run_time_s, low_s, high_s, shares)
+        blend = self._blend(last.stage)
+        return Pooled(*blend.band(last.pooled), shares, blend.inside)
 
-    def missing(self, attributes: Mapping[str, Attribute]) -> tuple[str, ...]:
-        """Return the attributes that a run has to tell, and does not."""
-        return self._missing(self._trainer.learners[ATTRIBUTES], encoded(attributes) | {SIZE: 1.0})
+    def missing(self, attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:
+        """Return what a run has to tell of its attributes, or of its communication, and does not."""
+        values = _values(attributes, network, 1.0)
+        stages = [stage for stage, told in ((ATTRIBUTES, attributes), (COMMUNICATION, network)) if told]
+        names = {name: None for stage in stages for name in self._missing(self._trainer.learners[stage], values)}
+        return tuple(name.removeprefix(NETWORK) for name in names)
 
     def learn(self, fact: FeatureFact) -> None:
         """Take a run in, after all were compared with it; one with a known id replaces that."""
         values = _values(fact.attributes, fact.network, fact.n)
-        targets = {ATTRIBUTES: fact.run_time_s}
-        if any(name.startswith(NETWORK) for name in values):
-            targets[COMMUNICATION] = fact.run_time_s
+        mapped = any(name.startswith(NETWORK) for name in values)
+        stages = (*([ATTRIBUTES] if fact.attributes else []), *([COMMUNICATION] if mapped else []))
+        targets = dict.fromkeys(stages, fact.run_time_s)
         run = Run(fact.run_id, fact.end_ms, values, targets)
         if self._trainer.reservoir.find(run.id) == run:
             return
@@ -186,6 +192,14 @@ class FeatureTimes:
         """Return the errors of one of STAGES, or of COMBINED, by horizon."""
         rows = sorted(self._errors.get(name, {}).items())
         return tuple(HorizonError(HORIZONS[at], scored, error) for at, (scored, error) in rows)
+
+    def models(self) -> tuple[FeatureModel, ...]:
+        """Return how each of STAGES did, and what it is."""
+        return tuple(
+            feature_model(stage, self._trainer.learners[stage], self._blend(stage), self._pairs.get(stage, ()))
+            for stage in STAGES
+            if self._trainer.learners[stage].believed is not None
+        )
 
     def due_ms(self) -> int | None:
         """Return since when a fit waits to go on; None where none does."""

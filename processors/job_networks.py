@@ -43,14 +43,17 @@ def joined(before: Sequence[NetworkTold], new: NetworkTold) -> tuple[NetworkTold
     return tuple(kept)
 
 
-def of_run(known: Sequence[NetworkTold], start_ms: int, until_ms: int) -> dict[str, float]:
-    """Return the features of a run that began and had settled then; what was told last counts.
+def parted(
+    known: Sequence[NetworkTold], start_ms: int, until_ms: int
+) -> tuple[dict[str, float], tuple[NetworkTold, ...]]:
+    """Return the features of a run that began and had settled then, and what is not of it; what was told last counts.
 
-    >>> of_run([NetworkTold(5, {"a": 1.0}), NetworkTold(9, {"a": 2.0, "b": 3.0}), NetworkTold(99, {"a": 7.0})], 0, 10)
-    {'a': 2.0, 'b': 3.0}
+    >>> told = [NetworkTold(5, {"a": 1.0}), NetworkTold(9, {"a": 2.0, "b": 3.0}), NetworkTold(99, {"a": 7.0})]
+    >>> parted(told, 0, 10)
+    ({'a': 2.0, 'b': 3.0}, (NetworkTold(time_ms=99, features={'a': 7.0}),))
     """
     found: dict[str, float] = {}
     for each in known:
         if start_ms <= each.time_ms <= until_ms:
             found |= each.features
-    return found
+    return found, tuple(each for each in known if not start_ms <= each.time_ms <= until_ms)

@@ -9,12 +9,11 @@ from typing import ClassVar
 import msgspec
 
 from agent.contracts.events import Attribute, Evidence, Identity, JobCompleted, JobStarted
-from agent.contracts.moments import LATEST_MS
 from agent.contracts.profiles import Profile
 from agent.contracts.settings import JobSettings
 from processors.curve import CurveSaid
 from processors.job_evidence import beyond, given
-from processors.job_networks import NetworkTold, joined, of_run
+from processors.job_networks import NetworkTold
 from processors.under_load_scores import StartLoad
 
 IDENTITIES_MAX = 8
@@ -203,25 +202,14 @@ class Job:
             return self._state.started.evidence
         return next((run.start for run in self._state.ended if run.event.run_id == run_id), None)
 
-    def network(self, told: NetworkTold) -> None:
-        """Hold what the network did for the job until its run settles."""
-        self._state.networks = joined(self._state.networks, told)
-
-    def network_of(self, run: EndedRun) -> dict[str, float]:
-        """Remove and return what the network did for a run that settles."""
-        known, began, goes_on = self._state.networks, run.event.start_ms, self._state.started
-        until = min(run.settle_ms, goes_on.start_ms - 1) if goes_on else run.settle_ms
-        self._state.networks = tuple(told for told in known if not began <= told.time_ms <= until)
-        return of_run(known, began, until)
-
-    def network_so_far(self, start_ms: int) -> dict[str, float]:
-        """Return what the network did for the run that goes on, as far as that was told."""
-        return of_run(self._state.networks, start_ms, LATEST_MS)
-
     @property
-    def networks_left(self) -> int:
-        """How often something was told of the network that no run has settled with."""
-        return len(self._state.networks)
+    def networks(self) -> tuple[NetworkTold, ...]:
+        """What was told of the job's network that no run has settled with."""
+        return self._state.networks
+
+    def network(self, told: tuple[NetworkTold, ...]) -> None:
+        """Hold what the network did for the job until its run settles."""
+        self._state.networks = told
 
     def keep_until(self, time_ms: int) -> None:
         """Remember the job at least until then."""
@@ -244,7 +232,9 @@ class Job:
         """Tell whether nothing of the job is needed any more."""
         state = self._state
         waiting = state.started is not None or bool(state.ended)
-        return not waiting and (now_ms >= state.keep_until_ms or not (state.identities or state.resized or state.networks))
+        return not waiting and (
+            now_ms >= state.keep_until_ms or not (state.identities or state.resized or state.networks)
+        )
 
     def due_ms(self) -> int | None:
         """Return when a run settles, the forecast is revised, or the job may be forgotten."""

@@ -12,13 +12,13 @@ import msgspec
 from agent.contracts.events import Attribute
 from agent.contracts.horizons import Horizon
 from agent.contracts.profiles import Profile
-from agent.contracts.quality import PowerQuality, ProfileModel, Quality
+from agent.contracts.quality import FeatureModel, PowerQuality, ProfileModel, Quality
 from agent.contracts.under_load import UnderLoad
 
 VERDICTS: Final = (
     "reliable", "insufficient", "high_error", "linear", "runner_up", "superlinear", "slowdown", "far", "uncertain", "unknown"
 )  # fmt: skip
-Source = Literal["observed", "interpolated", "extrapolated", "cold_start", "similar_runs"]
+Source = Literal["observed", "interpolated", "extrapolated", "cold_start", "similar_runs", "features"]
 AlertStatus = Literal["pending", "firing", "resolved"]
 AlertKind = Literal["anomaly", "reliability"]
 Severity = Literal["info", "warning", "critical"]
@@ -152,6 +152,7 @@ class Prediction(Message, frozen=True, kw_only=True):
     under_load: UnderLoad | None = None
     power: PowerQuality | None = None
     profiles: tuple[ProfileModel, ...] = ()
+    features: tuple[FeatureModel, ...] = ()
 
 
 class AnswerPoint(CurvePoint, frozen=True, kw_only=True):

@@ -66,3 +66,31 @@ class ProfileModel(msgspec.Struct, frozen=True, kw_only=True):
     median_error: float | None = None
     coverage_90: float | None = None
     explained: tuple[Explained, ...] = ()
+
+
+class FeatureModel(msgspec.Struct, frozen=True, kw_only=True):
+    """What features tell of the run times of an application: `attributes` of its jobs, or the `communication` of its runs.
+
+    `model` is the one that answers of those that are tried (of communication: the set of features that is believed),
+    `weight` its share where a request or a job tells the features. `scored` runs were compared with it before they were
+    learned: `error` is the mean of |ln(observed / predicted)|, `curve_error` and `combined_error` those of the curve and of
+    both together on the same runs; `coverage_90` the share of them in the band of both. Of the newest `ranked` of them,
+    `rcc` is the share of pairs that are ordered as predicted (of a tie the first counts as above), `rcc_symmetric` the same
+    with ties as half, `r_squared` the share of the variance that is explained. `importances` are the shares of features in
+    what trees explain.
+    """
+
+    features: str
+    model: str
+    runs: int
+    weight: float
+    scored: int
+    error: float | None = None
+    curve_error: float | None = None
+    combined_error: float | None = None
+    coverage_90: float | None = None
+    ranked: int = 0
+    rcc: float | None = None
+    rcc_symmetric: float | None = None
+    r_squared: float | None = None
+    importances: dict[str, float] = {}

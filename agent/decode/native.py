@@ -108,6 +108,7 @@ def _requested(message: Requested, _received_ms: int, options: DecodeOptions) ->
         n=tuple(message.n) if isinstance(message.n, list) else (message.n,),
         evidence=_evidence(message, {}, options),
         unit=None if message.unit is None else _unit(message.unit),
+        features=message.features or {},
     )
 
 

@@ -6,7 +6,9 @@ from agent.contracts.events import JobStarted
 from agent.contracts.outputs import Model, Reliability
 from processors.curve import PublishedCurve
 from processors.facts import N_MAX, N_MIN
+from processors.feature_messages import DECIDES
 from processors.fold.desk import Desk, Identified
+from processors.fold.features import NOTHING, Features, Told
 from processors.fold.histories import Histories, coming, home
 from processors.fold.unseen import Unseen
 from processors.inputs import Inputs
@@ -64,18 +66,35 @@ class EndOutlooks:
         self._desk = desk
         self._histories = histories
         self._unseen = Unseen(desk)
+        self._features = Features(desk)
 
-    def first(self, started: JobStarted, found: Identified) -> EndOutlook:
-        """Return when a job ends that has just been taken for something."""
+    def first(self, started: JobStarted, found: Identified, told: Told = NOTHING) -> EndOutlook:
+        """Return when a job ends that has just been taken for something; `told` is known of it besides its size."""
         key = found.key.id if found.key else None
-        by_curve = self._by_curve(key, found.n, started)
+        by_curve = self._by_features(key, found.n, started, told) or self._by_curve(key, found.n, started)
         return by_curve or self._by_inputs(self._from_inputs(found), started) or self._else(key, found.n, started)
 
-    def again(self, started: JobStarted, last: Forecast) -> EndOutlook:
+    def again(self, started: JobStarted, last: Forecast, told: Told = NOTHING) -> EndOutlook:
         """Return when a job ends of which something was told before."""
         key = last.application_id
-        by_curve = self._by_curve(key, last.n, started)
+        by_curve = self._by_features(key, last.n, started, told) or self._by_curve(key, last.n, started)
         return by_curve or self._by_inputs(last.from_inputs, started) or self._else(key, last.n, started)
+
+    def _by_features(
+        self, application_id: str | None, n: float | None, started: JobStarted, told: Told
+    ) -> EndOutlook | None:
+        """Return what features and the curve say; None where they say nothing, or less than similar runs."""
+        if application_id is None or n is None or told == NOTHING:
+            return None
+        found = self._features.forecast(application_id, n, told)
+        if found is None:
+            return None
+        said, curve = found.said, self._desk.models.open(application_id).published
+        if sum(said.shares.values()) < DECIDES and curve and self._prefers_similar(application_id, curve, n):
+            return None
+        elapsed_s, limit_s = self._elapsed_s(started), _limit_s(started)
+        end = forecast(said.run_time_s, said.low_s, said.high_s, elapsed_s, limit_s)
+        return EndOutlook(end, found.model, found.reliability, said.coverage)
 
     def _by_curve(self, application_id: str | None, n: float | None, started: JobStarted) -> EndOutlook | None:
         model = self._desk.models.get(application_id) if application_id else None

@@ -8,20 +8,24 @@ import msgspec
 
 from agent.contracts.events import SUCCESS, Attribute, Evidence, JobStarted, PredictionRequested
 from agent.contracts.feature_settings import FeatureSettings
-from agent.contracts.outputs import AnswerPoint, Member, Model
+from agent.contracts.moments import LATEST_MS
+from agent.contracts.outputs import AnswerPoint, Member, Model, Reliability
 from agent.contracts.profiles import Profile
-from processors.curve import CurveSaid, PublishedPoint
+from agent.contracts.quality import FeatureModel
+from processors.curve import CurveSaid
 from processors.facts import plausible
-from processors.feature_times import COMBINED, STAGES, FeatureFact, FeatureQuestion, FeatureTimes, Pooled
+from processors.feature_messages import judged, model_with, published_point, with_features, words
+from processors.feature_times import FeatureFact, FeatureQuestion, FeatureTimes, Pooled
 from processors.fold.desk import Desk
+from processors.job_networks import parted
 from processors.jobs import EndedRun, Job, Placement, merged_evidence
-from processors.models.digits import six_digits
 
 STEPS_PER_TICK_MAX: Final = 24  # of fits, of all applications
 FULL_TICK_MS: Final = 10_000
 APPLICATIONS_PER_TICK_MAX: Final = 8
 FIELDS: Final = ("module", "container", "executable", "partition", "account", "qos", "user", "time_limit_s")
-NAME: Final = "features"
+
+CURVE: Final = "curve"
 
 Points = tuple[AnswerPoint, ...]
 
@@ -31,6 +35,17 @@ class Told(NamedTuple):
 
     attributes: Mapping[str, Attribute]
     network: Mapping[str, float]
+
+
+NOTHING: Final = Told({}, {})
+
+
+class FeatureForecast(NamedTuple):
+    """What features and curve say of a run that goes on, where that came from, and how far to trust it."""
+
+    said: Pooled
+    model: Model
+    reliability: Reliability
 
 
 class Features:
@@ -53,7 +68,7 @@ class Features:
 
     def of_job(self, job: Job, event: JobStarted) -> Told:
         """Return what is known of a run that goes on."""
-        return Told(self._attributes(job, event.evidence), job.network_so_far(event.start_ms))
+        return Told(self._attributes(job, event.evidence), parted(job.networks, event.start_ms, LATEST_MS)[0])
 
     def published(self, placement: Placement) -> CurveSaid | None:
         """Return what is published about a run that just ended, where features will be compared with it."""
@@ -67,7 +82,11 @@ class Features:
 
     def settled(self, job: Job, run: EndedRun, profile: Profile | None) -> Profile | None:
         """Learn a run that settled, where anything but its size is known of it; return its profile with its communication."""
-        network = (profile.network if profile else {}) | job.network_of(run)
+        began, goes_on = run.event.start_ms, job.running
+        until_ms = min(run.settle_ms, goes_on.start_ms - 1) if goes_on else run.settle_ms
+        own, rest = parted(job.networks, began, until_ms)
+        job.network(rest)
+        network = (profile.network if profile else {}) | own
         attributes = self._attributes(job, merged_evidence(job, run.event))
         if attributes or network:
             self._learn(job, run, Told(attributes, network))
@@ -116,10 +135,9 @@ class Features:
         times = self._times(application_id)
         if times is None or not (told.attributes or told.network):
             return points, model, ""
-        missing = times.missing(told.attributes)
-        if missing:
-            return points, model, f" It does not tell {', '.join(missing)}: its features do not count."
-        by_size = {point.n: _published(point) for point in points}
+        missing = times.missing(*told)
+        why = f" It does not tell {', '.join(missing)}: such features do not count." if missing else ""
+        by_size = {point.n: published_point(point) for point in points}
         pooled = {
             n: said
             for n, at in by_size.items()
@@ -128,19 +146,29 @@ class Features:
         }
         one = pooled.get(1.0)
         if one is None or len(pooled) < len(by_size):
-            return points, model, ""
-        made = tuple(_with(point, pooled[point.n], one.run_time_s) for point in points)
-        return made, model_with(model, times, one.shares), f" {_words(one.shares)}"
+            return points, model, why
+        inside = {n: times.nearest(n) == n for n in by_size}
+        made = tuple(with_features(point, pooled[point.n], one.run_time_s, inside=inside[point.n]) for point in points)
+        return made, model_with(model, times, one.shares), f"{why} {words(one.shares)}"
 
-    def forecast(self, application_id: str, n: float, told: Told) -> tuple[Pooled, Model] | None:
+    def forecast(self, application_id: str, n: float, told: Told) -> FeatureForecast | None:
         """Return what features and the published curve say of a run; None where the curve alone has a say."""
         times = self._times(application_id) if told.attributes or told.network else None
         model = self._desk.models.get(application_id)
-        if times is None or model is None or model.published is None:
+        curve = model.published if model else None
+        if times is None or curve is None:
             return None
-        at, near = model.published.at(n), model.published.at(times.nearest(n))
+        at, near = curve.at(n), curve.at(times.nearest(n))
         said = times.score(FeatureQuestion(*told, at, near)) if at and near else None
-        return (said, model_with(Model("curve", ()), times, said.shares)) if said else None
+        if said is None or near is None:
+            return None
+        trust = judged(said, Reliability(curve.verdict, curve.reasons), inside=near.n == n)
+        return FeatureForecast(said, model_with(Model(CURVE, (Member(CURVE, 1.0, {}),)), times, said.shares), trust)
+
+    def models(self, application_id: str) -> tuple[FeatureModel, ...]:
+        """Return what features tell of an application, for those who read predictions."""
+        times = self._times(application_id)
+        return times.models() if times is not None else ()
 
     def _attributes(self, job: Job, own: Evidence) -> dict[str, Attribute]:
         told: dict[str, Attribute] = {}
@@ -169,20 +197,6 @@ class Features:
             self._desk.feature_times.remove(application_id)
 
 
-def model_with(model: Model, times: FeatureTimes, shares: Mapping[str, float]) -> Model:
-    """Return where a prediction came from that features had a say in: what there was, with less weight, and they.
-
-    >>> model_with(Model("curve", ()), FeatureTimes.build(64), {"attributes": 0.75}).members[0].weight
-    0.75
-    """
-    rest = 1.0 - sum(shares.values())
-    before = (msgspec.structs.replace(each, weight=six_digits(each.weight * rest)) for each in model.members)
-    own = (
-        Member(stage, six_digits(shares[stage]), {}, errors=times.errors(stage)) for stage in STAGES if stage in shares
-    )
-    return Model(NAME, (*before, *own), times.errors(COMBINED))
-
-
 def _chosen(settings: FeatureSettings, evidence: Evidence) -> dict[str, Attribute]:
     """Return the attributes of evidence that count; an attribute goes before a field of its name."""
     if not settings.attributes:
@@ -195,24 +209,3 @@ def _steps(most: int, times: FeatureTimes) -> None:
     for _ in range(most):
         if not times.step():
             return
-
-
-def _published(point: AnswerPoint) -> PublishedPoint:
-    return PublishedPoint(point.n, point.run_time_s, point.low_s, point.high_s)
-
-
-def _with(point: AnswerPoint, said: Pooled, one_s: float) -> AnswerPoint:
-    speedup = one_s / said.run_time_s
-    return msgspec.structs.replace(
-        point,
-        run_time_s=six_digits(said.run_time_s),
-        low_s=six_digits(said.low_s),
-        high_s=six_digits(said.high_s),
-        speedup=six_digits(speedup),
-        efficiency=six_digits(speedup / point.n),
-    )
-
-
-def _words(shares: Mapping[str, float]) -> str:
-    told = " and ".join(f"{stage} {share:.0%}" for stage, share in shares.items() if share)
-    return f"Features of the run have a say: {told}."

@@ -8,6 +8,7 @@ from processors.digest import hexdigest
 from processors.energy import PowerBand
 from processors.fold.desk import Desk
 from processors.fold.end_outlooks import EndOutlook, EndOutlooks
+from processors.fold.features import Features
 from processors.fold.histories import Histories
 from processors.fold.power import Power
 from processors.fold.under_load import UnderLoads
@@ -36,6 +37,7 @@ class Forecasts:
         self._outlooks = EndOutlooks(desk, histories)
         self._under_loads = UnderLoads(desk)
         self._power = Power(desk)
+        self._features = Features(desk)
 
     def publish(self, job: Job) -> None:
         """Say when the job will end."""
@@ -44,7 +46,7 @@ class Forecasts:
             return
         found = self._desk.identify(started.evidence, started.system, job.identities, None)
         key = found.key.id if found.key else None
-        outlook = self._outlooks.first(started, found)
+        outlook = self._outlooks.first(started, found, self._features.of_job(job, started))
         first = Forecast(key, found.n, *_times(outlook.end))
         before, now = job.start_load, self._under_loads.at_start(started, first)
         if now is not None or before is None or (before.application_id, before.said.n) != (key, found.n):
@@ -56,7 +58,7 @@ class Forecasts:
         started, last = job.running, job.forecast
         if started is None or last is None:
             return
-        outlook = self._outlooks.again(started, last)
+        outlook = self._outlooks.again(started, last, self._features.of_job(job, started))
         if outlook.end is not None and noteworthy(_numbers(last), outlook.end):
             self._send(job, started, last, outlook)
         else:

@@ -14,7 +14,7 @@ from processors.fold.histories import Histories
 from processors.fold.profiles import Profiles
 from processors.fold.runs import Runs
 from processors.fold.under_load import UnderLoads
-from processors.job_networks import NetworkTold, features_of
+from processors.job_networks import NetworkTold, features_of, joined
 from processors.jobs import EndedRun, Job
 
 DUE_PER_TICK_MAX = 20_000
@@ -84,7 +84,7 @@ class Lives:
         except ValueError:
             self._desk.tally["refused", "implausible"] += 1
             return
-        job.network(told)
+        job.network(joined(job.networks, told))
         job.keep_until(self._desk.now_ms + round(self._desk.settings.jobs.evidence_keep_s * 1000))
         if job.running is not None and job.forecast is not None:
             self._forecasts.revise(job)
@@ -137,8 +137,8 @@ class Lives:
     def _keep(self, key: str, job: Job) -> None:
         if job.over(self._desk.now_ms):
             self._desk.jobs.remove(key)
-            if job.networks_left:
-                self._desk.tally["refused", "network_of_no_run"] += job.networks_left
+            if job.networks:
+                self._desk.tally["refused", "network_of_no_run"] += len(job.networks)
         else:
             self._desk.jobs.changed(key, job, self._desk.now_ms)
 

@@ -11,6 +11,7 @@ from processors import alert_rules, similar_runs
 from processors.energy import told_powers
 from processors.explanation import model_of
 from processors.fold.desk import Desk, Tombstone
+from processors.fold.features import Features
 from processors.fold.histories import Histories
 from processors.fold.power import Power
 from processors.fold.teaching import Teaching
@@ -50,6 +51,7 @@ class Refits:
         self._teaching = Teaching(desk)
         self._unseen = Unseen(desk)
         self._under_loads = UnderLoads(desk)
+        self._features = Features(desk)
         self._watch = Watch(desk, warnings)
         self._power = Power(desk)
 
@@ -96,6 +98,7 @@ class Refits:
             by_size, curve = curve.points, published_curve(spread, 1.0, self._desk.now_ms)
             said, curve = spread, msgspec.structs.replace(curve, by_size=by_size)
         said = self._power.predicted(application_id, said)
+        said = msgspec.structs.replace(said, features=self._features.models(application_id))
         model.publish(msgspec.structs.replace(curve, power_w=told_powers(said.curve)), flagged)
         members.publish(laws)
         self._desk.members.changed(application_id, members, self._desk.now_ms)

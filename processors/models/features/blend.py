@@ -22,6 +22,8 @@ ALIKE: Final = 0.03  # of ln t: forecasts that differ by less are alike, and the
 DEVIATION_MIN: Final = 1e-3
 LN_BAND_MAX: Final = math.log(1000.0)
 SCORED_MAX: Final = 1_000_000
+WINDOW: Final = 64  # runs, in means
+WORST: Final = 2.0  # of ln t, that one run counts for in a mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,9 @@ class Forecast:
 class Blend:
     """What is known of a first and a second forecast: weighted sums of squared errors, of their product, and of runs.
 
+    `errors` are means of |ln(observed / predicted)| of the first, the second and both, `inside` is the share of runs in the
+    band of both: of the newest ones mostly, about WINDOW of them.
+
     >>> blend = Blend()
     >>> for i in range(60):
     ...     blend.learn(Forecast(5.0, 0.3), Forecast(5.3 if i % 2 else 4.7, 0.05), 5.3 if i % 2 else 4.7)
@@ -59,6 +64,8 @@ class Blend:
     both: float = 0.0
     runs: float = 0.0
     scored: int = 0
+    errors: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    inside: float = 0.0
     radius: AggregatedRadius = field(default_factory=AggregatedRadius)
 
     @property
@@ -84,6 +91,7 @@ class Blend:
     def learn(self, first: Forecast, second: Forecast, ln_t: float) -> None:
         """Take in what came after both."""
         said = self.said(first, second)
+        self._note(said, [ln_t - each.ln_t for each in (first, second, said)])
         self.radius.learn(six_digits(abs(ln_t - said.ln_t) / max(said.deviation, DEVIATION_MIN)))
         a, b = (min(max(ln_t - each.ln_t, -ERROR_MAX), ERROR_MAX) for each in (first, second))
         self.first, self.second, self.both = (
@@ -91,7 +99,6 @@ class Blend:
             for old, new in ((self.first, a * a), (self.second, b * b), (self.both, a * b))
         )
         self.runs = six_digits(FORGETTING * self.runs + 1.0)
-        self.scored = min(self.scored + 1, SCORED_MAX)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as plain data.
@@ -102,6 +109,8 @@ class Blend:
         return {
             "sums": [self.first, self.second, self.both, self.runs],
             "scored": self.scored,
+            "errors": list(self.errors),
+            "inside": self.inside,
             "radius": self.radius.snapshot(),
         }
 
@@ -109,4 +118,15 @@ class Blend:
     def build(cls, state: Mapping[str, Any]) -> "Blend":
         """Return what a snapshot was taken of."""
         first, second, both, runs = state["sums"]
-        return cls(first, second, both, runs, state["scored"], AggregatedRadius.build(state["radius"]))
+        told = list(state["errors"]), state["inside"], AggregatedRadius.build(state["radius"])
+        return cls(first, second, both, runs, state["scored"], *told)
+
+    def _note(self, said: Forecast, off: list[float]) -> None:
+        self.scored = min(self.scored + 1, SCORED_MAX)
+        rate = 1.0 / min(self.scored, WINDOW)
+        _, low, high = (math.log(each) for each in self.band(said))
+        held = 1.0 if low <= said.ln_t + off[-1] <= high else 0.0
+        self.inside = six_digits(self.inside + rate * (held - self.inside))
+        self.errors = [
+            six_digits(old + rate * (min(abs(new), WORST) - old)) for old, new in zip(self.errors, off, strict=True)
+        ]

@@ -167,9 +167,21 @@ def test_a_request_for_no_size_or_too_many_is_refused(n: list[float], reason: st
     assert refusal(DECODE, message(type="prediction.requested", request_id="r9", n=n)).reason == reason
 
 
-def test_features_of_a_request_are_counted_as_of_no_use() -> None:
-    decoded = DECODE(message(type="prediction.requested", request_id="r", n=1, features={"max_fifo": 5}), RECEIVED_MS)
-    assert decoded.ignored == {"features": 1}
+def test_a_request_may_tell_the_features_of_a_placement() -> None:
+    value = message(type="prediction.requested", request_id="r", n=1, features={"max_fifo": 5}, attributes={"atoms": 9})
+    decoded = DECODE(value, RECEIVED_MS)
+    event = only(value)
+    assert isinstance(event, PredictionRequested)
+    assert (event.features, event.evidence.attributes) == ({"max_fifo": 5.0}, {"atoms": 9})
+    assert (decoded.unknown_fields, decoded.ignored) == (0, {})
+
+
+@pytest.mark.parametrize(
+    "features", [[1.0], {"max_fifo": "many"}, {"": 1.0}, {f"f{i}": 1.0 for i in range(65)}, {"a\x01b": 1.0}]
+)
+def test_features_are_a_bounded_object_of_numbers(features: Any) -> None:
+    value = message(type="prediction.requested", request_id="r", n=1, features=features)
+    assert refusal(DECODE, value).reason in {"wrong-type", "out-of-range", "text"}
 
 
 def test_private_fields_are_dropped_unless_asked_for() -> None:

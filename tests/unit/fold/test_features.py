@@ -95,7 +95,7 @@ def test_a_request_that_does_not_tell_the_attributes_is_answered_by_the_curve(
     without = asked(centre, {}, 4.0)
     some = asked(centre, {"solver": "cg"}, 4.0)
     assert told(some) == told(without)
-    assert "It does not tell atoms, place: its features do not count." in some.detail
+    assert "It does not tell atoms, place: such features do not count." in some.detail
     assert without.model is not None
     assert without.model.name != "features"
 
@@ -144,3 +144,18 @@ def test_an_agent_that_is_restored_in_the_middle_of_a_fit_says_the_same() -> Non
     assert centres[1].sent == centres[0].sent
     asks = [asked(centre, {"solver": "cg", "atoms": 2000, "place": 0.5}, 4.0) for centre in centres]
     assert asks[0] == asks[1]
+
+
+def test_a_started_job_that_tells_its_attributes_is_forecast_by_them(
+    followed: tuple[Scenario, dict[str, tuple[float, float]]],
+) -> None:
+    centre, _ = followed
+    for job, solver in (("slow", "cg"), ("quick", "sweep")):
+        centre.starts(job, "lammps", nodes=4, attributes={"solver": solver, "atoms": 2000, "place": 0.5})
+    slow, quick = (centre.topic("job_predictions")[f"{SYSTEM}/{job}"] for job in ("slow", "quick"))
+    assert slow["run_time_s"] / quick["run_time_s"] == pytest.approx(3.0, rel=0.1)
+    assert slow["model"]["name"] == "features"
+    assert slow["reliability"]["verdict"] == "reliable"
+    centre.at_ms(centre.now_ms + 700_000)
+    later = centre.topic("job_predictions")[f"{SYSTEM}/quick"]
+    assert later["run_time_s"] > 650, "it runs longer than was foretold, and still goes by its attributes"
