@@ -188,6 +188,11 @@ class FeatureTimes:
         self._waiting_ms = None
         return False
 
+    @property
+    def step_cost(self) -> int:
+        """What a step of the fit that goes on costs, in units of about a millisecond."""
+        return self._trainer.step_cost
+
     def errors(self, name: str) -> tuple[HorizonError, ...]:
         """Return the errors of one of STAGES, or of COMBINED, by horizon."""
         rows = sorted(self._errors.get(name, {}).items())

@@ -20,9 +20,8 @@ from processors.fold.desk import Desk
 from processors.job_networks import parted
 from processors.jobs import EndedRun, Job, Placement, merged_evidence
 
-STEPS_PER_TICK_MAX: Final = 24  # of fits, of all applications
+COST_PER_TICK_MAX: Final = 60  # of the steps of fits in ten seconds, of all applications: about as many milliseconds
 FULL_TICK_MS: Final = 10_000
-APPLICATIONS_PER_TICK_MAX: Final = 8
 FIELDS: Final = ("module", "container", "executable", "partition", "account", "qos", "user", "time_limit_s")
 
 CURVE: Final = "curve"
@@ -112,13 +111,12 @@ class Features:
             self._guarded(application_id, lambda times: times.forget(run_id, self._desk.now_ms))
 
     def tick(self, since_ms: int) -> None:
-        """Go on with fits, that which waits for longest first; a short tick has its share of a full one's steps."""
-        steps = -(-STEPS_PER_TICK_MAX * min(since_ms, FULL_TICK_MS) // FULL_TICK_MS)
-        due = self._desk.feature_times.due(self._desk.now_ms, APPLICATIONS_PER_TICK_MAX)
-        for number, application_id in enumerate(due):
-            share = -(-steps // (len(due) - number))
-            steps -= share
-            self._guarded(application_id, partial(_steps, share))
+        """Go on with fits, that which waits for longest first; a short tick has its share of what a full one may cost."""
+        left = -(-COST_PER_TICK_MAX * min(since_ms, FULL_TICK_MS) // FULL_TICK_MS)
+        while left > 0 and (due := self._desk.feature_times.due(self._desk.now_ms, 1)):
+            done: list[int] = []
+            self._guarded(due[0], partial(_steps, left, done))
+            left -= max(sum(done), 1)
 
     def sizes(self, application_id: str, told: Told, asked: Sequence[float]) -> list[float]:
         """Return the sizes beyond those asked for of which the curve has to tell, so that features can go with it."""
@@ -205,7 +203,9 @@ def _chosen(settings: FeatureSettings, evidence: Evidence) -> dict[str, Attribut
     return {name: value for name, value in (fields | evidence.attributes).items() if settings.names(name)}
 
 
-def _steps(most: int, times: FeatureTimes) -> None:
-    for _ in range(most):
-        if not times.step():
-            return
+def _steps(most: int, done: list[int], times: FeatureTimes) -> None:
+    """Do steps of a fit that cost so much, and note what each cost."""
+    goes_on = True
+    while goes_on and sum(done) < most:
+        goes_on = times.step()
+        done.append(times.step_cost)

@@ -11,6 +11,7 @@ from agent.contracts.events import Evidence, JobProfile, Network, PredictionRequ
 from agent.contracts.outputs import Answer
 from agent.contracts.profiles import Profile
 from processors.models.communication.features import features
+from processors.models.digits import six_digits
 from tests.kit import torus
 from tests.kit.scenario import SYSTEM, Scenario, completed
 
@@ -153,8 +154,8 @@ def test_what_is_held_of_a_job_is_bounded() -> None:
 def test_a_rebuild_learns_from_profiles_what_events_told(
     mapped: tuple[Scenario, list[dict[str, float]], list[float]],
 ) -> None:
-    _, told, times_s = mapped
-    states = []
+    told = [{name: six_digits(value) for name, value in each.items()} for each in mapped[1]]
+    times_s, states = mapped[2], []
     for anew in (False, True):
         centre = Scenario().at("00:00")
         for i, (each, time_s) in enumerate(zip(told[:16], times_s, strict=False)):
