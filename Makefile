@@ -39,7 +39,7 @@ simulate: .venv/dev.stamp  ## crashes, repeats and refused writes from 1,000 see
 	SCALEWATCH_SIM_SEEDS=1000 $(BIN)/pytest tests/sim -n auto $(ARGS)
 
 quality: .venv/dev.stamp  ## how well the models predict: the guard, with DATA=folder of curves all tables; ARGS="--only NAME"
-	$(if $(DATA),$(BIN)/python -m tests.quality --data $(DATA) $(ARGS),$(BIN)/pytest tests/quality $(ARGS))
+	$(if $(DATA),OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.quality --data $(DATA) $(ARGS),$(BIN)/pytest tests/quality $(ARGS))
 
 bench: .venv/dev.stamp  ## speed of the hot paths, also on a real Kafka; ARGS="--quick" or ARGS="--only NAME"
 	@.ci/provide kafka
