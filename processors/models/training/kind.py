@@ -69,5 +69,10 @@ class Replayed:
 
 
 def resumable(kind: Kind) -> Resumable:
-    """Return a kind as one that can be taken up again."""
+    """Return a kind as one that can be taken up again.
+
+    >>> from processors.models.counters.model import KINDS
+    >>> resumable(KINDS["linear"]) is KINDS["linear"], type(resumable(lambda table: iter(()))).__name__
+    (True, 'Replayed')
+    """
     return kind if isinstance(kind, Resumable) else Replayed(kind)
