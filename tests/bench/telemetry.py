@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from agent.contracts.moments import rfc3339
+from agent.contracts.nodes import Node, Nodes
 from agent.contracts.telemetry import DecodeSamples, SeriesIndex
 from agent.decode.options import DecodeOptions
 from agent.decode.registry import TELEMETRY
@@ -22,6 +23,7 @@ FIELDS: Final = tuple(f"metric_{i:02d}" for i in range(METRICS))
 OPTIONS: Final = TelemetryOptions(
     decode=DecodeOptions(default_system="bench"),
     metrics=tuple(Metric(kind, field, field) for kind in ("wide", "ldms") for field in FIELDS),
+    nodes=Nodes(Node(f"nid{host:06d}", xname=f"x{1000 + host}c0s0b0n0") for host in range(HOSTS)),
 )
 
 Make = Callable[[int], bytes]
@@ -73,6 +75,27 @@ def _ldms_wide(i: int) -> bytes:
     return _json(row | dict.fromkeys(FIELDS, i + 0.5))
 
 
+def _cray(i: int) -> bytes:
+    """Return what the controller of a node tells every five seconds: four powers a second."""
+    common = {"Location": f"x{1000 + i % HOSTS}c0s0b0n0", "PhysicalContext": "VoltageRegulator", "Index": 0}
+    sensors = [
+        {
+            "Timestamp": rfc3339(time_ms)[:-1] + "742109Z",
+            **common,
+            **of,
+            "PhysicalSubContext": "Input",
+            "Value": f"{i % 700}.250",
+        }
+        for time_ms in range(START_MS + 123 + i // HOSTS * 5000, START_MS + 5123 + i // HOSTS * 5000, 1000)
+        for of in (
+            {"ParentalContext": "Chassis"},
+            *({"ParentalContext": "CPU", "ParentalIndex": cpu} for cpu in range(3)),
+        )
+    ]
+    event = {"MessageId": "CrayTelemetry.Power", "Oem": {"Sensors": sensors, "TelemetrySource": "nC"}}
+    return _json({"Context": f"x{1000 + i % HOSTS}c0s0b0", "Events": [event]})
+
+
 CASES: Final[dict[str, tuple[str, Make, int, float, str]]] = {  # format, messages, samples in each, goal, meaning
     "native": ("native", load_one, 1, 400_000, "one load sample per message, whole seconds"),
     "native ms": ("native", _one_ms, 1, 400_000, "the same, each message with a time of its own"),
@@ -82,6 +105,7 @@ CASES: Final[dict[str, tuple[str, Make, int, float, str]]] = {  # format, messag
     "line": ("line-protocol", _line_one, 1, 400_000, "line protocol with one field"),
     "line x40": ("line-protocol", line_wide, METRICS, 1_500_000, "line protocol with 40 fields, all taken"),
     "ldms x40": ("ldms", _ldms_wide, METRICS, 1_500_000, "LDMS rows with 40 metrics, all taken"),
+    "cray x20": ("cray", _cray, 20, 300_000, "events of Cray EX with 20 readings, all taken"),
 }
 
 

@@ -24,7 +24,6 @@ POWER_STATE: Final = "ResourcePowerStateChanged"
 STATES: Final = {"On": "up", "Off": "down"}
 _NODE: Final = re.compile(r"/redfish/v1/Systems/(?:Node([0-9]{1,3})|Self|1)/?")
 _THOUSANDTHS: Final = {f".{number:03d}": number for number in range(1000)}
-_REST = re.compile(r"[0-9]{1,6}Z")
 
 _Key = tuple[str, str, str, int, str, int, str, str, int, str, str]
 
@@ -168,9 +167,11 @@ class RedfishTimes:
         """Return the time in ms; InvalidInputError (``time``) where it is none."""
         if not isinstance(stamp, str):
             return self._stamps.time_ms(stamp)
-        second_ms, thousandths = self._seconds.get(stamp[:19]), _THOUSANDTHS.get(stamp[19:23])
-        if second_ms is not None and thousandths is not None and (stamp[23:] == "Z" or _REST.fullmatch(stamp, 23)):
-            return second_ms + thousandths
+        second_ms, rest = self._seconds.get(stamp[:19]), stamp[23:]
+        if second_ms is not None and (rest == "Z" or (rest[-1:] == "Z" and rest[:-1].isdigit() and rest.isascii())):
+            thousandths = _THOUSANDTHS.get(stamp[19:23])
+            if thousandths is not None:
+                return second_ms + thousandths
         if not stamp:
             raise invalid("time", "A reading has no time.")
         time_ms = parse_time(stamp)
