@@ -176,6 +176,8 @@ def telemetry_options(config: Config, source: SourceSettings | None = None) -> T
         sensors=known.sensors,
         resources=frozenset(given.resources),
         metrics=tuple(_metric(mapping) for mapping in given.metrics),
+        counters=given.counters,
+        counters_cumulative=given.counters_cumulative,
         host_cpus=given.host_cpus,
         short_hosts=given.short_hosts,
         time_unit=given.time_unit,
@@ -195,7 +197,16 @@ def source_decoders(config: Config, source: SourceSettings) -> Source:
 def _metric(given: MetricMapping) -> Metric:
     convert = None if given.unit is None else CONVERSIONS[given.unit]
     only = tuple(given.only.items())
-    return Metric(given.measurement, given.field, given.resource, convert, only=only, instance=given.instance)
+    return Metric(
+        given.measurement,
+        given.field,
+        given.resource,
+        convert,
+        only=only,
+        instance=given.instance,
+        peer=given.peer,
+        part=given.part,
+    )
 
 
 def _source_of(config: Config) -> Callable[[str], Source]:

@@ -11,7 +11,7 @@ SystemName = Annotated[str, Field(pattern=r"^[!-~]{1,64}$")]
 SourceFormat = Literal[
     "auto", "native", "slurm", "telegraf", "line-protocol", "ldms", "collectd", "nws", "cray", "sonar"
 ]
-ResourceName = Annotated[str, Field(pattern=r"^[!-=?-~]{1,128}$")]  # a > stands before a peer
+ResourceName = Annotated[str, Field(pattern=r"^[!-\"$-=?-~]{1,128}$")]  # a > stands before a peer, a # before a job
 SourceTopic = Annotated[str, Field(pattern=r"^(\^.{1,248}|[A-Za-z0-9._-]{1,249})$")]
 
 
@@ -50,7 +50,11 @@ class MetricMapping(Settings):
         max_length=256,
         description="name of the records: a plugin of Telegraf, plugin/type/type_instance of collectd, ldms for rows of LDMS",
     )
-    field: str = Field(min_length=1, max_length=256, description="name of the value in these records")
+    field: str = Field(
+        min_length=1,
+        max_length=256,
+        description="name of the value in these records; one that ends in * stands for all that begin so",
+    )
     resource: ResourceName = Field(
         description="the resource it becomes; one that ends in _total is cumulative and passes as it is, one that ends in _w is "
         "a power in watts, whose energy is told by the minute"
@@ -62,6 +66,19 @@ class MetricMapping(Settings):
     instance: str | None = Field(
         default=None, max_length=256, description="tag that says which of several it is, such as a mount point"
     )
+    peer: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=256,
+        pattern=r"^[^#]*$",
+        description="what it is of: system, cpu, memory or gpu of power_w, the name of a counter of counter_total; * stands for the "
+        "rest of the field's name",
+    )
+    part: str | None = Field(
+        default=None,
+        max_length=256,
+        description="tag with the part of the host, such as a socket, which follows the peer after a colon",
+    )
 
 
 class Telemetry(Settings):
@@ -72,7 +89,18 @@ class Telemetry(Settings):
     """
 
     resources: tuple[ResourceName, ...] = Field(
-        default=tuple(sorted(TAKEN)), description="resources to take; others are counted and left out"
+        default=tuple(sorted(TAKEN)),
+        description="resources to take; others are counted and left out. Power is power_w, whatever it is of; counter_delta and counter_total are counters, "
+        "counter_rate and counter_level what is told of them by the second, energy_total joules, nic_total counters of network interfaces",
+    )
+    counters: tuple[Annotated[str, Field(pattern=r"^[!-\"$-~]{1,128}$")], ...] = Field(
+        default=("PAPI_*",),
+        max_length=100,
+        description="columns of LDMS's rows that are counters of processors; a name that ends in * stands for all that begin so",
+    )
+    counters_cumulative: bool = Field(
+        default=False,
+        description="counters of whole hosts in LDMS's rows grow since some start; else each row has what was counted since the one before",
     )
     metrics: tuple[MetricMapping, ...] = Field(
         default=(), max_length=1000, description="mappings of metrics that the agent does not know; always taken"

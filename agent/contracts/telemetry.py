@@ -78,7 +78,7 @@ def is_cumulative(resource: str) -> bool:
     >>> is_cumulative("network_received_total>eth0"), is_cumulative("load1")
     (True, False)
     """
-    return resource.partition(PEER)[0].endswith(CUMULATIVE)
+    return named(resource).resource.endswith(CUMULATIVE)
 
 
 def is_power(resource: str) -> bool:
@@ -87,7 +87,7 @@ def is_power(resource: str) -> bool:
     >>> is_power("power_w>cpu"), is_power("load1")
     (True, False)
     """
-    return resource.partition(PEER)[0].endswith(POWER)
+    return named(resource).resource.endswith(POWER)
 
 
 TAKEN: Final = frozenset(
@@ -101,9 +101,11 @@ TAKEN: Final = frozenset(
         "latency",
         "connect_time",
         "load1",
+        POWER_W,
+        *PROFILED,
     }
 )
-"""The resources taken by default; a host with ten of them costs ten windows."""
+"""The resources taken by default, without what follows a PEER; a host with ten of them costs ten windows."""
 
 
 class Series(NamedTuple):

@@ -8,15 +8,20 @@ from agent.contracts.telemetry import DecodeSamples
 from agent.decode.message import JSON_ERRORS, checked, json_error, refuse_duplicate_keys
 from agent.decode.reasons import invalid
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, epoch_ms, in_slices
-from agent.decode.telemetry.mappings import LDMS
+from agent.decode.telemetry.mappings import CRAY_POWER, LDMS, PAPI, SAMPLER, SOCKET, counters_of
 from agent.decode.telemetry.metric import Metric, share_by_load
+from agent.decode.telemetry.not_a_number import without_nan
 from agent.decode.telemetry.options import TelemetryOptions
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
 
 MEASUREMENT: Final = "ldms"
 HOST_COLUMNS: Final = ("producer", "hostname", "host")
-NO_METRIC: Final = frozenset((*HOST_COLUMNS, "timestamp", "component_id", "job_id", "app_id", "instance"))
+PARTS: Final = (SOCKET, "gpu_id")  # columns with the number of the part of the host that a row is about
+NO_METRIC: Final = frozenset((*HOST_COLUMNS, *PARTS, "timestamp", "component_id", "job_id", "app_id", "instance"))
 INSTANCES: Final = (".name", "_name")  # endings of columns that say which of several a row is about
+IDLE: Final = "idle"
+TASKS: Final = "task_pids"  # which rows of papi_sampler alone have
+CRAY_COLUMNS: Final = frozenset({"energy", "power"})
 _WHITESPACE: Final = b" \t\r\n"
 _Column = float | str | bool | list[float | str | bool | None] | None
 _ROW = msgspec.json.Decoder(dict[str, _Column])
@@ -25,6 +30,7 @@ _ROW = msgspec.json.Decoder(dict[str, _Column])
 def ldms_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of rows; the host is their producer, or that of their component id in the options.
 
+    Values of processors, or of tasks, in an array add up. A row of `papi_sampler` is about a job, and says nothing without.
     A load average gives the available share of a processor too: cpus / (load + 1), see `share_by_load`.
 
     >>> from agent.contracts.telemetry import SeriesIndex
@@ -36,33 +42,74 @@ def ldms_decoder(options: TelemetryOptions) -> DecodeSamples:
     ([3.0, 0.25], 'cpu_available')
     """
     by_load = Metric(MEASUREMENT, "load1min", "cpu_available", share_by_load(options.host_cpus))
-    planner, known = Planner((*LDMS, by_load), options), Known[tuple[str, ...], Plan]()
+    counters = counters_of(options.counters, cumulative=options.counters_cumulative)
+    planner, known = Planner((*LDMS, *counters, by_load), options), Known[tuple[str, ...], Plan]()
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
         row = _row(checked(value, options.decode))
         time_ms = _time_ms(row)
         host = _host(row, options)
-        tags = {name: text for name, text in row.items() if isinstance(text, str) and name.endswith(INSTANCES)}
-        plans, key = known.of(columns.index), (host, *tags, *tags.values())
+        tags, job_id = _tags(row), _job(row)
+        plans, key = known.of(columns.index), (host, job_id or "", *tags, *tags.values())
         plan = plans.get(key)
         if plan is None:
-            plan = planner.plan(MEASUREMENT, host, tags)
+            plan = planner.plan(MEASUREMENT, host, tags, job_id=job_id)
             if plan is not NOTHING and sum(map(len, key)) <= KEY_BYTES_MAX:
                 plans[key] = plan
-        metrics = {name: column for name, column in row.items() if name not in NO_METRIC}
+        metrics = {
+            name: column if type(column) is not list else _sum(column)
+            for name, column in row.items()
+            if name not in NO_METRIC
+        }
         take(metrics, plan, time_ms, message, columns)
 
     return in_slices(decode_message, options)
 
 
+def _tags(row: dict[str, _Column]) -> dict[str, str]:
+    """Return what tells which records share a plan: names of parts, numbers of parts, and which sampler it was."""
+    tags = {name: text for name, text in row.items() if isinstance(text, str) and name.endswith(INSTANCES)}
+    for name in PARTS:
+        if isinstance(number := row.get(name), float) and number.is_integer():
+            tags[name] = str(int(number))
+    if TASKS in row:
+        tags[SAMPLER] = IDLE if _job(row) is None else PAPI
+    else:
+        tags[SAMPLER] = CRAY_POWER if row.keys() >= CRAY_COLUMNS else ""
+    return tags
+
+
+def _job(row: dict[str, _Column]) -> str | None:
+    """Return the job that a row counts alone; what other samplers say of a job is only that it began last on the host."""
+    job_id = row.get("job_id")
+    return (
+        str(int(job_id)) if TASKS in row and isinstance(job_id, float) and job_id.is_integer() and job_id > 0 else None
+    )
+
+
+def _sum(column: list[float | str | bool | None]) -> float | None:
+    """Return the sum of an array of numbers, None where one is missing."""
+    return sum(column) if column and {*map(type, column)} == {float} else None  # type: ignore[arg-type]  # floats all
+
+
 def _row(value: bytes) -> dict[str, _Column]:
     try:
-        row = _ROW.decode(value)
+        row = _decoded(value)
     except JSON_ERRORS as error:
         raise json_error(error) from None
     if value.translate(None, _WHITESPACE).count(b'":') != len(row):
         refuse_duplicate_keys(value)
     return row
+
+
+def _decoded(value: bytes) -> dict[str, _Column]:
+    try:
+        return _ROW.decode(value)
+    except JSON_ERRORS:
+        repaired = without_nan(value)  # as LDMS prints what is no number
+        if repaired is None:
+            raise
+        return _ROW.decode(repaired)
 
 
 def _time_ms(row: dict[str, _Column]) -> int:

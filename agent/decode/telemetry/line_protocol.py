@@ -191,7 +191,9 @@ def _plan(head: bytes, planner: Planner) -> Plan:
     if found is None:
         return planner.plan(measurement, host_of(tags), tags)
     metric, peer = found
-    return planner.plan(measurement, host_of(tags), {**tags, PEER_TAG: peer}, (metric,), tags.get("cluster"))
+    return planner.plan(
+        measurement, host_of(tags), {**tags, PEER_TAG: peer}, also=(metric,), system=tags.get("cluster")
+    )
 
 
 def _values(part: bytes, template: str) -> list[object] | None:

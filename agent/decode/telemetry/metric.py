@@ -1,8 +1,12 @@
 """How a metric of a producer becomes a resource of a host."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from math import nan
+from typing import Final
 
 import msgspec
+
+REST: Final = "*"
 
 Convert = Callable[[float], float]
 """From the producer's unit to that of the resource."""
@@ -16,8 +20,14 @@ class Metric(msgspec.Struct, frozen=True):
     the resource; None where the producer's is that already. A resource that ends in ``_total`` is cumulative: its
     values pass as they are, and rates are a matter of windows.
 
+    `peer` names the other side itself. A field that ends in ``*`` stands for all that begin so, and ``*`` in the peer for the
+    rest of the name. `part` is the tag that says which part of the host it is, which follows after a colon (``*``: the rest
+    of the field's name); records without it do not count.
+
     >>> Metric("cpu", "usage_idle", "cpu_available", percent, only=(("cpu", "cpu-total"),)).convert(25.0)
     0.25
+    >>> Metric("ldms", "power.cpu_watts", "power_w", peer="cpu", part="socket").peer_of("power.cpu_watts", {"socket": "1"})
+    'cpu:1'
     """
 
     measurement: str
@@ -26,6 +36,28 @@ class Metric(msgspec.Struct, frozen=True):
     convert: Convert | None = None
     only: tuple[tuple[str, str], ...] = ()
     instance: str | None = None
+    peer: str | None = None
+    part: str | None = None
+
+    @property
+    def beginning(self) -> str | None:
+        """How the names of the fields begin; None for one field."""
+        return self.field[:-1] if self.field.endswith(REST) else None
+
+    def fits(self, tags: Mapping[str, str]) -> bool:
+        """Tell whether records with these tags count."""
+        return self.part in {None, REST, *tags} and all(tags.get(tag) == value for tag, value in self.only)
+
+    def of(self, field: str) -> bool:
+        """Tell whether a field is meant."""
+        return field == self.field if self.beginning is None else field.startswith(self.beginning)
+
+    def peer_of(self, field: str, tags: Mapping[str, str]) -> str | None:
+        """Return the other side in the name of the series of a field; None where it has none."""
+        rest = "" if self.beginning is None else field[len(self.beginning) :]
+        peer = self.peer.replace(REST, rest) if self.peer is not None else tags.get(self.instance or "") or None
+        part = rest if self.part == REST else tags.get(self.part or "", "")
+        return f"{peer}:{part}" if part and peer else peer
 
 
 def percent(value: float) -> float:
@@ -71,6 +103,24 @@ def megabits(value: float) -> float:
     1000000.0
     """
     return value * 125_000.0
+
+
+def nanojoules(value: float) -> float:
+    """Return nJ in J.
+
+    >>> nanojoules(2e9)
+    2.0
+    """
+    return value * 1e-9
+
+
+def watts(value: float) -> float:
+    """Return W; no number for the -1 with which a producer says that it has no sensor.
+
+    >>> watts(221.5), watts(-1.0)
+    (221.5, nan)
+    """
+    return nan if value == -1.0 else value
 
 
 def share_by_load(cpus: int) -> Convert:

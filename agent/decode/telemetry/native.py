@@ -15,6 +15,8 @@ from agent.decode.reasons import invalid
 from agent.decode.telemetry.columns import Columns, Known, number_of
 from agent.decode.telemetry.host_state import decode_host_state
 from agent.decode.telemetry.native_samples import (
+    QUOTES_OF_LOAD,
+    QUOTES_OF_PEER,
     SAMPLE,
     SAMPLE_TYPES,
     SAMPLES,
@@ -91,7 +93,7 @@ class _LoadDecoder:
             except _OTHERS:
                 self._decode_other(value, message, columns)
                 continue
-            if value.count(b'"') != load.quotes:
+            if value.count(b'"') != (QUOTES_OF_LOAD if load.peer is None else QUOTES_OF_LOAD + QUOTES_OF_PEER):
                 self._decode_other(value, message, columns)
                 continue
             series.append(number)
@@ -142,13 +144,13 @@ class _LoadDecoder:
             samples = SAMPLES.decode(value)
         except JSON_ERRORS:
             return False
-        if len(samples) > self._options.decode.elements_max or value.count(b'"') != sum(
-            sample.quotes for sample in samples
-        ):
+        loads = {*map(type, samples)} == {Load}
+        quotes = _quotes_of(samples) if loads else sum(sample.quotes for sample in samples)  # type: ignore[arg-type]  # loads all
+        if len(samples) > self._options.decode.elements_max or value.count(b'"') != quotes:
             return False
         try:
-            if {*map(type, samples)} == {Load}:
-                self._take_loads(samples, message, columns)  # type: ignore[arg-type]  # loads all, as the set of types says
+            if loads:
+                self._take_loads(samples, message, columns)  # type: ignore[arg-type]  # see above
             else:
                 self._take_all(samples, message, columns)
         except _OTHERS:
@@ -228,6 +230,10 @@ class _LoadDecoder:
             self._rows.of(columns.index)[sample.key] = _Row(sample.counters_named, series)
         values = [value for number, value in zip(found, sample.values(), strict=True) if number is not None]
         columns.add(series, values, moment - sample.before_ms, message)
+
+
+def _quotes_of(loads: list[Load]) -> int:
+    return QUOTES_OF_LOAD * len(loads) + QUOTES_OF_PEER * sum(load.peer is not None for load in loads)
 
 
 def _repaired(value: bytes) -> bytes:

@@ -13,6 +13,8 @@ from agent.decode.reasons import invalid, shown
 
 NAMES_MAX: Final = 256  # counters of one record
 INTERVAL_MAX_S: Final = 86_400.0
+QUOTES_OF_LOAD: Final = 22  # of six keys and five texts
+QUOTES_OF_PEER: Final = 4
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX)]
 JobId = Name | Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -49,10 +51,9 @@ class Load(msgspec.Struct, tag_field="type", tag="load", gc=False):
     def quotes(self) -> int:
         """How many quotes the message has where nothing is in it that is not here.
 
-        Six keys and five texts have 22 quotes, a peer has 4 more. All are there, so that with just as many there is no
-        room for an unknown field, a key named twice or an escaped quote.
+        With just as many there is no room for an unknown field, a key named twice or an escaped quote.
         """
-        return 22 if self.peer is None else 26
+        return QUOTES_OF_LOAD if self.peer is None else QUOTES_OF_LOAD + QUOTES_OF_PEER
 
     def names(self) -> NamesOf:
         """Return what the values are of."""

@@ -23,7 +23,8 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
     a component id (LDMS), `sensors` what readings of sensors are, before what is built in. `host_cpus` are the processors of
     a host where a load average alone tells of it. `short_hosts` cuts the domain off names that the nodes do not list.
     `missed` notes what could not be placed. `time_unit` is that of the numbers of line protocol; ``auto`` tells by their size. `host` is that of records that name
-    none, such as those of a file.
+    none, such as those of a file. `counters` are the names of counters in rows of LDMS, or how they begin (``PAPI_*``), which
+    `counters_cumulative` tells to grow since some start where they are of a whole host.
 
     >>> TelemetryOptions(hosts={1042: "nid001042"}).hosts[1042]
     'nid001042'
@@ -33,6 +34,8 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
     resources: frozenset[str] = TAKEN
     metrics: tuple[Metric, ...] = ()
     hosts: dict[int, str] = {}
+    counters: tuple[str, ...] = ("PAPI_*",)
+    counters_cumulative: bool = False
     host_cpus: int = 1
     short_hosts: bool = False
     time_unit: TimeUnit = "auto"

@@ -60,10 +60,28 @@ class Plan:
     missed: Missed = NOT_NOTED
     measurement = ""
 
-    def __init__(self, metrics: list[Metric], system: str | None, host: str | None, tags: Mapping[str, str]) -> None:
-        self._metrics, self._system, self._host, self._tags = metrics, system, host, tags
-        self.targets: dict[str, Targets] = {metric.field: () for metric in metrics}
+    def __init__(
+        self,
+        metrics: list[Metric],
+        system: str | None,
+        host: str | None,
+        tags: Mapping[str, str],
+        *,
+        job_id: str | None = None,
+    ) -> None:
+        self._metrics, self._system, self._host, self._tags, self._job_id = metrics, system, host, tags, job_id
+        self.targets: dict[str, Targets] = {metric.field: () for metric in metrics if metric.beginning is None}
+        self.beginnings = tuple(metric.beginning for metric in metrics if metric.beginning is not None)
         self.shape: Shape | None = None
+        self._named = 0
+
+    def admit(self, field: str) -> Targets | None:
+        """Take a field in that begins as those of a metric do; None where it does not, or there are too many."""
+        if not field.startswith(self.beginnings) or self._named >= NAMES_MAX:
+            return None
+        self._named += 1
+        self.targets[field] = ()
+        return ()
 
     def resolve(self, field: str, index: SeriesIndex) -> Targets:
         """Return the targets of a field that came first; none where there are too many series.
@@ -76,9 +94,9 @@ class Plan:
             raise invalid("missing-field", "The record names no host.")
         targets: dict[int, Convert | None] = {}
         for metric in self._metrics:
-            if metric.field == field:
-                peer = None if metric.instance is None else self._tags.get(metric.instance)
-                number = number_of(self._system, self._host, metric.resource, peer, index)
+            if metric.of(field):
+                peer = metric.peer_of(field, self._tags)
+                number = number_of(self._system, self._host, metric.resource, peer, index, self._job_id)
                 if number is not None:
                     targets.setdefault(number, metric.convert)  # a site's own mapping goes first
         self.targets[field] = tuple(targets.items())
@@ -105,31 +123,33 @@ class Planner:
         measurement: str,
         host: str | None,
         tags: Mapping[str, str],
+        *,
         also: tuple[Metric, ...] = (),
         system: str | None = None,
+        job_id: str | None = None,
     ) -> Plan:
         """Return the plan of the records of a measurement with these tags.
 
-        `also` are what these very records hold besides, whatever the options take; `system` is the one that they name.
+        `also` are what these very records hold besides; `system` is the one that they name, and `job_id` the job that they
+        are about.
         """
-        metrics = [
-            metric
-            for metric in (*self._metrics.get(measurement, ()), *also)
-            if all(tags.get(tag) == value for tag, value in metric.only)
-        ]
+        wanted = (metric for metric in also if metric.resource in self._options.resources)
+        metrics = [metric for metric in (*self._metrics.get(measurement, ()), *wanted) if metric.fits(tags)]
         if not metrics:
             self._options.missed.note("metrics", measurement)
             return NOTHING
         host = host or self._options.host
         host = self._options.host_of(host, system) if host else None
-        needed = {metric.instance: tags.get(metric.instance, "") for metric in metrics if metric.instance is not None}
+        named = {tag for metric in metrics for tag in (metric.instance, metric.part) if tag is not None}
+        needed = {tag: tags.get(tag, "") for tag in sorted(named)}
         instances = {tag: value for tag, value in needed.items() if value}
-        plan = Plan(metrics, system or self._options.decode.default_system, host, instances)
+        plan = Plan(metrics, system or self._options.decode.default_system, host, instances, job_id=job_id)
         if self._options.missed is not NOT_NOTED:
             plan.missed, plan.measurement = self._options.missed, measurement
         return plan
 
 
+NAMES_MAX: Final = 256  # fields that are taken by how they begin
 FIELDS_MAX: Final = 1_000  # of a record whose shape is kept
 _FLOATS: Final = {float}
 _SPECIAL: Final = re.compile(r"[\\,= %]")
@@ -148,7 +168,7 @@ def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, c
     >>> columns.values, columns.ignored
     ([0.5], {'metric': 1})
     """
-    if not plan.targets:
+    if not plan.targets and not plan.beginnings:
         columns.ignore("metric", len(fields))
         return
     shape = plan.shape
@@ -197,10 +217,15 @@ def _take_each(fields: Mapping[str, object], plan: Plan, time_ms: int, message: 
     left_out = 0
     for field, value in fields.items():
         targets = plan.targets.get(field)
-        if targets is None or value is None:  # JSON has no other way to say that there is no number
+        if targets is None and plan.beginnings and not isinstance(value, str):
+            targets = plan.admit(field)
+        if targets is None:
             left_out += 1
             if value is not None:
                 plan.missed.note("metrics", f"{plan.measurement} {field}")
+            continue
+        if value is None:  # JSON has no other way to say that there is no number
+            columns.ignore("null")
             continue
         amount = value if type(value) is float else _number(field, value)
         if not targets:

@@ -153,8 +153,8 @@ class _Decoder:
         cpus = cpus or (listed and listed.cores) or self._options.host_cpus
         powers = [Metric(MEASUREMENT, f"gpu:{index}", POWER_W, instance=f"gpu:{index}") for index in gpus]
         also = (Metric(MEASUREMENT, "load1", "cpu_available", share_by_load(cpus)), *powers)
-        wanted = tuple(metric for metric in also if metric.resource in self._options.resources or metric in powers)
-        return self._planner.plan(MEASUREMENT, node, {f"gpu:{index}": f"gpu:{index}" for index in gpus}, wanted, system)
+        tags = {f"gpu:{index}": f"gpu:{index}" for index in gpus}
+        return self._planner.plan(MEASUREMENT, node, tags, also=also, system=system)
 
     def _programs(self, jobs: list[_Job], system: str) -> list[Identity]:
         """Return what is new of the programs of Slurm's jobs; an epoch is of processes that are in none."""
