@@ -19,7 +19,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class TimedEvent(NamedTuple):
-    """A native event and its time, in ms since the epoch.
+    """A native event and its time, in ms since the epoch; its job and the numbers of its nodes, which say more than it does.
 
     >>> TimedEvent(0, {"type": "job.started"}).value
     b'{"type":"job.started"}'
@@ -27,6 +27,8 @@ class TimedEvent(NamedTuple):
 
     time_ms: int
     event: dict[str, Any]
+    job: Job | None = None
+    nodes: tuple[int, ...] = ()
 
     @property
     def value(self) -> bytes:
@@ -116,7 +118,7 @@ class _Shift:
         if running.state == "NODE_FAIL":
             again = replace(running.job, node_fails=False)
             self._put(now_ms + REQUEUE_MS, partial(self._requeue, again))
-        return (TimedEvent(now_ms, self._completed(running)),)
+        return (TimedEvent(now_ms, self._completed(running), running.job, running.nodes),)
 
     def _requeue(self, job: Job, _now_ms: int) -> Sequence[TimedEvent]:
         self._machine.queue.appendleft(job)
@@ -127,12 +129,12 @@ class _Shift:
         while queue and (nodes := self._machine.take(queue[0].n)) is not None:
             running = self._run(queue.popleft(), now_ms, nodes)
             self._put(running.end_ms, partial(self._end, running))
-            yield TimedEvent(now_ms, self._started(running))
+            yield TimedEvent(now_ms, self._started(running), running.job, running.nodes)
 
     def _run(self, job: Job, now_ms: int, nodes: tuple[int, ...]) -> Running:
         second_half = now_ms >= self._centre.halfway_ms
         true_run_time_s = job.application.run_time_s(job.n, second_half=second_half)
-        run_time_s, state = outcome(job, true_run_time_s, job.application.failure_rate[second_half])
+        run_time_s, state = outcome(job, true_run_time_s * job.slowed, job.application.failure_rate[second_half])
         return Running(job, now_ms, nodes, max(round(run_time_s * 1000), 1), state)
 
     def _started(self, running: Running) -> dict[str, Any]:

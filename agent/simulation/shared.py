@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from agent.contracts.moments import rfc3339
+from agent.simulation.activity import Activity
 from agent.simulation.applications import Application
 from agent.simulation.centre import SYSTEM, TimedEvent
 from agent.simulation.load import HOUR_MS, RESOURCES, STEP_MS, Loads, Trouble, shared_hosts
@@ -22,7 +23,7 @@ DRAWS: Final = 200
 FOREVER_MS: Final = 10**15
 ANALYSIS: Final = Application(
     "image-analysis", AmdahlLog(20.0, 1_600.0, 10.0), (1, 2, 4, 8), "runs on shared nodes, at the pace of their load",
-    interval_s=150.0,
+    interval_s=150.0, activity=Activity(1.6, 3.0, 0.4, 0.04), disturbed_every=45,
 )  # fmt: skip
 
 
@@ -100,21 +101,21 @@ class _Shift:
         self._stream = Submissions(nodes.application, self._random)
         self._free = list(range(len(nodes.hosts)))
         self._queue: deque[Job] = deque()
-        self._running: list[tuple[int, str, tuple[int, ...], dict[str, Any]]] = []
+        self._running: list[tuple[int, str, TimedEvent]] = []
         self._next_ms = start_ms + self._stream.wait_ms()
         self._last_id = FIRST_ID
 
     def events(self) -> Iterator[TimedEvent]:
         while True:
             if self._running and self._running[0][0] <= self._next_ms:
-                now_ms, _, hosts, event = heapq.heappop(self._running)
-                self._free = sorted((*self._free, *hosts))
-                yield TimedEvent(now_ms, event)
+                now_ms, _, ended = heapq.heappop(self._running)
+                self._free = sorted((*self._free, *ended.nodes))
+                yield ended
             else:
                 now_ms = self._next_ms
                 self._submit(now_ms)
             while self._queue and self._queue[0].n <= len(self._free):
-                yield TimedEvent(now_ms, self._start(self._queue.popleft(), now_ms))
+                yield self._start(self._queue.popleft(), now_ms)
 
     def _submit(self, now_ms: int) -> None:
         n = self._stream.next_size()
@@ -124,17 +125,18 @@ class _Shift:
         self._queue.extend(jobs)
         self._next_ms = now_ms + self._stream.wait_ms()
 
-    def _start(self, job: Job, now_ms: int) -> dict[str, Any]:
+    def _start(self, job: Job, now_ms: int) -> TimedEvent:
         chosen = sorted(self._random.permutation(len(self._free))[: job.n].tolist())
         hosts = tuple(self._free[place] for place in chosen)
         self._free = [host for host in self._free if host not in hosts]
-        work_s = job.application.law.run_time_s(job.n)
+        work_s = job.application.law.run_time_s(job.n) * job.slowed
         true_s = (self._loads.end_ms(now_ms, hosts, work_s, 2 * job.time_limit_s) - now_ms) / 1000
         run_time_s, state = outcome(job, true_s, job.application.failure_rate[0])
         end_ms = now_ms + max(round(run_time_s * 1000), 1)
         facts = self._facts(job, now_ms, hosts)
-        heapq.heappush(self._running, (end_ms, job.job_id, hosts, _completed(facts, now_ms, end_ms, state)))
-        return {"type": "job.started", **facts}
+        ended = TimedEvent(end_ms, _completed(facts, now_ms, end_ms, state), job, hosts)
+        heapq.heappush(self._running, (end_ms, job.job_id, ended))
+        return TimedEvent(now_ms, {"type": "job.started", **facts}, job, hosts)
 
     def _facts(self, job: Job, now_ms: int, hosts: tuple[int, ...]) -> dict[str, Any]:
         return {

@@ -11,11 +11,15 @@ from agent.simulation.applications import Application
 
 NOISE = 0.02  # standard deviation of ln run time between repeats
 LIMIT_STEP_S = 300.0
+SLOWED = 1.6  # times the run time of a run that is alone on its hosts
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job in the queue. `luck` multiplies its run time, `fate` is a uniform number that decides on failures."""
+    """A job in the queue. `luck` multiplies its run time, `fate` is a uniform number that decides on failures.
+
+    `slowed` multiplies its run time as well: 1 but for a job with a neighbour on its hosts.
+    """
 
     job_id: str
     application: Application
@@ -26,6 +30,7 @@ class Job:
     fate: float
     fails_after: float
     node_fails: bool = False
+    slowed: float = 1.0
     array_job_id: str | None = None
 
 
@@ -148,6 +153,7 @@ class Submissions:
             fate=float(random.uniform()),
             fails_after=float(random.uniform(0.05, 0.95)),
             node_fails=_each(application.requeue_every, self._made),
+            slowed=SLOWED if _each(application.disturbed_every, self._made) else 1.0,
             array_job_id=array_job_id,
         )
 
