@@ -9,23 +9,34 @@ from agent.app.embedded import Embedded
 from agent.app.this_machine import Measure, ThisMachine, measured
 from agent.app.together import Together
 from agent.clock import Clock
-from agent.config.sources import Source
+from agent.config.sources import MetricMapping, Source, Telemetry
 from agent.config.tree import Config
 from agent.contracts.host_alert_settings import HostAnomaly, RackAnomaly
 from agent.contracts.moments import rfc3339
 from agent.contracts.service import Service
 from agent.contracts.settings import AlertSettings
-from agent.simulation.centre import Centre
+from agent.simulation.centre import SYSTEM, Centre, TimedEvent
+from agent.simulation.measured import MeasuredJobs
+from agent.simulation.meters import Meters
 from agent.simulation.shared import SharedNodes
 
 START_MS: Final = 1_795_168_800_000
 JOBS: Final = "simulated.jobs"
 LOAD: Final = "simulated.load"
+METERS: Final = "simulated.meters"
+ENERGY: Final = "simulated.energy"
 STEP_S: Final = 0.05
 QUANTUM_MS: Final = 60_000  # what is told goes to the agent in such pieces, so that load and jobs come in their order
 RETENTION_MS: Final = 1_800_000  # of what was read long ago; telemetry would fill the memory
 ALERTS: Final = AlertSettings(  # nearly five hours are long here, and racks are named as the simulation does
     host_anomaly=HostAnomaly(learn_s=17_100.0), rack_anomaly=RackAnomaly(pattern=r"^(r\d+)n\d+$")
+)
+RAPL: Final = Telemetry(  # energy counters come in line protocol, as Telegraf would write them
+    metrics=(MetricMapping(measurement="rapl", field="joules", resource="energy_total", instance="component"),)
+)
+SOURCES: Final = (
+    Source(topics=(JOBS, LOAD, METERS), format="native"),
+    Source(topics=(ENERGY,), format="line-protocol", system=SYSTEM, telemetry=RAPL),
 )
 Message = tuple[int, str, bytes]  # time, topic, value
 
@@ -44,7 +55,7 @@ class Demo:
     def __init__(self, seed: int, speed: float, clock: Clock, measure: Measure = measured) -> None:
         self._speed = speed
         self._clock = clock
-        config = Config(sources=(Source(topics=(JOBS, LOAD), format="native"),), alerts=ALERTS)
+        config = Config(sources=SOURCES, alerts=ALERTS)
         self.agent = Embedded(config, clock, raw_retention_ms=RETENTION_MS)
         self.machine = ThisMachine(clock, measure)
         self.service: Service = Together(self.agent.service, self.machine.service)
@@ -52,6 +63,7 @@ class Demo:
         self._producer = self.agent.log.producer()
         self._centre = Centre(seed=seed, start_ms=START_MS)
         self._shared = SharedNodes(seed=seed, start_ms=START_MS)
+        self._measured = MeasuredJobs(self._centre)
         self._messages = self._told()
         self._next = next(self._messages)
         self.now_ms = START_MS
@@ -61,6 +73,10 @@ class Demo:
     def truth(self, application_id: str, n: float) -> float | None:
         """Return the true run time now, which the agent does not know; on shared nodes that under the usual load."""
         return self._centre.truth(application_id, n, self.now_ms) or self._shared.truth(application_id, n)
+
+    def true_power_w(self, application_id: str, n: float) -> float | None:
+        """Return the true mean power of all hosts of a usual run, in W; None where it is not measured."""
+        return self._measured.power_w(application_id, n)
 
     def headline(self) -> str:
         """Return one line about the time in the simulated centre."""
@@ -105,4 +121,14 @@ class Demo:
             ((event.time_ms, JOBS, event.value) for event in part.events()) for part in (self._centre, self._shared)
         )
         load = ((time_ms, LOAD, value) for time_ms, value in self._shared.samples())
-        return heapq.merge(*jobs, load, key=lambda message: message[0])
+        shared = _metered(self._shared.meters(), self._shared.events())
+        measured = _metered(self._measured.meters(), self._centre.events())
+        return heapq.merge(*jobs, load, shared, measured, key=lambda message: message[0])
+
+
+def _metered(meters: Meters, events: Iterator[TimedEvent]) -> Iterator[Message]:
+    """Yield what meters tell of hosts on which this happens."""
+    for told in meters.messages(events):
+        yield told.time_ms, METERS, told.events
+        if told.lines:
+            yield told.time_ms, ENERGY, told.lines

@@ -22,7 +22,7 @@ class Activity:
     share `waits` of the instructions is lost to waiting for others, and of the traffic twice as much: the part of a host is smaller.
 
     >>> Activity(ipc=1.5, misses=2.0, streamed=0.3, waits=0.1).per_cycle(2.0).round(3).tolist()
-    [1.0, 1.35, 0.003, 0.413]
+    [1.0, 1.35, 0.003, 0.416]
     """
 
     ipc: float
@@ -41,5 +41,6 @@ class Activity:
         return np.array([1.0, instructions, misses, LINE_BYTES * misses + self.streamed * lost**2 / (luck * slowed)])
 
 
+ORDINARY: Final = Activity(ipc=1.4, misses=2.0, streamed=0.4)
 OTHERS: Final = Activity(ipc=0.8, misses=1.0, streamed=0.05).per_cycle(1.0)
 """Counters per cycle of what else runs on a host."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from agent.contracts.names import ApplicationKey
-from agent.simulation.activity import Activity
+from agent.simulation.activity import ORDINARY, Activity
 from agent.simulation.truth import (
     AmdahlLog,
     Downey,
@@ -39,7 +39,7 @@ class Application:
     interval_s: float = 800.0
     regression: float = 1.0
     failure_rate: tuple[float, float] = (0.01, 0.01)
-    activity: Activity = Activity(ipc=1.4, misses=2.0, streamed=0.4)
+    activity: Activity = ORDINARY
     requeue_every: int = 0
     short_limit_every: int = 0
     disturbed_every: int = 0

@@ -65,7 +65,7 @@ class Centre:
         self.system = system
         self.applications = tuple(applications)
         self.halfway_ms = start_ms + int(horizon_s * 500)
-        self._seed, self._start_ms, self._nodes = seed, start_ms, nodes
+        self.seed, self.start_ms, self.nodes = seed, start_ms, nodes
         self._by_id = {application.key(system).id: application for application in applications}
 
     def truth(self, application_id: str, n: float, time_ms: int | None = None) -> float | None:
@@ -77,7 +77,7 @@ class Centre:
 
     def events(self) -> Iterator[TimedEvent]:
         """Yield job.started and job.completed without end, in the order of time; each call begins anew."""
-        return _Shift(self, self._seed, self._start_ms, self._nodes).events()
+        return _Shift(self, self.seed, self.start_ms, self.nodes).events()
 
 
 class _Shift:

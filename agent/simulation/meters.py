@@ -1,12 +1,13 @@
 """Meters of simulated hosts: what runs on them is counted to the second, and told once a minute as native events.
 
 Counters and energy are integrals over what truly ran, so a run's own are exact whenever it starts and ends. Sensors of
-power tell its mean over half a minute; now and then one tells 0 for a minute, or nothing at all.
+power tell its mean over half a minute; now and then one tells 0 for a minute or a value that is none, or a host tells nothing at all.
+Energy of processors and memory is told as counters that wrap, in line protocol.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -19,9 +20,22 @@ from agent.simulation.workload import Job
 STEP_MS: Final = 10_000
 MINUTE_MS: Final = 60_000
 HALF_MS: Final = 30_000
-DUMB_EVERY: Final = 211  # one of so many minutes of a host its sensor tells 0
+DUMB_EVERY: Final = 211  # one of so many minutes of a host its sensor tells 0, and one nothing
+_DUMB: Final = {0: "0.0", 1: "null"}
 SILENT_EVERY: Final = 307  # and its sampler nothing
-_SYSTEM: Final = COMPONENTS.index("system")
+_SYSTEM, _CPU, _MEMORY = (COMPONENTS.index(name) for name in ("system", "cpu", "memory"))
+
+
+class Told(NamedTuple):
+    """What hosts tell of a minute at its end: native events in an array, and lines of energy counters.
+
+    >>> Told(60_000, b"[]", b"").time_ms
+    60000
+    """
+
+    time_ms: int
+    events: bytes
+    lines: bytes
 
 
 @dataclass(slots=True)
@@ -54,13 +68,14 @@ class Meters:
     """Walks through what happens on hosts, `names` of them, and tells what they measure.
 
     `available` gives the share of each host's processor that is left for jobs (hosts,), at multiples of ten seconds.
-    `is_told` chooses the jobs on whose hosts is measured; without it all hosts are, always. What ran is handed to `on_ended`.
+    Without `is_told` all hosts tell of themselves, always; with it, only jobs that it chooses are measured, and what their hosts tell
+    says of which job it is. What ran is handed to `on_ended`.
 
     >>> from itertools import islice
     >>> from agent.simulation.shared import SharedNodes
-    >>> meters = SharedNodes(1, 1795168800000).meters()
-    >>> len(list(islice(meters.messages(), 3)))
-    3
+    >>> nodes = SharedNodes(1, 1795168800000)
+    >>> [told.events.count(b"PAPI_TOT_CYC") for told in islice(nodes.meters().messages(nodes.events()), 3)]
+    [36, 36, 36]
     """
 
     def __init__(
@@ -80,15 +95,15 @@ class Meters:
         self._share: Floats = available(start_ms)
         self._running: dict[str, Metered] = {}
         self._rates = np.zeros((len(names), len(COUNTERS)))
-        self._told = np.full(len(names), is_told is None)
         self._counts = np.zeros((len(names), len(COUNTERS)))  # since the start of the minute
         self._energy_j = np.zeros((len(names), len(COMPONENTS)))  # since the start of the half minute
-        self._counter_j = np.zeros((len(names), len(COMPONENTS)))  # of energy counters, which never start anew here
+        self._counter_j = np.zeros((len(names), len(COMPONENTS)))
+        self._read_j = self._counter_j  # when energy counters were read last
         self._halves: list[Floats] = []
         self._rate()
 
-    def messages(self, events: Iterator[TimedEvent]) -> Iterator[tuple[int, bytes]]:
-        """Yield time and message at the end of each minute, without end: an array of native events, if there are any."""
+    def messages(self, events: Iterator[TimedEvent]) -> Iterator[Told]:
+        """Yield what is told at the end of each minute, without end; `events` are those of the jobs on the hosts."""
         due = next(events)
         while True:
             step_ms = self._now_ms - self._now_ms % STEP_MS + STEP_MS
@@ -97,13 +112,19 @@ class Meters:
                 self._take(due)
                 due = next(events)
             self._pass(step_ms)
-            if step_ms % HALF_MS == 0:
-                self._halves.append(self._energy_j / (HALF_MS / 1000))
-                self._energy_j = np.zeros_like(self._energy_j)
+            self._read(step_ms)
             if step_ms % MINUTE_MS == 0:
-                yield step_ms, self._minute(step_ms)
+                yield self._minute(step_ms)
             self._share = self._available(step_ms)
             self._rate()
+
+    def _read(self, now_ms: int) -> None:
+        """Read the sensors whose time it is."""
+        if now_ms % HALF_MS == 0:
+            self._halves.append(self._energy_j / (HALF_MS / 1000))
+            self._energy_j = np.zeros_like(self._energy_j)
+        if (now_ms + STEP_MS) % MINUTE_MS == 0:
+            self._read_j = self._counter_j.copy()
 
     def _take(self, event: TimedEvent) -> None:
         """Start or end a run."""
@@ -111,8 +132,6 @@ class Meters:
             return
         if event.event["type"] == "job.started":
             self._running[event.job.job_id] = Metered(event.job, event.nodes, event.time_ms)
-            if self._is_told is not None and self._is_told(event.job):
-                self._told[list(event.nodes)] = True
         else:
             run = self._running.pop(event.job.job_id)
             run.end_ms = event.time_ms
@@ -144,30 +163,44 @@ class Meters:
             run.energy_j += energy_j[nodes].sum(axis=0)
         self._now_ms = until_ms
 
-    def _minute(self, end_ms: int) -> bytes:
+    def _minute(self, end_ms: int) -> Told:
         """Return what is told of the minute that ends now, and begin the next."""
         minute = end_ms // MINUTE_MS
-        told = [host for host in np.flatnonzero(self._told).tolist() if (minute + 17 * host) % SILENT_EVERY]
-        events = [event for host in told for event in self._events(host, minute, end_ms)]
+        told = [(host, job) for host, job in self._telling(end_ms) if (minute + 17 * host) % SILENT_EVERY]
+        events = [event for host, job in told for event in self._events(host, job, end_ms)]
+        lines = [line for host, job in told if not job for line in self._lines(host, end_ms)]
         self._counts = np.zeros_like(self._counts)
         self._halves = []
-        if self._is_told is not None:
-            self._told[:] = False
-            for run in self._running.values():
-                if self._is_told(run.job):
-                    self._told[list(run.nodes)] = True
-        return f"[{','.join(events)}]".encode()
+        return Told(end_ms, f"[{','.join(events)}]".encode(), "\n".join(lines).encode())
 
-    def _events(self, host: int, minute: int, end_ms: int) -> Iterator[str]:
-        head = f'"system":"{self._system}","host":"{self._names[host]}"'
-        at = f'"time":"{rfc3339(end_ms)}"'
+    def _telling(self, end_ms: int) -> list[tuple[int, str]]:
+        """Return which hosts tell of the last minute, and the job that it is of, "" for none."""
+        if self._is_told is None:
+            return [(host, "") for host in range(len(self._names))]
+        whole = [run for run in self._running.values() if run.start_ms <= end_ms - MINUTE_MS and self._is_told(run.job)]
+        return [(host, run.job.job_id) for run in whole for host in run.nodes]
+
+    def _events(self, host: int, job: str, end_ms: int) -> Iterator[str]:
+        head = f'"system":"{self._system}","host":"{self._names[host]}"' + (f',"job_id":"{job}"' if job else "")
         counts = ",".join(
             f'"{name}":{count:.7g}' for name, count in zip(COUNTERS, self._counts[host].tolist(), strict=True)
         )
-        yield f'{{"type":"counters",{head},{at},"interval_s":60,"counters":{{{counts}}}}}'
+        at = rfc3339(end_ms)
+        yield f'{{"type":"counters",{head},"time":"{at}","interval_s":60,"counters":{{{counts}}}}}'
         if not self._watts.has_sensor[host]:
             return
+        dumb = (end_ms // MINUTE_MS + 29 * host) % DUMB_EVERY
         for half, power in enumerate(self._halves):
-            middle = f'"time":"{rfc3339(end_ms - MINUTE_MS + HALF_MS // 2 + half * HALF_MS)}"'
-            watts = float(power[host, _SYSTEM]) if (minute + 29 * host) % DUMB_EVERY else 0.0
-            yield f'{{"type":"power",{head},{middle},"component":"system","power_w":{watts:.1f}}}'
+            at = rfc3339(end_ms - MINUTE_MS + HALF_MS // 2 + half * HALF_MS)
+            watts = _DUMB.get(dumb) or f"{power[host, _SYSTEM]:.1f}"
+            yield f'{{"type":"power",{head},"time":"{at}","component":"system","power_w":{watts}}}'
+
+    def _lines(self, host: int, end_ms: int) -> Iterator[str]:
+        """Return the lines of a host with energy counters: two processors, and memory."""
+        if not self._watts.has_sensor[host]:
+            return
+        half_j, memory_j = self._read_j[host, _CPU] / 2, self._read_j[host, _MEMORY]
+        at = (end_ms - STEP_MS) * 1_000_000
+        for name, read_j in (("cpu:0", half_j), ("cpu:1", half_j), ("memory", memory_j)):
+            wrapped = read_j % ENERGY_RANGE_J[name == "memory"]
+            yield f"rapl,host={self._names[host]},component={name} joules={wrapped:.3f} {at}"

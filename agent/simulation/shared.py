@@ -2,7 +2,7 @@
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Final
 
@@ -13,7 +13,9 @@ from agent.simulation.activity import Activity
 from agent.simulation.applications import Application
 from agent.simulation.centre import SYSTEM, TimedEvent
 from agent.simulation.load import HOUR_MS, RESOURCES, STEP_MS, Loads, Trouble, shared_hosts
+from agent.simulation.meters import Metered, Meters
 from agent.simulation.truth import AmdahlLog
+from agent.simulation.watts import Excess, Watts
 from agent.simulation.workload import Job, Submissions, outcome
 
 PARTITION: Final = "shared"
@@ -21,6 +23,7 @@ FIRST_ID: Final = 500_000  # of jobs: those of the whole nodes count from a thou
 TYPICAL_PACE: Final = 0.75
 DRAWS: Final = 200
 FOREVER_MS: Final = 10**15
+HUNGRY: Final = 1.5  # times the power that the counters of a host explain
 ANALYSIS: Final = Application(
     "image-analysis", AmdahlLog(20.0, 1_600.0, 10.0), (1, 2, 4, 8), "runs on shared nodes, at the pace of their load",
     interval_s=150.0, activity=Activity(1.6, 3.0, 0.4, 0.04), disturbed_every=45,
@@ -30,7 +33,8 @@ ANALYSIS: Final = Application(
 class SharedNodes:
     """Three dozen hosts that measure their load, and the jobs of one application on them.
 
-    After `slow_ms` one calm host is slow for good; from `rack_ms` on a rack is held up for twenty minutes.
+    After `slow_ms` one calm host is slow for good; from `rack_ms` on a rack is held up for twenty minutes. After `hungry_ms` one host
+    draws more than its counters explain.
 
     >>> nodes = SharedNodes(seed=1, start_ms=1795168800000)
     >>> next(nodes.events()).event["partition"], len(nodes.hosts)
@@ -49,6 +53,10 @@ class SharedNodes:
             Trouble((self.slow_host,), self.slow_ms, FOREVER_MS, (0.65, 0.6, 0.5)),
             Trouble(rack, self.rack_ms, self.rack_ms + HOUR_MS // 3, (0.6, 0.7, 0.15)),
         )
+        self.hungry_host = next(
+            place for place, host in enumerate(self.hosts) if host.rack == 1 and host.temper == "calm"
+        )
+        self.hungry_ms = start_ms + 4 * HOUR_MS
         self._seed, self._start_ms = seed, start_ms
 
     def loads(self) -> Loads:
@@ -73,6 +81,14 @@ class SharedNodes:
     def events(self) -> Iterator[TimedEvent]:
         """Yield job.started and job.completed without end, in the order of time; each call begins anew."""
         return _Shift(self, self._seed, self._start_ms).events()
+
+    def meters(self, on_ended: Callable[[Metered], None] = lambda _: None) -> Meters:
+        """Return the meters of the hosts, of counters, power and energy; hand the truth of each run to `on_ended`."""
+        loads, excess = self.loads(), Excess(self.hungry_host, self.hungry_ms, HUNGRY)
+        return Meters(
+            tuple(host.name for host in self.hosts), Watts(self._seed, len(self.hosts), excess), self._start_ms,
+            available=lambda time_ms: loads.at(time_ms)[:, 0], on_ended=on_ended, system=self.system,
+        )  # fmt: skip
 
     def truth(self, application_id: str, n: float) -> float | None:
         """Return the median run time in seconds under the usual load; None for an unknown application or size."""

@@ -13,6 +13,7 @@ from agent.contracts.moments import parse_rfc3339
 from agent.contracts.telemetry import SeriesIndex
 from agent.decode.telemetry.native import load_decoder
 from agent.decode.telemetry.options import TelemetryOptions
+from agent.simulation.centre import TimedEvent
 from agent.simulation.load import BANDWIDTH_B_S, HOUR_MS, RESOURCES, STEP_MS, Host, Loads, shared_hosts
 from agent.simulation.shared import ANALYSIS, SharedNodes
 
@@ -29,13 +30,22 @@ def hours(seed: int, count: int = 20) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 @cache
-def jobs(seed: int, count: int = 20) -> tuple[dict[str, Any], ...]:
+def told(seed: int, count: int = 20) -> tuple[TimedEvent, ...]:
     events = SharedNodes(seed, START_MS).events()
-    return tuple(entry.event for entry in takewhile(lambda entry: entry.time_ms < START_MS + count * HOUR_MS, events))
+    return tuple(takewhile(lambda entry: entry.time_ms < START_MS + count * HOUR_MS, events))
+
+
+def jobs(seed: int) -> list[dict[str, Any]]:
+    return [entry.event for entry in told(seed)]
 
 
 def ended(seed: int) -> list[dict[str, Any]]:
-    return [event for event in jobs(seed) if event["type"] == "job.completed" and event["state"] == "COMPLETED"]
+    """Return the completed jobs that no neighbour slowed down."""
+    return [
+        entry.event
+        for entry in told(seed)
+        if entry.event.get("state") == "COMPLETED" and entry.job is not None and entry.job.slowed == 1.0
+    ]
 
 
 def step_of(time_ms: int) -> int:
@@ -46,8 +56,8 @@ def step_of(time_ms: int) -> int:
 def test_samples_are_native_loads_of_every_host_every_ten_seconds(seed: int) -> None:
     index = SeriesIndex(1000)
     decode = load_decoder(TelemetryOptions())
-    told = list(islice(SharedNodes(seed, START_MS).samples(), 12))
-    batch = decode([message for _, message in told], [time_ms for time_ms, _ in told], index)
+    sent = list(islice(SharedNodes(seed, START_MS).samples(), 12))
+    batch = decode([message for _, message in sent], [time_ms for time_ms, _ in sent], index)
     assert len(index) == 36 * len(RESOURCES)
     assert (len(batch.samples.series), batch.others) == (12 * 36 * 3, [])
     assert sorted(set(batch.samples.time_ms.tolist())) == [START_MS + step * STEP_MS for step in range(12)]
