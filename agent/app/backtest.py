@@ -13,7 +13,8 @@ from agent.app.feed import Feed
 from agent.app.privacy import privacy
 from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
 from agent.app.streams import JOBS_MAX, refused
-from agent.backtest.history import Moment, moments, period_edges, ran, span
+from agent.app.telemetry_files import TelemetryFiles, file_telemetry, with_following
+from agent.backtest.history import Moment, minute_moments, moments, period_edges, ran, span
 from agent.backtest.observer import Observer
 from agent.backtest.report import SCHEMA, History, Report, Variant
 from agent.backtest.summary import variant
@@ -32,22 +33,28 @@ from agent.contracts.events import (
     Tick,
 )
 from agent.contracts.moments import rfc3339
-from agent.decode.files import read_files
+from agent.contracts.telemetry import Samples, is_power, is_profiled
 from agent.decode.options import DecodeOptions
+from agent.decode.records import FileRecord
 
 CONFIGURED: Final = "as configured"
-SECTIONS: Final = ("alerts", "run_time", "jobs", "identify")  # what changes a fold
+SECTIONS: Final = ("alerts", "run_time", "jobs", "identify", "profiles")  # what changes a fold
 TOLD_EVERY: Final = 500
+MINUTES_MAX: Final = 500_000  # of hosts, which are held in memory; what is told of more is counted and left out
 OnProgress = Callable[[int], None]
 
 
 class Past(msgspec.Struct, frozen=True):
-    """Decoded history: its moments, and what was refused, left out or not read."""
+    """Decoded history: its moments, and what was refused, left out or not read.
+
+    `host_minutes` of the moments are minutes of hosts, told ten seconds after their end.
+    """
 
     moments: list[Moment]
     records: int
     refused: dict[str, int]
     ignored: dict[str, int]
+    host_minutes: int = 0
 
 
 def read(
@@ -55,30 +62,70 @@ def read(
     on_progress: OnProgress = lambda _: None,
 ) -> Past:  # fmt: skip
     """Return the history in files; ConfigError where one cannot be opened or they hold more than JOBS_MAX events."""
-    events: list[JobEvent] = []
-    records, refusals, ignored = 0, Counter[str](), Counter[str]()
-    for record in read_files(paths, FAR_FUTURE_MS, options):
-        records += record.records
-        ignored.update(record.decoded.ignored)
-        if record.samples is not None:
-            ignored["sample"] += len(record.samples.series)
-        refusals.update(error.reason for error in refused(record))
+    reading = _Reading(config)
+    files = TelemetryFiles(file_telemetry(config, options), paths, compose.window_settings(config))
+    for number, records in enumerate(files.read(FAR_FUTURE_MS)):
+        windows = files.windows(number)
+        for record, after_ms in with_following(records):
+            reading.take(record)
+            if record.samples is not None:
+                reading.measured(windows.take(record.samples, after_ms))
+            if record.until_ms is not None:
+                reading.measured(windows.pass_time(record.until_ms))
+            if reading.records % TOLD_EVERY == 0:
+                on_progress(reading.records)
+        reading.measured(windows.end())
+    return reading.past(until_ms)
+
+
+class _Reading:
+    """Gathers what files hold: events of jobs, and the minutes of hosts as far as profiles of runs are made of them."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._events: list[JobEvent] = []
+        self._minutes: list[HostMinute] = []
+        self._refused, self._ignored = Counter[str](), Counter[str]()
+        self.records = 0
+
+    def take(self, record: FileRecord) -> None:
+        """Take in the events of a record."""
+        self.records += record.records
+        self._ignored.update(record.decoded.ignored)
+        self._refused.update(error.reason for error in refused(record))
         for event in record.decoded.events:
-            known = config.journal_partition(event.system) is not None
-            if not known:
-                refusals["unknown-system"] += 1
+            if self._config.journal_partition(event.system) is None:
+                self._refused["unknown-system"] += 1
             elif isinstance(event, PredictionRequested | HostState):
-                ignored["request" if isinstance(event, PredictionRequested) else "host-state"] += 1
+                self._ignored["request" if isinstance(event, PredictionRequested) else "host-state"] += 1
             else:
-                events.append(event)
-        if len(events) > JOBS_MAX:
+                self._events.append(event)
+        if len(self._events) > JOBS_MAX:
             raise ConfigError(f"The files list more than {JOBS_MAX} jobs; split them.")
-        if records % TOLD_EVERY == 0:
-            on_progress(records)
-    found = moments(events)
-    if until_ms is not None:
-        found = [moment for moment in found if moment.time_ms < until_ms]
-    return Past(found, records, dict(sorted(refusals.items())), dict(sorted(ignored.items())))
+
+    def measured(self, told: Iterable[Samples | HostMinute]) -> None:
+        """Take in minutes of hosts: counters and power of them."""
+        for minute in told:
+            if isinstance(minute, Samples):
+                continue
+            kept = {name: found for name, found in minute.resources.items() if is_profiled(name) or is_power(name)}
+            if self._config.journal_partition(minute.system) is None:
+                self._refused["unknown-system"] += 1
+            elif not kept or len(self._minutes) >= MINUTES_MAX:
+                self._ignored["host-minute"] += 1
+            else:
+                self._minutes.append(msgspec.structs.replace(minute, resources=kept))
+
+    def past(self, until_ms: int | None) -> Past:
+        """Return everything in the order of time, up to a time."""
+        found = [*moments(self._events), *minute_moments(self._minutes)]
+        found.sort(key=lambda moment: moment[:3])
+        if until_ms is not None:
+            found = [moment for moment in found if moment.time_ms < until_ms]
+        hosts = sum(isinstance(moment.event, HostMinute) for moment in found)
+        return Past(
+            found, self.records, dict(sorted(self._refused.items())), dict(sorted(self._ignored.items())), hosts
+        )
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -121,7 +168,7 @@ class Fold:
         for partition in range(len(self._shards)):
             self._fold(partition, JournalRecord(Tick("", time_ms=time_ms)))
 
-    def _take(self, event: JobEvent) -> None:
+    def _take(self, event: JobEvent | HostMinute) -> None:
         if isinstance(event, JobStarted):
             self._observer.started(event)
         self.write(event, Origin("", 0, 0))
@@ -158,7 +205,7 @@ def backtest(
     for candidate in tried:
         done = len(found) * len(past.moments)
         aliases = candidate.config.identification.systems_by_alias
-        observer = Observer(edges_ms, aliases)
+        observer = Observer(edges_ms, aliases, candidate.config.profiles.coverage_min)
         fold = Fold(candidate.config, observer)
         fold.run(past.moments, partial(_further, on_progress, done))
         found.append(variant(candidate.name, candidate.settings, observer, top, fold.faults))
@@ -180,7 +227,8 @@ def _history(past: Past, files: Sequence[str], since_ms: int | None) -> History:
     return History(
         files=tuple(files),
         records=past.records,
-        events=len({(moment.number) for moment in past.moments}),
+        events=len({moment.number for moment in past.moments if not isinstance(moment.event, HostMinute)}),
+        host_minutes=past.host_minutes,
         runs=len(completed),
         refused=sum(past.refused.values()),
         refused_by_reason=past.refused,

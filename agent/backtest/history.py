@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from agent.contracts.events import JobCompleted, JobEvent, JobStarted
+from agent.contracts.events import HostMinute, JobCompleted, JobEvent, JobStarted
 
 PERIODS: Final = 40
 RUNS_OF_PERIOD: Final = 20  # fewer say little of a share
+MINUTE_MS: Final = 60_000
+TOLD_AFTER_MS: Final = 10_000
 _END, _START, _OTHER, _INSTANT = range(4)  # order at one time: what ended is known to what starts then
 
 
@@ -16,7 +18,7 @@ class Moment(NamedTuple):
     time_ms: int
     order: int
     number: int
-    event: JobEvent
+    event: JobEvent | HostMinute
 
 
 def ran(event: JobCompleted) -> bool:
@@ -58,6 +60,18 @@ def moments(events: Sequence[JobEvent]) -> list[Moment]:
             found.append(Moment(now_ms, _OTHER, number, event))
     found.sort(key=lambda moment: moment[:3])
     return found
+
+
+def minute_moments(minutes: Iterable[HostMinute]) -> list[Moment]:
+    """Return the minutes of hosts, each when it would have been told: ten seconds after its end.
+
+    >>> [moment.time_ms for moment in minute_moments([HostMinute("exa", "load/0", "nid1", 60_000, {})])]
+    [130000]
+    """
+    return [
+        Moment(minute.minute_ms + MINUTE_MS + TOLD_AFTER_MS, _OTHER, number, minute)
+        for number, minute in enumerate(minutes)
+    ]
 
 
 def span(told: Iterable[Moment]) -> tuple[int, int]:

@@ -11,11 +11,13 @@ from agent.backtest.alerts import AlertCounts
 from agent.backtest.baselines import BASELINES, Baseline, LastTwo
 from agent.backtest.groups import LIMIT_BINS, QUANTILES, Compared, Frequencies, Group, Sample, reached
 from agent.backtest.history import ran
+from agent.backtest.profiled import ProfileObserver, power_band
 from agent.backtest.scores import Band, Tally
 from agent.contracts.events import SUCCESS, JobCompleted, JobStarted
 from agent.contracts.horizons import HORIZONS, horizon_of
 from agent.contracts.moments import rfc3339
-from agent.contracts.outputs import Alert, JobPrediction, Prediction
+from agent.contracts.outputs import Alert, JobPrediction, Prediction, Run
+from agent.contracts.profile_settings import ProfileSettings
 
 OPEN_MAX: Final = 200_000
 APPLICATIONS_MAX: Final = 2000
@@ -77,7 +79,12 @@ class Observer:
     1
     """
 
-    def __init__(self, edges_ms: Sequence[int], systems_by_alias: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        edges_ms: Sequence[int],
+        systems_by_alias: Mapping[str, str] | None = None,
+        coverage_min: float = ProfileSettings().coverage_min,
+    ) -> None:
         self.edges_ms = tuple(edges_ms)
         self._since_ms = self.edges_ms[0]
         self._aliases = systems_by_alias or {}
@@ -93,6 +100,7 @@ class Observer:
         self.completed, self.all = Compared(), Compared()
         self.quantiles, self.limit = Frequencies(), Frequencies()
         self.alerts = AlertCounts()
+        self.profiles = ProfileObserver(coverage_min)
 
     def started(self, event: JobStarted) -> None:
         """Note that a run starts; what the fold says of it follows."""
@@ -109,6 +117,8 @@ class Observer:
                 self._said(message, now_ms)
             elif isinstance(message, Prediction):
                 self._published(message)
+            elif isinstance(message, Run):
+                self.profiles.take(message)
             elif isinstance(message, Alert) and now_ms >= self._since_ms:
                 self.alerts.take(message)
 
@@ -123,6 +133,7 @@ class Observer:
             return
         if event.start_ms >= self._since_ms:
             self._score(event, run)
+            self.profiles.ended(event.run_id, power_band(run.said))
         self._last_two.learn(event.system, event.evidence, event.run_time_s)
 
     def _published(self, message: Prediction) -> None:

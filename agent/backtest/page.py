@@ -10,8 +10,10 @@ from markupsafe import Markup
 
 from agent import words
 from agent.backtest import plots
-from agent.backtest.report import AlertCount, Application, Report, Variant
+from agent.backtest.power_plot import power_said
+from agent.backtest.report import AlertCount, Application, Drawn, Report, Variant
 from agent.http import environment as html
+from agent.http.power import explained_views
 from agent.http.view import change
 
 NUMBERS_BEYOND: Final = 1e6
@@ -48,10 +50,10 @@ def environment() -> Environment:
     """
     made = html.environment("agent.backtest")
     made.filters.update(
-        change=change, seconds=seconds, number=number, error=error, file_name=_file_name, horizon=plots.horizon_words,
+        change=change, explained=explained_views, power=words.power, seconds=seconds, number=number, error=error, file_name=_file_name, horizon=plots.horizon_words,
         baseline=BASELINE_WORDS.__getitem__,
     )  # fmt: skip
-    made.globals.update(pictures=pictures, curve=_curve, alert_of=alert_of, most=most)
+    made.globals.update(pictures=pictures, curve=_curve, alert_of=alert_of, most=most, power_said=_power_said)
     return made
 
 
@@ -130,6 +132,10 @@ def _file_name(path: str) -> str:
 
 def _curve(application: Application) -> Markup:
     return Markup(plots.curve(application))  # noqa: S704
+
+
+def _power_said(sample: Sequence[Drawn]) -> Markup:
+    return Markup(power_said(sample))  # noqa: S704
 
 
 def _style() -> str:

@@ -42,10 +42,10 @@ def errors_over_time(periods: Sequence[Period]) -> str:
     ]
     shown = axis((spot[1] for line in lines for spot in line.spots if spot), HEIGHT - _BOTTOM, _TOP)
     if shown is None:
-        return _picture("Median error over time", "Nothing was said of any run.", [])
+        return picture("Median error over time", "Nothing was said of any run.", [])
     x, y = _time_scale(periods), Scale(shown.low, shown.high, shown.start, shown.stop, logarithmic=True)
-    body = [*_grid_y(y, [(tick, percent(tick)) for tick in percent_ticks(y.low, y.high)]), *_grid_time(x)]
-    return _picture(
+    body = [*grid_y(y, [(tick, percent(tick)) for tick in percent_ticks(y.low, y.high)]), *_grid_time(x)]
+    return picture(
         "Median error over time",
         "Median relative error of completed runs by the time of their start; less is better.",
         [*body, *(part for line in lines for part in _drawn(line, x, y))],
@@ -59,19 +59,19 @@ def coverage_over_time(periods: Sequence[Period]) -> str:
     True
     """
     if not periods:
-        return _picture("Coverage over time", "There is no run.", [])
+        return picture("Coverage over time", "There is no run.", [])
     x, y = _time_scale(periods), _shares()
     figures = [period.row.figures for period in periods]
     upper = _over(periods, [found.coverage_high for found in figures])
     lower = _over(periods, [found.coverage_low for found in figures])
-    body = [*_grid_y(y, _SHARE_TICKS), *_grid_time(x), *_target(y)]
+    body = [*grid_y(y, _SHARE_TICKS), *_grid_time(x), *_target(y)]
     body += [_area(pair, x, y) for pair in _stretches(upper, lower)]
     body += _drawn(Line("other", _over(periods, [period.row.answered for period in periods])), x, y)
     body += _drawn(Line("line", _over(periods, [found.coverage_90 for found in figures])), x, y)
     told = (
         "Share of completed runs inside the 90 % band said at their start, with its 95 % interval, and share answered."
     )
-    return _picture("Coverage over time", told, body)
+    return picture("Coverage over time", told, body)
 
 
 def coverage_by_horizon(rows: Sequence[Row]) -> str:
@@ -82,7 +82,7 @@ def coverage_by_horizon(rows: Sequence[Row]) -> str:
     """
     y, body = _shares(), []
     if rows:
-        body = [*_grid_y(y, _SHARE_TICKS), *_target(y)]
+        body = [*grid_y(y, _SHARE_TICKS), *_target(y)]
     step = (WIDTH - _LEFT - _RIGHT) / max(len(rows), 1)
     for place, row in enumerate(rows):
         at, found = _LEFT + (place + 0.5) * step, row.figures
@@ -92,7 +92,7 @@ def coverage_by_horizon(rows: Sequence[Row]) -> str:
             ends = (y.place(found.coverage_low), y.place(found.coverage_high))
             note = f"{horizon_words(row.name)}: {share(found.coverage_90)} of {counted(found.scored, 'run')}"
             body += _with_bar(at, y.place(found.coverage_90), ends, "observed", note)
-    return _picture("Coverage by horizon", "Share of runs inside the 90 % band, with its 95 % interval.", body)
+    return picture("Coverage by horizon", "Share of runs inside the 90 % band, with its 95 % interval.", body)
 
 
 def reliability(quantiles: Sequence[Frequency], limit: Sequence[Frequency]) -> str:
@@ -104,7 +104,7 @@ def reliability(quantiles: Sequence[Frequency], limit: Sequence[Frequency]) -> s
     """
     bottom, top = SQUARE - 50.0, _TOP
     x, y = Scale(-0.04, 1.04, _LEFT, SQUARE - _RIGHT), Scale(-0.04, 1.04, bottom, top)
-    body = _grid_y(y, _SHARE_TICKS, SQUARE)
+    body = grid_y(y, _SHARE_TICKS, SQUARE)
     for value, label in _SHARE_TICKS:
         at = f"{x.place(value):.1f}"
         body.append(f'<line class="grid" x1="{at}" y1="{top}" x2="{at}" y2="{bottom}"/>')
@@ -119,7 +119,7 @@ def reliability(quantiles: Sequence[Frequency], limit: Sequence[Frequency]) -> s
             edges = (y.place(found.low), y.place(found.high))
             body += _with_bar(x.place(found.predicted), y.place(found.observed), edges, kind, note)
     told_as = "Observed frequency against predicted probability, with 95 % intervals."
-    return _picture("Reliability diagram", told_as, body if quantiles or limit else [], SQUARE, SQUARE)
+    return picture("Reliability diagram", told_as, body if quantiles or limit else [], SQUARE, SQUARE)
 
 
 def curve(application: Application) -> str:
@@ -226,7 +226,12 @@ def _with_bar(x: float, y: float, ends: tuple[float, float], kind: str, note: st
     ]
 
 
-def _grid_y(y: Scale, ticks: Iterable[tuple[float, str]], width: int = WIDTH) -> list[str]:
+def grid_y(y: Scale, ticks: Iterable[tuple[float, str]], width: int = WIDTH) -> list[str]:
+    """Return lines across a picture with their labels.
+
+    >>> len(grid_y(Scale(0.0, 1.0, 100.0, 0.0), [(0.5, "50 %")]))
+    2
+    """
     parts = []
     for value, label in ticks:
         at = f"{y.place(value):.1f}"
@@ -244,7 +249,12 @@ def _grid_time(x: Scale) -> list[str]:
     return parts
 
 
-def _picture(title: str, told: str, body: Sequence[str], width: int = WIDTH, height: int = HEIGHT) -> str:
+def picture(title: str, told: str, body: Sequence[str], width: int = WIDTH, height: int = HEIGHT) -> str:
+    """Return a picture as SVG; it says so where there is nothing to draw.
+
+    >>> "nothing to show" in picture("Power", "Said against measured.", [])
+    True
+    """
     head = f'<svg class="curve plot{" square" if width == height else ""}" role="img" viewBox="0 0 {width} {height}"><title>{title}</title><desc>{told}</desc>'
     empty = f'<text class="axis" x="{width / 2}" y="{height / 2}" text-anchor="middle">nothing to show</text>'
     return head + ("".join(body) or empty) + "</svg>"

@@ -6,12 +6,15 @@ import msgspec
 
 from agent.backtest.scores import Figures
 from agent.contracts.outputs import CurvePoint
+from agent.contracts.quality import ProfileModel
 
 SCHEMA: Final = "scalewatch.backtest/1"
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
     """What the files held: records, events, runs that ran, what was refused and left out, and the times of the starts.
+
+    `host_minutes` are minutes of hosts with counters or power.
 
     `scored_since` is the time from which on runs were scored and alerts counted; earlier ones were only learned.
     """
@@ -26,6 +29,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     first: str
     last: str
     scored_since: str | None = None
+    host_minutes: int = 0
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +100,65 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     observed: tuple[Observed, ...]
 
 
+class PowerFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """How good predicted power was; None where there is nothing to tell. See `Figures` for what each means.
+
+    `mean_w` is the mean of the measured power.
+    """
+
+    scored: int
+    mean_w: float | None = None
+    median_error: float | None = None
+    mean_error: float | None = None
+    bias: float | None = None
+    coverage_90: float | None = None
+    coverage_low: float | None = None
+    coverage_high: float | None = None
+    median_ln_width: float | None = None
+
+
+class PowerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs of one kind whose power is known, and what was said of it at their start.
+
+    `measured` is the share of their host-minutes with a sensor of power, `estimated` that of those estimated from counters.
+    Only runs that were measured for the most part are scored. `explained` is what counters say of them at the end.
+    """
+
+    name: str
+    runs: int
+    answered: float
+    measured: float
+    estimated: float
+    figures: PowerFigures
+    explained: tuple[ProfileModel, ...] = ()
+
+
+class Drawn(msgspec.Struct, frozen=True, array_like=True):
+    """A run of the sample that is drawn: power that was said at its start with its band, and measured power, in W."""
+
+    said_w: float
+    low_w: float
+    high_w: float
+    measured_w: float
+
+
+class Profiled(msgspec.Struct, frozen=True, kw_only=True):
+    """What hosts told of settled runs: how many have a profile, and how many of these were learned or left out, by reason.
+
+    `readings_left_out` counts readings of sensors that were not believed, by reason. `total` and `by_application` are of runs
+    whose power is known.
+    """
+
+    settled: int
+    profiles: int
+    learned: int
+    left_out: dict[str, int]
+    readings_left_out: dict[str, int]
+    total: PowerRow
+    by_application: tuple[PowerRow, ...]
+    sample: tuple[Drawn, ...]
+
+
 class AlertCount(msgspec.Struct, frozen=True, kw_only=True):
     """How often an alert fired, for how many different subjects, and how many still fire at the end."""
 
@@ -110,7 +173,7 @@ class AlertCount(msgspec.Struct, frozen=True, kw_only=True):
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """All that came of one configuration. Rows are of completed runs, but `by_state`, which is of all that ran.
 
-    `limit` sets the predicted probability that a run exceeds its time limit against how often it did.
+    `profiled` is None where hosts told nothing of any run. `limit` sets the predicted probability that a run exceeds its time limit against how often it did.
     """
 
     name: str
@@ -128,6 +191,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     limit_brier: float | None
     alerts: tuple[AlertCount, ...]
     faults: int
+    profiled: Profiled | None = None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

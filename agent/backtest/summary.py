@@ -7,6 +7,7 @@ from agent.backtest.observer import DISTANCES, OTHERS, UNNAMED, Key, Observer, O
 from agent.backtest.report import Application, Comparison, Period, Row, Variant
 from agent.contracts.events import STATES, SUCCESS
 from agent.contracts.moments import rfc3339
+from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Prediction
 
 NO_NAME = "jobs that nothing names"
@@ -38,6 +39,9 @@ def variant(name: str, settings: Mapping[str, str], observer: Observer, top: int
         limit_brier=observer.limit.brier,
         alerts=observer.alerts.counts(ran),
         faults=faults,
+        profiled=observer.profiles.found(
+            {ApplicationKey(*key).id: curve for key, curve in observer.curves.items()}, top
+        ),
     )
 
 

@@ -6,9 +6,9 @@ from rich.table import Table
 from rich.text import Text
 
 from agent.backtest.page import BASELINE_WORDS, alert_of, error, number, seconds
-from agent.backtest.report import Report, Variant
+from agent.backtest.report import Profiled, Report, Variant
 from agent.backtest.scores import Figures
-from agent.words import counted, moment, share
+from agent.words import counted, moment, power, share
 
 _FIGURES = ("runs", "answered", "median error", "MAE s", "bias", "band held", "95 % interval")
 
@@ -27,6 +27,8 @@ def summary(report: Report) -> Iterator[Table | Text]:
     yield Text(f"{counted(history.runs, 'run')} from {moment(history.first)} to {moment(history.last)}, {refused}")
     if report.variants:
         yield _predictions(report)
+    if report.variants and report.variants[0].profiled is not None:
+        yield _power(report.variants[0].profiled)
     for place, variant in enumerate(report.variants[1:], 1):
         yield Text(f"{_name(place)}: {variant.name}")
     names = sorted({alert.name for variant in report.variants for alert in variant.alerts})
@@ -45,6 +47,21 @@ def _predictions(report: Report) -> Table:
         if pair.runs == "completed":  # on the same runs, where anything was said of them
             found = pair.baseline_said if pair.said.scored else pair.alone
             table.add_row(BASELINE_WORDS[pair.baseline], str(found.scored), "", *_cells(found))
+    return table
+
+
+def _power(found: Profiled) -> Table:
+    table = _table(
+        "power (of all hosts)", "runs", "answered", "mean", "median error", "bias", "band held", "95 % interval"
+    )
+    for row in (found.total, *found.by_application):
+        figures = row.figures
+        low, high = figures.coverage_low, figures.coverage_high
+        held = "-" if low is None or high is None else f"{100 * low:.0f}-{100 * high:.0f} %"
+        table.add_row(
+            row.name, str(row.runs), share(row.answered), power(figures.mean_w), error(figures.median_error),
+            number(figures.bias), share(figures.coverage_90), held,
+        )  # fmt: skip
     return table
 
 

@@ -34,7 +34,7 @@ def _moment_ms(_context: click.Context, _parameter: click.Parameter, value: str 
               help="Folder for report.html and report.json.")  # fmt: skip
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE",
               help="Also try the configuration with this key changed; may be repeated, each is a variant of its own. "
-              "Semicolons join keys of one variant. Keys of alerts, run_time, jobs and identify, as in the file.")  # fmt: skip
+              "Semicolons join keys of one variant. Keys of alerts, run_time, jobs, profiles and identify, as in the file.")  # fmt: skip
 @click.option("--since", callback=_moment_ms, metavar="TIME",
               help="Score runs that start from here on; what came before is only learned.")  # fmt: skip
 @click.option("--until", callback=_moment_ms, metavar="TIME", help="Leave out what happened from here on.")

@@ -1,0 +1,170 @@
+"""Power said at the start of a run against what was measured of it, and what became of the profiles of runs."""
+
+import heapq
+import math
+from binascii import crc32
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from agent.backtest.report import Drawn, PowerFigures, PowerRow, Profiled
+from agent.backtest.scores import Band, Tally
+from agent.contracts.events import SUCCESS
+from agent.contracts.outputs import JobPrediction, Prediction, Run
+from agent.contracts.profiles import Profile
+
+SYSTEM: Final = "system"
+SAID_MAX: Final = 200_000
+APPLICATIONS_MAX: Final = 2000
+SAMPLE_MAX: Final = 300
+MEASURED_MIN: Final = 0.5  # of a run's host-minutes: of others it is not known what they drew
+NO_PROFILE: Final = "no telemetry"
+NOT_COMPLETED: Final = "did not complete"
+NO_NAME: Final = "no name"
+SHARED: Final = "hosts shared with other jobs"
+TOO_LITTLE: Final = "too little of it seen"
+
+
+class OfPower:
+    """Runs of one kind whose power is known."""
+
+    __slots__ = ("_estimated", "_measured", "_tally", "_watts", "runs")
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self._tally = Tally()
+        self._measured = self._estimated = self._watts = 0.0
+
+    def add(self, profile: Profile, power_w: float | None, said: Band | None) -> None:
+        """Take in a run; `power_w` is None where it was not measured enough to score what was said."""
+        self.runs += 1
+        self._measured += profile.measured.get(SYSTEM, 0.0)
+        self._estimated += profile.estimated.get(SYSTEM, 0.0)
+        if power_w is not None and said is not None:
+            self._watts += power_w
+            self._tally.add(power_w, said)
+
+    def row(self, name: str, curve: Prediction | None = None) -> PowerRow:
+        """Return what it comes to; `curve` holds what explains the power of the application."""
+        found, runs = self._tally.figures(), max(self.runs, 1)
+        return PowerRow(
+            name=name,
+            runs=self.runs,
+            answered=found.scored / runs,
+            measured=self._measured / runs,
+            estimated=self._estimated / runs,
+            figures=PowerFigures(
+                scored=found.scored,
+                mean_w=self._watts / found.scored if found.scored else None,
+                median_error=found.median_error,
+                mean_error=found.mean_error,
+                bias=found.bias,
+                coverage_90=found.coverage_90,
+                coverage_low=found.coverage_low,
+                coverage_high=found.coverage_high,
+                median_ln_width=found.median_ln_width,
+            ),
+            explained=curve.profiles if curve is not None else (),
+        )
+
+
+class ProfileObserver:
+    """Hears what was said of the power of runs, and of settled ones with their profiles.
+
+    >>> profile = Profile(hosts=2, minutes=8, expected=10, power_w={"system": 400.0}, measured={"system": 1.0})
+    >>> observer = ProfileObserver(coverage_min=0.8)
+    >>> observer.ended("exa/1@0", Band(780.0, 700.0, 900.0))
+    >>> observer.settled("exa/1@0", "exa/lammps//nodes", "COMPLETED", profile)
+    >>> found = observer.found({}, top=3)
+    >>> found.learned, found.total.figures.scored, round(found.total.figures.median_error, 3)
+    (1, 1, 0.025)
+    """
+
+    def __init__(self, coverage_min: float) -> None:
+        self._coverage_min = coverage_min
+        self._said: dict[str, Band | None] = {}
+        self._settled = self._profiles = self._learned = 0
+        self._left_out = Counter[str]()
+        self._readings = Counter[str]()
+        self._total = OfPower()
+        self._applications: dict[str, OfPower] = {}
+        self._sample: list[tuple[int, str, Drawn]] = []
+
+    def ended(self, run_id: str, said: Band | None) -> None:
+        """Note what was said at its start of a run that is to be scored, until it settles."""
+        self._said[run_id] = said
+        if len(self._said) > SAID_MAX:
+            del self._said[next(iter(self._said))]
+
+    def take(self, run: Run) -> None:
+        """Note a settled run."""
+        self.settled(run.run_id, run.application_id, run.state, run.profile)
+
+    def settled(self, run_id: str, application_id: str | None, state: str, profile: Profile | None) -> None:
+        """Score what was said of the power of a run that settled; one that is told again counts for nothing."""
+        if run_id not in self._said:
+            return
+        said = self._said.pop(run_id)
+        self._settled += 1
+        self._profiles += profile is not None
+        reason = self._why_not(application_id, state, profile)
+        if reason is not None or profile is None:
+            self._left_out[reason or NO_PROFILE] += 1
+            return
+        self._learned += 1
+        self._readings.update(profile.left_out)
+        if SYSTEM in profile.power_w:
+            self._score(run_id, application_id or "", profile, said)
+
+    def found(self, curves: Mapping[str, Prediction], top: int) -> Profiled | None:
+        """Return what it comes to with the `top` applications with the most runs; None where hosts told of no run."""
+        if not self._profiles:
+            return None
+        chosen = sorted(self._applications, key=lambda name: (-self._applications[name].runs, name))[:top]
+        return Profiled(
+            settled=self._settled,
+            profiles=self._profiles,
+            learned=self._learned,
+            left_out=dict(sorted(self._left_out.items())),
+            readings_left_out=dict(sorted(self._readings.items())),
+            total=self._total.row("all"),
+            by_application=tuple(self._applications[name].row(name, curves.get(name)) for name in chosen),
+            sample=tuple(drawn for *_, drawn in sorted(self._sample, key=lambda entry: entry[:2])),
+        )
+
+    def _why_not(self, application_id: str | None, state: str, profile: Profile | None) -> str | None:
+        """Return why the profile of a run is not learned."""
+        if profile is None:
+            return NO_PROFILE
+        if state != SUCCESS:
+            return NOT_COMPLETED
+        if application_id is None:
+            return NO_NAME
+        if profile.coverage < self._coverage_min:
+            return SHARED if profile.minutes + profile.shared >= self._coverage_min * profile.expected else TOO_LITTLE
+        return None
+
+    def _score(self, run_id: str, application_id: str, profile: Profile, said: Band | None) -> None:
+        enough = profile.measured.get(SYSTEM, 0.0) >= MEASURED_MIN
+        power_w = profile.power_w[SYSTEM] * profile.hosts if enough else None
+        if application_id not in self._applications and len(self._applications) >= APPLICATIONS_MAX:
+            application_id = "other applications"
+        for group in (self._total, self._applications.setdefault(application_id, OfPower())):
+            group.add(profile, power_w, said)
+        if power_w is not None and said is not None:
+            entry = (-crc32(run_id.encode()), run_id, Drawn(said.run_time_s, said.low_s, said.high_s, power_w))
+            heapq.heappush(self._sample, entry)
+            if len(self._sample) > SAMPLE_MAX:
+                heapq.heappop(self._sample)
+
+
+def power_band(said: JobPrediction | None) -> Band | None:
+    """Return the power that was said of a job with its band, in W; None where there was none.
+
+    >>> power_band(None) is None
+    True
+    """
+    if said is None or said.power_w is None or said.power_low_w is None or said.power_high_w is None:
+        return None
+    told = (said.power_w, said.power_low_w, said.power_high_w)
+    return Band(*told) if all(math.isfinite(watts) and watts > 0 for watts in told) else None
