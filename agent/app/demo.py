@@ -28,8 +28,8 @@ ENERGY: Final = "simulated.energy"
 STEP_S: Final = 0.05
 QUANTUM_MS: Final = 60_000  # what is told goes to the agent in such pieces, so that load and jobs come in their order
 RETENTION_MS: Final = 1_800_000  # of what was read long ago; telemetry would fill the memory
-ALERTS: Final = AlertSettings(  # nearly five hours are long here, and racks are named as the simulation does
-    host_anomaly=HostAnomaly(learn_s=17_100.0), rack_anomaly=RackAnomaly(pattern=r"^(r\d+)n\d+$")
+ALERTS: Final = AlertSettings(  # nearly five hours are long here; three resources besides power, which stays the same
+    host_anomaly=HostAnomaly(learn_s=17_100.0, resources_min=3), rack_anomaly=RackAnomaly(pattern=r"^(r\d+)n\d+$")
 )
 RAPL: Final = Telemetry(  # energy counters come in line protocol, as Telegraf would write them
     metrics=(MetricMapping(measurement="rapl", field="joules", resource="energy_total", instance="component"),)

@@ -12,6 +12,7 @@ START_MS = 1_795_168_800_000
 MINUTE_MS = 60_000
 SYSTEM = "sim"
 APPLICATIONS = ("alpha", "beta", "gamma")
+HOSTS = ("n1", "n2", "n3", "n4")
 GARBAGE = (b"", b"{", b"[1,2", b'{"type":"job.completed"}', b"\xff\xfe", b'{"type":"load","system":"sim"}', b"null")
 
 
@@ -48,13 +49,17 @@ def history(seed: int, jobs: int = 24) -> History:
 
 def _job(told: History, dice: random.Random, job_id: str) -> None:
     application, n = dice.choice(APPLICATIONS), float(dice.choice((1, 2, 4, 8)))
-    start_ms = told.end_ms + dice.randrange(0, 5) * MINUTE_MS
+    start_ms = (
+        told.end_ms + dice.choice((0, 0, 1, 1, 2, 3)) * MINUTE_MS
+    )  # some share their hosts, and hosts measure meanwhile
     state = "COMPLETED" if dice.random() < 0.85 else dice.choice(("FAILED", "CANCELLED", "TIMEOUT"))
     run_time_s = round(600.0 / n + 30.0, 3) * dice.choice((1.0, 1.0, 1.01, 0.99, 2.0))
     end_ms = start_ms + round(run_time_s * 1000)
     told.end_ms = max(told.end_ms, start_ms)
     job = {"system": SYSTEM, "job_id": job_id, "n": n, "unit": "nodes", "start": rfc3339(start_ms)}
     named = job | ({"application": application} if dice.random() < 0.7 else {"job_name": application})
+    if dice.random() < 0.8:
+        named |= {"hosts": dice.sample(HOSTS, min(int(n), 2))}
     if dice.random() < 0.6:
         told.messages.append(_bytes(named | {"type": "job.started", "time_limit_s": 3600}))
     if dice.random() < 0.2:

@@ -5,7 +5,8 @@ import random
 from typing import Any
 
 from agent.contracts.moments import rfc3339
-from tests.sim.history import SYSTEM
+from tests.sim.history import HOSTS as JOB_HOSTS
+from tests.sim.history import START_MS, SYSTEM
 
 HOSTS = 2  # at a time, of each partition
 LIFE_MS = 240_000  # of a host's name
@@ -23,6 +24,7 @@ class Hosts:
     def message(self, now_ms: int) -> bytes:
         """Return the next message."""
         samples = [self._sample(now_ms) for _ in range(self._dice.randrange(1, 5))]
+        samples += [self._profiled(now_ms) for _ in range(self._dice.randrange(0, 4))]
         if self._sent and self._dice.random() < 0.2:
             samples.append(self._dice.choice(self._sent))
         self._sent = [*self._sent[-20:], *samples]
@@ -37,3 +39,17 @@ class Hosts:
         value = self._dice.choice((0.25, 0.5, round(self._dice.random(), 3)))
         sample = {"type": "load", "system": SYSTEM, "host": host, "resource": "cpu_available"}
         return {**sample, "time": rfc3339(at_ms), "value": value}
+
+    def _profiled(self, now_ms: int) -> dict[str, Any]:
+        """Return what a host that jobs run on tells for their profiles: counters, or power."""
+        at_ms = now_ms - self._dice.randrange(*self._dice.choice(DELAYS_MS))
+        told = {"system": SYSTEM, "host": self._dice.choice(JOB_HOSTS), "time": rfc3339(at_ms)}
+        kind = self._dice.choice(("power", "delta", "total"))
+        if kind == "power":
+            watts = self._dice.choice((0.0, None, 300.0 + self._dice.randrange(200)))
+            return {**told, "type": "power", "component": "system", "power_w": watts}
+        if kind == "delta":
+            counters = {"cycles": self._dice.randrange(10**9)}
+            return {**told, "type": "counters", "interval_s": 20, "counters": counters}
+        misses = (at_ms - START_MS) // 10 % 30_000 + 1_000_000
+        return {**told, "type": "counters", "cumulative": True, "counters": {"misses": misses}}

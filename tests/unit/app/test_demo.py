@@ -98,10 +98,14 @@ def test_every_shared_node_has_a_fresh_window_of_five_minutes_and_a_forecast(aft
     views = after_half_way.agent.service.hosts(100)
     assert len(views) == 36
     for view in views:
-        assert [entry.resource for entry in view.resources] == ["bandwidth", "cpu_available", "memory_free"]
-        for entry in view.resources:
+        loads = [entry for entry in view.resources if entry.resource != "power_w>system"]
+        assert [entry.resource for entry in loads] == ["bandwidth", "cpu_available", "memory_free"]
+        for entry in loads:
             assert (entry.window.count, entry.window.stale) == (30, False)
             assert entry.outlook is not None
+    power = [entry for view in views for entry in view.resources if entry.resource == "power_w>system"]
+    assert len(power) == 30, "every sixth host has no sensor"
+    assert all(8 <= entry.window.count <= 10 and not entry.window.stale for entry in power)
     classes = [view.resources[1].variation for view in views]
     assert {"low"} < set(classes), "calm hosts and bursty ones"
     assert any(view.job for view in views)
