@@ -110,8 +110,9 @@ class Demo:
             self._producer.send(topic, value, None, 0, time_ms)
             self._next = next(self._messages)
         self._producer.flush(1.0)
-        while self._collector.step(until_ms, 0.0):
-            pass
+        for now_ms in (self.now_ms, until_ms):  # what all topics tell comes before the tick that lets time pass
+            while self._collector.step(now_ms, 0.0):
+                pass
         self.agent.step()
         self.now_ms = until_ms
 

