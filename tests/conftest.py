@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+import agent  # noqa: F401 - before numpy, whose threads it limits
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.kafka_jars import NoKafkaError
 

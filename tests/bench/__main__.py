@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+import agent  # noqa: F401 - before numpy, whose threads it limits
 from tests.bench import (
     counters,
     decoding,

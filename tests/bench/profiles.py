@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from agent.app import compose
@@ -26,7 +27,12 @@ from agent.contracts.outputs import Run
 from agent.contracts.profile_settings import ProfileSettings
 from agent.contracts.profiles import Profile
 from processors.fold.shard import Shard
-from processors.profile_models import ProfileFact, ProfileModels
+from processors.models.counters.model import KINDS
+from processors.models.training.runs import Run as LearnedRun
+from processors.models.training.trainer import Trainer
+from processors.profile_models import ProfileFact, ProfileModels, ProfileModelsState
+from processors.profile_values import TARGETS, targets_of, values_of
+from processors.shelf import Envelope
 from tests.bench.result import Row
 from tests.bench.workload import START_MS
 
@@ -163,7 +169,9 @@ def _fits(runs: int) -> Iterator[Row]:
     models.learn(_fact(runs + 1, dice))
     began_s = time.process_time()
     models.learn(fact)
-    yield Row(f"one more run, {runs} runs known", (time.process_time() - began_s) * 1000, "ms", "scored and learned", GOAL_MS)
+    yield Row(
+        f"one more run, {runs} runs known", (time.process_time() - began_s) * 1000, "ms", "scored and learned", GOAL_MS
+    )
 
 
 def _filled(runs: int) -> Trainer:
@@ -195,7 +203,8 @@ def _restore(applications: int) -> Iterator[Row]:
     trainer = _filled(settings.runs_max)
     while trainer.wants:
         trainer.tick()
-    value = envelope(ProfileModelsState(trainer=trainer.snapshot()))
+    state = msgspec.json.encode(ProfileModelsState(trainer=trainer.snapshot()))
+    value = msgspec.json.encode(Envelope(ProfileModels.version, START_MS, None, msgspec.Raw(state)))
     states = {f"profile_models/{SYSTEM}/app{i:04d}//nodes": bytes(bytearray(value)) for i in range(applications)}
     twin = compose.make_shard(Config(profiles=settings))
     began_s = time.process_time()
