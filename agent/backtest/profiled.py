@@ -26,7 +26,14 @@ TOO_LITTLE: Final = "too little of it seen"
 
 
 class OfPower:
-    """Runs of one kind whose power is known."""
+    """Runs of one kind whose power is known.
+
+    >>> power = OfPower()
+    >>> power.add(Profile(hosts=2, measured={"system": 0.5}), 800.0, Band(780.0, 700.0, 900.0))
+    >>> row = power.row("all")
+    >>> row.runs, row.measured, row.figures.mean_w
+    (1, 0.5, 800.0)
+    """
 
     __slots__ = ("_estimated", "_measured", "_tally", "_watts", "runs")
 
