@@ -102,6 +102,10 @@ class Meter:
                 self._measures.add("scalewatch_runs_refused_total", count, reason=name)
             elif kind == "shift":
                 self._measures.add("scalewatch_level_shifts_total", count, direction=name)
+            elif (kind, name) == ("profile", "minute_late"):
+                self._measures.add("scalewatch_profile_minutes_late_total", count)
+            elif kind == "profile":
+                self._measures.add("scalewatch_profiles_total", count, outcome=name)
             elif kind == "event":
                 self._events(name, count)
         self._fits(tally.get(("fit", "published"), 0))

@@ -27,6 +27,7 @@ SAMPLES_LEFT_OUT: Final = (
 OTHER: Final = "other"  # a value outside its closed list is counted here: a metric must never stop the agent
 FIT_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 WORK_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+PROFILES: Final = ("learned", "no_telemetry", "coverage", "not_completed", "not_identified", "end_late")
 USEFUL: Final = ("max", "knee", "half_efficiency", "least_energy", "least_energy_delay")
 
 _ROLE: Final = Label("role", values=ROLES)
@@ -70,6 +71,16 @@ AGENT: Final = (
         "scalewatch_level_shifts_total", "counter",
         "Applications that became slower or faster for good, as found by their runs; history counts too.",
         (Label("direction", values=DIRECTIONS),),
+    ),
+    Declaration(
+        "scalewatch_profiles_total", "counter",
+        "Settled runs by what became of their profiles: learned, or why not; end_late is a part of no_telemetry: "
+        "the end came when what their hosts had told was forgotten already.",
+        (Label("outcome", values=PROFILES),),
+    ),
+    Declaration(
+        "scalewatch_profile_minutes_late_total", "counter",
+        "Minutes of hosts that came too late for the profile of a run.",
     ),
     Declaration(
         "scalewatch_checkpoints_total", "counter", "Checkpoints by outcome.",

@@ -51,7 +51,9 @@ class Profiles:
     def settled(self, job: Job, run: EndedRun) -> Profile | None:
         """Return the profile of a run that settles, and learn it where it says enough of the run."""
         profile = run.profile or self._asked(run)
-        if profile is not None and self._tells(job, run, profile):
+        why = self._left_out(job, run, profile)
+        self._desk.tally["profile", why or "learned"] += 1
+        if profile is not None and why is None:
             try:
                 self._learn(job, run, profile)
             except Exception:  # noqa: BLE001  what profiles tell must not cost the run itself
@@ -91,12 +93,16 @@ class Profiles:
             self._desk.tally["fault", ProfileModels.name] += 1
             return None
 
-    def _tells(self, job: Job, run: EndedRun, profile: Profile) -> bool:
+    def _left_out(self, job: Job, run: EndedRun, profile: Profile | None) -> str | None:
+        """Return why a run is not learned from, in the words of the metric that counts them; None where it is."""
         placement = run.placement
-        placed = placement.application_id is not None and placement.n is not None
-        whole = run.event.state == SUCCESS and not job.resized
-        enough = profile.coverage >= self._desk.settings.profiles.coverage_min
-        return placed and whole and enough and plausible(placement.n or 0.0, run.event.run_time_s)
+        if profile is None:
+            return "no_telemetry"
+        if placement.application_id is None or placement.n is None:
+            return "not_identified"
+        if run.event.state != SUCCESS or job.resized or not plausible(placement.n, run.event.run_time_s):
+            return "not_completed"
+        return None if profile.coverage >= self._desk.settings.profiles.coverage_min else "coverage"
 
     def _learn(self, job: Job, run: EndedRun, profile: Profile) -> None:
         event, application_id = run.event, run.placement.application_id or ""

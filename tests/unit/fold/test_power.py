@@ -7,6 +7,7 @@ import pytest
 
 from agent.contracts.events import JobProfile
 from agent.contracts.profiles import Profile
+from agent.metrics.table import PROFILES
 from tests.kit.measured_runs import EVERY_MS, KEY, Measured
 from tests.kit.scenario import DAY_MS, Scenario
 
@@ -113,3 +114,18 @@ def test_power_makes_no_more_predictions_than_run_times_do() -> None:
     dark, measured = Measured().runs_on(60, profiles=False).settles(), Measured().runs_on(60).settles()
     counts = [len(day.centre.messages("predictions", KEY)) for day in (dark, measured)]
     assert counts[1] <= counts[0] + 2
+
+
+def test_what_became_of_profiles_is_counted_by_reason() -> None:
+    day = Measured().runs_on(3).runs_on(2, profiles=False)
+    event = day.centre.ran("failed", "lammps", 4.0, 60.0, state="FAILED")
+    day.centre.told.by_run[event.run_id] = Profile(hosts=4, minutes=4, expected=4)
+    event = day.centre.ran("shared", "lammps", 4.0, 60.0)
+    day.centre.told.by_run[event.run_id] = Profile(hosts=4, minutes=3, expected=4, shared=1)
+    event = day.centre.ran("nameless", None, 4.0, 60.0)
+    day.centre.told.by_run[event.run_id] = Profile(hosts=4, minutes=4, expected=4)
+    day.settles()
+    counted = {name: day.centre.tally[f"profile:{name}"] for name in PROFILES}
+    assert counted == {
+        "learned": 3, "no_telemetry": 2, "coverage": 1, "not_completed": 1, "not_identified": 1, "end_late": 0,
+    }  # fmt: skip
