@@ -22,7 +22,7 @@ from processors.profiles.presence import Presence
 from processors.profiles.quantities import SHARED
 from processors.profiles.runs import ProfileRun
 from processors.profiles.summary import Stayed, profile
-from processors.profiles.sums import Sum, added, read
+from processors.profiles.sums import Sum, Total
 from processors.windows.settings import MINUTE_MS
 
 CLOSE_BEFORE_MS: Final = 30_000  # a minute is closed so long before a run settles that ended with it
@@ -111,21 +111,21 @@ class HostProfiles:
     def profile(self, job: str, run_id: str) -> Profile | None:
         """Return the profile of a run that ended; None where nothing was told of its hosts, or it was not followed."""
         run = self._desk.runs.get(run_id) if run_id in self._presence else None
-        if run is None or run.state.end_ms is None or not run_id.startswith(f"{job}@"):
+        if run is None or not run_id.startswith(f"{job}@"):
             return None
         state, (hosts, rows) = run.state, self._presence.of(run_id)
+        if state.end_ms is None:
+            return None
         if state.spoiled:
             self._desk.tally["profile", "end_late"] += 1
             return None
         if not len(rows):
             return None
-        sums = self._ledger.sums.of(state.row)
-        stays, end_ms = self._presence.stays_with(run_id), run.state.end_ms
+        total = Total(self._ledger.sums, state.row)
+        stays, end_ms = self._presence.stays_with(run_id), state.end_ms
         for minute_ms, amounts in self._ledger.kept.within(state.start_ms, end_ms, rows):
-            got = read(added(given(minute_ms, amounts, stays, len(rows), self._shared).of(state.row)))
-            for key, (amount, seconds) in got.items():
-                before = sums.get(key, (0.0, 0.0))
-                sums[key] = before[0] + amount, before[1] + seconds
+            total.add(given(minute_ms, amounts, stays, len(rows), self._shared))
+        sums = total.of()
         stayed = Stayed(hosts, state.start_ms, end_ms, state.run_time_s, started=state.started)
         return profile(
             stayed,

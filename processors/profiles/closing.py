@@ -32,7 +32,7 @@ class Told(NamedTuple):
     """What m meters told of a minute, each once: its row, how many samples, a value as `processors.profiles.intake` reads it."""
 
     meter: Ints
-    count: Ints
+    samples: Ints
     value: Floats
 
 
@@ -55,7 +55,7 @@ class Close:
         """Return what hosts did in a minute, by host; with it, as quantities, what was covered and what was left out."""
         told = _together(last_word(readings), self._roster.kind_of)
         new = self._roster.learned_ms()[told.meter] < minute_ms
-        told = Told(*(column[new] for column in told))
+        told = Told(told.meter[new], told.samples[new], told.value[new])
         amount, reach, reason = self._read(minute_ms, told)
         self._roster.learned_ms()[told.meter] = minute_ms
         amounts = self._whole(minute_ms, told.meter, amount, reach)
@@ -70,7 +70,7 @@ class Close:
         gap = np.where(before_ms == NEVER_MS, 0, (minute_ms - before_ms) // MINUTE_MS)
         known = (gap >= 1) & (gap <= REACH_MAX)
         usual = lasts["reach"][told.meter]
-        slow = known & (usual > 1) & (told.count <= 1)  # sampled every few minutes; else minutes got lost
+        slow = known & (usual > 1) & (told.samples <= 1)  # sampled every few minutes; else minutes got lost
         reach = np.where(slow, np.minimum(gap, usual), 1)
         reason = np.full(len(kind), -1)
         amount = told.value.copy()

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from processors.profiles.closing import AMOUNT, Amounts
+from processors.profiles.closing import Amounts
 from processors.windows.settings import MINUTE_MS
 
 
 class KeptMinutes:
     """What hosts did, by minute and within it by host; at most `amounts_max`, the oldest minutes go first.
 
+    >>> from processors.profiles.closing import AMOUNT
     >>> kept = KeptMinutes(amounts_max=9)
     >>> kept.add(60_000, np.array([(3, 7, 1, 600.0), (5, 7, 1, 300.0)], AMOUNT))
     0
@@ -22,6 +23,7 @@ class KeptMinutes:
     def __init__(self, amounts_max: int) -> None:
         self.amounts_max = amounts_max
         self.minutes: dict[int, Amounts] = {}
+        self._hosts: dict[int, npt.NDArray[np.int32]] = {}  # rows of hosts again, side by side: they are searched
         self._count = 0
 
     def __len__(self) -> int:
@@ -29,8 +31,9 @@ class KeptMinutes:
         return self._count
 
     def add(self, minute_ms: int, amounts: Amounts) -> int:
-        """Keep a closed minute; return how many amounts of old ones had to go for it."""
+        """Keep a closed minute that is not kept; return how many amounts of old ones had to go for it."""
         self.minutes[minute_ms] = amounts
+        self._hosts[minute_ms] = np.ascontiguousarray(amounts["host"])
         self._count += len(amounts)
         gone = 0
         while self._count > self.amounts_max and len(self.minutes) > 1:
@@ -40,6 +43,7 @@ class KeptMinutes:
     def take(self, minute_ms: int) -> Amounts:
         """Return a minute, which is no longer kept."""
         amounts = self.minutes.pop(minute_ms)
+        del self._hosts[minute_ms]
         self._count -= len(amounts)
         return amounts
 
@@ -48,23 +52,15 @@ class KeptMinutes:
 
         `hosts` rise.
         """
+        rows = hosts.astype(np.int32)
         for minute_ms in sorted(self.minutes):
             if minute_ms >= end_ms or minute_ms + MINUTE_MS <= start_ms:
                 continue
             amounts = self.minutes[minute_ms]
-            first = np.searchsorted(amounts["host"], hosts)
-            count = np.searchsorted(amounts["host"], hosts, side="right") - first
+            first = np.searchsorted(self._hosts[minute_ms], rows)
+            count = np.searchsorted(self._hosts[minute_ms], rows, side="right") - first
             before = np.cumsum(count) - count
             at = np.repeat(first - before, count) + np.arange(count.sum())
             found = amounts[at]
             found["host"] = np.repeat(np.arange(len(hosts)), count)
             yield minute_ms, found
-
-
-def none() -> Amounts:
-    """Return no amounts.
-
-    >>> len(none())
-    0
-    """
-    return np.zeros(0, AMOUNT)

@@ -41,11 +41,6 @@ class Given(NamedTuple):
     amount: Floats
     seconds: Floats
 
-    def of(self, run: int) -> "Given":
-        """Return what one run gets."""
-        at = self.run == run
-        return Given(*(column[at] for column in self))
-
 
 def given(minute_ms: int, amounts: Amounts, stays: Stays, hosts: int, shared: int) -> Given:
     """Return what runs get of what some of `hosts` rows did in a minute; `shared` is the number of that quantity.

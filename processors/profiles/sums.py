@@ -81,3 +81,32 @@ def read(rows: npt.NDArray[np.void]) -> dict[tuple[int, bool], Sum]:
     {(7, True): (600.0, 60.0)}
     """
     return {(key % _PER_RUN // 2, bool(key % 2)): (amount, seconds) for key, amount, seconds in rows.tolist()}
+
+
+class Total:
+    """Sums of one run, with what is added for it alone.
+
+    >>> total = Total(Sums(sums_max=9), run=3)
+    >>> total.add(Given(np.array([3, 4]), np.array([7, 7]), np.zeros(2, bool), np.full(2, 600.0), np.full(2, 60.0)))
+    >>> total.of()
+    {(7, False): (600.0, 60.0)}
+    """
+
+    def __init__(self, sums: Sums, run: int) -> None:
+        self._run = run
+        self._amount, self._seconds = np.zeros(_PER_RUN), np.zeros(_PER_RUN)
+        for (quantity, short), (amount, seconds) in sums.of(run).items():
+            self._amount[2 * quantity + short], self._seconds[2 * quantity + short] = amount, seconds
+
+    def add(self, given: Given) -> None:
+        """Add what runs got, as far as it is this one's."""
+        at = np.flatnonzero(given.run == self._run)
+        key = 2 * given.quantity[at] + given.short[at]
+        self._amount += np.bincount(key, given.amount[at], _PER_RUN)
+        self._seconds += np.bincount(key, given.seconds[at], _PER_RUN)
+
+    def of(self) -> dict[tuple[int, bool], Sum]:
+        """Return the sums by quantity, and whether minutes were short."""
+        there = np.flatnonzero(self._seconds)
+        found = zip(there.tolist(), self._amount[there].tolist(), self._seconds[there].tolist(), strict=True)
+        return {(key // 2, bool(key % 2)): (amount, seconds) for key, amount, seconds in found}
