@@ -15,7 +15,7 @@ from agent.app.embedded import Embedded
 from agent.app.replay import Replay
 from agent.config.tree import Config
 from agent.contracts.errors import ConfigError, ScalewatchError, UnavailableError
-from agent.contracts.events import Evidence, PredictionRequested
+from agent.contracts.events import Attribute, Evidence, PredictionRequested
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Answer, Prediction
 from agent.words import printable
@@ -33,6 +33,8 @@ class Question(msgspec.Struct, frozen=True):
     system: str = ""
     input: str = ""
     unit: str | None = None
+    attributes: dict[str, Attribute] = {}
+    features: dict[str, float] = {}
 
     @property
     def sizes(self) -> tuple[float, ...]:
@@ -41,9 +43,13 @@ class Question(msgspec.Struct, frozen=True):
 
     def request(self, system: str) -> PredictionRequested:
         """Return the request that a scheduler would send; `system` is the one that is meant where none is named."""
-        evidence = Evidence(application=self.application, input=self.input or None)
         return PredictionRequested(
-            system=self.system or system, request_id=self.id, n=self.sizes, evidence=evidence, unit=self.unit
+            system=self.system or system,
+            request_id=self.id,
+            n=self.sizes,
+            evidence=Evidence(application=self.application, input=self.input or None, attributes=self.attributes),
+            unit=self.unit,
+            features=self.features,
         )
 
 
@@ -87,11 +93,12 @@ def of_person(config: Config, file: str, request: PredictionRequested, timezone:
 
 
 def _asked(agent: Embedded, key: ApplicationKey, request: PredictionRequested) -> Answer:
-    evidence = Evidence(application=key.application, input=key.input or None)
+    attributes, features = request.evidence.attributes, request.features
+    evidence = Evidence(application=key.application, input=key.input or None, attributes=attributes)
     said = agent.service.prediction(key.id)
     sizes = request.n or tuple(point.n for point in (said.curve if said else ()))
     return agent.service.answer(
-        PredictionRequested(system=key.system, request_id="1", n=sizes, evidence=evidence, unit=key.unit)
+        PredictionRequested(key.system, request_id="1", n=sizes, evidence=evidence, unit=key.unit, features=features)
     )
 
 
@@ -134,7 +141,9 @@ def ask_agent(url: str, request: PredictionRequested) -> Answer:
         "unit": request.unit,
         "n": ",".join(f"{n:g}" for n in request.n),
     }
-    query = urllib.parse.urlencode({name: value for name, value in named.items() if value})
+    told = {f"attribute.{name}": str(value) for name, value in evidence.attributes.items()}
+    told |= {f"feature.{name}": repr(value) for name, value in request.features.items()}
+    query = urllib.parse.urlencode({name: value for name, value in (named | told).items() if value})
     address = f"{url.rstrip('/')}/api/v1/predictions?{query}"
     if not address.startswith(("http://", "https://")):
         raise ConfigError(f"{url!r} is no HTTP address.")

@@ -1,5 +1,6 @@
 """`scalewatch predict`: answers from files or from a running agent."""
 
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,33 @@ def _sizes(_context: click.Context, _parameter: click.Parameter, value: str | No
     return sizes
 
 
+def _told(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in given]
+    if any(not (name and sign and value) for name, sign, value in pairs):
+        raise click.BadParameter("write NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def _numbers(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, float]:
+    try:
+        found = {name: float(value) for name, value in _told(context, parameter, given).items()}
+    except ValueError as error:
+        raise click.BadParameter("features are numbers, such as max_bytes=1e9") from error
+    if not all(map(isfinite, found.values())):
+        raise click.BadParameter("features are finite")
+    return found
+
+
 @click.command
 @click.argument("words", nargs=-1, metavar="[FILE] [APPLICATION]")
 @click.option("--n", "sizes", callback=_sizes, help="Sizes, such as 64,128; by default those of the curve.")
 @click.option("--system", default=None, help="Its system; by default the only one that runs it.")
 @click.option("--input", default=None, help="Its input; by default the only one, from a file all.")
 @click.option("--unit", default=None, help="Unit of the sizes; by default the only one, from a file all.")
+@click.option("--attribute", "attributes", multiple=True, callback=_told, help="Attribute of the job, as NAME=VALUE.")
+@click.option(
+    "--feature", "features", multiple=True, callback=_numbers, help="Feature of its communication, NAME=VALUE."
+)
 @click.option("--url", default=None, help="Ask a running agent, such as http://127.0.0.1:8080.")
 @click.option("--members", is_flag=True, help="Show every law of run time, its weight and how right it has been.")
 @click.option("--events", multiple=True, type=click.Path(), help="File of events to learn from; may be repeated.")
@@ -49,8 +71,8 @@ def command(**given: Any) -> None:
     scalewatch predict lammps --system archer2 --n 64 --url http://127.0.0.1:8080
     scalewatch predict --events jobs.txt --requests requests.jsonl --out answers.jsonl
 
-    A line of the requests holds id, application, system, input, unit and n (a number or a list); its answer has the
-    same id.
+    A line of the requests holds id, application, system, input, unit, n (a number or a list), attributes and features
+    (objects); its answer has the same id.
     """  # noqa: D301 - click wants the character itself
     if given["requests"]:
         _many(given)
@@ -80,8 +102,9 @@ def _one(given: dict[str, Any]) -> None:
         system=given["system"] or "",
         request_id="1",
         n=given["sizes"],
-        evidence=Evidence(application=words[-1], input=given["input"]),
+        evidence=Evidence(application=words[-1], input=given["input"], attributes=given["attributes"]),
         unit=given["unit"],
+        features=given["features"],
     )
     if given["url"]:
         show(ask_agent(given["url"], request), members=given["members"])

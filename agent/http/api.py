@@ -165,21 +165,28 @@ class Api:
     def predictions(self, request: Request) -> Response:
         """Predict run times of one application at the sizes asked for, by default those of its curve.
 
-        With `hosts` or a `partition` also under their load; hosts alone ask for the size that they are.
+        With `hosts` or a `partition` also under their load; hosts alone ask for the size that they are. `attribute.NAME`
+        are attributes of the job, `feature.NAME` features of the communication of a placement.
         """
         query = request.query_params
         wanted = {name: parameters.text(query, name) for name in _KEY}
         if not wanted["application"]:
             raise parameters.BadParameterError("application is missing.")
         sizes = parameters.sizes(query)
-        place = Evidence(hosts=parameters.hosts(query), partition=parameters.text(query, "partition") or None)
+        place = Evidence(
+            hosts=parameters.hosts(query),
+            partition=parameters.text(query, "partition") or None,
+            attributes=parameters.attributes(query),
+        )
+        features = parameters.features(query)
         candidates = matching(self._service.predictions(), wanted) or self._never_run(wanted)
         if len(candidates) > 1:
             detail = f"{wanted['application'][:80]!r} is known {len(candidates)} times: add system, input or unit."
             return json(Problem(detail, known_ids(candidates)), 400)
         if not candidates:
             return self._unknown(wanted["application"], wanted)
-        answer = self._service.answer(_question(candidates[0], sizes or _sizes(candidates[0], place), place))
+        asked = _question(candidates[0], sizes or _sizes(candidates[0], place), place, features)
+        answer = self._service.answer(asked)
         return json(answer) if answer.known else self._unknown(wanted["application"], wanted)
 
     def _never_run(self, wanted: dict[str, str | None]) -> list[Prediction]:
@@ -246,15 +253,20 @@ def _sizes(entry: Prediction, place: Evidence) -> tuple[float, ...]:
     return (float(named),) if named else tuple(point.n for point in entry.curve)
 
 
-def _question(entry: Prediction, sizes: tuple[float, ...], place: Evidence) -> PredictionRequested:
+def _question(
+    entry: Prediction, sizes: tuple[float, ...], place: Evidence, features: dict[str, float]
+) -> PredictionRequested:
     key = ApplicationKey(entry.application, entry.system, entry.input, entry.unit)
     asked = f"{key.id}?{','.join(map(str, sizes))}"
     if place.hosts or place.partition:
         asked += f"&hosts={','.join(place.hosts)}&partition={place.partition or ''}"
+    if place.attributes or features:
+        asked += f"&attributes={sorted(place.attributes.items())}&features={sorted(features.items())}"
     return PredictionRequested(
         system=entry.system,
         request_id=f"http-{crc32(asked.encode()):08x}",  # the same question has the same id
         n=sizes,
         evidence=msgspec.structs.replace(place, application=entry.application, input=entry.input),
         unit=entry.unit,
+        features=features,
     )

@@ -6,12 +6,15 @@ from typing import Final
 from starlette.datastructures import QueryParams
 
 from agent.contracts.errors import InvalidInputError
+from agent.contracts.events import Attribute
 from agent.contracts.hostlist import spread
 
 SIZES_MAX: Final = 100
 SIZE_LARGEST: Final = 1e9
 TEXT_MAX: Final = 256
 HOSTS_MAX: Final = 16_384  # characters
+ATTRIBUTES_MAX: Final = 32
+FEATURES_MAX: Final = 64
 ROWS_DEFAULT: Final = 1000
 ROWS_MAX: Final = 10_000
 
@@ -58,6 +61,44 @@ def hosts(query: QueryParams) -> tuple[str, ...]:
     except InvalidInputError as error:
         raise BadParameterError(str(error)) from None
     return texts
+
+
+def attributes(query: QueryParams) -> dict[str, Attribute]:
+    """Return the attributes of a job that are told: `attribute.NAME`, numbers as text, which count as numbers.
+
+    >>> attributes(QueryParams("attribute.solver=cg&attribute.atoms=32000&n=4"))
+    {'solver': 'cg', 'atoms': '32000'}
+    """
+    return dict(_named(query, "attribute.", ATTRIBUTES_MAX))
+
+
+def features(query: QueryParams) -> dict[str, float]:
+    """Return the features of the communication of a placement that are told: `feature.NAME`, numbers.
+
+    >>> features(QueryParams("feature.max_bytes=1e9"))
+    {'max_bytes': 1000000000.0}
+    """
+    return {name: _number(name, value) for name, value in _named(query, "feature.", FEATURES_MAX).items()}
+
+
+def _named(query: QueryParams, prefix: str, most: int) -> dict[str, str]:
+    found = {name.removeprefix(prefix): value for name, value in query.items() if name.startswith(prefix)}
+    if len(found) > most:
+        raise BadParameterError(f"There are {len(found)} parameters {prefix}NAME, at most {most} are taken.")
+    for name, value in found.items():
+        if not name or max(len(name), len(value)) > TEXT_MAX:
+            raise BadParameterError(f"{prefix}{name[:40]} needs a name and a value of at most {TEXT_MAX} characters.")
+    return found
+
+
+def _number(name: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = float("nan")
+    if not isfinite(number):
+        raise BadParameterError(f"feature.{name[:40]}={value[:40]!r} is no number.")
+    return number
 
 
 def _size(part: str) -> float:

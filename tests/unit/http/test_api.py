@@ -122,6 +122,18 @@ def test_hosts_and_a_partition_are_asked_for_and_make_another_question(app: Star
     assert empty == plain
 
 
+def test_attributes_and_features_are_asked_with_and_make_another_question(
+    app: Starlette, service: FixedService
+) -> None:
+    for url in ("n=4", "n=4&attribute.atoms=32000&attribute.solver=cg", "n=4&feature.max_fifo=5"):
+        get_json(app, f"/api/v1/predictions?application=lammps&{url}")
+    plain, job, placement = service.asked
+    assert job.evidence.attributes == {"atoms": "32000", "solver": "cg"}
+    assert placement.features == {"max_fifo": 5.0}
+    assert (plain.evidence.attributes, plain.features) == ({}, {})
+    assert len({plain.request_id, job.request_id, placement.request_id}) == 3
+
+
 def test_hosts_without_a_size_ask_for_as_many_nodes(app: Starlette, service: FixedService) -> None:
     get_json(app, "/api/v1/predictions?application=lammps&hosts=nid[1-48]")
     get_json(app, "/api/v1/predictions?application=lammps&partition=standard")
@@ -146,6 +158,13 @@ def test_hosts_without_a_size_ask_for_as_many_nodes(app: Starlette, service: Fix
         ("application=" + "x" * 257 + "&n=1", "application is longer than 256 characters."),
         ("application=lammps&partition=" + "x" * 257, "partition is longer than 256 characters."),
         ("application=lammps&hosts=nid[1-", "The host list has unbalanced brackets, empty names or blanks."),
+        ("application=lammps&feature.max_fifo=many", "feature.max_fifo='many' is no number."),
+        ("application=lammps&feature.max_fifo=inf", "feature.max_fifo='inf' is no number."),
+        ("application=lammps&attribute.=4", "attribute. needs a name and a value of at most 256 characters."),
+        (
+            "application=lammps&" + "&".join(f"attribute.a{i}=1" for i in range(33)),
+            "There are 33 parameters attribute.NAME, at most 32 are taken.",
+        ),
         ("application=lammps&hosts=" + "n" * 16_385, "hosts has more than 16384 characters; write host lists."),
     ],
 )
