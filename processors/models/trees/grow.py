@@ -18,6 +18,7 @@ from processors.models.trees.forest import LEAF, Floats, Forest, Integers, joine
 
 ROWS_MAX: Final = 1 << 17  # that grow together: what is beyond is grown in parts, to bound memory
 ROWS_STEP: Final = 1 << 11  # that grow together where nothing may stand still for long
+COLUMNS_USUAL: Final = 8  # of more, fewer rows are a step
 _STILL = 1e-12  # of the spread of all targets: what lies closer is alike
 
 
@@ -65,7 +66,8 @@ def growing(
     4
     """
     _check(values, target, weight)
-    at_once = max(1, rows_at_once // len(target))
+    narrow = min(1.0, COLUMNS_USUAL / values.shape[1])  # every column is tried at every node
+    at_once = max(1, int(rows_at_once * narrow) // len(target))
     numbers = range(growth.trees)
     forests = []
     for first in numbers[::at_once]:
