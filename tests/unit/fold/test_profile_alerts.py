@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.kit.measured_runs import Measured
+from processors.fold.warnings import Warnings
+from tests.kit.measured_runs import KEY, Measured
 from tests.kit.scenario import Scenario
 
 KNOWN = 70  # runs until models are fitted and have been checked often enough
@@ -84,4 +85,11 @@ def test_an_application_that_is_not_run_any_more_has_no_open_alert_for_ever() ->
     day = Measured(unexplained_power={"quiet_s": 3600.0}).runs_on(KNOWN).runs_on(1, watts=1.4).settles()
     assert [said["status"] for said in day.told("UnexplainedPower")] == ["firing"]
     day.centre.at_ms(day.centre.now_ms + 3_700_000)
+    assert [said["status"] for said in day.told("UnexplainedPower")] == ["firing", "resolved"]
+
+
+def test_what_was_said_of_an_application_is_over_when_it_is_forgotten() -> None:
+    day = Measured().runs_on(KNOWN).runs_on(1, watts=1.4).settles()
+    Warnings(day.centre.shard.desk).forget_application(KEY)
+    day.settles()
     assert [said["status"] for said in day.told("UnexplainedPower")] == ["firing", "resolved"]

@@ -1,0 +1,90 @@
+"""Energy of runs: its band holds what it promises, and sizes of least energy are only those that can be relied on."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.contracts.outputs import CurvePoint, UsefulSizes
+from processors.energy import BAND_MAX, changed, energy, powered, relied_on, told_powers, with_least_energy
+from processors.models.log_normal import Z95
+from processors.profile_models import PowerAt
+
+positive = st.floats(1e-3, 1e9)
+widths = st.floats(0.0, 3.0)
+
+
+def point(n: float, run_time_s: float, half_width: float = 0.1, **changes: Any) -> CurvePoint:
+    values: dict[str, Any] = {
+        "coverage": 0.9, "coverage_measured": None, "speedup": 1.0, "efficiency": 1.0, "extrapolation": 1.0,
+        "source": "observed",
+    }  # fmt: skip
+    ends = run_time_s * math.exp(-half_width), run_time_s * math.exp(half_width)
+    return CurvePoint(n=n, run_time_s=run_time_s, low_s=ends[0], high_s=ends[1], **(values | changes))
+
+
+def power(n: float, power_w: float, half_width: float = 0.05) -> PowerAt:
+    return PowerAt(n, power_w, power_w * math.exp(-half_width), power_w * math.exp(half_width))
+
+
+def told(n: float, run_time_s: float, power_w: float, **changes: Any) -> CurvePoint:
+    return powered(point(n, run_time_s, **changes), power(n, power_w))
+
+
+def test_nine_of_ten_runs_whose_time_and_power_are_off_by_themselves_lie_in_the_band_of_energy() -> None:
+    rng = np.random.default_rng(5)
+    time_off, power_off = (width / Z95 * rng.standard_normal(20_000) for width in (0.2, 0.1))
+    found = energy(point(8.0, 100.0, 0.2), power(8.0, 3000.0, 0.1))
+    drawn = 100.0 * 3000.0 * np.exp(time_off + power_off)
+    assert np.mean((drawn >= found.low_j) & (drawn <= found.high_j)) == pytest.approx(0.9, abs=0.01)
+
+
+@given(positive, positive, widths, widths)
+def test_the_band_of_energy_is_as_wide_as_each_of_the_two_and_no_wider_than_both(
+    run_time_s: float, power_w: float, of_time: float, of_power: float
+) -> None:
+    found = energy(point(1.0, run_time_s, of_time), power(1.0, power_w, of_power))
+    assert found.energy_j == pytest.approx(run_time_s * power_w, rel=1e-9)
+    for end in (found.low_j, found.high_j):
+        width = abs(math.log(end / found.energy_j))
+        assert max(of_time, of_power) - 1e-6 <= width <= of_time + of_power + 1e-6
+
+
+@given(st.floats(1e-300, 1e300), st.floats(1e-300, 1e300))
+def test_what_is_told_of_energy_is_always_a_number(run_time_s: float, power_w: float) -> None:
+    found = energy(point(1.0, run_time_s, 0.0), power(1.0, power_w, 0.0))
+    assert all(0 < value < math.inf for value in found)
+
+
+def test_the_size_of_least_energy_is_never_one_that_was_extrapolated_and_is_uncertain() -> None:
+    curve = [
+        told(1.0, 100.0, 400.0),
+        told(2.0, 52.0, 800.0),
+        told(4.0, 20.0, 1600.0, source="extrapolated"),
+    ]
+    assert with_least_energy(UsefulSizes(), relied_on(curve, lambda _: False)).least_energy == 1.0
+    assert with_least_energy(UsefulSizes(), relied_on(curve, lambda _: True)).least_energy == 4.0
+
+
+def test_energy_with_a_band_that_says_nothing_is_no_ground_for_advice() -> None:
+    wide = math.log(BAND_MAX)
+    curve = [told(1.0, 100.0, 400.0), told(2.0, 52.0, 800.0), told(4.0, 20.0, 1600.0, half_width=wide)]
+    found = with_least_energy(UsefulSizes(knee=2.0), relied_on(curve, lambda _: True))
+    assert (found.least_energy, found.least_energy_delay, found.knee) == (1.0, 2.0, 2.0)
+
+
+def test_one_size_alone_is_no_choice() -> None:
+    assert with_least_energy(UsefulSizes(), [told(1.0, 100.0, 400.0)]).least_energy is None
+
+
+def test_power_counts_as_changed_when_it_moved_by_a_twentieth_or_became_known() -> None:
+    published = told_powers([told(1.0, 100.0, 400.0), point(2.0, 52.0)])
+    assert published == (400.0, None)
+    assert not changed(published, [power(1.0, 410.0), None])
+    assert changed(published, [power(1.0, 430.0), None])
+    assert changed(published, [power(1.0, 400.0), power(2.0, 800.0)])
+    assert changed((), [power(1.0, 400.0)])
+    assert not changed((), [None, None])
