@@ -247,7 +247,7 @@ def one_server(path: Path) -> Iterator[tuple[str, Scored]]:
             actual.append(power)
             for name, value in zip(told, (found, seen[-1], float(np.mean(seen))), strict=True):
                 told[name].append(value)
-    full = WINDOW - BLOCK * (WINDOW // BLOCK - 1)  # estimates before the window of readings was full
+    full = WINDOW - BLOCK  # so many estimates before the window of readings was full
     yield from _each(actual[full:], {name: values[full:] for name, values in told.items()})
     yield from _each(actual, {"model of events, from its first readings on": told["model of events"]})
 

@@ -170,7 +170,7 @@ TABLES = {
     "growth": Table("bands as the centre gets to know applications", growth.lines, 300.0),
     "inputs": Table("inputs that were never run, or hardly, from the others of their application", inputs.lines, 300.0),
     "streams": Table("anomalies on labelled streams, strictly online", streams.lines, 120.0),
-    "profiles": Table("power and run time from counters, other metrics and attributes", profiles.lines, 150.0),
+    "profiles": Table("power and run time from counters, other metrics and attributes", profiles.lines, 300.0),
     "synthetic": Table("curves whose truth is known", synthetic, 60.0),
     "job_logs": Table(
         "run time of jobs by name and user", program("tests.quality.job_logs", lambda sources: sources.logs), 300.0
