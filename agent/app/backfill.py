@@ -1,17 +1,21 @@
 """History into the running system: completions of files go straight into the journal, oldest first."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from agent.app import compose
+from agent.app.past_profiles import PastProfiles
 from agent.app.privacy import privacy
-from agent.app.streams import TimedEvent, in_order, refused
-from agent.app.telemetry_files import file_telemetry
+from agent.app.streams import Item, TimedEvent, in_order, refused
+from agent.app.telemetry_files import TelemetryFiles, file_telemetry
 from agent.config.tree import Config
 from agent.contracts.events import HostMinute, HostState, JobStarted, JournalRecord, Origin, encode_record
 from agent.contracts.log import Log
 from agent.decode.files import read_each
+from agent.decode.opening import STDIN
+from agent.decode.options import DecodeOptions
 from agent.decode.records import FileRecord
 from agent.topics import own_topics
 
@@ -32,7 +36,7 @@ def backfill(
     """Write what the files tell of ended runs into the journal; return counts by what became of the records.
 
     A second backfill of the same files changes nothing: runs have identities. Starts, states
-    and samples of hosts are left out, for they say nothing of the past. Raises UnavailableError; what was written then
+    and samples of hosts are left out, for they say nothing of the past; those of archives become profiles of their runs. Raises UnavailableError; what was written then
     may be written again.
     """
     log.create(own_topics(config))
@@ -40,7 +44,7 @@ def backfill(
     hide = privacy(config.privacy)
     counts: Counter[str] = Counter()
     options = compose.file_options(config, timezone)
-    for item in in_order(read_each(paths, now_ms, file_telemetry(config, options))):
+    for item in _with_profiles(config, paths, now_ms, options):
         if isinstance(item, FileRecord):
             counts.update(error.reason for error in refused(item))
             counts[SAMPLES] += 0 if item.samples is None else len(item.samples.series)
@@ -62,3 +66,19 @@ def backfill(
     on_progress(counts["written"])
     producer.close()
     return +counts
+
+
+def _with_profiles(config: Config, paths: Sequence[str], now_ms: int, options: DecodeOptions) -> Iterator[Item]:
+    """Yield what the files hold in the order of time; where there are archives, with the profiles of runs."""
+    telemetry = file_telemetry(config, options)
+    if not any(path != STDIN and Path(path).is_dir() for path in paths):
+        yield from in_order(read_each(paths, now_ms, telemetry))
+        return
+    past, files = PastProfiles(config), TelemetryFiles(telemetry, paths, compose.window_settings(config))
+    place = ""
+    for item in in_order(files.read(now_ms), files):
+        yield item
+        if isinstance(item, TimedEvent):
+            place = item.place
+            yield from (TimedEvent(None, profile, place) for profile in past.take(item))
+    yield from (TimedEvent(None, profile, place) for profile in past.end())

@@ -19,7 +19,7 @@ from agent.words import counted
 def command(files: tuple[str, ...], config: str, timezone: str) -> None:
     """Write the ended runs of event FILES into the journal, oldest first, so that day one has models.
 
-    Takes every file and folder that replay takes. The agent may be running. Doing it twice changes nothing. Old runs raise no alerts.
+    Takes every file and folder that replay takes; runs of archives come with the profile of what their hosts measured. The agent may be running. Doing it twice changes nothing. Old runs raise no alerts.
     """
     settings = load(config)
     log = KafkaLog(compose.kafka_settings(settings))

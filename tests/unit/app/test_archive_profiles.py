@@ -8,9 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agent.app.backfill import backfill
 from agent.app.replay import Replay
 from agent.config.tree import Config
+from agent.contracts.events import JobProfile, JournalEvent, decode_record
+from agent.contracts.log import Batch
 from agent.decode.options import DecodeOptions
+from agent.log.memory import MemoryLog
+from agent.log.memory_broker import MemoryBroker
 from sinks.jsonl import JsonLines
 from tests.kit.archives import START_S, job, metric
 
@@ -79,3 +84,27 @@ def test_jobs_one_after_the_other_on_the_same_hosts_have_profiles_of_their_own(t
         {"system": pytest.approx(100.0 * (number + 1))} for number in range(3)
     ]
     assert all(profile["minutes"] >= 0.8 * profile["expected"] for profile in found)
+
+
+def test_a_backfill_of_an_archive_tells_the_profiles_of_its_runs_after_their_ends(tmp_path: Path) -> None:
+    for number in range(2):
+        power = metric({host: [100.0 * (number + 1)] * 11 for host in ("e1", "e2")})
+        job(tmp_path, number, start_s=START_S + 9000 * number, metrics={"node_power": power})
+    log = MemoryLog(MemoryBroker())
+    counts = backfill(
+        Config(), log, [str(tmp_path)], timezone="UTC", now_ms=(START_S + 90_000) * 1000, on_progress=lambda _: None
+    )
+    assert counts == {"written": 4, "start": 2}
+    events: list[JournalEvent] = []
+
+    def take(batch: Batch) -> None:
+        events.extend(decode_record(value).event for value in batch.values if value)
+
+    log.read(Config().topics.journal, 0, take)
+    told = [
+        (type(event).__name__, event.profile.power_w if isinstance(event, JobProfile) else None) for event in events
+    ]
+    assert told == [
+        ("JobCompleted", None), ("JobProfile", {"system": pytest.approx(100.0)}),
+        ("JobCompleted", None), ("JobProfile", {"system": pytest.approx(200.0)}),
+    ]  # fmt: skip
