@@ -11,7 +11,7 @@ from agent.app.privacy import privacy
 from agent.app.streams import Item, TimedEvent, in_order, refused
 from agent.app.telemetry_files import TelemetryFiles, file_telemetry
 from agent.config.tree import Config
-from agent.contracts.events import HostMinute, HostState, JobStarted, JournalRecord, Origin, encode_record
+from agent.contracts.events import HostMinute, HostState, JobProfile, JobStarted, JournalRecord, Origin, encode_record
 from agent.contracts.log import Log
 from agent.decode.files import read_each
 from agent.decode.opening import STDIN
@@ -20,6 +20,8 @@ from agent.decode.records import FileRecord
 from agent.topics import own_topics
 
 FLUSH_RECORDS: Final = 2000
+WRITTEN: Final = "written"
+PROFILES: Final = "profiles"
 SAMPLES: Final = "samples of telemetry"
 LEFT_OUT: Final = {JobStarted: "start", HostState: "host-state"}  # what says nothing of the past
 
@@ -55,15 +57,15 @@ def backfill(
         if left_out is not None:
             counts[left_out] += 1
             continue
-        origin = Origin(item.place.rpartition(":")[0], 0, counts["written"])
+        origin = Origin(item.place.rpartition(":")[0], 0, counts[WRITTEN])
         record = encode_record(JournalRecord(event=hide(item.event), origin=origin))
         producer.send(config.topics.journal, record, None, partition, now_ms)
-        counts["written"] += 1
-        if counts["written"] % FLUSH_RECORDS == 0:
+        counts[PROFILES if isinstance(item.event, JobProfile) else WRITTEN] += 1
+        if (counts[WRITTEN] + counts[PROFILES]) % FLUSH_RECORDS == 0:
             producer.flush(config.collector.flush_timeout_s)
-            on_progress(counts["written"])
+            on_progress(counts[WRITTEN])
     producer.flush(config.collector.flush_timeout_s)
-    on_progress(counts["written"])
+    on_progress(counts[WRITTEN])
     producer.close()
     return +counts
 

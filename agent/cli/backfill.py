@@ -3,7 +3,7 @@
 import click
 
 from agent.app import compose
-from agent.app.backfill import backfill
+from agent.app.backfill import PROFILES, WRITTEN, backfill
 from agent.cli.options import required_config_option, timezone_option
 from agent.cli.progress import progress
 from agent.clock import SystemClock
@@ -36,5 +36,8 @@ def command(files: tuple[str, ...], config: str, timezone: str) -> None:
             )
     finally:
         log.close()
-    rest = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()) if reason != "written")
-    click.echo(f"{counted(counts['written'], 'run')} written" + (f"; left out: {rest}" if rest else ""))
+    rest = ", ".join(
+        f"{count} {reason}" for reason, count in sorted(counts.items()) if reason not in {WRITTEN, PROFILES}
+    )
+    told = f", {counted(counts[PROFILES], 'profile')}" if counts[PROFILES] else ""
+    click.echo(f"{counted(counts[WRITTEN], 'run')}{told} written" + (f"; left out: {rest}" if rest else ""))

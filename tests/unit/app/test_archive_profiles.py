@@ -94,7 +94,7 @@ def test_a_backfill_of_an_archive_tells_the_profiles_of_its_runs_after_their_end
     counts = backfill(
         Config(), log, [str(tmp_path)], timezone="UTC", now_ms=(START_S + 90_000) * 1000, on_progress=lambda _: None
     )
-    assert counts == {"written": 4, "start": 2}
+    assert counts == {"written": 2, "profiles": 2, "start": 2}
     events: list[JournalEvent] = []
 
     def take(batch: Batch) -> None:
