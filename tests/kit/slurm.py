@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -81,13 +81,23 @@ while :; do wait; sleep 1; done
 class SlurmCluster:
     """One slurmctld and several slurmd of a Debian suite; ends of jobs go to `topic`, starts to `started_topic`.
 
-    Create both topics first: a record for a missing topic may come seconds late. Starts are written from Slurm 26.05
+    `more_settings` are lines for slurm.conf, `files` texts by their path in the root. Create both topics first: a record for a missing topic may come seconds late. Starts are written from Slurm 26.05
     on. Raises RuntimeError, with the end of the logs, where Slurm does not come up or refuses a command.
     """
 
-    def __init__(self, suite: str, bootstrap: str, *, topic: str = "slurm.jobs", nodes: int = 4) -> None:
+    def __init__(
+        self,
+        suite: str,
+        bootstrap: str,
+        *,
+        topic: str = "slurm.jobs",
+        nodes: int = 4,
+        more_settings: str = "",
+        files: Mapping[str, str] | None = None,
+    ) -> None:
         self.suite, self.bootstrap, self.topic, self.nodes = suite, bootstrap, topic, nodes
         self.name = f"test-{suite}"
+        self._more_settings, self._files = more_settings, dict(files or {})
         self._folder = Path(tempfile.mkdtemp(prefix="scalewatch-slurm-"))
         self._root = self._folder / "root"
         self._process: subprocess.Popen[bytes] | None = None
@@ -171,7 +181,9 @@ class SlurmCluster:
             cluster=self.name, controller=CONTROLLER, port=controller, topic=self.topic, nodes=self.nodes,
             first=first, last=first + self.nodes - 1, cores=CORES_PER_NODE,
         )  # fmt: skip
-        self._write("etc/slurm/slurm.conf", settings)
+        self._write("etc/slurm/slurm.conf", settings + self._more_settings)
+        for path, text in self._files.items():
+            self._write(path, text)
         self._write("etc/slurm/cgroup.conf", "CgroupPlugin=disabled\n")
         self._write("etc/slurm/kafka.conf", f"bootstrap.servers={self.bootstrap}\n")
         self._write("etc/hosts", f"127.0.0.1 localhost {CONTROLLER}\n")
@@ -181,6 +193,7 @@ class SlurmCluster:
         (self._root / "var/log/slurm").mkdir(parents=True, exist_ok=True)
 
     def _write(self, path: str, text: str) -> None:
+        (self._root / path).parent.mkdir(parents=True, exist_ok=True)
         (self._root / path).write_text(text)
 
     def _wait_ready(self) -> None:

@@ -1,0 +1,136 @@
+-- What Scalewatch predicts of a job, from the file that `scalewatch subscribe --jsonl FILE` keeps fresh.
+-- Used by job_submit.lua and cli_filter.lua beside this file. It only ever advises: whatever goes wrong, there is no advice.
+
+local M = {
+    path = "/var/lib/scalewatch/predictions.jsonl",
+    bytes_max = 16 * 1024 * 1024,
+    keep_s = 30,        -- the file is read again after so long
+    wide = 3.0,         -- a time limit that many times what nine of ten runs need is told
+}
+
+local kept = { path = nil, rows = {}, read_s = nil }
+
+local function text(line, name)
+    return line:match('"' .. name .. '":"([^"\\]*)"')  -- a name with a quote or a backslash in it is no application here
+end
+
+local function number(line, name)
+    return tonumber(line:match('"' .. name .. '":(%-?[%d%.eE+-]+)'))
+end
+
+local function row_of(line)
+    local row = {
+        application = text(line, "application"), system = text(line, "system"), input = text(line, "input"),
+        unit = text(line, "unit"), n = number(line, "n"), run_time_s = number(line, "run_time_s"),
+        low_s = number(line, "low_s"), high_s = number(line, "high_s"), useful_n_max = number(line, "useful_n_max"),
+        reliable = line:find('"reliable":true', 1, true) ~= nil,
+    }
+    if row.application and row.unit and row.n and row.run_time_s and row.high_s then return row end
+end
+
+-- All rows by application in lower case; read at most every `keep_s`.
+function M.rows()
+    local now_s = os.time()
+    if kept.read_s and kept.path == M.path and now_s - kept.read_s < M.keep_s then return kept.rows end
+    kept = { path = M.path, rows = {}, read_s = now_s }
+    local file = io.open(M.path, "r")
+    if not file then return kept.rows end
+    local left = M.bytes_max
+    for line in file:lines() do
+        left = left - #line
+        if left < 0 then break end
+        local row = row_of(line)
+        if row then
+            local name = row.application:lower()
+            kept.rows[name] = kept.rows[name] or {}
+            table.insert(kept.rows[name], row)
+        end
+    end
+    file:close()
+    return kept.rows
+end
+
+-- Names that a job may have among the predictions, the surest first: `application=NAME` in its comment, its own name,
+-- and that without the number at its end, for run-17 and run_18 are runs of one thing.
+function M.names(job)
+    local names = {}
+    local said = (job.comment or ""):match("application=([%w%.%+_-]+)")
+    for _, name in ipairs({ said or "", job.name or "", (job.name or ""):gsub("[%s_.-]*%d+$", "") }) do
+        if type(name) == "string" and name ~= "" then table.insert(names, name:lower()) end
+    end
+    return names
+end
+
+local function between(below, above, n)
+    local share = math.log(n / below.n) / math.log(above.n / below.n)
+    local function mixed(name)
+        return math.exp((1 - share) * math.log(below[name]) + share * math.log(above[name]))
+    end
+    return {
+        application = below.application, unit = below.unit, n = n, run_time_s = mixed("run_time_s"),
+        high_s = mixed("high_s"), useful_n_max = below.useful_n_max, reliable = below.reliable and above.reliable,
+    }
+end
+
+-- The prediction of a job: {name, comment, nodes}; nil where its application or its size is not known.
+function M.predicted(job)
+    local rows = M.rows()
+    for _, name in ipairs(M.names(job)) do
+        local input, below, above = nil, nil, nil
+        for _, row in ipairs(rows[name] or {}) do
+            if row.unit == "nodes" then
+                if input ~= nil and row.input ~= input then return nil end  -- several inputs: which one is not known
+                input = row.input
+                if row.n <= job.nodes and (not below or row.n > below.n) then below = row end
+                if row.n >= job.nodes and (not above or row.n < above.n) then above = row end
+            end
+        end
+        if below and above then
+            if below.n == above.n then return below end
+            return between(below, above, job.nodes)
+        end
+        if below then return { application = below.application, n = job.nodes, useful_n_max = below.useful_n_max } end
+    end
+end
+
+local function nodes(count)
+    return string.format(count == 1 and "%d node" or "%d nodes", math.floor(count))
+end
+
+function M.duration(seconds)
+    local minutes = math.floor(seconds / 60 + 0.5)
+    if minutes < 1 then return string.format("%d s", math.floor(seconds + 0.5)) end
+    if minutes < 120 then return string.format("%d min", minutes) end
+    return string.format("%.1f h", seconds / 3600)
+end
+
+-- Sentences for the person who submits a job: {name, comment, nodes, time_limit_s}; none where there is nothing to say.
+function M.advice(job)
+    local said = {}
+    local found = M.predicted(job)
+    if not found then return said end
+    local useful = found.useful_n_max
+    if useful and job.nodes > useful then
+        table.insert(said, string.format("%s gains nothing beyond %s; %d are asked for.",
+            found.application, nodes(useful), job.nodes))
+    end
+    if found.reliable and job.time_limit_s then
+        if job.time_limit_s < found.run_time_s then
+            table.insert(said, string.format("%s on %s will probably take %s; the time limit of %s would cut it off.",
+                found.application, nodes(job.nodes), M.duration(found.run_time_s), M.duration(job.time_limit_s)))
+        elseif job.time_limit_s > M.wide * found.high_s then
+            table.insert(said, string.format(
+                "%s on %s nearly always ends within %s; a time limit nearer to that than %s starts sooner.",
+                found.application, nodes(job.nodes), M.duration(found.high_s), M.duration(job.time_limit_s)))
+        end
+    end
+    return said
+end
+
+-- The same, and nothing at all where anything is wrong: no job may ever fail because of advice.
+function M.safe_advice(job)
+    local good, said = pcall(M.advice, job)
+    return good and said or {}
+end
+
+return M

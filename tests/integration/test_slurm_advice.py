@@ -1,0 +1,89 @@
+"""A real Slurm that tells its users what was predicted: it advises, and never keeps a job from running."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.client.rows import rows
+from agent.client.table import write_lines
+from agent.contracts.outputs import Range, UsefulSizes
+from tests.kit.messages import curve_point, prediction
+from tests.kit.slurm import SlurmCluster
+from tests.kit.slurm_root import SUITES, why_not
+
+pytestmark = [pytest.mark.slurm]
+PLUGINS = Path(__file__).resolve().parents[2] / "deploy" / "slurm"
+TABLE = "var/lib/scalewatch/predictions.jsonl"
+
+
+@pytest.fixture(scope="module", params=SUITES)
+def slurm(
+    request: pytest.FixtureRequest, plugin: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SlurmCluster]:
+    """A Slurm with the plugin and a table: lammps takes 1,000 s on one node and 250 s on four, of which two are of use."""
+    if reason := why_not():
+        if os.environ.get("SCALEWATCH_REQUIRE_SLURM") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    said = prediction(
+        input="",
+        curve=(curve_point(1, 1000.0), curve_point(4, 250.0)),
+        reliable_n=Range(1, 4),
+        useful_n=UsefulSizes(2.0),
+    )
+    table = tmp_path_factory.mktemp("table") / "predictions.jsonl"
+    write_lines(table, rows("archer2/lammps//nodes", said))
+    plugins = {f"etc/slurm/{path.name}": path.read_text() for path in sorted(PLUGINS.glob("*.lua"))}
+    with SlurmCluster(
+        request.param,
+        "127.0.0.1:1",  # nobody listens: jobs run whether their records arrive or not
+        more_settings=f"{plugin}\n",
+        files={**plugins, TABLE: table.read_text()},
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture(
+    scope="module", params=["JobSubmitPlugins=lua", "CliFilterPlugins=cli_filter/lua"], ids=["controller", "client"]
+)
+def plugin(request: pytest.FixtureRequest) -> str:
+    """The line of slurm.conf that switches one of the two plugins on."""
+    line: str = request.param
+    return line
+
+
+def submit(slurm: SlurmCluster, *options: str) -> str:
+    """Submit a job and return all that sbatch printed."""
+    where = "--chdir=/var/lib/slurm --output=/dev/null"
+    printed = slurm.run("sh", "-c", f"sbatch {where} {' '.join(options)} --wrap true 2>&1")
+    assert re.search(r"Submitted batch job \d+", printed), printed
+    return printed
+
+
+def test_a_time_limit_far_above_what_is_needed_is_told(slurm: SlurmCluster) -> None:
+    assert "lammps on 1 node nearly always ends within" in submit(
+        slurm, "--job-name=lammps", "--nodes=1", "--time=60:00"
+    )
+
+
+def test_a_time_limit_below_the_prediction_is_told(slurm: SlurmCluster) -> None:
+    said = submit(slurm, "--job-name=LAMMPS_17", "--nodes=1", "--time=10:00")
+    assert "lammps on 1 node will probably take 17 min; the time limit of 10 min would cut it off." in said
+
+
+def test_more_nodes_than_are_of_use_are_told(slurm: SlurmCluster) -> None:
+    said = submit(slurm, "--job-name=x", "--comment=application=lammps", "--nodes=4", "--time=5:00")
+    assert "lammps gains nothing beyond 2 nodes; 4 are asked for." in said
+
+
+@pytest.mark.parametrize("options", [("--job-name=other", "--time=60:00"), ("--job-name=lammps", "--time=20:00")])
+def test_nothing_is_said_of_an_unknown_job_or_a_fair_limit(slurm: SlurmCluster, options: tuple[str, ...]) -> None:
+    said = submit(slurm, *options, "--nodes=1")
+    assert "lammps" not in said
+
+
+def test_every_job_ran(slurm: SlurmCluster) -> None:
+    slurm.wait_idle()
