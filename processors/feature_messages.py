@@ -49,7 +49,15 @@ def judged(said: Pooled, curve: Reliability, *, inside: bool) -> Reliability:
 
 
 def with_features(point: AnswerPoint, said: Pooled, one_s: float, *, inside: bool) -> AnswerPoint:
-    """Return the point of an answer with what features say of it; `one_s` is what they say of size 1."""
+    """Return the point of an answer with what features say of it; `one_s` is what they say of size 1.
+
+    >>> point = AnswerPoint(
+    ...     n=4.0, run_time_s=60.0, low_s=50.0, high_s=70.0, coverage=0.9, coverage_measured=None, speedup=3.0,
+    ...     efficiency=0.75, extrapolation=1.0, source="observed", reliability=Reliability("reliable"),
+    ... )
+    >>> with_features(point, Pooled(50.0, 45.0, 55.0, {"attributes": 0.9}), 100.0, inside=True).speedup
+    2.0
+    """
     speedup = one_s / said.run_time_s
     decides = sum(said.shares.values()) >= DECIDES
     return msgspec.structs.replace(
@@ -66,7 +74,15 @@ def with_features(point: AnswerPoint, said: Pooled, one_s: float, *, inside: boo
 
 
 def published_point(point: AnswerPoint) -> PublishedPoint:
-    """Return the point of an answer as the point of a curve."""
+    """Return the point of an answer as the point of a curve.
+
+    >>> point = AnswerPoint(
+    ...     n=4.0, run_time_s=60.0, low_s=50.0, high_s=70.0, coverage=0.9, coverage_measured=None, speedup=3.0,
+    ...     efficiency=0.75, extrapolation=1.0, source="observed", reliability=Reliability("reliable"),
+    ... )
+    >>> published_point(point).low_s
+    50.0
+    """
     return PublishedPoint(point.n, point.run_time_s, point.low_s, point.high_s)
 
 
