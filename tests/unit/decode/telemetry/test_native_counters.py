@@ -4,9 +4,12 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.contracts.telemetry import DecodedBatch, SeriesIndex
 from agent.decode.options import DecodeOptions
+from agent.decode.reasons import REASONS
 from agent.decode.telemetry.native import load_decoder
 from agent.decode.telemetry.options import TelemetryOptions
 
@@ -172,3 +175,18 @@ def test_counters_beyond_the_bound_of_series_are_counted_and_left_out() -> None:
     found, batch = told(counters(counters={"a": 1, "b": 2, "c": 3}), index=SeriesIndex(2))
     assert [value for _, _, value in found] == [1.0, 2.0]
     assert ignored(batch) == {"series": 1}
+
+
+ODD = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.lists(st.floats(), max_size=3),
+    st.dictionaries(st.text(max_size=9), st.one_of(st.none(), st.integers(), st.floats(), st.text(max_size=3)), max_size=4),
+)  # fmt: skip
+FIELDS = ["system", "host", "time", "counters", "interval_s", "job_id", "cumulative", "component", "power_w", "x"]
+
+
+@given(st.sampled_from([power(), counters()]), st.dictionaries(st.sampled_from(FIELDS), ODD, max_size=4))
+def test_whatever_a_record_holds_it_is_taken_counted_or_refused(record: dict[str, Any], odd: dict[str, Any]) -> None:
+    good = counters(counters={"good": 7.0})
+    found, batch = told(good, record | odd, good)
+    assert [name for name, _, _ in found if name == "counter_delta>good"] == ["counter_delta>good"] * 2
+    assert all(error.reason in REASONS for _, other in batch.others for error in other.rejects)
