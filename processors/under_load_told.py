@@ -72,7 +72,7 @@ class Teller:
         blank = UnderLoad(
             as_of=rfc3339(question.until_ms),
             hosts=place.words,
-            hosts_count=place.hosts,
+            hosts_count=float(place.hosts),  # as a restored one is
             n=question.n,
             looked_at=len(place.names),
         )

@@ -122,7 +122,7 @@ class UnderLoads:
             band = PublishedPoint(point.n, point.run_time_s, point.low_s, point.high_s)
             found = self._tell(key, place, point.n, band, self._desk.now_ms)
         except TooLittleError as error:
-            found = UnderLoad(as_of=answer.as_of, hosts="", hosts_count=0, n=point.n, reason=str(error))
+            found = UnderLoad(as_of=answer.as_of, hosts="", hosts_count=0.0, n=point.n, reason=str(error))
         except Exception:  # noqa: BLE001  what can not be reckoned must not cost the answer
             self._desk.tally["fault", LoadScores.name] += 1
             return point
