@@ -128,5 +128,6 @@ def _host(row: dict[str, _Column], options: TelemetryOptions) -> str:
     found = options.hosts.get(int(component)) if isinstance(component, float) and component.is_integer() else None
     found = found or options.host
     if found is None:
+        options.missed.note("hosts", f"component_id {component}".removesuffix(".0"))
         raise invalid("host", "The row names no producer, and its component id is not in the file of nodes.")
     return found

@@ -92,6 +92,14 @@ def test_metrics_that_are_not_taken_and_hosts_that_are_not_listed_are_named_for_
     assert "  not taken: cpu usage_user, sensors\n" in output
 
 
+def test_a_number_of_ldms_that_is_not_listed_is_named(folder: Path) -> None:
+    rows = [f'{{"timestamp":1787217284.5,"component_id":{number},"load1min":1.0}}' for number in (1042, 1044)]
+    (folder / "rows.jsonl").write_text("\n".join(rows))
+    output = validate(folder, folder / "rows.jsonl").output
+    assert "2 messages as of the topic ldms (ldms): 2 samples of 1 host." in output
+    assert "  not in the file of nodes: component_id 1044\n" in output
+
+
 def test_jobs_are_of_use_as_well_and_an_empty_file_is_not(folder: Path) -> None:
     result = validate(folder, CASES / "slurm-26.05" / "input.jsonl")
     assert result.exit_code == 0
