@@ -5,7 +5,9 @@ it first: a run that others disturbed counts less. Runs are kept in one bounded 
 fitted in steps, and answer as before until all are done.
 """
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
@@ -22,7 +24,7 @@ from processors.models.training.trainer import Trainer
 from processors.power_by_size import PowerBySize, PowerRecord
 from processors.profile_explained import explained
 from processors.profile_scores import TargetScore, coverage, median_error
-from processors.profile_values import COLUMNS, POWER, TARGETS, target_weights, targets_of, values_of
+from processors.profile_values import COLUMNS, LN_N, POWER, RUN_TIME, TARGETS, target_weights, targets_of, values_of
 from processors.runs_alike import disturbance
 
 SCORES_MAX: Final = 64
@@ -138,6 +140,19 @@ class ProfileModels:
         """Return a run that is held; None where it is not."""
         return self._trainer.reservoir.find(run_id)
 
+    def corrected(self, run_id: str, n: float, run_time_s: float) -> bool:
+        """Let a run that is held have been of another size or length; False where nothing changes, or it is not held."""
+        run = self.run(run_id)
+        if run is None:
+            return False
+        values, targets = dict(run.values) | {LN_N: math.log(n)}, dict(run.targets) | {RUN_TIME: run_time_s}
+        other = replace(run, values=values, targets=targets)
+        if other == run:
+            return False
+        self._trainer.reservoir.add(other)
+        self._changed()
+        return True
+
     def forget(self, run_id: str) -> bool:
         """Take a run away, as it was of another application; False where it is not held."""
         if not self._trainer.reservoir.drop(run_id):
@@ -152,10 +167,13 @@ class ProfileModels:
 
     def tick(self) -> bool:
         """Do a step of the fit that is due; return whether there was anything to do."""
+        before = self._trainer.reservoir.epoch
         done = self._trainer.tick()
         self._judged = None
         if not self._trainer.wants:
             self._waiting_ms = None
+        elif self._trainer.reservoir.epoch > before:  # others wait, too: this one begins to wait anew
+            self._waiting_ms = max((run.time_ms for run in self._trainer.reservoir.waiting.values()), default=None)
         return done
 
     def power(self, sizes: Sequence[float]) -> tuple[PowerAt | None, ...]:

@@ -1,7 +1,6 @@
 """The command line. Each command is loaded only when it is used: `scalewatch --help` imports next to nothing."""
 
 import difflib
-import os
 from importlib import import_module
 from typing import Final
 
@@ -37,8 +36,6 @@ COMMANDS: Final = {
     "describe": Entry("agent.cli.describe:command", "Print the reference, made from the code."),
 }
 
-MATRIX_THREADS: Final = "OPENBLAS_NUM_THREADS"
-
 
 class Commands(click.Group):
     """The commands of COMMANDS, in that order, each imported when it is asked for.
@@ -57,9 +54,6 @@ class Commands(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        # the agent's matrices are small: more threads help little, wait for one another on a busy machine for seconds, and
-        # sum in another order on another number of cores. This has to be told before numpy is loaded.
-        os.environ.setdefault(MATRIX_THREADS, "1")
         module, _, attribute = COMMANDS[cmd_name].target.partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command

@@ -59,7 +59,7 @@ STATEFUL: Final = (
     FeatureTimes,
 )
 
-PROFILE_MODELS_LIVE_MAX: Final = 200  # decoded ones hold matrices, up to some MB each
+PROFILE_MODELS_LIVE_MAX: Final = 64  # decoded ones hold matrices and runs, up to 5 MB each
 
 
 class Identified(Protocol):

@@ -53,9 +53,9 @@ class Profiles:
         profile = run.profile or self._asked(run)
         why = self._left_out(job, run, profile)
         self._desk.tally["profile", why or "learned"] += 1
-        if profile is not None and why is None:
+        if why is None or profile is None:
             try:
-                self._learn(job, run, profile)
+                self._take(job, run, profile)
             except Exception:  # noqa: BLE001  what profiles tell must not cost the run itself
                 self._desk.tally["fault", ProfileModels.name] += 1
         return profile
@@ -103,6 +103,18 @@ class Profiles:
         if run.event.state != SUCCESS or job.resized or not plausible(placement.n, run.event.run_time_s):
             return "not_completed"
         return None if profile.coverage >= self._desk.settings.profiles.coverage_min else "coverage"
+
+    def _take(self, job: Job, run: EndedRun, profile: Profile | None) -> None:
+        """Learn a run; where the report of one that was learned is corrected after its profile was forgotten, its time."""
+        if profile is not None:
+            self._learn(job, run, profile)
+            return
+        application_id, n, run_time_s = run.placement.application_id, run.placement.n, run.event.run_time_s
+        models = self._desk.profile_models.get(application_id) if application_id else None
+        if application_id is None or models is None or n is None or not plausible(n, run_time_s):
+            return
+        if models.corrected(run.event.run_id, n, run_time_s):
+            self._desk.profile_models.changed(application_id, models, self._desk.now_ms)
 
     def _learn(self, job: Job, run: EndedRun, profile: Profile) -> None:
         event, application_id = run.event, run.placement.application_id or ""

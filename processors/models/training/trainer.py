@@ -130,6 +130,8 @@ class Trainer:
             self.reservoir.advance()
             for learner in self.learners.values():
                 learner.put()
+                if learner.table is not None:
+                    learner.table.shared.clear()  # matrices that only fits need
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         if self.reservoir.epoch:

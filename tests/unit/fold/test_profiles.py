@@ -138,6 +138,13 @@ def test_a_corrected_report_replaces_the_run_and_one_of_another_application_take
     run = models(centre).run(event.run_id)
     assert run is not None
     assert run.targets["run_time_s"] == pytest.approx(again.run_time_s)
+    late = msgspec.structs.replace(event, run_time_s=event.run_time_s + 2.0)
+    centre.fold(late)  # its profile is not told again
+    settle(centre)
+    run = models(centre).run(event.run_id)
+    assert run is not None
+    assert run.targets["run_time_s"] == pytest.approx(late.run_time_s)
+    assert "system_power_w" in run.targets
     other = msgspec.structs.replace(event, evidence=msgspec.structs.replace(event.evidence, application="gromacs"))
     centre.fold(other)
     assert not held(centre, event.run_id)
