@@ -111,6 +111,8 @@ class Meter:
         self._fits(tally.get(("fit", "published"), 0))
         for name, count in fold.sizes().items():
             self._measures.set("scalewatch_state_records", count, processor=name)
+        for component, error_w in fold.power_errors().items():
+            self._measures.set("scalewatch_power_estimate_error_watts", error_w, component=component)
         self._rejected, self._ticks_s = 0, 0.0
 
     def tell_sent(self) -> None:

@@ -53,6 +53,9 @@ class Fold(Protocol):
     def confirm_hosts(self) -> None:
         """Take note that the checkpoint of `copied_hosts` is surely there."""
 
+    def power_errors(self) -> Mapping[str, float]:
+        """Return how far estimates of the power of hosts are out where sensors are, in W by component."""
+
     def first_hosts(self, limit: int) -> Sequence[tuple[str, str]]:
         """Return system and name of at most so many hosts, those with anomalies first."""
 

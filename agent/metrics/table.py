@@ -4,6 +4,7 @@ from typing import Final
 
 from agent.contracts.horizons import HORIZONS
 from agent.contracts.outputs import VERDICTS
+from agent.contracts.telemetry import COMPONENTS
 from agent.metrics.declarations import APPLICATION, Declaration, Label
 from agent.metrics.power_table import POWER
 
@@ -19,6 +20,7 @@ BOUNDS: Final = (
     "job_hosts_max", "host_jobs_max", "host_partitions_max", "host_states_max",
     "collector_series_max", "host_minute_bytes_max",
     "profile_resources_max", "profile_readings_max", "profile_minutes_max", "profile_sums_max", "profile_runs_max",
+    "profile_power_models_max",
 )  # fmt: skip
 SAMPLES_LEFT_OUT: Final = (
     "late", "ahead", "not_finite", "repeated", "thinned", "unwanted", "series_max", "unknown_system", "null", "negative",
@@ -77,6 +79,12 @@ AGENT: Final = (
         "Settled runs by what became of their profiles: learned, or why not; end_late is a part of no_telemetry: "
         "the end came when what their hosts had told was forgotten already.",
         (Label("outcome", values=PROFILES),),
+    ),
+    Declaration(
+        "scalewatch_power_estimate_error_watts", "gauge",
+        "Median error of late of the power that counters let expect of hosts, where sensors are: that of "
+        "the worst kind of host, 0 where none is estimated.",
+        (Label("component", values=COMPONENTS),),
     ),
     Declaration(
         "scalewatch_profile_minutes_late_total", "counter",

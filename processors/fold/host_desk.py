@@ -26,6 +26,7 @@ from processors.hosts.unlike import Unlike
 from processors.hosts.windows import HostWindows
 from processors.messages import Context
 from processors.profiles import ledger
+from processors.profiles.host_power import HostPower, HostPowerState
 from processors.profiles.runs import ProfileRun, ProfileRunState
 from processors.profiles.starts import StartsTold, StartsToldState
 from processors.shelf import Kind, Shelf
@@ -33,7 +34,7 @@ from processors.shelf import Kind, Shelf
 COLUMNS: Final = (
     HostRows, SeriesRows, HostWindows, HostForecasts, Records, Unlike, Places, Together, Suspects, *ledger.COLUMNS,
 )  # fmt: skip
-SHELVED: Final = (HostJob, PartitionHosts, HostCondition, HostAlertLife, ProfileRun, StartsTold)
+SHELVED: Final = (HostJob, PartitionHosts, HostCondition, HostAlertLife, ProfileRun, StartsTold, HostPower)
 OF_PROFILES: Final = frozenset((*(kind.name for kind in ledger.COLUMNS), *ledger.ARRAYS))
 KINDS: Final = frozenset(kind.name for kind in (*COLUMNS, *SHELVED)) | OF_PROFILES
 Copy = dict[str, BlockCopy | bytes | None]
@@ -101,6 +102,7 @@ class HostDesk:
             Kind(ProfileRun.name, ProfileRun.version, ProfileRunState, ProfileRun.build), live_max=100_000
         )
         self.starts = Shelf(Kind(StartsTold.name, StartsTold.version, StartsToldState, StartsTold.build))
+        self.powers = Shelf(Kind(HostPower.name, HostPower.version, HostPowerState, HostPower.build))
         self._written: set[str] = set()
         self._saving: set[str] = set()
 
@@ -111,7 +113,7 @@ class HostDesk:
 
     def shelves(self) -> Iterator[Shelf[Any]]:
         """Return all shelves."""
-        yield from (self.jobs, self.partitions, self.conditions, self.alerts, self.runs, self.starts)
+        yield from (self.jobs, self.partitions, self.conditions, self.alerts, self.runs, self.starts, self.powers)
 
     def sizes(self) -> dict[str, int]:
         """Return the number of rows or states by processor."""

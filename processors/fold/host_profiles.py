@@ -14,6 +14,7 @@ from agent.contracts.events import HostMinute, JobCompleted, JobStarted
 from agent.contracts.profiles import Profile
 from processors.fold.host_desk import HostDesk
 from processors.fold.host_jobs import HostJobs
+from processors.fold.host_powers import HostPowers
 from processors.hosts.numbering import Numbering
 from processors.profiles.closing import REACH_MAX, Amounts, Close
 from processors.profiles.intake import Intake
@@ -53,6 +54,7 @@ class HostProfiles:
         self._desk, self._jobs, self._ledger = desk, jobs, desk.ledger
         settings = desk.settings
         self._close = Close(self._ledger.roster, settings.profiles)
+        self._powers = HostPowers(desk)
         self._intake = Intake(self._ledger.roster, settings.profiles.host_power_max_w)
         self._presence = Presence(self._ledger.roster)
         self._rows: Numbering[str] = Numbering()
@@ -102,7 +104,8 @@ class HostProfiles:
         """Close and give away the minutes whose time has come, and forget what is over, since a tick before."""
         self._closed_ms = self._closed_before()
         for minute_ms, readings in self._ledger.waiting.due(self._closed_ms):
-            gone = self._ledger.kept.add(minute_ms, self._close.minute(minute_ms, readings))
+            amounts = self._powers.estimated(minute_ms, self._close.minute(minute_ms, readings))
+            gone = self._ledger.kept.add(minute_ms, amounts)
             self._desk.tally["bound", "profile_minutes_max"] += gone
         if self._desk.now_ms // MINUTE_MS != before_ms // MINUTE_MS:
             self._give()
@@ -133,6 +136,10 @@ class HostProfiles:
             self._named(sums, short=True),
             self._desk.settings.profiles.names_max,
         )
+
+    def power_errors(self) -> dict[str, float]:
+        """Return how far estimates of power are out where sensors are, in W by component."""
+        return self._powers.errors()
 
     def restored(self) -> None:
         """Work out again which run was where, from the states that were put back."""
@@ -243,6 +250,7 @@ class HostProfiles:
             self._ledger.sums.drop(np.array(rows, dtype=np.int64))
         for system in self._desk.starts.due(now_ms, DUE_PER_TICK):
             self._desk.starts.remove(system)
+        self._powers.forget()
         meters = len(roster.series.numbers)
         roster.forget_before(now_ms - self._horizon_ms - QUIET_MS)
         roster.forget_marked_before(now_ms - GRACE_MS - QUIET_MS, self._tells)

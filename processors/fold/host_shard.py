@@ -83,6 +83,10 @@ class HostShard:
         """Return what is known of a run that ended, by the key of its job; None where nothing was told of its hosts."""
         return self.profiles.profile(job, run_id)
 
+    def power_errors(self) -> dict[str, float]:
+        """Return how far estimates of power are out where sensors are, in W by component: the median of late."""
+        return self.profiles.power_errors()
+
     def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
         """Put a checkpoint back; ConfigError where this agent can not read it."""
         self.desk.restore(states, now_ms)

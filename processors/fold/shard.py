@@ -147,6 +147,10 @@ class Shard:
         """Return the number of states or rows by processor."""
         return {shelf.kind.name: len(shelf) for shelf in self.desk.shelves()} | self.hosts.desk.sizes()
 
+    def power_errors(self) -> dict[str, float]:
+        """Return how far estimates of power are out where sensors are, in W by component: the median of late."""
+        return self.hosts.power_errors()
+
     def confirm(self) -> None:
         """Take note that the checkpoint of `dirty` is surely there."""
         self.desk.confirm()

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from agent.contracts.profiles import Profile
 from agent.contracts.telemetry import COMPONENTS, JOB
-from processors.profiles.quantities import COUNTER, COVERED, ENERGY, LEFT_OUT, NIC, POWER, REASONS, SHARED
+from processors.profiles.quantities import COUNTER, COVERED, ENERGY, ESTIMATED, LEFT_OUT, NIC, POWER, REASONS, SHARED
 from processors.windows.settings import MINUTE_MS
 
 DIGITS: Final = 9
@@ -40,8 +40,8 @@ def profile(run: Stayed, whole: Totals, short: Totals, names_max: int) -> Profil
     sums = short if is_short else whole
     minutes, seconds = round(_of(sums, COVERED)[0]), _of(sums, COVERED)[1]
     expected = run.hosts * (_minutes_touched(run) if is_short else _whole_minutes(run))
-    power = {each: found for each in COMPONENTS if (found := _power(sums, each))[1] > 0}
-    power_w = {each: _significant(amount / told_s) for each, (amount, told_s) in power.items()}
+    power = {each: found for each in COMPONENTS if (found := _power(sums, each)).seconds > 0}
+    power_w = {each: _significant(found.energy_j / found.seconds) for each, found in power.items()}
     return Profile(
         hosts=run.hosts,
         minutes=minutes,
@@ -53,7 +53,8 @@ def profile(run: Stayed, whole: Totals, short: Totals, names_max: int) -> Profil
         nic=_rates(sums, NIC, names_max),
         power_w=power_w,
         energy_j={each: _significant(watts * run.hosts * run.run_time_s) for each, watts in power_w.items()},
-        measured={each: _significant(min(told_s / max(seconds, told_s), 1.0)) for each, (_, told_s) in power.items()},
+        measured={each: _share(found.measured_s, seconds) for each, found in power.items()},
+        estimated={each: _share(found.estimated_s, seconds) for each, found in power.items() if found.estimated_s},
         left_out={each: round(count) for each in REASONS if (count := _of(sums, LEFT_OUT + each)[0])},
     )
 
@@ -72,10 +73,26 @@ def _of(sums: Totals, name: str) -> tuple[float, float]:
     return own if 2 * own[1] >= all_of_host[1] else all_of_host
 
 
-def _power(sums: Totals, component: str) -> tuple[float, float]:
-    """Return joules and seconds of a component, from energy counters where no power is told."""
+class _Power(NamedTuple):
+    energy_j: float
+    measured_s: float
+    estimated_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.measured_s + self.estimated_s
+
+
+def _power(sums: Totals, component: str) -> _Power:
+    """Return the energy of a component, from energy counters where no power is told, with what was estimated."""
     told = _of(sums, POWER + component)
-    return told if told[1] > 0 else _of(sums, ENERGY + component)
+    measured_j, measured_s = told if told[1] > 0 else _of(sums, ENERGY + component)
+    estimated_j, estimated_s = sums.get(ESTIMATED + component, NOTHING)
+    return _Power(measured_j + estimated_j, measured_s, estimated_s)
+
+
+def _share(seconds: float, of_seconds: float) -> float:
+    return _significant(min(seconds / of_seconds, 1.0)) if of_seconds > 0 else 1.0
 
 
 def _rates(sums: Totals, begin: str, names_max: int) -> dict[str, float]:

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from agent.contracts.profile_settings import ProfileSettings
@@ -24,6 +25,7 @@ from processors.laws import CurveRecord, Laws, LawsState, Pool, PoolState
 from processors.members import Members, MembersState
 from processors.models.combination.bands import NO_SCORES
 from processors.profile_models import ProfileModels, ProfileModelsState
+from processors.profiles.host_power import HostPower, HostPowerState
 from processors.profiles.ledger import ARRAYS
 from processors.profiles.runs import ProfileRun, ProfileRunState
 from processors.profiles.starts import StartsTold, StartsToldState
@@ -35,7 +37,7 @@ from processors.under_load_scores import LoadScores, LoadScoresState
 from tests.kit.contract_facts import START_MS, condition, input_fact, job_fact, job_learns, run_fact
 from tests.kit.drifting import scored_run
 from tests.kit.featured_runs import featured_run, features_learn, question_of
-from tests.kit.hosts_used import allocated, drained, one_run_on_hosts, run_on_hosts
+from tests.kit.hosts_used import allocated, drained, one_run_on_hosts, power_sample, run_on_hosts
 from tests.kit.law_members import member_fact, members_learn
 from tests.kit.loaded_runs import loaded_run
 from tests.kit.past_jobs import bout, ended_job
@@ -113,6 +115,9 @@ SUBJECTS: dict[str, Subject] = {
     HostAlertLife.name: Subject(AlertState, HostAlertLife.build, condition, 500),
     ProfileRun.name: Subject(ProfileRunState, ProfileRun.build, one_run_on_hosts, 200),
     StartsTold.name: Subject(StartsToldState, StartsTold.build, lambda i: START_MS + i, 40),
+    HostPower.name: Subject(
+        HostPowerState, HostPower.build, power_sample, 16_000, question=lambda fact: np.array([fact.rates])
+    ),
     LoadScores.name: Subject(LoadScoresState, LoadScores.build, loaded_run, 700),
     ProfileModels.name: Subject(
         ProfileModelsState,
@@ -132,6 +137,8 @@ SUBJECTS: dict[str, Subject] = {
     ),
 }
 SPARED: dict[str, str] = {
+    "profile_power:learning_a_fact_twice_is_learning_it_once": "a minute is closed once: which were is known from the tick "
+    "that the states were stored at, and its samples come from nowhere else",
     "load_scores:learning_a_fact_twice_is_learning_it_once": "a run is scored when it ends for the first time, against "
     "what its job kept since its start: that leaves with the end, and is stored in the same checkpoint",
     "rivals:learning_a_fact_twice_is_learning_it_once": "a run is compared once, at its first report: that a report is "

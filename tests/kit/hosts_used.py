@@ -1,6 +1,7 @@
 """Facts about what hosts are given to do: the i-th of each kind."""
 
 from agent.contracts.events import HostState, JobCompleted, JobStarted
+from processors.profiles.host_power import EVENTS_MAX, PowerSample
 from tests.kit.scenario import DAY_MS, SYSTEM, completed, evidence
 
 
@@ -27,3 +28,10 @@ def one_run_on_hosts(i: int) -> JobStarted | JobCompleted:
     if i % 3 == 0:
         return JobStarted(SYSTEM, "1", f"{SYSTEM}/1@{DAY_MS}", DAY_MS, evidence(hosts=("nid[1-64]",)))
     return completed("1", DAY_MS, 60.0 + i, hosts=("nid[1-64]",))
+
+
+def power_sample(i: int) -> PowerSample:
+    """Return what a host with a sensor did: a load of its own, and what that draws, unsteadily."""
+    rates = tuple(1e9 * ((i * k) % 11) + 7.0 for k in range(1, EVENTS_MAX + 1))
+    names = tuple(f"counter/PAPI_EVENT_{k}" for k in range(EVENTS_MAX))
+    return PowerSample(names, rates, 200.0 + 30.0 * (i % 11) + 5.0 * (i % 3), DAY_MS + i * 60_000)

@@ -1,0 +1,78 @@
+"""Where only some hosts have sensors, the others' power is estimated from their counters, and marked as that."""
+
+import numpy as np
+import pytest
+
+from agent.contracts.events import HostMinute
+from agent.contracts.profiles import Profile
+from processors.fold.host_shard import HostShard
+from tests.kit.profiled_hosts import Resources, ended, folded, grew, in_time, level, minute, of_run, profile, started
+
+HOSTS, MINUTES = 8, 30
+WITH_SENSOR = 5
+
+
+def watts(host: int, number: int) -> tuple[float, float, float]:
+    """Return cycles and misses per second of a host in a minute, and what it draws for them."""
+    cycles, misses = np.random.default_rng([host, number]).random(2)
+    return cycles * 3e9, misses * 1e7, 120.0 + 200.0 * cycles + 60.0 * misses
+
+
+def told(host: int, number: int) -> HostMinute:
+    cycles, misses, power_w = watts(host, number)
+    found: Resources = {"counter_delta>cycles": grew(cycles * 60), "counter_delta>misses": grew(misses * 60)}
+    return minute(f"nid{host}", number, found | ({"power_w>system": level(power_w)} if host < WITH_SENSOR else {}))
+
+
+def centre(minutes: int = MINUTES, hosts: str = "nid[5-7]", others: tuple[HostMinute, ...] = ()) -> HostShard:
+    events = [told(host, number) for number in range(minutes) for host in range(HOSTS)]
+    job = [started("1", 20, hosts), ended("1", 20, 30)]
+    return folded(*in_time([*events, *others, *job], until=33))
+
+
+def true_w(hosts: range) -> float:
+    return float(np.mean([watts(host, number)[2] for host in hosts for number in range(20, 30)]))
+
+
+def run_of(shard: HostShard) -> Profile:
+    return of_run(shard, start=20)
+
+
+def test_hosts_without_a_sensor_get_what_their_counters_let_expect() -> None:
+    found = run_of(centre())
+    assert (found.measured, found.estimated) == ({"system": 0.0}, {"system": 1.0})
+    assert found.power_w["system"] == pytest.approx(true_w(range(5, 8)), rel=0.02)
+    assert found.energy_j["system"] == pytest.approx(3 * 600 * found.power_w["system"])
+
+
+def test_what_is_measured_stays_and_the_rest_is_estimated() -> None:
+    found = run_of(centre(hosts="nid[4-7]"))
+    assert (found.measured, found.estimated) == ({"system": 0.25}, {"system": 0.75})
+    assert found.power_w["system"] == pytest.approx(true_w(range(4, 8)), rel=0.02)
+
+
+def test_where_all_have_sensors_nothing_is_estimated_and_no_model_is_kept() -> None:
+    events = [told(host, number) for number in range(30) for host in range(WITH_SENSOR)]
+    shard = folded(*in_time([*events, started("1", 20, "nid[0-4]"), ended("1", 20, 30)], until=33))
+    assert (run_of(shard).measured, run_of(shard).estimated) == ({"system": 1.0}, {})
+    assert shard.desk.sizes()["profile_power"] == 0
+
+
+def test_hosts_of_another_kind_get_no_estimate() -> None:
+    others = tuple(minute("gpu1", number, {"counter_delta>kernels": grew(6e3)}) for number in range(30))
+    found = profile(centre(hosts="gpu1", others=others), "1", 20)
+    assert found is not None
+    assert (found.minutes, found.power_w) == (10, {})
+
+
+def test_estimates_are_never_negative_nor_far_above_what_was_measured() -> None:
+    mad = tuple(
+        minute("nid9", number, {"counter_delta>cycles": grew(1e15), "counter_delta>misses": grew(0.0)})
+        for number in range(30)
+    )
+    found = run_of(centre(hosts="nid9", others=mad))
+    assert 300.0 < found.power_w["system"] < 1.2 * 380.0
+
+
+def test_how_far_estimates_are_out_where_sensors_are_is_told() -> None:
+    assert centre().power_errors()["system"] == pytest.approx(0.0, abs=2.0)
