@@ -191,6 +191,8 @@ class HostProfiles:
 
     def _keep(self, run_id: str, run: ProfileRun) -> None:
         names = self._jobs.expanded(run.state.hosts)
+        if not names:
+            run.state.hosts = ()  # none, or too many to be followed: nor is there room for their lists
         if run_id not in self._presence and not self._has_room(len(names)):
             self._desk.tally["bound", "profile_runs_max"] += 1
             return

@@ -98,6 +98,13 @@ def test_no_record_is_larger_than_a_broker_takes() -> None:
     assert max(sizes.values()) < RUN_MAX_BYTES
 
 
+def test_a_job_on_more_hosts_than_can_be_followed_has_no_profile_and_no_record_of_its_lists() -> None:
+    shard, lists = make_shard(Config()), tuple(f"nid[{i}0001-{i}9000]" for i in range(1, 4))
+    jobs = [started("1", 0, *lists), started("2", 0, "x" * 500_000), ended("1", 0, 5), ended("2", 0, 5)]
+    assert not list(folded(shard, in_time([minute("nid10001", 0, resources(0, 0)), *jobs], until=9)))
+    assert all(len(value) < 1_000 for key, value in kept(shard).items() if key.startswith("profile_run"))
+
+
 @pytest.mark.parametrize("kind", ARRAYS)
 def test_damage_is_refused(kind: str) -> None:
     shard = make_shard(SETTINGS)
