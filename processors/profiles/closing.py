@@ -58,8 +58,11 @@ class Close:
         told = Told(told.meter[new], told.samples[new], told.value[new])
         amount, reach, reason = self._read(minute_ms, told)
         self._roster.learned_ms()[told.meter] = minute_ms
-        amounts = self._whole(minute_ms, told.meter, amount, reach)
-        counted = [self._covered(minute_ms, amounts), self._left_out(told.meter, reason)]
+        amounts, in_part = self._whole(minute_ms, told.meter, amount, reach)
+        bad = np.flatnonzero(reason >= 0)
+        hosts = np.concatenate([self._roster.host_of[told.meter[bad]], in_part])
+        reasons = np.concatenate([reason[bad], np.full(len(in_part), REASONS.index("part"))])
+        counted = [self._covered(minute_ms, amounts), self._left_out(hosts, reasons)]
         found = np.concatenate([amounts, *counted])
         return found[np.argsort(found["host"], kind="stable")]
 
@@ -112,8 +115,11 @@ class Close:
         reasons[np.isnan(now)] = REASONS.index("missing")
         return found.amount, reasons
 
-    def _whole(self, minute_ms: int, meter: Ints, amount: Floats, reach: Ints) -> Amounts:
-        """Return the amounts of hosts: those of parts together, where all that usually tell did, over the same time."""
+    def _whole(self, minute_ms: int, meter: Ints, amount: Floats, reach: Ints) -> tuple[Amounts, Ints]:
+        """Return the amounts of hosts: those of parts together, where all that usually tell did, over the same time.
+
+        With them the hosts of which only some parts told, once for each quantity.
+        """
         roster = self._roster
         host, quantity = roster.host_of[meter].astype(np.int64), roster.quantity_of[meter].astype(np.int64)
         parts, place = np.unique(host * (1 << 16) + quantity, return_inverse=True)
@@ -132,7 +138,7 @@ class Close:
         found = np.zeros(int(good.sum()), AMOUNT)
         found["host"], found["quantity"] = parts[good] >> 16, parts[good] & 0xFFFF
         found["reach"], found["amount"] = longest[good], total[good]
-        return found
+        return found, parts[(count > 0) & ~good] >> 16
 
     def _parts_expected(self, minute_ms: int, parts: Ints) -> Ints:
         """Return how many meters told each of some quantities of hosts of late."""
@@ -160,10 +166,9 @@ class Close:
         found["quantity"] = np.where(own, *(self._number(name) for name in (JOB + COVERED, COVERED)))
         return found
 
-    def _left_out(self, meter: Ints, reason: Ints) -> Amounts:
+    def _left_out(self, hosts: Ints, reasons: Ints) -> Amounts:
         """Return how many readings of each host were left out, by reason."""
-        at = np.flatnonzero(reason >= 0)
-        key, count = np.unique(self._roster.host_of[meter[at]] * len(REASONS) + reason[at], return_counts=True)
+        key, count = np.unique(hosts * len(REASONS) + reasons, return_counts=True)
         numbers = np.array([self._number(LEFT_OUT + name) for name in REASONS])
         found = np.zeros(len(key), AMOUNT)
         found["host"], found["quantity"] = key // len(REASONS), numbers[key % len(REASONS)]

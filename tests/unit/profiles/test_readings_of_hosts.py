@@ -80,7 +80,7 @@ def test_power_of_sockets_is_that_of_the_host_only_where_all_told() -> None:
     one = {"power_w>cpu:0": level(100.0), POWER: level(400.0)}
     found = run_of(told({n: one if n in (4, 5) else both for n in range(-1, 10)}))
     assert found.power_w == {"system": 400.0, "cpu": 220.0}
-    assert found.measured == {"system": 0.2, "cpu": 0.8}
+    assert (found.measured, found.left_out) == ({"system": 0.2, "cpu": 0.8}, {"part": 2})
 
 
 def test_what_the_whole_host_tells_goes_before_its_parts() -> None:
