@@ -61,7 +61,7 @@ def test_files_without_a_run_end_with_code_1_and_a_page_that_says_so(tmp_path: P
             2,
             "scalewatch: --set: alerts.opn_max: is no key of alerts; did you mean open_max?",
         ),
-        (("--set", "topics.prefix=x"), 2, "only keys of alerts, run_time, jobs, identify can be set here."),
+        (("--set", "topics.prefix=x"), 2, "only keys of alerts, run_time, jobs, identify, profiles can be set here."),
         (("--set", "alerts"), 2, "is no KEY=VALUE"),
         (("--since", "yesterday"), 2, "'yesterday' is not a time. Write it as 2026-01-31"),
         (("--top", "0"), 2, "1<=x<=1000"),
