@@ -27,6 +27,9 @@ _LAWS: Final = {
     "sup5": "five terms",
     "downey": "Downey, average of his curves",
     "adept": "ADEPT in two steps",
+    "attributes": "attributes of the job",
+    "communication": "communication of the run",
+    "curve": "its published curve",
 }
 
 

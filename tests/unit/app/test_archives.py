@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from agent.app.streams import TimedEvent, in_order
@@ -82,3 +83,16 @@ def test_a_folder_without_jobs_is_said_to_be_none(tmp_path: Path) -> None:
     result = run("replay", str(tmp_path), "--out", str(tmp_path / "out"))
     assert result.exit_code == 2
     assert "holds no job of ClusterCockpit" in result.stderr
+
+
+def test_a_backtest_of_an_archive_scores_the_power_of_its_jobs(tmp_path: Path) -> None:
+    for number in range(12):
+        values = [200.0 + 5 * (number % 3) + minute % 2 for minute in range(11)]
+        metrics = {"node_power": metric(dict.fromkeys(("e1", "e2"), values))}
+        job(tmp_path / "archive", number, start_s=START_S + 7200 * number, metrics=metrics)
+    result = run("backtest", str(tmp_path / "archive"), "--out", str(tmp_path / "out"), "--quiet")
+    assert result.exit_code == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_bytes())
+    profiled = report["variants"][0]["profiled"]
+    assert (profiled["settled"], profiled["profiles"], profiled["learned"]) == (12, 12, 12)
+    assert profiled["total"]["figures"]["mean_w"] == pytest.approx(2 * 205.5, rel=0.02)

@@ -155,8 +155,10 @@ def test_a_prediction_from_files_is_the_same_with_telemetry_beside_the_jobs(
     assert beside.stdout == alone.stdout
 
 
-def test_a_backtest_leaves_samples_out_and_counts_them(jobs: str, telemetry: str, tmp_path: Path) -> None:
+def test_a_backtest_leaves_out_minutes_of_hosts_that_are_part_of_no_profile_and_counts_them(
+    jobs: str, telemetry: str, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     shown = run("backtest", jobs, telemetry, "--out", str(out))
     assert shown.exit_code == 0
-    assert json.loads((out / "report.json").read_text())["history"]["ignored"] == {"sample": 120}
+    assert json.loads((out / "report.json").read_text())["history"]["ignored"] == {"host-minute": 10}

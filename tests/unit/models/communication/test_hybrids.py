@@ -15,7 +15,7 @@ MAPPINGS = 84
 SEEN = 56
 
 
-@pytest.fixture(scope="module", params=[1, 2])
+@pytest.fixture(scope="module", params=[1, 2, 3, 4, 5])
 def table(request: pytest.FixtureRequest) -> Table:
     runs = [torus.run(each) for each in torus.mappings(MAPPINGS, seed=request.param)]
     found = [features(each.traffic) for each in runs]
@@ -28,7 +28,8 @@ def scored(table: Table, names: tuple[str, ...]) -> tuple[float, float]:
     """RCC and R squared of the last 28 mappings, learned from the first 56."""
     seen, asked = np.arange(SEEN), np.arange(SEEN, MAPPINGS)
     predicted = mapped(names, table.rows(seen)).predict(table.values[asked]).value
-    assert abs(rcc(predicted, table.target[asked]) - rcc_symmetric(predicted, table.target[asked])) < 0.05
+    if len(names) > 1:  # few are tied; of one feature alone many are, and then the order of samples counts
+        assert abs(rcc(predicted, table.target[asked]) - rcc_symmetric(predicted, table.target[asked])) < 0.05
     return rcc_symmetric(predicted, table.target[asked]), r_squared(predicted, table.target[asked])
 
 
