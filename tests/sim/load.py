@@ -24,7 +24,7 @@ class Hosts:
     def message(self, now_ms: int) -> bytes:
         """Return the next message."""
         samples = [self._sample(now_ms) for _ in range(self._dice.randrange(1, 5))]
-        samples += [self._profiled(now_ms) for _ in range(self._dice.randrange(0, 4))]
+        samples += [self._profiled(now_ms) for _ in range(self._dice.randrange(0, 6))]
         if self._sent and self._dice.random() < 0.2:
             samples.append(self._dice.choice(self._sent))
         self._sent = [*self._sent[-20:], *samples]

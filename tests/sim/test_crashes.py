@@ -7,6 +7,7 @@ SCALEWATCH_SIM_FIRST=123 SCALEWATCH_SIM_SEEDS=1 pytest tests/sim      one seed a
 
 import os
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -17,9 +18,10 @@ from agent.collector.collector import Collector
 from agent.collector.reading import Reading
 from agent.contracts.decoding import DeadLetter
 from agent.contracts.errors import ScalewatchError
-from agent.contracts.events import HostMinute
+from agent.contracts.events import HostMinute, JournalRecord, encode_record
 from agent.contracts.log import Position, TopicPartition
 from agent.contracts.outputs import Run
+from agent.contracts.profiles import Profile
 from agent.learner.learner import Learner
 from agent.learner.owned import OwnedShard
 from agent.log.memory import MemoryLog
@@ -151,6 +153,7 @@ def everything_holds(world: World) -> None:
         every_emission_arrived_and_repeats_are_equal(world, sent)
         every_bad_message_is_a_dead_letter(world)
         every_minute_of_a_host_is_that_of_an_undisturbed_pass(world)
+        every_profile_is_that_of_a_journal_in_which_nothing_is_told_twice(world)
     except AssertionError as error:
         error.add_note(f"seed {world.seed}: " + "; ".join(world.trouble[-40:]))
         raise
@@ -247,6 +250,38 @@ def every_minute_of_a_host_is_that_of_an_undisturbed_pass(world: World) -> None:
     assert set(found) == set(told)
     differing = [key for key in told if told[key] != found[key]]
     assert not differing, (told[differing[0]], found[differing[0]])
+
+
+def every_profile_is_that_of_a_journal_in_which_nothing_is_told_twice(world: World) -> None:
+    """What crashes made roles write again counts once, and what was settled is what arrived."""
+    once: dict[bytes, JournalRecord] = {}
+    for record in world.journal():
+        once.setdefault(encode_record(JournalRecord(record.event)), record)
+    shard = compose.make_shard(CONFIG)
+    expected = profiles(message for record in once.values() for message in shard.fold(record))
+    sent = [msgspec.json.decode(value, type=Run) for _, value in world.records(CONFIG.topics.runs) if value]
+    assert profiles(sent) == expected
+
+
+def profiles(messages: Iterable[object]) -> dict[str, Profile | None]:
+    """Return the profile that each run was told with last."""
+    return {message.run_id: message.profile for message in messages if isinstance(message, Run)}
+
+
+def test_there_are_profiles_of_runs_whole_and_in_part() -> None:
+    found = []
+    for seed in range(1, 13):
+        shard = compose.make_shard(CONFIG)
+        world = World(seed).lived()
+        world.heal()
+        found += [
+            profile for profile in profiles(m for r in world.journal() for m in shard.fold(r)).values() if profile
+        ]
+    assert len(found) > 20
+    assert any(profile.minutes and profile.counters for profile in found)
+    assert any(profile.power_w for profile in found)
+    assert any(profile.shared for profile in found)
+    assert any(profile.left_out for profile in found)
 
 
 def test_there_are_minutes_told_once_and_told_again() -> None:

@@ -44,7 +44,7 @@ CONFIG = Config(
     collector=CollectorSettings(commit_s=2.0),
     learner=LearnerSettings(checkpoint_interval_s=3.0, checkpoint_records_max=8, host_checkpoint_interval_s=11.0),
     hosts=HostSettings(quiet_s=300.0, series_max=6),
-    jobs=JobSettings(settle_max_s=60.0),
+    jobs=JobSettings(settle_max_s=300.0),
     run_time=RunTimeSettings(publish_after_runs=4, refits_per_tick_max=1, unmerged_runs_max=4),
     topics=TopicNames(),
 )
