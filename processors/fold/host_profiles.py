@@ -109,7 +109,7 @@ class HostProfiles:
             self._desk.tally["bound", "profile_minutes_max"] += gone
         if self._desk.now_ms // MINUTE_MS != before_ms // MINUTE_MS:
             self._give()
-            self._forget()
+            self._forget(before_ms)
 
     def profile(self, job: str, run_id: str) -> Profile | None:
         """Return the profile of a run that ended; None where nothing was told of its hosts, or it was not followed."""
@@ -239,9 +239,13 @@ class HostProfiles:
             silent[row] = not tells[system]
         return silent
 
-    def _forget(self) -> None:
-        """Forget runs that settled long ago, and hosts that were quiet for long."""
-        now_ms, roster = self._desk.now_ms, self._ledger.roster
+    def _forget(self, now_ms: int) -> None:
+        """Forget runs that settled long ago, and hosts that were quiet for long, as of the tick before.
+
+        After a pause of collectors a tick comes an hour after the last, and runs that ended before it settle with it: they are
+        asked for once this is done.
+        """
+        roster = self._ledger.roster
         gone = self._desk.runs.due(now_ms, DUE_PER_TICK)
         rows = [self._desk.runs.open(run_id).state.row for run_id in gone]
         for run_id in gone:

@@ -12,7 +12,7 @@ START_MS = 1_795_168_800_000
 MINUTE_MS = 60_000
 SYSTEM = "sim"
 APPLICATIONS = ("alpha", "beta", "gamma")
-HOSTS = ("n1", "n2", "n3", "n4")
+HOSTS = tuple(f"n{number}" for number in range(10))
 GARBAGE = (b"", b"{", b"[1,2", b'{"type":"job.completed"}', b"\xff\xfe", b'{"type":"load","system":"sim"}', b"null")
 
 
@@ -59,7 +59,7 @@ def _job(told: History, dice: random.Random, job_id: str) -> None:
     job = {"system": SYSTEM, "job_id": job_id, "n": n, "unit": "nodes", "start": rfc3339(start_ms)}
     named = job | ({"application": application} if dice.random() < 0.7 else {"job_name": application})
     if dice.random() < 0.8:
-        named |= {"hosts": dice.sample(HOSTS, min(int(n), 2))}
+        named |= {"hosts": dice.sample(HOSTS, 1 + (n > 4))}
     if dice.random() < 0.6:
         told.messages.append(_bytes(named | {"type": "job.started", "time_limit_s": 3600}))
     if dice.random() < 0.2:

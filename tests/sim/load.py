@@ -24,7 +24,6 @@ class Hosts:
     def message(self, now_ms: int) -> bytes:
         """Return the next message."""
         samples = [self._sample(now_ms) for _ in range(self._dice.randrange(1, 5))]
-        samples += [self._profiled(now_ms) for _ in range(self._dice.randrange(0, 6))]
         if self._sent and self._dice.random() < 0.2:
             samples.append(self._dice.choice(self._sent))
         self._sent = [*self._sent[-20:], *samples]
@@ -32,6 +31,10 @@ class Hosts:
             samples.append({**samples[0], "value": 7.0})
             self.bad += 1
         return json.dumps(samples if len(samples) > 1 else samples[0]).encode()
+
+    def profiled(self, now_ms: int) -> bytes:
+        """Return a message of what hosts that jobs run on tell for profiles."""
+        return json.dumps([self._profiled(now_ms) for _ in range(self._dice.randrange(1, 8))]).encode()
 
     def _sample(self, now_ms: int) -> dict[str, Any]:
         at_ms = now_ms - self._dice.randrange(*self._dice.choice(DELAYS_MS))

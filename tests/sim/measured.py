@@ -13,7 +13,7 @@ def measured(dice: random.Random, now_ms: int) -> Iterator[HostMinute | HostStat
     """Yield what a few hosts told of one of the last minutes; some of them tell it twice, or tell other things later."""
     minute_ms = now_ms - now_ms % MINUTE_MS - dice.choice((1, 1, 1, 2)) * MINUTE_MS
     for host in HOSTS:
-        if dice.random() < 0.5:
+        if dice.random() < 0.6:
             resources = {name: _resource(dice) for name in ("cpu_available", "memory_free") if dice.random() < 0.8}
             resources |= _profiled(dice, minute_ms)
             told = HostMinute(SYSTEM, dice.choice(SOURCES), host, minute_ms, resources)

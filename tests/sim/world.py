@@ -50,7 +50,7 @@ CONFIG = Config(
 )
 METRICS = compose.metrics()  # one for all processes: to make them takes as long as a life
 ROUTES: Routes = msgspec.structs.replace(  # minutes in several parts, and names that have to be forgotten
-    compose.routes(CONFIG), windows=make_windows(WindowSettings(part_hosts=1), series_max=24)
+    compose.routes(CONFIG), windows=make_windows(WindowSettings(part_hosts=1), series_max=40)
 )
 UNDISTURBED: Routes = compose.routes(CONFIG)
 
@@ -206,6 +206,7 @@ class World:
         for partition in LOAD_PARTITIONS:
             if self.dice.random() < LOADS:
                 self.broker.append(RAW, self._hosts.message(self.clock.now_ms), None, partition, self.clock.now_ms)
+        self.broker.append(RAW, self._hosts.profiled(self.clock.now_ms), None, LOAD_PARTITIONS[0], self.clock.now_ms)
 
     def _stir(self, process: Process) -> None:
         for threads in self._threads.values():

@@ -12,7 +12,7 @@ from agent.contracts.events import JournalEvent, JournalRecord
 from agent.contracts.profiles import Profile
 from processors.fold.shard import Shard
 from processors.profiles.ledger import ARRAYS
-from tests.kit.profiled_hosts import SYSTEM, Resources, ended, grew, in_time, level, minute, started, total
+from tests.kit.profiled_hosts import SYSTEM, Resources, ended, grew, in_time, level, minute, started, tick, total
 
 SETTINGS = Config.model_validate({"profiles": {"attribution_horizon_s": 900.0}, "hosts": {"quiet_s": 300.0}})
 RUN_MAX_BYTES = 400_000
@@ -73,6 +73,14 @@ def test_settled_runs_carry_their_profiles() -> None:
     found = list(folded(make_shard(SETTINGS), EVENTS))
     assert len(found) >= 3
     assert [bool(each and each.power_w) for each in found].count(True) >= 3
+
+
+def test_a_run_that_ended_before_an_hour_without_ticks_settles_with_its_profile() -> None:
+    told = [minute("nid0", number, resources(0, number)) for number in range(8)]
+    before = in_time([*told, started("0", 0, "nid0"), ended("0", 0, 7)], until=8)
+    (found,) = folded(make_shard(SETTINGS), [*before, tick(68), tick(69)])
+    assert found is not None
+    assert found.minutes == 7
 
 
 @pytest.mark.parametrize("cut", range(3, len(EVENTS), 31))
