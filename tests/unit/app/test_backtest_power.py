@@ -1,0 +1,105 @@
+"""Backtests of a centre whose hosts tell counters and power: what was said of power is scored against what was measured."""
+
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+
+from agent.app import compose
+from agent.app.backtest import Past, backtest, candidates, read
+from agent.app.demo import START_MS
+from agent.backtest.page import page
+from agent.backtest.report import Report, decoded, encoded
+from agent.backtest.terminal import summary
+from agent.config.tree import Config
+from agent.simulation.load import HOUR_MS
+from agent.simulation.shared import SharedNodes
+
+HOURS = 5
+STRICT = {"profiles.coverage_min": "0.97"}
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Past:
+    """A file of jobs and one of what their hosts told."""
+    folder = tmp_path_factory.mktemp("centre")
+    nodes, end_ms = SharedNodes(2, START_MS), START_MS + HOURS * HOUR_MS
+    jobs = takewhile(lambda event: event.time_ms < end_ms, nodes.events())
+    told = takewhile(lambda each: each.time_ms < end_ms, nodes.meters().messages(nodes.events()))
+    (folder / "jobs.jsonl").write_bytes(b"\n".join(event.value for event in jobs))
+    (folder / "meters.jsonl").write_bytes(b"\n".join(each.events for each in told))
+    return history(folder / "jobs.jsonl", folder / "meters.jsonl")
+
+
+@pytest.fixture(scope="module")
+def report(past: Past) -> Report:
+    return backtest(past, candidates(Config(), [STRICT]), top=3)
+
+
+def history(*paths: Path) -> Past:
+    config = Config()
+    return read(config, [str(path) for path in paths], compose.file_options(config, "UTC"))
+
+
+@pytest.mark.slow
+def test_power_said_at_the_start_is_scored_against_what_was_measured(report: Report) -> None:
+    found = report.variants[0].profiled
+    assert found is not None
+    (row,) = found.by_application
+    assert row.name == "simulated/image-analysis//nodes"
+    assert row.runs == found.total.runs > 60
+    assert row.answered > 0.6
+    assert row.figures.mean_w is not None
+    assert 400 < row.figures.mean_w < 3_200
+    assert row.figures.median_error is not None
+    assert row.figures.median_error < 0.06
+    assert row.figures.coverage_90 is not None
+    assert 0.75 < row.figures.coverage_90 <= 1.0
+    assert 0.7 < row.measured + row.estimated <= 1.0
+    assert len(found.sample) == row.figures.scored
+
+
+@pytest.mark.slow
+def test_it_says_which_counters_explain_and_what_became_of_profiles(report: Report) -> None:
+    found = report.variants[0].profiled
+    assert found is not None
+    models = {model.target: model for model in found.by_application[0].explained}
+    assert {"run_time_s", "system_power_w"} <= set(models)
+    assert models["system_power_w"].explained
+    assert found.settled == found.learned + sum(found.left_out.values())
+    assert found.profiles >= found.learned > 60
+    assert sum(found.readings_left_out.values()) > 0, "minutes of zero watts"
+
+
+@pytest.mark.slow
+def test_a_stricter_coverage_learns_from_fewer_profiles(report: Report) -> None:
+    usual, strict = (variant.profiled for variant in report.variants)
+    assert usual is not None
+    assert strict is not None
+    assert strict.settled == usual.settled
+    assert strict.learned < usual.learned
+    assert strict.left_out["too little of it seen"] > usual.left_out.get("too little of it seen", 0)
+
+
+@pytest.mark.slow
+def test_page_terminal_and_file_hold_it(report: Report) -> None:
+    shown = page(report)
+    assert "Power and counters" in shown
+    assert "what counters explain" in shown
+    assert shown.count("said, ") >= 60, "a spot for each run"
+    assert decoded(encoded(report)) == report
+    assert any(
+        "power (of all hosts)" in str(column.header)
+        for part in summary(report)
+        for column in getattr(part, "columns", [])
+    )
+    assert report.history.host_minutes > 36 * 60 * (HOURS - 1)
+
+
+def test_without_telemetry_nothing_is_said_of_power(tmp_path: Path) -> None:
+    nodes, jobs = SharedNodes(2, START_MS), tmp_path / "jobs.jsonl"
+    events = takewhile(lambda event: event.time_ms < START_MS + HOUR_MS // 2, nodes.events())
+    jobs.write_bytes(b"\n".join(event.value for event in events))
+    found = backtest(history(jobs), candidates(Config(), []))
+    assert found.variants[0].profiled is None
+    assert "Power and counters" not in page(found)
