@@ -162,8 +162,7 @@ class LearnerRole:
     def _catch_up(self, learner: Learner) -> None:
         """Read again what the topics hold when a shard was gained: another learner may have told much meanwhile."""
         shards = frozenset(learner.shards())
-        if shards - self._shown:
-            learner.checkpoint(self._clock.monotonic_s())  # so that what this one told of it is in the topics, too
+        if shards - self._shown:  # what this one told already is in the topics, too: a batch ends with a flush
             self._look()
         self._shown = shards
 

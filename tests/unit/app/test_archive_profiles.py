@@ -72,7 +72,10 @@ def test_sockets_add_up_cores_are_averaged_and_readings_of_nought_are_left_out(t
     (profile,) = profiles(tmp_path / "archive", tmp_path / "out")
     assert profile["power_w"] == {"cpu": pytest.approx(250.0)}
     assert profile["counters"] == {"mem_bw": pytest.approx(3e9), "flops_dp_per_core": pytest.approx(2.0)}
-    assert profile["left_out"] == {"zero": 1}
+    assert profile["left_out"] == {
+        "part": 1,
+        "zero": 1,
+    }  # of the other socket nothing is taken either: a host is the sum of its parts
 
 
 def test_jobs_one_after_the_other_on_the_same_hosts_have_profiles_of_their_own(tmp_path: Path) -> None:
