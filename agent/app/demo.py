@@ -23,7 +23,6 @@ from agent.simulation.shared import SharedNodes
 START_MS: Final = 1_795_168_800_000
 JOBS: Final = "simulated.jobs"
 LOAD: Final = "simulated.load"
-METERS: Final = "simulated.meters"
 ENERGY: Final = "simulated.energy"
 STEP_S: Final = 0.05
 QUANTUM_MS: Final = 60_000  # what is told goes to the agent in such pieces, so that load and jobs come in their order
@@ -35,7 +34,7 @@ RAPL: Final = Telemetry(  # energy counters come in line protocol, as Telegraf w
     metrics=(MetricMapping(measurement="rapl", field="joules", resource="energy_total", instance="component"),)
 )
 SOURCES: Final = (
-    Source(topics=(JOBS, LOAD, METERS), format="native"),
+    Source(topics=(JOBS, LOAD), format="native"),
     Source(topics=(ENERGY,), format="line-protocol", system=SYSTEM, telemetry=RAPL),
 )
 Message = tuple[int, str, bytes]  # time, topic, value
@@ -130,6 +129,6 @@ class Demo:
 def _metered(meters: Meters, events: Iterator[TimedEvent]) -> Iterator[Message]:
     """Yield what meters tell of hosts on which this happens."""
     for told in meters.messages(events):
-        yield told.time_ms, METERS, told.events
+        yield told.time_ms, LOAD, told.events
         if told.lines:
             yield told.time_ms, ENERGY, told.lines

@@ -115,8 +115,10 @@ class Meters:
             self._read(step_ms)
             if step_ms % MINUTE_MS == 0:
                 yield self._minute(step_ms)
-            self._share = self._available(step_ms)
-            self._rate()
+            share = self._available(step_ms)
+            if share is not self._share:
+                self._share = share
+                self._rate()
 
     def _read(self, now_ms: int) -> None:
         """Read the sensors whose time it is."""

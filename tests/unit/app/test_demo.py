@@ -144,6 +144,37 @@ def test_the_slow_host_and_the_rack_that_is_held_up_are_told_within_minutes(afte
 
 
 @pytest.mark.slow
+def test_power_of_measured_applications_is_told_near_the_truth(after_half_way: Demo) -> None:
+    compared = 0
+    for name in ("simulated/battery-design//nodes", "simulated/molecules/membrane/nodes"):
+        said = after_half_way.service.prediction(name)
+        assert said is not None
+        assert said.profiles
+        for point in said.curve:
+            truth = after_half_way.true_power_w(name, point.n)
+            if point.source == "observed":
+                assert point.power_w == pytest.approx(truth, rel=0.05)
+                assert point.energy_j == pytest.approx((point.power_w or 0.0) * point.run_time_s, rel=0.05)
+                compared += 1
+    assert compared >= 10
+    shared = after_half_way.service.prediction(ANALYSIS)
+    assert shared is not None
+    assert shared.power is not None
+    assert shared.power.estimated > 0, "some shared nodes have no sensor"
+
+
+@pytest.mark.slow
+def test_the_host_that_draws_more_and_runs_with_a_neighbour_are_told(after_half_way: Demo) -> None:
+    told = {
+        (alert.labels["alertname"], alert.labels.get("application"))
+        for alert in after_half_way.service.alerts()
+        if alert.labels["alertname"] in {"UnexplainedPower", "DisturbedRun"}
+    }
+    assert ("UnexplainedPower", "image-analysis") in told
+    assert {application for _, application in told} == {"image-analysis"}, "the others have no trouble of that kind"
+
+
+@pytest.mark.slow
 def test_nothing_that_the_demo_sends_is_refused(after_half_way: Demo) -> None:
     metrics = after_half_way.agent.metrics
     assert metrics.above_zero("scalewatch_dead_letters_total") == {}

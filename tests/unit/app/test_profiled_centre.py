@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from agent.app import compose
-from agent.app.demo import ENERGY, JOBS, LOAD, METERS, RETENTION_MS, SOURCES, START_MS
+from agent.app.demo import ENERGY, JOBS, LOAD, RETENTION_MS, SOURCES, START_MS
 from agent.app.embedded import Embedded
 from agent.config.tree import Config
 from agent.contracts.events import JobStarted, JournalRecord, Tick, decode_record
@@ -77,7 +77,7 @@ class Centre:
         meters = (
             (each.time_ms, topic, value)
             for each in told
-            for topic, value in ((METERS, each.events), (ENERGY, each.lines))
+            for topic, value in ((LOAD, each.events), (ENERGY, each.lines))
             if value
         )
         return heapq.merge(jobs, load, meters, key=lambda message: message[0])
@@ -135,6 +135,21 @@ def test_the_profile_of_a_settled_run_is_what_truly_ran(centre: Centre) -> None:
 
 
 @pytest.mark.slow
+def test_hosts_without_a_sensor_get_the_power_that_their_counters_let_expect(centre: Centre) -> None:
+    errors = []
+    for job, run in centre.settled.items():
+        profile, truth = run.profile, centre.runs.get(job)
+        if profile is None or truth is None or truth.seconds < 600 or truth.job.slowed > 1:
+            continue
+        if profile.measured.get("system", 0.0) == 0 and profile.estimated.get("system", 0.0) > 0.9:
+            watts = float(truth.power_w[SYSTEM]) / len(truth.nodes)
+            errors.append(abs(profile.power_w["system"] / watts - 1))
+    assert len(errors) > 3
+    assert median(errors) < 0.05
+    assert max(errors) < 0.2
+
+
+@pytest.mark.slow
 def test_power_that_was_said_at_the_start_comes_true_as_often_as_its_band_says(centre: Centre) -> None:
     errors, held = [], []
     for job, truth in centre.runs.items():
@@ -171,6 +186,7 @@ def test_the_prediction_tells_power_and_energy_by_size_and_which_counters_explai
     assert said.power.median_error is not None
     assert said.power.median_error < 0.05
     assert 0.8 < said.power.measured < 0.9, "every sixth host has no sensor"
+    assert 0.05 < said.power.estimated < 0.2, "and gets what its counters let expect"
     models = {model.target: model for model in said.profiles}
     assert {"run_time_s", "system_power_w", "cpu_power_w", "memory_power_w"} <= set(models)
     assert models["memory_power_w"].median_error is not None
