@@ -18,7 +18,8 @@ from agent.contracts.decoding import DeadLetter
 from agent.contracts.errors import InvalidInputError
 from agent.contracts.events import HostMinute
 from agent.contracts.moments import rfc3339
-from agent.contracts.outputs import Emission, Prediction
+from agent.contracts.outputs import Emission
+from agent.contracts.quality import PowerQuality, Quality
 from agent.decode.dead_letter import dead_letter
 from agent.decode.options import DecodeOptions
 from agent.decode.records import FileRecord
@@ -27,6 +28,7 @@ from sinks.jsonl import JsonLines
 STEP_RECORDS: Final = 2000  # an event brings a hundred ticks or so at most: far fewer than the journal holds
 SETTLE_MS: Final = 2 * 3_600_000
 NO_APPLICATION: Final = b'"application_id":null'
+PROFILE: Final = b'"profile":{'
 FAR_FUTURE_MS: Final = 4_000_000_000_000  # files are history: no time in them is "in the future"
 
 
@@ -89,7 +91,12 @@ class Replay:
             "telemetry": self._telemetry(),
             "applications": len(predictions),
             "verdicts": dict(sorted(Counter(said.reliability.verdict for said in predictions).items())),
-            "quality": _quality(predictions),
+            "quality": _quality([said.quality for said in predictions]),
+            "power": {
+                "profiles": self.counts["profiles"],
+                "applications": sum(said.power is not None for said in predictions),
+                **_quality([said.power for said in predictions if said.power is not None]),
+            },
             "emissions": {
                 name.removeprefix("sent:"): count
                 for name, count in sorted(self.counts.items())
@@ -111,7 +118,9 @@ class Replay:
 
     def _emitted(self, emission: Emission) -> None:
         self.counts[f"sent:{emission.kind}"] += 1
-        self.counts["unidentified"] += emission.kind == "runs" and NO_APPLICATION in (emission.value or b"")
+        run = emission.value or b"" if emission.kind == "runs" else b""
+        self.counts["unidentified"] += NO_APPLICATION in run
+        self.counts["profiles"] += PROFILE in run
         if self._sink is not None:
             self._sink.write([emission])
 
@@ -154,10 +163,10 @@ def _letter(place: str, index: int, format_name: str, value: bytes, error: Inval
     )  # fmt: skip
 
 
-def _quality(predictions: Sequence[Prediction]) -> dict[str, Any]:
-    scored = sum(said.quality.scored for said in predictions)
-    errors = sorted(said.quality.median_error for said in predictions if said.quality.median_error is not None)
-    inside = sum((said.quality.coverage_90 or 0.0) * said.quality.scored for said in predictions)
+def _quality(found: Sequence[Quality | PowerQuality]) -> dict[str, Any]:
+    scored = sum(each.scored for each in found)
+    errors = sorted(each.median_error for each in found if each.median_error is not None)
+    inside = sum((each.coverage_90 or 0.0) * each.scored for each in found)
     return {
         "scored": scored,
         "median_of_median_errors": errors[len(errors) // 2] if errors else None,

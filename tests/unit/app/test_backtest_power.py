@@ -8,6 +8,7 @@ import pytest
 from agent.app import compose
 from agent.app.backtest import Past, backtest, candidates, read
 from agent.app.demo import START_MS
+from agent.app.replay import Replay
 from agent.backtest.page import page
 from agent.backtest.report import Report, decoded, encoded
 from agent.backtest.terminal import summary
@@ -20,7 +21,7 @@ STRICT = {"profiles.coverage_min": "0.97"}
 
 
 @pytest.fixture(scope="module")
-def past(tmp_path_factory: pytest.TempPathFactory) -> Past:
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A file of jobs and one of what their hosts told."""
     folder = tmp_path_factory.mktemp("centre")
     nodes, end_ms = SharedNodes(2, START_MS), START_MS + HOURS * HOUR_MS
@@ -28,7 +29,12 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Past:
     told = takewhile(lambda each: each.time_ms < end_ms, nodes.meters().messages(nodes.events()))
     (folder / "jobs.jsonl").write_bytes(b"\n".join(event.value for event in jobs))
     (folder / "meters.jsonl").write_bytes(b"\n".join(each.events for each in told))
-    return history(folder / "jobs.jsonl", folder / "meters.jsonl")
+    return folder / "jobs.jsonl", folder / "meters.jsonl"
+
+
+@pytest.fixture(scope="module")
+def past(files: tuple[Path, Path]) -> Past:
+    return history(*files)
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +100,19 @@ def test_page_terminal_and_file_hold_it(report: Report) -> None:
         for column in getattr(part, "columns", [])
     )
     assert report.history.host_minutes > 36 * 60 * (HOURS - 1)
+
+
+@pytest.mark.slow
+def test_the_summary_of_a_replay_counts_profiles_and_scores_power_as_well(files: tuple[Path, Path]) -> None:
+    config = Config()
+    replay = Replay(config)
+    replay.run([str(path) for path in files], compose.file_options(config, "UTC"))
+    power = replay.summary()["power"]
+    replay.agent.close()
+    assert power["profiles"] > 90
+    assert (power["applications"], power["scored"]) == (1, 64)
+    assert power["median_of_median_errors"] < 0.06
+    assert 0.75 < power["coverage_90"] <= 1.0
 
 
 def test_without_telemetry_nothing_is_said_of_power(tmp_path: Path) -> None:
