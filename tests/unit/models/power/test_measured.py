@@ -104,13 +104,20 @@ def test_a_thousand_hosts_each_with_gaps_of_its_own_agree_with_one_at_a_time() -
         assert [each[host] for each in together] == pytest.approx([each[0] for each in alone])
 
 
+def test_a_sample_far_from_the_next_and_from_both_ends_measures_no_time() -> None:
+    found = energy(np.arange(4) * 60.0, np.array([[np.nan, np.nan, 1.0, np.nan]]), -30.0, 240.0, 90.0)
+    assert (found.share[0], found.gaps[0]) == (0.0, 2)
+    assert np.isnan(found.energy_j[0])
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.just(float("nan")), st.floats(1.0, 1000.0)), min_size=1, max_size=20))
 def test_energy_lies_between_the_least_and_the_largest_power(samples: list[float]) -> None:
     power = np.array([samples])
     found = energy(np.arange(len(samples)) * 60.0, power, -30.0, 60.0 * len(samples), 90.0)
-    if np.isnan(power).all():
+    if found.share[0] == 0.0:  # no sample, or each too far from the next and from both ends
         assert np.isnan(found.energy_j[0])
+        assert len(samples) - np.isnan(power).sum() <= len(samples) / 2
         return
     mean_w = found.energy_j[0] / (60.0 * len(samples) + 30.0)
     assert np.nanmin(power) - 1e-9 <= mean_w <= np.nanmax(power) + 1e-9
