@@ -1,9 +1,10 @@
 """Facts: what passes between processors."""
 
-from typing import Final, Literal
+from typing import Final, Literal, TypeGuard
 
 import msgspec
 
+from agent.contracts.events import SUCCESS, JobCompleted
 from agent.contracts.horizons import Horizon
 
 N_MIN: Final = 1e-3
@@ -32,6 +33,17 @@ def plausible(n: float, run_time_s: float) -> bool:
     (True, False, False, False)
     """
     return N_MIN <= n <= N_MAX and RUN_TIME_MIN_S <= run_time_s <= RUN_TIME_MAX_S
+
+
+def trains(n: float | None, event: JobCompleted, *, resized: bool) -> TypeGuard[float]:
+    """Tell whether a run tells how long its application takes at size `n`: it came to its end, in one size, and can be true.
+
+    >>> from agent.contracts.events import Evidence
+    >>> run = JobCompleted("exa", "1", "exa/1@0", 0, 60_000, 60.0, "COMPLETED", Evidence())
+    >>> trains(4.0, run, resized=False), trains(None, run, resized=False), trains(4.0, run, resized=True)
+    (True, False, False)
+    """
+    return event.state == SUCCESS and not resized and n is not None and plausible(n, event.run_time_s)
 
 
 class Outcome(msgspec.Struct, frozen=True):

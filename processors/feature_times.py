@@ -19,6 +19,7 @@ from agent.contracts.outputs import HorizonError
 from agent.contracts.quality import FeatureModel
 from processors.curve import CurveSaid, PublishedPoint
 from processors.feature_quality import feature_model
+from processors.members import ERROR_MAX, WINDOW
 from processors.models.communication.features import NAMES
 from processors.models.digits import six_digits
 from processors.models.features.attributes import encoded
@@ -38,8 +39,6 @@ KINDS: Final = {ATTRIBUTES: ATTRIBUTE_KINDS, COMMUNICATION: NETWORK_KINDS}
 SIZE: Final = "n"
 ATTRIBUTES_MAX: Final = 40  # of a run
 PAIRS_MAX: Final = 64  # newest runs by which an order is judged
-WINDOW: Final = 64  # runs; older errors fade
-ERROR_MAX: Final = 2.0  # of ln t, that one run counts for
 SCORED_PER_TICK: Final = 4  # runs of an application
 USUAL: Final = 0.5  # a choice that this share of runs made has to be told
 

@@ -6,22 +6,21 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from agent.contracts.events import SUCCESS, Attribute, Evidence, JobStarted, PredictionRequested
+from agent.contracts.events import Attribute, Evidence, JobStarted, PredictionRequested
 from agent.contracts.feature_settings import FeatureSettings
 from agent.contracts.moments import LATEST_MS
 from agent.contracts.outputs import AnswerPoint, Member, Model, Reliability
 from agent.contracts.profiles import Profile
 from agent.contracts.quality import FeatureModel
 from processors.curve import CurveSaid
-from processors.facts import plausible
+from processors.facts import plausible, trains
 from processors.feature_messages import judged, model_with, published_point, with_features, words
 from processors.feature_times import FeatureFact, FeatureQuestion, FeatureTimes, Pooled
 from processors.fold.desk import Desk
 from processors.job_networks import parted
 from processors.jobs import EndedRun, Job, Placement, merged_evidence
+from processors.pace import FIT_COST_MAX, share
 
-COST_PER_TICK_MAX: Final = 60  # of the steps of fits in ten seconds, of all applications: about as many milliseconds
-FULL_TICK_MS: Final = 10_000
 FIELDS: Final = ("module", "container", "executable", "partition", "account", "qos", "user", "time_limit_s")
 
 CURVE: Final = "curve"
@@ -98,7 +97,7 @@ class Features:
         key, n = placement.application_id, placement.n
         if key is None or n is None or key not in self._desk.models:
             return
-        if event.state != SUCCESS or job.resized or not plausible(n, event.run_time_s):
+        if not trains(n, event, resized=job.resized):
             return
         fact = FeatureFact(
             event.run_id, n, event.run_time_s, event.end_ms, self._desk.now_ms, *told, curve=run.published
@@ -112,7 +111,7 @@ class Features:
 
     def tick(self, since_ms: int) -> None:
         """Go on with fits, that which waits for longest first; a short tick has its share of what a full one may cost."""
-        left = -(-COST_PER_TICK_MAX * min(since_ms, FULL_TICK_MS) // FULL_TICK_MS)
+        left = share(FIT_COST_MAX, since_ms)
         while left > 0 and (due := self._desk.feature_times.due(self._desk.now_ms, 1)):
             done: list[int] = []
             self._guarded(due[0], partial(_steps, left, done))

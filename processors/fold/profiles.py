@@ -4,17 +4,16 @@ from typing import Final
 
 import msgspec
 
-from agent.contracts.events import SUCCESS, JobProfile
+from agent.contracts.events import JobProfile
 from agent.contracts.names import job_key
 from agent.contracts.profiles import Profile
-from processors.facts import plausible
+from processors.facts import plausible, trains
 from processors.fold.desk import Desk
 from processors.fold.profile_warnings import ProfileWarnings
 from processors.jobs import EndedRun, Job, told_attributes
+from processors.pace import FIT_COST_MAX, share
 from processors.profile_models import ProfileFact, ProfileModels
 
-FULL_TICK_MS: Final = 10_000
-COST_PER_TICK_MAX: Final = 60  # of the steps of fits in ten seconds, of all applications: about as many milliseconds
 DISTURBED: Final = 0.5  # a run that counts less than this was disturbed
 
 
@@ -65,7 +64,7 @@ class Profiles:
 
         How many follows from what they are said to cost and never from a clock: a replay makes the same ones.
         """
-        left = -(-COST_PER_TICK_MAX * min(since_ms, FULL_TICK_MS) // FULL_TICK_MS)
+        left = share(FIT_COST_MAX, since_ms)
         while left > 0:
             due = self._desk.profile_models.due(self._desk.now_ms, 1)
             if not due:
@@ -100,7 +99,7 @@ class Profiles:
             return "no_telemetry"
         if placement.application_id is None or placement.n is None:
             return "not_identified"
-        if run.event.state != SUCCESS or job.resized or not plausible(placement.n, run.event.run_time_s):
+        if not trains(placement.n, run.event, resized=job.resized):
             return "not_completed"
         return None if profile.coverage >= self._desk.settings.profiles.coverage_min else "coverage"
 

@@ -23,10 +23,9 @@ from processors.member_fits import fits
 from processors.members import Fits, Members
 from processors.messages import prediction, published_curve
 from processors.outlook import Outlook
+from processors.pace import FULL_TICK_MS, share
 from processors.run_distribution import ComingJob
 from processors.run_time import RunTime
-
-FULL_TICK_MS = 10_000
 
 
 class Refits:
@@ -62,7 +61,7 @@ class Refits:
         frequent ticks spread them and none holds the fold for long.
         """
         most = self._desk.settings.run_time.refits_per_tick_max
-        limit = -(-most * min(since_ms, FULL_TICK_MS) // FULL_TICK_MS)
+        limit = share(most, since_ms)
         due = self._desk.models.due(self._desk.now_ms, limit)
         if len(due) == limit and (limit == most or self._behind(due[-1])):
             self._desk.tally["bound", "refits_per_tick_max"] += 1

@@ -6,7 +6,7 @@ from agent.contracts.events import SUCCESS, Attribute, JobCompleted, JobStarted
 from agent.contracts.names import ApplicationKey
 from processors.curve import PublishedPoint
 from processors.digest import digest64
-from processors.facts import RunFact, plausible
+from processors.facts import RunFact, trains
 from processors.fold.desk import Desk
 from processors.fold.features import Features
 from processors.fold.histories import Histories
@@ -163,8 +163,7 @@ class Runs:
             self._training.train(placement.application_id, fact, sizes, told, first=first, replaces=stays)
 
     def _fact(self, job: Job, event: JobCompleted, placement: Placement) -> RunFact | None:
-        trains = event.state == SUCCESS and not job.resized and placement.application_id is not None
-        if not trains or placement.n is None or not plausible(placement.n, event.run_time_s):
+        if placement.application_id is None or not trains(placement.n, event, resized=job.resized):
             return None
         return RunFact(
             event.run_id, float(placement.n), event.run_time_s, event.start_ms, event.end_ms, self._desk.now_ms

@@ -7,4 +7,13 @@ def six_digits(value: float) -> float:
     >>> six_digits(1234.56789), six_digits(float("inf"))
     (1234.57, inf)
     """
-    return float(f"{value:.6g}")
+    return to_digits(value, 6)
+
+
+def to_digits(value: float, digits: int) -> float:
+    """Return a number rounded to so many digits; what is not finite stays as it is.
+
+    >>> to_digits(1234.56789, 3)
+    1230.0
+    """
+    return float(f"{value:.{digits}g}")

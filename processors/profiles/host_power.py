@@ -73,12 +73,9 @@ class HostPower:
 
         They are never negative, and not far above what was measured.
         """
-        layer = None if self._model is None else self._model.layers.get(0)
-        if layer is None or not layer.weights:
-            return None
-        most_w = BEYOND * max(sample[0] for sample in layer.samples)
-        found: npt.NDArray[np.float64] = layer.idle_w + fact @ np.array(layer.weights)
-        return found.clip(0.0, most_w)
+        found = None if self._model is None else self._model.estimates(fact)
+        largest_w = None if self._model is None else self._model.largest_w()
+        return None if found is None or largest_w is None else found.clip(0.0, BEYOND * largest_w)
 
     def learn(self, fact: PowerSample) -> None:
         """Take in what a host with a sensor did."""

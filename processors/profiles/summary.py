@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from agent.contracts.profiles import Profile
 from agent.contracts.telemetry import COMPONENTS, JOB
+from processors.models.digits import to_digits
 from processors.profiles.quantities import COUNTER, COVERED, ENERGY, ESTIMATED, LEFT_OUT, NIC, POWER, REASONS, SHARED
 from processors.windows.settings import MINUTE_MS
 
@@ -105,4 +106,4 @@ def _rates(sums: Totals, begin: str, names_max: int) -> dict[str, float]:
 
 def _significant(value: float) -> float:
     """Return a value with as many digits as do not depend on the order in which minutes came."""
-    return float(f"{value:.{DIGITS}g}")
+    return to_digits(value, DIGITS)

@@ -6,11 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.contracts.telemetry import SeriesIndex, is_cumulative, is_power, is_profiled
-from processors.windows.settings import MINUTE_MS
+from processors.windows.settings import MINUTE_MS, NEVER_MS
 
 SLOTS: Final = 16  # minutes; more than can be open
 NO_ROW: Final = -1
-NEVER_MS: Final = -(2**62)
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 

@@ -14,8 +14,8 @@ from agent.contracts.telemetry import Samples, SeriesIndex
 from processors.windows.hosts import HostNumbers
 from processors.windows.lasts import Lasts
 from processors.windows.open_minutes import OpenMinutes
-from processors.windows.rings import NEVER_MS, NO_RING, Rings
-from processors.windows.settings import MINUTE_MS, Resume, WindowSettings
+from processors.windows.rings import NO_RING, Rings
+from processors.windows.settings import MINUTE_MS, NEVER_MS, Resume, WindowSettings
 from processors.windows.summary import WINDOW_MS, MinutePart, host_minutes, summarise
 from processors.windows.sums import Sums
 from processors.windows.trail import Trail

@@ -6,13 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.windows.pool import Pool
+from processors.windows.settings import NEVER_MS
 
 CAPACITIES: Final = (16, 48, 128, 304, 432, 512)
 ROUND: Final = 128  # samples of one series taken at a time, so that they fit beside what is there
 GROUP: Final = 4096  # rings that grow at a time, so that old and new ones together stay small
 CELL_MS: Final = 10_000
 NO_RING: Final = -1
-NEVER_MS: Final = -(2**62)
 DEFAULTS: Final = {
     "pool": NO_RING,
     "row": NO_RING,

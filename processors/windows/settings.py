@@ -11,6 +11,7 @@ MINUTE_MS: Final = 60_000
 PART_MS: Final = 10_000
 PARTS: Final = 6  # of a minute, each with a mean
 LATE_MAX_S: Final = 600.0
+NEVER_MS: Final = -(2**62)  # the time of what did not happen yet; samples may be older than the epoch
 
 
 class WindowSettings(msgspec.Struct, frozen=True):

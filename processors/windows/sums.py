@@ -11,10 +11,9 @@ import numpy.typing as npt
 from agent.contracts.events import ResourceMinute
 from agent.contracts.telemetry import COUNTER_LEVEL, PEER, SeriesIndex, is_cumulative, is_power, is_profiled
 from processors.windows.digits import significant
-from processors.windows.settings import MINUTE_MS
+from processors.windows.settings import MINUTE_MS, NEVER_MS
 
 NO_ROW: Final = -1
-NEVER_MS: Final = -(2**62)
 SLOTS_MORE: Final = 3  # minutes that are open besides those that settle
 MOMENT_MS: Final = 500  # one sample of a series counts in so long a time
 WORD: Final = 64  # moments in a word of those that are taken

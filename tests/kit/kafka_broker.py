@@ -80,6 +80,7 @@ class KafkaBroker:
     def pause(self) -> None:
         """Freeze: connections stay open and nothing answers until `resume`."""
         self._signal(signal.SIGSTOP)
+        self._wait_frozen()
 
     def resume(self) -> None:
         """Go on; what clients wrote to the sockets meanwhile is still obeyed."""
@@ -120,6 +121,16 @@ class KafkaBroker:
         if self._guard is not None:
             self._guard.communicate(b"ended\n")
             self._guard = None
+
+    def _wait_frozen(self) -> None:
+        """Wait until every thread stands still: on a busy machine some go on after the signal, and answer."""
+        if self._process is None:
+            return
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while self.running() and _moving(self._process.pid):
+            if time.monotonic() > deadline:
+                raise RuntimeError("The broker does not freeze.")
+            time.sleep(0.005)
 
     def _wait_ready(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -173,6 +184,12 @@ class KafkaBroker:
             "broker.heartbeat.interval.ms": "500",
             "log.cleaner.dedupe.buffer.size": str(8 << 20),
         } | self._settings
+
+
+def _moving(pid: int) -> bool:
+    """Tell whether any thread of a process is not stopped, by what the kernel says of it: the letter after its name."""
+    states = (task.read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").glob("*/stat"))
+    return any(state not in "TZX" for state in states)
 
 
 def _guard(pid: int) -> subprocess.Popen[bytes]:

@@ -132,11 +132,21 @@ class PowerModel:
 
     def estimate(self, events: Sequence[float], frequency_mhz: float = 0.0) -> float | None:
         """Return the watts that events let expect, of a host with or without a sensor; None before a model was learned."""
-        layer = self._layer(frequency_mhz)
         told = np.asarray(events, np.float64)
-        if layer is None or not self._possible(told):
+        if not self._possible(told):
             return None
-        return layer.idle_w + float(np.dot(layer.weights, told))
+        found = self.estimates(told[None, :], frequency_mhz)
+        return None if found is None else float(found[0])
+
+    def estimates(self, events: Floats, frequency_mhz: float = 0.0) -> Floats | None:
+        """Return the watts of many hosts with events (k, p), none of them negative; None before a model was learned."""
+        layer = self._layer(frequency_mhz)
+        return None if layer is None else layer.idle_w + events @ np.array(layer.weights)
+
+    def largest_w(self, frequency_mhz: float = 0.0) -> float | None:
+        """Return the most that was measured of late; None before a model was learned."""
+        layer = self._layer(frequency_mhz)
+        return None if layer is None else max(sample[0] for sample in layer.samples)
 
     def error_w(self, frequency_mhz: float = 0.0) -> float | None:
         """Return the median error of late; None where none is known since the model was learned."""
