@@ -11,16 +11,14 @@ from typing import Protocol
 from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_exponential_jitter
 
 from agent.app import compose
-from agent.app.service import LearnerService
+from agent.app.service import CollectorService, LearnerService
 from agent.clock import Clock
 from agent.collector.collector import Collector
 from agent.config.tree import Config
 from agent.contracts.errors import UnavailableError
-from agent.contracts.events import PredictionRequested
-from agent.contracts.hosts import HostView
 from agent.contracts.log import Batch, Log
 from agent.contracts.measures import Measures
-from agent.contracts.outputs import Alert, Answer, Emission, JobPrediction, Prediction
+from agent.contracts.outputs import Emission
 from agent.contracts.service import Health, Service
 from agent.learner.learner import Learner
 from agent.learner.saving import in_thread
@@ -196,48 +194,6 @@ class LearnerRole:
         return self._learner
 
 
-class CollectorService:
-    """A collector shows its health; it knows no predictions."""
-
-    def __init__(self, status: Status) -> None:
-        self.status = status
-
-    def predictions(self) -> Sequence[Prediction]:
-        """Return nothing."""
-        return ()
-
-    def prediction(self, application_id: str) -> Prediction | None:
-        """Return nothing."""
-        del application_id
-        return None
-
-    def jobs(self) -> Sequence[JobPrediction]:
-        """Return nothing."""
-        return ()
-
-    def alerts(self) -> Sequence[Alert]:
-        """Return nothing."""
-        return ()
-
-    def answer(self, request: PredictionRequested) -> Answer:
-        """Raise UnavailableError: the learner answers."""
-        raise UnavailableError(f"This is a collector; ask the learner about {request.system[:64]}.")
-
-    def hosts(self, limit: int) -> Sequence[HostView]:
-        """Return nothing: what hosts measured is told from the journal, by the learner."""
-        del limit
-        return ()
-
-    def host(self, system: str, host: str) -> HostView | None:
-        """Return nothing."""
-        del system, host
-        return None
-
-    def health(self) -> Sequence[Health]:
-        """Return the health of the collector."""
-        return self.status.health()
-
-
 class CollectorRole:
     """The collector of this process."""
 
@@ -246,7 +202,8 @@ class CollectorRole:
     def __init__(self, config: Config, log: Log, measures: Measures, clock: Clock, restarts: int) -> None:
         self._config, self._log, self._measures, self._clock = config, log, measures, clock
         self._collector: Collector | None = None
-        self._service = CollectorService(Status(self.name, restarts))
+        self._status = Status(self.name, restarts)
+        self._service = CollectorService(self._status.health)
         self._never = threading.Event()
 
     @property
@@ -263,9 +220,9 @@ class CollectorRole:
                 self._log, routes, self._measures, self.name, monotonic_s=self._clock.monotonic_s
             )
         except UnavailableError as error:
-            self._service.status.reason = str(error)
+            self._status.reason = str(error)
             raise
-        self._service.status.reason = None
+        self._status.reason = None
 
     def step(self) -> None:
         """Take what has come."""

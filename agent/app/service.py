@@ -6,6 +6,7 @@ from agent.contracts.errors import UnavailableError
 from agent.contracts.events import PredictionRequested
 from agent.contracts.hosts import HostView
 from agent.contracts.outputs import Alert, Answer, JobPrediction, Prediction
+from agent.contracts.recent import Letter, RecentRun, SourceSeen
 from agent.contracts.service import Health
 from agent.learner.learner import Learner
 from agent.learner.view import View
@@ -58,6 +59,84 @@ class LearnerService:
         learner = self.learner
         return None if learner is None else learner.host(system, host)
 
+    def runs(self, application_id: str) -> Sequence[RecentRun]:
+        """Return the newest settled runs of an application."""
+        del application_id
+        return ()
+
+    def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
+        """Return the settled runs of a job."""
+        del system, job_id
+        return ()
+
+    def letters(self) -> Sequence[Letter]:
+        """Return the newest dead letters of the whole agent."""
+        return ()
+
+    def sources(self) -> Sequence[SourceSeen]:
+        """Return the sources, the one that spoke last first."""
+        return ()
+
     def health(self) -> Sequence[Health]:
         """Return the health of every role in this process."""
+        return self._health()
+
+
+class CollectorService:
+    """A collector shows its health; it knows no predictions."""
+
+    def __init__(self, health: RoleHealth) -> None:
+        self._health = health
+
+    def predictions(self) -> Sequence[Prediction]:
+        """Return nothing."""
+        return ()
+
+    def prediction(self, application_id: str) -> Prediction | None:
+        """Return nothing."""
+        del application_id
+        return None
+
+    def jobs(self) -> Sequence[JobPrediction]:
+        """Return nothing."""
+        return ()
+
+    def alerts(self) -> Sequence[Alert]:
+        """Return nothing."""
+        return ()
+
+    def answer(self, request: PredictionRequested) -> Answer:
+        """Raise UnavailableError: the learner answers."""
+        raise UnavailableError(f"This is a collector; ask the learner about {request.system[:64]}.")
+
+    def hosts(self, limit: int) -> Sequence[HostView]:
+        """Return nothing: what hosts measured is told from the journal, by the learner."""
+        del limit
+        return ()
+
+    def host(self, system: str, host: str) -> HostView | None:
+        """Return nothing."""
+        del system, host
+        return None
+
+    def runs(self, application_id: str) -> Sequence[RecentRun]:
+        """Return nothing."""
+        del application_id
+        return ()
+
+    def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
+        """Return nothing."""
+        del system, job_id
+        return ()
+
+    def letters(self) -> Sequence[Letter]:
+        """Return nothing: the learner tells of the whole agent."""
+        return ()
+
+    def sources(self) -> Sequence[SourceSeen]:
+        """Return nothing."""
+        return ()
+
+    def health(self) -> Sequence[Health]:
+        """Return the health of the collector."""
         return self._health()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from agent.contracts.events import PredictionRequested
 from agent.contracts.hosts import HostView
 from agent.contracts.outputs import Alert, Answer, JobPrediction, Prediction
+from agent.contracts.recent import Letter, RecentRun, SourceSeen
 from agent.contracts.service import Health, Service
 
 
@@ -47,6 +48,22 @@ class Together:
         """Return one host; None where it is not known."""
         views = (service.host(system, host) for service in (self._first, *self._others))
         return next((view for view in views if view is not None), None)
+
+    def runs(self, application_id: str) -> Sequence[RecentRun]:
+        """Return the newest settled runs of an application."""
+        return self._first.runs(application_id)
+
+    def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
+        """Return the settled runs of a job."""
+        return self._first.runs_of_job(system, job_id)
+
+    def letters(self) -> Sequence[Letter]:
+        """Return the newest dead letters of the whole agent."""
+        return self._first.letters()
+
+    def sources(self) -> Sequence[SourceSeen]:
+        """Return the sources, the one that spoke last first."""
+        return self._first.sources()
 
     def health(self) -> Sequence[Health]:
         """Return the health of every role."""

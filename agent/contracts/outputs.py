@@ -13,6 +13,7 @@ from agent.contracts.events import Attribute
 from agent.contracts.horizons import Horizon
 from agent.contracts.profiles import Profile
 from agent.contracts.quality import FeatureModel, PowerQuality, ProfileModel, Quality
+from agent.contracts.recent import Told
 from agent.contracts.under_load import UnderLoad
 
 VERDICTS: Final = (
@@ -191,7 +192,7 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     `coverage_measured` are those of the curve at its size. `model` is where the numbers came from: the published curve of
     the application, or the distribution of similar runs with what its user, name, class and centre weigh, whose coverage
     is that of the centre's jobs; None where nothing is known. `under_load` is the run time by the load of its hosts before
-    it started.
+    it started. `user` is who runs it: a pseudonym, unless names are configured to be plain.
     """
 
     system: str
@@ -218,6 +219,7 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     power_w: float | None = None
     power_low_w: float | None = None
     power_high_w: float | None = None
+    user: str | None = None
 
 
 class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -256,7 +258,7 @@ class Run(Message, frozen=True, kw_only=True):
 
     `event` holds the completion as it was journalled and `identities` all other evidence of its job, as JSON text of
     the journal's own form, so that other rules, other code or another state version can fold it anew. `profile` is what the
-    telemetry of its hosts said of it.
+    telemetry of its hosts said of it, `told` what was predicted before it ended.
     """
 
     run_id: str
@@ -269,6 +271,7 @@ class Run(Message, frozen=True, kw_only=True):
     event: msgspec.Raw
     identities: tuple[msgspec.Raw, ...]
     profile: Profile | None = None
+    told: Told | None = None
 
 
 class Emission(msgspec.Struct, frozen=True):

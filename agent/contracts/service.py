@@ -8,6 +8,7 @@ import msgspec
 from agent.contracts.events import PredictionRequested
 from agent.contracts.hosts import Views
 from agent.contracts.outputs import Alert, Answer, JobPrediction, Prediction
+from agent.contracts.recent import RecentThings
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +27,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_age_s: float | None = None
 
 
-class Service(Views, Protocol):
+class Service(Views, RecentThings, Protocol):
     """Reads of a running learner; safe from any thread, every result immutable. `Views` has those of hosts."""
 
     def predictions(self) -> Sequence[Prediction]:

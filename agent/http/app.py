@@ -9,10 +9,11 @@ from starlette.routing import Route
 
 from agent.contracts.errors import UnavailableError
 from agent.contracts.service import Service
+from agent.http import pages
 from agent.http.api import Api, Problem, json
 from agent.http.headers import SecurityHeaders
 from agent.http.lookup import Truth
-from agent.http.pages import Pages
+from agent.http.pages.rendering import Rendering
 from agent.http.parameters import BadParameterError
 from agent.http.troubles import troubles
 from agent.metrics.registry import CONTENT_TYPE, Metrics
@@ -27,7 +28,7 @@ def create_app(service: Service, metrics: Metrics, truth: Truth | None = None) -
     >>> sorted(route.path for route in app.routes)[:4]
     ['/', '/api/v1/alerts', '/api/v1/applications', '/api/v1/applications/{id:path}']
     """
-    pages = Pages(service, truth, lambda: troubles(metrics))
+    rendering = Rendering(service, truth, lambda: troubles(metrics))
 
     def exposition(_request: Request) -> Response:
         return Response(metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
@@ -35,12 +36,12 @@ def create_app(service: Service, metrics: Metrics, truth: Truth | None = None) -
     def refused(request: Request, error: Exception) -> Response:
         if _wants_json(request):
             return json(Problem(str(error)), 400)
-        return pages.missing(request, str(error), status=400)
+        return rendering.missing(request, str(error), status=400)
 
     def unavailable(request: Request, error: Exception) -> Response:
         if _wants_json(request):
             return json(Problem(str(error)), 503)
-        return pages.missing(request, str(error), status=503)
+        return rendering.missing(request, str(error), status=503)
 
     def missing(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
@@ -50,10 +51,10 @@ def create_app(service: Service, metrics: Metrics, truth: Truth | None = None) -
             response = json(Problem(detail), status)
             response.headers.update(headers or {})
             return response
-        return pages.missing(request, detail)
+        return rendering.missing(request, detail)
 
     return Starlette(
-        routes=[*Api(service).routes(), Route("/metrics", exposition, methods=["GET"]), *pages.routes()],
+        routes=[*Api(service).routes(), Route("/metrics", exposition, methods=["GET"]), *pages.routes(rendering)],
         middleware=[Middleware(SecurityHeaders)],
         exception_handlers={BadParameterError: refused, UnavailableError: unavailable, 404: missing, 405: missing},
     )

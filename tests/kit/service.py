@@ -9,6 +9,7 @@ from agent.contracts.events import PredictionRequested
 from agent.contracts.hosts import HostView
 from agent.contracts.names import ApplicationKey
 from agent.contracts.outputs import Alert, Answer, AnswerPoint, JobPrediction, Prediction
+from agent.contracts.recent import Letter, RecentRun, SourceSeen
 from agent.contracts.service import Health
 from tests.kit.messages import COMMON, alert, curve_point, job, prediction
 
@@ -23,7 +24,12 @@ class FixedService:
         alerts: Sequence[Alert] = (),
         health: Sequence[Health] = (Health(role="learner", ready=True, lag_s=1.5, checkpoint_age_s=4.0),),
         hosts: Sequence[HostView] = (),
+        *,
+        runs: Sequence[RecentRun] = (),
+        letters: Sequence[Letter] = (),
+        sources: Sequence[SourceSeen] = (),
     ) -> None:
+        self.held_runs, self.held_letters, self.held_sources = list(runs), list(letters), list(sources)
         self.held_hosts = list(hosts)
         self.held_predictions = list(predictions)
         self.held_jobs = list(jobs)
@@ -48,6 +54,18 @@ class FixedService:
 
     def host(self, system: str, host: str) -> HostView | None:
         return next((entry for entry in self.held_hosts if (entry.system, entry.host) == (system, host)), None)
+
+    def runs(self, application_id_: str) -> Sequence[RecentRun]:
+        return tuple(run for run in self.held_runs if run.application_id == application_id_)
+
+    def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
+        return tuple(run for run in self.held_runs if (run.system, run.job_id) == (system, job_id))
+
+    def letters(self) -> Sequence[Letter]:
+        return tuple(self.held_letters)
+
+    def sources(self) -> Sequence[SourceSeen]:
+        return tuple(self.held_sources)
 
     def health(self) -> Sequence[Health]:
         return tuple(self.held_health)
