@@ -33,6 +33,9 @@ COMMANDS: Final = {
     "rebuild": Entry("agent.cli.rebuild:command", "Learn anew from the settled runs, with the rules of today."),
     "deadletter": Entry("agent.cli.deadletter:command", "List messages that could not be used, or send them again."),
     "subscribe": Entry("agent.cli.subscribe:command", "Print what the agent says, or keep a local table of it."),
+    "simulate": Entry(
+        "agent.cli.simulate:command", "Write what a simulated centre tells into the topics that are read."
+    ),
     "describe": Entry("agent.cli.describe:command", "Print the reference, made from the code."),
 }
 

@@ -30,11 +30,11 @@ class MeasuredJobs:
         self.centre, self.applications = centre, applications
         self._watts = Watts(centre.seed, centre.nodes)
 
-    def meters(self, on_ended: Callable[[Metered], None] = lambda _: None) -> Meters:
-        """Return the meters of the hosts; hand the truth of each run to `on_ended`."""
+    def meters(self, on_ended: Callable[[Metered], None] = lambda _: None, *, start_ms: int | None = None) -> Meters:
+        """Return the meters of the hosts, from the beginning or a time on; hand the truth of each run to `on_ended`."""
         nodes, share = self.centre.nodes, np.full(self.centre.nodes, ALONE)
         return Meters(
-            tuple(hostlist([node]) for node in range(nodes)), self._watts, self.centre.start_ms,
+            tuple(hostlist([node]) for node in range(nodes)), self._watts, self.centre.start_ms if start_ms is None else start_ms,
             available=lambda _: share, is_told=lambda job: job.application.name in self.applications, on_ended=on_ended,
             system=self.centre.system,
         )  # fmt: skip

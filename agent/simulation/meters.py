@@ -21,6 +21,7 @@ STEP_MS: Final = 10_000
 MINUTE_MS: Final = 60_000
 HALF_MS: Final = 30_000
 DUMB_EVERY: Final = 211  # one of so many minutes of a host its sensor tells 0, and one nothing
+ENERGY: Final = "rapl"  # the measurement of energy counters
 _DUMB: Final = {0: "0.0", 1: "null"}
 SILENT_EVERY: Final = 307  # and its sampler nothing
 _SYSTEM, _CPU, _MEMORY = (COMPONENTS.index(name) for name in ("system", "cpu", "memory"))
@@ -205,4 +206,4 @@ class Meters:
         at = (end_ms - STEP_MS) * 1_000_000
         for name, read_j in (("cpu:0", half_j), ("cpu:1", half_j), ("memory", memory_j)):
             wrapped = read_j % ENERGY_RANGE_J[name == "memory"]
-            yield f"rapl,host={self._names[host]},component={name} joules={wrapped:.3f} {at}"
+            yield f"{ENERGY},host={self._names[host]},component={name} joules={wrapped:.3f} {at}"

@@ -63,9 +63,9 @@ class SharedNodes:
         """Return the load from the beginning on."""
         return Loads(self._seed, self._start_ms, self.hosts, self._troubles)
 
-    def samples(self) -> Iterator[tuple[int, bytes]]:
+    def samples(self, start_ms: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Yield time and message every ten seconds, without end: an array of native `load` samples of all hosts."""
-        loads, time_ms = self.loads(), self._start_ms
+        loads, time_ms = self.loads(), self._start_ms if start_ms is None else start_ms
         heads = [
             f'{{"type":"load","system":"{self.system}","host":"{host.name}","resource":"{resource}","value":'
             for host in self.hosts
@@ -82,11 +82,12 @@ class SharedNodes:
         """Yield job.started and job.completed without end, in the order of time; each call begins anew."""
         return _Shift(self, self._seed, self._start_ms).events()
 
-    def meters(self, on_ended: Callable[[Metered], None] = lambda _: None) -> Meters:
+    def meters(self, on_ended: Callable[[Metered], None] = lambda _: None, *, start_ms: int | None = None) -> Meters:
         """Return the meters of the hosts, of counters, power and energy; hand the truth of each run to `on_ended`."""
         loads, excess = self.loads(), Excess(self.hungry_host, self.hungry_ms, HUNGRY)
         return Meters(
-            tuple(host.name for host in self.hosts), Watts(self._seed, len(self.hosts), excess), self._start_ms,
+            tuple(host.name for host in self.hosts), Watts(self._seed, len(self.hosts), excess),
+            self._start_ms if start_ms is None else start_ms,
             available=lambda time_ms: loads.at(time_ms)[:, 0], on_ended=on_ended, system=self.system,
         )  # fmt: skip
 

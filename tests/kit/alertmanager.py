@@ -54,10 +54,10 @@ class Alertmanager:
 
 
 @contextmanager
-def alertmanager(program: str, folder: Path) -> Iterator[Alertmanager]:
+def alertmanager(program: str, folder: Path, settings: str = CONFIG) -> Iterator[Alertmanager]:
     with receiver() as (hook, told):
         config = folder / "alertmanager.yml"
-        config.write_text(CONFIG.format(url=hook))
+        config.write_text(settings.replace("{url}", hook))
         url = f"http://127.0.0.1:{free_ports(1)[0]}"
         listen = url.removeprefix("http://")
         arguments = [f"--config.file={config}", f"--storage.path={folder / 'data'}", f"--web.listen-address={listen}"]

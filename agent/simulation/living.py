@@ -1,0 +1,102 @@
+"""A simulated centre with a past that lives on in real time: what it tells from any moment on, jobs and measurements.
+
+Times are true, so the past may be told quickly and what comes after it is told as it happens: nobody measures tomorrow.
+"""
+
+import heapq
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
+
+from agent.simulation.centre import SYSTEM, Centre, TimedEvent
+from agent.simulation.load import HOUR_MS
+from agent.simulation.measured import MeasuredJobs
+from agent.simulation.meters import MINUTE_MS, Meters
+from agent.simulation.shared import SharedNodes
+
+CHANGED_BEFORE_MS: Final = 2 * HOUR_MS  # the opening: an application becomes slower then, another fails more often
+Kind = Literal["jobs", "load", "energy"]
+
+
+class Said(NamedTuple):
+    """A message and its time, in ms since the epoch: native events, energy in line protocol.
+
+    >>> Said(0, "jobs", b"{}").kind
+    'jobs'
+    """
+
+    time_ms: int
+    kind: Kind
+    value: bytes
+
+
+class LivingCentre:
+    """Whole nodes at work since `began_ms`, and shared nodes that are measured and open at `opened_ms`.
+
+    The same seed and times tell the same of jobs, whenever one listens.
+
+    >>> centre = LivingCentre(seed=1, began_ms=1795168800000, opened_ms=1795168800000 + 8 * HOUR_MS)
+    >>> next(centre.jobs(centre.opened_ms)).time_ms >= centre.opened_ms
+    True
+    >>> next(centre.measured(centre.opened_ms)).kind
+    'load'
+    """
+
+    def __init__(self, seed: int, began_ms: int, opened_ms: int, system: str = SYSTEM) -> None:
+        self.seed, self.began_ms, self.opened_ms = seed, began_ms, opened_ms
+        changed_ms = max(opened_ms - CHANGED_BEFORE_MS, began_ms)
+        self._whole = Centre(seed, began_ms, horizon_s=(changed_ms - began_ms) / 500, system=system)
+        self._shared = SharedNodes(seed, opened_ms, system=system)
+
+    def truth(self, application_id: str, n: float, time_ms: int) -> float | None:
+        """Return the true run time in seconds at a time; on shared nodes that under the usual load."""
+        return self._whole.truth(application_id, n, time_ms) or self._shared.truth(application_id, n)
+
+    def jobs(self, from_ms: int) -> Iterator[Said]:
+        """Yield what is told of jobs from a time on, without end."""
+        events = heapq.merge(self._whole.events(), self._shared.events(), key=_time)
+        return (Said(event.time_ms, "jobs", event.value) for event in events if event.time_ms >= from_ms)
+
+    def measured(self, from_ms: int) -> Iterator[Said]:
+        """Yield what hosts measure from a full minute on, without end; ValueError for one before the opening."""
+        if from_ms % MINUTE_MS or from_ms < self.opened_ms:
+            raise ValueError(f"{from_ms} is no full minute since {self.opened_ms}.")
+        load = (Said(time_ms, "load", value) for time_ms, value in self._shared.samples(from_ms))
+        whole = MeasuredJobs(self._whole).meters(start_ms=from_ms)
+        meters = (
+            _metered(self._shared.meters(start_ms=from_ms), running(self._shared.events(), from_ms)),
+            _metered(whole, running(self._whole.events(), from_ms)),
+        )
+        return heapq.merge(load, *meters, key=_time)
+
+
+def running(events: Iterator[TimedEvent], from_ms: int) -> Iterator[TimedEvent]:
+    """Yield the starts of the jobs that run at a time, and then what happens, without end.
+
+    >>> events = Centre(seed=1, start_ms=0).events()
+    >>> first = next(running(events, from_ms=8 * HOUR_MS))
+    >>> first.event["type"], first.time_ms < 8 * HOUR_MS
+    ('job.started', True)
+    """
+    begun: dict[str, TimedEvent] = {}
+    for event in events:
+        if event.time_ms > from_ms:
+            yield from begun.values()
+            yield event
+            break
+        job_id = event.event["job_id"]
+        if event.event["type"] == "job.started":
+            begun[job_id] = event
+        else:
+            del begun[job_id]
+    yield from events
+
+
+def _metered(meters: Meters, events: Iterator[TimedEvent]) -> Iterator[Said]:
+    for told in meters.messages(events):
+        yield Said(told.time_ms, "load", told.events)
+        if told.lines:
+            yield Said(told.time_ms, "energy", told.lines)
+
+
+def _time(entry: TimedEvent | Said) -> int:
+    return entry.time_ms
