@@ -13,7 +13,7 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-versio
 BY_FILE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast lint simulate quality bench wheel lock clean
+.PHONY: help demo test test-fast tools lint simulate quality bench wheel lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,7 +21,7 @@ help:  ## this list
 demo: .venv/runtime.stamp  ## the whole agent on a simulated centre, in this terminal
 	@$(BIN)/scalewatch demo $(ARGS)
 
-test: .venv/dev.stamp  ## every test, on a real Kafka (Java 17+, Maven) and, as root, a real Slurm
+test: .venv/dev.stamp  ## every test, on a real Kafka (Java 17+, Maven), a real Slurm (as root) and the programs of CONTRIBUTING.md
 	@.ci/provide kafka
 	@.ci/provide slurm
 	@.ci/provide tools
@@ -29,6 +29,9 @@ test: .venv/dev.stamp  ## every test, on a real Kafka (Java 17+, Maven) and, as 
 
 test-fast: .venv/dev.stamp  ## the tests that need nothing but Python
 	$(BIN)/pytest --ignore=tests/bench -m "not kafka and not slurm and not tools and not slow" $(BY_FILE) $(ARGS)
+
+tools:  ## install or build the programs of others that tests run; make test does it, too
+	@.ci/provide tools
 
 lint: .venv/dev.stamp  ## ruff and mypy, as strict as they get
 	$(BIN)/ruff check

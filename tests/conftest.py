@@ -1,4 +1,4 @@
-"""Fixtures of more than one area: a real Kafka broker, one for the whole session."""
+"""Fixtures of more than one area, among them a real Kafka broker; the end of a run says what was left out."""
 
 import itertools
 import os
@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, settings
 import agent  # noqa: F401 - before numpy, whose threads it limits
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.kafka_jars import NoKafkaError
+
+pytest_plugins = ["pytester", "tests.kit.not_run"]
 
 REQUIRED = "SCALEWATCH_REQUIRE_KAFKA"
 
@@ -28,7 +30,7 @@ def kafka() -> Iterator[KafkaBroker]:
         reason = f"no Kafka broker: {error}"
         if os.environ.get(REQUIRED) == "1":
             pytest.fail(reason)
-        pytest.skip(f"{reason} (set {REQUIRED}=1 to make this a failure)")
+        pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
