@@ -6,9 +6,10 @@ from types import TracebackType
 from typing import Final, Self
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent.contracts.errors import ConfigError
+from agent.http.changes import STOPPING
 
 STOP_S: Final = 5.0
 CONNECTIONS_MAX: Final = 200
@@ -51,12 +52,14 @@ class Server:
     """
 
     def __init__(self, app: ASGIApp, host: str, port: int) -> None:
+        self._app = app
         self._socket = bound_socket(host, port)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         self._server = uvicorn.Server(
             uvicorn.Config(
-                app,
+                self._told_of_the_stop,
+                interface="asgi3",
                 access_log=False,
                 log_config=None,
                 lifespan="off",
@@ -86,6 +89,11 @@ class Server:
         if self._thread.ident is not None:
             self._thread.join(STOP_S)
         self._socket.close()
+
+    async def _told_of_the_stop(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let endless responses ask whether the server stops: else it would wait for them."""
+        scope[STOPPING] = lambda: self._server.should_exit
+        await self._app(scope, receive, send)
 
     def _serve(self) -> None:
         self._server.run(sockets=[self._socket])

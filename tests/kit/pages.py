@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from tests.kit.get import get
 
 HOSTILE = "<script>alert('&\"')</script>"
-VOID = {"meta", "link", "input"}
+VOID = {"meta", "link", "input", "img", "br"}
 
 
 class Balance(HTMLParser):
@@ -19,11 +19,14 @@ class Balance(HTMLParser):
         self.tags: set[str] = set()
         self.attributes: set[str] = set()
         self.links: list[str] = []
+        self.sources: list[str] = []  # of scripts and pictures
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         self.attributes.update(name for name, _ in attrs)
         self.links += [value or "" for name, value in attrs if name == "href"]
+        told = [value or "" for name, value in attrs if name == "src"]
+        self.sources += told or (["inline"] if tag == "script" else [])
         if tag not in VOID:
             self.open.append(tag)
 

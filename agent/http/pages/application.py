@@ -11,6 +11,7 @@ from agent.http.loads import load_view
 from agent.http.lookup import find
 from agent.http.pages.rendering import Rendering, raw_path
 from agent.http.power import explained_views, power_view
+from agent.http.scaling import scaling_plot
 
 ALERTS_SHOWN: Final = 30
 JOBS_SHOWN: Final = 50
@@ -41,7 +42,7 @@ class ApplicationPage:
             request,
             "application.html",
             row=view.rows([found], alerts, truth)[0],
-            picture=view.picture(found, is_open, truth, small=False),
+            plot=scaling_plot(found, is_open, truth),
             points=view.point_rows(found, truth),
             load=load_view(found.application, load, view.run_time_at(found, load.n) if load else None),
             power=power_view(found),

@@ -1,6 +1,8 @@
 """Pages as HTML: the templates, and what every page shows besides its own."""
 
+from collections.abc import Callable
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from jinja2 import Environment
 from starlette.requests import Request
@@ -11,10 +13,12 @@ from agent.contracts.service import Service
 from agent.http import environment as html
 from agent.http import hosts, view
 from agent.http.access import reader
+from agent.http.changes import Changes
 from agent.http.lookup import Truth, known_ids, link
 from agent.http.troubles import Troubles
 
-REFRESH_S: Final = 15
+REFRESH_S: Final = 15  # where there is no script
+Endpoint = Callable[[Request], Response]
 
 
 def environment() -> Environment:
@@ -40,15 +44,31 @@ class Rendering:
     def __init__(self, service: Service, truth: Truth | None = None, troubles: Troubles = tuple) -> None:
         self.service = service
         self.truth = truth
+        self.changes = Changes(service)
         self._troubles = troubles
         self._templates = environment()
+
+    def following(self, endpoint: Endpoint) -> Endpoint:
+        """Return an endpoint whose page knows what it was made from; it is noted first, so that no later change is missed."""
+
+        def show(request: Request) -> Response:
+            request.state.versions = self.changes.versions_for_page()
+            return endpoint(request)
+
+        return show
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
         """Return the page that a template makes of values."""
         health = self.service.health()
+        query = [(name, value) for name, value in request.query_params.multi_items() if name != "refresh"]
+        is_off = request.query_params.get("refresh") == "off"
         text = self._templates.get_template(template).render(
-            refresh_s=0 if request.query_params.get("refresh") == "off" else REFRESH_S,
+            refresh_s=0 if is_off else REFRESH_S,
+            versions=getattr(request.state, "versions", {}),
             path=request.url.path,
+            turned=f"{request.url.path}?{urlencode(query if is_off else [*query, ('refresh', 'off')])}".removesuffix(
+                "?"
+            ),
             reader=reader(request),
             health=health,
             troubles=self._troubles(),
