@@ -16,7 +16,7 @@ DESK = {"width": 1280, "height": 900}
 @contextmanager
 def browser() -> Iterator[Browser]:
     """A headless Chromium; the test is skipped, or fails, where there is none."""
-    program = tool("chromium", "chromium-browser", "google-chrome")
+    program = tool("chromium")
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         try:
