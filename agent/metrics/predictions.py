@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from typing import Final
 
@@ -10,9 +10,10 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from agent.contracts.moments import rfc3339
-from agent.contracts.outputs import Prediction
+from agent.contracts.outputs import Alert, Prediction
 from agent.contracts.service import Service
 from agent.metrics import power, under_load
+from agent.metrics.alert_table import ALERTS, SEVERITIES, SUBJECT
 from agent.metrics.scrape import gauge
 from agent.metrics.sizes import size_text, spread
 from agent.metrics.table import PREDICTIONS
@@ -21,6 +22,7 @@ APPLICATIONS_MAX: Final = 500
 SIZES_MAX: Final = 16
 DETAILED_MAX: Final = 100  # applications whose members are shown
 MEMBERS_MAX: Final = 16  # of one application
+FIRING_MAX: Final = 200  # series of firing alerts: the worst ones
 PUBLISHED: Final = "published"  # in the place of a member: what was told
 
 
@@ -33,9 +35,9 @@ class PredictionCollector(Collector):
 
     `now_ms` gives the present in the time that the predictions live in: a prediction past its `valid_until` leaves.
     Members, run times under load, power and what counters explain are shown of the applications with the most runs.
-    Series: at most `applications_max` times (3 `sizes_max` + 12), and `detailed_max` times (6 `sizes_max` + 206): 16
+    Series: at most `applications_max` times (3 `sizes_max` + 14), and `detailed_max` times (6 `sizes_max` + 206): 16
     weights, errors at four horizons of 16 members and of what was published, 28 under load, and 94 of profiles. With the
-    defaults these are 30 000 and 30 200.
+    defaults these are 31 000 and 30 200; 200 firing alerts come on top.
 
     >>> class Silent:
     ...     def predictions(self): return []
@@ -79,7 +81,9 @@ class PredictionCollector(Collector):
         counts = {"shown": len(shown), "left_out": len(valid) - len(shown), "stale": len(known) - len(valid)}
         for label, count in counts.items():
             families["scalewatch_applications"].add_metric([label], count)
-        self._add_alerts(families["scalewatch_alerts"])
+        alerts = self._service.alerts()
+        _add_counts(families["scalewatch_alerts"], alerts)
+        _add_firing(families["scalewatch_alert_firing"], alerts)
         yield from (*families.values(), *loaded.values(), *powers.values())
 
     def _add(self, families: dict[str, GaugeMetricFamily], entry: Prediction) -> None:
@@ -92,6 +96,8 @@ class PredictionCollector(Collector):
         for name, extra, figure in (
             ("scalewatch_prediction_coverage_ratio", [], entry.quality.coverage_90),
             ("scalewatch_prediction_error_ratio", [], entry.quality.median_error),
+            ("scalewatch_prediction_runs", ["learned"], entry.observations),
+            ("scalewatch_prediction_runs", ["scored"], entry.quality.scored),
             ("scalewatch_useful_size", ["max"], useful.max),
             ("scalewatch_useful_size", ["knee"], useful.knee),
             ("scalewatch_useful_size", ["half_efficiency"], useful.at_half_efficiency),
@@ -103,14 +109,6 @@ class PredictionCollector(Collector):
                 families[name].add_metric([*key, *extra], figure)
         for part in entry.quality.horizons:
             families["scalewatch_prediction_horizon_coverage_ratio"].add_metric([*key, part.horizon], part.coverage_90)
-
-    def _add_alerts(self, metric: GaugeMetricFamily) -> None:
-        counts: Counter[tuple[str, ...]] = Counter(
-            (alert.kind, alert.severity, alert.status) for alert in self._service.alerts()
-        )
-        declared = next(entry for entry in PREDICTIONS if entry.name == metric.name)
-        for labels in product(*(label.values for label in declared.labels)):
-            metric.add_metric(labels, counts[labels])
 
 
 def _key(entry: Prediction) -> list[str]:
@@ -125,3 +123,25 @@ def _add_members(families: dict[str, GaugeMetricFamily], entry: Prediction) -> N
     for name, errors in (*((member.name, member.errors) for member in members), (PUBLISHED, entry.model.errors)):
         for part in errors:
             families["scalewatch_member_error_ratio"].add_metric([*_key(entry), name, part.horizon], part.error)
+
+
+def _add_counts(metric: GaugeMetricFamily, alerts: Sequence[Alert]) -> None:
+    counts: Counter[tuple[str, ...]] = Counter((alert.kind, alert.severity, alert.status) for alert in alerts)
+    declared = next(entry for entry in ALERTS if entry.name == metric.name)
+    for labels in product(*(label.values for label in declared.labels)):
+        metric.add_metric(labels, counts[labels])
+
+
+def _add_firing(metric: GaugeMetricFamily, alerts: Sequence[Alert]) -> None:
+    firing = Counter(
+        (alert.labels.get("alertname", ""), alert.kind, alert.severity, *_subject(alert))
+        for alert in alerts
+        if alert.status == "firing"
+    )
+    worst_first = sorted(firing, key=lambda labels: (-SEVERITIES.index(labels[2]), labels))
+    for labels in worst_first[:FIRING_MAX]:
+        metric.add_metric(labels, firing[labels])
+
+
+def _subject(alert: Alert) -> tuple[str, ...]:
+    return tuple(alert.labels.get(label.name, "") for label in SUBJECT)

@@ -5,6 +5,7 @@ from typing import Final
 from agent.contracts.horizons import HORIZONS
 from agent.contracts.outputs import VERDICTS
 from agent.contracts.telemetry import COMPONENTS
+from agent.metrics.alert_table import ALERTS
 from agent.metrics.declarations import APPLICATION, Declaration, Label
 from agent.metrics.power_table import POWER
 
@@ -154,6 +155,11 @@ PREDICTIONS: Final = (
         at_scrape=True,
     ),
     Declaration(
+        "scalewatch_prediction_runs", "gauge",
+        "Runs that the prediction has learned from, and those that scored it: coverage and error rest on the latter.",
+        (*APPLICATION, Label("use", values=("learned", "scored"))), at_scrape=True,
+    ),
+    Declaration(
         "scalewatch_prediction_horizon_coverage_ratio", "gauge",
         "The same coverage apart by how far the size lay outside of those that had been run.",
         (*APPLICATION, _HORIZON), at_scrape=True,
@@ -182,15 +188,7 @@ PREDICTIONS: Final = (
         "scalewatch_applications", "gauge", "Applications with a prediction: shown here, left out by the bound, stale.",
         (Label("status", values=("shown", "left_out", "stale")),), at_scrape=True,
     ),
-    Declaration(
-        "scalewatch_alerts", "gauge", "Alerts by kind, severity and status.",
-        (
-            Label("kind", values=("anomaly", "reliability")),
-            Label("severity", values=("info", "warning", "critical")),
-            Label("status", values=("pending", "firing", "resolved")),
-        ),
-        at_scrape=True,
-    ),
+    *ALERTS,
 )  # fmt: skip
 _INTERVAL: Final = Label("interval", values=("1", "2", "3", "4", "5"))
 _TENTH: Final = Label("tenth", values=tuple(str(number) for number in range(1, 11)))

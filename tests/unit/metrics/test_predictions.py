@@ -15,7 +15,7 @@ from agent.contracts.outputs import (
     UsefulSizes,
 )
 from agent.contracts.quality import HorizonQuality, Quality
-from agent.metrics.predictions import PredictionCollector
+from agent.metrics.predictions import FIRING_MAX, PredictionCollector
 from agent.metrics.registry import Metrics
 from tests.kit.messages import alert, curve_point, prediction
 from tests.kit.service import FixedService
@@ -115,7 +115,7 @@ def test_the_number_of_series_stays_below_the_bound() -> None:
     many: list[Prediction] = [prediction(f"app{index}") for index in range(50)]
     seen = scrape(FixedService(many), applications_max=10, sizes_max=4)
     per_application = [name for name in seen if name.startswith("scalewatch_pred") or name.endswith(("size", "ity"))]
-    assert sum(len(seen[name]) for name in per_application) <= 10 * (3 * 4 + 6)
+    assert sum(len(seen[name]) for name in per_application) <= 10 * (3 * 4 + 8)
 
 
 def laws(count: int = 2, horizons: Sequence[Horizon] = ("inside", "up_to_2x")) -> Model:
@@ -157,3 +157,33 @@ def test_the_series_of_laws_stay_below_their_bound() -> None:
     )
     seen = scrape(FixedService([prediction(f"app{i}", model=whole) for i in range(5)]), detailed_max=3)
     assert len(seen["scalewatch_member_weight"]) + len(seen["scalewatch_member_error_ratio"]) <= 3 * 84
+
+
+def test_an_alert_that_fires_is_a_series_with_what_it_is_about() -> None:
+    host = alert("f4", severity="critical", labels={"alertname": "HostAnomaly", "system": "exa", "host": "n1"})
+    service = FixedService(alerts=[alert("f1"), host, alert("f2", status="resolved"), alert("f3", status="pending")])
+    seen = [
+        ({name: text for name, text in labels.items() if text}, value)
+        for labels, value in scrape(service)["scalewatch_alert_firing"]
+    ]
+    kind = {"kind": "anomaly"}
+    assert seen == [
+        ({"alertname": "HostAnomaly", "severity": "critical", "system": "exa", "host": "n1", **kind}, 1.0),
+        (alert().labels | {"severity": "warning", **kind}, 1.0),
+    ]
+
+
+def test_of_very_many_alerts_the_worst_have_series() -> None:
+    many = [alert(str(n), severity="info", labels={"alertname": "FastSize", "n": str(n)}) for n in range(FIRING_MAX)]
+    worst = alert("w", severity="critical", labels={"alertname": "RackAnomaly", "rack": "x1"})
+    seen = scrape(FixedService(alerts=[*many, worst]))["scalewatch_alert_firing"]
+    assert len(seen) == FIRING_MAX
+    assert seen[0][0]["alertname"] == "RackAnomaly"
+
+
+def test_coverage_comes_with_the_number_of_runs_that_it_rests_on() -> None:
+    seen = scrape(FixedService([prediction(observations=41, quality=Quality(scored=37, coverage_90=0.9))]))
+    assert {labels["use"]: value for labels, value in seen["scalewatch_prediction_runs"]} == {
+        "learned": 41,
+        "scored": 37,
+    }
