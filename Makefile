@@ -13,7 +13,7 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-versio
 BY_FILE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast tools lint simulate quality bench wheel lock clean
+.PHONY: help demo test test-fast tools lint simulate quality bench dashboards wheel lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ quality: .venv/dev.stamp  ## how well the models predict: the guard, with DATA=f
 bench: .venv/dev.stamp  ## speed of the hot paths, also on a real Kafka; ARGS="--quick" or ARGS="--only NAME"
 	@.ci/provide kafka
 	$(BIN)/python -m tests.bench $(ARGS)
+
+dashboards: .venv/dev.stamp  ## Grafana's dashboards, as files of the chart, from deploy/grafana
+	@$(BIN)/python -m deploy.grafana
 
 wheel: .venv/dev.stamp  ## dist/*.whl, built with the locked tools
 	@rm -rf dist

@@ -1,0 +1,101 @@
+"""Variables: each list is of what the ones before it left over."""
+
+from typing import Final
+
+from grafana_foundation_sdk.builders import dashboard as build
+from grafana_foundation_sdk.models import dashboard as model
+
+DATASOURCE: Final = model.DataSourceRef(type_val="prometheus", uid="${datasource}")
+PAGE_URL: Final = "http://127.0.0.1:8080"
+CURVE: Final = "scalewatch_predicted_run_time_seconds"
+Variables = tuple[model.VariableModel, ...]
+
+SOURCE: Final = build.DatasourceVariable("datasource").label("Prometheus").type("prometheus").build()
+PAGE: Final = (
+    build.TextBoxVariable("page")
+    .label("Agent's page")
+    .description("Where the agent's own page is seen from your browser: the links of tables and panels lead there.")
+    .default_value(PAGE_URL)
+    .build()
+)
+
+
+def of_labels(name: str, label: str, selector: str, means: str) -> build.QueryVariable:
+    """Return a variable that lists the values of the label `name` of some series.
+
+    >>> of_labels("system", "System", 'up{job=~"$job"}', "A cluster.").build().query
+    'label_values(up{job=~"$job"}, system)'
+    """
+    return _query(name, label, f"label_values({selector}, {name})", means)
+
+
+def several(variable: build.QueryVariable) -> build.QueryVariable:
+    """Let a variable have several values, all of them at first.
+
+    >>> several(of_labels("job", "Agent", "up", "Agents.")).build().all_value
+    '.*'
+    """
+    everything = model.VariableOption(selected=True, text=["All"], value=["$__all"])
+    return variable.multi(multi=True).include_all(include_all=True).all_value(".*").current(everything)
+
+
+def _query(name: str, label: str, query: str, means: str) -> build.QueryVariable:
+    return (
+        build.QueryVariable(name)
+        .label(label)
+        .description(means)
+        .datasource(DATASOURCE)
+        .query(query)
+        .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .sort(model.VariableSort.ALPHABETICAL_ASC)
+    )
+
+
+def _input() -> build.QueryVariable:
+    """Return the variable of inputs, whose value is a matcher: an application may have runs whose input nobody told.
+
+    A label without text is no label to Prometheus, so a list of labels would leave these runs out.
+    """
+    chosen = f'{CURVE}{{job=~"$job", system="$system", application="$application"}}'
+    named = f'label_replace(label_replace({chosen}, "name", "none told", "", ""), "name", "$1", "input", "(.+)")'
+    matched = f'label_replace({named}, "is", "input=\'$1\'", "input", "(.*)")'
+    shown = _query(
+        "input", "Input", f"query_result(count by (is, name) ({matched}))", "What the application worked on."
+    )
+    return shown.regex('/is="(?<value>[^"]*)", *name="(?<text>[^"]*)"/')
+
+
+JOB: Final = several(of_labels("job", "Agent", "scalewatch_ready", "Jobs of Prometheus that scrape an agent.")).build()
+INSTANCE: Final = several(
+    of_labels("instance", "Instance", 'scalewatch_ready{job=~"$job"}', "Processes of the agent.")
+).build()
+SYSTEM: Final = of_labels("system", "System", f'{CURVE}{{job=~"$job"}}', "A cluster of the centre.").build()
+SYSTEMS: Final = several(of_labels("system", "System", f'{CURVE}{{job=~"$job"}}', "Clusters of the centre.")).build()
+_APPLICATION: Final = f'{CURVE}{{job=~"$job", system="$system", application="$application"'
+OF_APPLICATION: Final[Variables] = (
+    SYSTEM,
+    of_labels("application", "Application", f'{CURVE}{{job=~"$job", system="$system"}}', "What runs.").build(),
+    _input().build(),
+    of_labels("unit", "Unit", f"{_APPLICATION}, ${{input:raw}}}}", "What sizes count.").build(),
+    of_labels("n", "Size (n)", f'{_APPLICATION}, ${{input:raw}}, unit="$unit"}}', "Size of a run, in the unit.")
+    .sort(model.VariableSort.NUMERICAL_ASC)
+    .build(),
+    _query(
+        "input_name",
+        "Input",
+        f"label_values({_APPLICATION}, ${{input:raw}}}}, input)",
+        "The input as it is in addresses.",
+    )
+    .hide(model.VariableHide.HIDE_VARIABLE)
+    .build(),
+)
+OF_HOST: Final[Variables] = (
+    of_labels("system", "System", 'scalewatch_host_window{job=~"$job"}', "A cluster of the centre.").build(),
+    of_labels("host", "Host", 'scalewatch_host_window{job=~"$job", system="$system"}', "A host.").build(),
+    of_labels(
+        "resource",
+        "Resource",
+        'scalewatch_host_window{job=~"$job", system="$system", host="$host"}',
+        "What is measured.",
+    ).build(),
+)
