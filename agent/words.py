@@ -168,14 +168,19 @@ def energy_advice(points: Sequence[CurvePoint], useful: UsefulSizes, unit: str) 
     if least is None or fastest is None or least not in known:
         return ""
     (least_s, least_j), (fastest_s, fastest_j) = known[least], known[fastest]
-    said = f"A run takes least energy at {_sized(least, unit)}, {energy(least_j)}"
+    said = f"A run takes least energy at {sized(least, unit)}, {energy(least_j)}"
     if fastest == least or not least_j or not fastest_j:
         return f"{said}, and is fastest there."
     ratios = f"{_ratio(least_s / fastest_s)} times as fast for {_ratio(fastest_j / least_j)} times the energy"
-    return f"{said}; {_sized(fastest, unit)} {'is' if fastest == 1 else 'are'} {ratios}."
+    return f"{said}; {sized(fastest, unit)} {'is' if fastest == 1 else 'are'} {ratios}."
 
 
-def _sized(n: float, unit: str) -> str:
+def sized(n: float, unit: str) -> str:
+    """Return a size with its unit.
+
+    >>> sized(64.0, "nodes"), sized(1.0, "nodes")
+    ('64 nodes', '1 node')
+    """
     return f"{size(n)} {_ONE.get(unit, unit)}" if n == 1 else f"{size(n)} {unit}"
 
 

@@ -25,8 +25,8 @@ def create_app(service: Service, metrics: Metrics, truth: Truth | None = None) -
     `truth` (application id, size -> seconds) adds the truth to the pages where it is known.
 
     >>> app = create_app(None, Metrics(formats=(), reasons=(), processors=()))
-    >>> sorted(route.path for route in app.routes)[:4]
-    ['/', '/api/v1/alerts', '/api/v1/applications', '/api/v1/applications/{id:path}']
+    >>> {"/", "/api/v1/alerts", "/jobs/{name:path}", "/metrics"} <= {route.path for route in app.routes}
+    True
     """
     rendering = Rendering(service, truth, lambda: troubles(metrics))
 
@@ -54,7 +54,11 @@ def create_app(service: Service, metrics: Metrics, truth: Truth | None = None) -
         return rendering.missing(request, detail)
 
     return Starlette(
-        routes=[*Api(service).routes(), Route("/metrics", exposition, methods=["GET"]), *pages.routes(rendering)],
+        routes=[
+            *Api(service).routes(),
+            Route("/metrics", exposition, methods=["GET"]),
+            *pages.routes(rendering, metrics.above_zero),
+        ],
         middleware=[Middleware(SecurityHeaders)],
         exception_handlers={BadParameterError: refused, UnavailableError: unavailable, 404: missing, 405: missing},
     )

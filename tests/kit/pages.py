@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from tests.kit.get import get
 
@@ -38,7 +38,7 @@ class Balance(HTMLParser):
         assert self.open.pop() == tag
 
 
-def read(app: Starlette, path: str, status: int = 200) -> str:
+def read(app: ASGIApp, path: str, status: int = 200) -> str:
     response = get(app, path)
     assert response.status_code == status
     assert response.headers["content-type"] == "text/html; charset=utf-8"

@@ -8,24 +8,35 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from agent.http.agent_view import Counts
+from agent.http.pages.agent import AgentPages
+from agent.http.pages.alerts import AlertPages
 from agent.http.pages.application import ApplicationPage
 from agent.http.pages.hosts import HostPages
+from agent.http.pages.jobs import JobPages
 from agent.http.pages.overview import OverviewPage
 from agent.http.pages.rendering import Endpoint, Rendering
 
 
-def routes(rendering: Rendering) -> list[Route | Mount]:
-    """Return the routes of all pages, all of them for GET only.
+def routes(rendering: Rendering, counts: Counts = lambda _name: {}) -> list[Route | Mount]:
+    """Return the routes of all pages, all of them for GET only; `counts` reads the counters of this process.
 
     >>> [route.path for route in routes(Rendering(None))][-3:]
     ['/changes', '/favicon.ico', '/static']
     """
     overview, application, hosts = OverviewPage(rendering), ApplicationPage(rendering), HostPages(rendering)
+    jobs, alerts, agent = JobPages(rendering), AlertPages(rendering), AgentPages(rendering, counts)
     pages: dict[str, Endpoint] = {
         "/": overview.show,
         "/applications/{id:path}": application.show,
         "/hosts": hosts.list,
         "/hosts/{name:path}": hosts.show,
+        "/jobs": jobs.index,
+        "/jobs/{name:path}": jobs.show,
+        "/alerts": alerts.index,
+        "/alerts/{fingerprint:path}": alerts.show,
+        "/agent": agent.show,
+        "/runbook": agent.runbook,
     }
     return [
         *(Route(path, rendering.following(endpoint), methods=["GET"]) for path, endpoint in pages.items()),

@@ -1,0 +1,46 @@
+"""The agent itself, for those who keep it running, and the runbook."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent.contracts.errors import InvalidInputError
+from agent.contracts.moments import parse_rfc3339
+from agent.http.access import reader
+from agent.http.agent_view import Counts, agent_view, standing
+from agent.http.pages.rendering import Rendering
+from agent.http.runbook import sections
+
+
+class AgentPages:
+    """How the roles are, what came in, and what went wrong; `counts` reads the counters of this process.
+
+    >>> AgentPages(Rendering(None)).show.__name__
+    'show'
+    """
+
+    def __init__(self, rendering: Rendering, counts: Counts = lambda _name: {}) -> None:
+        self._rendering, self._service, self._counts = rendering, rendering.service, counts
+
+    def show(self, request: Request) -> Response:
+        """Show the agent; what messages said is for operators alone."""
+        operator = reader(request).operator
+        view = agent_view(
+            self._service.health(),
+            self._service.sources(),
+            self._service.letters() if operator else (),
+            self._counts,
+            self._now_ms(),
+        )
+        return self._rendering.page(request, "agent.html", view=view, standing=standing(view), operator=operator)
+
+    def runbook(self, request: Request) -> Response:
+        """Show the runbook as it is packed with the agent."""
+        return self._rendering.page(request, "runbook.html", sections=sections())
+
+    def _now_ms(self) -> int | None:
+        """Return the newest event time that messages tell of."""
+        told = [entry.as_of for entry in self._service.jobs()]
+        try:
+            return max((parse_rfc3339(text) for text in told), default=None)
+        except InvalidInputError:
+            return None

@@ -1,0 +1,133 @@
+"""The page of the agent itself: how its roles are, what came in, what went wrong, and what to do about it."""
+
+from collections.abc import Sequence
+
+import pytest
+from starlette.applications import Starlette
+
+from agent.contracts.recent import Letter, SourceSeen
+from agent.contracts.service import Health
+from agent.http.access import Reader
+from agent.http.app import create_app
+from agent.metrics.registry import Metrics
+from tests.kit.pages import HOSTILE, parsed, read
+from tests.kit.read_by import ReadBy, words
+from tests.kit.recent import NOON_MS, letter, source
+from tests.kit.service import FixedService
+
+WELL = (Health(role="learner", ready=True, partitions=(0, 1, 2), lag_s=1.5, checkpoint_age_s=4.0),)
+
+
+def metrics() -> Metrics:
+    return Metrics(formats=(), reasons=("not-json", "future", "processor"), processors=("jobs", "run_time"))
+
+
+def app_of(
+    health: Sequence[Health] = WELL,
+    letters: Sequence[Letter] = (),
+    sources: Sequence[SourceSeen] = (),
+    counted: Metrics | None = None,
+) -> Starlette:
+    return create_app(FixedService(health=health, letters=letters, sources=sources), counted or metrics())
+
+
+def told(app: Starlette) -> str:
+    text = read(app, "/agent")
+    parsed(text)
+    return words(text)
+
+
+def test_while_all_is_well_the_page_says_so() -> None:
+    said = told(app_of())
+    assert "All is well: every role is ready, and nothing was lost or refused since the start." in said
+    assert "partitions 0 to 2 behind, in event time 1.5 s last checkpoint 4 s ago restarts 0" in said
+    assert "There is none: every message that came of late could be used." in said
+    assert "Nothing was folded since the start" in said
+
+
+@pytest.mark.parametrize(
+    ("health", "advice", "heading"),
+    [
+        (Health(role="learner", ready=False, reasons=("No broker answers.",)), "No broker answers.", "not-ready"),
+        (Health(role="collector", ready=True, lag_s=900.0), "15 min", "lag"),
+        (Health(role="learner", ready=True, checkpoint_age_s=7200.0), "2 h ago", "checkpoint-age"),
+        (Health(role="learner", ready=True, restarts=3), "one restart is no incident", "role-restarted"),
+    ],
+)
+def test_a_role_that_is_not_well_says_why_and_what_to_do(health: Health, advice: str, heading: str) -> None:
+    text = read(app_of([health]), "/agent")
+    assert advice in text
+    assert f'href="/runbook#{heading}"' in text
+    assert "All is well" not in text
+
+
+def test_without_roles_it_says_that_none_has_started() -> None:
+    assert "No role has started yet." in told(app_of([]))
+
+
+def test_sources_tell_how_old_they_are_against_the_newest_of_all() -> None:
+    text = read(app_of(sources=[source(), source("ldms", newest_ms=NOON_MS - 3_600_000, events=7)]), "/agent")
+    said = words(text)
+    assert "slurm.jobs 1200 2026-11-20 12:00 0 s" in said
+    assert "ldms 7 2026-11-20 11:00 1 h" in said
+    assert '<span class="bad">1 h</span>' in text
+    assert "1 source is silent" in said.lower()
+    assert 'href="/runbook#source-silent"' in text
+
+
+def test_troubles_are_counted_by_name_each_with_its_meaning_and_advice() -> None:
+    counted = metrics()
+    counted.add("scalewatch_dead_letters_total", 5, reason="not-json")
+    counted.add("scalewatch_dead_letters_total", 1, reason="processor")
+    counted.add("scalewatch_processor_faults_total", 2, processor="jobs")
+    counted.add("scalewatch_runs_refused_total", 3, reason="not_one_size")
+    counted.add("scalewatch_bounds_hit_total", 4, bound="applications_max")
+    text = read(app_of(counted=counted), "/agent")
+    said = words(text)
+    assert "4 kinds of trouble since the start" in said.lower()
+    for told_of in (
+        "not-json 5",
+        "jobs 2",
+        "events that became dead letters 1",
+        "changed its size while it ran 3",
+        "applications_max 4",
+    ):
+        assert told_of in said, told_of
+    for heading in ("processor-faults", "dead-letters-rising", "refused-runs", "bounds-hit"):
+        assert f'href="/runbook#{heading}"' in text, heading
+
+
+def test_each_heading_that_the_page_links_to_is_in_the_runbook() -> None:
+    counted = metrics()
+    for name, label in (
+        ("dead_letters", "reason"),
+        ("runs_refused", "reason"),
+        ("bounds_hit", "bound"),
+        ("processor_faults", "processor"),
+    ):
+        counted.add(f"scalewatch_{name}_total", 1, **{label: "other"})
+    app = app_of([Health(role="learner", ready=False, lag_s=9e3, checkpoint_age_s=9e3, restarts=1)], counted=counted,
+                 sources=[source(), source("old", newest_ms=0)])  # fmt: skip
+    wanted = {link.partition("#")[2] for link in parsed(read(app, "/agent")).links if link.startswith("/runbook#")}
+    runbook = read(app, "/runbook")
+    assert len(wanted) == 9
+    assert [name for name in wanted if f'id="{name}"' not in runbook] == []
+
+
+def test_the_newest_dead_letters_say_where_they_lie_and_how_to_look_closer() -> None:
+    letters = [letter(offset=number) for number in range(40)] + [letter(reason="future", topic=HOSTILE, detail=HOSTILE)]
+    said = told(app_of(letters=letters))
+    assert "41 dead letters of the whole agent, of which the newest 30 are shown: not-json 40, future 1." in said
+    assert "slurm.jobs / 3 / 4" in said
+    assert (
+        "scalewatch deadletter list -c agent.yaml --reason not-json --topic slurm.jobs --since 2026-11-20T12:00:00Z"
+        in said
+    )
+    parsed(read(app_of(letters=letters[-1:]), "/agent"))
+
+
+def test_what_messages_said_is_for_operators_alone() -> None:
+    app = ReadBy(app_of(letters=[letter(detail="secret of somebody")]), Reader(user="u-1"))
+    text = read(app, "/agent")
+    assert "secret of somebody" not in text
+    assert "Only operators see them" in text

@@ -1,0 +1,118 @@
+"""What a person is advised to ask for next time."""
+
+from typing import Any
+
+import pytest
+
+from agent.contracts.outputs import Prediction, Reliability, UsefulSizes
+from agent.http.job_advice import energy_words, limit_advice, size_advice, time_at
+from tests.kit.messages import curve, curve_point, powered_curve, prediction
+from tests.kit.recent import recent_run, told
+
+BAND = told(1800.0, low_s=1620.0, high_s=2040.0)
+
+
+@pytest.mark.parametrize(
+    ("had_s", "said"),
+    [
+        (None, "Ask for 40 min: 19 of 20 runs like it end within 34 min."),
+        (14_400.0, "Ask for 40 min: 19 of 20 runs like it end within 34 min. You asked for 4 h; a shorter limit may let it start sooner."),
+        (1800.0, "Ask for 40 min: 19 of 20 runs like it end within 34 min. Your limit of 30 min is tight."),
+        (2400.0, "Your limit of 40 min fits: 19 of 20 runs like it end within 34 min."),
+        (3600.0, "Your limit of 1 h fits: 19 of 20 runs like it end within 34 min."),
+    ],
+)  # fmt: skip
+def test_the_limit_to_ask_for_is_the_end_of_the_band_with_a_margin(had_s: float | None, said: str) -> None:
+    advice = limit_advice(BAND, had_s)
+    assert advice is not None
+    assert advice.sentence == said
+
+
+@pytest.mark.parametrize(
+    "changes", [{"verdict": "high_error"}, {"verdict": "insufficient"}, {"source": "similar_runs"}]
+)
+def test_where_the_prediction_is_not_reliable_one_should_stay_generous(changes: dict[str, str]) -> None:
+    advice = limit_advice(told(1800.0, high_s=2040.0, **changes), 14_400.0)
+    assert advice is not None
+    assert advice.sentence.startswith("Stay generous and ask for no less than 40 min: 19 of 20")
+
+
+def test_without_anything_known_no_limit_is_advised() -> None:
+    assert limit_advice(None, 3600.0) is None
+    assert limit_advice(told(high_s=float("inf")), 3600.0) is None
+
+
+def test_a_band_of_another_coverage_is_counted_as_it_is() -> None:
+    advice = limit_advice(told(1800.0, high_s=2040.0, coverage=0.5), None)
+    assert advice is not None
+    assert "15 of 20 runs like it" in advice.sentence
+
+
+def application(*times: tuple[float, float], **changes: Any) -> Prediction:
+    points = tuple(curve_point(n, seconds, source="observed") for n, seconds in times)
+    return prediction(**({"curve": points, "useful_n": UsefulSizes()} | changes))
+
+
+@pytest.mark.parametrize(
+    ("half_s", "said"),
+    [
+        (2000.0, "The size is well used: 32 nodes take about 33 min, 100 % longer."),
+        (1150.0, "Half the size costs little: 32 nodes take about 19 min, 15 % longer, and leave the rest to others."),
+        (1010.0, "Half the size is as good: 32 nodes take about 17 min."),
+        (900.0, "Half the size is as good: 32 nodes take about 15 min."),
+    ],
+)
+def test_it_is_said_what_half_the_size_would_have_cost(half_s: float, said: str) -> None:
+    assert size_advice(application((32.0, half_s), (64.0, 1000.0)), 64.0) == said
+
+
+def test_more_than_the_useful_size_is_said_to_hardly_help() -> None:
+    entry = prediction(
+        curve=tuple(curve_point(p.n, p.run_time_s, source="observed") for p in curve()), useful_n=UsefulSizes(max=48.0)
+    )
+    said = size_advice(entry, 128.0)
+    assert said == "Ask for 48 nodes: more hardly help, and 48 nodes take about 31 s. You asked for 128 nodes."
+
+
+def test_half_of_one_node_is_not_spoken_of() -> None:
+    assert size_advice(application((0.5, 900.0), (1.0, 500.0)), 1.0) == ""
+    assert size_advice(application((1.0, 900.0), (2.0, 500.0)), 2.0).startswith(
+        "The size is well used: 1 node takes about"
+    )
+
+
+def test_sizes_outside_of_those_that_were_run_are_not_judged_by_the_curve() -> None:
+    entry = prediction(
+        curve=tuple(curve_point(n, 1000.0 / n, source="extrapolated") for n in (64.0, 128.0)),
+        useful_n=UsefulSizes(max=200.0),
+    )
+    assert size_advice(entry, 128.0) == "Up to 200 nodes more still help."
+    assert size_advice(application((8.0, 100.0)), 64.0) == ""
+
+
+def test_where_the_runs_follow_no_curve_no_size_is_advised() -> None:
+    entry = application((32.0, 100.0), (64.0, 99.0), reliability=Reliability("high_error"))
+    assert size_advice(entry, 64.0).startswith("Which size is best can not be said yet.")
+    assert size_advice(None, 64.0) == ""
+    assert size_advice(entry, None) == ""
+
+
+def test_a_time_between_two_sizes_lies_between_theirs() -> None:
+    points = (curve_point(8.0, 100.0), curve_point(32.0, 25.0), curve_point(128.0, 10.0, source="extrapolated"))
+    assert time_at(points, 8.0) == 100.0
+    assert time_at(points, 16.0) == pytest.approx(50.0)
+    assert time_at(points, 32.0) == pytest.approx(25.0)
+    assert time_at(points, 64.0) is None
+    assert time_at((), 8.0) is None
+    assert time_at((curve_point(8.0, 100.0),), 8.0) == 100.0
+
+
+def test_energy_is_told_in_the_unit_of_bills_and_against_what_is_usual() -> None:
+    usual = next(point for point in powered_curve() if point.n == 64.0)
+    assert usual.energy_j is not None
+    assert energy_words(recent_run(), usual) == ""
+    assert energy_words(recent_run(energy_j=7.2e7), None) == "It used 20 kWh (72 MJ)."
+    assert energy_words(recent_run(energy_j=usual.energy_j * 1.01), usual).endswith("as much as usual.")
+    assert energy_words(recent_run(energy_j=usual.energy_j * 1.3), usual).endswith("30 % more than usual.")
+    assert energy_words(recent_run(energy_j=usual.energy_j * 0.5), usual).endswith("50 % less than usual.")
+    assert "usual" not in energy_words(recent_run(energy_j=usual.energy_j * 0.5, state="FAILED"), usual)

@@ -1,0 +1,205 @@
+"""What a person is told of a run that ended, and of one that goes on."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.contracts.outputs import VERDICTS, Model, Reliability
+from agent.contracts.recent import RecentRun, Told
+from agent.http.job_words import expected_end, limit_chance, outcome, record, trust
+from agent.http.rounded import between, next_limit, rounded
+from tests.kit.messages import job
+from tests.kit.recent import recent_run, told
+
+BAND = told(1700.0, low_s=1620.0, high_s=2040.0)
+
+
+@pytest.mark.parametrize(
+    ("run_time_s", "said"),
+    [
+        (1860.0, "It took 31 min, 9.4 % longer than usual at 64 nodes; 9 of 10 runs like it take 27 to 34 min."),
+        (1640.0, "It took 27 min, 3.5 % shorter than usual at 64 nodes; 9 of 10 runs like it take 27 to 34 min."),
+        (1710.0, "It took 28 min, as long as usual at 64 nodes; 9 of 10 runs like it take 27 to 34 min."),
+        (2500.0, "It took 42 min, 47 % longer than usual at 64 nodes. That is out of the ordinary: 9 of 10 runs like it take 27 to 34 min."),
+        (850.0, "It took 14 min, 50 % shorter than usual at 64 nodes. That is out of the ordinary: 9 of 10 runs like it take 27 to 34 min."),
+        (5100.0, "It took 1 h 25 min, 3 times as long as usual at 64 nodes. That is out of the ordinary: 9 of 10 runs like it take 27 to 34 min."),
+    ],
+)  # fmt: skip
+def test_a_run_is_compared_with_what_is_usual_at_its_size(run_time_s: float, said: str) -> None:
+    assert outcome(recent_run(run_time_s=run_time_s, told=BAND), "nodes") == said
+
+
+def test_one_node_is_not_called_nodes() -> None:
+    assert "longer than usual at 1 node;" in outcome(recent_run(n=1.0), "nodes")
+
+
+def test_a_run_is_compared_with_similar_runs_where_no_curve_told() -> None:
+    said = outcome(recent_run(told=told(source="similar_runs", verdict="uncertain")), "nodes")
+    assert said.startswith("It took 31 min, 9.4 % longer than similar runs do; 9 of 10")
+
+
+def test_a_run_is_compared_with_its_settings_where_features_told() -> None:
+    said = outcome(recent_run(told=told(source="features")), "nodes")
+    assert "longer than usual at its settings and 64 nodes;" in said
+
+
+def test_a_band_of_another_coverage_is_said_as_it_is() -> None:
+    assert "8 of 10 runs like it" in outcome(recent_run(told=told(coverage=0.8)), "nodes")
+    assert "85 % of runs like it" in outcome(recent_run(told=told(coverage=0.85)), "nodes")
+
+
+@pytest.mark.parametrize("run_time_s", [0.0, 0.4, 9.0])
+def test_runs_of_seconds_are_not_compared(run_time_s: float) -> None:
+    said = outcome(recent_run(run_time_s=run_time_s, told=told(5.0)), "nodes")
+    assert said.endswith("Runs this short are not compared: to start and to end takes as long.")
+
+
+def test_a_run_that_ended_at_once_though_it_usually_takes_long_is_compared() -> None:
+    assert "out of the ordinary" in outcome(recent_run(run_time_s=2.0), "nodes")
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"n": None}, "Its size was not told, or changed while it ran"),
+        ({"application_id": None}, "Nobody knows which application it was"),
+        ({}, "Nothing had been predicted of it before it ended"),
+    ],
+)
+def test_where_nothing_was_told_before_it_says_why_it_is_not_compared(changes: dict[str, None], why: str) -> None:
+    said = outcome(recent_run(told=None, **changes), "nodes")
+    assert said.startswith(f"It took 31 min. {why}")
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("FAILED", "It failed after 12 min; 9 of 10 runs like it take 27 to 34 min."),
+        ("OUT_OF_MEMORY", "It ran out of memory after 12 min; 9 of 10 runs like it take 27 to 34 min."),
+        ("NODE_FAIL", "One of its hosts failed after 12 min; 9 of 10 runs like it take 27 to 34 min."),
+        ("CANCELLED", "It was cancelled after 12 min; 9 of 10 runs like it take 27 to 34 min."),
+        ("PREEMPTED", "It had to make room for another job after 12 min; 9 of 10 runs like it take 27 to 34 min."),
+        ("BOOT_FAIL", "Its hosts did not start; it ended after 12 min; 9 of 10 runs like it take 27 to 34 min."),
+        ("REVOKED", "It ended as REVOKED after 12 min; 9 of 10 runs like it take 27 to 34 min."),
+        ("{state}", "It ended as {state} after 12 min; 9 of 10 runs like it take 27 to 34 min."),
+    ],
+)
+def test_a_run_that_did_not_complete_is_said_to_have_ended_so_and_is_not_called_fast(state: str, said: str) -> None:
+    assert outcome(recent_run(run_time_s=720.0, state=state, told=BAND), "nodes") == said
+
+
+def test_a_run_that_failed_and_of_which_nothing_was_told_has_a_short_sentence() -> None:
+    assert outcome(recent_run(run_time_s=720.0, state="FAILED", told=None), "nodes") == "It failed after 12 min."
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "said"),
+    [
+        (1200.0, "Its time limit of 20 min ended it; that was too short, for 9 of 10 runs like it take 27 to 34 min."),
+        (3600.0, "Its time limit of 1 h ended it, though 9 of 10 runs like it take 27 to 34 min: something held it up"),
+        (None, "Its time limit ended it after 31 min; 9 of 10 runs like it take 27 to 34 min."),
+    ],
+)
+def test_a_run_that_met_its_limit_is_told_whether_the_limit_was_too_short(limit_s: float | None, said: str) -> None:
+    assert outcome(recent_run(state="TIMEOUT", time_limit_s=limit_s, told=BAND), "nodes").startswith(said)
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_it_is_said_how_far_to_trust_each_verdict(verdict: str) -> None:
+    said = trust(verdict)
+    assert said.endswith(".")
+    careful = verdict in {"high_error", "insufficient", "far", "uncertain", "unknown"}
+    assert said.startswith("Take this with care.") is careful
+
+
+def test_what_similar_runs_told_is_never_called_reliable() -> None:
+    assert trust("reliable", "similar_runs").startswith("Take this with care.")
+
+
+def test_it_is_said_how_often_such_bands_held() -> None:
+    runs = [recent_run(run_time_s=1750.0)] * 3 + [recent_run(run_time_s=4000.0), recent_run(state="FAILED")]
+    assert record(runs) == "Of the last 4 runs of which something was said before they ended, 3 were inside."
+    assert record(runs[:1]) == "Of the last run of which something was said before it ended, 1 was inside."
+    assert record([recent_run(told=None)]) == ""
+
+
+times = st.floats(min_value=0.0, max_value=1e12)
+bands = st.builds(
+    Told,
+    run_time_s=times,
+    low_s=times,
+    high_s=times,
+    coverage=st.floats(0.01, 1.0),
+    verdict=st.sampled_from(VERDICTS),
+    source=st.sampled_from(["curve", "similar_runs", "features"]),
+)
+
+
+@given(
+    st.builds(
+        recent_run,
+        run_time_s=times,
+        told=st.none() | bands,
+        state=st.sampled_from(["COMPLETED", "TIMEOUT", "FAILED", "", "ODD"]),
+        n=st.none() | st.floats(1e-3, 1e9),
+        time_limit_s=st.none() | times,
+    )
+)
+def test_every_run_has_a_whole_sentence(run: RecentRun) -> None:
+    said = outcome(run, "nodes")
+    assert said.startswith(("It ", "Its "))
+    assert said.endswith(".")
+    assert not {"nan", "inf", "None"} & set(said.split())
+
+
+@given(times, times)
+def test_a_range_of_times_never_says_one_time_twice_unless_it_is_one(low_s: float, high_s: float) -> None:
+    first, _, last = between(low_s, high_s).partition(" to ")
+    assert last
+    assert rounded(low_s)
+    assert first != last or math.isclose(low_s, high_s, rel_tol=0.1)
+
+
+@given(st.floats(min_value=0.0, max_value=1e8))
+def test_a_time_limit_is_whole_minutes_and_never_below_what_is_needed(seconds: float) -> None:
+    limit_s = next_limit(seconds)
+    assert limit_s >= seconds
+    assert limit_s % 60 == 0
+    assert limit_s <= max(seconds * 1.25, seconds + 300)
+
+
+def test_a_running_job_is_told_when_it_should_end() -> None:
+    assert expected_end(job()) == (
+        "It should end about 10:31 UTC, 31 min after its start; 9 of 10 such jobs end between 10:28 and 10:34."
+    )
+
+
+def test_an_end_on_another_day_is_said_with_its_day() -> None:
+    late = job(end="2026-11-21T03:00:00Z", end_low="2026-11-20T23:00:00Z", end_high="2026-11-21T04:00:00Z")
+    said = expected_end(late)
+    assert "about 2026-11-21 03:00 UTC" in said
+    assert said.endswith("between 2026-11-20 23:00 and 2026-11-21 04:00.")
+
+
+def test_an_end_that_nobody_knows_is_said_to_be_unknown_and_why() -> None:
+    unknown = job(known=False, end=None, run_time_s=None, reliability=Reliability("unknown"), model=Model("none", ()))
+    assert expected_end(unknown) == "When it will end can not be said yet. Nothing is known of this application."
+
+
+@pytest.mark.parametrize(
+    ("chance", "said"),
+    [
+        (0.01, "It will hardly reach its time limit of 2 h: the chance is 1.0 %."),
+        (0.2, "It may reach its time limit of 2 h: the chance is 20 %."),
+        (0.8, "Its time limit of 2 h will probably end it, with a chance of 80 %: let it save its work"),
+        (None, "How it stands to its time limit of 2 h can not be said."),
+    ],
+)
+def test_a_running_job_is_told_whether_it_may_hit_its_limit(chance: float | None, said: str) -> None:
+    assert limit_chance(job(probability_exceeds_limit=chance)).startswith(said)
+
+
+def test_a_job_without_a_limit_is_told_nothing_of_it() -> None:
+    assert limit_chance(job(time_limit_s=None)) == ""

@@ -1,0 +1,133 @@
+"""The page of a job, for the person who ran it, and the list of those that run."""
+
+import re
+from urllib.parse import quote
+
+import pytest
+from starlette.applications import Starlette
+
+from agent.http.access import Reader
+from agent.http.app import create_app
+from agent.metrics.registry import Metrics
+from tests.kit.messages import job, powered_curve, prediction
+from tests.kit.pages import HOSTILE, parsed, read
+from tests.kit.read_by import ReadBy, words
+from tests.kit.recent import NOON_MS, recent_run, told
+from tests.kit.service import FixedService
+
+HOUR_MS = 3_600_000
+
+
+def app_of(service: FixedService) -> Starlette:
+    return create_app(service, Metrics(formats=(), reasons=(), processors=()))
+
+
+def test_a_job_that_ended_is_told_how_it_went_and_what_to_ask_for() -> None:
+    service = FixedService(
+        [prediction(curve=powered_curve())], runs=[recent_run(run_time_s=26.0, energy_j=7e5, told=told(25.5))]
+    )
+    text = read(app_of(service), "/jobs/archer2/812")
+    parsed(text)
+    said = words(text)
+    assert "It took 26 s, as long as usual at 64 nodes; 9 of 10 runs like it take" in said
+    assert "It used 0.194 kWh (700 kJ), 7.4 % more than usual." in said
+    assert "You can rely on this. Of the last run of which something was said before it ended, 1 was inside." in said
+    assert "Time limit. Ask for 1 min: 19 of 20 runs like it end within 28 s." in said.replace("28.0", "28")
+    assert "Size. The size is well used: 32 nodes take about" in said
+    assert "/applications/archer2/lammps/rhodo/nodes" in text
+    assert text.count("this run:") == 1, "its place in the picture of the application"
+
+
+def test_a_running_job_is_told_its_end_its_limit_and_its_power() -> None:
+    running = job(
+        probability_exceeds_limit=0.8,
+        power_w=51_200.0,
+        power_low_w=50_000.0,
+        power_high_w=52_000.0,
+        coverage_measured=0.88,
+    )
+    text = read(app_of(FixedService([prediction()], jobs=[running])), "/jobs/archer2/812")
+    parsed(text)
+    said = words(text)
+    assert "It should end about 10:31 UTC" in said
+    assert "Its time limit of 2 h will probably end it" in said
+    assert "51.2 kW (50 kW to 52 kW)" in said
+    assert "88 %" in said
+
+
+def test_a_job_that_was_put_back_into_the_queue_shows_all_its_runs_and_the_one_that_goes_on() -> None:
+    runs = [recent_run(start_ms=NOON_MS + HOUR_MS, state="NODE_FAIL"), recent_run(state="PREEMPTED")]
+    text = read(app_of(FixedService([prediction()], jobs=[job()], runs=runs)), "/jobs/archer2/812")
+    parsed(text)
+    assert words(text).count("Run that ended") == 2
+    assert "One of its hosts failed" in text
+    assert "It had to make room" in text
+    assert "It should end about" in text
+    assert text.count("Next time") == 1, "advice rests on the newest run alone"
+
+
+def test_a_job_of_which_nothing_was_known_says_so() -> None:
+    text = read(
+        app_of(FixedService(runs=[recent_run(application_id=None, told=None, time_limit_s=None)])), "/jobs/archer2/812"
+    )
+    parsed(text)
+    assert "Nobody knows which application it was" in text
+    assert "Next time" not in text
+    assert "<figure" not in text
+
+
+def test_a_job_that_is_not_known_is_said_to_be_missing() -> None:
+    assert "Nothing is known of the job" in read(app_of(FixedService()), "/jobs/archer2/1", 404)
+    assert "Nothing is known of the job" in read(app_of(FixedService()), "/jobs/archer2", 404)
+
+
+@pytest.mark.parametrize("name", ["812", "8/12", "a b", "%2F", "ü", "?x=1", HOSTILE])
+def test_a_job_is_found_whatever_it_is_called(name: str) -> None:
+    app = app_of(FixedService(jobs=[job(name, system="a/b", application=HOSTILE, input=HOSTILE)]))
+    links = [link for link in parsed(read(app, "/jobs")).links if link.startswith("/jobs/")]
+    assert links == [f"/jobs/a%2Fb/{quote(name, safe='')}"]
+    page = parsed(read(app, links[0]))
+    assert "onclick" not in page.attributes
+
+
+def test_running_jobs_are_listed_those_first_that_may_hit_their_limit() -> None:
+    app = app_of(FixedService(jobs=[job("1"), job("2", probability_exceeds_limit=0.9), job("3", known=False)]))
+    text = read(app, "/jobs")
+    parsed(text)
+    assert re.findall(r">archer2/(\d)</a>", text) == ["2", "1", "3"]
+
+
+def test_jobs_are_found_by_id_and_application_and_by_their_id_when_they_ended() -> None:
+    service = FixedService([prediction()], jobs=[job("1"), job("2", application="nektar")], runs=[recent_run("99")])
+    app = app_of(service)
+    assert "/jobs/archer2/2" in read(app, "/jobs?search=NEKTAR")
+    assert "/jobs/archer2/1" not in read(app, "/jobs?search=nektar")
+    assert "/jobs/archer2/99" in read(app, "/jobs?search=99")
+    assert "/jobs/archer2/99" in read(app, "/jobs?search=archer2/99")
+    assert "No job that is known" in read(app, "/jobs?search=nothing")
+    assert "No job is known to be running" in read(app_of(FixedService()), "/jobs")
+
+
+def test_another_users_job_is_refused_in_one_sentence_and_in_no_list() -> None:
+    service = FixedService(
+        [prediction()],
+        jobs=[job("1", user="u-1"), job("2", user="u-2"), job("3", user=None)],
+        runs=[recent_run("98", user="u-2"), recent_run("99", user="u-1")],
+    )
+    app = ReadBy(app_of(service), Reader(user="u-1"))
+    listed = read(app, "/jobs")
+    assert "Your jobs" in listed
+    assert re.findall(r">archer2/(\d+)</a>", listed) == ["1"]
+    assert "/jobs/archer2/98" not in read(app, "/jobs?search=98")
+    assert "/jobs/archer2/99" in read(app, "/jobs?search=99")
+    for other in ("2", "3", "98"):
+        text = read(app, f"/jobs/archer2/{other}", 403)
+        assert words(text) == "Not for you This is the job of another user."
+    assert "It took" in read(app, "/jobs/archer2/99")
+    assert "It should end" in read(app, "/jobs/archer2/1")
+
+
+def test_a_job_id_that_two_users_had_is_shown_to_neither() -> None:
+    service = FixedService(jobs=[job(user="u-1")], runs=[recent_run(user="u-2")])
+    for user in ("u-1", "u-2"):
+        read(ReadBy(app_of(service), Reader(user=user)), "/jobs/archer2/812", 403)
