@@ -21,13 +21,15 @@ HOSTS_MAX = 40
 @click.option("--duration", type=click.FloatRange(min=0, min_open=True), default=None, metavar="SECONDS",
               help="End after this long; by default at Ctrl-C.")  # fmt: skip
 @click.option("--seed", type=int, default=1, show_default=True, help="Another seed, another history of the centre.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS",
+              help="Where the page is served; in a container 0.0.0.0, for there is no log-in.")  # fmt: skip
 @click.option("--port", type=click.IntRange(0, 65_535), default=8080, show_default=True, help="0 takes a free port.")
 @click.option("--speed", type=click.FloatRange(min=1, max=100_000), default=600.0, show_default=True,
               help="Simulated seconds per second.")  # fmt: skip
-def command(duration: float | None, seed: int, port: int, speed: float) -> None:
+def command(duration: float | None, seed: int, host: str, port: int, speed: float) -> None:
     """Show the agent at work on a simulated centre with a dozen applications whose truth is known.
 
-    Everything is in this process and nothing is kept. The page, the metrics and the API are on http://127.0.0.1:PORT.
+    Everything is in this process and nothing is kept. The page, the metrics and the API are on http://ADDRESS:PORT.
     """
     demo = Demo(seed, speed, SystemClock())
     service, metrics = demo.service, demo.agent.metrics
@@ -35,7 +37,7 @@ def command(duration: float | None, seed: int, port: int, speed: float) -> None:
     metrics.register(PredictionCollector(service, now_ms=lambda: demo.now_ms))
     metrics.register(HostCollector(service, HOSTS_MAX))
     stop = threading.Event()
-    with Server(create_app(service, metrics, demo.truth), "127.0.0.1", port) as server:
+    with Server(create_app(service, metrics, demo.truth), host, port) as server:
         screen = Screen(service, demo.truth, lambda: f"{demo.headline()}   {server.url}", lambda: troubles(metrics))
         worker = threading.Thread(target=demo.run, args=(stop,), name="agent")
         timer = threading.Timer(duration, stop.set) if duration else None
