@@ -10,14 +10,17 @@ import msgspec
 
 from agent.contracts.events import Attribute, Evidence, Identity, JobCompleted, JobStarted
 from agent.contracts.profiles import Profile
+from agent.contracts.recent import Told
 from agent.contracts.settings import JobSettings
 from processors.curve import CurveSaid
+from processors.forecast import Forecast, ToldAtStart
 from processors.job_evidence import beyond, given
 from processors.job_networks import NetworkTold
 from processors.under_load_scores import StartLoad
 
 IDENTITIES_MAX = 8
 ENDED_MAX = 8
+SAME_START_MS = 60_000  # two producers may differ in when a run began
 JobFact = JobStarted | JobCompleted | Identity
 
 
@@ -43,32 +46,11 @@ class Placement(msgspec.Struct, frozen=True, omit_defaults=True):
         return now != then
 
 
-class FromInputs(msgspec.Struct, frozen=True, array_like=True):
-    """The run time of a whole run from other inputs of its application: in seconds, with the band."""
-
-    run_time_s: float
-    low_s: float
-    high_s: float
-
-
-class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was last published of a running job: what it was taken for, and its run time in seconds, if any.
-
-    `from_inputs` is where it came from while the application had no curve with this input.
-    """
-
-    application_id: str | None
-    n: float | None
-    run_time_s: float | None
-    low_s: float | None
-    high_s: float | None
-    from_inputs: FromInputs | None = None
-
-
 class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """A run that ended and waits to settle; `start` is what only its start told of it, `profile` one that was told.
 
-    `published` is what was published about it when it was first said to have ended, where features need it.
+    `published` is what was published about it when it was first said to have ended, where features need it; `told` is
+    what its users were told of it before.
     """
 
     event: JobCompleted
@@ -77,6 +59,7 @@ class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     start: Evidence | None = None
     profile: Profile | None = None
     published: CurveSaid | None = None
+    told: Told | None = None
 
 
 class JobState(msgspec.Struct, omit_defaults=True):
@@ -91,6 +74,7 @@ class JobState(msgspec.Struct, omit_defaults=True):
     ended: list[EndedRun] = []
     keep_until_ms: int = 0
     networks: tuple[NetworkTold, ...] = ()
+    told: ToldAtStart | None = None
 
 
 class Job:
@@ -131,6 +115,12 @@ class Job:
         """What was told of the run that goes on under the load of its hosts."""
         return self._state.start_load
 
+    def told_of(self, event: JobCompleted) -> Told | None:
+        """Return what was told of a run while it went on: at its start, or when it was found out what it is."""
+        running, said = self._state.started, self._state.told
+        same = running is not None and abs(running.start_ms - event.start_ms) <= SAME_START_MS
+        return said.told if same and said is not None and said.time_ms <= event.end_ms else None
+
     @property
     def resized(self) -> bool:
         """Whether the job changed its size: its runs then say nothing about one size."""
@@ -162,10 +152,17 @@ class Job:
         if isinstance(fact, Identity):
             self._state.identities = {**self._state.identities, fact.source: fact}
         elif isinstance(fact, JobStarted):
-            self._state.started, self._state.forecast, self._state.start_load = fact, None, None
+            self._state.started, self._state.forecast = fact, None
+            self._state.start_load = self._state.told = None
         self._keep(fact)
 
-    def end(self, event: JobCompleted, placement: Placement, published: CurveSaid | None = None) -> None:
+    def end(
+        self,
+        event: JobCompleted,
+        placement: Placement,
+        published: CurveSaid | None = None,
+        told: Told | None = None,
+    ) -> None:
         """Take in a completion, or the corrected report of one, what it was taken for, and what was published about it."""
         start = self.start_of(event.run_id)
         running = self._state.started
@@ -175,8 +172,8 @@ class Job:
         before = next((run for run in self._state.ended if run.event.run_id == event.run_id), None)
         profile, said = (before.profile, before.published) if before else (None, None)
         settle_ms = event.end_ms + round(self._settings.settle_max_s * 1000)
-        told = beyond(event.evidence, start)
-        self._state.ended = [*others, EndedRun(event, placement, settle_ms, told, profile, published or said)]
+        more, told = beyond(event.evidence, start), before.told if before else told
+        self._state.ended = [*others, EndedRun(event, placement, settle_ms, more, profile, published or said, told)]
         self._state.resized = self._state.resized or event.state == "RESIZING"
         self._keep(event)
 
@@ -220,13 +217,18 @@ class Job:
         self._state.forecast = forecast
         self._state.revise_ms = now_ms + round(max(self._settings.revise_s, revise_s) * 1000)
 
+    def told(self, said: ToldAtStart | None) -> None:
+        """Note what was told of the run that goes on, for when it ends."""
+        self._state.told = said
+
     def loaded(self, start_load: StartLoad | None) -> None:
         """Note what was told of the run that goes on under the load of its hosts."""
         self._state.start_load = start_load
 
     def forget_run(self) -> None:
         """Give up on the run that goes on: its end never came."""
-        self._state.started = self._state.forecast = self._state.start_load = self._state.revise_ms = None
+        self._state.started = self._state.forecast = self._state.start_load = None
+        self._state.revise_ms = self._state.told = None
 
     def over(self, now_ms: int) -> bool:
         """Tell whether nothing of the job is needed any more."""
@@ -265,10 +267,8 @@ class Job:
         if isinstance(fact, JobStarted):
             self.keep_until(fact.start_ms + round(settings.open_job_max_s * 1000))
         elif isinstance(fact, JobCompleted):  # other evidence has no time of its own
-            goes_on = (
-                fact.state == "RESIZING"
-            )  # its last record will have the same start, and must not be taken for one size
-            keep_s = settings.open_job_max_s if goes_on else settings.evidence_keep_s
+            # of a resized job the last record will have the same start, and must not be taken for one size
+            keep_s = settings.open_job_max_s if fact.state == "RESIZING" else settings.evidence_keep_s
             self.keep_until(fact.end_ms + round(keep_s * 1000))
 
 

@@ -5,7 +5,7 @@ process ends with the reason, and its parent starts it anew. There is one way ba
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_exponential_jitter
@@ -21,6 +21,7 @@ from agent.contracts.measures import Measures
 from agent.contracts.outputs import Emission
 from agent.contracts.service import Health, Service
 from agent.learner.learner import Learner
+from agent.learner.recent_runs import KEPT_MAX
 from agent.learner.saving import in_thread
 from agent.learner.view import View
 from agent.topics import own_topics
@@ -30,7 +31,8 @@ AGAIN_MAX_S = 5.0  # between two looks for a broker, each of which may take ten 
 FEW = 200  # messages of a poll, after which more are waited for: a poll costs as much as twenty of them
 GATHER_S = 0.01
 POLL_S = 1.0  # a group join that takes place inside a poll needs one that waits
-VIEWED: Sequence[Kind] = ("predictions", "job_predictions", "alerts")
+STANDBY_S = 10.0  # without a shard for so long: this learner waits for another one to end, and shows what that one told
+VIEWED: Mapping[Kind, int | None] = {"predictions": None, "job_predictions": None, "alerts": None, "runs": KEPT_MAX}
 
 
 class Role(Protocol):
@@ -109,7 +111,8 @@ class LearnerRole:
         self._config, self._log, self._measures, self._clock = config, log, measures, clock
         self._status = Status(self.name, restarts)
         self._view = View()
-        self._shown: frozenset[int] = frozenset()
+        self._shown: frozenset[int] | None = None
+        self._opened_s = 0.0
         self._learner: Learner | None = None
         self._service = LearnerService(self._view, config.journal_partition, self._health)
 
@@ -119,10 +122,9 @@ class LearnerRole:
         return self._service
 
     def open(self) -> None:
-        """Make missing topics, rebuild the view, and join the group."""
+        """Make missing topics and join the group."""
         try:
             self._log.create(own_topics(self._config))
-            self._look()
             plan = compose.plan(self._config)
             self._learner = Learner(
                 self._log,
@@ -137,6 +139,7 @@ class LearnerRole:
             self._status.reason = str(error)
             raise
         self._service.learner = self._learner
+        self._opened_s = self._clock.monotonic_s()
 
     def step(self) -> None:
         """Fold what has come."""
@@ -158,27 +161,30 @@ class LearnerRole:
         self._log.close()
 
     def _catch_up(self, learner: Learner) -> None:
-        """Read again what the topics hold when a shard was gained: another learner may have told much meanwhile."""
+        """Read what the topics hold when a shard was gained: another learner may have told much meanwhile."""
         shards = frozenset(learner.shards())
-        if shards - self._shown:  # what this one told already is in the topics, too: a batch ends with a flush
-            self._look()
+        waits = not shards and self._clock.monotonic_s() - self._opened_s < STANDBY_S
+        if self._shown is None and waits:
+            return
+        if self._shown is None or shards - self._shown:
+            self._look()  # what this one told already is in the topics, too: a batch ends with a flush
         self._shown = shards
 
     def _look(self) -> None:
-        found: list[Emission] = []
-        for kind in VIEWED:
-            self._read(kind, found)
-        self._view.replace(found)
+        fresh = View()
+        for kind, newest in VIEWED.items():
+            self._read(kind, newest, fresh)
+        self._view.replace(fresh)
 
-    def _read(self, kind: Kind, found: list[Emission]) -> None:
+    def _read(self, kind: Kind, newest: int | None, into: View) -> None:
         topic = compose.output_topics(self._config)[kind]
 
         def take(batch: Batch) -> None:
             for key, value in zip(batch.keys, batch.values, strict=True):
-                found.append(Emission(kind=kind, key=(key or b"").decode(), value=value))
+                into.apply(Emission(kind=kind, key=(key or b"").decode(), value=value))
 
         for partition in range(self._log.partitions(topic) or 0):
-            self._log.read(topic, partition, take)
+            self._log.read(topic, partition, take, newest=newest)
 
     def _health(self) -> Sequence[Health]:
         shards = self._learner.shards() if self._learner else {}

@@ -61,13 +61,11 @@ class LearnerService:
 
     def runs(self, application_id: str) -> Sequence[RecentRun]:
         """Return the newest settled runs of an application."""
-        del application_id
-        return ()
+        return self._view.runs.of_application(application_id)
 
     def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
         """Return the settled runs of a job."""
-        del system, job_id
-        return ()
+        return self._view.runs.of_job(system, job_id)
 
     def letters(self) -> Sequence[Letter]:
         """Return the newest dead letters of the whole agent."""

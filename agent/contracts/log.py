@@ -171,8 +171,11 @@ class Log(Protocol):
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
         """Create the topics that are missing; return their names. Raises UnavailableError."""
 
-    def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None]) -> int:
-        """Read a partition from its beginning to its present end; return that end. Raises UnavailableError."""
+    def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
+        """Read a partition from its beginning to its present end; return that end. Raises UnavailableError.
+
+        With `newest` only its last so many offsets are read: fewer records where compaction or transactions left gaps.
+        """
 
     def close(self) -> None:
         """Close everything this log handed out."""

@@ -9,7 +9,8 @@ import msgspec
 class Told(msgspec.Struct, frozen=True, kw_only=True):
     """What was predicted of a run before it ended: its run time with the band, in seconds, and how far to trust it.
 
-    `coverage` is what the band aims at, `source` where the figures came from: "curve", "similar_runs" or "features".
+    `coverage` is what the band aims at, `source` where the figures came from: "curve", "similar_runs", "features" or
+    "other_inputs".
 
     >>> Told(run_time_s=100.0, low_s=90.0, high_s=110.0, coverage=0.9, verdict="reliable", source="curve").holds(95.0)
     True

@@ -2,12 +2,12 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterable
 from typing import Final, TypeVar
 
 import msgspec
 
 from agent.contracts.outputs import Alert, Emission, JobPrediction, Message, Prediction
+from agent.learner.recent_runs import RecentRuns
 
 M = TypeVar("M", bound=Message)
 RESOLVED_MAX: Final = 200
@@ -21,6 +21,8 @@ TYPES: Final[dict[str, type[Message]]] = {
 class View:
     """Keeps the newest message of each key, encoded, at most `keys_max` of each kind; safe from any thread.
 
+    Of settled runs, which have no end, it keeps those of late: `runs`.
+
     >>> view = View()
     >>> view.apply(Emission(kind="answers", key="r9", value=b"{}"))
     >>> view.latest("predictions", Prediction)
@@ -31,10 +33,13 @@ class View:
         self._keys_max = keys_max
         self._latest: dict[str, dict[str, bytes]] = {kind: {} for kind in TYPES}
         self._resolved: deque[bytes] = deque(maxlen=RESOLVED_MAX)
+        self.runs = RecentRuns()
         self._lock = threading.Lock()
 
     def apply(self, emission: Emission) -> None:
         """Take in what was sent, or what a topic holds."""
+        if emission.kind == "runs":
+            self.runs.take(emission.key, emission.value)
         held = self._latest.get(emission.kind)
         if held is None:
             return
@@ -49,11 +54,9 @@ class View:
             if len(held) > self._keys_max:
                 del held[next(iter(held))]
 
-    def replace(self, emissions: Iterable[Emission]) -> None:
-        """Show what these leave and nothing else, from one moment to the next."""
-        fresh = View(self._keys_max)
-        for emission in emissions:
-            fresh.apply(emission)
+    def replace(self, fresh: "View") -> None:
+        """Show what another view shows and nothing else, from one moment to the next; that one is not used any more."""
+        self.runs.replace(fresh.runs)
         latest, resolved = fresh.held()
         with self._lock:
             self._latest, self._resolved = latest, resolved

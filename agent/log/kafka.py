@@ -66,11 +66,14 @@ class KafkaLog:
         self._connect()
         return create_topics(self._settings, topics)
 
-    def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None]) -> int:
-        """Read a partition from its beginning to its present end; return that end. Raises UnavailableError."""
+    def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
+        """Read a partition from its beginning to its present end; return that end. Raises UnavailableError.
+
+        With `newest` only its last so many offsets: fewer records where compaction or transactions left gaps.
+        """
         self._connect()
         with KafkaReader(self._settings, topic, partition) as reader:
-            return reader.read(on_batch)
+            return reader.read(on_batch, newest)
 
     def close(self) -> None:
         """Close everything this log handed out."""

@@ -37,11 +37,11 @@ class KafkaReader:
             offsets: dict[Any, int] = self._consumer.end_offsets([self._partition])
             return offsets[self._partition]
 
-    def read(self, on_batch: Callable[[Batch], None]) -> int:
-        """Read from the beginning to the present end and return that end."""
+    def read(self, on_batch: Callable[[Batch], None], newest: int | None = None) -> int:
+        """Read from the beginning, or only the `newest` offsets, to the present end and return that end."""
         end = self.end()
         with translated(self._settings, f"Reading {self._partition.topic}"):
-            self._consumer.seek_to_beginning(self._partition)
+            self._seek(end, newest)
             quiet_ms = 0
             while self._position() < end:
                 records = self._poll()
@@ -74,6 +74,11 @@ class KafkaReader:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    def _seek(self, end: int, newest: int | None) -> None:
+        self._consumer.seek_to_beginning(self._partition)
+        if newest is not None and self._position() < end - newest:
+            self._consumer.seek(self._partition, end - newest)
 
     def _position(self) -> int:
         timeout_ms = round(self._settings.read_timeout_s * 1000)

@@ -68,10 +68,13 @@ class MemoryLog:
         self._check_open()
         return self.broker.create(topics)
 
-    def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None]) -> int:
-        """Read a partition to its present end, of a compacted topic the last record of each key; return the end."""
+    def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
+        """Read a partition to its present end, of a compacted topic the last record of each key; return the end.
+
+        With `newest` only the records of its last so many offsets.
+        """
         self._check_open()
-        whole, end = self.broker.snapshot((topic, partition))
+        whole, end = self.broker.snapshot((topic, partition), newest)
         for start in range(0, len(whole.values) if whole else 0, READ_RECORDS_MAX):
             on_batch(_part(whole, start, end)) if whole else None
         return end

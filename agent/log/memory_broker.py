@@ -70,13 +70,17 @@ class MemoryBroker:
             self.partition((topic, number)).append(value, key, timestamp_ms)
             self._notify()
 
-    def snapshot(self, partition: TopicPartition) -> tuple[Batch | None, int]:
-        """Return all records of a partition, of a compacted one the last of each key, and its end."""
+    def snapshot(self, partition: TopicPartition, newest: int | None = None) -> tuple[Batch | None, int]:
+        """Return all records of a partition, of a compacted one the last of each key, and its end.
+
+        With `newest` only the records of its last so many offsets.
+        """
         with self.changed:
             store = self.partition(partition)
             if store.compacted:
                 store.compact()
-            return store.read(store.first_offset, store.next_offset + 1), store.next_offset
+            first = store.first_offset if newest is None else max(store.next_offset - newest, store.first_offset)
+            return store.read(first, store.next_offset + 1), store.next_offset
 
     def wait_for(self, ready: Callable[[], bool], timeout_s: float) -> None:
         """Wait until `ready`, at most so long; the caller holds the lock."""

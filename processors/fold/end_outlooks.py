@@ -11,9 +11,9 @@ from processors.fold.desk import Desk, Identified
 from processors.fold.features import NOTHING, Features, Told
 from processors.fold.histories import Histories, coming, home
 from processors.fold.unseen import Unseen
+from processors.forecast import Forecast, FromInputs
 from processors.inputs import Inputs
 from processors.job_ends import EndForecast, forecast
-from processors.jobs import Forecast, FromInputs
 from processors.other_inputs import NAME, UNSEEN
 from processors.quality import coverages
 from processors.run_time import RunTime

@@ -12,8 +12,9 @@ from processors.fold.features import Features
 from processors.fold.histories import Histories
 from processors.fold.power import Power
 from processors.fold.under_load import UnderLoads
+from processors.forecast import Forecast, ToldAtStart, told_by
 from processors.job_ends import EndForecast, noteworthy
-from processors.jobs import Forecast, Job
+from processors.jobs import Job
 from processors.models.digits import six_digits
 from processors.quality import COVERAGE
 
@@ -51,6 +52,8 @@ class Forecasts:
         before, now = job.start_load, self._under_loads.at_start(started, first)
         if now is not None or before is None or (before.application_id, before.said.n) != (key, found.n):
             job.loaded(now)  # else the windows are gone, and what they said still holds
+        told = told_by(outlook.end, outlook.model, outlook.reliability)
+        job.told(ToldAtStart(self._desk.now_ms, told) if told else None)
         self._send(job, started, first, outlook)
 
     def revise(self, job: Job) -> None:
@@ -101,6 +104,7 @@ class Forecasts:
                 power_w=six_digits(power.power_w) if power else None,
                 power_low_w=six_digits(power.low_w) if power else None,
                 power_high_w=six_digits(power.high_w) if power else None,
+                user=started.evidence.user,
             )
         )
         job.published(said, context.now_ms, outlook.revise_s)

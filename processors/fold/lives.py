@@ -6,6 +6,7 @@ from agent.contracts.events import Identity, JobCompleted, JobStarted, Network
 from agent.contracts.moments import rfc3339
 from agent.contracts.names import job_key
 from agent.contracts.outputs import Run
+from agent.contracts.recent import Told
 from processors.digest import hexdigest
 from processors.fold.desk import Desk, Tombstone
 from processors.fold.features import Features
@@ -14,8 +15,9 @@ from processors.fold.histories import Histories
 from processors.fold.profiles import Profiles
 from processors.fold.runs import Runs
 from processors.fold.under_load import UnderLoads
+from processors.forecast import told_by_curve
 from processors.job_networks import NetworkTold, features_of, joined
-from processors.jobs import EndedRun, Job
+from processors.jobs import EndedRun, Job, Placement
 
 DUE_PER_TICK_MAX = 20_000
 STARTED = "job.started"  # source of the evidence that a run's start gave
@@ -100,7 +102,7 @@ class Lives:
             return
         published = self._features.published(placement) if first else None
         forecast, start_load, started = job.forecast, job.start_load, job.running
-        job.end(event, placement, published)
+        job.end(event, placement, published, job.told_of(event) or self._told_by_curve(event, placement))
         if forecast is not None and job.running is None:
             self._desk.outbox.append(Tombstone("job_predictions", key))
         if start_load is not None and started is not None and job.running is None and not job.resized:
@@ -154,12 +156,17 @@ class Lives:
             self._desk.jobs.remove(key)
             self._desk.tally["bound", "open_jobs_max"] += 1
 
+    def _told_by_curve(self, event: JobCompleted, placement: Placement) -> Told | None:
+        model = self._desk.models.get(placement.application_id) if placement.application_id else None
+        return told_by_curve(model.published if model else None, placement.n, event.end_ms)
+
     def _settled(self, job: Job, run: EndedRun) -> Run:
         event = msgspec.json.encode(run.event)
         others = [*job.identities, *told_at_start(run)]
         identities = [msgspec.json.encode(identity) for identity in others]
         placement = run.placement
-        texts = [value.decode() for value in (event, *identities)]
+        told = () if run.told is None else (msgspec.json.encode(run.told),)
+        texts = [value.decode() for value in (event, *identities, *told)]
         return Run(
             schema="scalewatch.run/1",
             id=f"{run.event.run_id}:{hexdigest(placement.application_id or '', *texts)}",
@@ -176,6 +183,7 @@ class Lives:
             event=msgspec.Raw(event),
             identities=tuple(msgspec.Raw(value) for value in identities),
             profile=self._features.settled(job, run, self._profiles.settled(job, run)),
+            told=run.told,
         )
 
 

@@ -13,7 +13,8 @@ from agent.contracts.under_load import UnderLoad
 from processors.curve import PublishedCurve, PublishedPoint
 from processors.facts import plausible
 from processors.fold.desk import Desk
-from processors.jobs import Forecast, Placement
+from processors.forecast import Forecast
+from processors.jobs import Placement
 from processors.under_load_hosts import Place, TooLittleError, of_hosts, of_partition
 from processors.under_load_scores import LoadedRun, LoadScores, StartLoad
 from processors.under_load_told import Question, Teller

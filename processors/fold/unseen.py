@@ -5,8 +5,8 @@ from typing import Final
 from agent.contracts.names import ApplicationKey
 from processors.fold.desk import Desk
 from processors.fold.keys import inputs_key
+from processors.forecast import FromInputs
 from processors.inputs import OWN_SIZES_MAX, InputFact, Inputs, input_key, summarised
-from processors.jobs import FromInputs
 from processors.other_inputs import OtherInputs, Sizes, other_inputs
 from processors.run_time import RunTime
 

@@ -92,6 +92,29 @@ def check_read_ends_at_the_present_end(bench: Bench) -> None:
     assert batches[-1].next_offset == 5_000
 
 
+def check_read_of_the_newest_starts_near_the_end(bench: Bench) -> None:
+    topic = bench.topic()
+    write(bench.log, topic, [b"%d" % number for number in range(5_000)])
+    for newest, expected in ((3, [b"4997", b"4998", b"4999"]), (0, []), (9_000, [b"%d" % i for i in range(5_000)])):
+        batches: list[Batch] = []
+        assert bench.log.read(topic, 0, batches.append, newest=newest) == 5_000
+        assert values(batches) == expected
+
+
+def check_read_of_the_newest_of_an_empty_or_compacted_partition_gives_what_is_there(bench: Bench) -> None:
+    empty, compacted = bench.topic(), bench.topic(compacted=True)
+    batches: list[Batch] = []
+    assert bench.log.read(empty, 0, batches.append, newest=5) == 0
+    assert batches == []
+    producer = bench.log.producer()
+    for number in range(30):
+        producer.send(compacted, b"%d" % number, b"key-%d" % (number % 3))
+    producer.flush(WAIT_S)
+    assert bench.log.read(compacted, 0, batches.append, newest=5) == 30
+    assert values(batches)[-3:] == [b"27", b"28", b"29"]
+    assert all(offset >= 25 for batch in batches for offset in batch.offsets)
+
+
 def check_read_of_an_empty_partition_gives_nothing(bench: Bench) -> None:
     topic = bench.topic()
     batches: list[Batch] = []

@@ -1,9 +1,13 @@
 """A learner that waits for its shard, and what readers see when it gets it."""
 
+from collections import Counter
+from collections.abc import Callable
+
 from agent.app import compose
-from agent.app.roles import LearnerRole
+from agent.app.roles import STANDBY_S, LearnerRole
 from agent.config.tree import Config
 from agent.contracts.events import Evidence, JobCompleted, JournalEvent, JournalRecord, Tick, encode_record
+from agent.contracts.log import Batch
 from agent.log.memory import MemoryLog
 from agent.log.memory_broker import MemoryBroker
 from agent.log.memory_producer import MemoryProducer
@@ -46,6 +50,53 @@ def test_a_learner_that_takes_over_shows_what_the_other_one_told_while_it_waited
     while not waiting.service.health()[0].ready:
         waiting.step()
     assert [each.application for each in waiting.service.predictions()] == ["lammps"]
+    assert [run.job_id for run in waiting.service.runs("exa/lammps//nodes")] == [*"76543210"]
+    assert [run.n for run in waiting.service.runs_of_job("exa", "3")] == [8.0]
+
+
+class CountedLog(MemoryLog):
+    """Counts how often each topic is read."""
+
+    def __init__(self, broker: MemoryBroker, state_topic: str) -> None:
+        super().__init__(broker, state_topic=state_topic)
+        self.reads: Counter[str] = Counter()
+
+    def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
+        self.reads[topic] += 1
+        return super().read(topic, partition, on_batch, newest=newest)
+
+
+def test_a_start_reads_what_was_told_once() -> None:
+    config = Config()
+    log = CountedLog(MemoryBroker(), config.topics.state)
+    role = LearnerRole(config, log, compose.metrics(), FakeClock(), restarts=0)
+    role.open()
+    while not role.service.health()[0].ready:
+        role.step()
+    role.step()
+    names = config.topics
+    assert log.reads == dict.fromkeys((names.predictions, names.job_predictions, names.alerts, names.runs), 1)
+
+
+def test_a_learner_that_waits_for_long_shows_what_the_other_one_told_so_far() -> None:
+    config, broker, clock = Config(), MemoryBroker(records_max=100_000), FakeClock()
+    log = MemoryLog(broker, state_topic=config.topics.state)
+    log.create(own_topics(config))
+    owner = log.consumer(config.learner.group, [config.topics.journal], member="0")
+    assert owner.poll(0.0).assignment.gained
+    run = b'{"run_id":"exa/1@0","application_id":null,"n":null,"run_time_s":9,"state":"FAILED","event":%s}'
+    event = b'{"system":"exa","job_id":"1","start_ms":0,"end_ms":9000,"evidence":{}}'
+    producer = log.producer()
+    producer.send(config.topics.runs, run % event, b"exa/1@0")
+    producer.flush(1.0)
+    role = LearnerRole(config, log, compose.metrics(), clock, restarts=0)
+    role.open()
+    role.step()
+    assert role.service.runs_of_job("exa", "1") == []
+    clock.advance(STANDBY_S)
+    role.step()
+    assert [run.state for run in role.service.runs_of_job("exa", "1")] == ["FAILED"]
+    assert not role.service.health()[0].ready
 
 
 def _write(writer: MemoryProducer, config: Config, event: JournalEvent) -> None:

@@ -1,0 +1,106 @@
+"""Runs that settled of late, as readers ask for them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.contracts.outputs import Emission
+from agent.contracts.recent import Told
+from agent.learner.recent_runs import SHOWN_MAX, RecentRuns, recent_run
+from agent.learner.view import View
+from tests.kit.scenario import Scenario
+
+TOLD = Told(run_time_s=100.0, low_s=90.0, high_s=110.0, coverage=0.9, verdict="reliable", source="curve")
+
+
+def settled(number: int, **changes: Any) -> tuple[str, bytes]:
+    """Return key and value of a record of the topic runs: run `number` ended at its own second."""
+    event = {"system": "exa", "job_id": f"{number}", "start_ms": 0, "end_ms": number * 1000, "evidence": {}}
+    values = {
+        "run_id": f"exa/{number}@0",
+        "application_id": "exa/lammps//nodes",
+        "n": 4.0,
+        "run_time_s": float(number),
+        "state": "COMPLETED",
+        "event": event,
+    }
+    content = values | changes
+    return str(content["run_id"]), msgspec.json.encode(content)
+
+
+def test_runs_of_the_fold_are_shown_with_who_ran_them_and_what_was_told() -> None:
+    centre = Scenario()
+    centre.at("08:00").scales("lammps", *((1, 2, 4, 8) * 3))
+    centre.at("10:00").starts("1", "lammps", nodes=4, user="u-1")
+    centre.at("10:05").ends("1", user=None, time_limit_s=600.0)
+    centre.at("10:20")
+    view = View()
+    for emission in centre.sent:
+        view.apply(emission)
+    run = view.runs.of_job("exa", "1")[0]
+    assert (run.application_id, run.n, run.run_time_s, run.state) == ("exa/lammps//nodes", 4.0, 300.0, "COMPLETED")
+    assert (run.user, run.time_limit_s, run.end_ms - run.start_ms) == ("u-1", 600.0, 300_000)
+    assert run.told is not None
+    assert run.told.source == "curve"
+    assert view.runs.of_application("exa/lammps//nodes")[0] == run
+    assert len(view.runs.of_application("exa/lammps//nodes")) == 13
+
+
+def test_the_newest_are_shown_first_and_no_more_than_a_page_can_hold() -> None:
+    runs = RecentRuns()
+    for number in range(SHOWN_MAX + 50):
+        runs.take(*settled((number * 7) % (SHOWN_MAX + 50)))
+    shown = runs.of_application("exa/lammps//nodes")
+    assert [run.end_ms // 1000 for run in shown] == list(range(SHOWN_MAX + 49, 49, -1))
+
+
+def test_the_oldest_leave_when_there_are_too_many_and_leave_nothing_behind() -> None:
+    runs = RecentRuns(kept_max=10)
+    for number in range(25):
+        runs.take(*settled(number, application_id=f"exa/a{number}//nodes"))
+    assert len(runs) == 10
+    assert runs.of_application("exa/a14//nodes") == runs.of_job("exa", "14") == []
+    assert runs.of_application("exa/a15//nodes") == runs.of_job("exa", "15") != []
+
+
+def test_a_corrected_run_replaces_the_former_and_moves_to_its_application() -> None:
+    runs = RecentRuns()
+    runs.take(*settled(1, told=TOLD))
+    runs.take(*settled(1, application_id="exa/vasp//nodes", run_time_s=7.0))
+    assert runs.of_application("exa/lammps//nodes") == []
+    assert [(run.run_time_s, run.told) for run in runs.of_application("exa/vasp//nodes")] == [(7.0, TOLD)]
+    assert len(runs.of_job("exa", "1")) == 1
+    runs.take("exa/1@0", None)
+    assert (len(runs), runs.of_job("exa", "1")) == (0, [])
+
+
+def test_a_requeued_job_shows_all_of_its_runs() -> None:
+    runs = RecentRuns()
+    for start_ms in (0, 5_000):
+        event = {"system": "exa", "job_id": "1", "start_ms": start_ms, "end_ms": start_ms + 9, "evidence": {}}
+        runs.take(*settled(1, run_id=f"exa/1@{start_ms}", event=event))
+    assert [run.start_ms for run in runs.of_job("exa", "1")] == [5_000, 0]
+
+
+def test_power_is_that_of_all_hosts() -> None:
+    profile = {"hosts": 4, "power_w": {"system": 400.0, "cpu": 100.0}, "energy_j": {"system": 96_000.0, "cpu": 9.0}}
+    run = recent_run(settled(60, profile=profile)[1])
+    assert run is not None
+    assert (run.power_w, run.energy_j) == (1600.0, 96_000.0)
+
+
+@pytest.mark.parametrize("value", [b"", b"null", b"[]", b"{}", b"\xff", b'{"run_id": 7}'])
+def test_what_is_no_run_changes_nothing(value: bytes) -> None:
+    runs = RecentRuns()
+    runs.take("exa/1@0", value)
+    assert len(runs) == 0
+
+
+def test_a_view_that_is_read_anew_shows_the_runs_of_the_topic_and_no_others() -> None:
+    view, fresh = View(), View()
+    view.apply(Emission("runs", *settled(1)))
+    for number in (9, 8):
+        fresh.apply(Emission("runs", *settled(number)))
+    view.replace(fresh)
+    assert [run.job_id for run in view.runs.of_application("exa/lammps//nodes")] == ["9", "8"]
