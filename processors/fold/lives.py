@@ -68,11 +68,11 @@ class Lives:
         job.learn(event)
         job.keep_until(self._desk.now_ms + round(self._desk.settings.jobs.evidence_keep_s * 1000))
         for run in job.ended:
-            placement, published = self._runs.place(job, run.event), run.published
+            placement, published, told = self._runs.place(job, run.event), run.published, run.told
             if placement.tells_other_than(run.placement):
                 self._runs.moved(job, run.event, run.placement, placement)
-                published = self._features.published(placement)
-            job.replace(run, msgspec.structs.replace(run, placement=placement, published=published))
+                published, told = self._features.published(placement), self._told_by_curve(run.event, placement)
+            job.replace(run, msgspec.structs.replace(run, placement=placement, published=published, told=told))
         if job.running is not None:
             self._forecasts.publish(job)
         self._keep(key, job)

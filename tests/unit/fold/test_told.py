@@ -86,6 +86,16 @@ def test_evidence_that_names_a_running_job_gives_the_forecast_that_counts() -> N
     assert 250 < told["run_time_s"] < 290
 
 
+def test_a_run_that_moves_is_compared_with_what_was_told_of_its_new_application() -> None:
+    centre = learned()
+    centre.scales("gromacs", *SIZES, prefix="g")
+    centre.at("11:00").ran("1", None, 4, 300.0, job_name="gromacs")
+    centre.at("11:01").told_by("xalt", "1", executable="/opt/lammps")
+    run = settled(centre.at("11:20"), "1")
+    assert run["application_id"] == "exa/lammps//nodes"
+    assert 250 < run["told"]["run_time_s"] < 290
+
+
 def test_a_requeued_job_has_a_forecast_for_each_run() -> None:
     centre = learned()
     centre.starts("1", "lammps", nodes=4)
