@@ -164,15 +164,16 @@ def test_a_job_that_runs_longer_than_most_is_told_a_later_end_and_not_every_minu
     assert 4 < len(told) < 14
 
 
-def test_users_are_kept_and_told_as_digests_alone(centre: Scenario) -> None:
+def test_users_are_kept_and_told_as_digests_alone_but_for_whose_job_it_is(centre: Scenario) -> None:
     ran(centre, 20, user="anna.meier", time_limit_s=600.0)
     centre.starts("1", None, nodes=4, user="anna.meier")
     centre.asks("r1", 4, application="new", user="anna.meier")
     kept = {key: value for key, value in centre.state().items() if key.startswith(("run_history/", "rivals/"))}
     assert len(kept) == 3
     assert "anna" not in "".join(f"{key}{value!r}" for key, value in kept.items())
-    told = [sent for sent in centre.sent if sent.kind in {"job_predictions", "answers", "predictions"}]
-    assert not any(b"anna" in sent.value for sent in told if sent.value)
+    told = [said for kind in ("job_predictions", "answers", "predictions") for said in centre.messages(kind)]
+    assert {said.pop("user") for said in told if "user" in said} == {"anna.meier"}, "as the journal writes it"
+    assert not any("anna" in repr(said) for said in told)
 
 
 def test_a_run_that_is_reported_twice_counts_once(centre: Scenario) -> None:
