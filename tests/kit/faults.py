@@ -108,9 +108,9 @@ class FaultyLog:
         """Create topics, or fail, or both."""
         return self._around("create", lambda: self._log.create(topics))
 
-    def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None]) -> int:
+    def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
         """Read a partition, or fail, or both."""
-        return self._around("read", lambda: self._log.read(topic, partition, on_batch))
+        return self._around("read", lambda: self._log.read(topic, partition, on_batch, newest=newest))
 
     def close(self) -> None:
         """Close every client; what was acknowledged and held back is seen now."""
