@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -22,18 +23,32 @@ def privacy(settings: PrivacySettings) -> Privacy:
     >>> privacy(PrivacySettings(users="drop"))(event).evidence.user is None
     True
     """
-    salt = settings.salt.get_secret_value().encode()
+    written = user_names(settings)
 
     def rewrite(event: Fact) -> Fact:
         if isinstance(event, HostState | HostMinute | Network | JobProfile):  # of hosts, and of nobody
             return event
         evidence = bounded(event.evidence)
         if evidence.user is not None and settings.users != "plain":
-            hidden = None if settings.users == "drop" else hashed(evidence.user, salt)
-            evidence = msgspec.structs.replace(evidence, user=hidden)
+            evidence = msgspec.structs.replace(evidence, user=written(evidence.user))
         return event if evidence is event.evidence else msgspec.structs.replace(event, evidence=evidence)
 
     return rewrite
+
+
+def user_names(settings: PrivacySettings) -> Callable[[str], str | None]:
+    """Return the function from a user name to what the journal has in its place; None where it names nobody.
+
+    >>> user_names(PrivacySettings(users="plain"))("alice"), user_names(PrivacySettings(users="drop"))("alice")
+    ('alice', None)
+    """
+    salt = settings.salt.get_secret_value().encode()
+    ways: dict[str, Callable[[str], str | None]] = {
+        "plain": str,
+        "hash": lambda user: hashed(user, salt),
+        "drop": lambda _user: None,
+    }
+    return ways[settings.users]
 
 
 def bounded(evidence: Evidence) -> Evidence:

@@ -131,8 +131,11 @@ def learned(config: Config, files: Sequence[str], timezone: str) -> Embedded:
     return replay.agent
 
 
-def ask_agent(url: str, request: PredictionRequested) -> Answer:
-    """Return a running agent's answer; UnavailableError where it cannot be reached or refuses."""
+def ask_agent(url: str, request: PredictionRequested, token: str | None = None) -> Answer:
+    """Return a running agent's answer; UnavailableError where it cannot be reached or refuses.
+
+    `token` says who asks; it goes to this address alone, and to no other one that the agent may name.
+    """
     evidence = request.evidence
     named = {
         "application": evidence.application,
@@ -148,12 +151,19 @@ def ask_agent(url: str, request: PredictionRequested) -> Answer:
     if not address.startswith(("http://", "https://")):
         raise ConfigError(f"{url!r} is no HTTP address.")
     try:
-        with urllib.request.urlopen(address, timeout=TIMEOUT_S) as reply:  # noqa: S310 - only http and https get here
+        with urllib.request.urlopen(_asking(address, token), timeout=TIMEOUT_S) as reply:  # noqa: S310 - only http and https get here
             return msgspec.json.decode(reply.read(), type=Answer)
     except urllib.error.HTTPError as error:
         raise UnavailableError(f"The agent at {url} refused: {_detail(error.read()) or error.reason}") from None
     except (OSError, msgspec.MsgspecError) as error:
         raise UnavailableError(f"The agent at {url} gave no answer: {error}.") from None
+
+
+def _asking(address: str, token: str | None) -> urllib.request.Request:
+    asking = urllib.request.Request(address)  # noqa: S310 - only http and https get here
+    if token is not None:
+        asking.add_unredirected_header("Authorization", f"Bearer {token}")
+    return asking
 
 
 def _question(path: str, number: int, line: bytes) -> Question:

@@ -1,8 +1,9 @@
 """`scalewatch predict`: answers from files or from a running agent."""
 
+import os
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
@@ -11,10 +12,13 @@ from agent.app.questions import answers, ask_agent, of_person, read_requests
 from agent.cli.errors import FAILED
 from agent.cli.options import config_option, load_or_default, timezone_option
 from agent.cli.output import table
+from agent.contracts.errors import ConfigError
 from agent.contracts.events import Evidence, PredictionRequested
 from agent.contracts.outputs import Answer, AnswerPoint, Model
 from agent.ranking import horizons, ranked
 from agent.words import INSIDE, energy, energy_advice, power, share, verdict_words
+
+TOKEN: Final = "SCALEWATCH_TOKEN"  # noqa: S105 - the name of the variable that holds one
 
 
 def _sizes(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[float, ...]:
@@ -55,6 +59,11 @@ def _numbers(context: click.Context, parameter: click.Parameter, given: tuple[st
     "--feature", "features", multiple=True, callback=_numbers, help="Feature of its communication, NAME=VALUE."
 )
 @click.option("--url", default=None, help="Ask a running agent, such as http://127.0.0.1:8080.")
+@click.option(
+    "--token-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help=f"File with the bearer token for --url; else the variable {TOKEN}.",
+)
 @click.option("--members", is_flag=True, help="Show every law of run time, its weight and how right it has been.")
 @click.option("--events", multiple=True, type=click.Path(), help="File of events to learn from; may be repeated.")
 @click.option("--requests", type=click.Path(dir_okay=False), help="File of questions, one JSON object per line.")
@@ -107,11 +116,26 @@ def _one(given: dict[str, Any]) -> None:
         features=given["features"],
     )
     if given["url"]:
-        show(ask_agent(given["url"], request), members=given["members"])
+        show(ask_agent(given["url"], request, _token(given["token_file"])), members=given["members"])
         return
     config = load_or_default(given["config"])
     for answer in of_person(config, words[0], request, given["timezone"]):
         show(answer, members=given["members"])
+
+
+def _token(file: Path | None) -> str | None:
+    """Return the token that says who asks, if any; it is no argument, for every user of a machine sees arguments."""
+    if file is None:
+        token = os.environ.get(TOKEN, "").strip()
+    else:
+        try:
+            token = file.read_text().strip()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise ConfigError(f"The token in {file} cannot be read: {reason}.") from None
+    if not (token.isascii() and token.isprintable()):
+        raise ConfigError("The token has to be one line of printable ASCII characters.")
+    return token or None
 
 
 def show(answer: Answer, *, members: bool = False) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from agent.app import alertmanager, compose, logs, roles, supervisor
+from agent.app import alertmanager, compose, logs, readers, roles, supervisor
 from agent.cli.options import required_config_option
 from agent.clock import Clock, SystemClock
 from agent.config.load import load
@@ -75,7 +75,9 @@ def _alone(config: Config, name: str, stop: threading.Event) -> int:
     )
     metrics.register(HostCollector(role.service, config.metrics.hosts_max))
     say = logs.logger(name)
-    with Server(create_app(role.service, metrics), config.http.host, _port(config, name)) as server:
+    with Server(
+        create_app(role.service, metrics, access=readers.access(config)), config.http.host, _port(config, name)
+    ) as server:
         say.info("role starts", url=server.url, restarts=restarts)
         alertmanager.start(config.alertmanager, role.service, metrics, SystemClock(), stop)
         try:

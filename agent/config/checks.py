@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from agent.config.access import access_faults
 from agent.config.equations import model_faults
 from agent.config.problems import Path
 from agent.config.sources import Telemetry
@@ -183,6 +184,11 @@ def _models(config: Config) -> Iterator[Fault]:
             yield ("under_load", "models", index, *path), fault
 
 
+def _access(config: Config) -> Iterator[Fault]:
+    for path, fault in access_faults(config.http.access):
+        yield ("http", "access", *path), fault
+
+
 CHECKS: Final = (
     Check(frozenset({"systems", "topics"}), _partitions),
     Check(frozenset({"systems", "identify"}), _aliases),
@@ -200,4 +206,5 @@ CHECKS: Final = (
     Check(frozenset({"alerts"}), _verdicts),
     Check(frozenset({"run_time"}), _allowed_sizes),
     Check(frozenset({"under_load"}), _models),
+    Check(frozenset({"http"}), _access),
 )

@@ -53,6 +53,7 @@ PRICES: Final[dict[tuple[str, ...], Price]] = {
     ("collector", "group"): Price("restart", "the new group starts at the beginning of every source"),
     ("collector",): _RESTART,
     ("learner",): _RESTART,
+    ("http", "access"): Price("restart", "who was let in or kept out is so until the role starts again"),
     ("http",): _RESTART,
     ("metrics",): _RESTART,
     ("alertmanager",): _RESTART,

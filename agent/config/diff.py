@@ -66,7 +66,7 @@ def _list_changes(old: tuple[Any, ...], new: tuple[Any, ...], path: Path) -> Ite
     """Match items that stayed, so that one more rule at the top is one change and not a change of each."""
     before, after = ([_shown(item) for item in items] for items in (old, new))
     for kind, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if kind == "replace" and end - start == new_end - new_start:
+        if kind == "equal" or (kind == "replace" and end - start == new_end - new_start):  # secrets look alike
             for index, other in zip(range(start, end), range(new_start, new_end), strict=True):
                 yield from _changes(old[index], new[other], (*path, other))
             continue

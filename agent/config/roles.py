@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
+from agent.config.access import AccessSettings
 from agent.contracts.settings import Settings
 
 GroupName = Annotated[str, Field(pattern=r"^[!-~]{1,249}$")]
@@ -79,9 +80,10 @@ class HttpSettings(Settings):
     host: str = Field(
         default="127.0.0.1",
         pattern=r"^\S{1,255}$",
-        description="address to listen on; 0.0.0.0 serves every network the machine is in, without a log-in",
+        description="address to listen on; 0.0.0.0 serves every network the machine is in, unencrypted",
     )
     port: int = Field(default=8080, ge=0, le=65_535, description="port to listen on; 0 takes any free one")
+    access: AccessSettings = AccessSettings()
 
 
 class MetricsSettings(Settings):

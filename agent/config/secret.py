@@ -45,7 +45,7 @@ class Resolver(msgspec.Struct):
         return value
 
     def _text(self, text: str, path: Path) -> str:
-        if path in self.secret_paths and not _ENVIRONMENT.fullmatch(text):
+        if _pattern(path) in self.secret_paths and not _ENVIRONMENT.fullmatch(text):
             self._problem(path, "is a secret: write ${env:NAME} or {file: PATH} here, never the secret itself.")
             return ""
         return _ENVIRONMENT.sub(lambda match: self._variable(match, path), text)
@@ -77,3 +77,8 @@ class Resolver(msgspec.Struct):
 
     def _problem(self, path: Path, sentence: str) -> None:
         self.document.problems.append(self.document.problem(path, sentence))
+
+
+def _pattern(path: Path) -> tuple[str, ...]:
+    """Return the path as the list of keys has it, where `[]` stands for each item of a list."""
+    return tuple("[]" if isinstance(part, int) else part for part in path)

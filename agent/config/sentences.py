@@ -58,12 +58,16 @@ def _hint(path: Path) -> str:
 
 def _given(error: ErrorDetails) -> str:
     value = error["input"]
-    if isinstance(value, dict | list) or tuple(error["loc"]) in secret_paths():
+    if isinstance(value, dict | list) or _pattern_of(error["loc"]) in secret_paths():
         return ""
     if value is None:
         return ", not empty"
     text = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
     return f", not {text[:SHOWN_MAX]}{'...' if len(text) > SHOWN_MAX else ''}"
+
+
+def _pattern_of(path: Path) -> tuple[str, ...]:
+    return tuple("[]" if isinstance(part, int) else part for part in path)
 
 
 def _finished(text: str) -> str:

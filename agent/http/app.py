@@ -10,25 +10,31 @@ from starlette.routing import Route
 from agent.contracts.errors import UnavailableError
 from agent.contracts.service import Service
 from agent.http import pages
+from agent.http.access import Access
 from agent.http.api import Api, Problem, json
+from agent.http.gate import Gate
 from agent.http.headers import SecurityHeaders
 from agent.http.lookup import Truth
 from agent.http.pages.rendering import Rendering
 from agent.http.parameters import BadParameterError
+from agent.http.seen import Seen
 from agent.http.troubles import troubles
 from agent.metrics.registry import CONTENT_TYPE, Metrics
 
 
-def create_app(service: Service, metrics: Metrics, truth: Truth | None = None) -> Starlette:
+def create_app(
+    service: Service, metrics: Metrics, truth: Truth | None = None, access: Access | None = None
+) -> Starlette:
     """Return the application: health, metrics, JSON and pages over a service.
 
-    `truth` (application id, size -> seconds) adds the truth to the pages where it is known.
+    `truth` (application id, size -> seconds) adds the truth to the pages where it is known, `access` limits who reads what.
 
     >>> app = create_app(None, Metrics(formats=(), reasons=(), processors=()))
     >>> {"/", "/api/v1/alerts", "/jobs/{name:path}", "/metrics"} <= {route.path for route in app.routes}
     True
     """
-    rendering = Rendering(service, truth, lambda: troubles(metrics))
+    shown: Service = service if access is None else Seen(service)  # so no page can show what its reader may not see
+    rendering = Rendering(shown, truth, lambda: troubles(metrics))
 
     def exposition(_request: Request) -> Response:
         return Response(metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
@@ -55,11 +61,11 @@ def create_app(service: Service, metrics: Metrics, truth: Truth | None = None) -
 
     return Starlette(
         routes=[
-            *Api(service).routes(),
+            *Api(shown).routes(),
             Route("/metrics", exposition, methods=["GET"]),
             *pages.routes(rendering, metrics.above_zero),
         ],
-        middleware=[Middleware(SecurityHeaders)],
+        middleware=[Middleware(SecurityHeaders), *([] if access is None else [Middleware(Gate, access=access)])],
         exception_handlers={BadParameterError: refused, UnavailableError: unavailable, 404: missing, 405: missing},
     )
 

@@ -65,6 +65,7 @@ class Server:
                 lifespan="off",
                 ws="none",
                 server_header=False,
+                proxy_headers=False,  # who connects is the proxy: its address is what is trusted, not what it says
                 limit_concurrency=CONNECTIONS_MAX,
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=int(STOP_S) - 2,
