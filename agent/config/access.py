@@ -27,7 +27,7 @@ class TokenSettings(Settings):
         default=None, description="whose jobs it shows in detail: a user name of the scheduler; none: nobody's"
     )
     operator: bool = Field(
-        default=False, description="whether it shows everybody's jobs, dead letters and the agent itself"
+        default=False, description="whether it shows everybody's jobs, dead letters and why a role is not ready"
     )
 
 
@@ -53,7 +53,7 @@ class AccessSettings(Settings):
     operators: tuple[UserName, ...] = Field(
         default=(),
         max_length=1000,
-        description="user names that see everybody's jobs, dead letters and the agent itself",
+        description="user names that see everybody's jobs, dead letters and why a role is not ready",
     )
     metrics: Literal["token", "open"] = Field(
         default="token", description="who reads /metrics: whoever may read the pages, or everybody"

@@ -41,7 +41,7 @@ def _readers(config: Config) -> Iterator[tuple[Path, str]]:
     if config.privacy.users == "drop":
         yield ("privacy", "users"), "is drop: no job has an owner, so only operators see jobs in detail."
     if not access.operators and not any(token.operator for token in access.tokens):
-        yield path, "names no operator: nobody sees everybody's jobs, dead letters and the agent itself."
+        yield path, "names no operator: nobody sees everybody's jobs, dead letters and why a role is not ready."
     if access.metrics == "open" and config.metrics.hosts_max:
         yield (*path, "metrics"), "is open: whoever reaches /metrics sees what hosts measure."
     if access.user_header is not None:

@@ -15,9 +15,11 @@ from starlette.types import Receive, Scope, Send
 from agent.contracts.errors import UnavailableError
 from agent.contracts.hosts import HostView
 from agent.contracts.service import Service
+from agent.http.access import PRESENT, Reader
 
 STREAMS_MAX: Final = 50
-LOOK_S: Final = 1.0  # between two looks at the service, which all streams share
+LOOKS_MAX: Final = 200  # readers whose last look is kept
+LOOK_S: Final = 1.0  # between two looks at the service, which all streams of a reader share
 LOOK_SHARE: Final = 0.1  # of the time at most is spent on looking
 STOP_CHECK_S: Final = 0.25
 HEARTBEAT_S: Final = 15.0
@@ -65,20 +67,20 @@ class Changes:
         self._service = service
         self._streams_max = streams_max
         self._pause = pause
-        self._told: Versions = {}
-        self._looked_at_s = float("-inf")
-        self._wait_s = LOOK_S
+        self._looks: dict[Reader, _Look] = {}
         self.open = 0
 
     def versions(self) -> Versions:
-        """Return the versions as they are now; those told last while the models are away."""
+        """Return the versions of what the present reader sees, as they are now; those told last while the models are away."""
+        look = self._look_of(PRESENT.get())
         with suppress(UnavailableError):
-            self._told = versions(self._service)
-        return self._told
+            look.told = versions(self._service)
+        return look.told
 
     def versions_for_page(self) -> Versions:
         """Return versions not newer than what a page is about to read: those told last, if they are told all the time."""
-        return self._told if self.open and self._told else self.versions()
+        told = self._look_of(PRESENT.get()).told
+        return told if self.open and told else self.versions()
 
     async def show(self, request: Request) -> Response:
         """Answer with a stream of events, each the versions of everything as JSON."""
@@ -112,11 +114,29 @@ class Changes:
 
     async def _look(self) -> Versions:
         began_s = anyio.current_time()
-        if began_s - self._looked_at_s >= self._wait_s:
-            self._looked_at_s = began_s  # before the look, so that other streams do not look meanwhile
+        look = self._look_of(PRESENT.get())
+        if began_s - look.at_s >= look.wait_s:
+            look.at_s = began_s  # before the look, so that other streams of this reader do not look meanwhile
             await anyio.to_thread.run_sync(self.versions)
-            self._wait_s = max(0.9 * LOOK_S, (anyio.current_time() - began_s) / LOOK_SHARE)
-        return self._told
+            took_s = (anyio.current_time() - began_s) * min(len(self._looks), max(1, self.open))
+            look.wait_s = max(0.9 * LOOK_S, took_s / LOOK_SHARE)
+        return look.told
+
+    def _look_of(self, reader: Reader) -> "_Look":
+        """Return the last look for a reader; readers see different things, and one must not learn of another's."""
+        look = self._looks.pop(reader, None) or _Look()
+        self._looks[reader] = look  # the latest last
+        while len(self._looks) > LOOKS_MAX:
+            self._looks.pop(next(iter(self._looks)), None)
+        return look
+
+
+class _Look(msgspec.Struct):
+    """What was seen last for a reader, when, and how long to wait before the next look."""
+
+    told: Versions = {}
+    at_s: float = float("-inf")
+    wait_s: float = LOOK_S
 
 
 class _Stream(StreamingResponse):

@@ -11,7 +11,7 @@ from agent.http.access import PRESENT, STRANGER, Access, Reader
 from agent.http.api import Problem, json
 
 OPEN: Final = ("/healthz", "/readyz")  # for probes, which know nobody
-OPEN_BELOW: Final = ("/static/",)  # the same for everybody
+OPEN_BELOW: Final = ("/static/", "/favicon.ico")  # the same for everybody
 OPERATORS_ONLY: Final = ("/api/v1/letters",)  # they quote what producers sent, and a user could do nothing about it
 NOT_HTML: Final = ("/api/", "/metrics", "/changes")
 UNKNOWN: Final = "Say who you are: come through the centre's log-in, or send a bearer token."

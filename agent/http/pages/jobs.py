@@ -61,7 +61,10 @@ class JobPages:
             return self._rendering.page(request, "refused.html", 403, detail="This is the job of another user.")
         view = job_view.job_view(self._service, system, job_id)
         if view is None:
+            or_else = (
+                "no longer" if reader(request).operator else "it is not yours"
+            )  # which of them is nobody's business
             return self._rendering.missing(
-                request, f"Nothing is known of the job {job_id[:80]!r} on {system[:80]!r}, or no longer."
+                request, f"Nothing is known of the job {job_id[:80]!r} on {system[:80]!r}, or {or_else}."
             )
         return self._rendering.page(request, "job.html", view=view)

@@ -56,7 +56,7 @@ def test_a_change_is_told_at_the_next_look() -> None:
 
     async def something_happens(_seconds: float) -> None:
         service.held_jobs.append(job(next(jobs)))
-        changes._looked_at_s = float("-inf")  # a second has passed
+        changes._looks.clear()  # a second has passed
 
     changes = Changes(service, pause=something_happens)
     told = heard(changes, 4)[1:]

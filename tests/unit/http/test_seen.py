@@ -1,7 +1,7 @@
 """What a reader learns of jobs that are not theirs: nothing, whatever they ask for."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -11,7 +11,8 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount, Route
 
 from agent.contracts.outputs import AlertEvidence
-from agent.http.access import Reader
+from agent.http.access import PRESENT, Reader
+from agent.http.changes import Changes
 from agent.http.seen import Seen
 from tests.kit.messages import alert
 from tests.kit.readers import ANN, ANNS_JOB, APPLICATION, BOBS, BOBS_JOB, BOBS_PAST_JOB, centre, get_as, limited_app
@@ -126,6 +127,24 @@ def test_dead_letters_and_reasons_are_for_operators() -> None:
     assert [source.topic for source in seen.sources()] == ["slurm"]
     full = Seen(centre(), lambda: Reader(operator=True))
     assert (len(full.letters()), full.health()[0].reasons) == (1, ("Broker u-bob is away.",))
+
+
+def test_one_reader_is_not_told_when_what_another_sees_has_changed() -> None:
+    service = centre()
+    changes = Changes(Seen(service))
+
+    def versions(reader: Reader) -> Mapping[str, str]:
+        token = PRESENT.set(reader)
+        try:
+            return changes.versions()
+        finally:
+            PRESENT.reset(token)
+
+    ann, operator = Reader(user=ANN), Reader(operator=True)
+    before = versions(ann), versions(operator)
+    service.held_jobs = [entry for entry in service.held_jobs if entry.user == ANN]
+    assert versions(ann) == before[0]
+    assert {name for name, seen in versions(operator).items() if seen != before[1][name]} == {"jobs"}
 
 
 def test_who_reads_is_a_stranger_until_it_is_said() -> None:
