@@ -22,10 +22,13 @@ def state() -> Part:
     seconds = "scalewatch_checkpoint_duration_seconds"
     duration = lines(
         "Time of a checkpoint",
-        "From the first write to the confirmation: half and nineteen of twenty take less. Long ones: the broker is slow, or "
+        "From the first write to the confirmation: half and nineteen of twenty took less in the last hour. Long ones: the broker is slow, or "
         "the state is large.",
         "s",
-        [over_time(slow(seconds, OF_AGENT, 0.5), "half"), over_time(slow(seconds, OF_AGENT, 0.95), "95 %")],
+        [
+            over_time(slow(seconds, OF_AGENT, 0.5, over="1h"), "half"),
+            over_time(slow(seconds, OF_AGENT, 0.95, over="1h"), "95 %"),
+        ],
     )
     outcomes = lines(
         "Checkpoints in an hour by outcome",
@@ -70,11 +73,11 @@ def predictions() -> Part:
     """
     fits = lines(
         "Time of a fit",
-        "Time to fit the models of one application: half and nineteen of twenty take less.",
+        "Time to fit the models of one application: half and nineteen of twenty took less in the last hour.",
         "s",
         [
-            over_time(slow("scalewatch_fit_duration_seconds", OF_AGENT, 0.5), "half"),
-            over_time(slow("scalewatch_fit_duration_seconds", OF_AGENT, 0.95), "95 %"),
+            over_time(slow("scalewatch_fit_duration_seconds", OF_AGENT, 0.5, over="1h"), "half"),
+            over_time(slow("scalewatch_fit_duration_seconds", OF_AGENT, 0.95, over="1h"), "95 %"),
         ],
     )
     right = lines(

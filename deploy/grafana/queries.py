@@ -54,23 +54,25 @@ def ends(metric: str, selector: str, by: str = "") -> tuple[str, str, str]:
     return low, middle, high
 
 
-def rate(metric: str, selector: str, by: str) -> str:
+def rate(metric: str, selector: str, by: str, over: str = "$__rate_interval") -> str:
     """Return the expression of how often something is counted in a second.
 
     >>> rate("x_total", 'job="a"', "role")
     'sum by (role) (rate(x_total{job="a"}[$__rate_interval]))'
     """
-    return f"sum by ({by}) (rate({metric}{{{selector}}}[$__rate_interval]))"
+    return f"sum by ({by}) (rate({metric}{{{selector}}}[{over}]))"
 
 
-def slow(metric: str, selector: str, share: float, by: str = "") -> str:
+def slow(metric: str, selector: str, share: float, by: str = "", over: str = "$__rate_interval") -> str:
     """Return the expression of the time that a share of the observations of a histogram stays below.
 
-    >>> slow("x_seconds", 'job="a"', 0.5)
-    'histogram_quantile(0.5, sum by (le) (rate(x_seconds_bucket{job="a"}[$__rate_interval])))'
+    What happens seldom is looked at `over` a longer time, or there would be nothing to see most of the time.
+
+    >>> slow("x_seconds", 'job="a"', 0.5, over="1h")
+    'histogram_quantile(0.5, sum by (le) (rate(x_seconds_bucket{job="a"}[1h])))'
     """
     labels = f"le, {by}" if by else "le"
-    return f"histogram_quantile({share:g}, {rate(f'{metric}_bucket', selector, labels)})"
+    return f"histogram_quantile({share:g}, {rate(f'{metric}_bucket', selector, labels, over)})"
 
 
 def _query(expr: str, legend: str, form: prometheus.PromQueryFormat, *, is_range: bool) -> prometheus.Dataquery:

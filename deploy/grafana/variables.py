@@ -10,14 +10,16 @@ PAGE_URL: Final = "http://127.0.0.1:8080"
 CURVE: Final = "scalewatch_predicted_run_time_seconds"
 Variables = tuple[model.VariableModel, ...]
 
-SOURCE: Final = build.DatasourceVariable("datasource").label("Prometheus").type("prometheus").build()
-PAGE: Final = (
-    build.TextBoxVariable("page")
-    .label("Agent's page")
-    .description("Where the agent's own page is seen from your browser: the links of tables and panels lead there.")
-    .default_value(PAGE_URL)
-    .build()
-)
+
+def made(variable: build.QueryVariable | build.DatasourceVariable | build.TextBoxVariable) -> model.VariableModel:
+    """Return a variable as it is written: without the settings of intervals, which the library gives all kinds.
+
+    >>> "auto" in made(of_labels("job", "Agent", "up", "Agents.")).to_json()
+    False
+    """
+    told = variable.build()
+    told.auto = told.auto_min = told.auto_count = None
+    return told
 
 
 def of_labels(name: str, label: str, selector: str, means: str) -> build.QueryVariable:
@@ -65,37 +67,39 @@ def _input() -> build.QueryVariable:
     return shown.regex('/is="(?<value>[^"]*)", *name="(?<text>[^"]*)"/')
 
 
-JOB: Final = several(of_labels("job", "Agent", "scalewatch_ready", "Jobs of Prometheus that scrape an agent.")).build()
-INSTANCE: Final = several(
-    of_labels("instance", "Instance", 'scalewatch_ready{job=~"$job"}', "Processes of the agent.")
-).build()
-SYSTEM: Final = of_labels("system", "System", f'{CURVE}{{job=~"$job"}}', "A cluster of the centre.").build()
-SYSTEMS: Final = several(of_labels("system", "System", f'{CURVE}{{job=~"$job"}}', "Clusters of the centre.")).build()
-_APPLICATION: Final = f'{CURVE}{{job=~"$job", system="$system", application="$application"'
-OF_APPLICATION: Final[Variables] = (
-    SYSTEM,
-    of_labels("application", "Application", f'{CURVE}{{job=~"$job", system="$system"}}', "What runs.").build(),
-    _input().build(),
-    of_labels("unit", "Unit", f"{_APPLICATION}, ${{input:raw}}}}", "What sizes count.").build(),
-    of_labels("n", "Size (n)", f'{_APPLICATION}, ${{input:raw}}, unit="$unit"}}', "Size of a run, in the unit.")
-    .sort(model.VariableSort.NUMERICAL_ASC)
-    .build(),
-    _query(
-        "input_name",
-        "Input",
-        f"label_values({_APPLICATION}, ${{input:raw}}}}, input)",
-        "The input as it is in addresses.",
-    )
-    .hide(model.VariableHide.HIDE_VARIABLE)
-    .build(),
+SOURCE: Final = made(build.DatasourceVariable("datasource").label("Prometheus").type("prometheus"))
+PAGE: Final = made(
+    build.TextBoxVariable("page")
+    .label("Agent's page")
+    .description("Where the agent's own page is seen from your browser: the link above leads there.")
+    .default_value(PAGE_URL)
 )
-OF_HOST: Final[Variables] = (
-    of_labels("system", "System", 'scalewatch_host_window{job=~"$job"}', "A cluster of the centre.").build(),
-    of_labels("host", "Host", 'scalewatch_host_window{job=~"$job", system="$system"}', "A host.").build(),
-    of_labels(
-        "resource",
-        "Resource",
-        'scalewatch_host_window{job=~"$job", system="$system", host="$host"}',
-        "What is measured.",
-    ).build(),
+JOB: Final = made(several(of_labels("job", "Agent", "scalewatch_ready", "Jobs of Prometheus that scrape an agent.")))
+INSTANCE: Final = made(several(of_labels("instance", "Instance", 'scalewatch_ready{job=~"$job"}', "Processes of it.")))
+SYSTEMS: Final = made(several(of_labels("system", "System", f'{CURVE}{{job=~"$job"}}', "Clusters of the centre.")))
+_APPLICATION: Final = f'{CURVE}{{job=~"$job", system="$system", application="$application"'
+_INPUT: Final = f"{_APPLICATION}, ${{input:raw}}"
+OF_APPLICATION: Final[Variables] = tuple(
+    made(each)
+    for each in (
+        of_labels("system", "System", f'{CURVE}{{job=~"$job"}}', "A cluster of the centre."),
+        of_labels("application", "Application", f'{CURVE}{{job=~"$job", system="$system"}}', "What runs."),
+        _input(),
+        of_labels("unit", "Unit", f"{_INPUT}}}", "What sizes count."),
+        of_labels("n", "Size (n)", f'{_INPUT}, unit="$unit"}}', "Size of a run, in the unit.").sort(
+            model.VariableSort.NUMERICAL_ASC
+        ),
+        _query("input_name", "Input", f"label_values({_INPUT}}}, input)", "The input as it is in addresses.").hide(
+            model.VariableHide.HIDE_VARIABLE
+        ),
+    )
+)
+_WINDOW: Final = 'scalewatch_host_window{job=~"$job"'
+OF_HOST: Final[Variables] = tuple(
+    made(each)
+    for each in (
+        of_labels("system", "System", f"{_WINDOW}}}", "A cluster of the centre."),
+        of_labels("host", "Host", f'{_WINDOW}, system="$system"}}', "A host."),
+        of_labels("resource", "Resource", f'{_WINDOW}, system="$system", host="$host"}}', "What is measured."),
+    )
 )

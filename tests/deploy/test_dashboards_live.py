@@ -1,0 +1,137 @@
+"""Every query of every dashboard returns data from a real Prometheus that scraped the demo, and the rules are quiet there."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.kit.agent_process import until
+from tests.kit.dashboards import Question, choices, dashboards, listed, put_in, questions, variables
+from tests.kit.prometheus import Prometheus
+from tests.kit.scraped_demo import quick_rules, scraped_demo
+from tests.kit.tools import tool
+
+pytestmark = [pytest.mark.tools, pytest.mark.slow]
+
+ALL = dashboards()
+QUESTIONS = [question for name, made in ALL.items() for question in questions(name, made)]
+NO_CHECKPOINTS = "the demo keeps nothing, so it takes no checkpoints"
+HEALTHY = "in a healthy agent this does not happen"
+QUIET_HOSTS = "no host is strange in the first hours, before anyone knows what is usual"
+# what can only be empty in the demo, and why
+EMPTY = {
+    "agent: Age of the checkpoint A": NO_CHECKPOINTS,
+    "agent: Age of the checkpoint over time A": NO_CHECKPOINTS,
+    "agent: Time of a checkpoint A": NO_CHECKPOINTS,
+    "agent: Time of a checkpoint B": NO_CHECKPOINTS,
+    "agent: Dead letters by reason B": HEALTHY,
+    "agent: Faults by processor B": HEALTHY,
+    "agent: Bounds hit B": HEALTHY,
+    "agent: Measurements left out by reason B": HEALTHY,
+    "agent: Reports of runs refused by reason B": HEALTHY,
+    "host: Alerts of this host A": QUIET_HOSTS,
+    "host: marks of Alerts of the agent": QUIET_HOSTS,
+}
+# what every application has, from its first prediction that was scored
+OF_EVERY_APPLICATION = ("Verdict", "Measured coverage", "Runs that measured it", "How it scales", "Run time at n = $n")
+Values = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    with scraped_demo(tool("prometheus"), tmp_path_factory.mktemp("prometheus")) as found:
+        fitted = (
+            "scalewatch:dead_letters:ratio_rate15m and on () increase(scalewatch_fit_duration_seconds_count[1m]) > 0"
+        )
+        until(
+            lambda: found.query(fitted), 40.0, "models were fitted between two scrapes, and the rules recorded a rate"
+        )
+        yield found
+
+
+@pytest.fixture(scope="module")
+def chosen(scraped: Prometheus) -> dict[str, list[Values]]:
+    """Return all that can be chosen on each dashboard."""
+    return {name: offered(scraped, made) for name, made in ALL.items()}
+
+
+def offered(scraped: Prometheus, dashboard: dict[str, Any]) -> list[Values]:
+    found: list[Values] = [{}]
+    for variable in dashboard["templating"]["list"]:
+        found = [{**values, variable["name"]: each} for values in found for each in options(scraped, variable, values)]
+    return found
+
+
+def options(scraped: Prometheus, variable: dict[str, Any], values: Values) -> list[str]:
+    """Return what a variable offers after those before it were chosen."""
+    if variable["type"] != "query":
+        return ["x"]
+    asked, label = listed(variable)
+    if label is None:
+        told = choices(variable, [each["metric"] for each in scraped.query(put_in(asked, values))])
+    else:
+        told = scraped.label_values(label, put_in(asked, values))
+    if variable.get("hide") and not told:
+        return [""]  # an application whose input nobody told
+    assert told, f"{variable['name']} offers nothing after {values}"
+    return [variable["allValue"]] if variable["includeAll"] else told
+
+
+def answers(scraped: Prometheus, question: Question, chosen: list[Values]) -> bool:
+    exprs = dict.fromkeys(put_in(question.expr, values) for values in chosen)
+    return any(scraped.query(expr) for expr in exprs)
+
+
+def test_every_query_returns_data(scraped: Prometheus, chosen: dict[str, list[Values]]) -> None:
+    silent = {str(each) for each in QUESTIONS if not answers(scraped, each, chosen[each.dashboard])}
+    assert silent - set(EMPTY) == set()
+
+
+def test_what_may_be_empty_is_asked_somewhere() -> None:
+    assert set(EMPTY) - {str(each) for each in QUESTIONS} == set()
+
+
+def test_every_application_is_offered_with_its_verdict_its_coverage_and_its_band(
+    scraped: Prometheus, chosen: dict[str, list[Values]]
+) -> None:
+    offers = chosen["application"]
+    told = scraped.query("count by (application, system, input, unit) (scalewatch_reliability)")
+    assert len({(each["application"], each["input"]) for each in offers}) == len(told)
+    inputs = {each["input"] for each in offers}
+    assert "input=''" in inputs < {*inputs, ""}
+    of_every = [q for q in QUESTIONS if q.dashboard == "application" and q.place[:-2] in OF_EVERY_APPLICATION]
+    assert len(of_every) >= len(OF_EVERY_APPLICATION)
+    scored = {each["metric"]["application"] for each in scraped.query("scalewatch_prediction_coverage_ratio")}
+    for values in offers:
+        if values["application"] in scored:
+            silent = [str(each) for each in of_every if not scraped.query(put_in(each.expr, values))]
+            assert silent == [], values
+
+
+def test_a_band_holds_what_is_predicted(scraped: Prometheus, chosen: dict[str, list[Values]]) -> None:
+    low, middle, high = [q for q in QUESTIONS if q.place.startswith("Run time at n = $n as")]
+    for values in chosen["application"]:
+        found = [float(scraped.query(put_in(each.expr, values))[0]["value"][1]) for each in (low, middle, high)]
+        assert found == sorted(found), values
+
+
+def test_the_table_of_alerts_has_the_agents_own_and_those_of_rules(scraped: Prometheus) -> None:
+    own, rules = (q for q in QUESTIONS if q.dashboard == "centre" and q.place.startswith("Alerts that fire"))
+    everything = dict.fromkeys(variables(ALL["centre"]), ".*")
+    (strange,) = [
+        each["metric"]
+        for each in scraped.query(put_in(own.expr, everything))
+        if each["metric"]["alertname"] == "StrangeRun"
+    ][:1]
+    (always,) = [each["metric"] for each in scraped.query(put_in(rules.expr, everything))]
+    shared = {"alertname", "severity", "kind", "system"}
+    assert shared <= set(strange) & set(always)
+    assert (strange["kind"], always["kind"]) == ("anomaly", "agent")
+
+
+def test_all_rules_are_evaluated_and_the_demo_lets_none_fire(scraped: Prometheus) -> None:
+    found = scraped.rules()
+    assert len(found) == sum(len(group["rules"]) for group in quick_rules()["groups"])
+    assert {rule["name"]: rule.get("lastError") for rule in found if rule["health"] != "ok"} == {}
+    firing = {rule["name"] for rule in found if rule.get("state", "inactive") != "inactive"}
+    assert firing == {"ScalewatchOfTheTest"}
