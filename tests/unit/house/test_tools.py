@@ -46,3 +46,9 @@ def test_a_program_built_from_source_is_found_where_it_is_put(monkeypatch: pytes
         path.parent.mkdir()
         path.touch(0o755)
     assert [find(path.name) for path in paths] == [str(path) for path in paths]
+
+
+def test_make_alone_lists_every_target() -> None:
+    targets = re.findall(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0].split()
+    told = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert [line.split()[1] for line in told.splitlines()] == targets
