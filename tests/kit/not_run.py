@@ -5,6 +5,7 @@ A part of pytest that tests/conftest.py takes in.
 
 import os
 from collections import Counter
+from collections.abc import Generator
 
 import pytest
 
@@ -33,11 +34,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say what was left out, the most frequent reason first."""
-    left_out = reasons(config)
-    if not left_out:
-        return
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> Generator[None, None, None]:
+    """Say at the very end what was left out, the most frequent reason first."""
+    yield
+    if left_out := reasons(config):
+        _say(terminalreporter, left_out)
+
+
+def _say(terminalreporter: pytest.TerminalReporter, left_out: Counter[str]) -> None:
     required = everything_is_required()
     colour = {"red": True} if required else {"yellow": True}
     terminalreporter.section(f"{left_out.total()} TESTS DID NOT RUN", sep="!", bold=True, **colour)

@@ -39,9 +39,11 @@ def test_what_could_not_be_run_is_said_with_the_reason_and_the_number_of_tests(
     run: pytest.Pytester, workers: str
 ) -> None:
     run.makepyfile(TESTS)
-    done = run.runpytest_subprocess("-p", "tests.kit.not_run", "-n", workers)
+    done = run.runpytest_subprocess("-ra", "-p", "tests.kit.not_run", "-n", workers)
     assert done.ret == pytest.ExitCode.OK
-    done.stdout.fnmatch_lines(["!* 2 TESTS DID NOT RUN !*", "*2 tests  no-such-program is missing: install it", "*"])
+    done.stdout.fnmatch_lines(
+        ["*short test summary*", "!* 2 TESTS DID NOT RUN !*", "*2 tests  no-such-program is missing: install it", "*"]
+    )
 
 
 def test_the_section_is_in_colour_where_there_is_one(run: pytest.Pytester) -> None:
