@@ -10,6 +10,8 @@ from agent.contracts.outputs import CurvePoint
 from agent.http.axes import Axis, axis, drawable, duration_ticks, powers
 from agent.words import duration, size
 
+_ABOVE: Final = ("run", "observed", "outside", "anomaly")  # what stands out is drawn last
+_REACH: Final = {"anomaly": 1.5, "run": 0.7, "outside": 0.8}
 Spot = tuple[float, float]  # size, run time in seconds
 Ends = tuple[float, float, float]  # what is told at a size, and the ends of its band
 WIDTH: Final = 640
@@ -28,7 +30,7 @@ class Mark(msgspec.Struct, frozen=True):
 
     n: float
     run_time_s: float
-    kind: Literal["observed", "anomaly"]
+    kind: Literal["observed", "anomaly", "run", "outside"]
     note: str = ""
 
 
@@ -73,6 +75,7 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
     marks: Sequence[Mark] = ()
     truth: Sequence[Spot] = ()
     scale: Scale = RUN_TIME
+    uprights: Sequence[tuple[float, str]] = ()  # sizes that are marked by a line across, and what they are
 
 
 def curve_svg(drawing: Drawing) -> str:
@@ -121,6 +124,7 @@ def _spots(drawing: Drawing) -> list[tuple[CurvePoint, Ends]]:
 def _sizes(drawing: Drawing) -> Iterable[float]:
     yield from (point.n for point, _ in _spots(drawing))
     yield from (mark.n for mark in drawing.marks)
+    yield from (n for n, _ in drawing.uprights)
 
 
 def _times(drawing: Drawing) -> Iterable[float]:
@@ -141,6 +145,11 @@ def _grid(x: Axis, y: Axis, drawing: Drawing) -> list[str]:
         parts.append(f'<line class="grid" x1="{x.start:.1f}" y1="{at}" x2="{x.stop:.1f}" y2="{at}"/>')
         label = f'<text class="tick" x="{x.start - 8:.1f}" y="{at}" dy="0.35em" text-anchor="end">'
         parts.append(f"{label}{escape(drawing.scale.words(value))}</text>")
+    for place, (n, told) in enumerate((n, told) for n, told in drawing.uprights if drawable(n)):
+        at = f"{x.place(n):.1f}"
+        parts.append(f'<line class="upright" x1="{at}" y1="{y.stop:.1f}" x2="{at}" y2="{y.start:.1f}"/>')
+        words = f'x="{x.place(n) - 5:.1f}" y="{y.stop + 14 + 16 * place:.1f}" text-anchor="end"'
+        parts.append(f'<text class="tick" {words}>{escape(told)}</text>')
     middle = f'x="{(x.start + x.stop) / 2:.1f}" y="{HEIGHT - 8}"'
     parts.append(f'<text class="axis" {middle} text-anchor="middle">{escape(drawing.unit)}</text>')
     return parts
@@ -160,7 +169,8 @@ def _content(drawing: Drawing, x: Axis, y: Axis, radius: float = 4.0) -> list[st
     if truth:
         parts.append(f'<polyline class="truth" points="{_path(truth, x, y)}"/>')
     observed = [Mark(point.n, middle, "observed") for point, (middle, _, _) in points if point.source == "observed"]
-    parts += [_circle(mark, x, y, radius, drawing.scale.words) for mark in (*observed, *drawing.marks)]
+    marks = sorted((*observed, *drawing.marks), key=lambda mark: _ABOVE.index(mark.kind))
+    parts += [_circle(mark, x, y, radius, drawing.scale.words) for mark in marks]
     return parts
 
 
@@ -173,5 +183,5 @@ def _circle(mark: Mark, x: Axis, y: Axis, radius: float, words: Callable[[float]
         return ""
     told = mark.note or f"{size(mark.n)}: {words(mark.run_time_s)}"
     place = f'cx="{x.place(mark.n):.1f}" cy="{y.place(mark.run_time_s):.1f}"'
-    reach = radius * (1.5 if mark.kind == "anomaly" else 1.0)
+    reach = radius * _REACH.get(mark.kind, 1.0)
     return f'<circle class="{mark.kind}" {place} r="{reach:.1f}"><title>{escape(told)}</title></circle>'

@@ -7,14 +7,18 @@ from markupsafe import Markup
 
 from agent.contracts.under_load import LoadHistogram, UnderLoad
 from agent.http.histograms import Bars, Marker, histogram_svg, intervals
-from agent.words import duration
+from agent.http.plots import Axis, Plot
+from agent.http.plots import told as told_apart
+from agent.words import duration, share
 
 
 class LoadView(msgspec.Struct, frozen=True):
     """A run time under load as it is shown; `picture` is None where too little is known to draw."""
 
     told: UnderLoad
-    picture: Markup | None
+    plot: Plot | None
+    bounds: Sequence[tuple[float, float, float]]
+    markers: Sequence[tuple[float, str]]
     intervals: Sequence[tuple[str, str, float]]
     windows: str
 
@@ -31,7 +35,9 @@ def load_view(name: str, told: UnderLoad | None, plain_s: float | None = None) -
     shown = intervals(*_of(histogram)) if histogram else []
     return LoadView(
         told,
-        _picture(name, told, histogram, plain_s) if histogram else None,
+        _plot(name, told, histogram, plain_s) if histogram else None,
+        shown,
+        [(marker.value, marker.note) for marker in _markers(told, plain_s)],
         [(duration(low), duration(high), mass) for low, high, mass in shown],
         _windows(told),
     )
@@ -43,20 +49,31 @@ def _of(histogram: LoadHistogram) -> tuple[Sequence[float], Sequence[float]]:
     return (edges[:1], (1.0,)) if edges and edges[0] == edges[-1] else (edges, shares)
 
 
-def _picture(name: str, told: UnderLoad, histogram: LoadHistogram, plain_s: float | None) -> Markup:
-    edges, shares = _of(histogram)
+def _markers(told: UnderLoad, plain_s: float | None) -> list[Marker]:
     markers = [] if told.q50_s is None else [Marker(told.q50_s, "line", f"median {duration(told.q50_s)}")]
     if plain_s is not None:
         markers.append(Marker(plain_s, "forecast", f"its curve says {duration(plain_s)}"))
+    return markers
+
+
+def _plot(name: str, told: UnderLoad, histogram: LoadHistogram, plain_s: float | None) -> Plot:
+    edges, shares = _of(histogram)
     bars = Bars(
         title=f"Run time of {name} under the load of {told.hosts}",
         description="Probabilities of run times; the table has every value.",
         edges=edges,
         shares=shares,
         label=duration,
-        markers=markers,
+        markers=_markers(told, plain_s),
     )
-    return Markup(histogram_svg(bars))  # noqa: S704 -- histograms.py escapes
+    top = max(shares, default=1.0)
+    return Plot(
+        bars.title,
+        Markup(histogram_svg(bars)),  # noqa: S704 -- histograms.py escapes
+        Axis("linear", told_apart(sorted(edges), duration)),
+        Axis("linear", told_apart([0.0, top / 2, top], share)),
+        ratio=0.42,
+    )
 
 
 def _windows(told: UnderLoad) -> str:

@@ -9,18 +9,21 @@ from markupsafe import Markup
 from agent import words
 from agent.contracts.outputs import CurvePoint, Prediction
 from agent.contracts.quality import PowerQuality, ProfileModel
-from agent.http.axes import powers
+from agent.http.axes import drawable, powers
 from agent.http.curves import Drawing, Ends, Scale, curve_svg
+from agent.http.plots import Axis, Plot
+from agent.http.plots import told as told_apart
+from agent.words import size
 
 NOTHING: Final = (0.0, 0.0, 0.0)  # has no place on a logarithmic axis
 COUNTERS_SHOWN: Final = 8  # of one target
 
 
 class PowerView(msgspec.Struct, frozen=True):
-    """Power and energy of an application: two pictures, the points that have them, and words."""
+    """Power and energy of an application: two charts, the points that have them, and words."""
 
-    power: Markup
-    energy: Markup
+    power: Plot
+    energy: Plot
     points: Sequence[CurvePoint]
     advice: str
     quality: PowerQuality | None
@@ -45,8 +48,8 @@ def power_view(entry: Prediction) -> PowerView | None:
     if not points:
         return None
     return PowerView(
-        _picture(entry, "Power", POWER),
-        _picture(entry, "Energy of a run", ENERGY),
+        _plot(entry, "Power", POWER),
+        _plot(entry, "Energy of a run", ENERGY),
         points,
         words.energy_advice(relied_on(entry), entry.useful_n, entry.unit),
         entry.power,
@@ -115,7 +118,7 @@ POWER: Final = Scale(_powers, words.power, _ticks)
 ENERGY: Final = Scale(_energies, words.energy, _ticks)
 
 
-def _picture(entry: Prediction, what: str, scale: Scale) -> Markup:
+def _plot(entry: Prediction, what: str, scale: Scale) -> Plot:
     drawing = Drawing(
         title=f"{what} of {entry.application} against {entry.unit}",
         description=f"{what} with its 90 % band, on logarithmic axes; the table has every value.",
@@ -123,4 +126,12 @@ def _picture(entry: Prediction, what: str, scale: Scale) -> Markup:
         points=entry.curve,
         scale=scale,
     )
-    return Markup(curve_svg(drawing))  # noqa: S704 -- curves.py escapes
+    ends = [scale.of(point) for point in entry.curve]
+    values = [value for told in ends for value in told if drawable(value)]
+    sizes = [point.n for point, told in zip(entry.curve, ends, strict=True) if all(map(drawable, (point.n, *told)))]
+    return Plot(
+        drawing.title,
+        Markup(curve_svg(drawing)),  # noqa: S704 -- curves.py escapes
+        Axis("log", told_apart(powers(min(sizes), max(sizes), 2, 12), size) if sizes else ()),
+        Axis("log", told_apart(scale.ticks(min(values), max(values), 8), scale.words) if values else ()),
+    )

@@ -1,17 +1,18 @@
 """The chart of an application: its curve with the band, every run that settled of late, and the sizes worth asking for."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from agent.contracts.outputs import Alert, Prediction, UsefulSizes
-from agent.contracts.recent import RecentRun
 from agent.http import axes, plots, view
+from agent.http.curves import Mark
 from agent.http.lookup import Truth
+from agent.http.settled import RunRow
 from agent.words import duration, size
 
-RunKind = Literal["run", "outside"]
+_KINDS: Final[dict[str, Literal["run", "outside"]]] = {"run": "run", "outside": "outside"}
 
 
 class Upright(msgspec.Struct, frozen=True):
@@ -26,7 +27,7 @@ class Upright(msgspec.Struct, frozen=True):
 
 
 def scaling_plot(
-    entry: Prediction, alerts: Sequence[Alert], truth: Truth | None, runs: Sequence[RecentRun] = ()
+    entry: Prediction, alerts: Sequence[Alert], truth: Truth | None, runs: Sequence[RunRow] = ()
 ) -> plots.Plot:
     """Return the chart of an application; the text in its picture is escaped where the picture is made.
 
@@ -36,13 +37,15 @@ def scaling_plot(
     >>> scaling_plot(entry, [], None).x.scale
     'log'
     """
-    sizes = [point.n for point in entry.curve] + [run.n for run in runs if run.n is not None]
+    dots = [Mark(row.run.n, row.run.run_time_s, _KINDS[row.kind], row.words) for row in runs if row.kind and row.run.n]
+    marked = uprights(entry.useful_n)
+    sizes = [point.n for point in entry.curve] + [dot.n for dot in dots] + [mark.n for mark in marked]
     times = [value for point in entry.curve for value in (point.low_s, point.run_time_s, point.high_s)]
-    times += [run.run_time_s for run in runs]
+    times += [dot.run_time_s for dot in dots]
     sizes, times = ([value for value in values if axes.drawable(value)] for values in (sizes, times))
     return plots.Plot(
         f"Run time of {entry.application} against {entry.unit}",
-        view.picture(entry, alerts, truth, small=False),
+        view.picture(entry, alerts, truth, small=False, runs=dots, uprights=[(mark.n, mark.label) for mark in marked]),
         plots.Axis("log", plots.told(axes.powers(min(sizes), max(sizes), 2, 12), size) if sizes else ()),
         plots.Axis("log", plots.told(axes.duration_ticks(min(times), max(times), 8), duration) if times else ()),
     )

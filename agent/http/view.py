@@ -139,7 +139,15 @@ def run_time_at(entry: Prediction, n: float) -> float | None:
     return next((point.run_time_s for point in entry.curve if point.n == n), None)
 
 
-def picture(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None, *, small: bool) -> Markup:
+def picture(
+    entry: Prediction,
+    alerts: Sequence[Alert],
+    truth: Truth | None,
+    *,
+    small: bool,
+    runs: Sequence[Mark] = (),
+    uprights: Sequence[tuple[float, str]] = (),
+) -> Markup:
     """Return the picture of an application's curve; the text in it is escaped where the picture is made.
 
     >>> from types import SimpleNamespace
@@ -152,7 +160,8 @@ def picture(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None, *, 
         description=_described(entry),
         unit=entry.unit,
         points=entry.curve,
-        marks=_anomalies(alerts),
+        marks=[*runs, *anomalies(alerts)],
+        uprights=uprights,
         truth=[(row.point.n, row.truth_s) for row in point_rows(entry, truth) if row.truth_s],
     )
     return Markup(small_curve_svg(drawing) if small else curve_svg(drawing))  # noqa: S704 -- curves.py escapes
@@ -168,7 +177,12 @@ def _described(entry: Prediction) -> str:
     )
 
 
-def _anomalies(alerts: Sequence[Alert]) -> list[Mark]:
+def anomalies(alerts: Sequence[Alert]) -> list[Mark]:
+    """Return the sizes that stand out of a curve by open alerts, with what they say.
+
+    >>> anomalies([])
+    []
+    """
     return [
         Mark(alert.evidence.n, alert.evidence.observed, "anomaly", alert.annotations.get("summary", ""))
         for alert in alerts

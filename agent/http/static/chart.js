@@ -8,9 +8,9 @@ import { colour, painter } from "./paint.js";
 import { read } from "./table.js";
 
 const RATIO = 0.56; // height to width
-const HEIGHT_MIN = 220;
+const HEIGHT_MIN = 210;
 const HEIGHT_MAX = 400;
-const TICK_ROOM = { x: 44, y: 26 }; // pixels between two ticks with words
+const TICK_ROOM = { x: 44, y: 22 }; // pixels between two ticks with words
 const NEAR = 9; // pixels from a pointer to a dot
 
 const charts = new Map(); // figure -> Chart
@@ -107,7 +107,7 @@ class Chart {
   size() {
     const width = Math.max(200, Math.floor(this.box.clientWidth || this.figure.clientWidth));
     const ratio = Number(this.figure.dataset.ratio) || RATIO;
-    return { width, height: Math.round(Math.min(HEIGHT_MAX, Math.max(HEIGHT_MIN * Math.min(1, ratio / RATIO), width * ratio))) };
+    return { width, height: Math.round(Math.min(HEIGHT_MAX, Math.max(HEIGHT_MIN, width * ratio))) };
   }
 
   resize() {
@@ -152,7 +152,7 @@ class Chart {
   }
 
   invite() {
-    this.readout.textContent = this.figure.dataset.invite || "Point at the chart, or use the arrow keys, to read a value.";
+    this.readout.textContent = this.figure.dataset.invite || "Arrow keys or a pointer read its values.";
   }
 
   end() {

@@ -49,10 +49,10 @@ def test_the_page_says_what_was_measured_and_which_counters_explain_it(powered: 
     assert "no run has checked it yet" in text
 
 
-def test_without_power_the_page_is_as_it_was(app: Starlette, service: FixedService) -> None:
+def test_without_power_the_page_says_why_and_from_when_on(app: Starlette, service: FixedService) -> None:
     service.held_predictions = [prediction()]
     text = read(app, PAGE)
-    assert "Power and energy" not in text
+    assert "The power of lammps is not known: it is shown from its first runs on" in text
     assert "least energy" not in text
     assert "What counters explain" not in text
 

@@ -1,0 +1,139 @@
+"""The box "what if I ask for n"."""
+
+import re
+
+import msgspec
+import pytest
+from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
+
+from agent.contracts.errors import UnavailableError
+from agent.contracts.events import PredictionRequested
+from agent.contracts.outputs import Answer, AnswerPoint, Prediction, Range, Reliability, UsefulSizes
+from agent.contracts.recent import RecentRun
+from agent.http.asked import Asked, asked, both, usual_size
+from tests.kit.messages import curve_point, prediction, under_load
+from tests.kit.pages import HOSTILE, read
+from tests.kit.service import FixedService
+
+APPLICATION = "/applications/archer2/lammps/rhodo/nodes"
+
+
+class Answering(FixedService):
+    """Answers with points of its own."""
+
+    points: tuple[AnswerPoint, ...] = ()
+
+    def answer(self, request: PredictionRequested) -> Answer:
+        return msgspec.structs.replace(super().answer(request), points=self.points)
+
+
+def point(n: float, run_time_s: float, verdict: str = "reliable", **changes: float | None) -> AnswerPoint:
+    values = msgspec.structs.asdict(curve_point(n, run_time_s)) | changes
+    return AnswerPoint(**values, reliability=Reliability(verdict))
+
+
+def run(n: float, number: int = 1) -> RecentRun:
+    return RecentRun(run_id=f"a/{number}@0", system="archer2", job_id=str(number), application_id="archer2/lammps/rhodo/nodes",
+                     n=n, start_ms=0, end_ms=60_000, run_time_s=60.0, state="COMPLETED")  # fmt: skip
+
+
+def answered(query: str, *points: AnswerPoint, entry: Prediction | None = None, usual: float = 16.0) -> Asked:
+    entry = entry or prediction()
+    service = Answering([entry])
+    service.points = points
+    return asked(service, entry, QueryParams(query), [run(usual)])
+
+
+def words(text: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text))
+
+
+def test_a_size_is_answered_beside_the_usual_one() -> None:
+    told = answered("n=64", point(64.0, 120.0), point(16.0, 240.0))
+    assert list(told.sentences) == [
+        "At 64 nodes a run takes about 2 min; 90 % of runs should take 1 min 48 s to 2 min 12 s.",
+        "So far 92 % of the runs at such sizes fell inside their bands.",
+        "Beside the usual 16 nodes that is 2 times as fast, for 2 times the node-hours.",
+    ]
+    assert told.warning == ""
+    assert both(told, "nodes")[0] == ("run time", "2 min", "4 min")
+
+
+def test_energy_is_told_where_it_is_known() -> None:
+    told = answered("n=8", point(8.0, 400.0, energy_j=9e6), point(16.0, 240.0, energy_j=1e7))
+    assert told.sentences[2] == (
+        "Beside the usual 16 nodes that is 1.7 times as slow, for 17 % less node-hours and 10 % less energy."
+    )
+    assert both(told, "nodes")[-1] == ("energy", "9 MJ", "10 MJ")
+
+
+def test_the_usual_size_itself_has_nothing_beside_it() -> None:
+    told = answered("n=16", point(16.0, 240.0, coverage_measured=None))
+    assert len(told.sentences) == 2
+    assert told.sentences[1] == "No run has checked such a band yet."
+
+
+def test_beyond_the_useful_size_the_box_says_so() -> None:
+    entry = prediction(useful_n=UsefulSizes(max=192.0))
+    assert "beyond the largest useful size, 192" in answered("n=256", point(256.0, 14.0), entry=entry).warning
+
+
+def test_outside_of_what_can_be_relied_on_the_box_says_so() -> None:
+    entry = prediction(useful_n=UsefulSizes(), reliable_n=Range(1.0, 128.0))
+    assert "from 1 to 128 nodes; this is outside" in answered("n=200", point(200.0, 14.0), entry=entry).warning
+
+
+def test_a_verdict_that_is_not_reliable_is_explained() -> None:
+    told = answered("n=200", point(200.0, 14.0, "far"))
+    assert told.sentences[-1] == "The size asked for is far outside the sizes that have been run."
+
+
+@pytest.mark.parametrize(
+    ("query", "refusal"),
+    [
+        ("n=many", "n='many' is no size: it has to be a number above 0 and at most 1e9."),
+        ("n=-3", "n='-3' is no size: it has to be a number above 0 and at most 1e9."),
+        ("n=1,2", "Ask for one size at a time; the table of the chart has many."),
+        ("n=" + "9" * 400, "is no size"),
+        ("n=%F0%9F%90%8C", "is no size"),
+    ],
+)
+def test_what_is_no_size_is_refused_in_one_sentence_on_the_page(app: Starlette, query: str, refusal: str) -> None:
+    text = words(read(app, f"{APPLICATION}?{query}").replace("&#39;", "'"))
+    assert refusal in text
+
+
+def test_models_that_are_away_are_said_in_one_sentence() -> None:
+    class Away(FixedService):
+        def answer(self, request: PredictionRequested) -> Answer:
+            raise UnavailableError(f"The models of {request.system} are not in this process.")
+
+    told = asked(Away(), prediction(), QueryParams("n=8"), [])
+    assert told.refusal == "The models of archer2 are not in this process."
+
+
+def test_the_usual_size_is_the_one_that_most_of_the_newest_runs_had() -> None:
+    entry = prediction(under_load=under_load(n=32.0))
+    assert usual_size(entry, [run(8.0, 1), run(16.0, 2), run(16.0, 3)]) == 16.0
+    assert usual_size(entry, []) == 32.0
+    assert usual_size(prediction(), []) == 8.0
+    assert usual_size(prediction(sizes=()), []) is None
+
+
+def test_the_page_of_an_application_answers_without_script(app: Starlette) -> None:
+    text = words(read(app, f"{APPLICATION}?n=48"))
+    assert "At 48 nodes a run takes about" in text
+    assert "Beside the usual 8 nodes" in text
+
+
+def test_the_overview_answers_for_the_application_that_was_chosen(app: Starlette) -> None:
+    text = read(app, "/?application=archer2/nektar//nodes&n=32")
+    assert "At 32 nodes a run takes about" in words(text)
+    assert '<option value="archer2/nektar//nodes" selected>' in text
+    assert "There is no model of" in read(app, "/?application=archer2/vasp//nodes&n=32")
+
+
+def test_what_is_typed_comes_back_as_text(app: Starlette) -> None:
+    assert "<script>" not in read(app, f"{APPLICATION}?n={HOSTILE}")
+    assert "<script>" not in read(app, f"/?application={HOSTILE}&n={HOSTILE}")
