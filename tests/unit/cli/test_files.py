@@ -5,12 +5,16 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from starlette.datastructures import Headers
+from starlette.responses import RedirectResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from agent.cli import main
 from agent.http.app import create_app
 from agent.http.server import Server
 from agent.metrics.registry import Metrics
 from tests.kit.messages import prediction
+from tests.kit.readers import TOKENS, limited_app
 from tests.kit.service import FixedService
 
 
@@ -130,6 +134,50 @@ def test_a_running_agent_answers_with_the_sizes_of_its_curve() -> None:
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "refused: There is no model of 'nothing'. Known: archer2/lammps/rhodo/nodes." in refused.stderr
     assert f"The agent at {server.url}/static refused: Not Found" in elsewhere.stderr
+
+
+def test_an_agent_that_asks_who_is_there_is_told_with_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKENS['ann'][0]}\n")
+    with Server(limited_app(FixedService([prediction()])), "127.0.0.1", 0) as server:
+        refused = run("predict", "lammps", "--url", server.url)
+        from_file = run("predict", "lammps", "--url", server.url, "--token-file", str(file))
+        monkeypatch.setenv("SCALEWATCH_TOKEN", TOKENS["ann"][0])
+        from_environment = run("predict", "lammps", "--url", server.url)
+        monkeypatch.setenv("SCALEWATCH_TOKEN", "another-token-0123456789")
+        unknown = run("predict", "lammps", "--url", server.url)
+    assert "refused: Say who you are" in refused.stderr
+    assert (from_file.exit_code, from_environment.exit_code, unknown.exit_code) == (0, 0, 1)
+    assert "refused: This token is not known." in unknown.stderr
+    assert "another-token" not in unknown.output
+
+
+def test_a_token_goes_to_the_agent_alone(tmp_path: Path) -> None:
+    asked: list[Headers] = []
+
+    async def elsewhere(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.append(Headers(scope=scope))
+        await Response(status_code=404)(scope, receive, send)
+
+    (tmp_path / "token").write_text(TOKENS["ann"][0])
+    with Server(elsewhere, "127.0.0.1", 0) as other:
+
+        async def moved(scope: Scope, receive: Receive, send: Send) -> None:
+            await RedirectResponse(other.url)(scope, receive, send)
+
+        with Server(moved, "127.0.0.1", 0) as server:
+            run("predict", "lammps", "--url", server.url, "--token-file", str(tmp_path / "token"))
+    assert ["authorization" in headers for headers in asked] == [False]
+
+
+@pytest.mark.parametrize("content", [b"two\nlines of a token", b"\xff\xfe", None])
+def test_a_token_that_cannot_be_sent_is_named_and_not_shown(content: bytes | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "token").write_bytes(content)
+    shown = run("predict", "lammps", "--url", "http://127.0.0.1:1", "--token-file", str(tmp_path / "token"))
+    assert shown.exit_code == 2
+    assert "oken" in shown.stderr
+    assert "lines of" not in shown.stderr
 
 
 def test_help_shows_one_way_to_ask_on_each_line() -> None:
