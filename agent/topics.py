@@ -59,14 +59,25 @@ def own_topics(config: Config) -> tuple[TopicSettings, ...]:
     )
 
 
-def create(log: Log, config: Config) -> Sequence[str]:
-    """Create those of the agent's own topics that are missing and return their names. Raises UnavailableError.
+def source_topics(config: Config) -> tuple[TopicSettings, ...]:
+    """Return the topics of sources that have a name, for centres whose producers make none: one partition, the broker's defaults.
+
+    >>> from agent.config.sources import Source
+    >>> [topic.name for topic in source_topics(Config(sources=(Source(topics=("slurm.jobs", "^exa-job.*")),)))]
+    ['slurm.jobs']
+    """
+    names = (topic for source in config.sources for topic in source.topics if not topic.startswith("^"))
+    return tuple(TopicSettings(name, 1, compacted=False) for name in dict.fromkeys(names))
+
+
+def create(log: Log, config: Config, *, sources: bool = False) -> Sequence[str]:
+    """Create the missing ones of the agent's own topics, and of its sources if asked to; return their names. Raises UnavailableError.
 
     >>> from agent.log.memory import MemoryLog
     >>> len(create(MemoryLog(), Config()))
     8
     """
-    return log.create(own_topics(config))
+    return log.create((*own_topics(config), *(source_topics(config) if sources else ())))
 
 
 def faults(log: Log, config: Config) -> list[str]:

@@ -14,13 +14,16 @@ from agent.contracts.log import Log
 @click.command(short_help="Check or create the agent's topics, or list the rights it needs.")
 @required_config_option
 @click.option("--create", is_flag=True, help="Create the topics that are missing.")
+@click.option("--sources", is_flag=True, help="With --create: also the topics of sources, with one partition each.")
 @click.option("--acls", is_flag=True, help="Print the rights that the agent needs as commands; asks no broker.")
 @click.option("--principal", metavar="NAME", help="Who gets the rights; default: User: and the configured user name.")
-def command(config: str, create: bool, acls: bool, principal: str | None) -> None:  # noqa: FBT001 - options
+def command(config: str, *, create: bool, sources: bool, acls: bool, principal: str | None) -> None:
     """Show the agent's own topics: how each has to be and how it is.
 
     The exit code is 1 where one is missing or different.
     """
+    if sources and not create:
+        raise click.UsageError("--sources goes with --create.")
     settings = load(config)
     if acls:
         click.echo(rights_text(settings, principal))
@@ -30,16 +33,16 @@ def command(config: str, create: bool, acls: bool, principal: str | None) -> Non
 
     log = KafkaLog(kafka_settings(settings))
     try:
-        good = show(log, settings, create=create)
+        good = show(log, settings, create=create, sources=sources)
     finally:
         log.close()
     if not good:
         click.get_current_context().exit(FAILED)
 
 
-def show(log: Log, config: Config, *, create: bool) -> bool:
+def show(log: Log, config: Config, *, create: bool, sources: bool = False) -> bool:
     """Create if asked to, print the table and what is wrong; return whether nothing is."""
-    for name in topics.create(log, config) if create else ():
+    for name in topics.create(log, config, sources=sources) if create else ():
         click.echo(f"created {name}")
     rows = [
         (

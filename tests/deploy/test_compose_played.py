@@ -1,5 +1,6 @@
 """What compose.yaml puts together, put together by hand: a real broker, the agent, the simulated centre, Alertmanager."""
 
+import os
 import signal
 import statistics
 import subprocess
@@ -17,15 +18,18 @@ from agent.app import compose
 from agent.app.simulate import last_place
 from agent.log.kafka import KafkaLog
 from agent.simulation.living import LivingCentre
+from tests.kit import compose as compose_file
 from tests.kit.agent_process import ROOT, AgentProcess, until
 from tests.kit.alertmanager import Alertmanager, alertmanager
 from tests.kit.kafka_broker import KafkaBroker
+from tests.kit.kafka_jars import NoKafkaError
 from tests.kit.ports import free_ports
 from tests.kit.tools import tool
 
 pytestmark = [pytest.mark.kafka, pytest.mark.tools, pytest.mark.slow]
 
-COMPOSE = ROOT / "deploy" / "compose"
+COMPOSE = compose_file.FOLDER
+REQUIRED = "SCALEWATCH_REQUIRE_KAFKA"
 SPEED = 3600.0  # of the past: a day in 24 seconds
 SOON_S = 90.0
 NEAR = 0.1  # of ln run time
@@ -39,12 +43,24 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def played(kafka: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+def broker() -> Iterator[KafkaBroker]:
+    """The broker of the compose file, its settings and all."""
+    try:
+        with compose_file.broker() as running:
+            yield running
+    except NoKafkaError as error:
+        if os.environ.get(REQUIRED) == "1":
+            pytest.fail(str(error))
+        pytest.skip(f"no Kafka broker: {error}")
+
+
+@pytest.fixture(scope="module")
+def played(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     folder = tmp_path_factory.mktemp("played")
     program = tool("prometheus-alertmanager", "alertmanager")
     with ExitStack() as opened, pytest.MonkeyPatch.context() as environment:
         told = opened.enter_context(alertmanager(program, folder, (COMPOSE / "alertmanager.yaml").read_text()))
-        environment.setenv("SCALEWATCH_KAFKA", kafka.bootstrap)
+        environment.setenv("SCALEWATCH_KAFKA", broker.bootstrap)
         environment.setenv("SCALEWATCH_ALERTMANAGER", told.url)
         config = written(folder)
         arguments = [sys.executable, "-m", "agent.cli", "simulate", "-c", str(config), "--speed", str(SPEED)]

@@ -33,3 +33,17 @@ def test_rights_are_printed_as_commands_without_asking_a_broker(tmp_path: Path) 
     assert all(line.startswith("kafka-acls.sh --bootstrap-server nowhere.invalid:1 --add") for line in commands)
     assert all("--allow-principal User:agent" in line for line in commands)
     assert any(line.endswith("--operation Read --operation Describe --topic slurm.jobs") for line in commands)
+
+
+def test_topics_of_sources_are_created_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    log, config = MemoryLog(), loads("sources: [{topics: [slurm.jobs, '^exa.*']}]")
+    assert not show(log, config, create=True)
+    assert "The topic slurm.jobs does not exist" in capsys.readouterr().err
+    assert show(log, config, create=True, sources=True)
+    assert capsys.readouterr().out.splitlines()[0] == "created slurm.jobs"
+
+
+def test_sources_without_create_is_wrong_usage() -> None:
+    result = CliRunner().invoke(main, ["topics", "-c", "agent.yaml", "--sources"])
+    assert result.exit_code == 2
+    assert "--sources goes with --create" in result.output
