@@ -1,4 +1,4 @@
-"""What compose.yaml puts together, put together by hand: a real broker, the agent, the simulated centre, Alertmanager."""
+"""What compose.yaml puts together, put together by hand: broker, agent, simulated centre, Alertmanager and Prometheus."""
 
 import os
 import signal
@@ -11,6 +11,7 @@ from math import log
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
@@ -24,13 +25,14 @@ from tests.kit.alertmanager import Alertmanager, alertmanager
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.kafka_jars import NoKafkaError
 from tests.kit.ports import free_ports
+from tests.kit.prometheus import Prometheus, prometheus
 from tests.kit.tools import tool
 
 pytestmark = [pytest.mark.kafka, pytest.mark.tools, pytest.mark.slow]
 
 COMPOSE = compose_file.FOLDER
 REQUIRED = "SCALEWATCH_REQUIRE_KAFKA"
-SPEED = 3600.0  # of the past: a day in 24 seconds
+SPEED = "3600"  # of the past: a day in 24 seconds
 SOON_S = 90.0
 NEAR = 0.1  # of ln run time
 
@@ -38,8 +40,10 @@ NEAR = 0.1  # of ln run time
 class Played:
     """Everything at work, and what is known of the centre."""
 
-    def __init__(self, agent: AgentProcess, centre: subprocess.Popen[bytes], told: Alertmanager) -> None:
-        self.agent, self.centre, self.alertmanager = agent, centre, told
+    def __init__(
+        self, agent: AgentProcess, centre: subprocess.Popen[bytes], told: Alertmanager, scraping: Prometheus
+    ) -> None:
+        self.agent, self.centre, self.alertmanager, self.prometheus = agent, centre, told, scraping
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +67,14 @@ def played(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
         environment.setenv("SCALEWATCH_KAFKA", broker.bootstrap)
         environment.setenv("SCALEWATCH_ALERTMANAGER", told.url)
         config = written(folder)
-        arguments = [sys.executable, "-m", "agent.cli", "simulate", "-c", str(config), "--speed", str(SPEED)]
+        subprocess.run(command("topics", config), cwd=ROOT, check=True, timeout=SOON_S)
         with (folder / "centre.log").open("wb") as said:
-            centre = subprocess.Popen(arguments, cwd=ROOT, stdout=said, stderr=said)
+            centre = subprocess.Popen(command("centre", config), cwd=ROOT, stdout=said, stderr=said)
         opened.callback(_end, centre)
         agent = opened.enter_context(AgentProcess(config))
-        yield Played(agent, centre, told)
+        watching = prometheus_config(agent.config.http.port, told.url)
+        scraping = opened.enter_context(prometheus(tool("prometheus"), folder, watching))
+        yield Played(agent, centre, told, scraping)
 
 
 def written(folder: Path) -> Path:
@@ -78,6 +84,30 @@ def written(folder: Path) -> Path:
     config = folder / "agent.yaml"
     config.write_text(yaml.safe_dump(settings))
     return config
+
+
+def command(service: str, config: Path) -> list[str]:
+    """Return the command of a service as compose.yaml has it, with a quick centre."""
+    words = compose_file.services({"CENTRE_SPEED": SPEED})[service]["command"]
+    return [
+        sys.executable,
+        "-m",
+        "agent.cli",
+        *(str(config) if word.endswith("agent.yaml") else word for word in words),
+    ]
+
+
+def prometheus_config(port: int, alertmanager_url: str) -> str:
+    """Return the configuration of compose.yaml's Prometheus with the addresses of this machine and no time to wait."""
+    mounted = compose_file.mounts(compose_file.services()["prometheus"])
+    text = mounted["/etc/prometheus/prometheus.yaml"].read_text()
+    rules, told = mounted["/etc/prometheus/rules"], alertmanager_url.removeprefix("http://")
+    here = {"learner:8080": f"127.0.0.1:{port}", "collector:8081": f"127.0.0.1:{port + 1}", "alertmanager:9093": told,
+            "rules/*.yaml": f"{rules}/*.yaml", "interval: 15s": "interval: 1s"}  # fmt: skip
+    for there, replaced in here.items():
+        assert there in text
+        text = text.replace(there, replaced)
+    return text
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -132,6 +162,21 @@ def test_alerts_reach_alertmanager(played: Played) -> None:
         return found if "Regression" in found else None
 
     until(firing, SOON_S, played.agent.said)
+
+
+def test_prometheus_has_the_predictions_and_no_rule_fails(played: Played) -> None:
+    asked = played.prometheus
+
+    def applications() -> set[str] | None:
+        found = asked.query('scalewatch_predicted_run_time_seconds{quantile="0.5"}')
+        names = {each["metric"]["application"] for each in found}
+        return names if len(names) >= 12 else None
+
+    until(applications, SOON_S, "predictions in Prometheus")
+    until(lambda: len(asked.query('up{job="scalewatch"} == 1')) == 2 or None, SOON_S, "both roles scraped")
+    until(lambda: all(rule["health"] == "ok" for rule in asked.rules()) or None, SOON_S, lambda: str(asked.rules()))
+    answer = httpx.get(f"{asked.url}/api/v1/alertmanagers", trust_env=False).json()["data"]
+    assert [each["url"] for each in answer["activeAlertmanagers"]] == [f"{played.alertmanager.url}/api/v2/alerts"]
 
 
 def test_the_centre_stops_when_it_is_told_to(played: Played) -> None:
