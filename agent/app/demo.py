@@ -45,7 +45,7 @@ class Demo:
 
     >>> from agent.clock import SystemClock
     >>> demo = Demo(seed=1, speed=3600.0, clock=SystemClock())
-    >>> for elapsed_s in (2.0, 4.0):
+    >>> for elapsed_s in (0.5, 1.0):
     ...     demo.advance(elapsed_s)
     >>> len(demo.service.predictions()) > 3
     True
