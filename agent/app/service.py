@@ -54,6 +54,11 @@ class LearnerService:
         learner = self.learner
         return () if learner is None else learner.hosts(limit)
 
+    def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Return system and name of at most so many hosts, those with anomalies first."""
+        learner = self.learner
+        return () if learner is None else learner.host_names(limit)
+
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
         learner = self.learner
@@ -109,6 +114,11 @@ class CollectorService:
 
     def hosts(self, limit: int) -> Sequence[HostView]:
         """Return nothing: what hosts measured is told from the journal, by the learner."""
+        del limit
+        return ()
+
+    def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Return nothing."""
         del limit
         return ()
 

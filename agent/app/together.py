@@ -44,6 +44,11 @@ class Together:
         found = [view for service in self._others for view in service.hosts(limit)][:limit]
         return [*found, *self._first.hosts(limit - len(found))] if len(found) < limit else found
 
+    def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Return system and name of at most so many hosts."""
+        found = [name for service in self._others for name in service.host_names(limit)][:limit]
+        return [*found, *self._first.host_names(limit - len(found))] if len(found) < limit else found
+
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
         views = (service.host(system, host) for service in (self._first, *self._others))

@@ -154,5 +154,8 @@ class Views(Protocol):
     def hosts(self, limit: int) -> Sequence[HostView]:
         """Return at most so many hosts: those with anomalies first, then by system and name."""
 
+    def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Return system and name of at most so many hosts, those with anomalies first; cheap beside their views."""
+
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""

@@ -12,7 +12,8 @@ from agent.contracts.hosts import HostView, ResourceView, quantile
 from agent.contracts.outputs import Alert
 from agent.contracts.service import Service
 from agent.http.histograms import Bars, Marker, histogram_svg, intervals, small_histogram_svg
-from agent.words import measured, measured_apart
+from agent.http.plots import Axis, Plot, told
+from agent.words import measured, measured_apart, share
 
 HOSTS_READ_MAX: Final = 2_000  # in one look: the models wait for it
 
@@ -26,6 +27,9 @@ class ResourceRow(msgspec.Struct, frozen=True):
     spread: str
     forecast: str
     intervals: Sequence[tuple[str, str, float]]
+    bounds: Sequence[tuple[float, float, float]]
+    markers: Sequence[tuple[float, str]]
+    plot: Plot
 
 
 class HostRow(msgspec.Struct, frozen=True):
@@ -125,6 +129,7 @@ def resource_row(view: HostView, entry: ResourceView, *, small: bool) -> Resourc
     window, outlook = entry.window, entry.outlook
     words, label = partial(measured, entry.resource), measured_apart(entry.resource, window.edges)
     low, high = quantile(window, 0.05), quantile(window, 0.95)
+    top = max(window.shares, default=1.0)
     forecast = "-" if outlook is None else words(outlook.value)
     if outlook is not None and outlook.error is not None:
         forecast += f" ± {words(outlook.error)}"
@@ -137,8 +142,24 @@ def resource_row(view: HostView, entry: ResourceView, *, small: bool) -> Resourc
         markers=() if small else tuple(_markers(entry)),
     )
     picture = Markup(small_histogram_svg(bars) if small else histogram_svg(bars))  # noqa: S704 -- histograms.py escapes
-    shown = [(label(start), label(stop), mass) for start, stop, mass in intervals(window.edges, window.shares)]
-    return ResourceRow(entry, picture, words(window.mean), f"{words(low)} to {words(high)}", forecast, shown)
+    bounds = intervals(window.edges, window.shares)
+    return ResourceRow(
+        entry,
+        picture,
+        words(window.mean),
+        f"{words(low)} to {words(high)}",
+        forecast,
+        [(label(start), label(stop), mass) for start, stop, mass in bounds],
+        bounds,
+        [(marker.value, marker.note) for marker in _markers(entry)],
+        Plot(
+            bars.title,
+            picture,
+            Axis("linear", told(sorted(window.edges), label)),
+            Axis("linear", told([0.0, top / 2, top], share)),
+            ratio=0.36,
+        ),
+    )
 
 
 def _described(entry: ResourceView) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 from markupsafe import Markup
@@ -14,10 +14,12 @@ from agent.contracts.recent import RecentRun, Told
 from agent.contracts.service import Service
 from agent.http import job_advice, job_words
 from agent.http.access import Reader
+from agent.http.axes import drawable, duration_ticks, powers
 from agent.http.curves import Drawing, Mark, curve_svg
 from agent.http.lookup import link
+from agent.http.plots import Axis, Plot, told
 from agent.http.rounded import between, rounded
-from agent.words import duration, moment, power, share, sized
+from agent.words import duration, moment, power, share, size, sized
 
 RECORD_RUNS: Final = 50  # of the application, by which it is told how often bands held
 DEFAULT_UNIT: Final = "nodes"
@@ -35,7 +37,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     energy: str
     ended: str
     facts: Sequence[tuple[str, str]]
-    picture: Markup | None = None
+    plot: Plot | None = None
     entry: Prediction | None = None
     application: str = ""
 
@@ -170,7 +172,7 @@ def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> RunVie
         energy=job_advice.energy_words(run, point),
         ended=moment(rfc3339(run.end_ms)),
         facts=list(_facts(run, unit)),
-        picture=_picture(entry, run) if newest else None,
+        plot=_plot(entry, run) if newest else None,
         entry=entry,
         application=f"/applications/{link(run.application_id)}" if entry is not None and run.application_id else "",
     )
@@ -205,15 +207,27 @@ def _predicted(told: Told) -> str:
     return f"{rounded(told.run_time_s)} ({between(told.low_s, told.high_s)})"
 
 
-def _picture(entry: Prediction | None, run: RecentRun) -> Markup | None:
+def _plot(entry: Prediction | None, run: RecentRun) -> Plot | None:
     if entry is None or not entry.curve or run.n is None:
         return None
+    sizes = [n for n in (*(point.n for point in entry.curve), run.n) if drawable(n)]
+    times = [value for point in entry.curve for value in (point.low_s, point.high_s) if drawable(value)]
+    times += [run.run_time_s] if drawable(run.run_time_s) else []
+    return Plot(
+        f"Run time of {entry.application} against {entry.unit}, and this run",
+        _picture(entry, run.n, run.run_time_s),
+        Axis("log", told(powers(min(sizes), max(sizes), 2, 12), size) if sizes else ()),
+        Axis("log", told(duration_ticks(min(times), max(times), 8), duration) if times else ()),
+    )
+
+
+def _picture(entry: Prediction, n: float, run_time_s: float) -> Markup:
     drawing = Drawing(
         title=f"Run time of {entry.application} against {entry.unit}, and this run",
-        description=f"This run took {rounded(run.run_time_s)} at {sized(run.n, entry.unit)}; the table has the curve.",
+        description=f"This run took {rounded(run_time_s)} at {sized(n, entry.unit)}; the table has the curve.",
         unit=entry.unit,
         points=entry.curve,
-        marks=[Mark(run.n, run.run_time_s, "anomaly", f"this run: {rounded(run.run_time_s)}")],
+        marks=[Mark(n, run_time_s, "anomaly", f"this run: {rounded(run_time_s)}")],
     )
     return Markup(curve_svg(drawing))  # noqa: S704 -- curves.py escapes
 
@@ -265,3 +279,13 @@ def job_link(system: str, job_id: str) -> str:
     ('/jobs/exa/812', '/jobs/exa%2Fb/8%2F1')
     """
     return f"/jobs/{quote(system, safe='')}/{quote(job_id, safe='')}"
+
+
+def link_of_key(key: str) -> str:
+    """Return the address of the page of a job by its key.
+
+    >>> link_of_key("exa/812"), link_of_key("a%2Fb/8%2F1")
+    ('/jobs/exa/812', '/jobs/a%2Fb/8%2F1')
+    """
+    system, _, job_id = key.partition("/")
+    return job_link(unquote(system), unquote(job_id))

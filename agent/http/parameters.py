@@ -120,6 +120,15 @@ def rows(query: QueryParams) -> tuple[int, int]:
     return _whole(query, "offset", 0, 10**9), _whole(query, "limit", ROWS_DEFAULT, ROWS_MAX)
 
 
+def page(query: QueryParams) -> int:
+    """Return the number of the page asked for, from 1 on.
+
+    >>> page(QueryParams("page=3")), page(QueryParams(""))
+    (3, 1)
+    """
+    return max(1, _whole(query, "page", 1, 10**6))
+
+
 def _whole(query: QueryParams, name: str, default: int, largest: int) -> int:
     given = query.get(name, str(default))
     if not (given.isascii() and given.isdigit() and len(given) <= 10 and int(given) <= largest):

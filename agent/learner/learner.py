@@ -117,6 +117,14 @@ class Learner:
                 found += [view] if view is not None else []
         return sorted(found, key=told_first)[:limit]
 
+    def host_names(self, limit: int) -> list[tuple[str, str]]:
+        """Return system and name of at most so many hosts, of each shard those with anomalies first. For any thread."""
+        found: list[tuple[str, str]] = []
+        for _, shard in sorted(self.shards().items()):
+            with self._folding:
+                found += shard.fold.host_names(limit - len(found))
+        return found
+
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host; None where no shard that is owned knows it. For any thread."""
         with self._folding:

@@ -59,6 +59,9 @@ class Fold(Protocol):
     def first_hosts(self, limit: int) -> Sequence[tuple[str, str]]:
         """Return system and name of at most so many hosts, those with anomalies first."""
 
+    def host_names(self, limit: int) -> list[tuple[str, str]]:
+        """Return system and name of at most so many hosts in that order; cheap beside their views."""
+
     def host_view(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
 

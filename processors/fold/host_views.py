@@ -79,9 +79,13 @@ class HostViews:
 
     def first(self, limit: int) -> list[tuple[str, str]]:
         """Return system and name of at most so many hosts: those with anomalies first, then by system and name."""
+        return self.names(min(limit, HOSTS_MAX))
+
+    def names(self, limit: int) -> list[tuple[str, str]]:
+        """Return the same of as many hosts as are asked for: names are cheap beside views."""
         odd = set(self._findings.anomalous())
         hosts = ((row not in odd, key) for row, key in self._desk.roster.hosts.numbers)
-        return [key for _, key in heapq.nsmallest(min(limit, HOSTS_MAX), hosts)]
+        return [key for _, key in heapq.nsmallest(limit, hosts)]
 
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""

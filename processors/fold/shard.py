@@ -114,6 +114,10 @@ class Shard:
         """Return system and name of at most so many hosts: those with anomalies first, then by system and name."""
         return self.hosts.views.first(limit)
 
+    def host_names(self, limit: int) -> list[tuple[str, str]]:
+        """Return system and name of at most so many hosts in that order, for who looks for one by its name."""
+        return self.hosts.views.names(limit)
+
     def host_view(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
         return self.hosts.views.host(system, host)

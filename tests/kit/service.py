@@ -52,6 +52,9 @@ class FixedService:
     def hosts(self, limit: int) -> Sequence[HostView]:
         return tuple(self.held_hosts[:limit])
 
+    def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
+        return tuple((view.system, view.host) for view in self.held_hosts[:limit])
+
     def host(self, system: str, host: str) -> HostView | None:
         return next((entry for entry in self.held_hosts if (entry.system, entry.host) == (system, host)), None)
 

@@ -14,7 +14,7 @@ from agent.http import environment as html
 from agent.http import hosts, view
 from agent.http.access import reader
 from agent.http.changes import Changes
-from agent.http.job_view import job_link
+from agent.http.job_view import job_link, link_of_key
 from agent.http.lookup import Truth, known_ids, link
 from agent.http.troubles import Troubles
 
@@ -32,6 +32,7 @@ def environment() -> Environment:
     made.filters.update(duration=words.duration, size=words.size, change=view.change, span=words.span)
     made.filters.update(power=words.power, energy=words.energy)
     made.globals.update(band=view.band, link=link, host_link=hosts.host_link, job_link=job_link, version=__version__)
+    made.globals.update(link_of_key=link_of_key)
     return made
 
 

@@ -15,6 +15,7 @@ from agent.metrics.registry import Metrics
 from tests.kit.get import get
 from tests.kit.messages import alert, host_view, host_window, resource_view
 from tests.kit.pages import HOSTILE, parsed, read
+from tests.kit.read_by import words
 from tests.kit.service import FixedService
 
 
@@ -67,25 +68,80 @@ def test_a_host_that_is_not_known_is_said_to_be_missing() -> None:
     assert get(app_of(), "/api/v1/hosts/").status_code == 404
 
 
-def test_the_table_of_hosts_shows_state_job_windows_class_forecast_and_anomaly() -> None:
+def test_the_list_of_hosts_shows_state_job_and_histograms_and_what_is_as_never_before() -> None:
     strange = resource_view("memory_free", variation=None, outlook=None, anomalous_since="2026-11-20T09:58:00Z")
     text = read(app_of(host_view(state="drain", resources=(resource_view(), strange))), "/hosts")
     parsed(text)
-    words = re.sub(r"<[^>]+>", " ", text)
-    for told in ("nid001000", "drain", "archer2/812", "80 %", "55 % to 97.5 %", "high", "83 % ± 2 %", "0.25"):
-        assert told in words, told
-    assert "since 09:58" in words
+    said = words(text)
+    for told in ("nid001000", "drain; memory_free as never before, since 09:58", "archer2/812", "80 %", "varies"):
+        assert told in said, told
+    assert said.index("memory_free") < said.index("cpu_available"), "what is strange comes first"
+    assert 'href="/jobs/archer2/812"' in text
     assert text.count("<svg") == 2
 
 
-def test_a_hosts_page_draws_the_histogram_of_each_resource_with_the_table_beside_it() -> None:
+def test_hosts_that_need_attention_stand_apart_from_those_that_are_as_ever() -> None:
+    silent = host_view("silent", resources=(resource_view(window=host_window(stale=True)),))
+    out = host_view("out", state="maintenance")
+    said = words(read(app_of(host_view("calm", state="up"), silent, out), "/hosts"))
+    assert "Need attention 2" in said
+    assert "As ever 1" in said
+    assert said.index("silent") < said.index("As ever") < said.index("calm")
+    assert "nothing was measured of late" in said
+    assert "maintenance" in said
+
+
+def test_ten_thousand_hosts_are_read_a_page_at_a_time_and_found_by_their_names() -> None:
+    app = app_of(*(host_view(f"nid{number:05}") for number in range(10_000)))
+    first = read(app, "/hosts")
+    assert "10000 hosts" in words(first)
+    assert first.count('class="host ') == 40
+    assert len(first) < 300_000
+    assert 'href="/hosts?page=2" rel="next"' in first
+    assert "nid09999" in read(app, "/hosts?page=250")
+    assert "nid09999" in read(app, "/hosts?page=999999"), "beyond the last page is the last one"
+    found = read(app, "/hosts?search=NID0999")
+    assert found.count('class="host ') == 10
+    assert "10 of 10000 hosts found" in words(found)
+    assert 'href="/hosts?search=nid00&amp;page=3" rel="next"' in read(app, "/hosts?search=nid00&page=2")
+    assert get(app, "/hosts?page=many").status_code == 400
+
+
+def test_hosts_with_open_alerts_come_before_all_others() -> None:
+    labels = {"alertname": "HostFailureRate", "system": "archer2", "host": "nid00099"}
+    app = app_of(*(host_view(f"nid{number:05}") for number in range(100)), alerts=(alert(labels=labels),))
+    text = read(app, "/hosts")
+    assert re.findall(r'<li class="host (\w+)" id="host-archer2-(\w+)"', text)[0] == ("attention", "nid00099")
+    assert 'href="/alerts/f1"' in text
+
+
+def test_a_hosts_page_draws_the_histogram_of_each_resource_with_the_table_behind_it() -> None:
     resources = (resource_view(), resource_view("latency", window=host_window(edges=(2e-6,), shares=(1.0,))))
     text = read(app_of(host_view(resources=resources)), "/hosts/archer2/nid001000")
     parsed(text)
     assert text.count('<rect class="bar"') == 6
-    assert "<td>50 %</td><td>60 %</td>" in text
-    assert "<td>2 µs</td><td>2 µs</td>" in text
-    assert "mean of 5" in text
+    assert '<td data-x="0.5">50 %</td><td data-x2="0.6">60 %</td>' in text
+    assert ">2 µs</td>" in text
+    said = words(text)
+    for told in (
+        "Nothing stands out.",
+        "55 % to 97.5 %",
+        "variation high",
+        "83 % ± 2 %",
+        "forecast by mean of 5",
+        "0.25",
+    ):
+        assert told in said, told
+    assert 'href="/jobs/archer2/812"' in text
+
+
+def test_a_hosts_page_says_since_when_it_is_as_never_before() -> None:
+    strange = resource_view("memory_free", anomalous_since="2026-11-20T09:58:00Z")
+    said = words(
+        read(app_of(host_view(state="drain", resources=(resource_view(), strange))), "/hosts/archer2/nid001000")
+    )
+    assert "Drain; memory_free as never before, since 09:58." in said
+    assert "memory_free as never before, since 2026-11-20 09:58" in said
 
 
 def test_alerts_of_a_host_are_on_its_page_and_its_row() -> None:
