@@ -17,7 +17,7 @@ Counts = Callable[[str], Mapping[str, float]]  # a counter with one label: its s
 LAG_LONG_S: Final = 120.0
 CHECKPOINT_OLD_S: Final = 600.0
 SOURCE_OLD_S: Final = 900.0
-LETTERS_SHOWN: Final = 30
+LETTERS_SHOWN: Final = 20
 _REFUSED: Final = {
     "too_old": "ended before what the agent still remembers, so nobody knows whether it was counted already",
     "too_many": "came when so many runs of its time were remembered that no more are",

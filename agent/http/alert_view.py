@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -17,15 +17,16 @@ from agent.http.evidence import JOB, RUNS, evidence_rows, sentence
 from agent.http.hosts import host_link
 from agent.http.job_view import job_link, may_see, owners
 from agent.http.lookup import link
+from agent.http.rounded import rounded
 from agent.http.runbook import Section, section
-from agent.words import counted, duration, moment
+from agent.words import counted, moment
 
 OPEN: Final = "open"
 STATUSES: Final = (OPEN, "firing", "pending", "resolved")
 KINDS: Final = ("anomaly", "reliability")
 SEVERITIES: Final = ("critical", "warning", "info")
 RUNS_SHOWN: Final = 20
-_SHOWN_ELSEWHERE: Final = frozenset({"alertname", "severity"})
+_SHOWN_ELSEWHERE: Final = frozenset({"alertname", "severity", "application", "system", "host", "rack", "partition"})
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -63,8 +64,8 @@ class AlertView(msgspec.Struct, frozen=True, kw_only=True):
     own_runbook: str
 
 
-def alert_row(alert: Alert) -> AlertRow:
-    """Return an alert as the list shows it.
+def alert_row(alert: Alert, now_ms: int | None = None) -> AlertRow:
+    """Return an alert as the list shows it; one that is open has lasted until `now_ms`, by default as long as it told.
 
     >>> from types import SimpleNamespace
     >>> alert = SimpleNamespace(fingerprint="f1", kind="anomaly", labels={"alertname": "SlowSize"}, annotations={},
@@ -73,14 +74,18 @@ def alert_row(alert: Alert) -> AlertRow:
     ('/alerts/f1', '30 min')
     """
     name = alert.labels.get("alertname", alert.kind)
-    return AlertRow(alert, name, sentence(alert), f"/alerts/{alert.fingerprint}", _lasted(alert))
+    return AlertRow(alert, name, sentence(alert), f"/alerts/{alert.fingerprint}", _lasted(alert, now_ms))
 
 
-def _lasted(alert: Alert) -> str:
+def _lasted(alert: Alert, now_ms: int | None) -> str:
     try:
-        return duration((parse_rfc3339(alert.ends or alert.as_of) - parse_rfc3339(alert.starts)) / 1000)
+        until_ms = parse_rfc3339(alert.ends or alert.as_of)
+        since_ms = parse_rfc3339(alert.starts)
     except InvalidInputError:
         return "-"
+    if alert.ends is None and now_ms is not None:
+        until_ms = max(until_ms, now_ms)
+    return rounded(max(until_ms - since_ms, 0) / 1000)
 
 
 def wanted(alerts: Sequence[Alert], filters: Mapping[str, str]) -> list[Alert]:
@@ -151,7 +156,7 @@ def find(alerts: Sequence[Alert], fingerprint: str) -> Alert | None:
     return next((alert for alert in in_order(alerts) if alert.fingerprint == fingerprint), None)
 
 
-def alert_view(service: Service, alert: Alert, reader: Reader) -> AlertView:
+def alert_view(service: Service, alert: Alert, reader: Reader, now_ms: int | None = None) -> AlertView:
     """Return what to show of one alert; runs of others are left out for those who may not see them.
 
     >>> from types import SimpleNamespace
@@ -166,10 +171,10 @@ def alert_view(service: Service, alert: Alert, reader: Reader) -> AlertView:
     runs = [shown for run_id in dict.fromkeys(told) if (shown := _run(service, run_id, reader)) is not None]
     runbook = alert.annotations.get("runbook", "")
     return AlertView(
-        row=alert_row(alert),
+        row=alert_row(alert, now_ms),
         description=alert.annotations.get("description", ""),
         evidence=evidence_rows(alert),
-        labels=sorted((name, value) for name, value in alert.labels.items() if name not in _SHOWN_ELSEWHERE),
+        labels=sorted((name, value) for name, value in alert.labels.items() if value and name not in _SHOWN_ELSEWHERE),
         about=list(_about(service, alert)),
         runs=runs[:RUNS_SHOWN],
         runs_hidden=len(dict.fromkeys(told)) - len(runs[:RUNS_SHOWN]),
@@ -207,7 +212,11 @@ def _about(service: Service, alert: Alert) -> Iterator[Link]:
         yield Link(f"host {host} on {system}", f"/hosts/{host_link(system, host)}" if known else "")
     for place in ("rack", "partition"):
         if place in labels:
-            yield Link(f"{place} {labels[place]} on {labels.get('system', '')}", f"/hosts?search={labels[place]}")
+            yield Link(
+                f"{place} {labels[place]} on {labels.get('system', '')}", f"/hosts?search={quote(labels[place])}"
+            )
+    if "system" in labels and not {"application", "host", "rack", "partition"} & set(labels):
+        yield Link(f"system {labels['system']}", "")
 
 
 def summary(alerts: Sequence[Alert]) -> str:

@@ -27,7 +27,7 @@ class Chip(msgspec.Struct, frozen=True):
     name: str
     picture: Markup
     mean: str
-    strange: str
+    odd: bool
     varies: bool
     old: bool
 
@@ -139,5 +139,5 @@ def _place(entry: ResourceView) -> tuple[bool, bool, int, str]:
 
 def _chip(view: HostView, entry: ResourceView) -> Chip:
     row = resource_row(view, entry, small=True)
-    strange = f"since {moment(entry.anomalous_since)[-5:]}" if entry.anomalous_since else ""
-    return Chip(entry.resource, row.picture, row.mean, strange, entry.variation == "high", entry.window.stale)
+    odd, varies = bool(entry.anomalous_since), entry.variation == "high"
+    return Chip(entry.resource, row.picture, row.mean, odd=odd, varies=varies, old=entry.window.stale)

@@ -79,6 +79,10 @@ class Seen:
         running = self._running()
         return [_host(view, running) for view in found]
 
+    def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Return system and name of at most so many hosts, those with anomalies first."""
+        return self._service.host_names(limit)
+
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host, without the job of another on it."""
         found = self._service.host(system, host)

@@ -3,11 +3,10 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.moments import parse_rfc3339
 from agent.http.access import reader
 from agent.http.agent_view import Counts, agent_view, standing
 from agent.http.pages.rendering import Rendering
+from agent.http.present import present_ms
 from agent.http.runbook import sections
 
 
@@ -29,18 +28,10 @@ class AgentPages:
             self._service.sources(),
             self._service.letters() if operator else (),
             self._counts,
-            self._now_ms(),
+            present_ms(self._service),
         )
         return self._rendering.page(request, "agent.html", view=view, standing=standing(view), operator=operator)
 
     def runbook(self, request: Request) -> Response:
         """Show the runbook as it is packed with the agent."""
         return self._rendering.page(request, "runbook.html", sections=sections())
-
-    def _now_ms(self) -> int | None:
-        """Return the newest event time that messages tell of."""
-        told = [entry.as_of for entry in self._service.jobs()]
-        try:
-            return max((parse_rfc3339(text) for text in told), default=None)
-        except InvalidInputError:
-            return None

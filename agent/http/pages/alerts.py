@@ -8,6 +8,7 @@ from starlette.responses import Response
 from agent.http import alert_view, parameters
 from agent.http.access import reader
 from agent.http.pages.rendering import Rendering
+from agent.http.present import present_ms
 
 ALERTS_SHOWN: Final = 200
 FILTERS: Final = ("status", "kind", "severity", "name")
@@ -26,7 +27,7 @@ class AlertPages:
     def index(self, request: Request) -> Response:
         """Show alerts by status, kind, severity and name; open ones where nothing else is asked for."""
         chosen = {name: parameters.text(request.query_params, name) or "" for name in FILTERS}
-        alerts = self._service.alerts()
+        alerts, now_ms = self._service.alerts(), present_ms(self._service)
         found = alert_view.in_order(alert_view.wanted(alerts, chosen))
         return self._rendering.page(
             request,
@@ -38,7 +39,7 @@ class AlertPages:
                 "severity": alert_view.SEVERITIES,
                 "name": [name for name, _ in alert_view.names(alerts)],
             },
-            rows=[alert_view.alert_row(alert) for alert in found[:ALERTS_SHOWN]],
+            rows=[alert_view.alert_row(alert, now_ms) for alert in found[:ALERTS_SHOWN]],
             rows_total=len(found),
             summary=alert_view.summary(alerts),
             quiet=alert_view.quiet_since(alerts),
@@ -50,5 +51,5 @@ class AlertPages:
         found = alert_view.find(self._service.alerts(), fingerprint)
         if found is None:
             return self._rendering.missing(request, f"There is no alert {fingerprint[:80]!r}, or no longer.")
-        view = alert_view.alert_view(self._service, found, reader(request))
+        view = alert_view.alert_view(self._service, found, reader(request), present_ms(self._service))
         return self._rendering.page(request, "alert.html", view=view)

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from agent.http import alert_view, host_list, hosts, job_view, parameters
 from agent.http.pages.rendering import Rendering, raw_path
+from agent.http.present import present_ms
 
 ALERTS_SHOWN: Final = 30
 
@@ -43,7 +44,7 @@ class HostPages:
             row=row,
             job=job,
             notes=host_list.standing_out(found),
-            alerts=[alert_view.alert_row(alert) for alert in alerts[:ALERTS_SHOWN]],
+            alerts=[alert_view.alert_row(alert, present_ms(self._service)) for alert in alerts[:ALERTS_SHOWN]],
         )
 
 

@@ -15,7 +15,7 @@ from agent.http.evidence import evidence_rows
 from agent.http.runbook import sections
 from agent.metrics.registry import Metrics
 from processors.alert_rules import ALERT_NAMES
-from tests.kit.messages import alert, host_view, prediction
+from tests.kit.messages import alert, host_view, job, prediction
 from tests.kit.pages import HOSTILE, parsed, read
 from tests.kit.read_by import ReadBy, words
 from tests.kit.recent import recent_run
@@ -78,7 +78,9 @@ def test_the_empty_list_says_since_when_it_is_quiet() -> None:
 
 
 def test_one_alert_has_its_sentence_its_evidence_and_what_to_do() -> None:
-    service = FixedService([prediction()], alerts=[alert()], runs=[recent_run("7")])
+    service = FixedService(
+        [prediction()], alerts=[alert()], runs=[recent_run("7")], jobs=[job("8", as_of="2026-11-20T12:28:00Z")]
+    )
     text = read(create_app(service, Metrics(formats=(), reasons=(), processors=())), "/alerts/f1")
     parsed(text)
     said = words(text)
@@ -87,7 +89,7 @@ def test_one_alert_has_its_sentence_its_evidence_and_what_to_do() -> None:
         "1 min 12 s", "1 min 11 s"
     )
     assert "size 16 nodes" in said
-    assert "since 2026-11-20 09:00 UTC; 1 h old when it was last told" in said
+    assert "since 2026-11-20 09:00 UTC, for 3 h 28 min" in said
     assert "Means. At one size" in said, "the paragraph of the runbook"
     assert "/applications/archer2/lammps/rhodo/nodes" in text
     assert 'href="/jobs/archer2/7"' in text

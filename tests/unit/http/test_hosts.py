@@ -140,7 +140,7 @@ def test_a_hosts_page_says_since_when_it_is_as_never_before() -> None:
     said = words(
         read(app_of(host_view(state="drain", resources=(resource_view(), strange))), "/hosts/archer2/nid001000")
     )
-    assert "Drain; memory_free as never before, since 09:58." in said
+    assert "Stands out: drain; memory_free as never before, since 09:58." in said
     assert "memory_free as never before, since 2026-11-20 09:58" in said
 
 
