@@ -45,7 +45,11 @@ class HostCard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of the list. `known` counts all hosts, `found` those that were searched for."""
+    """A page of the list. `known` counts all hosts, `found` those that were searched for.
+
+    >>> HostPart(cards=(), known=0, found=0, page=1, pages=1).of("calm")
+    []
+    """
 
     cards: Sequence[HostCard]
     known: int

@@ -10,6 +10,7 @@ from agent.words import counted, duration, explained, moment, share, sized, span
 
 COMPLETED: Final = "COMPLETED"
 SHORT_S: Final = 10.0  # starting and ending take as long
+FAR: Final = 1000.0  # times as long: a number says no more
 ALIKE: Final = 0.02  # two run times that differ by less are said to be equal
 DOUBTFUL: Final = frozenset({"high_error", "insufficient", "far", "uncertain", "unknown"})  # of a size that was run
 HARDLY: Final = 0.05
@@ -60,6 +61,8 @@ def _completed(run: RecentRun, unit: str) -> str:
 def _against(ratio: float, usual: str) -> str:
     if abs(ratio - 1) < ALIKE:
         return f"as long as {usual}"
+    if ratio >= FAR:
+        return f"far longer than {usual}"
     if ratio >= 2:
         return f"{ratio:.2g} times as long as {usual}" if ratio < 99 else f"{ratio:.0f} times as long as {usual}"
     return f"{share(abs(ratio - 1))} {'longer' if ratio > 1 else 'shorter'} than {usual}"

@@ -31,6 +31,12 @@ def test_a_run_is_compared_with_what_is_usual_at_its_size(run_time_s: float, sai
     assert outcome(recent_run(run_time_s=run_time_s, told=BAND), "nodes") == said
 
 
+def test_a_run_that_took_a_thousand_times_as_long_is_called_far_longer() -> None:
+    assert "It took 2 h, far longer than usual at 64 nodes." in outcome(
+        recent_run(run_time_s=7200.0, told=told(1e-3)), "nodes"
+    )
+
+
 def test_one_node_is_not_called_nodes() -> None:
     assert "longer than usual at 1 node;" in outcome(recent_run(n=1.0), "nodes")
 
