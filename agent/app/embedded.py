@@ -6,6 +6,7 @@ import msgspec
 
 from agent.app import compose
 from agent.app.privacy import privacy
+from agent.app.recent_letters import RecentLetters
 from agent.app.service import LearnerService
 from agent.clock import Clock
 from agent.collector.collector import Collector
@@ -14,6 +15,7 @@ from agent.contracts.errors import InvalidInputError
 from agent.contracts.events import HostMinute, JobEvent, JournalRecord, Origin, Tick, encode_record
 from agent.contracts.log import TopicSettings
 from agent.contracts.outputs import Emission
+from agent.contracts.recent import Letter
 from agent.contracts.service import Health
 from agent.learner.learner import Learner, OnEmission
 from agent.learner.view import View
@@ -52,7 +54,8 @@ class Embedded:
         self.learner = Learner(
             self.log, plan, self.metrics, "embedded", on_emission=self._emitted, monotonic_s=clock.monotonic_s
         )
-        self.service = LearnerService(self.view, config.journal_partition, self._health)
+        self._letters = RecentLetters(self.log, config.topics.deadletters)
+        self.service = LearnerService(self.view, config.journal_partition, self._health, self._newest_letters)
         self.service.learner = self.learner
         self._producer = self.log.producer()
         self.step()
@@ -96,6 +99,10 @@ class Embedded:
         self.view.apply(emission)
         if self._on_emission is not None:
             self._on_emission(emission)
+
+    def _newest_letters(self) -> Sequence[Letter]:
+        self._letters.look()  # what is in memory costs nothing to look at
+        return self._letters.seen()
 
     def _health(self) -> Sequence[Health]:
         return [Health(role="learner", ready=True, partitions=tuple(self.learner.shards()), lag_s=0.0)]

@@ -10,7 +10,8 @@ from typing import Protocol
 
 from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_exponential_jitter
 
-from agent.app import compose
+from agent.app import compose, recent_letters
+from agent.app.recent_letters import RecentLetters
 from agent.app.service import CollectorService, LearnerService
 from agent.clock import Clock
 from agent.collector.collector import Collector
@@ -41,6 +42,9 @@ class Role(Protocol):
     @property
     def service(self) -> Service:
         """What readers see."""
+
+    def watch(self, stop: threading.Event) -> None:
+        """Start the threads that look, until `stop` is set, at what others told."""
 
     def open(self) -> None:
         """Connect; UnavailableError where the broker is away."""
@@ -114,12 +118,17 @@ class LearnerRole:
         self._shown: frozenset[int] | None = None
         self._opened_s = 0.0
         self._learner: Learner | None = None
-        self._service = LearnerService(self._view, config.journal_partition, self._health)
+        self._letters = RecentLetters(log, config.topics.deadletters)
+        self._service = LearnerService(self._view, config.journal_partition, self._health, self._letters.seen)
 
     @property
     def service(self) -> Service:
         """What readers see."""
         return self._service
+
+    def watch(self, stop: threading.Event) -> None:
+        """Start the thread that reads the newest dead letters of the whole agent."""
+        recent_letters.start(self._letters, self._clock, stop)
 
     def open(self) -> None:
         """Make missing topics and join the group."""
@@ -216,6 +225,9 @@ class CollectorRole:
     def service(self) -> Service:
         """What readers see."""
         return self._service
+
+    def watch(self, stop: threading.Event) -> None:
+        """Start nothing: the learner tells of the whole agent."""
 
     def open(self) -> None:
         """Make missing topics and join the group."""

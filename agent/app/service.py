@@ -12,15 +12,17 @@ from agent.learner.learner import Learner
 from agent.learner.view import View
 
 RoleHealth = Callable[[], Sequence[Health]]
+Letters = Callable[[], Sequence[Letter]]
 
 
 class LearnerService:
     """Reads of the learner in this process; `learner` may be away while it starts again."""
 
-    def __init__(self, view: View, shard_of: Callable[[str], int | None], health: RoleHealth) -> None:
+    def __init__(self, view: View, shard_of: Callable[[str], int | None], health: RoleHealth, letters: Letters) -> None:
         self._view = view
         self._shard_of = shard_of
         self._health = health
+        self._letters = letters
         self.learner: Learner | None = None
 
     def predictions(self) -> Sequence[Prediction]:
@@ -74,11 +76,12 @@ class LearnerService:
 
     def letters(self) -> Sequence[Letter]:
         """Return the newest dead letters of the whole agent."""
-        return ()
+        return self._letters()
 
     def sources(self) -> Sequence[SourceSeen]:
         """Return the sources, the one that spoke last first."""
-        return ()
+        learner = self.learner
+        return () if learner is None else learner.sources.seen()
 
     def health(self) -> Sequence[Health]:
         """Return the health of every role in this process."""

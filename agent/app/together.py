@@ -64,11 +64,13 @@ class Together:
 
     def letters(self) -> Sequence[Letter]:
         """Return the newest dead letters of the whole agent."""
-        return self._first.letters()
+        told = [letter for service in (self._first, *self._others) for letter in service.letters()]
+        return sorted(told, key=lambda letter: letter.time_ms, reverse=True)
 
     def sources(self) -> Sequence[SourceSeen]:
         """Return the sources, the one that spoke last first."""
-        return self._first.sources()
+        told = [source for service in (self._first, *self._others) for source in service.sources()]
+        return sorted(told, key=lambda source: source.newest_ms, reverse=True)
 
     def health(self) -> Sequence[Health]:
         """Return the health of every role."""

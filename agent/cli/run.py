@@ -79,6 +79,7 @@ def _alone(config: Config, name: str, stop: threading.Event) -> int:
         create_app(role.service, metrics, access=readers.access(config)), config.http.host, _port(config, name)
     ) as server:
         say.info("role starts", url=server.url, restarts=restarts)
+        role.watch(stop)
         alertmanager.start(config.alertmanager, role.service, metrics, SystemClock(), stop)
         try:
             roles.run(role, stop)

@@ -17,6 +17,7 @@ from agent.http.headers import SecurityHeaders
 from agent.http.lookup import Truth
 from agent.http.pages.rendering import Rendering
 from agent.http.parameters import BadParameterError
+from agent.http.recent_api import RecentApi
 from agent.http.seen import Seen
 from agent.http.troubles import troubles
 from agent.metrics.registry import CONTENT_TYPE, Metrics
@@ -62,6 +63,7 @@ def create_app(
     return Starlette(
         routes=[
             *Api(shown).routes(),
+            *RecentApi(shown).routes(),
             Route("/metrics", exposition, methods=["GET"]),
             *pages.routes(rendering, metrics.above_zero),
         ],

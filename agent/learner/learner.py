@@ -25,6 +25,7 @@ from agent.learner.meter import Meter
 from agent.learner.owned import OwnedShard
 from agent.learner.plan import Plan
 from agent.learner.saving import Save, Saving, at_once
+from agent.learner.sources import Sources
 
 _LOG = logging.getLogger("scalewatch.learner")
 OnEmission = Callable[[Emission], None]
@@ -62,7 +63,7 @@ class Learner:
         self._saving = saving
         self._saves: dict[TopicPartition, Save] = {}
         self._plan = plan
-        self._meter = Meter(measures, monotonic_s)
+        self._measures, self._meter = measures, Meter(measures, monotonic_s)
         self._on_emission = on_emission
         self._consumer = log.consumer(plan.group, [plan.journal_topic], member=member)
         self._producer = log.producer()
@@ -70,6 +71,7 @@ class Learner:
         self._folding = threading.Lock()
         self._sent = False
         self._complaints = 0
+        self.sources = Sources()
 
     def step(self, now_s: float, timeout_s: float) -> int:
         """Work off one poll; `now_s` is the same clock's. Return the number of records folded."""
@@ -172,11 +174,14 @@ class Learner:
             shard.offset, shard.records = max(shard.offset, batch.next_offset), shard.records + folded
             self._flush()
         self._meter.tell_folded(shard.fold, folded)
+        self.sources.tell(self._measures)
         return folded
 
     def _fold_one(self, shard: OwnedShard, origin: Origin, value: bytes) -> None:
         try:
-            messages = self._folded(shard, origin.offset, decode_record(value))
+            record = decode_record(value)
+            self.sources.note(record, shard.fold.now_ms)
+            messages = self._folded(shard, origin.offset, record)
         except Exception as error:  # whatever a processor raises concerns this event only
             if isinstance(error, ScalewatchError) and not isinstance(error, InvalidInputError):
                 raise

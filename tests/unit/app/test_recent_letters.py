@@ -1,0 +1,116 @@
+"""The newest dead letters, as readers see them."""
+
+import threading
+from collections.abc import Callable
+
+import msgspec
+from structlog.testing import capture_logs
+
+from agent.app.recent_letters import DETAIL_MAX, LOOK_S, SHOWN_MAX, RecentLetters
+from agent.contracts.decoding import DeadLetter
+from agent.contracts.errors import UnavailableError
+from agent.contracts.log import Batch, TopicSettings
+from agent.contracts.moments import rfc3339
+from agent.log.memory import MemoryLog
+from tests.kit.clock import FakeClock
+
+TOPIC = "letters"
+BEGAN_MS = 1_795_168_800_000
+
+
+def letter(number: int, **changes: object) -> bytes:
+    content = {
+        "schema": "scalewatch.deadletter/1",
+        "id": f"slurm/0/{number}/0",
+        "time": rfc3339(BEGAN_MS + number * 1000),
+        "reason": "not-json",
+        "detail": "No JSON.",
+        "topic": "slurm",
+        "partition": 0,
+        "offset": number,
+        "format": "auto",
+        "value_base64": "c2VjcmV0",
+        "value_bytes": 6,
+        "truncated": False,
+    }
+    return msgspec.json.encode(msgspec.convert(content | changes, DeadLetter))
+
+
+def log_of(*values: bytes | None, partitions: int = 1) -> MemoryLog:
+    log = MemoryLog()
+    log.create([TopicSettings(TOPIC, partitions, compacted=False)])
+    producer = log.producer()
+    for number, value in enumerate(values):
+        producer.send(TOPIC, value, None, number % partitions)
+    producer.flush(1.0)
+    return log
+
+
+def looked(log: MemoryLog) -> RecentLetters:
+    letters = RecentLetters(log, TOPIC)
+    letters.look()
+    return letters
+
+
+def test_the_newest_letters_come_first_and_tell_where_and_why_but_not_what() -> None:
+    found = looked(log_of(*(letter(number) for number in range(SHOWN_MAX + 30)))).seen()
+    assert [each.offset for each in found] == list(range(SHOWN_MAX + 29, 29, -1))
+    assert (found[0].reason, found[0].topic, found[0].time_ms) == (
+        "not-json",
+        "slurm",
+        BEGAN_MS + (SHOWN_MAX + 29) * 1000,
+    )
+    assert "c2VjcmV0" not in repr(found)
+
+
+def test_letters_of_several_partitions_are_one_list() -> None:
+    assert [each.offset for each in looked(log_of(*map(letter, range(6)), partitions=3)).seen()] == [5, 4, 3, 2, 1, 0]
+
+
+def test_what_is_no_letter_is_left_out_and_long_words_are_cut() -> None:
+    log = log_of(b"nonsense", None, b"{}", letter(1, detail="x" * 9_000), letter(2, time="yesterday"))
+    first, second = looked(log).seen()
+    assert len(first.detail) == DETAIL_MAX
+    assert second.time_ms == 0
+
+
+class Weak(MemoryLog):
+    """A log whose broker can be away."""
+
+    away = False
+
+    def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
+        if self.away:
+            raise UnavailableError("No Kafka broker could be reached.")
+        return super().read(topic, partition, on_batch, newest=newest)
+
+
+def test_a_broker_that_is_away_changes_nothing_and_is_told_once() -> None:
+    log = Weak(log_of(letter(1)).broker)
+    letters = looked(log)
+    with capture_logs() as said:
+        for away in (True, True, True, False, False):
+            log.away = away
+            letters.look()
+            assert len(letters.seen()) == 1
+    assert [line["event"] for line in said] == ["dead letters could not be read", "dead letters can be read again"]
+    assert "No Kafka broker could be reached." in said[0]["reason"]
+
+
+def test_a_topic_that_is_missing_has_no_letters() -> None:
+    letters = RecentLetters(MemoryLog(), TOPIC)
+    letters.look()
+    assert letters.seen() == ()
+
+
+def test_it_looks_at_once_and_every_half_minute_until_it_is_stopped() -> None:
+    class Stopping(FakeClock):
+        def sleep(self, seconds: float, stop: threading.Event) -> bool:
+            if len(self.slept_s) == 3:
+                stop.set()
+            return super().sleep(seconds, stop)
+
+    clock, letters = Stopping(), RecentLetters(log_of(letter(1)), TOPIC)
+    letters.run(clock, threading.Event())
+    assert clock.slept_s == [LOOK_S] * 3
+    assert len(letters.seen()) == 1
