@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,11 @@ def values(name: str) -> Path:
 
 def rendered(helm: str, *files: Path, sets: Sequence[str] = (), kubernetes: str = NEWEST) -> str:
     """Return what Helm makes of the chart, the hooks too; ChartError where it refuses."""
+    return _rendered(helm, files, tuple(sets), kubernetes)
+
+
+@lru_cache(maxsize=64)
+def _rendered(helm: str, files: tuple[Path, ...], sets: tuple[str, ...], kubernetes: str) -> str:
     command = [helm, "template", "sw", CHART, "--namespace", "hpc", "--kube-version", kubernetes]
     command += [part for file in files for part in ("--values", file)]
     command += [part for text in sets for part in ("--set", text)]
