@@ -13,7 +13,7 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-versio
 BY_FILE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast tools lint simulate quality bench dashboards wheel lock clean
+.PHONY: help demo test test-fast tools lint simulate quality bench dashboards kube wheel lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ bench: .venv/dev.stamp  ## speed of the hot paths, also on a real Kafka; ARGS="-
 
 dashboards: .venv/dev.stamp  ## Grafana's dashboards, as files of the chart, from deploy/grafana
 	@$(BIN)/python -m deploy.grafana
+
+kube: .venv/dev.stamp  ## the chart's life on a Kubernetes: KUBE=folder of its programs, or the cluster of KUBECONFIG; ARGS=--help
+	$(BIN)/python -m tests.deploy.kube $(if $(KUBE),--programs $(KUBE)) $(ARGS)
 
 wheel: .venv/dev.stamp  ## dist/*.whl, built with the locked tools
 	@rm -rf dist
