@@ -1,5 +1,6 @@
 """The Helm chart: taken by Helm 3 and 4, right for the oldest and the newest Kubernetes, safe and without secrets."""
 
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 import agent
 from agent.cli import main
+from agent.config.keys import secret_paths
 from tests.kit.chart import CHART, NEWEST, OLDEST, ChartError, Objects, named, objects, pod_templates, rendered, values
 from tests.kit.tools import tool
 
@@ -183,10 +185,13 @@ def test_selectors_select_the_pods_and_only_them(full: Objects) -> None:
     }  # fmt: skip
 
 
-def test_a_secret_in_the_values_is_refused_and_not_repeated(helm: str) -> None:
-    for key in ("kafka.security.password", "privacy.salt", "alertmanager.token", "alertmanager.password"):
-        with pytest.raises(ChartError, match=rf"A secret stands in the values \(config\.{key}\)") as refused:
-            rendered(helm, values("minimal"), sets=[f"config.{key}=hunter2"])
+@pytest.mark.parametrize("path", sorted(secret_paths()), ids=".".join)
+def test_a_secret_in_the_values_is_refused_and_not_repeated(path: tuple[str, ...]) -> None:
+    key = ".".join(path).replace(".[]", "[0]")
+    beside = [f"config.{key.rpartition('.')[0]}.name=ops"] if "[0]" in key else []
+    for helm in (tool("helm3"), tool("helm4")):
+        with pytest.raises(ChartError, match=rf"A secret stands in the values \(config\.{re.escape(key)}\)") as refused:
+            rendered(helm, values("minimal"), sets=[f"config.{key}=hunter2", *beside])
         assert "hunter2" not in str(refused.value)
 
 
