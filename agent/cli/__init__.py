@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "predict": Entry("agent.cli.predict:command", "Predict run times, from files or from a running agent."),
     "identify": Entry("agent.cli.identify:command", "Show what the rules make of the jobs in files."),
     "validate": Entry("agent.cli.validate:command", "Check a configuration and name everything that is wrong."),
+    "plan": Entry("agent.cli.plan:command", "Say what memory, processors, disk and partitions a centre needs."),
     "topics": Entry("agent.cli.topics:command", "Check or create the agent's topics, or list the rights it needs."),
     "rebuild": Entry("agent.cli.rebuild:command", "Learn anew from the settled runs, with the rules of today."),
     "deadletter": Entry("agent.cli.deadletter:command", "List messages that could not be used, or send them again."),

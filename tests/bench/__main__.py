@@ -11,6 +11,7 @@ import agent  # noqa: F401 - before numpy, whose threads it limits
 from tests.bench import (
     counters,
     decoding,
+    footprint,
     hosts,
     kafka_path,
     machine,
@@ -35,6 +36,7 @@ BENCHMARKS: Final[dict[str, Benchmark]] = {
     "collector": roles.collector,
     "learner": roles.learner,
     "hosts": hosts.run,
+    "footprint": footprint.run,
     "memory": roles.whole_path,
     "refit": refit.run,
     "under-load": under_load.run,

@@ -39,7 +39,7 @@ def run(*, quick: bool) -> Iterator[Row]:
     """Yield what one minute costs, and what a checkpoint does; all on one core."""
     hosts = HOSTS // 10 if quick else HOSTS
     series, whole = hosts * len(RESOURCES), not quick
-    shard, seconds, longest_s = _learned(hosts)
+    shard, seconds, longest_s = learned(hosts)
     name = f"{hosts:,} hosts x {len(RESOURCES)}"
     meaning = "decoded from the journal; windows, forecasts, anomalies, alerts; median of later minutes"
     later = statistics.median(seconds[1:])
@@ -62,7 +62,7 @@ def run(*, quick: bool) -> Iterator[Row]:
     yield Row(f"restore of {series:,} series", restored_s, "s per core", "from bytes to columns")
 
 
-def _learned(hosts: int) -> tuple[Shard, list[float], float]:
+def learned(hosts: int) -> tuple[Shard, list[float], float]:
     """Return a shard that has learned some minutes, what each took, and the longest fold of one record."""
     shard, dice = compose.make_shard(Config()), np.random.default_rng(1)
     for record in _jobs(hosts):
@@ -71,7 +71,7 @@ def _learned(hosts: int) -> tuple[Shard, list[float], float]:
     seconds, longest_s = [], 0.0
     for minute in range(MINUTES):
         level += 0.02 * dice.standard_normal(level.shape)
-        values = [encode_record(record) for record in _minute(level, minute, dice)]
+        values = [encode_record(record) for record in told_minute(level, minute, dice)]
         began_s = time.process_time()
         for value in values:
             before_s = time.process_time()
@@ -89,7 +89,7 @@ def _jobs(hosts: int) -> Iterator[JournalRecord]:
         yield JournalRecord(JobStarted(SYSTEM, str(job), run_id(SYSTEM, str(job), START_MS), START_MS, told))
 
 
-def _minute(level: Any, minute: int, dice: np.random.Generator) -> Iterator[JournalRecord]:
+def told_minute(level: Any, minute: int, dice: np.random.Generator) -> Iterator[JournalRecord]:
     """Yield what all hosts measured in a minute, and the ticks of the next."""
     begin_ms = START_MS + minute * MINUTE_MS
     for host, own in enumerate(level):

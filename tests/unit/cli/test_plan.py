@@ -1,0 +1,192 @@
+"""`scalewatch plan`: what a centre needs, and that it follows from what was measured."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.app.measured import FIGURES, LEARNED_RESOURCE, PROCESS
+from agent.app.sizing import BUSY, Centre, Plan, plan
+from agent.cli import main
+from agent.config.broker import TopicNames
+from agent.config.load import loads
+from agent.config.tree import Config
+from agent.contracts.hosts import HostSettings
+from tests.bench.__main__ import BENCHMARKS
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["plan", *arguments], catch_exceptions=False, env={"COLUMNS": "200"})
+
+
+def as_json(*arguments: str) -> dict[str, Any]:
+    shown = run(*arguments, "--json")
+    assert shown.exit_code == 0, shown.stderr
+    found: dict[str, Any] = json.loads(shown.stdout)
+    return found
+
+
+def planned(config: Config | None = None, journal_days: float = 7.0, **changes: Any) -> Plan:
+    usual: dict[str, Any] = {
+        "hosts": 1000,
+        "resources": 10,
+        "interval_s": 10.0,
+        "jobs_per_day": 10_000.0,
+        "applications": 1000,
+    }
+    return plan(Centre(**(usual | changes)), config or Config(), journal_days)
+
+
+def amounts(found: Plan) -> list[float]:
+    roles = [
+        amount
+        for role in found.roles
+        for amount in (role.cores * role.replicas, role.memory_largest_mi * role.replicas)
+    ]
+    return [*roles, *(topic.written_bytes_per_day for topic in found.topics), found.disk_bytes, found.source_partitions]
+
+
+def test_a_small_centre_needs_one_process_of_each_and_little_of_them() -> None:
+    found = as_json("--hosts", "100", "--jobs-per-day", "1000", "--applications", "100")
+    assert [(role["role"], role["replicas"]) for role in found["roles"]] == [("collector", 1), ("learner", 1)]
+    assert all(role["memory_largest_mi"] <= 256 for role in found["roles"])
+    assert found["disk_bytes"] < 10e9
+    assert (found["settings"], found["remarks"], found["source_partitions"]) == ([], [], 1)
+
+
+def test_a_large_centre_needs_more_collectors_higher_bounds_and_is_told_what_is_too_much() -> None:
+    found = as_json("--hosts", "50000", "--resources", "40", "--interval", "1", "--applications", "50000")
+    collector, learner = found["roles"]
+    assert collector["replicas"] * BUSY >= 2_000_000 * 12.1e-6
+    assert collector["cores"] <= BUSY
+    assert found["source_partitions"] % collector["replicas"] == 0
+    assert {
+        entry["key"]: entry["wanted"] >= needed
+        for entry, needed in zip(found["settings"], (2_000_000, 50_000), strict=True)
+    } == {
+        "hosts.series_max": True,
+        "run_time.applications_max": True,
+    }
+    assert learner["memory_largest_mi"] > 8_000
+    assert "topics.journal_partitions: 3" in found["remarks"][0]
+
+
+def test_a_centre_without_telemetry_has_jobs_alone_in_its_journal() -> None:
+    journal = planned(hosts=0).topics[0]
+    assert journal.written_bytes_per_day == pytest.approx(10_000 * 796 + 86_400 * 75)
+
+
+sizes = st.fixed_dictionaries(
+    {
+        "hosts": st.integers(0, 20_000),
+        "resources": st.integers(0, 50),
+        "interval_s": st.floats(1, 60),
+        "jobs_per_day": st.floats(0, 1e6),
+        "applications": st.integers(0, 20_000),
+    }
+)
+
+
+@given(centre=sizes, grown=st.sampled_from(["hosts", "resources", "jobs_per_day", "applications"]))
+def test_more_of_anything_never_needs_less(centre: dict[str, Any], grown: str) -> None:
+    before, after = planned(**centre), planned(**centre | {grown: 2 * centre[grown] + 1})
+    memory = {3, 1}  # in all processes together: one more collector may mean less for each
+    for place, (few, many) in enumerate(zip(amounts(before), amounts(after), strict=True)):
+        assert many >= few * (1 - 1e-9) or place in memory
+
+
+@given(centre=sizes)
+def test_no_process_is_busier_than_it_should_be_without_a_word(centre: dict[str, Any]) -> None:
+    found = planned(**centre)
+    collector, learner = found.roles
+    assert collector.cores <= BUSY * (1 + 1e-9)
+    assert learner.cores <= BUSY or found.remarks
+    assert all(role.memory_mi <= role.memory_largest_mi for role in found.roles)
+
+
+def test_what_is_measured_more_often_costs_collectors_and_not_learners() -> None:
+    (slow, _), (fast, _) = planned(interval_s=60.0).roles, planned(interval_s=1.0).roles
+    assert fast.cores * fast.replicas > 50 * slow.cores * slow.replicas
+    assert planned(interval_s=60.0).roles[1] == planned(interval_s=1.0).roles[1]
+    assert planned(interval_s=60.0).topics == planned(interval_s=1.0).topics
+
+
+def test_copies_days_shards_and_rhythm_come_from_the_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "agent.yaml"
+    file.write_text(
+        "topics: {replication: 3, journal_retention_s: 86400, journal_partitions: 2, prefix: hpc}\n"
+        "sources: [{topics: [slurm], format: slurm}]\nreference: {nodes: nodes.csv}\n"
+    )
+    (tmp_path / "nodes.csv").write_text("host\nnid1\nnid2\nnid3\n")
+    found = as_json("-c", str(file))
+    assert (found["centre"]["hosts"], found["shards"], found["journal_days"]) == (3, 2, 1.0)
+    journal = found["topics"][0]
+    assert (journal["topic"], journal["partitions"]) == ("hpc.journal", 2)
+    assert journal["kept_bytes"] == pytest.approx(3 * journal["written_bytes_per_day"])
+    assert 2 * journal["retention_bytes"] == pytest.approx(1.25 * journal["written_bytes_per_day"], rel=0.01)
+    assert as_json("-c", str(file), "--retention-days", "2")["topics"][0]["kept_bytes"] == pytest.approx(
+        2 * journal["kept_bytes"]
+    )
+
+
+def test_shards_part_the_work_of_learners() -> None:
+    whole, parted = planned(hosts=10_000), planned(Config(topics=TopicNames(journal_partitions=4)), hosts=10_000)
+    assert parted.roles[1].replicas == 4
+    assert parted.roles[1].cores == pytest.approx(whole.roles[1].cores / 4)
+    assert parted.roles[1].memory_largest_mi < whole.roles[1].memory_largest_mi
+
+
+def test_a_bound_that_is_high_enough_is_left_alone() -> None:
+    assert [entry.key for entry in planned(hosts=20_000).settings] == ["hosts.series_max"]
+    assert planned(Config(hosts=HostSettings(series_max=200_000)), hosts=20_000).settings == ()
+
+
+def test_values_for_helm_are_settings_that_the_agent_takes() -> None:
+    found = as_json("--hosts", "20000", "--applications", "30000")
+    config = loads(json.dumps(found["helm_values"]["config"]))
+    assert (config.hosts.series_max, config.run_time.applications_max) == (220_000, 33_000)
+    assert found["helm_values"]["collector"]["resources"]["requests"].keys() == {"cpu", "memory"}
+    shown = run("--hosts", "20000", "--applications", "30000").output
+    assert "    series_max: 220000" in shown
+    assert "Set hosts.series_max to 220000: it is 120000." in shown
+
+
+def test_every_figure_says_how_it_was_measured() -> None:
+    listed = as_json("--hosts", "1")["measured"]
+    assert len(listed) == len(FIGURES)
+    for figure in listed:
+        assert figure["value"] > 0
+        assert figure["measured_by"].removeprefix("python -m tests.bench --only ") in BENCHMARKS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "Say how many hosts are measured: --hosts, or reference.nodes in the configuration."),
+        (["--hosts", "-1"], "Invalid value for '--hosts'"),
+        (["--hosts", "1", "--interval", "0"], "Invalid value for '--interval'"),
+        (["--hosts", "1", "--jobs-per-day", "nan"], "--jobs-per-day"),
+        (["--hosts", "1", "-c", "missing.yaml"], "missing.yaml: cannot be read: No such file or directory."),
+    ],
+)
+def test_what_cannot_be_planned_exits_with_2(arguments: Sequence[str], said: str) -> None:
+    shown = run(*arguments)
+    assert (shown.exit_code, shown.stdout) == (2, "")
+    assert said in shown.stderr
+
+
+def test_a_learner_of_its_own_takes_about_as_much_memory_as_was_planned() -> None:
+    hosts = 200
+    shown = subprocess.run(
+        [sys.executable, "-m", "tests.bench.footprint", str(hosts)], check=True, capture_output=True, text=True
+    )
+    at_rest, _ = map(float, shown.stdout.split())
+    reckoned = PROCESS.value + hosts * 10 * LEARNED_RESOURCE.value
+    assert at_rest == pytest.approx(reckoned, rel=0.2)
