@@ -144,6 +144,24 @@ def test_no_token_is_kept_or_shown() -> None:
         assert token not in repr(vars(type(access)))
 
 
+def test_no_token_is_logged_or_answered(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    wrong = "wrong-token-0123456789"
+    with Server(limited_app(centre()), "127.0.0.1", 0) as server:
+        answers = [
+            httpx.get(f"{server.url}{path}", headers={"Authorization": f"Bearer {token}"})
+            for path in ("/", "/api/v1/jobs", "/metrics", "/nothing", "/api/v1/jobs?limit=x")
+            for token in (TOKENS["ann"][0], wrong)
+        ]
+    said = "".join(
+        [answer.text + str(answer.headers) for answer in answers]
+        + [record.getMessage() for record in caplog.records if record.name != "httpcore"]
+    )
+    assert len(answers) == 10
+    for token in (TOKENS["ann"][0], wrong):
+        assert token not in said
+
+
 def test_a_real_server_believes_the_address_that_connects_and_not_what_it_says() -> None:
     with Server(limited_app(centre()), "127.0.0.1", 0) as server:
         from_inside = {"X-Forwarded-For": PROXY, "X-Real-IP": PROXY, "Forwarded": f"for={PROXY}"}
