@@ -70,8 +70,7 @@ def _now() -> Part:
     version = table(
         "Versions",
         "What runs where. Two versions for long: a rollout has stopped.",
-        {"one": rows(f"max by (instance, version) (scalewatch_build_info{{{OF_AGENT}}})")},
-        hidden=("Value",),
+        {"": rows(f"max by (instance, version) (scalewatch_build_info{{{OF_AGENT}}})")},
     )
     return Part("Now", (Line(5, tuple((4, each) for each in (up, ready, lag, age, starts, version))),))
 

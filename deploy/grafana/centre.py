@@ -109,23 +109,23 @@ def _attention() -> Part:
 
 def _applications() -> Panel:
     def told(metric: str, extra: str = "") -> str:
-        return f"max by ({KEY}) ({metric}{{{OF_SYSTEMS}{extra}}})"
+        return with_input(f"max by ({KEY}) ({metric}{{{OF_SYSTEMS}{extra}}})")
 
     panel = table(
         "Applications",
         "A row for each application. Trust a prediction as far as its verdict and its measured coverage go, and coverage as "
         "far as the number of scored runs goes. The knee is the size beyond which more nodes bring little.",
         {
-            "is there": rows(with_input(f"max by ({KEY}, verdict) (scalewatch_reliability{{{OF_SYSTEMS}}})")),
+            "": rows(with_input(f"max by ({KEY}, verdict) (scalewatch_reliability{{{OF_SYSTEMS}}})")),
             "coverage": rows(told("scalewatch_prediction_coverage_ratio")),
             "scored runs": rows(told("scalewatch_prediction_runs", ', use="scored"')),
             "error": rows(told("scalewatch_prediction_error_ratio")),
             "learned runs": rows(told("scalewatch_prediction_runs", ', use="learned"')),
             "knee": rows(told("scalewatch_useful_size", ', criterion="knee"')),
             "useful up to": rows(told("scalewatch_useful_size", ', criterion="max"')),
-            "alerts": rows(f'sum by ({KEY}) (scalewatch_alert_firing{{{OF_SYSTEMS}, application!=""}})'),
+            "alerts": rows(with_input(f'sum by ({KEY}) (scalewatch_alert_firing{{{OF_SYSTEMS}, application!=""}})')),
         },
-        hidden=("Value #A", "is"),
+        hidden=("is",),
     )
     linked(panel, "application", "What is known of ${__data.fields.application}", APPLICATION_URL)
     shaded(panel, "coverage", "percentunit", COVERAGE)

@@ -47,24 +47,28 @@ class Sheet:
 
 
 class Firing(model.AnnotationQuery):
-    """Marks where alerts fired; the library knows no text of a mark.
+    """Marks where alerts fired; the library knows neither the query of a mark nor its text.
 
     >>> Firing("Alerts", "ALERTS", "{{instance}}").to_json()["titleFormat"]
     '{{alertname}}'
     """
 
     def __init__(self, name: str, expr: str, text: str) -> None:
-        super().__init__(name=name, datasource=DATASOURCE, enable=True, hide=False, icon_color="red", expr=expr)
-        self._text = text
+        super().__init__(name=name, datasource=DATASOURCE, enable=True, hide=False, icon_color="red")
+        self._asked, self._text = expr, text
 
     def to_json(self) -> dict[str, object]:
         """Return it as Grafana reads it.
 
-        >>> Firing("Alerts", "ALERTS", "{{instance}}").to_json()["textFormat"]
-        '{{instance}}'
+        >>> Firing("Alerts", "ALERTS", "{{instance}}").to_json()["target"]["expr"]
+        'ALERTS'
         """
-        told = {"titleFormat": "{{alertname}}", "textFormat": self._text, "tagKeys": "severity", "step": "60s"}
-        return super().to_json() | told
+        return super().to_json() | {
+            "target": {"expr": self._asked, "interval": "60s", "refId": "Anno"},
+            "titleFormat": "{{alertname}}",
+            "textFormat": self._text,
+            "tagKeys": "severity",
+        }
 
 
 def dashboard(sheet: Sheet) -> model.Dashboard:

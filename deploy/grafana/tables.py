@@ -46,23 +46,30 @@ def table(
     hidden: Sequence[str] = (),
     unit: str = "none",
 ) -> dashboard.Panel:
-    """Return a table of now: a row for what has the same labels, a column for each query and label, but for hidden ones.
+    """Return a table of now: a row for what has the same labels, a column for each label, and for each query a named one.
 
-    >>> panel = table("A", "What it means.", {"up": rows("up"), "is up": rows("up == 1")}, hidden=("job",))
+    A column whose name is empty says only that a row is there, and is left out. Hidden columns are for links.
+
+    >>> panel = table("A", "What it means.", {"up": rows("up"), "": rows("up == 1")}, hidden=("job",))
     >>> panel.transformations[1].options["renameByName"], panel.transformations[1].options["excludeByName"]
-    ({'Value #A': 'up', 'Value #B': 'is up'}, {'Time': True, 'job': True})
+    ({'Value #A': 'up'}, {'Time': True, 'Value #B': True})
     """
     builder = build_table.Panel().cell_height(common.TableCellHeight.SM).show_header(show_header=True)
     panel = finish(builder.no_value("none"), title, means, unit, list(columns.values()))
-    values = [f"Value #{letter}" for letter in "ABCDEFGHIJ"] if len(columns) > 1 else ["Value"]
+    values = dict(zip((f"Value #{letter}" for letter in "ABCDEFGHIJ"), columns, strict=False))
+    if len(columns) == 1:  # the letter is told only where several queries returned something
+        values["Value"] = values["Value #A"]
+    left_out = [value for value, name in values.items() if not name]
     panel.transformations = [
         change("merge"),
         change(
             "organize",
-            excludeByName=dict.fromkeys(("Time", *hidden), True),
-            renameByName=dict(zip(values, columns, strict=False)),
+            excludeByName=dict.fromkeys(("Time", *left_out), True),
+            renameByName={value: name for value, name in values.items() if name},
         ),
     ]
+    for name in hidden:
+        override(panel, name, {"custom.hidden": True})
     return panel
 
 
@@ -71,20 +78,14 @@ def alerts(title: str, means: str, firing: str) -> dashboard.Panel:
 
     Both have the same labels, so they are the rows of one table.
 
-    >>> alerts("A", "What it means.", "scalewatch_alert_firing").targets[1].expr[:30]
+    >>> alerts("A", "What it means.", "scalewatch_alert_firing").targets[0].expr[:30]
     'max by (alertname, severity, k'
     """
     about = "alertname, severity, kind, system, application, input, unit, n, host, partition, rack"
     rules = f'label_replace(ALERTS{{{RULES_OF_AGENT}}}, "kind", "agent", "", "")'
-    panel = table(
-        title,
-        means,
-        {
-            "of the agent": rows(f"max by ({about}) ({firing})"),
-            "about the agent": rows(f"max by (alertname, severity, kind, system, job, instance, role) ({rules})"),
-        },
-        hidden=("Value #A", "Value #B"),
-    )
+    told = f"max by (alertname, severity, kind, system, job, instance, role) ({rules})"
+    # one query, for a column that two have in common would be told twice
+    panel = table(title, means, {"": rows(f"max by ({about}) ({firing}) or {told}")})
     severity = {"info": "blue", "warning": "orange", "critical": "red"}
     mapped = [
         {"type": "value", "options": {name: {"color": hue, "index": i}}}

@@ -186,7 +186,7 @@ def test_a_query_parses_and_asks_for_series_and_labels_that_there_are(question: 
 def test_a_query_groups_by_labels_that_there_are(question: Question) -> None:
     for node in nodes(parsed(question)):
         if isinstance(node, promql.AggregateExpr) and node.modifier:
-            inside = set().union(*(KNOWN[each.name or ""] for each in selectors(node.expr)))
+            inside: set[str] = set().union(*(KNOWN[each.name or ""] for each in selectors(node.expr)))
             assert set(node.modifier.labels) - inside - set_by_replace(node.expr) == set()
 
 

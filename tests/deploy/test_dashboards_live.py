@@ -8,7 +8,7 @@ import pytest
 from tests.kit.agent_process import until
 from tests.kit.dashboards import Question, choices, dashboards, listed, put_in, questions, variables
 from tests.kit.prometheus import Prometheus
-from tests.kit.scraped_demo import quick_rules, scraped_demo
+from tests.kit.scraped_demo import ALWAYS, quick_rules, scraped_demo
 from tests.kit.tools import tool
 
 pytestmark = [pytest.mark.tools, pytest.mark.slow]
@@ -29,7 +29,6 @@ EMPTY = {
     "agent: Bounds hit B": HEALTHY,
     "agent: Measurements left out by reason B": HEALTHY,
     "agent: Reports of runs refused by reason B": HEALTHY,
-    "host: Alerts of this host A": QUIET_HOSTS,
     "host: marks of Alerts of the agent": QUIET_HOSTS,
 }
 # what every application has, from its first prediction that was scored
@@ -116,16 +115,11 @@ def test_a_band_holds_what_is_predicted(scraped: Prometheus, chosen: dict[str, l
 
 
 def test_the_table_of_alerts_has_the_agents_own_and_those_of_rules(scraped: Prometheus) -> None:
-    own, rules = (q for q in QUESTIONS if q.dashboard == "centre" and q.place.startswith("Alerts that fire"))
+    (shown,) = [each for each in QUESTIONS if str(each) == "centre: Alerts that fire A"]
     everything = dict.fromkeys(variables(ALL["centre"]), ".*")
-    (strange,) = [
-        each["metric"]
-        for each in scraped.query(put_in(own.expr, everything))
-        if each["metric"]["alertname"] == "StrangeRun"
-    ][:1]
-    (always,) = [each["metric"] for each in scraped.query(put_in(rules.expr, everything))]
-    shared = {"alertname", "severity", "kind", "system"}
-    assert shared <= set(strange) & set(always)
+    found = {each["metric"]["alertname"]: each["metric"] for each in scraped.query(put_in(shown.expr, everything))}
+    strange, always = found["StrangeRun"], found[ALWAYS["alert"]]
+    assert {"alertname", "severity", "kind", "system"} <= set(strange) & set(always)
     assert (strange["kind"], always["kind"]) == ("anomaly", "agent")
 
 
@@ -134,4 +128,4 @@ def test_all_rules_are_evaluated_and_the_demo_lets_none_fire(scraped: Prometheus
     assert len(found) == sum(len(group["rules"]) for group in quick_rules()["groups"])
     assert {rule["name"]: rule.get("lastError") for rule in found if rule["health"] != "ok"} == {}
     firing = {rule["name"] for rule in found if rule.get("state", "inactive") != "inactive"}
-    assert firing == {"ScalewatchOfTheTest"}
+    assert firing == {ALWAYS["alert"]}

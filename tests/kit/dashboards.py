@@ -41,7 +41,7 @@ def questions(name: str, dashboard: Mapping[str, Any]) -> Iterator[Question]:
         for target in panel.get("targets", ()):
             yield Question(name, f"{panel['title']} {target['refId']}", target["expr"])
     for mark in dashboard["annotations"]["list"]:
-        yield Question(name, f"marks of {mark['name']}", mark["expr"])
+        yield Question(name, f"marks of {mark['name']}", mark["target"]["expr"])
 
 
 def variables(dashboard: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
