@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
+from agent.config.roles import HttpSettings
 from tests.kit.tools import tool
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "helm" / "scalewatch" / "files" / "rules"
 PROMETHEUS = ROOT / "deploy" / "prometheus" / "prometheus.yaml"
+PORT = HttpSettings().port
 PROVISIONING = ROOT / "deploy" / "grafana" / "provisioning"
 
 
@@ -34,6 +36,14 @@ def test_promtool_takes_the_configuration_with_the_rules_beside_it(tmp_path: Pat
 def test_the_agents_job_has_a_name_that_the_rules_know() -> None:
     jobs = {each["job_name"] for each in yaml.safe_load(PROMETHEUS.read_text())["scrape_configs"]}
     assert any("scalewatch" in job for job in jobs)
+
+
+def test_each_role_is_scraped_where_it_serves() -> None:
+    (job,) = [
+        each for each in yaml.safe_load(PROMETHEUS.read_text())["scrape_configs"] if each["job_name"] == "scalewatch"
+    ]
+    targets = [target for group in job["static_configs"] for target in group["targets"]]
+    assert set(targets) == {f"learner:{PORT}", f"collector:{PORT + 1}"}
 
 
 def test_grafana_asks_the_prometheus_and_the_alertmanager_that_prometheus_tells() -> None:
