@@ -63,7 +63,7 @@ def _simulate(
         topics = ", ".join(dict.fromkeys(topic for topic in to if topic))
         click.echo(f"The centre {system} tells {topics} of what happened since {rfc3339(simulator.told_ms)}.")
         simulator.run(stop)
-        click.echo(f"Stopped; the next start goes on after {rfc3339(simulator.told_ms)}.")
+        click.echo(f"Stopped; everything was told until {rfc3339(simulator.told_ms)}.")
     finally:
         log.close()
 

@@ -1,7 +1,6 @@
 """What compose.yaml puts together, put together by hand: broker, agent, simulated centre, Alertmanager and Prometheus."""
 
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import yaml
 
 from agent.app import compose
 from agent.app.simulate import last_place
+from agent.contracts.moments import parse_rfc3339
 from agent.log.kafka import KafkaLog
 from agent.simulation.living import LivingCentre
 from tests.kit import compose as compose_file
@@ -34,6 +34,7 @@ COMPOSE = compose_file.FOLDER
 REQUIRED = "SCALEWATCH_REQUIRE_KAFKA"
 SPEED = "3600"  # of the past: a day in 24 seconds
 SOON_S = 90.0
+QUIET_MS = 600_000  # between two things that happen to jobs
 NEAR = 0.1  # of ln run time
 
 
@@ -44,6 +45,7 @@ class Played:
         self, agent: AgentProcess, centre: subprocess.Popen[bytes], told: Alertmanager, scraping: Prometheus
     ) -> None:
         self.agent, self.centre, self.alertmanager, self.prometheus = agent, centre, told, scraping
+        self.centre_log = agent.path.with_name("centre.log")
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +181,20 @@ def test_prometheus_has_the_predictions_and_no_rule_fails(played: Played) -> Non
     assert [each["url"] for each in answer["activeAlertmanagers"]] == [f"{played.alertmanager.url}/api/v2/alerts"]
 
 
-def test_the_centre_stops_when_it_is_told_to(played: Played) -> None:
-    played.centre.send_signal(signal.SIGTERM)
-    assert played.centre.wait(30) == 0
+def test_the_centre_stops_when_it_is_told_to_and_goes_on_where_it_was(played: Played) -> None:
+    told = played.centre_log
+    _end(played.centre)
+    assert played.centre.returncode == 0
+    last = told.read_text().splitlines()[-1].removeprefix("Stopped; everything was told until ")
+
+    def begun() -> str:
+        return told.read_text().partition(last)[2].strip()
+
+    with told.open("ab") as said:
+        again = subprocess.Popen(command("centre", played.agent.path), cwd=ROOT, stdout=said, stderr=said)
+    try:
+        line = until(begun, SOON_S, "the centre tells again")
+    finally:
+        _end(again)
+    since = parse_rfc3339(line.splitlines()[0].split()[-1].removesuffix("."))
+    assert 0 <= parse_rfc3339(last.removesuffix(".")) - since < QUIET_MS

@@ -19,6 +19,13 @@ from tests.kit.tools import REQUIRED, tool
 
 ADDED_MAX_MB = 240  # beyond the base, three quarters of it numpy and scipy
 SOON_S = 60.0
+EVERY_MODULE = """
+import importlib, pkgutil
+for name in ("agent", "processors", "sinks"):
+    for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +90,13 @@ def test_its_commands_work(image: Image) -> None:
     assert image.says("--version") == f"scalewatch {__version__}\n"
     assert "journal_partitions" in image.says("describe", "config")
     assert "Usage: scalewatch" in image.says(*image.config["Cmd"])
+
+
+@pytest.mark.tools
+@pytest.mark.slow
+def test_nothing_that_the_product_imports_was_left_behind(image: Image) -> None:
+    done = subprocess.run(image.command("python", "-c", EVERY_MODULE), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.tools
