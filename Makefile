@@ -13,7 +13,7 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-versio
 BY_FILE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast tools lint simulate quality bench dashboards kube wheel lock clean
+.PHONY: help demo test test-fast tools lint simulate quality bench dashboards kube pictures wheel lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ dashboards: .venv/dev.stamp  ## Grafana's dashboards, as files of the chart, fro
 
 kube: .venv/dev.stamp  ## the chart's life on a Kubernetes: KUBE=folder of its programs, or the cluster of KUBECONFIG; ARGS=--help
 	$(BIN)/python -m tests.deploy.kube $(if $(KUBE),--programs $(KUBE)) $(ARGS)
+
+pictures: .venv/dev.stamp  ## deploy/pictures, the pages of the demo in a real Chromium; minutes
+	$(BIN)/python -m tests.pictures $(ARGS)
 
 wheel: .venv/dev.stamp  ## dist/*.whl, built with the locked tools
 	@rm -rf dist

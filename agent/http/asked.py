@@ -139,7 +139,9 @@ def _more(ratio: float) -> str:
 def _warning(entry: Prediction, n: float) -> str:
     useful, reliable = entry.useful_n.max, entry.reliable_n
     if useful is not None and n > useful:
-        return f"That is beyond the largest useful size, {size(useful)}: more {entry.unit} hardly make it faster, or slower."
+        return (
+            f"That is beyond the largest useful size, {size(useful)}: more {entry.unit} hardly help, or make it slower."
+        )
     if reliable is not None and not reliable.min <= n <= reliable.max:
         return f"Predictions can be relied on from {size(reliable.min)} to {size(reliable.max)} {entry.unit}; this is outside."
     return ""

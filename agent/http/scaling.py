@@ -48,6 +48,7 @@ def scaling_plot(
         view.picture(entry, alerts, truth, small=False, runs=dots, uprights=[(mark.n, mark.label) for mark in marked]),
         plots.Axis("log", plots.told(axes.powers(min(sizes), max(sizes), 2, 12), size) if sizes else ()),
         plots.Axis("log", plots.told(axes.duration_ticks(min(times), max(times), 8), duration) if times else ()),
+        ratio=0.6,
     )
 
 

@@ -95,17 +95,21 @@ def history(name: str, runs: Sequence[RecentRun]) -> History | None:
     error = Series(
         label=f"Error of the predictions of {name}, run by run",
         spots=[Spot(row.time_ms, row.error, row.rolling_error) for row in rows],
-        words=share,
+        words=_shares,
         top=0.1,
     )
     coverage = Series(
         label=f"Share of the runs of {name} inside their band, over the newest {ROLLING}",
         spots=[Spot(row.time_ms, None, row.rolling_inside) for row in rows],
-        words=share,
+        words=_shares,
         top=1.0,
         aim=0.9,
     )
     return History(series_plot(error), series_plot(coverage), rows)
+
+
+def _shares(value: float) -> str:
+    return "0 %" if value == 0 else share(value)
 
 
 def scored(runs: Sequence[RecentRun]) -> list[Scored]:

@@ -20,6 +20,7 @@ APPLICATIONS_SHOWN: Final = 60
 ALERTS_SHOWN: Final = 30
 ALERTS_FIRST: Final = 5  # the others are folded, so that applications are in sight
 JOBS_SHOWN: Final = 50
+JOBS_FIRST: Final = 12
 HOSTS_SHOWN: Final = 8
 CHOICES_SHOWN: Final = 500
 
@@ -69,6 +70,7 @@ class OverviewPage:
             alerts_first=ALERTS_FIRST,
             resolved_alerts=[alert for alert in alerts if alert.status == "resolved"][:ALERTS_SHOWN],
             jobs=jobs[:JOBS_SHOWN],
+            jobs_first=JOBS_FIRST,
             jobs_total=len(jobs),
             hosts=hosts.host_rows(strange, alerts),
             hosts_known=bool(found),

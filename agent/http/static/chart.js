@@ -9,7 +9,7 @@ import { read } from "./table.js";
 
 const RATIO = 0.56; // height to width
 const HEIGHT_MIN = 210;
-const HEIGHT_MAX = 400;
+const HEIGHT_MAX = 460;
 const TICK_ROOM = { x: 44, y: 22 }; // pixels between two ticks with words
 const NEAR = 9; // pixels from a pointer to a dot
 

@@ -1,6 +1,6 @@
 // Draws the parts of a chart on its canvas, in the colours of the style sheet: bands, bars, lines across, dots.
 
-const DOTS = { observed: ["accent", 3.5], run: ["run", 2.6], outside: ["warn", 3.2], anomaly: ["bad", 5.5] };
+const DOTS = { observed: ["accent", 3.5], run: ["run", 2.6], outside: ["warn-edge", 3.2], anomaly: ["bad", 5.5] };
 const HOLLOW = new Set(["anomaly"]);
 
 // Returns a colour of the style sheet as it is now, light or dark.
