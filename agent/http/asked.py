@@ -70,14 +70,16 @@ def asked(service: Service, entry: Prediction, query: QueryParams, runs: Sequenc
         answer = service.answer(question(entry, [*sizes, *beside]))
     except (parameters.BadParameterError, UnavailableError) as problem:
         return Asked(n=typed, usual=usual, refusal=str(problem))
-    if not answer.known or not answer.points:
+    by_size = {point.n: point for point in answer.points}  # which come in the order of their sizes
+    points = [by_size[n] for n in (sizes[0], *beside) if n in by_size]
+    if not answer.known or sizes[0] not in by_size:
         return Asked(n=typed, usual=usual, refusal=answer.detail or "Nothing can be said of this size.")
     return Asked(
         n=typed,
         usual=usual,
-        sentences=tuple(_sentences(entry, answer.points)),
-        warning=_warning(entry, answer.points[0].n),
-        points=answer.points,
+        sentences=tuple(_sentences(entry, points)),
+        warning=_warning(entry, sizes[0]),
+        points=points,
     )
 
 

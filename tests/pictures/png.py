@@ -7,6 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 COLOURS = 256
+FREQUENT = (
+    128  # of these; the others are those that are least like any that is taken, so that a small red ring stays red
+)
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 Pixels = NDArray[np.uint8]
 
@@ -17,9 +20,8 @@ def smaller(png: bytes) -> bytes:
     height, width, _ = pixels.shape
     packed = pixels.astype(np.uint32) @ np.array([65536, 256, 1], dtype=np.uint32)
     found, inverse, counts = np.unique(packed, return_inverse=True, return_counts=True)
-    kept = found[np.argsort(-counts, kind="stable")[:COLOURS]]
-    palette = np.stack([kept >> 16 & 255, kept >> 8 & 255, kept & 255], axis=1).astype(np.int32)
     colours = np.stack([found >> 16 & 255, found >> 8 & 255, found & 255], axis=1).astype(np.int32)
+    palette = _palette(colours[np.argsort(-counts, kind="stable")])
     nearest = np.concatenate(
         [((part[:, None, :] - palette[None]) ** 2).sum(axis=2).argmin(axis=1) for part in np.array_split(colours, 64)]
     )
@@ -28,6 +30,16 @@ def smaller(png: bytes) -> bytes:
     head = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
     parts = ((b"IHDR", head), (b"PLTE", palette.astype(np.uint8).tobytes()), (b"IDAT", body), (b"IEND", b""))
     return _SIGNATURE + b"".join(_chunk(kind, data) for kind, data in parts)
+
+
+def _palette(colours: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return at most 256 of these colours, which come most frequent first."""
+    taken = list(colours[:FREQUENT])
+    away = np.min([((colours - colour) ** 2).sum(axis=1) for colour in taken], axis=0)
+    while len(taken) < min(COLOURS, len(colours)):
+        taken.append(colours[int(away.argmax())])
+        away = np.minimum(away, ((colours - taken[-1]) ** 2).sum(axis=1))
+    return np.stack(taken)
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

@@ -20,12 +20,14 @@ APPLICATION = "/applications/archer2/lammps/rhodo/nodes"
 
 
 class Answering(FixedService):
-    """Answers with points of its own."""
+    """Answers with points of its own, in the order of their sizes, as the models do."""
 
     points: tuple[AnswerPoint, ...] = ()
 
     def answer(self, request: PredictionRequested) -> Answer:
-        return msgspec.structs.replace(super().answer(request), points=self.points)
+        return msgspec.structs.replace(
+            super().answer(request), points=tuple(sorted(self.points, key=lambda point: point.n))
+        )
 
 
 def point(n: float, run_time_s: float, verdict: str = "reliable", **changes: float | None) -> AnswerPoint:
