@@ -28,8 +28,9 @@ def browser() -> Iterator[Browser]:
 class Visit:
     """One reader with a window of their own: `page`, and what went wrong in it."""
 
-    def __init__(self, context: BrowserContext) -> None:
+    def __init__(self, context: BrowserContext, expected: str = "") -> None:
         self.troubles: list[str] = []
+        self._expected = expected
         self.page: Page = context.new_page()
         self.page.set_default_timeout(8000)
         self.page.on("console", lambda message: self._heard(message.type, message.text))
@@ -37,7 +38,8 @@ class Visit:
         self.page.route("**/*", self._only_here)
 
     def _heard(self, kind: str, text: str) -> None:
-        if kind in ("error", "warning"):
+        is_expected = bool(self._expected) and self._expected in text
+        if kind in ("error", "warning") and not is_expected:
             self.troubles.append(f"console {kind}: {text}")
 
     def _only_here(self, route: Route) -> None:
@@ -49,11 +51,14 @@ class Visit:
 
 
 @contextmanager
-def visit(running: Browser, **context: Any) -> Iterator[Page]:
-    """A page of a fresh reader, who fails the test if the console complains or anything is asked of another host."""
+def visit(running: Browser, *, expected: str = "", **context: Any) -> Iterator[Page]:
+    """A page of a fresh reader, who fails the test if the console complains or anything is asked of another host.
+
+    Of complaints, those with an `expected` text are none.
+    """
     opened = running.new_context(**({"viewport": DESK, "reduced_motion": "reduce"} | context))
     try:
-        reader = Visit(opened)
+        reader = Visit(opened, expected)
         yield reader.page
         assert reader.troubles == []
     finally:

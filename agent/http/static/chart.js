@@ -181,6 +181,7 @@ function thinned(plot, name, ticks, room) {
 }
 
 function drawAll(always = false) {
+  if (typeof uPlot === "undefined") return; // it did not load: the pictures stay
   for (const [figure, chart] of charts) {
     if (figure.isConnected) continue;
     chart.end();
