@@ -2,11 +2,8 @@
 
 import pytest
 from playwright.sync_api import Browser, expect
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
 
 from agent.http.app import create_app
-from agent.http.changes import Changes
 from agent.http.server import Server
 from agent.metrics.registry import Metrics
 from tests.kit.browser import visit
@@ -54,11 +51,9 @@ def test_a_table_that_was_opened_stays_open(chromium: Browser, site: str, servic
         expect(page.get_by_role("table", name="Predictions")).to_be_visible()
 
 
-def test_a_page_for_which_there_is_no_stream_asks_by_itself(
-    chromium: Browser, site: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Changes, "show", refused)
+def test_a_page_for_which_there_is_no_stream_asks_by_itself(chromium: Browser, site: str) -> None:
     with visit(chromium, expected="status of 503") as page:
+        page.route("**/changes", lambda route: route.fulfill(status=503, body="50 pages are open already."))
         page.goto(site)
         expect(page.locator("#live")).to_have_text("asks every few seconds")
 
@@ -74,11 +69,6 @@ def test_a_server_that_went_away_is_told_and_a_new_one_is_followed(chromium: Bro
         with Server(app, "127.0.0.1", first.port):
             expect(page.get_by_role("paragraph").filter(has_text="nektar stands still.")).to_be_visible(timeout=10_000)
             expect(page.locator("#live")).to_have_text("live")
-
-
-async def refused(_changes: Changes, _request: Request) -> Response:
-    """What is answered when too many pages are open."""
-    return PlainTextResponse("Too many.", 503)
 
 
 def test_whoever_does_not_want_to_follow_is_left_alone(chromium: Browser, site: str) -> None:
