@@ -26,6 +26,7 @@ STEPS: Final[dict[str, Callable[[Release], str]]] = {
     "drain: one learner after the other, never two": drain,
     "uninstall: nothing is left": uninstall,
 }
+HELMS: Final = ("helm4", "helm3", "helm")
 HELP: Final = f"""Install, upgrade, roll back, drain and uninstall the chart on a real control plane, and print what each took.
 
 With --programs, a control plane with three pretended nodes is started on this machine, in a folder of its own, and ended afterwards. The
@@ -43,10 +44,17 @@ With --crds, a folder with the definitions of ServiceMonitor and PrometheusRule,
 @click.option("--programs", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of programs.")
 @click.option("--crds", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of definitions.")
 @click.option("--values", "files", type=click.Path(exists=True, path_type=Path), multiple=True, help="More values.")
+@click.option("--helm", "chosen", metavar="PROGRAM", help="Which Helm; default: helm4, helm3 or helm.")
 @click.option("--drain", "drains", is_flag=True, help="Drain a node of a cluster that is not pretended, too.")
-def main(programs: Path | None, crds: Path | None, files: tuple[Path, ...], drains: bool) -> None:  # noqa: FBT001
+def main(
+    programs: Path | None,
+    crds: Path | None,
+    files: tuple[Path, ...],
+    chosen: str | None,
+    drains: bool,  # noqa: FBT001 - an option
+) -> None:
     """Run the steps and print a line for each."""
-    helm = find("helm4") or find("helm3") or find("helm")
+    helm = next((path for name in ((chosen,) if chosen else HELMS) if (path := find(name))), None)
     if helm is None:
         raise click.UsageError("There is no helm on the path.")
     if programs is None and not os.environ.get("KUBECONFIG"):
@@ -68,7 +76,7 @@ def main(programs: Path | None, crds: Path | None, files: tuple[Path, ...], drai
             environment["KUBECONFIG"] = os.environ["KUBECONFIG"]
         if kubectl is None:
             raise click.UsageError("There is no kubectl on the path.")
-        release = Release(helm, kubectl, environment, (values("minimal"), *files), crds, pretended=programs is not None)
+        release = Release(helm, kubectl, environment, (values("minimal"), *files), crds)
         sys.exit(_all(release, left_out=() if programs is not None or drains else (drain, fail)))
 
 

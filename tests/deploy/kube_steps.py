@@ -32,7 +32,6 @@ class Release(NamedTuple):
     environment: Mapping[str, str]
     files: tuple[Path, ...]
     crds: Path | None
-    pretended: bool
     namespace: str = f"scalewatch-{secrets.token_hex(3)}"
 
     def begin(self) -> None:
@@ -123,14 +122,15 @@ def _until(what: str, holds: Callable[[], bool]) -> None:
 
 def refuse(release: Release) -> str:
     """Have the server check every object without making it; a misspelt field is refused."""
-    text = release.to("template", *release.options())
+    server = json.loads(release.ask("version", "--output", "json"))["serverVersion"]["gitVersion"]
+    text = release.to("template", *release.options(), "--kube-version", server)
     apply = ("apply", "--dry-run=server", "--validate=strict", "--filename", "-")
     taken = release.ask(*apply, text=text).strip().splitlines()
     try:
         release.ask(*apply, text=text.replace("startupProbe", "startUpProbe"))
     except StepError as error:
         _need(f"another complaint: {error}", holds="startUpProbe" in str(error))
-        return f"{len(taken)} objects"
+        return f"{len(taken)} objects, Kubernetes {server}"
     raise StepError("The server took a misspelt field.")
 
 
