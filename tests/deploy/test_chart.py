@@ -239,6 +239,12 @@ def test_what_has_to_be_given_is_named(helm: str) -> None:
         rendered(helm)
 
 
+def test_the_example_of_the_readme_is_taken(helm: str, tmp_path: Path) -> None:
+    file = tmp_path / "centre.yaml"
+    file.write_text((CHART / "README.md").read_text().split("```yaml\n")[1].split("```")[0])
+    assert "SCALEWATCH_KAFKA_PASSWORD" in rendered(helm, file)
+
+
 def test_an_older_kubernetes_is_refused(helm: str) -> None:
     with pytest.raises(ChartError, match=r"incompatible with Kubernetes v1\.24\.0"):
         rendered(helm, values("minimal"), kubernetes="1.24.0")
