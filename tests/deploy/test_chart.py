@@ -245,6 +245,15 @@ def test_the_example_of_the_readme_is_taken(helm: str, tmp_path: Path) -> None:
     assert "SCALEWATCH_KAFKA_PASSWORD" in rendered(helm, file)
 
 
+def test_what_the_plan_advises_is_taken(helm: str, tmp_path: Path) -> None:
+    told = CliRunner().invoke(main, ["plan", "--hosts", "5000", "--interval", "1"]).output
+    file = tmp_path / "planned.yaml"
+    file.write_text(told.split("values.yaml of the Helm chart:\n")[1])
+    planned = yaml.safe_load(file.read_text())["learner"]["resources"]
+    found = pod_templates(objects(rendered(helm, values("minimal"), file)))["learner"]
+    assert found["spec"]["containers"][0]["resources"] == planned
+
+
 def test_an_older_kubernetes_is_refused(helm: str) -> None:
     with pytest.raises(ChartError, match=r"incompatible with Kubernetes v1\.24\.0"):
         rendered(helm, values("minimal"), kubernetes="1.24.0")
