@@ -103,7 +103,7 @@ def rights(config: Config) -> tuple[Right, ...]:
     'scalewatch.journal'
     """
     names = config.topics
-    outputs = (names.predictions, names.job_predictions, names.answers, names.alerts)
+    shown = (names.predictions, names.job_predictions, names.alerts)
     sources = [source for settings in config.sources for source in settings.topics]
     read, write = ("Read", "Describe"), ("Write", "Describe")
     return (
@@ -111,8 +111,14 @@ def rights(config: Config) -> tuple[Right, ...]:
         Right("topic", names.journal, ("Read", "Write", "Describe"), purpose="from the collector to the learner"),
         Right("topic", names.state, ("Read", "Write", "Describe"), purpose="checkpoints"),
         Right("transactional-id", f"{names.state}-", write, prefixed=True, purpose="one writer of each shard's state"),
-        *(Right("topic", name, write, purpose="write the outputs") for name in outputs),
-        Right("topic", names.runs, ("Read", "Write", "Describe"), purpose="settled runs, read by a rebuild"),
+        *(Right("topic", name, (read[0], *write), purpose="written, and read back for readers") for name in shown),
+        Right("topic", names.answers, write, purpose="write the answers"),
+        Right(
+            "topic",
+            names.runs,
+            ("Read", "Write", "Describe"),
+            purpose="settled runs, read for readers and by a rebuild",
+        ),
         Right("topic", names.deadletters, ("Read", "Write", "Describe"), purpose="what could not be used"),
         Right("group", config.collector.group, read, purpose="the collectors' group"),
         Right("group", config.learner.group, read, purpose="the learners' group"),

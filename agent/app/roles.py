@@ -155,6 +155,7 @@ class LearnerRole:
         learner = self._opened()
         learner.step(self._clock.monotonic_s(), POLL_S)
         self._catch_up(learner)
+        self._measures.set("scalewatch_recent_runs", len(self._view.runs))
         waiting = "No shard is assigned to this learner; another one may own it."
         self._status.reason = None if learner.shards() else waiting
 

@@ -71,6 +71,9 @@ AGENT: Final = (
         (Label("reason", values=REFUSALS),),
     ),
     Declaration(
+        "scalewatch_recent_runs", "gauge", "Settled runs that readers can ask for: the newest, at most 20,000.",
+    ),
+    Declaration(
         "scalewatch_level_shifts_total", "counter",
         "Applications that became slower or faster for good, as found by their runs; history counts too.",
         (Label("direction", values=DIRECTIONS),),

@@ -33,6 +33,18 @@ def before_half_way() -> Demo:
     return advanced(1, *(moment / 2 * HOUR for moment in range(1, 20)))
 
 
+def test_the_demo_shows_runs_with_what_was_predicted_of_them_and_who_spoke(before_half_way: Demo) -> None:
+    service = before_half_way.service
+    runs = service.runs(ANALYSIS)
+    told = [run.told for run in runs if run.told is not None]
+    assert len(runs) > 20
+    assert len(told) > len(runs) / 2
+    assert service.runs_of_job(runs[0].system, runs[0].job_id)[0] == runs[0]
+    assert len(service.sources()) >= 3
+    assert all(source.newest_ms > START_MS for source in service.sources())
+    assert list(service.letters()) == []
+
+
 @pytest.fixture(scope="module")
 def names_before(before_half_way: Demo) -> list[str]:
     return [

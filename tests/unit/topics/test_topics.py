@@ -60,6 +60,12 @@ def test_sources_are_read_and_never_written() -> None:
             assert right.operations == ("Read", "Describe")
 
 
+def test_what_a_learner_shows_to_readers_it_may_read_back() -> None:
+    may_read = {right.name for right in rights(SHARDED) if "Read" in right.operations}
+    names = SHARDED.topics
+    assert {names.predictions, names.job_predictions, names.alerts, names.runs, names.deadletters} <= may_read
+
+
 def test_rights_are_told_as_commands_of_kafkas_own_tool() -> None:
     (ldms,) = [right for right in rights(SHARDED) if right.name == "ldms"]
     assert ldms.command("User:agent", "kafka:9092") == (
