@@ -42,7 +42,6 @@ def test_the_demo_shows_runs_with_what_was_predicted_of_them_and_who_spoke(befor
     assert service.runs_of_job(runs[0].system, runs[0].job_id)[0] == runs[0]
     assert len(service.sources()) >= 3
     assert all(source.newest_ms > START_MS for source in service.sources())
-    assert list(service.letters()) == []
 
 
 @pytest.fixture(scope="module")
