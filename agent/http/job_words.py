@@ -10,6 +10,7 @@ from agent.words import counted, duration, explained, moment, share, sized, span
 
 COMPLETED: Final = "COMPLETED"
 SHORT_S: Final = 10.0  # starting and ending take as long
+NEAR: Final = 0.1  # outside of its band by so little, a run is nothing to worry about
 FAR: Final = 1000.0  # times as long: a number says no more
 ALIKE: Final = 0.02  # two run times that differ by less are said to be equal
 DOUBTFUL: Final = frozenset({"high_error", "insufficient", "far", "uncertain", "unknown"})  # of a size that was run
@@ -46,7 +47,7 @@ def outcome(run: RecentRun, unit: str) -> str:
 
 
 def _completed(run: RecentRun, unit: str) -> str:
-    told, took = run.told, f"It took {rounded(run.run_time_s)}"
+    told, took = run.told, f"It took {_took(run)}"
     if told is None or told.run_time_s <= 0:
         return f"{took}. {_not_compared(run)}"
     if max(run.run_time_s, told.run_time_s) < SHORT_S:
@@ -55,7 +56,18 @@ def _completed(run: RecentRun, unit: str) -> str:
     most = _like_it(told)
     if told.holds(run.run_time_s):
         return f"{took}, {against}; {most}."
+    if abs(run.run_time_s / told.run_time_s - 1) < NEAR:
+        return f"{took}, {against}, a little outside of the ordinary: {most}."
     return f"{took}, {against}. That is out of the ordinary: {most}."
+
+
+def _took(run: RecentRun) -> str:
+    """Return the run time, to the second where the band is so narrow that minutes would not tell them apart."""
+    ends = () if run.told is None else (rounded(run.told.low_s), rounded(run.told.high_s))
+    narrow = len(set(ends)) == 1 or (
+        run.told is not None and not run.told.holds(run.run_time_s) and rounded(run.run_time_s) in ends
+    )
+    return duration(run.run_time_s) if narrow else rounded(run.run_time_s)
 
 
 def _against(ratio: float, usual: str) -> str:

@@ -31,6 +31,14 @@ def test_a_run_is_compared_with_what_is_usual_at_its_size(run_time_s: float, sai
     assert outcome(recent_run(run_time_s=run_time_s, told=BAND), "nodes") == said
 
 
+def test_beside_a_narrow_band_a_run_is_told_to_the_second_and_a_small_difference_is_no_alarm() -> None:
+    narrow = told(664.0, low_s=644.0, high_s=688.0)
+    assert outcome(recent_run(run_time_s=639.0, told=narrow), "nodes") == (
+        "It took 10 min 39 s, 3.8 % shorter than usual at 64 nodes, a little outside of the ordinary: "
+        "9 of 10 runs like it take 10 min 44 s to 11 min 28 s."
+    )
+
+
 def test_a_run_that_took_a_thousand_times_as_long_is_called_far_longer() -> None:
     assert "It took 2 h, far longer than usual at 64 nodes." in outcome(
         recent_run(run_time_s=7200.0, told=told(1e-3)), "nodes"
