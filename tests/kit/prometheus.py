@@ -18,12 +18,17 @@ class Prometheus:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._at: dict[str, str] = {}
         self._http = httpx.Client(base_url=f"{url}/api/v1", trust_env=False, timeout=20.0)
 
     def query(self, expr: str) -> list[dict[str, Any]]:
-        """Return the series of an expression now: labels (`metric`) and `value`; what is not a number is none."""
-        found = self._get("query", query=expr)["result"]
+        """Return the series of an expression: labels (`metric`) and `value`; what is not a number is none."""
+        found = self._get("query", query=expr, **self._at)["result"]
         return [each for each in found if not math.isnan(float(each["value"][1]))]
+
+    def hold(self, moment_s: float) -> None:
+        """Ask about this moment from now on: what comes later, such as a scrape that takes too long, changes nothing."""
+        self._at = {"time": f"{moment_s:.3f}"}
 
     def label_values(self, label: str, selector: str) -> list[str]:
         values: list[str] = self._get(f"label/{label}/values", **{"match[]": selector})

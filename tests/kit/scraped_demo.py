@@ -30,7 +30,7 @@ AWAITED = (
     'firing{alertname="StrangeRun"',
 )
 CONFIG = """
-global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+global: {{scrape_interval: 2s, evaluation_interval: 1s}}
 rule_files: [{folder}/rules.yaml]
 scrape_configs:
   - job_name: scalewatch
