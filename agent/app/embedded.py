@@ -105,7 +105,9 @@ class Embedded:
         return self._letters.seen()
 
     def _health(self) -> Sequence[Health]:
-        return [Health(role="learner", ready=True, partitions=tuple(self.learner.shards()), lag_s=0.0)]
+        shards = self.learner.shards()
+        folded_ms = max((shard.fold.now_ms for shard in shards.values()), default=None) or None
+        return [Health(role="learner", ready=True, partitions=tuple(shards), lag_s=0.0, folded_ms=folded_ms)]
 
 
 def _own_topics(config: Config) -> list[TopicSettings]:

@@ -11,6 +11,7 @@ from typing import Protocol
 from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_exponential_jitter
 
 from agent.app import compose, recent_letters
+from agent.app.own_shards import OwnShards
 from agent.app.recent_letters import RecentLetters
 from agent.app.service import CollectorService, LearnerService
 from agent.clock import Clock
@@ -20,8 +21,9 @@ from agent.contracts.errors import UnavailableError
 from agent.contracts.log import Batch, Log
 from agent.contracts.measures import Measures
 from agent.contracts.outputs import Emission
-from agent.contracts.service import Health, Service
+from agent.contracts.service import Health, Latest, Service
 from agent.learner.learner import Learner
+from agent.learner.owned import OwnedShard
 from agent.learner.recent_runs import KEPT_MAX
 from agent.learner.saving import in_thread
 from agent.learner.view import View
@@ -42,6 +44,10 @@ class Role(Protocol):
     @property
     def service(self) -> Service:
         """What readers see."""
+
+    @property
+    def own(self) -> Latest:
+        """What it tells others by itself."""
 
     def watch(self, stop: threading.Event) -> None:
         """Start the threads that look, until `stop` is set, at what others told."""
@@ -90,7 +96,11 @@ class Status:
         self.reason: str | None = "The role is starting."
 
     def health(
-        self, partitions: Sequence[int] = (), lag_s: float | None = None, checkpoint_age_s: float | None = None
+        self,
+        partitions: Sequence[int] = (),
+        lag_s: float | None = None,
+        checkpoint_age_s: float | None = None,
+        folded_ms: int | None = None,
     ) -> Sequence[Health]:
         """Return the health as of now."""
         return (
@@ -102,6 +112,7 @@ class Status:
                 partitions=tuple(partitions),
                 lag_s=lag_s,
                 checkpoint_age_s=checkpoint_age_s,
+                folded_ms=folded_ms,
             ),
         )
 
@@ -120,11 +131,17 @@ class LearnerRole:
         self._learner: Learner | None = None
         self._letters = RecentLetters(log, config.topics.deadletters)
         self._service = LearnerService(self._view, config.journal_partition, self._health, self._letters.seen)
+        self._own = OwnShards(self._service, config.journal_partition, self._shards)
 
     @property
     def service(self) -> Service:
         """What readers see."""
         return self._service
+
+    @property
+    def own(self) -> Latest:
+        """What it tells others by itself: of the shards that it owns."""
+        return self._own
 
     def watch(self, stop: threading.Event) -> None:
         """Start the thread that reads the newest dead letters of the whole agent."""
@@ -196,13 +213,16 @@ class LearnerRole:
         for partition in range(self._log.partitions(topic) or 0):
             self._log.read(topic, partition, take, newest=newest)
 
+    def _shards(self) -> Mapping[int, OwnedShard]:
+        return self._learner.shards() if self._learner else {}
+
     def _health(self) -> Sequence[Health]:
-        shards = self._learner.shards() if self._learner else {}
-        newest_ms = min((shard.fold.now_ms for shard in shards.values() if shard.fold.now_ms), default=None)
-        lag_s = None if newest_ms is None else max(0.0, (self._clock.now_ms() - newest_ms) / 1000)
+        shards = self._shards()
+        folded_ms = min((shard.fold.now_ms for shard in shards.values() if shard.fold.now_ms), default=None)
+        lag_s = None if folded_ms is None else max(0.0, (self._clock.now_ms() - folded_ms) / 1000)
         saved = [shard.saved_s for shard in shards.values() if shard.saved_s is not None]
         age_s = self._clock.monotonic_s() - min(saved) if saved else None
-        return self._status.health(tuple(shards), lag_s, age_s)
+        return self._status.health(tuple(shards), lag_s, age_s, folded_ms)
 
     def _opened(self) -> Learner:
         if self._learner is None:
@@ -225,6 +245,11 @@ class CollectorRole:
     @property
     def service(self) -> Service:
         """What readers see."""
+        return self._service
+
+    @property
+    def own(self) -> Latest:
+        """What it tells others by itself."""
         return self._service
 
     def watch(self, stop: threading.Event) -> None:

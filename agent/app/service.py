@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from agent.contracts.errors import UnavailableError
 from agent.contracts.events import PredictionRequested
 from agent.contracts.hosts import HostView
+from agent.contracts.names import job_key
 from agent.contracts.outputs import Alert, Answer, JobPrediction, Prediction
 from agent.contracts.recent import Letter, RecentRun, SourceSeen
 from agent.contracts.service import Health
@@ -36,6 +37,10 @@ class LearnerService:
     def jobs(self) -> Sequence[JobPrediction]:
         """Return the latest predictions of running jobs, sorted by job."""
         return self._view.latest("job_predictions", JobPrediction)
+
+    def ended(self, system: str, job_id: str) -> JobPrediction | None:
+        """Return what was last told of a job that ended a short while ago."""
+        return self._view.ended(job_key(system, job_id))
 
     def alerts(self) -> Sequence[Alert]:
         """Return open alerts, newest first, then the newest resolved ones."""
@@ -106,6 +111,11 @@ class CollectorService:
     def jobs(self) -> Sequence[JobPrediction]:
         """Return nothing."""
         return ()
+
+    def ended(self, system: str, job_id: str) -> JobPrediction | None:
+        """Return nothing."""
+        del system, job_id
+        return None
 
     def alerts(self) -> Sequence[Alert]:
         """Return nothing."""

@@ -30,6 +30,10 @@ class Together:
         """Return the latest predictions of running jobs, sorted by job."""
         return self._first.jobs()
 
+    def ended(self, system: str, job_id: str) -> JobPrediction | None:
+        """Return what was last told of a job that ended a short while ago."""
+        return self._first.ended(system, job_id)
+
     def alerts(self) -> Sequence[Alert]:
         """Return open alerts, then the newest resolved ones."""
         told = [alert for service in (self._first, *self._others) for alert in service.alerts()]

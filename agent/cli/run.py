@@ -67,7 +67,7 @@ def _alone(config: Config, name: str, stop: threading.Event) -> int:
     metrics.register(HealthCollector(role.service))
     metrics.register(
         PredictionCollector(
-            role.service,
+            role.own,
             now_ms=SystemClock().now_ms,
             applications_max=config.metrics.applications_max,
             sizes_max=config.metrics.sizes_max,
@@ -80,7 +80,7 @@ def _alone(config: Config, name: str, stop: threading.Event) -> int:
     ) as server:
         say.info("role starts", url=server.url, restarts=restarts)
         role.watch(stop)
-        alertmanager.start(config.alertmanager, role.service, metrics, SystemClock(), stop)
+        alertmanager.start(config.alertmanager, role.own, metrics, SystemClock(), stop)
         try:
             roles.run(role, stop)
         except ConfigError:

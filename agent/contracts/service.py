@@ -15,7 +15,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """How a role is: ready or why not, and how far it is behind.
 
     `lag_s` is the event time between the newest tick in the journal and the newest one folded; `checkpoint_age_s` the
-    time since the last confirmed checkpoint. None where the role has no such thing.
+    time since the last confirmed checkpoint; `folded_ms` the newest tick folded, which is now in event time. None where the
+    role has no such thing.
     """
 
     role: str
@@ -25,13 +26,24 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[int, ...] = ()
     lag_s: float | None = None
     checkpoint_age_s: float | None = None
+    folded_ms: int | None = None
 
 
-class Service(Views, RecentThings, Protocol):
-    """Reads of a running learner; safe from any thread, every result immutable. `Views` has those of hosts."""
+class Latest(Protocol):
+    """What a process tells others by itself, as metrics and to Alertmanagers."""
 
     def predictions(self) -> Sequence[Prediction]:
         """Return the latest prediction of every application, sorted by application id."""
+
+    def alerts(self) -> Sequence[Alert]:
+        """Return open alerts, then the newest resolved ones (a bounded number), newest first."""
+
+    def health(self) -> Sequence[Health]:
+        """Return the health of every role in this process."""
+
+
+class Service(Latest, Views, RecentThings, Protocol):
+    """Reads of a running learner; safe from any thread, every result immutable. `Views` has those of hosts."""
 
     def prediction(self, application_id: str) -> Prediction | None:
         """Return the latest prediction of one application."""
@@ -39,11 +51,8 @@ class Service(Views, RecentThings, Protocol):
     def jobs(self) -> Sequence[JobPrediction]:
         """Return the latest predictions of running jobs, sorted by job."""
 
-    def alerts(self) -> Sequence[Alert]:
-        """Return open alerts, then the newest resolved ones (a bounded number), newest first."""
+    def ended(self, system: str, job_id: str) -> JobPrediction | None:
+        """Return what was last told of a job that ended a short while ago; its run follows when it has settled."""
 
     def answer(self, request: PredictionRequested) -> Answer:
         """Answer a question from the models as they are now."""
-
-    def health(self) -> Sequence[Health]:
-        """Return the health of every role in this process."""

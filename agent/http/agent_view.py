@@ -9,6 +9,7 @@ import msgspec
 from agent.contracts.moments import rfc3339
 from agent.contracts.recent import Letter, SourceSeen
 from agent.contracts.service import Health
+from agent.http.freshness import SourceRow, source_rows
 from agent.http.runbook import anchor
 from agent.http.troubles import FAULT
 from agent.words import counted, duration, moment
@@ -16,7 +17,6 @@ from agent.words import counted, duration, moment
 Counts = Callable[[str], Mapping[str, float]]  # a counter with one label: its series that are not zero
 LAG_LONG_S: Final = 120.0
 CHECKPOINT_OLD_S: Final = 600.0
-SOURCE_OLD_S: Final = 900.0
 LETTERS_SHOWN: Final = 20
 _REFUSED: Final = {
     "too_old": "ended before what the agent still remembers, so nobody knows whether it was counted already",
@@ -75,15 +75,6 @@ class RoleRow(msgspec.Struct, frozen=True, kw_only=True):
     advice: Sequence[Advice]
 
 
-class SourceRow(msgspec.Struct, frozen=True):
-    """A source: how old its newest event is against the newest of all; `old` where that is long."""
-
-    source: SourceSeen
-    newest: str
-    age: str
-    old: bool
-
-
 class Trouble(msgspec.Struct, frozen=True):
     """One kind of trouble since the start: its counts by name, with what a name means, and what to do."""
 
@@ -126,12 +117,11 @@ def agent_view(
     >>> agent_view([Health(role="learner", ready=True, lag_s=1.5)], [], [], lambda name: {}, 0).roles[0].lag
     '1.5 s'
     """
-    newest = max([now_ms or 0, *(source.newest_ms for source in sources)], default=0)
-    rows = [source_row(source, newest) for source in sources]
+    rows = source_rows(sources, now_ms or 0)
     return AgentView(
         roles=[role_row(role) for role in health],
         sources=rows,
-        silent=_SILENT if any(row.old for row in rows) else None,
+        silent=_SILENT if any(row.is_old for row in rows) else None,
         troubles=list(_troubles(counts)),
         letters=[letter_row(letter) for letter in letters[:LETTERS_SHOWN]],
         letters_known=len(letters),
@@ -179,19 +169,6 @@ def ranges(numbers: Sequence[int]) -> str:
             runs.append([number])
     said = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
     return ", ".join(said) or "none"
-
-
-def source_row(source: SourceSeen, now_ms: int) -> SourceRow:
-    """Return what to show of a source.
-
-    >>> row = source_row(SourceSeen(topic="slurm", events=3, newest_ms=60_000), now_ms=3_660_000)
-    >>> row.age, row.old
-    ('1 h', True)
-    """
-    age_s = max(now_ms - source.newest_ms, 0) / 1000
-    return SourceRow(
-        source, moment(rfc3339(source.newest_ms)), duration(age_s) if age_s else "0 s", age_s > SOURCE_OLD_S
-    )
 
 
 def letter_row(letter: Letter) -> LetterRow:
@@ -249,7 +226,7 @@ def standing(view: AgentView) -> str:
     if waiting:
         return f"Not ready: {', '.join(waiting)}."
     behind = [row for row in view.roles if row.advice]
-    old = [row.source.topic for row in view.sources if row.old]
+    old = [row.topic for row in view.sources if row.is_old]
     said = [f"{counted(len(behind), 'role')} should be looked at"] if behind else []
     said += [f"{counted(len(old), 'source')} {'is' if len(old) == 1 else 'are'} silent"] if old else []
     said += [f"{counted(len(view.troubles), 'kind')} of trouble since the start"] if view.troubles else []

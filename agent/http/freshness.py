@@ -1,4 +1,4 @@
-"""How fresh the sources are: the newest event of each against the newest of all."""
+"""How fresh the sources are: the newest event of each against the present in event time."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,7 +13,7 @@ OLD_S: Final = 900.0  # a source that is so far behind stands out
 
 
 class SourceRow(msgspec.Struct, frozen=True):
-    """A source: its topic, how many events came, the newest one's time, and how far that is behind the newest of all."""
+    """A source: its topic, how many events came, the newest one's time, and how far that is behind the present."""
 
     topic: str
     events: int
@@ -23,7 +23,7 @@ class SourceRow(msgspec.Struct, frozen=True):
 
 
 def source_rows(sources: Sequence[SourceSeen], now_ms: int = 0) -> list[SourceRow]:
-    """Return the sources, those furthest behind first. `now_ms` is the newest moment that is known otherwise.
+    """Return the sources, those furthest behind first. `now_ms` is the present, where something else than they tells it.
 
     >>> seen = [SourceSeen(topic="slurm", events=3, newest_ms=0), SourceSeen(topic="load", events=9, newest_ms=1_200_000)]
     >>> [(row.topic, row.behind, row.is_old) for row in source_rows(seen)]

@@ -54,12 +54,16 @@ class RunningView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job: what runs now, and the runs that ended, newest first; a job that was put back into the queue has several."""
+    """A job: what runs now, and the runs that ended, newest first; a job that was put back into the queue has several.
+
+    `settling` is the sentence about a run that has just ended and that nothing else is known of yet.
+    """
 
     system: str
     job_id: str
     running: RunningView | None
     runs: Sequence[RunView]
+    settling: str = ""
 
 
 def owners(service: Service, system: str, job_id: str) -> set[str | None]:
@@ -68,12 +72,13 @@ def owners(service: Service, system: str, job_id: str) -> set[str | None]:
     >>> class Nothing:
     ...     jobs = staticmethod(lambda: [])
     ...     runs_of_job = staticmethod(lambda system, job_id: [])
+    ...     ended = staticmethod(lambda system, job_id: None)
     >>> owners(Nothing, "exa", "1")
     set()
     """
-    running = _running(service, system, job_id)
+    told = (_running(service, system, job_id), service.ended(system, job_id))
     users = {run.user for run in service.runs_of_job(system, job_id)}
-    return users if running is None else users | {running.user}
+    return users | {job.user for job in told if job is not None}
 
 
 def may_see(reader: Reader, users: set[str | None]) -> bool:
@@ -91,18 +96,22 @@ def job_view(service: Service, system: str, job_id: str) -> JobView | None:
     >>> class Nothing:
     ...     jobs = staticmethod(lambda: [])
     ...     runs_of_job = staticmethod(lambda system, job_id: [])
+    ...     ended = staticmethod(lambda system, job_id: None)
     >>> job_view(Nothing, "exa", "1") is None
     True
     """
     running = _running(service, system, job_id)
     runs = service.runs_of_job(system, job_id)
-    if running is None and not runs:
+    ended = service.ended(system, job_id)
+    settling = job_words.settling(ended, runs) if ended is not None else ""
+    if running is None and not runs and not settling:
         return None
     return JobView(
         system=system,
         job_id=job_id,
         running=None if running is None else running_view(service, running),
         runs=[run_view(service, run, newest=place == 0) for place, run in enumerate(runs)],
+        settling=settling,
     )
 
 

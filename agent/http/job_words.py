@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from agent.contracts.moments import parse_rfc3339
 from agent.contracts.outputs import JobPrediction
 from agent.contracts.recent import RecentRun, Told
 from agent.http.rounded import between, rounded
@@ -210,3 +211,19 @@ def limit_chance(job: JobPrediction) -> str:
         f"{limit.capitalize()} will probably end it, with a chance of {share(chance)}: "
         "let it save its work, or ask the centre for more time."
     )
+
+
+def settling(ended: JobPrediction, runs: Sequence[RecentRun]) -> str:
+    """Return what is said of a job whose run has ended and not settled yet; nothing where the run is among those known.
+
+    >>> from types import SimpleNamespace
+    >>> ended = SimpleNamespace(start="2026-11-20T10:00:00Z")
+    >>> settling(ended, []).partition(".")[0]
+    'Its run is over'
+    >>> settling(ended, [SimpleNamespace(start_ms=1_795_168_800_000)])
+    ''
+    """
+    start_ms = parse_rfc3339(ended.start)
+    if any(run.start_ms >= start_ms for run in runs):
+        return ""
+    return "Its run is over. How it went is told here when it has settled, some minutes after its end."

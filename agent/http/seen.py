@@ -55,6 +55,11 @@ class Seen:
         found = self._service.jobs()
         return found if present.operator else [job for job in found if present.sees(job.user)]
 
+    def ended(self, system: str, job_id: str) -> JobPrediction | None:
+        """Return what was last told of a job of the reader's that ended a short while ago."""
+        found = self._service.ended(system, job_id)
+        return found if found is not None and self._present().sees(found.user) else None
+
     def runs(self, application_id: str) -> Sequence[RecentRun]:
         """Return the reader's newest settled runs of an application."""
         return self._own(self._service.runs(application_id))

@@ -11,6 +11,8 @@ from agent.learner.recent_runs import RecentRuns
 
 M = TypeVar("M", bound=Message)
 RESOLVED_MAX: Final = 200
+ENDED_MAX: Final = 5_000
+JOBS: Final = "job_predictions"
 TYPES: Final[dict[str, type[Message]]] = {
     "predictions": Prediction,
     "job_predictions": JobPrediction,
@@ -33,6 +35,7 @@ class View:
         self._keys_max = keys_max
         self._latest: dict[str, dict[str, bytes]] = {kind: {} for kind in TYPES}
         self._resolved: deque[bytes] = deque(maxlen=RESOLVED_MAX)
+        self._ended: dict[str, bytes] = {}
         self.runs = RecentRuns()
         self._lock = threading.Lock()
 
@@ -44,8 +47,10 @@ class View:
         if held is None:
             return
         with self._lock:
-            held.pop(emission.key, None)
+            former = held.pop(emission.key, None)
             if emission.value is None:
+                if former is not None and emission.kind == JOBS:
+                    self._end(emission.key, former)
                 return
             if emission.kind == "alerts" and msgspec.json.decode(emission.value, type=Alert).status == "resolved":
                 self._resolved.append(emission.value)
@@ -53,6 +58,13 @@ class View:
             held[emission.key] = emission.value
             if len(held) > self._keys_max:
                 del held[next(iter(held))]
+
+    def _end(self, key: str, said: bytes) -> None:
+        """Keep what was told of a job that ended: its run is told only when it has settled."""
+        self._ended.pop(key, None)
+        self._ended[key] = said
+        if len(self._ended) > ENDED_MAX:
+            del self._ended[next(iter(self._ended))]
 
     def replace(self, fresh: "View") -> None:
         """Show what another view shows and nothing else, from one moment to the next; that one is not used any more."""
@@ -76,6 +88,11 @@ class View:
         """Return the newest message of a key."""
         value = self._latest[kind].get(key)
         return None if value is None else msgspec.json.decode(value, type=of)
+
+    def ended(self, key: str) -> JobPrediction | None:
+        """Return what was last told of a job that ended of late; None where it still runs, or ended long ago."""
+        value = self._ended.get(key)
+        return None if value is None or key in self._latest[JOBS] else msgspec.json.decode(value, type=JobPrediction)
 
     def resolved(self) -> list[Alert]:
         """Return the alerts that were resolved last, newest first."""

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from agent.contracts.moments import rfc3339
 from agent.contracts.outputs import Alert, Prediction
-from agent.contracts.service import Service
+from agent.contracts.service import Latest
 from agent.metrics import power, under_load
 from agent.metrics.alert_table import ALERTS, SEVERITIES, SUBJECT
 from agent.metrics.scrape import gauge
@@ -49,7 +49,7 @@ class PredictionCollector(Collector):
 
     def __init__(
         self,
-        service: Service,
+        service: Latest,
         now_ms: Callable[[], int],
         applications_max: int = APPLICATIONS_MAX,
         sizes_max: int = SIZES_MAX,

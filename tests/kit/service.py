@@ -29,6 +29,7 @@ class FixedService:
         letters: Sequence[Letter] = (),
         sources: Sequence[SourceSeen] = (),
     ) -> None:
+        self.held_ended: list[JobPrediction] = []
         self.held_runs, self.held_letters, self.held_sources = list(runs), list(letters), list(sources)
         self.held_hosts = list(hosts)
         self.held_predictions = list(predictions)
@@ -45,6 +46,9 @@ class FixedService:
 
     def jobs(self) -> Sequence[JobPrediction]:
         return sorted(self.held_jobs, key=lambda entry: (entry.system, entry.job_id))
+
+    def ended(self, system: str, job_id: str) -> JobPrediction | None:
+        return next((job for job in self.held_ended if (job.system, job.job_id) == (system, job_id)), None)
 
     def alerts(self) -> Sequence[Alert]:
         return tuple(self.held_alerts)

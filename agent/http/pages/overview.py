@@ -7,7 +7,6 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.contracts.moments import parse_rfc3339
 from agent.contracts.outputs import Alert, JobPrediction, Prediction
 from agent.http import hosts, parameters, view
 from agent.http.access import reader
@@ -15,6 +14,7 @@ from agent.http.asked import asked, both
 from agent.http.freshness import SourceRow, source_rows
 from agent.http.lookup import application_id
 from agent.http.pages.rendering import Rendering
+from agent.http.present import present_ms
 
 APPLICATIONS_SHOWN: Final = 60
 ALERTS_SHOWN: Final = 30
@@ -58,7 +58,7 @@ class OverviewPage:
         jobs = [job for job in self._service.jobs() if asks.sees(job.user)]
         found = self._service.hosts(HOSTS_SHOWN)
         strange = [entry for entry in found if any(each.anomalous_since for each in entry.resources)]
-        sources = source_rows(self._service.sources(), max((parse_rfc3339(entry.as_of) for entry in known), default=0))
+        sources = source_rows(self._service.sources(), present_ms(self._service) or 0)
         return self._rendering.page(
             request,
             "overview.html",

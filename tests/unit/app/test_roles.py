@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Callable
 
+import msgspec
+
 from agent.app import compose
 from agent.app.roles import STANDBY_S, LearnerRole
 from agent.config.tree import Config
@@ -13,6 +15,7 @@ from agent.log.memory_broker import MemoryBroker
 from agent.log.memory_producer import MemoryProducer
 from agent.topics import own_topics
 from tests.kit.clock import FakeClock
+from tests.kit.messages import alert, prediction
 
 MINUTE_MS = 60_000
 
@@ -52,6 +55,29 @@ def test_a_learner_that_takes_over_shows_what_the_other_one_told_while_it_waited
     assert [each.application for each in waiting.service.predictions()] == ["lammps"]
     assert [run.job_id for run in waiting.service.runs("exa/lammps//nodes")] == [*"76543210"]
     assert [run.n for run in waiting.service.runs_of_job("exa", "3")] == [8.0]
+
+
+def test_a_learner_tells_others_of_its_own_shards_only_though_it_read_what_all_of_them_told() -> None:
+    config, clock = Config(), FakeClock()
+    log = MemoryLog(MemoryBroker(), state_topic=config.topics.state)
+    log.create(own_topics(config))
+    producer = log.producer()
+    producer.send(config.topics.predictions, msgspec.json.encode(prediction()), b"archer2/lammps/rhodo/nodes")
+    producer.send(config.topics.alerts, msgspec.json.encode(alert(labels={"system": "archer2"})), b"f1")
+    producer.flush(1.0)
+    owner = log.consumer(config.learner.group, [config.topics.journal], member="0")
+    assert owner.poll(0.0).assignment.gained
+    role = LearnerRole(config, log, compose.metrics(), clock, restarts=0)
+    role.open()
+    role.step()
+    clock.advance(STANDBY_S)
+    role.step()
+    assert (len(role.service.predictions()), len(role.service.alerts())) == (1, 1), "readers see what was true once"
+    assert (role.own.predictions(), role.own.alerts()) == ([], []), "figures and notices come from the owner alone"
+    owner.close()
+    while not role.service.health()[0].ready:
+        role.step()
+    assert (len(role.own.predictions()), len(role.own.alerts())) == (1, 1)
 
 
 class CountedLog(MemoryLog):

@@ -65,12 +65,19 @@ def test_without_roles_it_says_that_none_has_started() -> None:
     assert "No role has started yet." in told(app_of([]))
 
 
+def test_a_source_is_silent_too_when_all_of_them_are() -> None:
+    ticking = [Health(role="learner", ready=True, folded_ms=NOON_MS + 3_600_000)]
+    said = words(read(app_of(ticking, sources=[source()]), "/agent")).lower()
+    assert "1 source is silent" in said
+    assert "1 h behind" in said
+
+
 def test_sources_tell_how_old_they_are_against_the_newest_of_all() -> None:
     text = read(app_of(sources=[source(), source("ldms", newest_ms=NOON_MS - 3_600_000, events=7)]), "/agent")
     said = words(text)
-    assert "slurm.jobs 1200 2026-11-20 12:00 0 s" in said
+    assert "slurm.jobs 1200 2026-11-20 12:00 newest" in said
     assert "ldms 7 2026-11-20 11:00 1 h" in said
-    assert '<span class="bad">1 h</span>' in text
+    assert '<span class="bad">1 h behind</span>' in text
     assert "1 source is silent" in said.lower()
     assert 'href="/runbook#source-silent"' in text
 

@@ -67,6 +67,18 @@ def test_a_job_that_was_put_back_into_the_queue_shows_all_its_runs_and_the_one_t
     assert text.count("Next time") == 1, "advice rests on the newest run alone"
 
 
+def test_a_job_whose_run_is_over_and_not_settled_says_so_until_the_run_is_told() -> None:
+    service = FixedService([prediction()])
+    service.held_ended = [job(job_id="812", start="2026-11-20T11:50:00Z")]
+    said = words(read(app_of(service), "/jobs/archer2/812"))
+    assert "Its run is over. How it went is told here when it has settled, some minutes after its end." in said
+    assert "It runs" not in said
+    service.held_runs = [recent_run(run_time_s=26.0, start_ms=NOON_MS)]
+    said = words(read(app_of(service), "/jobs/archer2/812"))
+    assert "Its run is over" not in said
+    assert "It took 26 s" in said
+
+
 def test_a_job_of_which_nothing_was_known_says_so() -> None:
     text = read(
         app_of(FixedService(runs=[recent_run(application_id=None, told=None, time_limit_s=None)])), "/jobs/archer2/812"
