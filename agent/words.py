@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from agent.contracts.outputs import CurvePoint, UsefulSizes
+from agent.contracts.units import measured
 
 INSIDE: Final = frozenset({"observed", "interpolated"})  # sources of points among the sizes that were run
 _EXPLAINED: Final = {
@@ -22,14 +23,7 @@ _ATTENTION: Final = (
     "high_error", "slowdown", "superlinear", "runner_up", "linear", "far", "uncertain", "insufficient", "unknown", "reliable"
 )  # fmt: skip
 _UNITS: Final = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
-_LARGE: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
-_SMALL: Final = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 _ONE: Final = {"nodes": "node", "cores": "core", "processes": "process", "threads": "thread", "gpus": "gpu"}
-_UNIT_OF: Final = {
-    "cpu_available": "%", "cpu_current": "%", "cpu_iowait": "%",
-    "memory_free": "B", "memory_available": "B", "disk_free": "B", "bandwidth": "B/s",
-    "latency": "s", "connect_time": "s", "power_w": "W", "energy_j": "J",
-}  # fmt: skip
 
 
 def verdict_words(verdict: str) -> str:
@@ -112,26 +106,6 @@ def share(ratio: float | None) -> str:
     if ratio is None:
         return "-"
     return f"{100 * ratio:.1f} %" if abs(ratio) < 0.0995 else f"{100 * ratio:.0f} %"
-
-
-def measured(resource: str, value: float | None, digits: int = 3) -> str:
-    """Return what a host measured of a resource, in so many digits and with its unit; a dash where there is nothing.
-
-    >>> [measured("cpu_available", 0.834), measured("memory_free", 12.34e9), measured("bandwidth>group3", 9.1e9)]
-    ['83.4 %', '12.3 GB', '9.1 GB/s']
-    >>> measured("latency", 4.2e-6), measured("load1", 3.25), measured("latency", None), measured("cpu_current", 2e-4)
-    ('4.2 µs', '3.25', '-', '0 %')
-    >>> measured("power_w>system", 51_200.0), measured("energy_j", 5.2e7)
-    ('51.2 kW', '52 MJ')
-    """
-    if value is None:
-        return "-"
-    unit = _UNIT_OF.get(resource.partition(">")[0], "")
-    if unit == "%":
-        return f"{round(100 * value, digits - 2):.{digits}g} %"
-    prefixes = {"B": _LARGE, "B/s": _LARGE, "W": _LARGE, "J": _LARGE, "s": _SMALL}.get(unit, ((1.0, ""),))
-    factor, prefix = next(((f, p) for f, p in prefixes if abs(value) >= f), prefixes[-1])
-    return f"{value / factor:.{digits}g} {prefix}{unit}".rstrip()
 
 
 def power(power_w: float | None) -> str:

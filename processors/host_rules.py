@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from agent.contracts.events import Attribute
 from agent.contracts.host_alert_settings import HostAnomaly, RackAnomaly, Straggler
 from agent.contracts.outputs import AlertEvidence
+from agent.contracts.units import measured
 from processors.alert_rules import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST
 from processors.alerts import Condition
 from processors.hosts.records import Mark
@@ -85,12 +86,12 @@ def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms
     >>> marks = {"cpu_available": Mark(0, 0, 0.02, 0.6, 1.0, "value"), "load1": Mark(0, 0, 190.0, 0.1, 65.0, "value")}
     >>> said = host_anomaly(host_labels("exa", "nid1"), Odd(0, marks, 9), HostAnomaly(), now_ms=60_000)
     >>> said.summary
-    'nid1 on exa: 2 of 9 resources are as never before since 00:00 on 1 Jan (UTC): cpu_available 0.02 (until now 0.6 to 1), load1...'
+    'nid1 on exa: 2 of 9 resources are as never before since 00:00 on 1 Jan (UTC): cpu_available 2 % (until now 60 % to 100 %), load1...'
     """
     first = next(iter(odd.marks.values()), None)
     against = odd.contradicts
     where = f"{labels['host']} on {labels['system']}"
-    said = [f"{name} {_told(mark)}" for name, mark in odd.marks.items()]
+    said = [f"{name} {_told(name, mark)}" for name, mark in odd.marks.items()]
     parts = []
     if said:
         few = f"{len(said)} of {odd.resources} resources are as never before since {_clock(odd.since_ms)}"
@@ -98,7 +99,8 @@ def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms
     if against is not None:
         parts.append(
             f"its resources contradict each other since {_clock(against.since_ms)}, {against.resource} most: "
-            f"{against.observed:.4g} where the others let expect {against.expected:.4g}"
+            f"{_number(against.resource, against.observed)} where the others let expect "
+            f"{_number(against.resource, against.expected)}"
         )
     return Condition(
         name=HOST_ANOMALY,
@@ -109,7 +111,7 @@ def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms
         keep_firing_ms=round(settings.keep_firing_s * 1000),
         summary=f"{where}: {'; '.join(parts)}.",
         description=_listed(
-            [f"{name} {_told(mark)} since {_clock(mark.since_ms)}" for name, mark in odd.marks.items()], SHOWN
+            [f"{name} {_told(name, mark)} since {_clock(mark.since_ms)}" for name, mark in odd.marks.items()], SHOWN
         ),
         evidence=AlertEvidence(
             observed=first.observed if first else against.observed if against else None,
@@ -163,10 +165,10 @@ def straggler(
 
     >>> found = {"cpu_available": Difference(0, 0.31, 0.98)}
     >>> straggler(host_labels("exa", "nid1"), "exa/812", found, settings=Straggler(), now_ms=360_000).summary
-    'nid1 is unlike the other hosts of job exa/812 for 6 min: cpu_available 0.31, theirs 0.98.'
+    'nid1 is unlike the other hosts of job exa/812 for 6 min: cpu_available 31 %, theirs 98 %.'
     """
     since_ms = min(one.since_ms for one in found.values())
-    said = [f"{name} {one.observed:.4g}, theirs {one.usual:.4g}" for name, one in found.items()]
+    said = [f"{name} {_number(name, one.observed)}, theirs {_number(name, one.usual)}" for name, one in found.items()]
     peers = f"the other hosts of job {job}" if job else "the other idle hosts of its partition"
     first = next(iter(found.values()))
     detail: dict[str, Attribute] = {"job": job, **dict(list(zip(found, said, strict=True))[:SHOWN])}
@@ -201,16 +203,23 @@ def muted(host: str, state: str) -> str:
     return f"{host} is out of service ({state}): what it measures raises no alerts until it is back."
 
 
-def _told(mark: Mark) -> str:
-    return f"{mark.observed:.4g} ({WAYS[mark.way]} {mark.low:.4g} to {mark.high:.4g})"
+def _told(name: str, mark: Mark) -> str:
+    low, high = _number(name, mark.low), _number(name, mark.high)
+    return f"{_number(name, mark.observed)} ({WAYS[mark.way]} {low} to {high})"
+
+
+def _number(name: str, value: float) -> str:
+    """Return a value in its unit with digits enough to tell it from the end of its usual range."""
+    return measured(name, value, digits=4)
 
 
 def _detail(odd: Odd) -> dict[str, Attribute]:
     shown = list(odd.marks.items())[:SHOWN]
-    detail: dict[str, Attribute] = {name: f"{_told(mark)} since {_clock(mark.since_ms)}" for name, mark in shown}
+    detail: dict[str, Attribute] = {name: f"{_told(name, mark)} since {_clock(mark.since_ms)}" for name, mark in shown}
     if odd.contradicts is not None:
         one = odd.contradicts
-        detail.setdefault(one.resource, f"{one.observed:.4g}, by the others {one.expected:.4g}")
+        said = f"{_number(one.resource, one.observed)}, by the others {_number(one.resource, one.expected)}"
+        detail.setdefault(one.resource, said)
     return detail
 
 

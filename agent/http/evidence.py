@@ -5,7 +5,8 @@ from typing import Final
 
 from agent.contracts.events import Attribute
 from agent.contracts.outputs import Alert
-from agent.words import duration, measured, moment, power, share, sized
+from agent.contracts.units import measured
+from agent.words import duration, moment, power, share, sized
 
 Words = Callable[[float], str]
 TIMES: Final = frozenset({"SlowSize", "FastSize", "StrangeRun", "Regression", "Improvement"})

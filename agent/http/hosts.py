@@ -11,9 +11,10 @@ from markupsafe import Markup
 from agent.contracts.hosts import HostView, ResourceView, quantile
 from agent.contracts.outputs import Alert
 from agent.contracts.service import Service
+from agent.contracts.units import measured
 from agent.http.histograms import Bars, Marker, histogram_svg, intervals, small_histogram_svg
 from agent.http.plots import Axis, Plot, told
-from agent.words import measured, measured_apart, share
+from agent.words import measured_apart, share
 
 HOSTS_READ_MAX: Final = 2_000  # in one look: the models wait for it
 

@@ -9,9 +9,10 @@ from rich.text import Text
 from agent.contracts.hosts import HostView, ResourceView, quantile
 from agent.contracts.outputs import Alert, JobPrediction
 from agent.contracts.under_load import UnderLoad
+from agent.contracts.units import measured
 from agent.http.view import worst_first
 from agent.screen.tables import Column, heights, table
-from agent.words import duration, measured, moment, printable, share, size
+from agent.words import duration, moment, printable, share, size
 
 STYLES: Final = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 _ALERT_COLUMNS: Final = (Column("since", from_width=100), Column("alert"), Column("status"), Column("what"))
