@@ -1,18 +1,17 @@
 """`scalewatch run`: the agent on Kafka."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import Final
 
 import click
 
 from agent.app import alertmanager, compose, logs, readers, roles, supervisor
 from agent.cli.options import required_config_option
+from agent.cli.stopping import stopped_by_signals
 from agent.clock import Clock, SystemClock
 from agent.config.load import load
 from agent.config.tree import Config
@@ -44,7 +43,7 @@ def command(config: str, role: str | None) -> None:
     """
     settings = load(config, sources_required=True)
     logs.configure(settings.log)
-    stop = _stopped_by_signals()
+    stop = stopped_by_signals()
     _leave_with_parent(stop)
     code = _both(config, stop) if role is None else _alone(settings, role, stop)
     click.get_current_context().exit(code)
@@ -109,14 +108,3 @@ def _leave_with_parent(stop: threading.Event) -> None:
 
 def _port(config: Config, role: str) -> int:
     return config.http.port + 1 if role == "collector" and config.http.port else config.http.port
-
-
-def _stopped_by_signals() -> threading.Event:
-    stop = threading.Event()
-
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
-    return stop

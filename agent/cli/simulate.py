@@ -1,6 +1,5 @@
 """`scalewatch simulate`: a simulated centre that writes into the topics of a real broker, to see the whole agent at work."""
 
-import signal
 import threading
 from typing import Final
 
@@ -10,6 +9,7 @@ from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_
 from agent.app import compose
 from agent.app.simulate import Destinations, Simulator, destinations
 from agent.cli.options import required_config_option
+from agent.cli.stopping import stopped_by_signals
 from agent.clock import SystemClock
 from agent.config.load import load
 from agent.config.tree import Config
@@ -38,7 +38,7 @@ def command(config: str, seed: int, past: float, speed: float, system: str) -> N
     """
     settings = load(config, sources_required=True)
     to = destinations(settings, system)
-    stop = _stopped_by_signals()
+    stop = stopped_by_signals()
     again = Retrying(
         retry=retry_if_exception_type(UnavailableError), wait=wait_exponential_jitter(initial=1, max=AGAIN_MAX_S),
         stop=stop_when_event_set(stop), sleep=sleep_using_event(stop), before_sleep=_say, reraise=True,
@@ -70,10 +70,3 @@ def _simulate(
 
 def _say(state: object) -> None:
     click.echo(f"scalewatch: {state.outcome.exception()} Trying again.", err=True)  # type: ignore[attr-defined]
-
-
-def _stopped_by_signals() -> threading.Event:
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop

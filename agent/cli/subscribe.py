@@ -1,7 +1,6 @@
 """`scalewatch subscribe`: what the agent says, as it says it; or a local table of predictions that stays fresh."""
 
 import os
-import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_
 from agent.app import compose
 from agent.app.subscribe import Changes, follow, newest
 from agent.cli.options import required_config_option
+from agent.cli.stopping import stopped_by_signals
 from agent.client.rows import Row
 from agent.client.table import TableWriter, write_lines
 from agent.config.load import load
@@ -45,7 +45,7 @@ def command(config: str, topic: str, sqlite: Path | None, jsonl: Path | None, *,
     if tables and (topic != "predictions" or only_new):
         raise ConfigError("A table is one of all predictions; leave out the other topic, and --new.")
     settings = load(config)
-    stop = _stopped_by_signals()
+    stop = stopped_by_signals()
     take = Tables(sqlite, jsonl) if tables else Lines()
     name = compose.output_topics(settings)[topic.replace("-", "_")]
     attempts = Retrying(
@@ -136,10 +136,3 @@ def _looks(log: Log, topic: str, stop: threading.Event, *, only_new: bool) -> It
 
 def _say(state: Any) -> None:
     click.echo(f"scalewatch: {state.outcome.exception()} Trying again.", err=True)
-
-
-def _stopped_by_signals() -> threading.Event:
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
