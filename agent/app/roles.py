@@ -10,7 +10,7 @@ from typing import Protocol
 
 from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_exponential_jitter
 
-from agent.app import compose, recent_letters
+from agent.app import compose, others, recent_letters
 from agent.app.own_shards import OwnShards
 from agent.app.recent_letters import RecentLetters
 from agent.app.service import CollectorService, LearnerService
@@ -144,8 +144,14 @@ class LearnerRole:
         return self._own
 
     def watch(self, stop: threading.Event) -> None:
-        """Start the thread that reads the newest dead letters of the whole agent."""
+        """Start the threads that read the newest dead letters of the whole agent, and what other learners tell."""
         recent_letters.start(self._letters, self._clock, stop)
+        others.start(self.follow, self._clock, stop)
+
+    def follow(self) -> None:
+        """Read what other learners told of the shards that are not owned here. Raises UnavailableError."""
+        if len(self._shards()) < self._config.topics.journal_partitions:
+            self._view.adopt(self._told(), lambda system: self._config.journal_partition(system) in self._shards())
 
     def open(self) -> None:
         """Make missing topics and join the group."""
@@ -198,10 +204,13 @@ class LearnerRole:
         self._shown = shards
 
     def _look(self) -> None:
+        self._view.replace(self._told())
+
+    def _told(self) -> View:
         fresh = View()
         for kind, newest in VIEWED.items():
             self._read(kind, newest, fresh)
-        self._view.replace(fresh)
+        return fresh
 
     def _read(self, kind: Kind, newest: int | None, into: View) -> None:
         topic = compose.output_topics(self._config)[kind]

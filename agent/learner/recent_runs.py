@@ -2,7 +2,7 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import nlargest
 from typing import Final
 
@@ -96,6 +96,16 @@ class RecentRuns:
                 index.clear()
             for run in kept[-self._kept_max :]:
                 self._put(run)
+
+    def adopt(self, by: "RecentRuns", own: Callable[[str], bool]) -> None:
+        """Keep what another one kept of the systems that are not `own`, too."""
+        others = [run for run in by.kept() if not own(run.system)]
+        with self._lock:
+            for run in others:
+                self._drop(run.run_id)
+                self._put(run)
+            while len(self._runs) > self._kept_max:
+                self._drop(next(iter(self._runs)))
 
     def kept(self) -> list[RecentRun]:
         """Return all runs, in the order in which they came."""

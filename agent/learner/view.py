@@ -2,7 +2,9 @@
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Final, TypeVar
+from urllib.parse import unquote
 
 import msgspec
 
@@ -18,6 +20,13 @@ TYPES: Final[dict[str, type[Message]]] = {
     "job_predictions": JobPrediction,
     "alerts": Alert,
 }
+
+
+class _Labelled(msgspec.Struct, frozen=True):
+    labels: dict[str, str]
+
+
+_LABELS: Final = msgspec.json.Decoder(_Labelled)
 
 
 class View:
@@ -43,10 +52,10 @@ class View:
         """Take in what was sent, or what a topic holds."""
         if emission.kind == "runs":
             self.runs.take(emission.key, emission.value)
-        held = self._latest.get(emission.kind)
-        if held is None:
-            return
-        with self._lock:
+        with self._lock:  # the lists themselves may be exchanged meanwhile
+            held = self._latest.get(emission.kind)
+            if held is None:
+                return
             former = held.pop(emission.key, None)
             if emission.value is None:
                 if former is not None and emission.kind == JOBS:
@@ -72,6 +81,19 @@ class View:
         latest, resolved = fresh.held()
         with self._lock:
             self._latest, self._resolved = latest, resolved
+
+    def adopt(self, fresh: "View", own: Callable[[str], bool]) -> None:
+        """Show what another view shows of the systems that are not `own`; that one is not used any more."""
+        self.runs.adopt(fresh.runs, own)
+        latest, resolved = fresh.held()
+        with self._lock:
+            for kind, held in self._latest.items():
+                kept = {key: value for key, value in held.items() if own(_system(kind, key, value))}
+                told = {key: value for key, value in latest[kind].items() if not own(_system(kind, key, value))}
+                self._latest[kind] = kept | told
+            ended = [value for value in self._resolved if own(_system("alerts", "", value))]
+            self._resolved.clear()
+            self._resolved.extend([value for value in resolved if not own(_system("alerts", "", value))] + ended)
 
     def held(self) -> tuple[dict[str, dict[str, bytes]], deque[bytes]]:
         """Return what is shown, encoded: the newest of each kind by key, and the alerts that were resolved last."""
@@ -99,3 +121,8 @@ class View:
         with self._lock:
             values = list(self._resolved)
         return [msgspec.json.decode(value, type=Alert) for value in reversed(values)]
+
+
+def _system(kind: str, key: str, value: bytes) -> str:
+    """Return the system that a message is about: keys begin with it, and alerts are labelled with it."""
+    return _LABELS.decode(value).labels.get("system", "") if kind == "alerts" else unquote(key.partition("/")[0])

@@ -74,9 +74,20 @@ def test_a_learner_tells_others_of_its_own_shards_only_though_it_read_what_all_o
     role.step()
     assert (len(role.service.predictions()), len(role.service.alerts())) == (1, 1), "readers see what was true once"
     assert (role.own.predictions(), role.own.alerts()) == ([], []), "figures and notices come from the owner alone"
+    producer.send(config.topics.alerts, None, b"f1")
+    late = prediction(application="late")
+    producer.send(config.topics.predictions, msgspec.json.encode(late), b"archer2/late/rhodo/nodes")
+    producer.flush(1.0)
+    role.follow()
+    assert sorted(entry.application for entry in role.service.predictions()) == ["lammps", "late"]
+    assert role.service.alerts() == [], "an alert that ended elsewhere ends here too"
+    producer.send(config.topics.alerts, msgspec.json.encode(alert(labels={"system": "archer2"})), b"f1")
+    producer.send(config.topics.predictions, None, b"archer2/late/rhodo/nodes")
+    producer.flush(1.0)
     owner.close()
     while not role.service.health()[0].ready:
         role.step()
+    role.follow()
     assert (len(role.own.predictions()), len(role.own.alerts())) == (1, 1)
 
 

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from agent.contracts.outputs import Emission
+from agent.contracts.outputs import Alert, Emission, Prediction
 from agent.learner.view import ENDED_MAX, View
-from tests.kit.messages import job
+from tests.kit.messages import alert, job, prediction
 
 
 def test_what_was_told_of_a_job_is_kept_for_a_while_after_it_ended() -> None:
@@ -27,3 +27,23 @@ def test_jobs_that_ended_are_kept_within_a_bound() -> None:
     assert view.ended("a/0") is None
     assert view.ended("a/1") is not None
     assert view.ended(f"a/{ENDED_MAX}") is not None
+
+
+def test_a_view_takes_over_what_others_tell_of_their_systems_and_keeps_what_it_knows_of_its_own() -> None:
+    view, fresh = View(), View()
+    for told, system, application in (
+        (view, "own", "mine"),
+        (view, "other", "old"),
+        (fresh, "own", "late"),
+        (fresh, "other", "new"),
+    ):
+        said = prediction(system=system, application=application)
+        told.apply(Emission(kind="predictions", key=f"{system}/{application}//nodes", value=msgspec.json.encode(said)))
+        raised = alert(fingerprint=f"{system}-{application}", labels={"system": system})
+        told.apply(Emission(kind="alerts", key=f"{system}-{application}", value=msgspec.json.encode(raised)))
+        ended = alert(fingerprint=application, status="resolved", labels={"system": system})
+        told.apply(Emission(kind="alerts", key=application, value=msgspec.json.encode(ended)))
+    view.adopt(fresh, lambda system: system == "own")
+    assert {entry.application for entry in view.latest("predictions", Prediction)} == {"mine", "new"}
+    assert {entry.fingerprint for entry in view.latest("alerts", Alert)} == {"own-mine", "other-new"}
+    assert [entry.fingerprint for entry in view.resolved()] == ["mine", "new"]
