@@ -5,5 +5,3 @@ import os
 # Before numpy is imported: matrices here are small, and threads that wait for one another take three times as long; with
 # another number of cores the last digits of a sum would differ as well.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-__version__ = "0.1.0"

@@ -2,20 +2,228 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from itertools import combinations
+from typing import Any, Final
 
-from agent import schemas
+import msgspec
+
+from agent.backtest.report import Report
 from agent.config import reference
+from agent.config.tree import Config
+from agent.decode.native import ARRAYS, Completed, Identified, NetworkTold, Requested, Started
+from agent.decode.telemetry.native import COMPONENT, Counters, Load, Power
+from agent.topics import own_topics
+from processors import __version__
+from processors.contracts.events import STATES, UNITS, DeadLetter
+from processors.contracts.outputs import Alert, Answer, JobPrediction, Prediction, Run
+
+# JSON Schemas of what goes in and what comes out, made from the structs that the code itself uses.
+
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+OUTPUTS: Final[dict[str, type[msgspec.Struct]]] = {
+    "scalewatch.prediction/1": Prediction,
+    "scalewatch.job-prediction/1": JobPrediction,
+    "scalewatch.answer/1": Answer,
+    "scalewatch.alert/1": Alert,
+    "scalewatch.run/1": Run,
+    "scalewatch.dead-letter/1": DeadLetter,
+}
+INPUTS: Final[dict[str, type[msgspec.Struct]]] = {
+    "scalewatch.event.job.started/1": Started,
+    "scalewatch.event.job.completed/1": Completed,
+    "scalewatch.event.identity/1": Identified,
+    "scalewatch.event.prediction.requested/1": Requested,
+    "scalewatch.event.network/1": NetworkTold,
+    "scalewatch.event.load/1": Load,
+    "scalewatch.event.power/1": Power,
+    "scalewatch.event.counters/1": Counters,
+}
+FILES: Final[dict[str, type[msgspec.Struct]]] = {"scalewatch.backtest/1": Report}
+NAMES: Final = (*OUTPUTS, *INPUTS, *FILES)
+_TIMES: Final = frozenset({"time", "as_of", "valid_until", "start", "end", "starts", "ends", "end_low", "end_high"})
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of a message, event or file; KeyError for a name that is not in NAMES.
+
+    Readers take unknown fields for later additions: a schema only grows within its major version.
+    """
+    struct = {**OUTPUTS, **INPUTS, **FILES}[name]
+    (reference,), components = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
+    own = reference["$ref"].rpartition("/")[2]
+    whole: dict[str, Any] = {"$schema": DIALECT, "$id": name, **components.pop(own)}
+    if components:
+        whole["$defs"] = components
+    for part in (whole, *components.values()):
+        _plain_text(part)
+    if name in INPUTS:
+        _name_rules(whole)
+    else:
+        _name_times(whole)
+        whole["properties"]["schema"] = {"const": name}
+    return whole
+
+
+def catalogue() -> dict[str, Any]:
+    """Return every schema by its name."""
+    return {name: schema(name) for name in NAMES}
+
+
+def _plain_text(part: dict[str, Any]) -> None:
+    """Put the description, a docstring, into one line."""
+    if "description" in part:
+        part["description"] = " ".join(part["description"].split())
+
+
+def _name_rules(whole: dict[str, Any]) -> None:
+    """Say what the decoder checks beyond types: closed lists, and fields that need each other."""
+    for name, words in (("unit", UNITS), ("state", STATES)):
+        if name in whole["properties"]:
+            whole["properties"][name] = {"enum": [*words, None], "default": None}
+    kind = whole["properties"]["type"]["enum"][0]
+    if kind == "network":
+        whole["anyOf"] = [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in ARRAYS]
+    if kind == "power":
+        whole["properties"]["component"] = {"type": "string", "pattern": f"^{COMPONENT}$"}
+    if kind == "job.started":
+        whole["dependentRequired"] = {"n": ["unit"], "unit": ["n"]}
+    if kind == "job.completed":
+        whole["required"] = [*whole["required"], "n", "unit"]
+        whole["anyOf"] = [{"required": list(pair)} for pair in combinations(("start", "end", "run_time_s"), 2)]
+
+
+def _name_times(whole: dict[str, Any]) -> None:
+    """Say of times what their type, a text, does not: RFC 3339 in UTC."""
+    for name in _TIMES & whole["properties"].keys():
+        whole["properties"][name] = {**whole["properties"][name], "format": "date-time"}
+
+
+# The AsyncAPI document of all topics that others may write or read, made from the code (AsyncAPI 3.0, bindings of Kafka).
+
+
+BINDING: Final = "0.5.0"
+EVENTS: Final = "events"
+_KEYS: Final[dict[str, tuple[str, str]]] = {
+    "predictions": ("scalewatch.prediction/1", "system/application/input/unit, each escaped as in a URL"),
+    "job_predictions": ("scalewatch.job-prediction/1", "system/job_id; removed when the job is over"),
+    "answers": ("scalewatch.answer/1", "the id of the request"),
+    "alerts": ("scalewatch.alert/1", "the fingerprint"),
+    "runs": ("scalewatch.run/1", "the id of the run"),
+    "deadletters": ("scalewatch.dead-letter/1", "where the message stood: topic/partition/offset/part"),
+}
+"""By the name of the topic in the configuration: the schema, and what the key of a record is."""
+
+
+def document(config: Config) -> dict[str, Any]:
+    """Return the AsyncAPI document of an agent; actions are from the agent's point of view."""
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "Scalewatch",
+            "version": __version__,
+            "description": "What the agent reads in its own format, and what it says. Records are delivered at least once, "
+            "with the same id and content on repeat, in order per key; schemas only grow within a major version.",
+            "license": {"name": "Apache-2.0"},
+        },
+        "defaultContentType": "application/json",
+        "servers": {"kafka": {"host": config.kafka.bootstrap.split(",")[0], "protocol": _protocol(config)}},
+        "channels": _channels(config),
+        "operations": _operations(),
+        "components": {"messages": _messages(), "schemas": _schemas()},
+    }
+
+
+def _protocol(config: Config) -> str:
+    return "kafka" if config.kafka.security.protocol in ("plaintext", "sasl_plaintext") else "kafka-secure"
+
+
+def _channels(config: Config) -> dict[str, Any]:
+    settings = {topic.name: topic for topic in own_topics(config)}
+    found: dict[str, Any] = {}
+    for name, (schema_name, key) in _KEYS.items():
+        topic = settings[getattr(config.topics, name)]
+        policy: dict[str, Any] = {"cleanup.policy": ["compact"] if topic.compacted else ["delete"]}
+        if topic.retention_ms is not None:
+            policy["retention.ms"] = topic.retention_ms
+        binding = {
+            "topic": topic.name,
+            "partitions": topic.partitions,
+            "replicas": config.topics.replication,
+            "topicConfiguration": policy,
+            "bindingVersion": BINDING,
+        }
+        own = _message_name(schema_name)
+        found[name] = {
+            "address": topic.name,
+            "description": f"Key of a record: {key}."
+            + (" The last record of a key counts." if topic.compacted else ""),
+            "messages": {own: {"$ref": f"#/components/messages/{own}"}},
+            "bindings": {"kafka": binding},
+        }
+    messages = {own: {"$ref": f"#/components/messages/{own}"} for own in map(_message_name, INPUTS)}
+    found[EVENTS] = {
+        "address": next((topic for source in config.sources for topic in source.topics), None),
+        "description": "Events in the agent's own format; other formats are read, too (`scalewatch describe formats`).",
+        "messages": messages,
+    }
+    return found
+
+
+def _operations() -> dict[str, Any]:
+    found = {f"send_{name}": {"action": "send", "channel": {"$ref": f"#/channels/{name}"}} for name in _KEYS}
+    return found | {f"receive_{EVENTS}": {"action": "receive", "channel": {"$ref": f"#/channels/{EVENTS}"}}}
+
+
+def _messages() -> dict[str, Any]:
+    keys = dict(_KEYS.values())
+    found: dict[str, Any] = {}
+    for schema_name in (*OUTPUTS, *INPUTS):
+        own = _message_name(schema_name)
+        message: dict[str, Any] = {
+            "name": schema_name,
+            "contentType": "application/json",
+            "payload": {"$ref": f"#/components/schemas/{own}"},
+        }
+        if schema_name in keys:
+            key = {"type": "string", "description": keys[schema_name]}
+            message["bindings"] = {"kafka": {"key": key, "bindingVersion": BINDING}}
+        found[own] = message
+    return found
+
+
+def _schemas() -> dict[str, Any]:
+    """Return every schema and what they share, with references inside of this document."""
+    found: dict[str, Any] = {}
+    for schema_name in (*OUTPUTS, *INPUTS):
+        whole = schema(schema_name)
+        parts = whole.pop("$defs", {})
+        whole.pop("$schema"), whole.pop("$id")
+        found |= {name: _moved(part) for name, part in parts.items()}
+        found[_message_name(schema_name)] = _moved(whole)
+    return dict(sorted(found.items()))
+
+
+def _moved(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {
+            key: value.replace("#/$defs/", "#/components/schemas/") if key == "$ref" else _moved(value)
+            for key, value in part.items()
+        }
+    return [_moved(each) for each in part] if isinstance(part, list) else part
+
+
+def _message_name(schema_name: str) -> str:
+    """Return a name that may stand in a reference: scalewatch.job-prediction/1 is job-prediction.v1."""
+    name, _, version = schema_name.removeprefix("scalewatch.").rpartition("/")
+    return f"{name}.v{version}"
+
 
 Metric = tuple[str, str, Sequence[str], str]
 
 
 def formats(factories: dict[str, Callable[..., Any]]) -> list[dict[str, Any]]:
-    """Return name and meaning of every format that messages and files may have.
-
-    >>> formats({"native": lambda options: None})[0]["name"]
-    'native'
-    """
+    """Return name and meaning of every format that messages and files may have."""
     rows = []
     for name, factory in factories.items():
         text = _first_sentence(factory).removeprefix("Return the decoder of ").removeprefix("Return the records of ")
@@ -24,12 +232,7 @@ def formats(factories: dict[str, Callable[..., Any]]) -> list[dict[str, Any]]:
 
 
 def processors(classes: Iterable[type]) -> list[dict[str, Any]]:
-    """Return name, state version and meaning of every processor.
-
-    >>> from processors.run_time import RunTime
-    >>> processors([RunTime])[0]["name"]
-    'run_time'
-    """
+    """Return name, state version and meaning of every processor."""
     return [
         {"name": kind.name, "state version": kind.version, "meaning": _first_sentence(kind)}  # type: ignore[attr-defined]  # of the Processor protocol
         for kind in classes
@@ -37,26 +240,14 @@ def processors(classes: Iterable[type]) -> list[dict[str, Any]]:
 
 
 def metrics(rows: Iterable[Metric]) -> list[dict[str, Any]]:
-    """Return name, kind, labels and meaning of every metric.
-
-    >>> metrics([("scalewatch_ready", "gauge", ("role",), "One while ready.")])[0]["labels"]
-    'role'
-    """
+    """Return name, kind, labels and meaning of every metric."""
     return [
         {"name": name, "kind": kind, "labels": ", ".join(labels), "meaning": text} for name, kind, labels, text in rows
     ]
 
 
 def markdown(title: str, rows: Sequence[dict[str, Any]]) -> str:
-    """Return the rows as a Markdown page with one table.
-
-    >>> print(markdown("Formats", [{"name": "native", "meaning": "JSON."}]))
-    # Formats
-    <BLANKLINE>
-    | name | meaning |
-    |---|---|
-    | `native` | JSON. |
-    """
+    """Return the rows as a Markdown page with one table."""
     head = list(rows[0])
     lines = [f"# {title}", "", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for row in rows:
@@ -66,32 +257,20 @@ def markdown(title: str, rows: Sequence[dict[str, Any]]) -> str:
 
 
 def config_page() -> str:
-    """Return the reference of the configuration as Markdown.
-
-    >>> config_page().startswith("# Configuration")
-    True
-    """
+    """Return the reference of the configuration as Markdown."""
     return reference.markdown().rstrip("\n")
 
 
 def config_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the configuration.
-
-    >>> config_schema()["title"]
-    'Scalewatch configuration'
-    """
+    """Return the JSON Schema of the configuration."""
     return reference.json_schema()
 
 
 def schemas_page() -> str:
-    """Return the fields of every event and message as Markdown.
-
-    >>> "## scalewatch.prediction/1" in schemas_page()
-    True
-    """
+    """Return the fields of every event and message as Markdown."""
     lines = ["# Events and messages"]
-    for name in schemas.NAMES:
-        found = schemas.schema(name)
+    for name in NAMES:
+        found = schema(name)
         lines += [
             "",
             f"## {name}",

@@ -8,18 +8,14 @@ from typing import Final, Literal
 import msgspec
 
 from agent.config.tree import Config
-from agent.contracts.log import Log, TopicSettings
+from processors.contracts.log import Log, TopicSettings
 
 Resource = Literal["topic", "group", "transactional-id", "cluster"]
 _LITERAL: Final = re.compile(r"(?:[A-Za-z0-9_-]|\\[.-])")
 
 
 class Right(msgspec.Struct, frozen=True):
-    """Operations that the agent's user needs on a resource; `prefixed` means all whose name starts so.
-
-    >>> Right("group", "scalewatch-learner", ("Read",)).command("User:scalewatch", "127.0.0.1:9092")
-    'kafka-acls.sh --bootstrap-server 127.0.0.1:9092 --add --allow-principal User:scalewatch --operation Read --group scalewatch-learner'
-    """
+    """Operations that the agent's user needs on a resource; `prefixed` means all whose name starts so."""
 
     resource: Resource
     name: str
@@ -41,9 +37,6 @@ def own_topics(config: Config) -> tuple[TopicSettings, ...]:
 
     The journal has a partition per shard and the state follows it. Where the last record of a key is all that counts,
     the topic is compacted.
-
-    >>> [topic.name for topic in own_topics(Config()) if not topic.compacted]
-    ['scalewatch.journal', 'scalewatch.answers', 'scalewatch.deadletters']
     """
     names = config.topics
     shards = names.journal_partitions
@@ -60,23 +53,13 @@ def own_topics(config: Config) -> tuple[TopicSettings, ...]:
 
 
 def source_topics(config: Config) -> tuple[TopicSettings, ...]:
-    """Return the topics of sources that have a name, for centres whose producers make none: one partition, the broker's defaults.
-
-    >>> from agent.config.sources import Source
-    >>> [topic.name for topic in source_topics(Config(sources=(Source(topics=("slurm.jobs", "^exa-job.*")),)))]
-    ['slurm.jobs']
-    """
+    """Return the topics of sources that have a name, for centres whose producers make none: one partition, the broker's defaults."""
     names = (topic for source in config.sources for topic in source.topics if not topic.startswith("^"))
     return tuple(TopicSettings(name, 1, compacted=False) for name in dict.fromkeys(names))
 
 
 def create(log: Log, config: Config, *, sources: bool = False) -> Sequence[str]:
-    """Create the missing ones of the agent's own topics, and of its sources if asked to; return their names. Raises UnavailableError.
-
-    >>> from agent.log.memory import MemoryLog
-    >>> len(create(MemoryLog(), Config()))
-    8
-    """
+    """Create the missing ones of the agent's own topics, and of its sources if asked to; return their names. Raises UnavailableError."""
     return log.create((*own_topics(config), *(source_topics(config) if sources else ())))
 
 
@@ -84,24 +67,12 @@ def faults(log: Log, config: Config) -> list[str]:
     """Return a sentence for each topic that is missing or not as it has to be. Raises UnavailableError.
 
     Sources that do not exist are named too: a producer that is the first to write may lose its first records.
-
-    >>> from agent.log.memory import MemoryLog
-    >>> log, config = MemoryLog(), Config()
-    >>> faults(log, config)[0]
-    'The topic scalewatch.journal does not exist; `scalewatch topics --create` makes it.'
-    >>> _ = create(log, config)
-    >>> faults(log, config)
-    []
     """
     return [*_own_faults(log, config), *_source_faults(log, config)]
 
 
 def rights(config: Config) -> tuple[Right, ...]:
-    """Return every right that the agent's user needs to run, each with its purpose.
-
-    >>> rights(Config())[0].name
-    'scalewatch.journal'
-    """
+    """Return every right that the agent's user needs to run, each with its purpose."""
     names = config.topics
     shown = (names.predictions, names.job_predictions, names.alerts)
     sources = [source for settings in config.sources for source in settings.topics]
@@ -127,20 +98,12 @@ def rights(config: Config) -> tuple[Right, ...]:
 
 
 def rights_to_create(config: Config) -> tuple[Right, ...]:
-    """Return the rights that only `scalewatch topics --create` needs.
-
-    >>> rights_to_create(Config())[0].operations
-    ('Create',)
-    """
+    """Return the rights that only `scalewatch topics --create` needs."""
     return tuple(Right("topic", topic.name, ("Create",), purpose="create topics") for topic in own_topics(config))
 
 
 def literal_prefix(pattern: str) -> str:
-    r"""Return the text that every topic starts with that a regular expression matches; empty where there is none.
-
-    >>> literal_prefix(r"^slurm\.jobs.*"), literal_prefix("^a|b")
-    ('slurm.jobs', '')
-    """
+    r"""Return the text that every topic starts with that a regular expression matches; empty where there is none."""
     if "|" in pattern:
         return ""
     position, prefix = 1, ""

@@ -6,16 +6,18 @@ smallest and the largest among them, and one beyond, as they were published; a s
 
 import math
 import re
-from collections.abc import Sequence
-from typing import ClassVar, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final, NamedTuple, Protocol
+from urllib.parse import unquote
 
 import msgspec
+import numpy as np
 
-from agent.contracts.names import ApplicationKey, escaped
-from processors.models.curve import BAND_DEVIATIONS
-from processors.models.input_size.curves import Input, Knot
-from processors.models.input_size.forecast import ln_sizes
-from processors.run_time import RunTime
+from processors.contracts.names import ApplicationKey, escaped
+from processors.contracts.outputs import Reliability
+from processors.facts import PublishedCurve
+from processors.models.downey.bayes import BAND_DEVIATIONS
+from processors.models.input_size import Expected, Floats, Input, Knot, expected, ln_sizes, pooled
 
 INPUTS_MAX: Final = 24  # of an application in one unit; a new one takes the place of the one most like it
 KNOTS_MAX: Final = 5
@@ -61,13 +63,7 @@ class InputsState(msgspec.Struct, omit_defaults=True):
 
 
 class Inputs:
-    """The inputs of one application in one unit, on all systems; at most INPUTS_MAX.
-
-    >>> inputs = Inputs.build()
-    >>> inputs.learn(InputFact(("atoms",), InputRecord("exa/a", (32000.0,), 8.0, (StoredKnot(8.0, 60.0, 3),))))
-    >>> [record.key for record in inputs.records]
-    ['exa/a']
-    """
+    """The inputs of one application in one unit, on all systems; at most INPUTS_MAX."""
 
     name: ClassVar[str] = "inputs"
     version: ClassVar[int] = 1
@@ -135,47 +131,36 @@ class Inputs:
 
 
 def input_key(key: ApplicationKey) -> str:
-    """Return the key of an input among those of its application.
-
-    >>> input_key(ApplicationKey("lmp", "exa", "atoms=32000", "nodes"))
-    'exa/atoms=32000'
-    """
+    """Return the key of an input among those of its application."""
     return f"{escaped(key.system)}/{escaped(key.input)}"
 
 
 def place(key: str, names: Sequence[str]) -> str:
-    """Return what two inputs have in common that differ in their sizes alone: the system, and the rest of the name.
-
-    >>> place("exa/solver=cg,atoms=32000", ["atoms"])
-    'exa/solver=cg'
-    """
+    """Return what two inputs have in common that differ in their sizes alone: the system, and the rest of the name."""
     system, _, name = key.partition("/")
     rest = (part for part in _SEPARATORS.split(name) if part and part.partition("=")[0] not in names)
     return f"{system}/{','.join(rest)}"
 
 
 def as_input(record: InputRecord, names: Sequence[str]) -> Input:
-    """Return an input as the regression takes it; inputs of which other sizes are known are of another place.
-
-    >>> as_input(InputRecord("exa/a", (1.0, 0.0), 8.0, (StoredKnot(8.0, 1.0, 3),)), ["atoms", "steps"])
-    Input(place='exa/a:atoms', ln_sizes=(0.0, 0.0), knots=(Knot(n=8.0, ln_run_time=0.0, deviation=0.03),))
-    """
+    """Return an input as the regression takes it; inputs of which other sizes are known are of another place."""
     known = [name for name, size in zip(names, record.sizes, strict=True) if size]
     knots = tuple(Knot(knot.n, math.log(knot.run_time_s), knot.percent / 100) for knot in record.knots)
     where = f"{place(record.key, names)}:{','.join(known)}"
     return Input(where, ln_sizes([size or 1.0 for size in record.sizes]), knots)
 
 
-def summarised(key: str, sizes: tuple[float, ...], model: RunTime) -> InputRecord:
-    """Return what is told of an input to the others: its curve as published, or its runs where those are few.
+class OwnCurve(Protocol):
+    """What an input's own runs say: the sizes that were run, their medians in seconds, and the published curve."""
 
-    >>> from processors.facts import RunFact
-    >>> from agent.contracts.settings import RunTimeSettings
-    >>> model = RunTime.build(RunTimeSettings())
-    >>> model.learn(RunFact("r", n=4, run_time_s=60.0, start_ms=0, end_ms=1, seen_ms=1))
-    >>> summarised("exa/a", (32000.0,), model).knots
-    (StoredKnot(n=4.0, run_time_s=60.0, percent=3),)
-    """
+    @property
+    def published(self) -> PublishedCurve | None: ...  # noqa: D102  the class says it
+    def sizes(self) -> tuple[float, ...]: ...  # noqa: D102  the class says it
+    def medians_s(self) -> Mapping[float, float]: ...  # noqa: D102  the class says it
+
+
+def summarised(key: str, sizes: tuple[float, ...], model: OwnCurve) -> InputRecord:
+    """Summarise an input for the others: its curve as published, or the medians of its runs by size where those are few."""
     run = model.sizes()
     curve = model.published
     if curve is None or len(run) <= OWN_SIZES_MAX:
@@ -193,11 +178,7 @@ def _stored(n: float, run_time_s: float, deviation: float) -> StoredKnot:
 
 
 def spread(count: int, most: int) -> list[int]:
-    """Return at most `most` places of `count`, the first and the last among them.
-
-    >>> spread(9, 4)
-    [0, 3, 5, 8]
-    """
+    """Return at most `most` places of `count`, the first and the last among them."""
     if count <= most:
         return list(range(count))
     return sorted({round(i * (count - 1) / (most - 1)) for i in range(most)})
@@ -210,3 +191,109 @@ def _most_like(fresh: InputRecord, others: Sequence[InputRecord], names: Sequenc
     if not near:
         return others[0]
     return min(near, key=lambda pair: math.dist(pair[1].ln_sizes, one.ln_sizes))[0]
+
+
+# An input as its application's other inputs let it be expected: where few runs of it are known, or none.
+
+
+NAME: Final = "input_size"  # of the regression, where messages name models
+UNSEEN: Final = "unseen_input"
+INPUTS_MIN: Final = 3  # from so many on the exponents are more than a guess
+NAMED_MAX: Final = 3
+LN_T_MAX: Final = 300.0
+Sizes = tuple[tuple[str, float], ...]
+
+
+class Band(NamedTuple):
+    """Run times at m sizes with the band that holds 90 % of the runs, in seconds, (m,)."""
+
+    run_time_s: Floats
+    low_s: Floats
+    high_s: Floats
+
+
+class OtherInputs(NamedTuple):
+    """The other inputs of an application, and the one in question: place, ln sizes, and knots of its own runs.
+
+    `names` are those of the others on the same system, the nearest first, `n_max` the largest size that one of them ran.
+    """
+
+    inputs: tuple[Input, ...]
+    place: str
+    ln_sizes: tuple[float, ...]
+    own: tuple[Knot, ...]
+    names: tuple[str, ...]
+    n_max: float
+
+    def band(self, n: Sequence[float]) -> Band:
+        """Return the expected run times at sizes of positive numbers, (m,)."""
+        return _seconds(self._expected(n, self.own))
+
+    def pooled(self, law: Band, n: Floats, observed: Sequence[Knot]) -> tuple[Band, Floats]:
+        """Return what the others and the input's own law say together, and the share of the others, (m,)."""
+        own = Expected(np.log(law.run_time_s), np.log(law.high_s / law.low_s) / 2)
+        both, share = pooled(self._expected(n, observed), own, n, [knot.n for knot in observed])
+        return _seconds(both), share
+
+    def reliability(self) -> Reliability:
+        """Return what to think of a prediction that rests on the others alone."""
+        verdict = "uncertain" if len(self.names) >= INPUTS_MIN else "insufficient"
+        told = f"No curve of this input is known: this comes from {self.shown}."
+        return Reliability(verdict, (UNSEEN,), (told,))
+
+    @property
+    def shown(self) -> str:
+        """The others as a person reads them."""
+        some = ", ".join(name or "(none)" for name in self.names[:NAMED_MAX])
+        more = len(self.names) - NAMED_MAX
+        return f"the input{'s' if len(self.names) > 1 else ''} {some}" + (f" and {more} more" if more > 0 else "")
+
+    def _expected(self, n: Sequence[float] | Floats, own: Sequence[Knot]) -> Expected:
+        return expected(self.inputs, self.place, self.ln_sizes, n, own)
+
+
+def other_inputs(known: Inputs, key: ApplicationKey, sizes: Sizes) -> OtherInputs | None:
+    """Return the other inputs for one with these sizes; None where none was run on its system, or its sizes are unknown."""
+    told, names, own_key = dict(sizes), known.names, input_key(key)
+    if not told or not set(told) <= set(names):
+        return None
+    asked = as_input(InputRecord(own_key, tuple(told.get(name, 0.0) for name in names), 0.0, ()), names)
+    others = [each for each in _comparable(known, asked) if each.record.key != own_key]
+    system = own_key.partition("/")[0] + "/"
+    here = [each for each in others if each.record.key.startswith(system)]
+    if not here:
+        return None
+    here.sort(key=lambda each: (each.read.place != asked.place, math.dist(each.read.ln_sizes, asked.ln_sizes)))
+    own = known.of(own_key)
+    return OtherInputs(
+        tuple(each.read for each in others),
+        asked.place,
+        asked.ln_sizes,
+        as_input(own, names).knots if own else (),
+        tuple(unquote(each.record.key.partition("/")[2]) for each in here),
+        max(each.record.n_max for each in here),
+    )
+
+
+class _Read(NamedTuple):
+    record: InputRecord
+    read: Input
+
+
+def _comparable(known: Inputs, asked: Input) -> list[_Read]:
+    """Return the inputs of which the same sizes are known, in the order of their keys."""
+    records = sorted(known.records, key=lambda record: record.key)
+    read = [_Read(record, as_input(record, known.names)) for record in records]
+    return [each for each in read if _sizes_known(each.read) == _sizes_known(asked)]
+
+
+def _sizes_known(one: Input) -> str:
+    return one.place.rpartition(":")[2]
+
+
+def _seconds(found: Expected) -> Band:
+    return Band(*(_exp(found.ln_run_time + end) for end in (0.0, -found.half_width, found.half_width)))
+
+
+def _exp(ln_t: Floats) -> Floats:
+    return np.asarray(np.exp(np.clip(ln_t, -LN_T_MAX, LN_T_MAX)))

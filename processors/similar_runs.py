@@ -1,19 +1,374 @@
-"""What is told of a job from the distribution of runs like it: when it ends, how far to trust that, where it came from."""
+"""How long a job will hold its nodes, where no curve is known: the past runs of its user, name, class and centre.
 
+A history is kept for each of these groups; `expected` puts them together. All runs that held their nodes are learned,
+also failed ones and those that met their time limit, for a scheduler waits for them as well.
+"""
+
+import math
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from functools import lru_cache
+from typing import ClassVar, Final, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 
-from agent.contracts.outputs import CurvePoint, Member, Model, Prediction, Reliability, UsefulSizes
-from processors.job_ends import EndForecast
-from processors.models.digits import six_digits
-from processors.models.run_distribution import OVERRUN_S
-from processors.quality import COVERAGE
-from processors.run_distribution import ComingJob, Expected, GroupKind, RunHistory, expected
+from processors.contracts.outputs import CurvePoint, Member, Model, Prediction, Reliability, UsefulSizes
+from processors.facts import EndForecast, RunFact, Scored
+from processors.models.similar_runs import (
+    CENTRE,
+    CLASS,
+    NAME,
+    NAMES_MAX,
+    OVERRUN_S,
+    RUNS_MAX,
+    USER,
+    Group,
+    Job,
+    Levels,
+    PastRuns,
+    RunTimeDistribution,
+    class_of,
+    distribution,
+)
+from processors.models.statistics import pinball, six_digits
+from processors.run_time.quality import COVERAGE
+from processors.store import Pace, counted, digest64, due, hexdigest
 
-NAME: Final = "run-distribution"
-RUNS_MIN: Final = 8  # of the centre, before anything is told
+# Does the run time of an application follow its size? Its curve and the distribution of its past runs, scored as rivals.
+#
+# Each run is scored before it is learned: the pinball losses at .5 and .9, in seconds, of what both said. Losses are
+# kept by size, in steps of two, and forgotten slowly. Sizes are compared by the ratio of the losses, and count alike
+# however often they were run, so that a size that is run all day does not decide for the others.
+
+
+SIZES_MAX: Final = 8
+COMPARED_RUNS_MIN: Final = 12.0  # scored runs before anything is concluded
+SAY_MAX: Final = 4.0  # a size counts as so many runs at most
+BETTER: Final = 0.95  # the distribution takes over where its losses are this share of the curve's,
+WORSE: Final = 1.0  # and leaves again where they are as large
+FORGETTING: Final = 0.97
+COMPARED_PER_TICK: Final = 2  # runs of an application; the first RUNS_MIN are all scored
+UPPER: Final = 0.9  # the quantile that is judged beside the median
+_NOTHING_S: Final = 1e-6
+
+
+class Bout(msgspec.Struct, frozen=True):
+    """One run, at size `n`: the losses of what the curve and what the distribution had said, in seconds.
+
+    `now_ms` is the time of the last tick.
+    """
+
+    n: float
+    curve_s: float
+    distribution_s: float
+    now_ms: int = 0
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Losses at one size (log2 of it, rounded): the weight of the runs, and the losses of both in seconds, summed."""
+
+    step: int
+    runs: float
+    curve_s: float
+    distribution_s: float
+
+    @property
+    def ln_ratio(self) -> float:
+        """Log of the distribution's losses over the curve's."""
+        return math.log((self.distribution_s + _NOTHING_S) / (self.curve_s + _NOTHING_S))
+
+
+class RivalsState(msgspec.Struct, omit_defaults=True):
+    """Stored form; the records with the one used last at the end."""
+
+    records: tuple[Record, ...] = ()
+    chosen: bool = False
+    pace: Pace = (0, 0)
+
+
+class Rivals:
+    """Which of the two tells more about the runs of one application."""
+
+    name: ClassVar[str] = "rivals"
+    version: ClassVar[int] = 1
+
+    def __init__(self, state: RivalsState) -> None:
+        self._records = state.records
+        self._chosen = state.chosen
+        self._pace = state.pace
+
+    @classmethod
+    def build(cls, state: RivalsState | None = None) -> "Rivals":
+        """Return the rivals of a stored state, or without any score."""
+        return cls(state or RivalsState())
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the run times do not follow the size: the distribution answers for the application."""
+        return self._chosen
+
+    def score(self, fact: float) -> bool | None:  # noqa: ARG002  # what is known holds for every size
+        """Tell whether the distribution is to be asked about a job; None where too few runs were scored to say."""
+        return self._chosen if sum(record.runs for record in self._records) >= COMPARED_RUNS_MIN else None
+
+    def wants(self, now_ms: int) -> bool:
+        """Tell whether one more run is to be scored; `now_ms` is the time of the last tick."""
+        return (
+            due(self._pace, now_ms, COMPARED_PER_TICK)
+            or sum(record.runs for record in self._records) < COMPARED_RUNS_MIN
+        )
+
+    def learn(self, fact: Bout) -> None:
+        """Take in how both did on a run; each run once."""
+        self._pace = counted(self._pace, fact.now_ms)
+        step = _step(fact.n)
+        old = next((record for record in self._records if record.step == step), Record(step, 0.0, 0.0, 0.0))
+        others = [record for record in self._records if record.step != step]
+        self._records = (*others[-(SIZES_MAX - 1) :], _added(old, fact))
+        runs = sum(record.runs for record in self._records)
+        if runs >= COMPARED_RUNS_MIN:
+            self._chosen = _decided(self._ln_ratio(), before=self._chosen)
+
+    def due_ms(self) -> int | None:
+        """Return None: rivals change by runs only."""
+        return None
+
+    def snapshot(self) -> RivalsState:
+        """Return the stored form."""
+        return RivalsState(self._records, self._chosen, self._pace)
+
+    def _ln_ratio(self) -> float:
+        say = [min(record.runs, SAY_MAX) for record in self._records]
+        return sum(w * record.ln_ratio for w, record in zip(say, self._records, strict=True)) / sum(say)
+
+
+def loss_s(run_time_s: float, median_s: float, upper_s: float) -> float:
+    """Return the pinball losses at .5 and .9 together, in seconds."""
+    return round(pinball(run_time_s, median_s, 0.5) + pinball(run_time_s, upper_s, UPPER), 6)
+
+
+def _decided(ln_ratio: float, *, before: bool) -> bool:
+    return ln_ratio < math.log(WORSE if before else BETTER)
+
+
+def _step(n: float) -> int:
+    return round(math.log2(n))
+
+
+def _added(old: Record, bout: Bout) -> Record:
+    curve_s, distribution_s = FORGETTING * old.curve_s + bout.curve_s, FORGETTING * old.distribution_s
+    return Record(
+        old.step,
+        round(FORGETTING * old.runs + 1.0, 2),
+        float(f"{curve_s:.5g}"),
+        float(f"{distribution_s + bout.distribution_s:.5g}"),
+    )
+
+
+GroupKind = Literal["user", "name", "class", "centre"]
+GROUPS: Final[dict[GroupKind, Group]] = {"user": USER, "name": NAME, "class": CLASS, "centre": CENTRE}
+KEPT_MAX: Final[dict[GroupKind, int]] = {"user": RUNS_MAX, "name": 28, "class": RUNS_MAX, "centre": RUNS_MAX}
+NEAR_LIMIT: Final = 0.95
+SCORED_MIN: Final = 20.0
+SCORED_PER_TICK: Final = 100  # runs of a centre that its band is scored by; more would not tell more
+_FORGETTING: Final = 0.995  # of the share of runs inside the band: about the newest 200
+_ID_BYTES: Final = 4
+_REMEMBERED: Final = 4096  # jobs: the same are run again and again, and asked about by all their groups
+
+
+class ComingJob(msgspec.Struct, frozen=True):
+    """What is known of a job before it runs; None for what nobody told."""
+
+    n: float
+    name: str | None = None
+    user: str | None = None
+    time_limit_s: float | None = None
+
+
+class EndedJob(msgspec.Struct, frozen=True):
+    """A run that is over."""
+
+    run_id: str
+    job: ComingJob
+    run_time_s: float
+
+
+class RunHistoryState(msgspec.Struct, omit_defaults=True):
+    """Stored form, newest run first: digests of run ids, 4 bytes each, and the packed runs.
+
+    `levels` are those of the band, `band` how many runs it was scored by and how many it held, the old ones forgotten,
+    `pace` the last tick and how many were scored since.
+    """
+
+    ids: bytes = b""
+    runs: bytes = b""
+    levels: tuple[float, float, float] = Levels().told
+    band: tuple[float, float] = (0.0, 0.0)
+    pace: Pace = (0, 0)
+
+
+class RunHistory:
+    """The newest runs of one group of jobs. The history of the centre also keeps the levels of the band."""
+
+    name: ClassVar[str] = "run_history"
+    version: ClassVar[int] = 1
+
+    def __init__(self, state: RunHistoryState) -> None:
+        self._ids = list(np.frombuffer(state.ids, dtype="<u4").tolist())
+        self._past = PastRuns(state.runs)
+        self._levels = Levels(*state.levels)
+        self._scored, self._inside = state.band
+        self._pace = state.pace
+
+    @classmethod
+    def build(cls, state: RunHistoryState | None = None) -> "RunHistory":
+        """Return the history of a stored state, or an empty one."""
+        return cls(state or RunHistoryState())
+
+    @property
+    def count(self) -> int:
+        """How many runs are held."""
+        return self._past.count
+
+    @property
+    def levels(self) -> tuple[float, float, float]:
+        """The levels that .05, .9 and .95 of the runs keep below."""
+        return self._levels.told
+
+    @property
+    def coverage(self) -> float | None:
+        """The share of late of runs that kept to the band told before; None before SCORED_MIN were scored."""
+        return self._inside / self._scored if self._scored >= SCORED_MIN else None
+
+    def score(self, fact: ComingJob) -> PastRuns:  # noqa: ARG002  # how much each run counts is decided in `expected`
+        """Return what is known for a job of this group."""
+        return self._past
+
+    def learn(self, fact: EndedJob, kept_max: int = RUNS_MAX) -> None:
+        """Take a run in; one that is held under the same id is replaced. ValueError where its numbers can not be true."""
+        if self.correct(fact):
+            return
+        self._past.add(model_job(fact.job), fact.run_time_s, kept_max)
+        self._ids.insert(0, _short(fact.run_id))
+        del self._ids[kept_max:]
+
+    def correct(self, fact: EndedJob) -> bool:
+        """Replace a run that is held under the same id; False where it is not. Errors as `learn`."""
+        short = _short(fact.run_id)
+        if short not in self._ids:
+            return False
+        self._past.replace(self._ids.index(short), model_job(fact.job), fact.run_time_s)
+        return True
+
+    def forget(self, run_id: str) -> bool:
+        """Take a run away; False where it is not held."""
+        short = _short(run_id)
+        if short not in self._ids:
+            return False
+        self._past.remove(self._ids.index(short))
+        self._ids.remove(short)
+        return True
+
+    def wants(self, now_ms: int) -> bool:
+        """Tell whether one more run is to be scored; `now_ms` is the time of the last tick."""
+        return due(self._pace, now_ms, SCORED_PER_TICK)
+
+    def note(self, run_time_s: float, told: "Expected", now_ms: int = 0) -> None:
+        """Remember whether a run kept to the band that was told before it; each run once."""
+        self._pace = counted(self._pace, now_ms)
+        self._levels.note(run_time_s, (told.low_s, told.upper_s, told.high_s))
+        inside = told.low_s <= run_time_s <= told.high_s
+        self._scored = round(_FORGETTING * self._scored + 1.0, 6)
+        self._inside = round(_FORGETTING * self._inside + inside, 6)
+
+    def due_ms(self) -> int | None:
+        """Return None: a history changes by runs only."""
+        return None
+
+    def snapshot(self) -> RunHistoryState:
+        """Return the stored form."""
+        ids = np.array(self._ids, dtype="<u4").tobytes()
+        return RunHistoryState(ids, self._past.packed(), self._levels.told, (self._scored, self._inside), self._pace)
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """What is expected of a job, in seconds: the median and the ends of a band that holds 90 % of the runs.
+
+    90 % of the runs are shorter than `upper_s`. About `alike` runs like it are known, `law` is the distribution as it
+    comes from them alone, and `ends` are the levels of the low end, the median and the high end there.
+    """
+
+    run_time_s: float
+    low_s: float
+    upper_s: float
+    high_s: float
+    alike: float
+    law: RunTimeDistribution
+    ends: tuple[float, float, float]
+
+
+def name_key(system: str, name: str) -> str:
+    """Return the key of the history of a name."""
+    return f"name/{hexdigest(system, name)}"
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def group_keys(system: str, job: ComingJob) -> Mapping[GroupKind, str]:
+    """Return the keys of the histories that a job belongs to, the most alike first. Names are digested."""
+    parts: dict[GroupKind, str | None] = {"user": job.user, "name": job.name, "class": _class_name(job), "centre": ""}
+    return {kind: f"{kind}/{hexdigest(system, part)}" for kind, part in parts.items() if part is not None}
+
+
+def expected(job: ComingJob, histories: Mapping[GroupKind, RunHistory]) -> Expected:
+    """Return the distribution of a job's run time; works without any history. ValueError for an impossible size."""
+    past = [(GROUPS[kind], history.score(job)) for kind, history in histories.items()]
+    law = distribution(past, model_job(job))
+    levels = histories["centre"].levels if "centre" in histories else Levels().told
+    low, upper, high = levels
+    run_time_s, low_s, upper_s, high_s = law.quantiles((0.5, low, upper, high))
+    limit_s = job.time_limit_s
+    if limit_s is not None and high_s > NEAR_LIMIT * limit_s:  # a run that gets so far may also meet its limit
+        high_s = max(high_s, limit_s + OVERRUN_S)
+    return Expected(run_time_s, low_s, upper_s, max(high_s, upper_s), law.alike, law, (low, 0.5, high))
+
+
+def scored(run: RunFact, told: Expected) -> Scored:
+    """Return how a run compares with what was told of it, in the form that drift is found from."""
+    ln_width = math.log(told.high_s) - math.log(told.low_s)
+    return Scored(
+        run=run,
+        expected_s=told.run_time_s,
+        low_s=told.low_s,
+        high_s=told.high_s,
+        ln_ratio=math.log(run.run_time_s) - math.log(told.run_time_s),
+        half_width=max(ln_width / 2, 1e-6),
+        inside=told.low_s <= run.run_time_s <= told.high_s,
+        horizon="inside",
+        observations=int(told.alike),
+    )
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def model_job(job: ComingJob) -> Job:
+    """Return a job as the model wants it: its name as a number, 0 for none."""
+    name = 0 if job.name is None else digest64(job.name) % NAMES_MAX
+    return Job(float(job.n), name, job.time_limit_s)
+
+
+def _short(run_id: str) -> int:
+    return digest64(run_id) % 256**_ID_BYTES
+
+
+def _class_name(job: ComingJob) -> str:
+    limit, size = class_of(model_job(job))
+    return f"{limit},{size}"
+
+
+# What is told of a job from the distribution of runs like it: when it ends, how far to trust that, where it came from.
+
+
+MODEL_NAME: Final = "run-distribution"
+CENTRE_RUNS_MIN: Final = 8  # of the centre, before anything is told
 ALIKE_MIN: Final = 3.0  # runs of the same user, name, size and limit, fresh ones; a name alone has 5.6 at most
 OTHER_ENDS_MIN: Final = 0.5  # scored best by Brier's rule at half, three quarters and nine tenths of the limit
 NO_CURVE: Final = "no_curve"
@@ -35,16 +390,9 @@ class Told(NamedTuple):
 
 
 def told(job: ComingJob, histories: Mapping[GroupKind, RunHistory]) -> Told | None:
-    """Return what the past of a job's groups tells of it; None where the centre has seen fewer than RUNS_MIN runs.
-
-    >>> from processors.run_distribution import EndedJob
-    >>> history = RunHistory.build()
-    >>> for i in range(20): history.learn(EndedJob(f"{i}", ComingJob(n=4), run_time_s=90.0 + i))
-    >>> told(ComingJob(n=4), {"centre": history}).model.name, told(ComingJob(n=4), {})
-    ('run-distribution', None)
-    """
+    """Return what the past of a job's groups tells of it; None where the centre has seen fewer than RUNS_MIN runs."""
     centre = histories.get("centre")
-    if centre is None or centre.count < RUNS_MIN:
+    if centre is None or centre.count < CENTRE_RUNS_MIN:
         return None
     found = expected(job, histories)
     held = [kind for kind, history in histories.items() if history.count]
@@ -52,30 +400,18 @@ def told(job: ComingJob, histories: Mapping[GroupKind, RunHistory]) -> Told | No
         Member(kind, six_digits(share), {"runs": float(histories[kind].count)})
         for kind, share in zip(held, found.law.shares, strict=False)  # the last share is the prior's
     )
-    return Told(found, Model(NAME, members), centre.coverage)
+    return Told(found, Model(MODEL_NAME, members), centre.coverage)
 
 
 def reliability(alike: float, why: str) -> Reliability:
-    """Return the verdict on what similar runs tell. It is never `reliable`: nothing explains these times.
-
-    >>> reliability(12.0, NO_CURVE).verdict, reliability(1.0, NO_CURVE).reasons
-    ('uncertain', ('few_alike', 'no_curve'))
-    """
+    """Return the verdict on what similar runs tell. It is never `reliable`: nothing explains these times."""
     reasons = (why,) if alike >= ALIKE_MIN else (FEW_ALIKE, why)
     verdict = "uncertain" if alike >= ALIKE_MIN else "insufficient"
     return Reliability(verdict, reasons, tuple(SENTENCES[reason] for reason in reasons))
 
 
 def end_forecast(found: Expected, elapsed_s: float, limit_s: float | None) -> EndForecast:
-    """Return when a job ends that has run for `elapsed_s` and has not ended: the distribution, cut off below that.
-
-    >>> from processors.run_distribution import EndedJob
-    >>> history = RunHistory.build()
-    >>> for i in range(20): history.learn(EndedJob(f"{i}", ComingJob(n=4), run_time_s=90.0 + i))
-    >>> found = expected(ComingJob(n=4), {"user": history})
-    >>> end_forecast(found, 0.0, None).run_time_s < 105 < end_forecast(found, 104.0, None).run_time_s
-    True
-    """
+    """Return when a job ends that has run for `elapsed_s` and has not ended: the distribution, cut off below that."""
     law = found.law
     passed = law.below(elapsed_s)
     exceeds = _exceeds(found, passed, elapsed_s, limit_s)
@@ -105,13 +441,6 @@ def points(found: Sequence[tuple[float, Told]], one: Told) -> tuple[CurvePoint, 
     """Return the points of sizes; `one` is what is told of size 1.
 
     Speed-up and efficiency are what these times amount to. Nothing is extrapolated: the extrapolation is 1.
-
-    >>> from processors.run_distribution import EndedJob
-    >>> history = RunHistory.build()
-    >>> for i in range(20): history.learn(EndedJob(f"{i}", ComingJob(n=4), run_time_s=90.0 + i))
-    >>> said = told(ComingJob(n=4), {"centre": history})
-    >>> [(point.n, point.source) for point in points([(4.0, said)], said)]
-    [(4.0, 'similar_runs')]
     """
     one_s = one.expected.run_time_s
     return tuple(
@@ -136,9 +465,6 @@ def spread(said: Prediction, found: Sequence[Told], one: Told) -> Prediction:
 
     `found` are told of the sizes of its curve, which are kept. No size is worth more than another then. The laws of its
     curve stand beside, with their errors.
-
-    >>> SENTENCES[NOT_BY_SIZE][:42]
-    'Its run times do not follow its size: the '
     """
     sizes = [point.n for point in said.curve]
     similar = points(list(zip(sizes, found, strict=True)), one)
@@ -149,7 +475,7 @@ def spread(said: Prediction, found: Sequence[Told], one: Told) -> Prediction:
     laws = (msgspec.structs.replace(law, weight=0.0, role="beside") for law in said.model.members)
     return msgspec.structs.replace(
         said,
-        model=Model(NAME, (*found[0].model.members, *laws), said.model.errors),
+        model=Model(MODEL_NAME, (*found[0].model.members, *laws), said.model.errors),
         curve=curve,
         useful_n=UsefulSizes(),
         reliable_n=None,

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from agent.contracts.moments import parse_rfc3339, rfc3339
-from agent.contracts.outputs import Alert
+from processors.contracts.names import parse_rfc3339, rfc3339
+from processors.contracts.outputs import Alert
 
 RESOLVED_KEEP_MS: Final = 15 * 60_000  # how long it is repeated that an alert is resolved
 LAPSES: Final = 4  # so many repeats may be lost before Alertmanager takes an alert for resolved
@@ -29,19 +29,7 @@ class PostableAlert(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
 
 
 class Repeats:
-    """What one Alertmanager has to be told and when; one that could not be reached is told all of it later.
-
-    >>> from agent.contracts.outputs import AlertEvidence
-    >>> time, now_ms = "2026-11-20T10:00:00Z", 1795168800000
-    >>> alert = Alert(schema="scalewatch.alert/1", id="a@0", time=time, as_of=time, agent_version="1", fingerprint="a",
-    ...     status="firing", kind="anomaly", severity="warning", labels={"alertname": "SlowSize"}, annotations={},
-    ...     starts=time, ends=None, evidence=AlertEvidence())
-    >>> repeats = Repeats(resend_ms=60_000)
-    >>> [each.ends_at for each in repeats.due([alert], now_ms)], repeats.due([alert], now_ms + 1_000)
-    (['2026-11-20T10:04:00Z'], [])
-    >>> len(repeats.due([alert], now_ms + 60_000))
-    1
-    """
+    """What one Alertmanager has to be told and when; one that could not be reached is told all of it later."""
 
     def __init__(self, resend_ms: int, external_url: str | None = None) -> None:
         self._resend_ms = resend_ms
@@ -94,10 +82,6 @@ class Repeats:
 
 
 def bodies(alerts: Sequence[PostableAlert], alerts_max: int = 500) -> Iterable[bytes]:
-    """Yield what is posted to ``/api/v2/alerts``: JSON arrays of at most `alerts_max`.
-
-    >>> list(bodies([PostableAlert({"alertname": "A"}, {}, "1970-01-01T00:00:00Z", "1970-01-01T00:04:00Z")]))
-    [b'[{"labels":{"alertname":"A"},"annotations":{},"startsAt":"1970-01-01T00:00:00Z","endsAt":"1970-01-01T00:04:00Z"}]']
-    """
+    """Yield what is posted to ``/api/v2/alerts``: JSON arrays of at most `alerts_max`."""
     for first in range(0, len(alerts), alerts_max):
         yield msgspec.json.encode(alerts[first : first + alerts_max])

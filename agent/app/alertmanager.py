@@ -6,11 +6,10 @@ from typing import Final
 
 import httpx
 
-from agent.app import logs
+from agent.app import supervisor
 from agent.clock import Clock
-from agent.config.alertmanager import AlertmanagerSettings
-from agent.contracts.measures import Measures
-from agent.contracts.service import Latest
+from agent.config.tree import AlertmanagerSettings
+from processors.contracts.service import Latest, Measures
 from sinks.alertmanager import Repeats, bodies
 
 LOOK_S: Final = 1.0
@@ -54,7 +53,7 @@ class AlertmanagerSink:
 
     def __init__(self, settings: AlertmanagerSettings, service: Latest, measures: Measures, clock: Clock) -> None:
         self._service, self._measures, self._clock = service, measures, clock
-        self._log = logs.logger("alertmanager")
+        self._log = supervisor.logger("alertmanager")
         self._client = _client(settings)
         self._members = [Alertmanager(url, settings, self._client) for url in settings.urls]
 

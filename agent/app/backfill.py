@@ -6,18 +6,25 @@ from pathlib import Path
 from typing import Final
 
 from agent.app import compose
-from agent.app.past_profiles import PastProfiles
-from agent.app.privacy import privacy
-from agent.app.streams import Item, TimedEvent, in_order, refused
-from agent.app.telemetry_files import TelemetryFiles, file_telemetry
+from agent.app.compose import privacy
+from agent.app.files import Item, TelemetryFiles, TimedEvent, file_telemetry, in_order, refused
+from agent.app.replay import PastProfiles
 from agent.config.tree import Config
-from agent.contracts.events import HostMinute, HostState, JobProfile, JobStarted, JournalRecord, Origin, encode_record
-from agent.contracts.log import Log
 from agent.decode.files import read_each
+from agent.decode.message import FileRecord
 from agent.decode.opening import STDIN
 from agent.decode.options import DecodeOptions
-from agent.decode.records import FileRecord
 from agent.topics import own_topics
+from processors.contracts.events import (
+    HostMinute,
+    HostState,
+    JobProfile,
+    JobStarted,
+    JournalRecord,
+    Origin,
+    encode_record,
+)
+from processors.contracts.log import Log
 
 FLUSH_RECORDS: Final = 2000
 WRITTEN: Final = "written"

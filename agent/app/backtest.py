@@ -7,21 +7,21 @@ from typing import Final
 
 import msgspec
 
-from agent import __version__
 from agent.app import compose
-from agent.app.feed import Feed
-from agent.app.privacy import privacy
+from agent.app.compose import privacy
+from agent.app.embedded import Feed
+from agent.app.files import JOBS_MAX, TelemetryFiles, file_telemetry, refused, with_following
 from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
-from agent.app.streams import JOBS_MAX, refused
-from agent.app.telemetry_files import TelemetryFiles, file_telemetry, with_following
-from agent.backtest.history import Moment, minute_moments, moments, period_edges, ran, span
-from agent.backtest.observer import Observer
+from agent.backtest.observer import Moment, Observer, minute_moments, moments, period_edges, ran, span
 from agent.backtest.report import SCHEMA, History, Report, Variant
 from agent.backtest.summary import variant
-from agent.config.change import changed
+from agent.config.changes import changed
 from agent.config.tree import Config
-from agent.contracts.errors import ConfigError
-from agent.contracts.events import (
+from agent.decode.message import FileRecord
+from agent.decode.options import DecodeOptions
+from processors import __version__
+from processors.contracts.errors import ConfigError
+from processors.contracts.events import (
     HostMinute,
     HostState,
     JobCompleted,
@@ -32,10 +32,8 @@ from agent.contracts.events import (
     PredictionRequested,
     Tick,
 )
-from agent.contracts.moments import rfc3339
-from agent.contracts.telemetry import Samples, is_power, is_profiled
-from agent.decode.options import DecodeOptions
-from agent.decode.records import FileRecord
+from processors.contracts.names import rfc3339
+from processors.contracts.telemetry import Samples, is_power, is_profiled
 
 CONFIGURED: Final = "as configured"
 SECTIONS: Final = ("alerts", "run_time", "jobs", "identify", "profiles")  # what changes a fold

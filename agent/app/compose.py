@@ -1,41 +1,187 @@
 """From the configuration to the parts: what each role is handed."""
 
+import hashlib
+import hmac
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import Final, cast
+from ipaddress import ip_network
+from typing import Any, Final, cast
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
-from agent import __version__
-from agent.app.privacy import privacy
-from agent.app.windows import make_windows
-from agent.collector.routes import Refusal, Routes, Source
-from agent.config.hash import config_hash
+from agent.collector.collector import Fact, Privacy, Refusal, Routes, Source
 from agent.config.references import references
+from agent.config.roles import PrivacySettings, TokenSettings
 from agent.config.sources import MetricMapping, Telemetry
 from agent.config.sources import Source as SourceSettings
-from agent.config.tree import Config
-from agent.contracts.decoding import DeadLetter
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.events import Origin
-from agent.contracts.measures import ROLE_REASONS
-from agent.contracts.outputs import Emission, Message
-from agent.decode.dead_letter import dead_letter
-from agent.decode.options import DecodeOptions
-from agent.decode.reasons import REASONS
-from agent.decode.registry import DECODERS, TELEMETRY
+from agent.config.tree import Config, config_hash
+from agent.decode.message import REASONS, dead_letter
+from agent.decode.options import CONVERSIONS, DecodeOptions, TelemetryOptions
+from agent.decode.recognise import DECODERS, TELEMETRY
 from agent.decode.telemetry.metric import Metric
-from agent.decode.telemetry.options import CONVERSIONS, TelemetryOptions
-from agent.identify import Identifier
-from agent.learner.plan import Plan
-from agent.log.kafka_settings import KafkaSecurity, KafkaSettings, Protocol
-from agent.metrics.registry import Metrics
-from processors.fold.desk import FoldSettings, Tombstone
-from processors.fold.kinds import PROCESSORS
-from processors.fold.shard import Shard
-from processors.windows.settings import WindowSettings
-from sinks.encode import Output, emission, tombstone
+from agent.identify.identifier import Identifier
+from agent.learner.shard import Plan
+from agent.log.kafka.connection import KafkaSecurity, KafkaSettings, Protocol
+from processors import __version__
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import DeadLetter, Evidence, HostMinute, HostState, JobProfile, Network, Origin
+from processors.contracts.log import Position
+from processors.contracts.outputs import Emission, Message
+from processors.contracts.service import ROLE_REASONS
+from processors.contracts.telemetry import MakeWindows, Part, Samples, SeriesIndex
+from processors.pipeline.shard import PROCESSORS, Shard
+from processors.pipeline.state import FoldSettings, Tombstone
+from processors.windows.partition import PartitionWindows
+from processors.windows.settings import Resume, WindowSettings
+from sinks.prometheus.registry import Metrics
+from sinks.topics import Output, emission, tombstone
+from sinks.web.access import Access, Reader, Token
+
+# The windows of a source partition as the collector uses them: in the terms of the log, with names that are forgotten.
+
+
+FORGOTTEN_MIN: Final = 1_000  # names that are worth forgetting
+FULL: Final = 7 / 8  # share of an index that counts as full
+FREED: Final = 1 / 16  # share that a full index must get free
+
+
+class SourceWindows:
+    """Implements `processors.contracts.telemetry.SampleWindows` on `PartitionWindows`."""
+
+    def __init__(self, source: str, metadata: str, settings: WindowSettings, series_max: int) -> None:
+        self._series_max = series_max
+        self.index = SeriesIndex(series_max)
+        self._windows = PartitionWindows(source, self.index, settings, _resume(metadata))
+        self._told: dict[str, int] = {}
+
+    def fold(
+        self, samples: Samples, offsets: npt.NDArray[np.int64], received_ms: npt.NDArray[np.int64]
+    ) -> Iterator[Part]:
+        """Take samples; yield what is due."""
+        for columns in self._windows.fold(samples, offsets, received_ms):
+            yield partial(self._windows.events, columns)
+
+    def position(self, next_offset: int) -> Position:
+        """Return where to read again."""
+        at = self._windows.position(next_offset)
+        return Position(at.offset, "" if at.resume is None else at.resume.text())
+
+    def counts(self) -> Mapping[str, int]:
+        """Return what became of samples since the last call; those `repeated` and `thinned` were taken."""
+        counts, rings = self._windows.counts, self._windows.rings
+        now = {
+            "taken": counts.taken,
+            "late": counts.late,
+            "ahead": counts.ahead,
+            "not_finite": counts.not_finite,
+            "repeated": rings.repeated + self._windows.sums.repeated,
+            "thinned": rings.thinned_away,
+        }
+        since = {name: count - self._told.get(name, 0) for name, count in now.items()}
+        self._told = now
+        return since
+
+    def series_held(self) -> int:
+        """Return how many series have samples."""
+        return self._windows.rings.series_held() + len(self._windows.sums)
+
+    def forget(self) -> None:
+        """Forget unused names where they are more than the used ones, or where a full index would get room."""
+        unused = len(self.index) - self.series_held()
+        full = len(self.index) > self._series_max * FULL and unused > self._series_max * FREED
+        if full or unused > max(FORGOTTEN_MIN, self.series_held()):
+            self.index = SeriesIndex(self._series_max)
+            self._windows.renumber(self.index)
+
+
+def make_windows(settings: WindowSettings, series_max: int) -> MakeWindows:
+    """Return what makes the windows of a source."""
+    return partial(SourceWindows, settings=settings, series_max=series_max)
+
+
+def _resume(metadata: str) -> Resume | None:
+    with suppress(InvalidInputError):  # of another version, or none: the first minutes may be told again
+        return Resume.parse(metadata)
+    return None
+
+
+# What goes into the journal: user names become a keyed hash, or go, and nobody's evidence grows beyond its bound.
+
+
+EVIDENCE_BYTES_MAX: Final = 24_000
+BULKY: Final[dict[str, Any]] = {"hosts": (), "script": None, "comment": None, "attributes": {}}
+
+
+def privacy(settings: PrivacySettings) -> Privacy:
+    """Return the function that rewrites an event."""
+    written = user_names(settings)
+
+    def rewrite(event: Fact) -> Fact:
+        if isinstance(event, HostState | HostMinute | Network | JobProfile):  # of hosts, and of nobody
+            return event
+        evidence = bounded(event.evidence)
+        if evidence.user is not None and settings.users != "plain":
+            evidence = msgspec.structs.replace(evidence, user=written(evidence.user))
+        return event if evidence is event.evidence else msgspec.structs.replace(event, evidence=evidence)
+
+    return rewrite
+
+
+def user_names(settings: PrivacySettings) -> Callable[[str], str | None]:
+    """Return the function from a user name to what the journal has in its place; None where it names nobody."""
+    salt = settings.salt.get_secret_value().encode()
+    ways: dict[str, Callable[[str], str | None]] = {
+        "plain": str,
+        "hash": lambda user: hashed(user, salt),
+        "drop": lambda _user: None,
+    }
+    return ways[settings.users]
+
+
+def bounded(evidence: Evidence) -> Evidence:
+    """Return evidence of at most EVIDENCE_BYTES_MAX, so that a job's state never outgrows a record of the broker.
+
+    What is too much goes in the order of BULKY: host lists first, which no scheduler writes so long.
+    """
+    for field, nothing in BULKY.items():
+        if len(msgspec.json.encode(evidence)) <= EVIDENCE_BYTES_MAX:
+            break
+        evidence = msgspec.structs.replace(evidence, **{field: nothing})
+    return evidence
+
+
+def hashed(user: str, salt: bytes) -> str:
+    """Return the pseudonym of a user: the same for the same salt."""
+    return "u-" + hmac.new(salt, user.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:16]
+
+
+# From the configuration to who may read what.
+
+
+def access(config: Config) -> Access | None:
+    """Return who may read what; None where everybody reads everything."""
+    given, written = config.http.access, user_names(config.privacy)
+    if not given.limits:
+        return None
+    operators = frozenset(given.operators)
+
+    def token(entry: TokenSettings) -> Token:
+        user = None if entry.user is None else written(entry.user)
+        return Token.of(entry.token.get_secret_value(), Reader(user, entry.operator or entry.user in operators))
+
+    return Access(
+        tokens=tuple(map(token, given.tokens)),
+        user_header=given.user_header,
+        trusted_proxies=tuple(ip_network(text, strict=False) for text in given.trusted_proxies),
+        operators=operators,
+        written=written,
+        metrics_open=given.metrics == "open",
+    )
+
 
 FORMATS: Final = (*dict.fromkeys((*DECODERS, *TELEMETRY)), "journal")
 PART_HOSTS: Final = 250  # whose minutes are written at one go; nothing is read meanwhile, so it must be quick

@@ -14,11 +14,11 @@ from agent.app import compose
 from agent.app.embedded import Embedded
 from agent.app.replay import Replay
 from agent.config.tree import Config
-from agent.contracts.errors import ConfigError, ScalewatchError, UnavailableError
-from agent.contracts.events import Attribute, Evidence, PredictionRequested
-from agent.contracts.names import ApplicationKey
-from agent.contracts.outputs import Answer, Prediction
-from agent.words import printable
+from processors.contracts.errors import ConfigError, ScalewatchError, UnavailableError
+from processors.contracts.events import Attribute, Evidence, PredictionRequested
+from processors.contracts.names import ApplicationKey
+from processors.contracts.outputs import Answer, Prediction
+from sinks.web.words import printable
 
 TIMEOUT_S: Final = 10.0
 KNOWN_SHOWN: Final = 20

@@ -5,22 +5,21 @@ from typing import Any, Final
 
 import msgspec
 
-from agent import __version__
 from agent.app import compose
-from agent.app.feed import ticks
-from agent.config.hash import config_hash
-from agent.config.tree import Config
-from agent.contracts.errors import ConfigError
-from agent.contracts.events import Identity, JobCompleted, JobEvent, JobProfile, JournalRecord, Tick
-from agent.contracts.log import Batch, CheckpointStore, Log, Marker, Restored
-from agent.contracts.outputs import Prediction, Run
-from agent.contracts.profiles import Profile
-from processors.fold.desk import Tombstone
-from processors.fold.host_desk import of_hosts
-from processors.fold.lives import told_at_start
-from processors.fold.shard import Shard
-from processors.jobs import Job, JobState
-from processors.shelf import Envelope
+from agent.app.embedded import ticks
+from agent.config.tree import Config, config_hash
+from processors import __version__
+from processors.contracts.errors import ConfigError
+from processors.contracts.events import Identity, JobCompleted, JobEvent, JobProfile, JournalRecord, Tick
+from processors.contracts.hosts import Profile
+from processors.contracts.log import Batch, CheckpointStore, Log, Marker, Restored
+from processors.contracts.outputs import Prediction, Run
+from processors.jobs.lifecycle import Job, JobState
+from processors.pipeline.host_state import of_hosts
+from processors.pipeline.jobs import told_at_start
+from processors.pipeline.shard import Shard
+from processors.pipeline.state import Tombstone
+from processors.store import Envelope
 
 JOBS: Final = f"{Job.name}/"
 

@@ -5,30 +5,85 @@ process ends with the reason, and its parent starts it anew. There is one way ba
 """
 
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, Protocol
 
 from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_exponential_jitter
 
-from agent.app import compose, others, recent_letters
-from agent.app.own_shards import OwnShards
-from agent.app.recent_letters import RecentLetters
-from agent.app.service import CollectorService, LearnerService
+from agent.app import compose, service, supervisor
+from agent.app.service import CollectorService, LearnerService, RecentLetters
 from agent.clock import Clock
 from agent.collector.collector import Collector
 from agent.config.tree import Config
-from agent.contracts.errors import UnavailableError
-from agent.contracts.log import Batch, Log
-from agent.contracts.measures import Measures
-from agent.contracts.outputs import Emission
-from agent.contracts.service import Health, Latest, Service
-from agent.learner.learner import Learner
-from agent.learner.owned import OwnedShard
-from agent.learner.recent_runs import KEPT_MAX
-from agent.learner.saving import in_thread
-from agent.learner.view import View
+from agent.learner.learner import Learner, in_thread
+from agent.learner.shard import OwnedShard
+from agent.learner.view import KEPT_MAX, View
 from agent.topics import own_topics
-from sinks.encode import Kind
+from processors.contracts.errors import UnavailableError
+from processors.contracts.log import Batch, Log
+from processors.contracts.outputs import Alert, Emission, Prediction
+from processors.contracts.service import Health, Latest, Measures, Service
+from sinks.topics import Kind
+
+# What other learners tell, for the readers of this one: read again now and then, in a thread of its own.
+
+
+FOLLOW_S: Final = 30.0
+
+
+def start(follow: Callable[[], None], clock: Clock, stop: threading.Event) -> threading.Thread:
+    """Start the thread that follows until `stop` is set; a failure is told once, and the next time may be better."""
+    thread = threading.Thread(target=_run, args=(follow, clock, stop), name="others", daemon=True)
+    thread.start()
+    return thread
+
+
+def _run(follow: Callable[[], None], clock: Clock, stop: threading.Event) -> None:
+    say, failing = supervisor.logger("others"), False
+    while not clock.sleep(FOLLOW_S, stop):
+        try:
+            follow()
+        except Exception as error:  # noqa: BLE001  whatever a broker does, readers see what was seen before
+            if not failing:
+                say.warning("what other learners tell could not be read", reason=f"{type(error).__name__}: {error}")
+            failing = True
+            continue
+        if failing:
+            say.info("what other learners tell can be read again")
+        failing = False
+
+
+# What a process tells others by itself: of the shards that it owns, for of the others it knows what was true once.
+
+
+ShardOf = Callable[[str], int | None]
+
+
+class OwnShards:
+    """Shows of a service what the shards say that are owned now; `shard_of` gives the shard of a system.
+
+    A learner reads all output topics when it gains a shard, and from then on hears of its own ones only. Were it to export
+    the others, or to repeat their alerts, a figure would be there twice, once new and once old, and an alert that has
+    resolved would fire again.
+    """
+
+    def __init__(self, service: Latest, shard_of: ShardOf, owned: Callable[[], Collection[int]]) -> None:
+        self._service, self._shard_of, self._owned = service, shard_of, owned
+
+    def predictions(self) -> Sequence[Prediction]:
+        """Return the latest prediction of every application of these shards."""
+        owned = self._owned()
+        return [entry for entry in self._service.predictions() if self._shard_of(entry.system) in owned]
+
+    def alerts(self) -> Sequence[Alert]:
+        """Return the alerts of these shards, open ones first."""
+        owned = self._owned()
+        return [alert for alert in self._service.alerts() if self._shard_of(alert.labels.get("system", "")) in owned]
+
+    def health(self) -> Sequence[Health]:
+        """Return the health of every role in this process."""
+        return self._service.health()
+
 
 AGAIN_MAX_S = 5.0  # between two looks for a broker, each of which may take ten seconds itself
 FEW = 200  # messages of a poll, after which more are waited for: a poll costs as much as twenty of them
@@ -145,8 +200,8 @@ class LearnerRole:
 
     def watch(self, stop: threading.Event) -> None:
         """Start the threads that read the newest dead letters of the whole agent, and what other learners tell."""
-        recent_letters.start(self._letters, self._clock, stop)
-        others.start(self.follow, self._clock, stop)
+        service.start(self._letters, self._clock, stop)
+        start(self.follow, self._clock, stop)
 
     def follow(self) -> None:
         """Read what other learners told of the shards that are not owned here. Raises UnavailableError."""

@@ -9,13 +9,12 @@ import msgspec
 
 from agent.app import compose
 from agent.config.tree import Config
-from agent.contracts.decoding import Decode, Decoded
-from agent.contracts.errors import ConfigError, InvalidInputError
-from agent.contracts.telemetry import SeriesIndex, named
 from agent.decode.opening import open_source
-from agent.decode.recognise import recognise
-from agent.decode.registry import DECODERS, TELEMETRY
-from agent.decode.telemetry.missed import Missed
+from agent.decode.options import Missed
+from agent.decode.recognise import DECODERS, TELEMETRY, recognise
+from processors.contracts.errors import ConfigError, InvalidInputError
+from processors.contracts.events import Decode, Decoded
+from processors.contracts.telemetry import SeriesIndex, named
 
 RECORDS_MAX: Final = 20_000  # of a file that are looked at
 SLICE_RECORDS: Final = 1_000

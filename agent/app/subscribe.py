@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
-from agent.client.rows import Row, rows
-from agent.contracts.log import Batch, Consumer, Log, TopicPartition
-from agent.contracts.outputs import Prediction
+from processors.contracts.log import Batch, Consumer, Log, TopicPartition
+from processors.contracts.outputs import Prediction
+from sinks.table import Row, rows
 
 POLL_S: Final = 1.0
 
@@ -31,16 +31,6 @@ def follow(log: Log, topic: str, group: str, stop: Callable[[], bool], *, only_n
 
     Nothing is committed: every reader reads the whole topic, and has a group of its own. A compacted topic holds the last message of each key, so
     that this is all there is to know.
-
-    >>> from agent.contracts.log import TopicSettings
-    >>> from agent.log.memory import MemoryLog
-    >>> log = MemoryLog()
-    >>> _ = log.create([TopicSettings("answers", 1, compacted=False)])
-    >>> producer = log.producer()
-    >>> producer.send("answers", b"{}", b"r9")
-    >>> producer.flush(1.0)
-    >>> next(found for found in follow(log, "answers", "reader", lambda: False) if found.caught_up)
-    Changes(changes=(Change(key='r9', value=b'{}'),), caught_up=True)
     """
     consumer = log.consumer(group, [topic], member="reader", from_beginning=not only_new)
     try:
@@ -50,11 +40,7 @@ def follow(log: Log, topic: str, group: str, stop: Callable[[], bool], *, only_n
 
 
 def newest(application_ids: dict[str, bytes]) -> dict[str, list[Row]]:
-    """Return the rows of predictions, by application id.
-
-    >>> newest({})
-    {}
-    """
+    """Return the rows of predictions, by application id."""
     return {key: list(rows(key, msgspec.json.decode(value, type=Prediction))) for key, value in application_ids.items()}
 
 

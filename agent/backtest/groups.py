@@ -5,9 +5,8 @@ from binascii import crc32
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from agent.backtest.baselines import BASELINES, Baseline
 from agent.backtest.report import Comparison, Frequency, Observed, Row
-from agent.backtest.scores import Band, Tally, interval
+from agent.backtest.scores import BASELINES, Band, Baseline, Tally, interval
 
 SAMPLE_MAX: Final = 120
 QUANTILES: Final = (0.05, 0.5, 0.95)
@@ -16,15 +15,7 @@ _TOUCH: Final = 1e-9
 
 
 class Group:
-    """Counts runs, and scores those for which something was said.
-
-    >>> group = Group()
-    >>> group.add(100.0, Band(100.0, 80.0, 125.0)), group.add(100.0, None)
-    (None, None)
-    >>> row = group.row("all")
-    >>> row.runs, row.answered, row.figures.scored
-    (2, 0.5, 1)
-    """
+    """Counts runs, and scores those for which something was said."""
 
     __slots__ = ("runs", "tally")
 
@@ -46,14 +37,7 @@ class Group:
 
 
 class Compared:
-    """What was said and each baseline, on the runs for which both have a number.
-
-    >>> compared = Compared()
-    >>> compared.add(100.0, Band(90.0, 80.0, 125.0), Baseline(requested=400.0))
-    >>> found = compared.comparisons("all")[0]
-    >>> found.baseline, round(found.said.mae_s), round(found.baseline_said.mae_s)
-    ('requested', 10, 300)
-    """
+    """What was said and each baseline, on the runs for which both have a number."""
 
     def __init__(self) -> None:
         self._runs = 0
@@ -87,14 +71,7 @@ class Compared:
 
 
 class Frequencies:
-    """Predicted probabilities, in bins or at fixed levels, against how often it came true.
-
-    >>> frequencies = Frequencies()
-    >>> for came_true in (True, False):
-    ...     frequencies.add(0, 0.5, came_true)
-    >>> [(found.predicted, found.observed, found.runs) for found in frequencies.found()], frequencies.brier
-    ([(0.5, 0.5, 2)], 0.25)
-    """
+    """Predicted probabilities, in bins or at fixed levels, against how often it came true."""
 
     def __init__(self) -> None:
         self._bins: dict[int, tuple[int, float, float]] = {}
@@ -118,13 +95,7 @@ class Frequencies:
 
 
 class Sample:
-    """At most SAMPLE_MAX runs, chosen by their names: the same runs give the same sample, in any order.
-
-    >>> sample = Sample()
-    >>> sample.add("exa/1@0", 4.0, 100.0)
-    >>> sample.observed()
-    (Observed(n=4.0, run_time_s=100.0),)
-    """
+    """At most SAMPLE_MAX runs, chosen by their names: the same runs give the same sample, in any order."""
 
     __slots__ = ("_held",)
 
@@ -149,22 +120,14 @@ class Sample:
 
 
 def reached(observed_s: float, quantile_s: float) -> float:
-    """Return whether a run time lies below a quantile; a half where it lies on it, as its law may have a step there.
-
-    >>> reached(1.0, 2.0), reached(2.0, 2.0), reached(3.0, 2.0)
-    (1.0, 0.5, 0.0)
-    """
+    """Return whether a run time lies below a quantile; a half where it lies on it, as its law may have a step there."""
     if abs(observed_s - quantile_s) <= _TOUCH * quantile_s:
         return 0.5
     return 1.0 if observed_s < quantile_s else 0.0
 
 
 def rows(groups: Mapping[str, Group], order: Sequence[str] = ()) -> tuple[Row, ...]:
-    """Return the rows of groups by name: those of `order` first, then the largest.
-
-    >>> rows({"x": Group(), "inside": Group()}, ("inside", "beyond_4x"))[0].name
-    'inside'
-    """
+    """Return the rows of groups by name: those of `order` first, then the largest."""
     rest = sorted((name for name in groups if name not in order), key=lambda name: (-groups[name].runs, name))
     return tuple(groups[name].row(name) for name in (*(name for name in order if name in groups), *rest))
 

@@ -3,21 +3,102 @@
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from agent.backtest.alerts import AlertCounts
-from agent.backtest.baselines import BASELINES, Baseline, LastTwo
 from agent.backtest.groups import LIMIT_BINS, QUANTILES, Compared, Frequencies, Group, Sample, reached
-from agent.backtest.history import ran
 from agent.backtest.profiled import ProfileObserver, power_band
-from agent.backtest.scores import Band, Tally
-from agent.contracts.events import SUCCESS, JobCompleted, JobStarted
-from agent.contracts.horizons import HORIZONS, horizon_of
-from agent.contracts.moments import rfc3339
-from agent.contracts.outputs import Alert, JobPrediction, Prediction, Run
-from agent.contracts.profile_settings import ProfileSettings
+from agent.backtest.report import AlertCounts
+from agent.backtest.scores import BASELINES, Band, Baseline, LastTwo, Tally
+from processors.contracts.events import SUCCESS, HostMinute, JobCompleted, JobEvent, JobStarted
+from processors.contracts.names import HORIZONS, horizon_of, rfc3339
+from processors.contracts.outputs import Alert, JobPrediction, Prediction, Run
+from processors.contracts.settings import ProfileSettings
+
+# Past events in the order in which the agent would have heard of them, with the starts that a log does not list.
+
+
+PERIODS: Final = 40
+RUNS_OF_PERIOD: Final = 20  # fewer say little of a share
+MINUTE_MS: Final = 60_000
+TOLD_AFTER_MS: Final = 10_000
+_END, _START, _OTHER, _INSTANT = range(4)  # order at one time: what ended is known to what starts then
+
+
+class Moment(NamedTuple):
+    """An event and when it is told; `order` sorts events of one time, `number` keeps the order of the files."""
+
+    time_ms: int
+    order: int
+    number: int
+    event: JobEvent | HostMinute
+
+
+def ran(event: JobCompleted) -> bool:
+    """Tell whether a completed job ran at all: one that was cancelled while it waited did not."""
+    return event.run_time_s > 0
+
+
+def moments(events: Sequence[JobEvent]) -> list[Moment]:
+    """Return the events in order of time; a run whose start is not told starts when its completion says.
+
+    Ends come before starts of the same time. Other evidence of a job has no time of its own and keeps its place behind
+    the event that it follows.
+    """
+    told = {event.run_id for event in events if isinstance(event, JobStarted)}
+    found: list[Moment] = []
+    now_ms = 0
+    for number, event in enumerate(events):
+        if isinstance(event, JobCompleted):
+            now_ms = event.end_ms
+            found.append(Moment(now_ms, _INSTANT if event.end_ms <= event.start_ms else _END, number, event))
+            if ran(event) and event.run_id not in told:
+                told.add(event.run_id)
+                found.append(Moment(event.start_ms, _START, number, _start_of(event)))
+        elif isinstance(event, JobStarted):
+            now_ms = event.start_ms
+            found.append(Moment(now_ms, _START, number, event))
+        else:
+            found.append(Moment(now_ms, _OTHER, number, event))
+    found.sort(key=lambda moment: moment[:3])
+    return found
+
+
+def minute_moments(minutes: Iterable[HostMinute]) -> list[Moment]:
+    """Return the minutes of hosts, each when it would have been told: ten seconds after its end."""
+    return [
+        Moment(minute.minute_ms + MINUTE_MS + TOLD_AFTER_MS, _OTHER, number, minute)
+        for number, minute in enumerate(minutes)
+    ]
+
+
+def span(told: Iterable[Moment]) -> tuple[int, int]:
+    """Return the time of the first and of the last start in ms; zeros without any."""
+    starts = [moment.time_ms for moment in told if isinstance(moment.event, JobStarted)]
+    return (min(starts), max(starts)) if starts else (0, 0)
+
+
+def period_edges(told: Iterable[Moment], since_ms: int | None = None) -> list[int]:
+    """Return the starts of periods that hold equally many starts of runs, and the end of the last one, in ms.
+
+    There are at most PERIODS, of RUNS_OF_PERIOD runs or more; only starts from `since_ms` on count.
+    """
+    starts = [moment.time_ms for moment in told if isinstance(moment.event, JobStarted)]
+    if since_ms is not None:
+        starts = [start_ms for start_ms in starts if start_ms >= since_ms]
+    first_ms = min(starts, default=since_ms or 0)
+    count = max(1, min(PERIODS, len(starts) // RUNS_OF_PERIOD))
+    inner = {starts[len(starts) * place // count] for place in range(1, count)}
+    last_ms = max(starts, default=first_ms) + 1
+    return sorted({first_ms, *inner, last_ms} if last_ms > first_ms else {first_ms, first_ms + 1})
+
+
+def _start_of(event: JobCompleted) -> JobStarted:
+    return JobStarted(
+        event.system, job_id=event.job_id, run_id=event.run_id, start_ms=event.start_ms, evidence=event.evidence
+    )
+
 
 OPEN_MAX: Final = 200_000
 APPLICATIONS_MAX: Final = 2000
@@ -69,14 +150,6 @@ class Observer:
     The edges are the starts of the periods, rising, and the end of the last one.
 
     It holds the open runs (at most OPEN_MAX), and groups of counts: their number and size do not grow with the runs.
-
-    >>> from agent.contracts.events import Evidence
-    >>> observer = Observer([0, 10])
-    >>> start = JobStarted("exa", job_id="1", run_id="exa/1@0", start_ms=0, evidence=Evidence(user="mary"))
-    >>> observer.started(start)
-    >>> observer.ended(JobCompleted("exa", "1", "exa/1@0", 0, 9, 9.0, "COMPLETED", start.evidence))
-    >>> observer.total.row("all").runs
-    1
     """
 
     def __init__(
@@ -206,11 +279,7 @@ class Observer:
 
 
 def band_of(said: JobPrediction | None) -> Band | None:
-    """Return the run time that was said with its band; None where there was none.
-
-    >>> band_of(None) is None
-    True
-    """
+    """Return the run time that was said with its band; None where there was none."""
     if said is None or not said.known:
         return None
     numbers = (said.run_time_s, said.low_s, said.high_s)
@@ -219,9 +288,5 @@ def band_of(said: JobPrediction | None) -> Band | None:
 
 
 def horizon(n: float | None, sizes: tuple[float, ...]) -> str:
-    """Return how far a size lies beyond the sizes that were known: one of DISTANCES.
-
-    >>> [horizon(n, (2.0, 8.0)) for n in (4.0, 1.0, 32.0, 64.0)], horizon(4.0, ())
-    (['inside', 'up_to_2x', 'up_to_4x', 'beyond_4x'], 'no_curve')
-    """
+    """Return how far a size lies beyond the sizes that were known: one of DISTANCES."""
     return horizon_of(n, min(sizes), max(sizes)) if sizes and n else NO_CURVE

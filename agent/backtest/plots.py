@@ -1,5 +1,6 @@
 """Pictures of a report as SVG text: errors and coverage over time, coverage by horizon, reliability, curves."""
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from html import escape
@@ -7,12 +8,63 @@ from typing import Final
 
 import msgspec
 
-from agent.backtest.report import Application, Frequency, Period, Row
-from agent.backtest.scales import Scale, Spot, dated, percent, percent_ticks
-from agent.contracts.moments import parse_rfc3339
-from agent.http.axes import axis
-from agent.http.curves import Drawing, Mark, curve_svg
-from agent.words import counted, duration, share, size
+from agent.backtest.report import Application, Drawn, Frequency, Period, Row
+from processors.contracts.names import parse_rfc3339, rfc3339
+from sinks.web.charts import Drawing, Mark, axis, curve_svg, drawable
+from sinks.web.words import counted, duration, power, share, size
+
+# Scales of pictures: where a value lies, and which values get a tick.
+
+
+Spot = tuple[float, float]
+_TICKS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+_TICKS_MAX: Final = 7
+_DATES: Final = 5
+_TIDY_MS: Final = tuple(
+    minutes * 60_000 for minutes in (5, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10_080, 20_160, 43_200, 86_400, 129_600, 259_200, 525_600)
+)  # fmt: skip
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """A scale from `low` at pixel `start` to `high` at pixel `stop`."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+    logarithmic: bool = False
+
+    def place(self, value: float) -> float:
+        """Return the pixel of a value."""
+        low, high, at = self.low, self.high, value
+        if self.logarithmic:
+            low, high, at = math.log(low), math.log(high), math.log(at)
+        return self.start + (at - low) / (high - low) * (self.stop - self.start)
+
+
+def percent_ticks(low: float, high: float) -> list[float]:
+    """Return shares that people count in, inside a range; evenly fewer where they are many."""
+    if high > _TICKS[-1] * 10 or low < _TICKS[0] / 10:
+        first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
+        tens = [10.0**exponent for exponent in range(first, last + 1)]
+        return tens[:: max(1, math.ceil(len(tens) / _TICKS_MAX))]
+    found = [tick for tick in _TICKS if low <= tick <= high]
+    return found[:: max(1, math.ceil(len(found) / _TICKS_MAX))]
+
+
+def percent(tick: float) -> str:
+    """Return the label of a tick: per cent, a multiple from 10 on."""
+    return f"{tick:g}x" if tick >= 10 else f"{100 * tick:g} %"
+
+
+def dated(low_ms: float, high_ms: float, *, clock: bool) -> list[tuple[float, str]]:
+    """Return some times inside a range with their dates, or times of the day."""
+    step = next((tidy for tidy in _TIDY_MS if (high_ms - low_ms) / tidy <= _DATES), _TIDY_MS[-1])
+    step *= math.ceil((high_ms - low_ms) / (step * (_DATES + 1)))
+    ticks = range(math.ceil(low_ms / step) * step, math.floor(high_ms) + 1, step)
+    cut = slice(11, 16) if clock else slice(10)
+    return [(float(tick), rfc3339(tick)[cut]) for tick in ticks]
+
 
 WIDTH: Final = 640
 HEIGHT: Final = 300
@@ -30,11 +82,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def errors_over_time(periods: Sequence[Period]) -> str:
-    """Return the median errors of what was said and of the baselines, on a logarithmic scale.
-
-    >>> errors_over_time(()).count("<polyline")
-    0
-    """
+    """Return the median errors of what was said and of the baselines, on a logarithmic scale."""
     lines = [
         Line("other", _over(periods, [period.requested_median_error for period in periods])),
         Line("truth", _over(periods, [period.last_two_median_error for period in periods])),
@@ -53,11 +101,7 @@ def errors_over_time(periods: Sequence[Period]) -> str:
 
 
 def coverage_over_time(periods: Sequence[Period]) -> str:
-    """Return the share of runs inside their bands with its interval, and the share of runs of which something was said.
-
-    >>> "Coverage over time" in coverage_over_time(())
-    True
-    """
+    """Return the share of runs inside their bands with its interval, and the share of runs of which something was said."""
     if not periods:
         return picture("Coverage over time", "There is no run.", [])
     x, y = _time_scale(periods), _shares()
@@ -75,11 +119,7 @@ def coverage_over_time(periods: Sequence[Period]) -> str:
 
 
 def coverage_by_horizon(rows: Sequence[Row]) -> str:
-    """Return coverage with its interval by how far the size lay beyond what was known.
-
-    >>> coverage_by_horizon(()).count("<circle")
-    0
-    """
+    """Return coverage with its interval by how far the size lay beyond what was known."""
     y, body = _shares(), []
     if rows:
         body = [*grid_y(y, _SHARE_TICKS), *_target(y)]
@@ -96,12 +136,7 @@ def coverage_by_horizon(rows: Sequence[Row]) -> str:
 
 
 def reliability(quantiles: Sequence[Frequency], limit: Sequence[Frequency]) -> str:
-    """Return how often what was predicted with a probability came true; on the diagonal both are equal.
-
-    >>> told = Frequency(predicted=0.5, observed=0.4, low=0.3, high=0.5, runs=100)
-    >>> reliability([told], []).count("<circle")
-    1
-    """
+    """Return how often what was predicted with a probability came true; on the diagonal both are equal."""
     bottom, top = SQUARE - 50.0, _TOP
     x, y = Scale(-0.04, 1.04, _LEFT, SQUARE - _RIGHT), Scale(-0.04, 1.04, bottom, top)
     body = grid_y(y, _SHARE_TICKS, SQUARE)
@@ -123,13 +158,7 @@ def reliability(quantiles: Sequence[Frequency], limit: Sequence[Frequency]) -> s
 
 
 def curve(application: Application) -> str:
-    """Return the curve that was published last, its band, and a sample of the runs.
-
-    >>> from agent.backtest.observer import OfApplication
-    >>> from agent.backtest.summary import application
-    >>> "lammps" in curve(application(("lammps", "exa", "", "nodes"), OfApplication(), None))
-    True
-    """
+    """Return the curve that was published last, its band, and a sample of the runs."""
     runs = [
         Mark(run.n, run.run_time_s, "observed", f"{size(run.n)}: {duration(run.run_time_s)}")
         for run in application.observed
@@ -146,11 +175,7 @@ def curve(application: Application) -> str:
 
 
 def horizon_words(name: str) -> str:
-    """Return a horizon as it is written for people.
-
-    >>> horizon_words("up_to_2x"), horizon_words("no_curve")
-    ('up to 2x', 'no curve')
-    """
+    """Return a horizon as it is written for people."""
     return name.replace("_", " ")
 
 
@@ -227,11 +252,7 @@ def _with_bar(x: float, y: float, ends: tuple[float, float], kind: str, note: st
 
 
 def grid_y(y: Scale, ticks: Iterable[tuple[float, str]], width: int = WIDTH) -> list[str]:
-    """Return lines across a picture with their labels.
-
-    >>> len(grid_y(Scale(0.0, 1.0, 100.0, 0.0), [(0.5, "50 %")]))
-    2
-    """
+    """Return lines across a picture with their labels."""
     parts = []
     for value, label in ticks:
         at = f"{y.place(value):.1f}"
@@ -250,11 +271,64 @@ def _grid_time(x: Scale) -> list[str]:
 
 
 def picture(title: str, told: str, body: Sequence[str], width: int = WIDTH, height: int = HEIGHT) -> str:
-    """Return a picture as SVG; it says so where there is nothing to draw.
-
-    >>> "nothing to show" in picture("Power", "Said against measured.", [])
-    True
-    """
+    """Return a picture as SVG; it says so where there is nothing to draw."""
     head = f'<svg class="curve plot{" square" if width == height else ""}" role="img" viewBox="0 0 {width} {height}"><title>{title}</title><desc>{told}</desc>'
     empty = f'<text class="axis" x="{width / 2}" y="{height / 2}" text-anchor="middle">nothing to show</text>'
     return head + ("".join(body) or empty) + "</svg>"
+
+
+# The picture of predicted against measured power.
+
+
+TICKS: Final = (1.0, 2.0, 5.0)
+TICKS_MAX: Final = 6
+_POWER_LEFT, _POWER_RIGHT, _POWER_TOP, _POWER_BOTTOM = 64.0, 32.0, 14.0, 50.0
+
+
+def power_said(sample: Sequence[Drawn]) -> str:
+    """Return measured power against that which was said at the start, with bands; on the diagonal both are equal."""
+    told = "Measured mean power of all hosts of a run against that which was said at its start, with 90 % bands."
+    drawn = [run for run in sample if all(map(drawable, (run.said_w, run.low_w, run.high_w, run.measured_w)))]
+    shown = axis((watts for run in drawn for watts in (run.said_w, run.measured_w)), 0.0, 1.0)
+    if shown is None:
+        return picture("Power", told, [], SQUARE, SQUARE)
+    x = Scale(shown.low, shown.high, _POWER_LEFT, SQUARE - _POWER_RIGHT, logarithmic=True)
+    y = Scale(shown.low, shown.high, SQUARE - _POWER_BOTTOM, _POWER_TOP, logarithmic=True)
+    ticks = [(tick, power(tick)) for tick in watt_ticks(shown.low, shown.high)]
+    body = [*grid_y(y, ticks, SQUARE), *_across(x, ticks), _diagonal(x, y)]
+    body += [part for run in drawn for part in _spot(run, x, y)]
+    return picture("Power", told, body, SQUARE, SQUARE)
+
+
+def watt_ticks(low: float, high: float) -> list[float]:
+    """Return round numbers of a range, at most TICKS_MAX."""
+    found = [step * 10.0**decade for decade in range(-3, 13) for step in TICKS if low <= step * 10.0**decade <= high]
+    return found[:: -(-len(found) // TICKS_MAX) or 1]
+
+
+def _across(x: Scale, ticks: Sequence[tuple[float, str]]) -> list[str]:
+    parts = []
+    for value, label in ticks:
+        at = f"{x.place(value):.1f}"
+        parts.append(f'<line class="grid" x1="{at}" y1="{_POWER_TOP}" x2="{at}" y2="{SQUARE - _POWER_BOTTOM}"/>')
+        parts.append(
+            f'<text class="tick" x="{at}" y="{SQUARE - _POWER_BOTTOM + 18}" text-anchor="middle">{label}</text>'
+        )
+    middle = f'x="{(_POWER_LEFT + SQUARE - _POWER_RIGHT) / 2}" y="{SQUARE - 8}"'
+    return [*parts, f'<text class="axis" {middle} text-anchor="middle">said at the start</text>']
+
+
+def _diagonal(x: Scale, y: Scale) -> str:
+    ends = f'x1="{x.place(x.low):.1f}" y1="{y.place(y.low):.1f}" x2="{x.place(x.high):.1f}" y2="{y.place(y.high):.1f}"'
+    return f'<line class="target" {ends}/>'
+
+
+def _spot(run: Drawn, x: Scale, y: Scale) -> list[str]:
+    """Return the spot of a run; its band lies across, and reaches the diagonal where it holds what was measured."""
+    at, low, high = (x.place(min(max(watts, x.low), x.high)) for watts in (run.said_w, run.low_w, run.high_w))
+    up = f"{y.place(run.measured_w):.1f}"
+    note = escape(f"{power(run.said_w)} said, {power(run.measured_w)} measured")
+    return [
+        f'<line class="observed bar thin" x1="{low:.1f}" y1="{up}" x2="{high:.1f}" y2="{up}"/>',
+        f'<circle class="observed whole" cx="{at:.1f}" cy="{up}" r="2.6"><title>{note}</title></circle>',
+    ]

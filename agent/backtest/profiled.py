@@ -9,9 +9,9 @@ from typing import Final
 
 from agent.backtest.report import Drawn, PowerFigures, PowerRow, Profiled
 from agent.backtest.scores import Band, Tally
-from agent.contracts.events import SUCCESS
-from agent.contracts.outputs import JobPrediction, Prediction, Run
-from agent.contracts.profiles import Profile
+from processors.contracts.events import SUCCESS
+from processors.contracts.hosts import Profile
+from processors.contracts.outputs import JobPrediction, Prediction, Run
 
 SYSTEM: Final = "system"
 SAID_MAX: Final = 200_000
@@ -26,14 +26,7 @@ TOO_LITTLE: Final = "too little of it seen"
 
 
 class OfPower:
-    """Runs of one kind whose power is known.
-
-    >>> power = OfPower()
-    >>> power.add(Profile(hosts=2, measured={"system": 0.5}), 800.0, Band(780.0, 700.0, 900.0))
-    >>> row = power.row("all")
-    >>> row.runs, row.measured, row.figures.mean_w
-    (1, 0.5, 800.0)
-    """
+    """Runs of one kind whose power is known."""
 
     __slots__ = ("_estimated", "_measured", "_tally", "_watts", "runs")
 
@@ -76,16 +69,7 @@ class OfPower:
 
 
 class ProfileObserver:
-    """Hears what was said of the power of runs, and of settled ones with their profiles.
-
-    >>> profile = Profile(hosts=2, minutes=8, expected=10, power_w={"system": 400.0}, measured={"system": 1.0})
-    >>> observer = ProfileObserver(coverage_min=0.8)
-    >>> observer.ended("exa/1@0", Band(780.0, 700.0, 900.0))
-    >>> observer.settled("exa/1@0", "exa/lammps//nodes", "COMPLETED", profile)
-    >>> found = observer.found({}, top=3)
-    >>> found.learned, found.total.figures.scored, round(found.total.figures.median_error, 3)
-    (1, 1, 0.025)
-    """
+    """Hears what was said of the power of runs, and of settled ones with their profiles."""
 
     def __init__(self, coverage_min: float) -> None:
         self._coverage_min = coverage_min
@@ -166,11 +150,7 @@ class ProfileObserver:
 
 
 def power_band(said: JobPrediction | None) -> Band | None:
-    """Return the power that was said of a job with its band, in W; None where there was none.
-
-    >>> power_band(None) is None
-    True
-    """
+    """Return the power that was said of a job with its band, in W; None where there was none."""
     if said is None or said.power_w is None or said.power_low_w is None or said.power_high_w is None:
         return None
     told = (said.power_w, said.power_low_w, said.power_high_w)

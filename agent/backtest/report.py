@@ -1,12 +1,12 @@
 """The report of a backtest as data: what `report.json` holds and the page shows."""
 
+from collections import deque
 from typing import Final
 
 import msgspec
 
 from agent.backtest.scores import Figures
-from agent.contracts.outputs import CurvePoint
-from agent.contracts.quality import ProfileModel
+from processors.contracts.outputs import Alert, CurvePoint, ProfileModel
 
 SCHEMA: Final = "scalewatch.backtest/1"
 
@@ -204,21 +204,58 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encoded(report: Report) -> bytes:
-    """Return the report as JSON for people and programs.
-
-    >>> history = History(files=(), records=0, events=0, runs=0, refused=0, refused_by_reason={}, ignored={}, first="", last="")
-    >>> report = Report(schema=SCHEMA, agent_version="1", history=history, variants=())
-    >>> decoded(encoded(report)) == report
-    True
-    """
+    """Return the report as JSON for people and programs."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
 
 
 def decoded(text: bytes) -> Report:
-    """Return the report of its JSON; msgspec.DecodeError where it is none.
-
-    >>> decoded(b"{}")
-    Traceback (most recent call last):
-    msgspec.ValidationError: Object missing required field `schema`
-    """
+    """Return the report of its JSON; msgspec.DecodeError where it is none."""
     return msgspec.json.decode(text, type=Report)
+
+
+# How often each alert fired.
+
+
+SUBJECTS_MAX: Final = 100_000  # of one alert; more are counted as fired, not as subjects of their own
+EXAMPLES: Final = 3
+
+
+class AlertCounts:
+    """Counts alerts by name, as they begin to fire."""
+
+    def __init__(self) -> None:
+        self._fired: dict[str, int] = {}
+        self._subjects: dict[str, set[str]] = {}
+        self._firing: dict[str, set[str]] = {}
+        self._examples: dict[str, deque[str]] = {}
+
+    def take(self, alert: Alert) -> None:
+        """Take in a change of an alert."""
+        name = alert.labels.get("alertname", "")
+        firing = self._firing.setdefault(name, set())
+        if alert.status == "resolved":
+            firing.discard(alert.fingerprint)
+        if alert.status != "firing":
+            return
+        firing.add(alert.fingerprint)
+        subjects = self._subjects.setdefault(name, set())
+        if len(subjects) < SUBJECTS_MAX:
+            subjects.add(alert.fingerprint)
+        self._fired[name] = self._fired.get(name, 0) + 1
+        self._examples.setdefault(name, deque(maxlen=EXAMPLES)).append(
+            f"{alert.time[:16].replace('T', ' ')}  {alert.annotations.get('summary', '')}"
+        )
+
+    def counts(self, runs: int) -> tuple[AlertCount, ...]:
+        """Return the counts by name, against a number of runs."""
+        return tuple(
+            AlertCount(
+                name=name,
+                fired=fired,
+                per_1000_runs=1000.0 * fired / runs if runs else 0.0,
+                subjects=len(self._subjects[name]),
+                open=len(self._firing[name]),
+                examples=tuple(self._examples[name]),
+            )
+            for name, fired in sorted(self._fired.items())
+        )

@@ -1,12 +1,62 @@
 """Errors of many predictions in bounded memory: sums, counts, and a sketch for the median."""
 
 import math
-from collections import Counter
+from collections import Counter, OrderedDict
 from typing import Final
 
 import msgspec
 
-from processors.models.log_normal import pinball, quantile_of_band
+from processors.contracts.events import Evidence
+from processors.models.statistics import pinball, quantile_of_band
+
+# What people go by today: the time that was requested, and how long the user's last jobs took.
+
+
+USERS_MAX: Final = 100_000
+REQUESTED: Final = "requested"
+LAST_TWO: Final = "last_two"
+BASELINES: Final = (REQUESTED, LAST_TWO)
+
+
+class Baseline(msgspec.Struct, frozen=True):
+    """The two numbers for one job, in seconds, as known at its start; None where there is none."""
+
+    requested: float | None = None
+    last_two: float | None = None
+
+    def of(self, name: str) -> float | None:
+        """Return the number of one of BASELINES."""
+        return self.requested if name == REQUESTED else self.last_two
+
+
+class LastTwo:
+    """The last two ended jobs of each user; of at most USERS_MAX, the longest unseen are forgotten first."""
+
+    def __init__(self) -> None:
+        self._ended: OrderedDict[tuple[str, str], tuple[float, ...]] = OrderedDict()
+
+    def baseline(self, system: str, evidence: Evidence) -> Baseline:
+        """Return what would be gone by for a job that starts now.
+
+        The mean of the user's last two jobs is at most what was requested; for a user's first job it is the request.
+        """
+        requested = evidence.time_limit_s
+        ended = self._ended.get((system, evidence.user)) if evidence.user else None
+        if evidence.user is None or ended is None:
+            return Baseline(requested, requested if evidence.user else None)
+        mean_s = sum(ended) / len(ended)
+        return Baseline(requested, mean_s if requested is None else min(mean_s, requested))
+
+    def learn(self, system: str, evidence: Evidence, run_time_s: float) -> None:
+        """Take in that a user's job ended."""
+        if evidence.user is None:
+            return
+        key = (system, evidence.user)
+        self._ended[key] = (*self._ended.get(key, ()), run_time_s)[-2:]
+        self._ended.move_to_end(key)
+        if len(self._ended) > USERS_MAX:
+            self._ended.popitem(last=False)
+
 
 Z95: Final = 1.959964  # two-sided, of the intervals
 _LEAST_S: Final = 1e-3  # what is shorter counts as a millisecond: it has no place on a logarithmic scale
@@ -44,11 +94,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Band(msgspec.Struct, frozen=True):
-    """A predicted run time with its 5 % and 95 % quantiles, in seconds.
-
-    >>> Band(100.0, 80.0, 125.0).holds(125.0)
-    True
-    """
+    """A predicted run time with its 5 % and 95 % quantiles, in seconds."""
 
     run_time_s: float
     low_s: float
@@ -70,14 +116,7 @@ class Band(msgspec.Struct, frozen=True):
 
 
 class Sketch:
-    """Counts of positive numbers on a scale of ratios: their median to 1 %, in at most some 2,500 counts.
-
-    >>> sketch = Sketch()
-    >>> for value in (0.0, 1.0, 1.0, 5.0):
-    ...     sketch.add(value)
-    >>> sketch.median()
-    1.0
-    """
+    """Counts of positive numbers on a scale of ratios: their median to 1 %, in at most some 2,500 counts."""
 
     __slots__ = ("_counts",)
 
@@ -100,15 +139,7 @@ class Sketch:
 
 
 class Tally:
-    """Adds up errors; its size does not grow with the number of runs.
-
-    >>> tally = Tally()
-    >>> for observed_s in (90.0, 100.0, 150.0):
-    ...     tally.add(observed_s, Band(100.0, 80.0, 125.0))
-    >>> figures = tally.figures()
-    >>> figures.scored, round(figures.median_error, 2), round(figures.mae_s, 1), round(figures.coverage_90, 2)
-    (3, 0.11, 20.0, 0.67)
-    """
+    """Adds up errors; its size does not grow with the number of runs."""
 
     __slots__ = ("_above", "_bands", "_below", "_errors", "_scored", "_sums", "_width", "_widths")
 
@@ -166,11 +197,7 @@ class Tally:
 
 
 def interval(hits: float, trials: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share (Wilson 1927); everything without trials.
-
-    >>> [round(end, 3) for end in interval(90, 100)], interval(0, 0)
-    ([0.826, 0.945], (0.0, 1.0))
-    """
+    """Return the 95 % interval of a share (Wilson 1927); everything without trials."""
     if not trials:
         return 0.0, 1.0
     share, z2 = hits / trials, Z95 * Z95

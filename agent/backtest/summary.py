@@ -5,21 +5,15 @@ from collections.abc import Mapping
 from agent.backtest.groups import Group, rows
 from agent.backtest.observer import DISTANCES, OTHERS, UNNAMED, Key, Observer, OfApplication
 from agent.backtest.report import Application, Comparison, Period, Row, Variant
-from agent.contracts.events import STATES, SUCCESS
-from agent.contracts.moments import rfc3339
-from agent.contracts.names import ApplicationKey
-from agent.contracts.outputs import Prediction
+from processors.contracts.events import STATES, SUCCESS
+from processors.contracts.names import ApplicationKey, rfc3339
+from processors.contracts.outputs import Prediction
 
 NO_NAME = "jobs that nothing names"
 
 
 def variant(name: str, settings: Mapping[str, str], observer: Observer, top: int, faults: int = 0) -> Variant:
-    """Return the report of one variant with its `top` applications, those with the most runs first.
-
-    >>> found = variant("as configured", {}, Observer([0, 10]), top=3)
-    >>> found.total.runs, found.comparisons, found.alerts
-    (0, (), ())
-    """
+    """Return the report of one variant with its `top` applications, those with the most runs first."""
     ran = sum(group.runs for group in observer.states.values())
     named = [key for key in observer.applications if key not in (UNNAMED, OTHERS)]
     chosen = sorted(observer.applications, key=lambda key: (-observer.applications[key].group.runs, key))[:top]
@@ -46,11 +40,7 @@ def variant(name: str, settings: Mapping[str, str], observer: Observer, top: int
 
 
 def application(key: Key, found: OfApplication, curve: Prediction | None) -> Application:
-    """Return the report of one application.
-
-    >>> application(UNNAMED, OfApplication(), None).row.name
-    'jobs that nothing names'
-    """
+    """Return the report of one application."""
     name, system, input_, unit = key
     return Application(
         application=name,

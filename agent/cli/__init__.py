@@ -7,8 +7,8 @@ from typing import Final
 import click
 import msgspec
 
-from agent import __version__
 from agent.cli import errors
+from processors import __version__
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -42,11 +42,7 @@ COMMANDS: Final = {
 
 
 class Commands(click.Group):
-    """The commands of COMMANDS, in that order, each imported when it is asked for.
-
-    >>> Commands().list_commands(click.Context(Commands()))[0]
-    'demo'
-    """
+    """The commands of COMMANDS, in that order, each imported when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""

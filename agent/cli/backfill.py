@@ -4,12 +4,11 @@ import click
 
 from agent.app import compose
 from agent.app.backfill import PROFILES, WRITTEN, backfill
-from agent.cli.options import required_config_option, timezone_option
-from agent.cli.progress import progress
+from agent.cli.options import progress, required_config_option, timezone_option
 from agent.clock import SystemClock
 from agent.config.load import load
-from agent.log.kafka import KafkaLog
-from agent.words import counted
+from agent.log.kafka.log import KafkaLog
+from sinks.web.words import counted
 
 
 @click.command

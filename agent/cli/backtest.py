@@ -10,15 +10,13 @@ from rich.progress import Progress, TaskID
 
 from agent.app import compose
 from agent.app.backtest import backtest, candidates, read
-from agent.backtest.page import page
+from agent.backtest.page import page, summary
 from agent.backtest.report import Report, encoded
-from agent.backtest.terminal import summary
 from agent.cli.errors import FAILED
-from agent.cli.options import config_option, load_or_default, timezone_option
-from agent.cli.progress import progress
-from agent.config.change import settings_of
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.moments import parse_rfc3339
+from agent.cli.options import config_option, load_or_default, progress, timezone_option
+from agent.config.changes import settings_of
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.names import parse_rfc3339
 
 
 def _moment_ms(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:

@@ -6,13 +6,11 @@ import click
 
 from agent.app.demo import Demo
 from agent.clock import SystemClock
-from agent.http.app import create_app
-from agent.http.server import Server
-from agent.http.troubles import troubles
-from agent.metrics.hosts import HostCollector
-from agent.metrics.predictions import PredictionCollector
-from agent.metrics.scrape import HealthCollector
-from agent.screen.screen import Screen
+from sinks.prometheus.predictions import PredictionCollector
+from sinks.prometheus.registry import HealthCollector, HostCollector
+from sinks.terminal import Screen
+from sinks.web.server import Server, create_app
+from sinks.web.views.agent import troubles
 
 HOSTS_MAX = 40
 

@@ -5,10 +5,9 @@ from typing import Any
 import click
 import msgspec
 
-from agent import describe, schemas
-from agent.cli.options import config_option, load_or_default
-from agent.cli.output import json_option
-from agent.contracts.errors import ConfigError
+from agent import describe
+from agent.cli.options import config_option, json_option, load_or_default
+from processors.contracts.errors import ConfigError
 
 SUBJECTS = ("formats", "processors", "metrics", "config", "schemas", "asyncapi")
 
@@ -27,16 +26,16 @@ def command(subject: str, name: str | None, config: str | None, as_json: bool) -
     """
     if name is not None and subject != "schemas":
         raise ConfigError(f"`describe {subject}` takes no name; leave {name!r} out.")
-    if name is not None and name not in schemas.NAMES:
-        raise ConfigError(f"{name!r} is no name of a schema; they are {', '.join(schemas.NAMES)}.")
+    if name is not None and name not in describe.NAMES:
+        raise ConfigError(f"{name!r} is no name of a schema; they are {', '.join(describe.NAMES)}.")
     if config is not None and subject != "asyncapi":
         raise ConfigError(f"`describe {subject}` takes no configuration: it is the same for all.")
     if subject == "asyncapi":
-        from agent.asyncapi import document  # noqa: PLC0415 - each subject loads only what it tells of
+        from agent.describe import document  # noqa: PLC0415 - each subject loads only what it tells of
 
         click.echo(_json(document(load_or_default(config))))
     elif name is not None:
-        click.echo(_json(schemas.schema(name)))
+        click.echo(_json(describe.schema(name)))
     else:
         click.echo(_json(_data(subject)) if as_json else _page(subject))
 
@@ -52,19 +51,19 @@ def _page(subject: str) -> str:
 def _data(subject: str) -> Any:
     if subject == "config":
         return describe.config_schema()
-    return schemas.catalogue() if subject == "schemas" else _rows(subject)
+    return describe.catalogue() if subject == "schemas" else _rows(subject)
 
 
 def _rows(subject: str) -> list[dict[str, Any]]:
     if subject == "metrics":
-        from agent.metrics.table import rows  # noqa: PLC0415 - each subject loads only what it tells of
+        from sinks.prometheus.table import rows  # noqa: PLC0415 - each subject loads only what it tells of
 
         return describe.metrics(rows())
     if subject == "formats":
-        from agent.decode.registry import ARCHIVES, DECODERS, TELEMETRY  # noqa: PLC0415
+        from agent.decode.recognise import ARCHIVES, DECODERS, TELEMETRY  # noqa: PLC0415
 
         return describe.formats({**DECODERS, **TELEMETRY, **ARCHIVES})
-    from processors.fold.kinds import STATEFUL  # noqa: PLC0415
+    from processors.pipeline.shard import STATEFUL  # noqa: PLC0415
 
     return describe.processors(STATEFUL)
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from agent.contracts.errors import ConfigError, ScalewatchError
+from processors.contracts.errors import ConfigError, ScalewatchError
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -22,13 +22,7 @@ def report(error: Exception, *, verbose: bool) -> int:
 
 
 def sentence(error: Exception) -> str:
-    """Return what an error means; one that nobody foresaw says so.
-
-    >>> sentence(FileNotFoundError(2, "No such file or directory", "jobs.txt"))
-    "No such file or directory: 'jobs.txt'."
-    >>> sentence(KeyError("x"))
-    "This should not have happened (KeyError: 'x'); --verbose before the command shows where."
-    """
+    """Return what an error means; one that nobody foresaw says so."""
     if isinstance(error, ScalewatchError):
         return str(error)
     if isinstance(error, OSError) and error.strerror:

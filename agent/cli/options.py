@@ -1,9 +1,60 @@
 """Options that several commands share."""
 
+import signal
+import threading
+from collections.abc import Sequence
+
 import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agent.config.load import load
 from agent.config.tree import Config
+
+# What commands print: tables of text in columns, or JSON.
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return the rows below their head, every column as wide as its widest cell; numbers stand on the right."""
+    lines = [[str(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(len(row[column]) for row in lines) for column in range(len(head))]
+    right = [bool(rows) and all(_is_number(row[column]) for row in rows) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in lines
+    )
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).removeprefix("-").isdigit()
+
+
+# How far a long command is.
+
+
+def progress(*, quiet: bool = False) -> Progress:
+    """Return a bar on standard error that leaves nothing behind; none where that is no terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True)
+
+
+# A command that goes on until it is told to stop.
+
+
+def stopped_by_signals() -> threading.Event:
+    """Return an event that SIGTERM and Ctrl-C set from now on, in the place of ending the process where it is."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
 
 config_option = click.option(
     "-c", "--config", type=click.Path(dir_okay=False), default=None, help="Configuration; without one, the defaults."
@@ -18,9 +69,5 @@ timezone_option = click.option(
 
 
 def load_or_default(path: str | None, *, sources_required: bool = False) -> Config:
-    """Return the configuration of a file, or the defaults where there is none.
-
-    >>> load_or_default(None).topics.prefix
-    'scalewatch'
-    """
+    """Return the configuration of a file, or the defaults where there is none."""
     return Config() if path is None else load(path, sources_required=sources_required)

@@ -6,13 +6,11 @@ from typing import Any, Final
 import click
 import msgspec
 
-from agent.app.measured import FIGURES
-from agent.app.sizing import BUSY, ROOM, Centre, Plan, plan
-from agent.cli.options import config_option, load_or_default
-from agent.cli.output import json_option, table
+from agent.app.plan import BUSY, FIGURES, ROOM, Centre, Plan, plan
+from agent.cli.options import config_option, json_option, load_or_default, table
 from agent.config.references import references
 from agent.config.tree import Config
-from agent.contracts.errors import ConfigError
+from processors.contracts.errors import ConfigError
 
 DAY_S: Final = 86_400.0
 CPU_MIN_M: Final = 100  # a start takes more than the work of a small centre
@@ -90,13 +88,7 @@ def _hosts(given: int | None, config: Config) -> int:
 
 
 def values(found: Plan) -> dict[str, Any]:
-    """Return the values of the Helm chart that fit.
-
-    >>> from agent.config.tree import Config
-    >>> centre = Centre(hosts=0, resources=0, interval_s=10.0, jobs_per_day=100.0, applications=10)
-    >>> values(plan(centre, Config(), 7.0))["collector"]["replicas"]
-    1
-    """
+    """Return the values of the Helm chart that fit."""
     told: dict[str, Any] = {}
     for role in found.roles:
         resources = {
@@ -184,11 +176,7 @@ def _yaml(content: dict[str, Any], indent: str) -> list[str]:
 
 
 def size(count: float) -> str:
-    """Return a number of bytes as people read it.
-
-    >>> size(0), size(1536), size(2.5e12)
-    ('0 B', '1.54 kB', '2.5 TB')
-    """
+    """Return a number of bytes as people read it."""
     power = 0
     while count >= 1000 and power < len(_UNITS) - 1:
         count, power = count / 1000, power + 1

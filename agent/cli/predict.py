@@ -10,13 +10,12 @@ import msgspec
 
 from agent.app.questions import answers, ask_agent, of_person, read_requests
 from agent.cli.errors import FAILED
-from agent.cli.options import config_option, load_or_default, timezone_option
-from agent.cli.output import table
-from agent.contracts.errors import ConfigError
-from agent.contracts.events import Evidence, PredictionRequested
-from agent.contracts.outputs import Answer, AnswerPoint, Model
-from agent.ranking import horizons, ranked
-from agent.words import INSIDE, energy, energy_advice, power, share, verdict_words
+from agent.cli.options import config_option, load_or_default, table, timezone_option
+from processors.contracts.errors import ConfigError
+from processors.contracts.events import Evidence, PredictionRequested
+from processors.contracts.outputs import Answer, AnswerPoint, Model
+from sinks.web.views.overview import horizons, ranked
+from sinks.web.words import INSIDE, energy, energy_advice, power, share, verdict_words
 
 TOKEN: Final = "SCALEWATCH_TOKEN"  # noqa: S105 - the name of the variable that holds one
 

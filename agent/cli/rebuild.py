@@ -4,14 +4,13 @@ import click
 
 from agent.app import compose
 from agent.app.rebuild import rebuild
-from agent.cli.options import required_config_option
-from agent.cli.progress import progress
+from agent.cli.options import progress, required_config_option
 from agent.config.load import load
 from agent.config.tree import Config
-from agent.contracts.errors import FencedError, ScalewatchError
-from agent.contracts.log import Log
-from agent.log.kafka import KafkaLog
-from agent.words import counted
+from agent.log.kafka.log import KafkaLog
+from processors.contracts.errors import FencedError, ScalewatchError
+from processors.contracts.log import Log
+from sinks.web.words import counted
 
 
 @click.command

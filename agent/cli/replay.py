@@ -8,13 +8,12 @@ import click
 import msgspec
 
 from agent.app import compose
+from agent.app.files import scores_file
 from agent.app.replay import Replay
-from agent.app.scores import scores_file
 from agent.cli.errors import FAILED
-from agent.cli.options import config_option, load_or_default, timezone_option
-from agent.cli.progress import progress
-from agent.words import counted
-from sinks.jsonl import JsonLines
+from agent.cli.options import config_option, load_or_default, progress, timezone_option
+from sinks.files import JsonLines
+from sinks.web.words import counted
 
 
 @click.command

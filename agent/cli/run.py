@@ -9,21 +9,18 @@ from typing import Final
 
 import click
 
-from agent.app import alertmanager, compose, logs, readers, roles, supervisor
-from agent.cli.options import required_config_option
-from agent.cli.stopping import stopped_by_signals
+from agent.app import alertmanager, compose, roles, supervisor
+from agent.cli.options import required_config_option, stopped_by_signals
 from agent.clock import Clock, SystemClock
 from agent.config.load import load
 from agent.config.tree import Config
-from agent.contracts.errors import ConfigError
-from agent.contracts.log import Log
-from agent.contracts.measures import Measures
-from agent.http.app import create_app
-from agent.http.server import Server
-from agent.log.kafka import KafkaLog
-from agent.metrics.hosts import HostCollector
-from agent.metrics.predictions import PredictionCollector
-from agent.metrics.scrape import HealthCollector
+from agent.log.kafka.log import KafkaLog
+from processors.contracts.errors import ConfigError
+from processors.contracts.log import Log
+from processors.contracts.service import Measures
+from sinks.prometheus.predictions import PredictionCollector
+from sinks.prometheus.registry import HealthCollector, HostCollector
+from sinks.web.server import Server, create_app
 
 RESTARTS: Final = "SCALEWATCH_RESTARTS"
 PARENT: Final = "SCALEWATCH_PARENT"  # the id of the process that started this one
@@ -42,7 +39,7 @@ def command(config: str, role: str | None) -> None:
     page, the metrics and the API on http.port, the collector its metrics and health on the port after it.
     """
     settings = load(config, sources_required=True)
-    logs.configure(settings.log)
+    supervisor.configure(settings.log)
     stop = stopped_by_signals()
     _leave_with_parent(stop)
     code = _both(config, stop) if role is None else _alone(settings, role, stop)
@@ -55,7 +52,7 @@ def _both(config: str, stop: threading.Event) -> int:
         told = {RESTARTS: str(restarts), PARENT: str(os.getpid())}
         return subprocess.Popen(arguments, env={**os.environ, **told})  # noqa: S603 - our own program
 
-    return supervisor.supervise(dict.fromkeys(ROLES, start), SystemClock(), stop, logs.logger("parent"))
+    return supervisor.supervise(dict.fromkeys(ROLES, start), SystemClock(), stop, supervisor.logger("parent"))
 
 
 def _alone(config: Config, name: str, stop: threading.Event) -> int:
@@ -73,9 +70,9 @@ def _alone(config: Config, name: str, stop: threading.Event) -> int:
         )
     )
     metrics.register(HostCollector(role.service, config.metrics.hosts_max))
-    say = logs.logger(name)
+    say = supervisor.logger(name)
     with Server(
-        create_app(role.service, metrics, access=readers.access(config)), config.http.host, _port(config, name)
+        create_app(role.service, metrics, access=compose.access(config)), config.http.host, _port(config, name)
     ) as server:
         say.info("role starts", url=server.url, restarts=restarts)
         role.watch(stop)
@@ -100,7 +97,7 @@ def _leave_with_parent(stop: threading.Event) -> None:
     def look() -> None:
         while not stop.wait(PARENT_LOOK_S):
             if str(os.getppid()) != parent:
-                logs.logger("parent").error("the process that started this one has ended", pid=int(parent))
+                supervisor.logger("parent").error("the process that started this one has ended", pid=int(parent))
                 stop.set()
 
     threading.Thread(target=look, name="parent", daemon=True).start()

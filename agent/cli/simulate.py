@@ -7,15 +7,14 @@ import click
 from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_exponential_jitter
 
 from agent.app import compose
-from agent.app.simulate import Destinations, Simulator, destinations
-from agent.cli.options import required_config_option
-from agent.cli.stopping import stopped_by_signals
+from agent.app.demo import Destinations, Simulator, destinations
+from agent.cli.options import required_config_option, stopped_by_signals
 from agent.clock import SystemClock
 from agent.config.load import load
 from agent.config.tree import Config
-from agent.contracts.errors import UnavailableError
-from agent.contracts.moments import rfc3339
 from agent.simulation.centre import SYSTEM
+from processors.contracts.errors import UnavailableError
+from processors.contracts.names import rfc3339
 
 AGAIN_MAX_S: Final = 10.0
 HOUR_S: Final = 3600.0
@@ -53,7 +52,7 @@ def command(config: str, seed: int, past: float, speed: float, system: str) -> N
 def _simulate(
     settings: Config, to: Destinations, stop: threading.Event, *, seed: int, past_s: float, speed: float, system: str
 ) -> None:
-    from agent.log.kafka import KafkaLog  # noqa: PLC0415 - the Kafka client is loaded only where it is used
+    from agent.log.kafka.log import KafkaLog  # noqa: PLC0415 - the Kafka client is loaded only where it is used
 
     log = KafkaLog(compose.kafka_settings(settings))
     try:

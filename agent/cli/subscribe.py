@@ -13,14 +13,12 @@ from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_
 
 from agent.app import compose
 from agent.app.subscribe import Changes, follow, newest
-from agent.cli.options import required_config_option
-from agent.cli.stopping import stopped_by_signals
-from agent.client.rows import Row
-from agent.client.table import TableWriter, write_lines
+from agent.cli.options import required_config_option, stopped_by_signals
 from agent.config.load import load
 from agent.config.tree import Config
-from agent.contracts.errors import ConfigError, UnavailableError
-from agent.contracts.log import Log
+from processors.contracts.errors import ConfigError, UnavailableError
+from processors.contracts.log import Log
+from sinks.table import Row, TableWriter, write_lines
 
 TOPICS: Final = ("predictions", "job-predictions", "answers", "alerts", "runs")
 AGAIN_MAX_S: Final = 30.0
@@ -114,7 +112,7 @@ class Tables:
 def _read(
     settings: Config, topic: str, take: Lines | Tables, stop: threading.Event, *, once: bool, only_new: bool
 ) -> None:
-    from agent.log.kafka import KafkaLog  # noqa: PLC0415 - the Kafka client is loaded only where it is used
+    from agent.log.kafka.log import KafkaLog  # noqa: PLC0415 - the Kafka client is loaded only where it is used
 
     log = KafkaLog(compose.kafka_settings(settings))
     take.begin()

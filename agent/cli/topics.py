@@ -4,11 +4,10 @@ import click
 
 from agent import topics
 from agent.cli.errors import FAILED
-from agent.cli.options import required_config_option
-from agent.cli.output import table
+from agent.cli.options import required_config_option, table
 from agent.config.load import load
 from agent.config.tree import Config
-from agent.contracts.log import Log
+from processors.contracts.log import Log
 
 
 @click.command(short_help="Check or create the agent's topics, or list the rights it needs.")
@@ -29,7 +28,7 @@ def command(config: str, *, create: bool, sources: bool, acls: bool, principal: 
         click.echo(rights_text(settings, principal))
         return
     from agent.app.compose import kafka_settings  # noqa: PLC0415 - the Kafka client is loaded only where it is used
-    from agent.log.kafka import KafkaLog  # noqa: PLC0415
+    from agent.log.kafka.log import KafkaLog  # noqa: PLC0415
 
     log = KafkaLog(kafka_settings(settings))
     try:

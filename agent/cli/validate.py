@@ -1,6 +1,6 @@
 """`scalewatch validate`: what is wrong with a configuration, what a change of it costs, and what it makes of samples."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import click
@@ -8,15 +8,61 @@ import msgspec
 
 from agent.app.sample_check import SampleReport, check_samples
 from agent.cli.errors import WRONG
-from agent.cli.options import required_config_option
-from agent.cli.output import json_option
-from agent.cli.sample_words import text
+from agent.cli.options import json_option, required_config_option
 from agent.clock import SystemClock
-from agent.config.diff import Change, changes
+from agent.config.changes import Change, changes
+from agent.config.checks import notes
 from agent.config.load import load
-from agent.config.notes import notes
-from agent.config.problems import path_text
 from agent.config.tree import Config
+from agent.config.yaml import path_text
+from sinks.web.words import counted
+
+# What a configuration makes of samples, in words.
+
+
+NAMES_SHOWN: Final = 20
+_UNPLACED: Final = {
+    "hosts": "not in the file of nodes",
+    "shared": "places that several hosts share, left out",
+    "units": "sensors without a known unit, left out",
+    "second": "sensors beside another one of the same resource, left out",
+    "metrics": "not taken",
+}
+
+
+def text(report: SampleReport, config: Config) -> str:
+    """Return a report as lines: what came first, then what could not be used, by name."""
+    return "\n".join([_head(report, config), *(f"  {line}" for line in _lines(report))])
+
+
+def _head(report: SampleReport, config: Config) -> str:
+    topics = ", ".join(config.sources[report.source].topics)
+    what = f"{report.file}: {counted(report.records, 'message')} as of the topic {topics} ({report.format})"
+    samples, events = sum(report.samples.values()), sum(report.events.values())
+    came = [f"{counted(samples, 'sample')} of {counted(report.hosts_seen, 'host')}"] if samples else []
+    came += [counted(events, "event")] if events else []
+    return f"{what}: {' and '.join(came) or 'nothing of use'}."
+
+
+def _lines(report: SampleReport) -> Iterator[str]:
+    amounts = sorted({**report.samples, **report.events}.items())
+    if amounts:
+        yield ", ".join(f"{name}: {count}" for name, count in amounts)
+    for kind, meaning in _UNPLACED.items():
+        names = getattr(report, kind)
+        if names:
+            yield f"{meaning}: {_some(names)}"
+    if report.ignored:
+        yield "left out: " + ", ".join(f"{reason} {count}" for reason, count in sorted(report.ignored.items()))
+    if report.refusals:
+        yield f"refused: {report.refusals}"
+    yield from (f"  {sentence}" for sentence in report.refused)
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:NAMES_SHOWN])
+    return f"{shown} and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else shown
+
 
 COSTS: Final = ("restart", "rebuild")
 

@@ -7,40 +7,271 @@ where windows are open it commits the offset of the first record that they still
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from typing import Protocol, TypeVar
 
+import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from agent.collector.meter import Meter
-from agent.collector.reading import Reading
-from agent.collector.routes import Routes
-from agent.collector.writing import Writing, unknown_system
-from agent.contracts.decoding import Decode, Decoded
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.events import Origin
-from agent.contracts.log import Assignment, Batch, Log, TopicPartition
-from agent.contracts.measures import Measures
-from agent.contracts.telemetry import DecodedBatch, Samples
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import (
+    DeadLetter,
+    Decode,
+    Decoded,
+    HostMinute,
+    JobEvent,
+    JournalRecord,
+    Origin,
+    Tick,
+    encode_record,
+)
+from processors.contracts.log import Assignment, Batch, Log, Position, Producer, TopicPartition
+from processors.contracts.names import LATEST_MS
+from processors.contracts.service import Measures
+from processors.contracts.telemetry import (
+    DecodedBatch,
+    DecodeSamples,
+    MakeWindows,
+    Part,
+    Samples,
+    SampleWindows,
+    SeriesIndex,
+)
+
+# What the collector is handed: how each topic is decoded and where each system's journal is.
+
+
+Fact = TypeVar("Fact", bound=JobEvent | HostMinute)
+
+
+class Privacy(Protocol):
+    """Rewrites what an event says of people."""
+
+    def __call__(self, event: Fact, /) -> Fact:
+        """Return the event as it may be written."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """The decoders of a topic and the name of its format.
+
+    `decode` takes messages of jobs, one by one; `telemetry` makes the decoder of slices of one partition, which takes
+    messages of jobs, too, where there are both. One of them may be missing.
+    """
+
+    format: str
+    decode: Decode | None
+    telemetry: Callable[[], DecodeSamples] | None = None
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A refused message, or the `index`-th refused part of one."""
+
+    origin: Origin
+    index: int
+    format: str
+    value: bytes | None
+    error: InvalidInputError
+    timestamp_ms: int
+
+
+class Routes(msgspec.Struct, frozen=True):
+    """Everything that depends on the configuration.
+
+    `source` tells how a topic is decoded, `partition` the journal partition of a system (None: not accepted),
+    `privacy` rewrites what an event says of people, `windows` makes those of a source partition. Events that need more
+    than `record_bytes_max` are refused: what the learner makes of one, its state and its settled run, has to fit into a
+    record, too. Between two commits pass `commit_s`.
+    """
+
+    topics: tuple[str, ...]
+    source: Callable[[str], Source]
+    partition: Callable[[str], int | None]
+    privacy: Privacy
+    dead_letter: Callable[[Refusal], DeadLetter]
+    windows: MakeWindows
+    journal_topic: str
+    journal_partitions: int
+    deadletter_topic: str
+    group: str
+    tick_ms: int = 1000
+    flush_timeout_s: float = 30.0
+    commit_s: float = 1.0
+    record_bytes_max: int = 400_000
+
+
+# One source partition while this member reads it: its decoder, its windows, and what of them is on its way.
+
+
+Accepts = Callable[[str], bool]
+
+
+class Reading:
+    """Drop it when the partition is lost. `next_offset` is where to go on: all before it is folded, and told where due.
+
+    While `part` is not None minutes are on their way, and nothing may be read: write it, and call `advance`.
+    """
+
+    def __init__(self, source: Source, windows: SampleWindows, committed: Position | None) -> None:
+        self.source = source
+        self.committed = committed
+        self.next_offset = None if committed is None else committed.offset
+        self.part: Part | None = None
+        self._windows = windows
+        self._decode: DecodeSamples | None = None if source.telemetry is None else source.telemetry()
+        self._parts: Iterator[Part] = iter(())
+        self._until = 0
+        self._index: SeriesIndex | None = None
+        self._accepted = np.zeros(0, np.bool_)
+
+    def decode(self, values: Sequence[bytes | None], received_ms: Sequence[int]) -> DecodedBatch:
+        """Decode messages into samples of this partition's series, and everything else beside them."""
+        if self._decode is None:
+            raise ValueError(f"The format {self.source.format} has no samples.")
+        return self._decode(values, received_ms, self._windows.index)
+
+    def accepted(self, series: npt.NDArray[np.int32], accepts: Accepts) -> npt.NDArray[np.bool_]:
+        """Tell of which samples the system is accepted, (m,)."""
+        index = self._windows.index
+        if index is not self._index:
+            self._index, self._accepted = index, np.zeros(0, np.bool_)
+        known = len(self._accepted)
+        if known < len(index):
+            new = [accepts(index[number].system) for number in range(known, len(index))]
+            self._accepted = np.concatenate((self._accepted, np.array(new, np.bool_)))
+        found: npt.NDArray[np.bool_] = self._accepted[series]
+        return found
+
+    def system(self, series: int) -> str:
+        """Return the system of a series."""
+        return self._windows.index[series].system
+
+    def take(self, batch: Batch, first: int, samples: Samples, message: npt.NDArray[np.int32]) -> None:
+        """Fold the samples of a batch; `message` (m,) counts from the batch's message number `first` on."""
+        self._until = batch.next_offset
+        if len(samples.series):
+            offsets = np.array(batch.offsets[first:], np.int64)[message]
+            received_ms = np.array(batch.timestamps_ms[first:], np.int64)[message]
+            received_ms = np.where(received_ms > 0, received_ms, LATEST_MS)  # of a broker that notes no times
+            self._parts = self._windows.fold(samples, offsets, received_ms)
+        self.advance()
+
+    def advance(self) -> None:
+        """Go on to the next part of what is due; without one the batch is done."""
+        self.part = next(self._parts, None)
+        if self.part is None:
+            self.next_offset = self._until
+            self._windows.forget()
+
+    def position(self) -> Position | None:
+        """Return what to commit; None where nothing was read, or minutes are on their way."""
+        if self.part is not None or self.next_offset is None:
+            return None
+        return self._windows.position(self.next_offset)
+
+    def counts(self) -> Mapping[str, int]:
+        """Return what became of samples since the last call."""
+        return self._windows.counts()
+
+    def series_held(self) -> int:
+        """Return how many series have samples."""
+        return self._windows.series_held()
+
+
+# What the collector writes: events and minutes of hosts into the journal, dead letters, and the time.
+
+
+class Writing:
+    """Sends, and knows whether anything is not yet acknowledged."""
+
+    def __init__(self, producer: Producer, routes: Routes, meter: Meter) -> None:
+        self._producer = producer
+        self._routes = routes
+        self._meter = meter
+        self._last_tick_ms: int | None = None
+        self.sent = False
+
+    def message(self, decoded: Decoded, source: Source, origin: Origin, value: bytes | None, timestamp_ms: int) -> None:
+        """Write what one message yielded: its events, and its refused parts as dead letters."""
+        events: list[JobEvent] = []
+        for event in decoded.events:
+            try:
+                self._event(event, origin, timestamp_ms)
+            except InvalidInputError as error:
+                decoded.rejects.append(error)
+            else:
+                events.append(event)
+        decoded.events = events
+        for index, refusal in enumerate(decoded.rejects):
+            self._letter(Refusal(origin, index, source.format, value, refusal, timestamp_ms))
+        self._meter.decoded(source.format, decoded)
+
+    def minute(self, event: HostMinute, now_ms: int) -> None:
+        """Write a minute of a host whose system is accepted."""
+        partition = self._routes.partition(event.system)
+        if partition is not None:
+            event = self._routes.privacy(event)
+            value = encode_record(JournalRecord(event=event))
+            while len(value) > self._routes.record_bytes_max:  # a host with a thousand disks; better some than none
+                some = dict(list(event.resources.items())[: len(event.resources) // 2])
+                event = msgspec.structs.replace(event, resources=some)
+                value = encode_record(JournalRecord(event=event))
+                self._meter.bound("host_minute_bytes_max")
+            self._send(self._routes.journal_topic, value, None, partition, now_ms)
+            self._meter.minute()
+
+    def tick(self, now_ms: int) -> None:
+        """Write the tick that is due."""
+        tick_ms = now_ms - now_ms % self._routes.tick_ms
+        if self._last_tick_ms is not None and tick_ms <= self._last_tick_ms:
+            return
+        self._last_tick_ms = tick_ms
+        value = encode_record(JournalRecord(event=Tick(system="", time_ms=tick_ms)))
+        for partition in range(self._routes.journal_partitions):
+            self._send(self._routes.journal_topic, value, None, partition, tick_ms)
+
+    def flush(self) -> None:
+        """Wait until every write is acknowledged. Raises UnavailableError."""
+        if self.sent:
+            self._producer.flush(self._routes.flush_timeout_s)
+            self.sent = False
+
+    def close(self) -> None:
+        """Free the connections."""
+        self._producer.close()
+
+    def _event(self, event: JobEvent, origin: Origin, timestamp_ms: int) -> None:
+        partition = self._routes.partition(event.system)
+        if partition is None:
+            raise unknown_system(event.system)
+        value = encode_record(JournalRecord(event=self._routes.privacy(event), origin=origin))
+        if len(value) > self._routes.record_bytes_max:
+            detail = f"The event needs {len(value)} bytes; {self._routes.record_bytes_max} are allowed."
+            raise InvalidInputError("too-large", detail)
+        self._send(self._routes.journal_topic, value, None, partition, timestamp_ms)
+
+    def _letter(self, refusal: Refusal) -> None:
+        letter = self._routes.dead_letter(refusal)
+        value = msgspec.json.encode(letter)
+        self._send(self._routes.deadletter_topic, value, letter.id.encode(), None, refusal.timestamp_ms)
+        self._meter.refused(refusal.error.reason)
+
+    def _send(self, topic: str, value: bytes, key: bytes | None, partition: int | None, timestamp_ms: int) -> None:
+        self.sent = True
+        self._producer.send(topic, value, key, partition, timestamp_ms)
+
+
+def unknown_system(system: str) -> InvalidInputError:
+    """Return the refusal of what is of a system that is not accepted."""
+    return InvalidInputError("unknown-system", f"The system {system[:40]!r} is not listed in the configuration.")
 
 
 class Collector:
     """One member of the group of collectors. Any error but InvalidInputError ends it: make a new one.
 
     `monotonic_s` is a clock that only grows.
-
-    >>> from agent.app import compose
-    >>> from agent.config.sources import Source
-    >>> from agent.config.tree import Config
-    >>> from agent.contracts.log import TopicSettings
-    >>> from agent.log.memory import MemoryLog
-    >>> from agent.topics import own_topics
-    >>> log, config = MemoryLog(), Config(sources=(Source(topics=("raw",), format="native"),))
-    >>> _ = log.create([*own_topics(config), TopicSettings("raw", partitions=1, compacted=False)])
-    >>> collector = Collector(log, compose.routes(config), compose.metrics(), "a", monotonic_s=lambda: 0.0)
-    >>> log.producer().send("raw", b"no event")
-    >>> [collector.step(now_ms=60_000, timeout_s=0.0) for _ in range(2)], collector.lag()  # the first joins the group
-    ([0, 1], 0)
     """
 
     def __init__(

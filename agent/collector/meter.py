@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from agent.contracts.decoding import Decoded
-from agent.contracts.measures import Measures
+from processors.contracts.events import Decoded
+from processors.contracts.service import Measures
 
 UNUSED: Final = {
     "metric": "unwanted",
@@ -23,18 +23,7 @@ AFTER_ALL: Final = frozenset(("repeated", "thinned"))  # of samples that were ta
 
 
 class Meter:
-    """Counts and times of one collector; `monotonic_s` is a clock that only grows.
-
-    >>> class Silent:
-    ...     def observe(self, name, value, **labels): print(name, value)
-    ...     def add(self, name, amount=1.0, **labels): print(amount, *labels.values())
-    >>> meter = Meter(Silent(), lambda: 0.0)
-    >>> with meter.batch():
-    ...     meter.decoded("native", Decoded(ignored={"features": 2}))
-    2 collector native dropped
-    2 collector native received
-    scalewatch_batch_duration_seconds 0.0
-    """
+    """Counts and times of one collector; `monotonic_s` is a clock that only grows."""
 
     def __init__(self, measures: Measures, monotonic_s: Callable[[], float]) -> None:
         self._measures = measures

@@ -3,17 +3,108 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from ipaddress import ip_network
 from typing import Final
 
 import msgspec
 
-from agent.config.access import access_faults
-from agent.config.equations import model_faults
-from agent.config.problems import Path
+from agent.config.roles import access_faults
 from agent.config.sources import Telemetry
 from agent.config.tree import Config
-from agent.contracts.outputs import VERDICTS
+from agent.config.yaml import Path
 from agent.identify.rules import rule_faults
+from processors.contracts.load import StructuralModel
+from processors.contracts.outputs import VERDICTS
+from processors.models.structure.parse import RESERVED, EquationError, parse
+
+# What is allowed and still worth a thought before an agent runs with it.
+
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def notes(config: Config) -> Iterator[tuple[Path, str]]:
+    """Yield the path of a key and a sentence about its value."""
+    if config.privacy.users == "hash" and not config.privacy.salt.get_secret_value():
+        yield ("privacy", "salt"), "is empty: who knows the user names can tell whose hash is whose."
+    if config.privacy.users == "plain":
+        yield ("privacy", "users"), "is plain: outputs name people."
+    if config.topics.replication == 1:
+        yield ("topics", "replication"), "is 1: a topic that the agent creates is lost with its one broker."
+    yield from _readers(config)
+    if config.kafka.security.protocol == "sasl_plaintext":
+        yield ("kafka", "security", "protocol"), "is sasl_plaintext: user name and data travel unencrypted."
+
+
+def _readers(config: Config) -> Iterator[tuple[Path, str]]:
+    http, access = config.http, config.http.access
+    if http.host not in LOOPBACK and not access.limits:
+        yield (
+            ("http", "host"),
+            f"is {http.host}: whoever reaches it can read everything; http.access asks who is there.",
+        )
+    elif http.host not in LOOPBACK:
+        yield ("http", "host"), f"is {http.host}: tokens and pages travel unencrypted; put a proxy with TLS in front."
+    if not access.limits:
+        return
+    path = ("http", "access")
+    if config.privacy.users == "drop":
+        yield ("privacy", "users"), "is drop: no job has an owner, so only operators see jobs in detail."
+    if not access.operators and not any(token.operator for token in access.tokens):
+        yield path, "names no operator: nobody sees everybody's jobs, dead letters and why a role is not ready."
+    if access.metrics == "open" and config.metrics.hosts_max:
+        yield (*path, "metrics"), "is open: whoever reaches /metrics sees what hosts measure."
+    if access.user_header is not None:
+        for index, text in enumerate(access.trusted_proxies):
+            network = ip_network(text, strict=False)
+            if network.prefixlen == 0:
+                yield (*path, "trusted_proxies", index), "is everywhere: whoever reaches the port can say who they are."
+            elif network.is_loopback:
+                yield (
+                    (*path, "trusted_proxies", index),
+                    "is this machine: whoever can log in to it can say who they are.",
+                )
+
+
+# What is wrong with the equations of applications under load: each with its place in the equation.
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def model_faults(model: StructuralModel) -> Iterator[tuple[Path, str]]:
+    """Yield the key of a model that is at fault and a sentence."""
+    try:
+        re.compile(model.application)
+    except re.error as error:
+        yield ("application",), f"{model.application!r} is no regular expression: {error}."
+    named = list(_name_faults(model))
+    yield from named
+    if named:
+        return  # what the equation says of these names would only follow from it
+    try:
+        used = parse(model.equation, (*model.parameters, *model.resources)).names
+    except EquationError as error:
+        yield ("equation",), str(error)
+        return
+    for name in model.parameters:
+        if name not in used:
+            yield ("parameters", name), "is not in the equation."
+
+
+def _name_faults(model: StructuralModel) -> Iterator[tuple[Path, str]]:
+    places: list[tuple[Path, str]] = [(("parameters", name), name) for name in model.parameters]
+    places += [(("resources", index), name) for index, name in enumerate(model.resources)]
+    seen: set[str] = set()
+    for path, name in places:
+        if not _NAME.fullmatch(name):
+            yield path, f"{name!r} is no name for an equation: letters, digits and underscores, no digit first."
+        elif name in (*RESERVED, "T"):
+            yield path, f"{name} means something else in equations; choose another name."
+        elif name in seen:
+            yield path, f"{name} is there twice."
+        seen.add(name)
+
 
 Fault = tuple[Path, str]
 OWN_TOPICS: Final = (
@@ -29,12 +120,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def faults(config: Config, broken: frozenset[str] = frozenset()) -> list[Fault]:
-    """Return every contradiction, with the path of the key at fault; `broken` are sections that are not to be trusted.
-
-    >>> from agent.config.sources import System
-    >>> faults(Config(systems={"exa": System(partition=3)}))
-    [(('systems', 'exa', 'partition'), 'is partition 3, but topics.journal_partitions is 1: use 0 to 0.')]
-    """
+    """Return every contradiction, with the path of the key at fault; `broken` are sections that are not to be trusted."""
     return [fault for check in CHECKS if not check.sections & broken for fault in check.faults(config)]
 
 

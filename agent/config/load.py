@@ -1,24 +1,90 @@
 """From a YAML file to the tree: every problem at once, each with its line, its key and a sentence."""
 
+import difflib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any, Final
 
 import msgspec
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from agent.config.checks import Fault, faults
-from agent.config.empty import without_empty_sections
-from agent.config.keys import secret_paths
-from agent.config.nodes import Document, parse
-from agent.config.problems import InvalidConfigError, Problem
-from agent.config.raw_rules import match_faults, rules_faults
+from agent.config.messages import sentence
+from agent.config.reference import items_model, secret_paths, section_model
 from agent.config.references import read_references
 from agent.config.secret import Resolver
-from agent.config.sentences import sentence
 from agent.config.tree import Config
+from agent.config.yaml import Document, InvalidConfigError, Path, Problem, parse
+from agent.identify.rules import rule_faults
+from processors.contracts.settings import EVIDENCE_FIELDS, Rule
+
+# Sections that are written and left empty.
+
+
+def without_empty_sections(data: Any, model: type[BaseModel] | None) -> Any:
+    """Return the data without sections, lists and name tables that hold nothing: all their lines are comments.
+
+    A single value that is left empty stays, and is refused where it may not be empty.
+    """
+    if model is None or not isinstance(data, dict):
+        return data
+    result: dict[str, Any] = {}
+    for key, value in data.items():
+        field = model.model_fields.get(key)
+        section = section_model(field.annotation) if field else None
+        items, is_table = items_model(field.annotation) if field else (None, False)
+        if value is None and (section is not None or is_table):
+            continue
+        if isinstance(value, list):
+            result[key] = [without_empty_sections(item, items) for item in value]
+        elif is_table and isinstance(value, dict):
+            result[key] = {
+                name: {} if below is None and items else without_empty_sections(below, items)
+                for name, below in value.items()
+            }
+        else:
+            result[key] = without_empty_sections(value, section)
+    return result
+
+
+# Rules of identification as they stand in the file: each looked at by itself, so that none hides another's faults.
+
+
+def match_faults(path: Path, data: Any) -> list[tuple[Path, str]]:
+    """Return every unknown field and bad pattern of one rule; the validation stops at the first."""
+    for part in path:
+        data = data[part]
+    found: list[tuple[Path, str]] = []
+    for field, pattern in data.items():
+        if field not in EVIDENCE_FIELDS and not field.startswith("attributes."):
+            close = difflib.get_close_matches(field, EVIDENCE_FIELDS, n=1)
+            hint = (
+                f"did you mean {close[0]}?" if close else f"use one of {', '.join(EVIDENCE_FIELDS)}, attributes.NAME."
+            )
+            found.append(((*path, field), f"is no field of a job; {hint}"))
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            found.append(((*path, field), f"{pattern!r} is no regular expression: {error}."))
+    return found
+
+
+def rules_faults(data: Any) -> list[tuple[Path, str]]:
+    """Return what is wrong with the templates of those rules that are sound in themselves."""
+    identify = data.get("identify")
+    rules = identify.get("rules") if isinstance(identify, dict) else None
+    found: list[tuple[Path, str]] = []
+    for index, raw in enumerate(rules if isinstance(rules, list) else []):
+        try:
+            rule = Rule.model_validate(raw)
+        except ValidationError:
+            continue  # its own problems are already named
+        found += [(("identify", "rules", index), fault) for fault in rule_faults(rule)]
+    return found
+
 
 FILE_BYTES_MAX: Final = 1024 * 1024
 PROBLEMS_MAX: Final = 100
@@ -37,13 +103,6 @@ def load(
     References to secrets are resolved unless `reveal_secrets` is False; they stay readable texts then. A file without
     sources is complete for commands that read files; an agent that runs needs them (`sources_required`). What is wrong with
     reference files is named as well, unless `references` is False.
-
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-    ...     _ = file.write("http: {port: 9100}")
-    ...     file.flush()
-    ...     load(file.name).http.port
-    9100
     """
     file = FilePath(path)
     text = _text(file)
@@ -69,12 +128,7 @@ def loads(
     sources_required: bool = False,
     references: bool = True,
 ) -> Config:
-    """Return the configuration in a YAML text, as `load` does for a file; files that it names are relative to `folder`.
-
-    >>> loads("http: {prot: 9100}")
-    Traceback (most recent call last):
-    agent.config.problems.InvalidConfigError: configuration:1:8: http.prot: is no key of http; did you mean port?
-    """
+    """Return the configuration in a YAML text, as `load` does for a file; files that it names are relative to `folder`."""
     document = parse(text, name)
     data = {} if document.data is None and not document.problems else document.data
     if data is not None and not isinstance(data, dict):

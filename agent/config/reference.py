@@ -1,13 +1,215 @@
 """The reference of the configuration, from the tree: Markdown for people, JSON Schema for editors."""
 
-from typing import Any, Final
+import functools
+import types
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
-from pydantic import SecretStr
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
-from agent.config.costs import price
-from agent.config.keys import Key, keys
 from agent.config.tree import Config
+from agent.config.yaml import Path
+
+# Every key of the configuration with its type, default and meaning, read from the tree itself.
+
+
+_PLAIN: Final = {str: "text", int: "whole number", float: "number", bool: "true or false", SecretStr: "secret"}
+_COMPOSED: Final[dict[Any, Callable[[list[str]], str]]] = {
+    Annotated: lambda texts: texts[0],
+    Literal: " or ".join,
+    Union: lambda texts: f"{' or '.join(texts)} or null",
+    types.UnionType: lambda texts: f"{' or '.join(texts)} or null",
+    dict: lambda texts: f"{texts[1]} by name",
+    tuple: lambda texts: f"list of {texts[0]}",
+}
+
+
+class Key(msgspec.Struct, frozen=True):
+    """One key: where, of what type, within which limits, its default (unset: it has to be given) and its meaning.
+
+    In the path `*` stands for a name that the operator chooses and `[]` for each item of a list.
+    """
+
+    path: tuple[str, ...]
+    type: str
+    limits: str
+    default: Any
+    required: bool
+    secret: bool
+    section: bool
+    meaning: str
+
+
+@functools.cache
+def keys(model: type[BaseModel] = Config) -> tuple[Key, ...]:
+    """Return every key of a model, sections before their keys, in the order of the tree."""
+    return tuple(_walk(model, (), _example(model)))
+
+
+@functools.cache
+def secret_paths() -> frozenset[tuple[str, ...]]:
+    """Return the paths of keys whose value must never be shown."""
+    return frozenset(key.path for key in keys() if key.secret)
+
+
+def model_at(path: Path) -> type[BaseModel] | None:
+    """Return the model that a path leads to, None where it leads to a value."""
+    annotation: Any = Config
+    for part in path:
+        model, inner = section_model(annotation), _inner(annotation)
+        if model is not None and part in model.model_fields:
+            annotation = model.model_fields[str(part)].annotation
+        elif inner is not None:
+            annotation = inner
+        else:
+            return None
+    return section_model(annotation)
+
+
+def section_model(annotation: Any) -> type[BaseModel] | None:
+    """Return the model of a section, None for any other type."""
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+def items_model(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
+    """Return the model of a list's or a name table's items, None for plain values; and whether it is either."""
+    inner = _inner(annotation)
+    return section_model(inner), inner is not None
+
+
+def _walk(model: type[BaseModel], above: tuple[str, ...], example: BaseModel | None) -> Iterator[Key]:
+    for name, field in model.model_fields.items():
+        path, annotation = (*above, name), field.annotation
+        section = section_model(annotation)
+        default = None if example is None else getattr(example, name)
+        yield _key(path, field, default, section=section is not None)
+        inner = items_model(annotation)[0]
+        if section is not None:
+            yield from _walk(section, path, default if isinstance(default, BaseModel) else None)
+        elif inner is not None:
+            yield from _walk(inner, (*path, "*" if get_origin(annotation) is dict else "[]"), _example(inner))
+
+
+def _key(path: tuple[str, ...], field: FieldInfo, default: Any, *, section: bool) -> Key:
+    return Key(
+        path=path,
+        type=_type_text(field.annotation),
+        limits=_limits(field),
+        default=field.get_default() if default is None and field.default is not PydanticUndefined else default,
+        required=field.is_required(),
+        secret=SecretStr in (field.annotation, *get_args(field.annotation)),
+        section=section,
+        meaning=field.description or _first_sentence(section_model(field.annotation)),
+    )
+
+
+def _example(model: type[BaseModel]) -> BaseModel | None:
+    """Return the model with all defaults, None where a key has to be given."""
+    return None if any(field.is_required() for field in model.model_fields.values()) else model()
+
+
+def _inner(annotation: Any) -> Any:
+    """Return the type of a list's items or of a dictionary's values, None for any other type."""
+    arguments = get_args(annotation)
+    if get_origin(annotation) is dict:
+        return arguments[1]
+    return arguments[0] if get_origin(annotation) is tuple else None
+
+
+def _first_sentence(model: type[BaseModel] | None) -> str:
+    text = (model.__doc__ or "") if model else ""
+    return text.strip().partition("\n")[0].rstrip(".")
+
+
+def _type_text(annotation: Any) -> str:
+    if section_model(annotation):
+        return "section"
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is None:
+        return _PLAIN[annotation]
+    named = arguments[:1] if origin in (Annotated, tuple) else arguments  # the rest is metadata, or an ellipsis
+    texts = [str(part) if origin is Literal else _type_text(part) for part in named if part is not type(None)]
+    return _COMPOSED[origin](texts)
+
+
+def _limits(field: FieldInfo) -> str:
+    words = {Ge: ("at least", "ge"), Gt: ("more than", "gt"), Le: ("at most", "le"), Lt: ("less than", "lt")}
+    parts = []
+    for limit in field.metadata:
+        for kind, (text, attribute) in words.items():
+            if isinstance(limit, kind):
+                parts.append(f"{text} {getattr(limit, attribute):,}".replace(",", " "))
+    return ", ".join(parts)
+
+
+# What it costs to change a key while an agent runs.
+
+
+Cost = Literal["restart", "rebuild"]
+
+
+class Price(msgspec.Struct, frozen=True):
+    """The cost of a change and what it means for the operator."""
+
+    cost: Cost
+    meaning: str
+
+
+_RESTART: Final = Price("restart", "taken over when the role starts again")
+_FOLLOW: Final = Price("restart", "subscribers have to follow to the new topic; the old one keeps what it has")
+PRICES: Final[dict[tuple[str, ...], Price]] = {
+    ("systems", "*", "partition"): Price(
+        "rebuild", "the system's events move to another shard, whose models start from nothing until a rebuild"
+    ),
+    ("systems", "*", "aliases"): Price("rebuild", "runs that came under the alias keep its name until a rebuild"),
+    ("systems",): Price("restart", "events of the system are taken or refused from then on"),
+    ("other_systems",): Price("restart", "events of other systems are taken or refused from then on"),
+    ("kafka",): _RESTART,
+    ("sources",): Price("restart", "messages that were already read are not read again"),
+    ("reference",): Price(
+        "restart", "samples have their new hosts and units from then on; what was told keeps its names"
+    ),
+    ("topics", "journal"): Price("rebuild", "the learner starts at the new journal with no position"),
+    ("topics", "journal_partitions"): Price("rebuild", "the agent refuses to start until `scalewatch rebuild` has run"),
+    ("topics", "state"): Price("rebuild", "the learner finds no state in the new topic"),
+    ("topics", "runs"): Price("restart", "a rebuild reads the new topic and no longer the old one"),
+    ("topics", "replication"): Price("restart", "topics that exist keep theirs; change them with Kafka's own tools"),
+    ("topics", "journal_retention_s"): Price("restart", "topics that exist keep theirs; use Kafka's own tools"),
+    ("topics", "answers_retention_s"): Price("restart", "topics that exist keep theirs; use Kafka's own tools"),
+    ("topics", "deadletters_retention_s"): Price("restart", "topics that exist keep theirs; use Kafka's own tools"),
+    ("topics",): _FOLLOW,
+    ("identify",): Price(
+        "rebuild", "new jobs follow it at once; runs already learned keep their names until a rebuild"
+    ),
+    ("jobs",): _RESTART,
+    ("run_time", "unmerged_runs_max"): _RESTART,
+    ("run_time",): _RESTART,
+    ("hosts",): _RESTART,
+    ("under_load",): _RESTART,
+    ("profiles",): _RESTART,
+    ("features",): Price("restart", "runs already learned keep the attributes that they were learned with"),
+    ("alerts",): _RESTART,
+    ("collector", "group"): Price("restart", "the new group starts at the beginning of every source"),
+    ("collector",): _RESTART,
+    ("learner",): _RESTART,
+    ("http", "access"): Price("restart", "who was let in or kept out is so until the role starts again"),
+    ("http",): _RESTART,
+    ("metrics",): _RESTART,
+    ("alertmanager",): _RESTART,
+    ("privacy",): Price("restart", "what is already written stays as it is"),
+    ("log",): _RESTART,
+}
+
+
+def price(path: Path) -> Price:
+    """Return the price of changing a key: that of the nearest entry above it."""
+    pattern = tuple("*" if index == 1 and path[0] == "systems" else str(part) for index, part in enumerate(path))
+    return next(PRICES[pattern[:length]] for length in range(len(pattern), 0, -1) if pattern[:length] in PRICES)
+
 
 HEAD: Final = """# Configuration
 
@@ -21,11 +223,7 @@ A running agent does not read its configuration again.
 
 
 def markdown() -> str:
-    """Return the reference page: one table for each section.
-
-    >>> "| `port` | whole number, at least 0, at most 65 535 | `8080` | restart |" in markdown()
-    True
-    """
+    """Return the reference page: one table for each section."""
     meanings = {key.path: key.meaning for key in keys()}
     sections: dict[tuple[str, ...], list[Key]] = {}
     for key in keys():
@@ -40,11 +238,7 @@ def markdown() -> str:
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a configuration file.
-
-    >>> json_schema()["properties"]["log"]["$ref"]
-    '#/$defs/LogSettings'
-    """
+    """Return the JSON Schema of a configuration file."""
     schema = Config.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "Scalewatch configuration"

@@ -8,25 +8,20 @@ from typing import Final, TypeVar
 import msgspec
 from pydantic import Field
 
-from agent.config.problems import InvalidConfigError, Problem
-from agent.contracts.nodes import NO_NODES, Nodes
-from agent.contracts.sensors import NO_SENSORS, Sensors
-from agent.contracts.settings_base import Settings
-from agent.reference.nodes import read_nodes
-from agent.reference.tables import FAULTS_MAX, Fault
-from agent.reference.units import read_units
+from agent.config.yaml import InvalidConfigError, Problem
+from agent.reference import FAULTS_MAX, TableFault, read_nodes, read_units
+from processors.contracts.nodes import NO_NODES, Nodes
+from processors.contracts.settings import Settings
+from processors.contracts.telemetry import NO_SENSORS, Sensors
 
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 
 Content = TypeVar("Content")
-Reader = Callable[[str], tuple[Content, list[Fault]]]
+Reader = Callable[[str], tuple[Content, list[TableFault]]]
 
 
 class ReferenceSettings(Settings):
-    """Files that say what producers of telemetry call hosts, and what their sensors measure.
-
-    >>> ReferenceSettings().nodes
-    """
+    """Files that say what producers of telemetry call hosts, and what their sensors measure."""
 
     nodes: str | None = Field(
         default=None,
@@ -48,23 +43,14 @@ class ReferenceSettings(Settings):
 
 
 class References(msgspec.Struct, frozen=True):
-    """What is in the reference files.
-
-    >>> len(References().nodes)
-    0
-    """
+    """What is in the reference files."""
 
     nodes: Nodes = NO_NODES
     sensors: Sensors = NO_SENSORS
 
 
 def read_references(settings: ReferenceSettings, systems: Collection[str] = ()) -> tuple[References, list[Problem]]:
-    """Return what is in the files, and every problem of each; nodes are of one of the `systems` where any are listed.
-
-    >>> references, problems = read_references(ReferenceSettings(nodes="no/such/file"))
-    >>> print(problems[0])
-    no/such/file: cannot be read: No such file or directory.
-    """
+    """Return what is in the files, and every problem of each; nodes are of one of the `systems` where any are listed."""
     problems: list[Problem] = []
     nodes = (
         NO_NODES
@@ -77,11 +63,7 @@ def read_references(settings: ReferenceSettings, systems: Collection[str] = ()) 
 
 @lru_cache(maxsize=2)  # every source asks, and the files of a large centre take a second
 def references(settings: ReferenceSettings) -> References:
-    """Return what is in the files, as they were when first asked for; InvalidConfigError names every problem.
-
-    >>> references(ReferenceSettings()).sensors.rules
-    ()
-    """
+    """Return what is in the files, as they were when first asked for; InvalidConfigError names every problem."""
     found, problems = read_references(settings)
     if problems:
         raise InvalidConfigError(problems)
@@ -99,7 +81,7 @@ def _read(path: str, read: Reader[Content], nothing: Content, problems: list[Pro
     return content
 
 
-def _problem(path: str, fault: Fault) -> Problem:
+def _problem(path: str, fault: TableFault) -> Problem:
     return Problem(path, fault.line, 1, (fault.field,) if fault.field else (), fault.sentence)
 
 

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from agent.config.nodes import Document
-from agent.config.problems import Path
+from agent.config.yaml import Document, Path
 
 SECRET_BYTES_MAX: Final = 64 * 1024
 _ENVIRONMENT = re.compile(r"\$\{env:([^}]*)\}")
@@ -20,10 +19,6 @@ class Resolver(msgspec.Struct):
     """Puts values in the place of references, and notes in the document what cannot be found.
 
     With `reveal` False a reference stays the text that it is: enough to check or to compare a file elsewhere.
-
-    >>> resolver = Resolver(FilePath(), {"PORT": "9093"}, frozenset(), Document("agent.yaml"))
-    >>> resolver.resolve({"bootstrap": "broker:${env:PORT}"}, ())
-    {'bootstrap': 'broker:9093'}
     """
 
     folder: FilePath

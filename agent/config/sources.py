@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agent.contracts.settings import Settings
-from agent.contracts.telemetry import TAKEN
+from processors.contracts.settings import Settings
+from processors.contracts.telemetry import TAKEN
 
 SystemName = Annotated[str, Field(pattern=r"^[!-~]{1,64}$")]
 SourceFormat = Literal[
@@ -16,22 +16,14 @@ SourceTopic = Annotated[str, Field(pattern=r"^(\^.{1,248}|[A-Za-z0-9._-]{1,249})
 
 
 class System(Settings):
-    """One system (cluster) that the agent looks after.
-
-    >>> System(aliases=("exa-login",)).partition
-    0
-    """
+    """One system (cluster) that the agent looks after."""
 
     partition: int = Field(default=0, ge=0, description="partition of the journal that holds the system's events")
     aliases: tuple[SystemName, ...] = Field(default=(), description="other names that producers use for the system")
 
 
 class Keep(Settings):
-    """Fields of jobs that are dropped when a message is decoded, unless asked for here.
-
-    >>> Keep().script
-    False
-    """
+    """Fields of jobs that are dropped when a message is decoded, unless asked for here."""
 
     script: bool = Field(default=False, description="keep the batch script, so that rules can look into it")
     comment: bool = Field(default=False, description="keep the job's comment")
@@ -39,11 +31,7 @@ class Keep(Settings):
 
 
 class MetricMapping(Settings):
-    """How a metric of a producer becomes a resource of its host; goes before what the agent knows of the producer.
-
-    >>> MetricMapping(measurement="ipmi", field="inlet", resource="inlet_temperature").only
-    {}
-    """
+    """How a metric of a producer becomes a resource of its host; goes before what the agent knows of the producer."""
 
     measurement: str = Field(
         min_length=1,
@@ -82,11 +70,7 @@ class MetricMapping(Settings):
 
 
 class Telemetry(Settings):
-    """What is taken of the measurements of hosts; samples in the agent's own format are all taken.
-
-    >>> "cpu_available" in Telemetry().resources
-    True
-    """
+    """What is taken of the measurements of hosts; samples in the agent's own format are all taken."""
 
     resources: tuple[ResourceName, ...] = Field(
         default=tuple(sorted(TAKEN)),
@@ -115,11 +99,7 @@ class Telemetry(Settings):
 
 
 class Source(Settings):
-    """Topics to read, all in one format.
-
-    >>> Source(topics=("slurm.jobs", "^exa-job.*")).format
-    'auto'
-    """
+    """Topics to read, all in one format."""
 
     topics: tuple[SourceTopic, ...] = Field(
         min_length=1, description="names of topics; a text that starts with ^ is a regular expression over all names"

@@ -4,13 +4,13 @@ What it nests: the settings of the processors (`agent.contracts`), of the broker
 file). `agent.config.load` reads a file into this tree, and finds what no single key can show to be wrong.
 """
 
+import hashlib
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+import msgspec
+from pydantic import Field, SecretStr, model_validator
 
-from agent.config.alertmanager import AlertmanagerSettings
-from agent.config.broker import KafkaSettings, TopicNames
 from agent.config.references import ReferenceSettings
 from agent.config.roles import (
     CollectorSettings,
@@ -21,21 +21,144 @@ from agent.config.roles import (
     PrivacySettings,
 )
 from agent.config.sources import Source, System, SystemName
-from agent.contracts.feature_settings import FeatureSettings
-from agent.contracts.hosts import HostSettings
-from agent.contracts.profile_settings import ProfileSettings
-from agent.contracts.settings import AlertSettings, IdentifySettings, JobSettings, RunTimeSettings, Settings
-from agent.contracts.under_load import UnderLoadSettings
+from processors.contracts.hosts import HostSettings
+from processors.contracts.load import UnderLoadSettings
+from processors.contracts.settings import (
+    LONGEST_S,
+    AlertSettings,
+    FeatureSettings,
+    IdentifySettings,
+    JobSettings,
+    ProfileSettings,
+    RunTimeSettings,
+    Settings,
+)
+
+# Settings of the brokers, and the names of the agent's own topics.
+
+
+TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+
+
+class Security(Settings):
+    """How to reach a broker that asks who is there."""
+
+    protocol: Literal["plaintext", "tls", "sasl_plaintext", "sasl_tls"] = Field(
+        default="plaintext", description="encryption and log-in; sasl_plaintext sends the password unencrypted"
+    )
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
+        default=None, description="how sasl_plaintext and sasl_tls log in"
+    )
+    username: str | None = Field(default=None, max_length=256, description="user name for sasl_plaintext and sasl_tls")
+    password: SecretStr | None = Field(default=None, description="password for sasl_plaintext and sasl_tls")
+    ca_file: str | None = Field(
+        default=None, description="certificates to trust (PEM); none: those of the operating system"
+    )
+    cert_file: str | None = Field(default=None, description="certificate of this client (PEM), where the broker asks")
+    key_file: str | None = Field(default=None, description="private key of this client (PEM)")
+
+
+class KafkaSettings(Settings):
+    """The brokers."""
+
+    bootstrap: str = Field(
+        default="127.0.0.1:9092",
+        pattern=r"^[^\s,]+:\d{1,5}(\s*,\s*[^\s,]+:\d{1,5})*$",
+        description="host:port of one or more brokers, separated by commas",
+    )
+    client_id: str = Field(
+        default="scalewatch", pattern=r"^[A-Za-z0-9._-]{1,128}$", description="name in the brokers' logs and quotas"
+    )
+    security: Security = Security()
+    compression: Literal["none", "gzip", "lz4", "zstd"] = Field(
+        default="none", description="how what is written is compressed; lz4 and zstd need their Python packages"
+    )
+    session_timeout_s: float = Field(
+        default=10.0, ge=1, le=1800, description="a process that is silent for so long loses its work to another one"
+    )
+
+
+def _named(name: str) -> Any:
+    def default(validated: dict[str, Any]) -> str:
+        return f"{validated.get('prefix', 'scalewatch')}.{name}"
+
+    return Field(default_factory=default, description=f"default: the prefix, a full stop and {name}")
+
+
+class TopicNames(Settings):
+    """The agent's own topics."""
+
+    prefix: TopicName = Field(default="scalewatch", description="start of the names below where they are not given")
+    journal: TopicName = _named("journal")
+    predictions: TopicName = _named("predictions")
+    job_predictions: TopicName = _named("job-predictions")
+    answers: TopicName = _named("answers")
+    alerts: TopicName = _named("alerts")
+    runs: TopicName = _named("runs")
+    state: TopicName = _named("state")
+    deadletters: TopicName = _named("deadletters")
+    journal_partitions: int = Field(
+        default=1, ge=1, le=1000, description="shards: one learner each; every system belongs to one"
+    )
+    replication: int = Field(default=1, ge=1, le=100, description="copies of each topic that the agent creates")
+    journal_retention_s: float = Field(
+        default=7 * 86_400.0,
+        ge=3600,
+        le=LONGEST_S,
+        description="a learner that stood longer than this has to be rebuilt",
+    )
+    answers_retention_s: float = Field(
+        default=7 * 86_400.0, ge=60, le=LONGEST_S, description="how long answers can be read"
+    )
+    deadletters_retention_s: float = Field(
+        default=30 * 86_400.0, ge=60, le=LONGEST_S, description="how long dead letters can be listed and sent again"
+    )
+
+
+# Settings of the way to Alertmanager.
+
+
+Url = Annotated[str, Field(pattern=r"^https?://[^\s/]{1,255}(/\S{0,255})?$")]
+
+
+class AlertmanagerSettings(Settings):
+    """Alertmanagers that are told of alerts, besides the topic of alerts."""
+
+    urls: tuple[Url, ...] = Field(
+        default=(),
+        max_length=16,
+        description="Alertmanagers, without /api/v2; all members of a cluster are told. None: alerts go to their topic only",
+    )
+    resend_s: float = Field(
+        default=60.0,
+        ge=5,
+        le=3600,
+        description="alerts that fire are told again this often; after four times as long without, Alertmanager resolves them",
+    )
+    timeout_s: float = Field(
+        default=10.0, gt=0, le=60, description="an Alertmanager that takes longer is asked again later"
+    )
+    username: str | None = Field(default=None, max_length=256, description="user name, where a proxy asks for one")
+    password: SecretStr | None = Field(default=None, description="password of the user name")
+    token: SecretStr | None = Field(default=None, description="bearer token, where a proxy asks for one")
+    ca_file: str | None = Field(
+        default=None, description="certificates of the authority (PEM) for https; default: the system's"
+    )
+    external_url: Url | None = Field(
+        default=None, description="how people reach the agent's page; alerts then carry a link to it"
+    )
+
+    @model_validator(mode="after")
+    def _one_way_to_log_in(self) -> "AlertmanagerSettings":
+        if self.token is not None and self.username is not None:
+            raise ValueError("give a token or a user name, not both")
+        if (self.username is None) != (self.password is None):
+            raise ValueError("a user name and a password come together")
+        return self
 
 
 class Config(Settings):
-    """The whole configuration.
-
-    >>> Config().topics.deadletters
-    'scalewatch.deadletters'
-    >>> Config(systems={"exa": System(aliases=("exa-login",))}).identification.systems_by_alias
-    {'exa-login': 'exa'}
-    """
+    """The whole configuration."""
 
     systems: dict[SystemName, System] = Field(
         default_factory=dict, description="the systems by name; none: every system is accepted, all in partition 0"
@@ -83,11 +206,21 @@ class Config(Settings):
         return {alias: self.systems[name].partition for alias, name in names.items() if name in self.systems}
 
     def journal_partition(self, system: str) -> int | None:
-        """Return the journal's partition for a system or one of its aliases; None where it is not accepted.
-
-        >>> Config().journal_partition("anything")
-        0
-        >>> Config(systems={"exa": System(partition=0)}).journal_partition("other") is None
-        True
-        """
+        """Return the journal's partition for a system or one of its aliases; None where it is not accepted."""
         return self.partitions_by_system.get(system, 0 if self.accepts_other_systems else None)
+
+
+# The hash of what the learner's state depends on. Checkpoints carry it.
+
+
+SECTIONS: Final = ("systems", "identify", "jobs", "run_time", "alerts")
+TOPICS: Final = ("journal", "journal_partitions")
+
+
+def config_hash(config: Config) -> str:
+    """Return 16 hexadecimal digits that are equal where the learner's state means the same.
+
+    Secrets, hosts, ports, names of other topics and whatever only concerns the roles' pace are no part of it.
+    """
+    plain = config.model_dump(mode="json", include={**dict.fromkeys(SECTIONS, True), "topics": set(TOPICS)})
+    return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:16]

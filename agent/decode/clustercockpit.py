@@ -5,15 +5,22 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from agent.contracts.decoding import Decoded
-from agent.contracts.events import STATES, SUCCESS, Attribute, Evidence, JobCompleted, JobStarted
-from agent.contracts.moments import LATEST_MS
-from agent.decode.checks import COUNT_MAX, HOSTS_MAX, SCRIPT_MAX, SECONDS_MAX, Count, Seconds, own_text, run_identity
-from agent.decode.message import JSON_ERRORS, json_error
+from agent.decode.fields import (
+    COUNT_MAX,
+    HOSTS_MAX,
+    SCRIPT_MAX,
+    SECONDS_MAX,
+    Count,
+    Seconds,
+    check_bounds,
+    own_text,
+    run_identity,
+)
+from agent.decode.message import JSON_ERRORS, invalid, json_error, shown
 from agent.decode.options import DecodeOptions
-from agent.decode.reasons import invalid, shown
 from agent.decode.slurm import one_partition
-from agent.decode.times import check_bounds
+from processors.contracts.events import STATES, SUCCESS, Attribute, Decoded, Evidence, JobCompleted, JobStarted
+from processors.contracts.names import LATEST_MS
 
 FORMAT: Final = "clustercockpit"
 UNFINISHED: Final = frozenset({"running", "pending", "suspended"})
@@ -99,7 +106,7 @@ def decoded_job(value: bytes) -> Job:
 
     >>> decoded_job(b'{"jobId": 69, "duration": "long"}')
     Traceback (most recent call last):
-    agent.contracts.errors.InvalidInputError: Expected `float | null`, got `str` - at `$.duration`.
+    processors.contracts.errors.InvalidInputError: Expected `float | null`, got `str` - at `$.duration`.
     """
     try:
         return _JOB.decode(value)

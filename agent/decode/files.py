@@ -6,15 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from agent.contracts.decoding import Decoded
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.telemetry import DecodedBatch, Samples, SeriesIndex
 from agent.decode.archive import read_archive
+from agent.decode.message import FileRecord, Telemetry
 from agent.decode.opening import STDIN, Source, open_source
-from agent.decode.options import DecodeOptions
+from agent.decode.options import DecodeOptions, TelemetryOptions
 from agent.decode.recognise import Numbered, RecordFile, recognise
-from agent.decode.records import FileRecord, Telemetry
-from agent.decode.telemetry.options import TelemetryOptions
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import Decoded
+from processors.contracts.telemetry import DecodedBatch, Samples, SeriesIndex
 
 SLICE_RECORDS: Final = 2_048
 SLICE_BYTES: Final = 1_048_576
@@ -55,7 +54,7 @@ def read_file(path: str, received_ms: int, telemetry: Telemetry) -> Iterator[Fil
 
     >>> next(read_file("no/such/file", 0, Telemetry(TelemetryOptions(), SeriesIndex(9))))
     Traceback (most recent call last):
-    agent.contracts.errors.ConfigError: The file no/such/file cannot be read: No such file or directory.
+    processors.contracts.errors.ConfigError: The file no/such/file cannot be read: No such file or directory.
     """
     if path != STDIN and Path(path).is_dir():
         yield from read_archive(path, received_ms, telemetry)

@@ -1,15 +1,145 @@
 """A message as a whole: its size, its encoding, JSON errors as reasons, and arrays of events as batches."""
 
 import json
+from base64 import b64encode
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal, get_args
 
 import msgspec
 
-from agent.contracts.decoding import Decode, Decoded
-from agent.contracts.errors import InvalidInputError
-from agent.decode.options import DecodeOptions
-from agent.decode.reasons import Reason, invalid
+from agent.decode.options import DecodeOptions, TelemetryOptions
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import DeadLetter, Decode, Decoded
+from processors.contracts.names import LATEST_MS, rfc3339
+from processors.contracts.telemetry import Samples, SeriesIndex
+
+# Why an input is refused: one closed list, so that counters by reason have a bounded set of labels.
+
+
+Reason = Literal[
+    "empty",  # no bytes at all, or a tombstone
+    "too-large",  # more bytes than a message or a line may have
+    "encoding",  # a byte order mark, broken UTF-8, half a surrogate pair
+    "not-json",
+    "nesting",  # deeper than any event
+    "array-bomb",  # more elements than a batch may have
+    "not-an-object",
+    "duplicate-key",
+    "unknown-format",
+    "unknown-type",
+    "unsupported-type",
+    "missing-field",
+    "wrong-type",
+    "out-of-range",
+    "text",  # too long, or with control characters
+    "time",  # no time, or outside 1990 to 2100
+    "future",
+    "state",
+    "unit",
+    "hosts",  # no host list
+    "host",  # a number of a host that nobody has named
+    "columns",  # a table without the columns it takes, or a row that does not fit them
+    "file",  # a damaged file
+]
+REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
+SHOWN_MAX: Final = 40  # characters of a payload that an error may repeat
+
+
+def invalid(reason: Reason, detail: str) -> InvalidInputError:
+    """Return the error of an input that can never succeed; `detail` is one sentence.
+
+    >>> invalid("state", "The state is unknown.").reason
+    'state'
+    """
+    return InvalidInputError(reason, detail)
+
+
+def shown(text: str) -> str:
+    """Return the part of a payload that an error may repeat, quoted, so that it stays one line of plain ASCII.
+
+    >>> shown("RUNNING"), len(shown("x" * 1000))
+    ("'RUNNING'", 42)
+    """
+    return ascii(text[:SHOWN_MAX])
+
+
+# Records of files, and how the telemetry in them is decoded.
+
+
+class FileRecord(msgspec.Struct):
+    """One record of a file: where it stands (`file:line`), its bytes, and what it yields or why it is refused.
+
+    `samples` are those of the record itself; records that hold nothing else come together as one without bytes, which
+    stands for `records` of them. Where `until_ms` is told, no sample that follows is from before.
+    """
+
+    place: str
+    format: str
+    value: bytes
+    decoded: Decoded
+    error: InvalidInputError | None = None
+    samples: Samples | None = None
+    records: int = 1
+    until_ms: int | None = None
+
+
+class Telemetry(msgspec.Struct, frozen=True):
+    """How samples are decoded, and the numbers of their series, shared by all files that are read together.
+
+    >>> len(Telemetry(TelemetryOptions(), SeriesIndex(9)).index)
+    0
+    """
+
+    options: TelemetryOptions
+    index: SeriesIndex
+
+
+# The dead letter of a message, or of one event of it, that could not be used.
+
+
+SCHEMA: Final = "scalewatch.dead-letter/1"
+VALUE_BYTES_MAX: Final = 65_536
+DETAIL_MAX: Final = 500
+
+
+def dead_letter(
+    topic: str,
+    partition: int,
+    offset: int,
+    index: int,
+    *,
+    format_name: str,
+    value: bytes | None,
+    error: InvalidInputError,
+    timestamp_ms: int,
+) -> DeadLetter:
+    """Return the dead letter of the refusal number `index` of a message.
+
+    It keeps the first VALUE_BYTES_MAX bytes. `timestamp_ms` is the message's own time; one that no calendar has is
+    moved to its nearest end, so that the letter of a bad message can always be written.
+
+    >>> letter = dead_letter(
+    ...     "slurm.jobs", 2, 71, 0, format_name="slurm", value=b"x", error=InvalidInputError("not-json", "It is no JSON."), timestamp_ms=0
+    ... )
+    >>> letter.id, letter.value_base64
+    ('slurm.jobs/2/71/0', 'eA==')
+    """
+    value = value or b""
+    return DeadLetter(
+        schema=SCHEMA,
+        id=f"{topic}/{partition}/{offset}/{index}",
+        time=rfc3339(min(max(timestamp_ms, 0), LATEST_MS)),
+        reason=error.reason,
+        detail=str(error)[:DETAIL_MAX],
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        format=format_name,
+        value_base64=b64encode(value[:VALUE_BYTES_MAX]).decode(),
+        value_bytes=len(value),
+        truncated=len(value) > VALUE_BYTES_MAX,
+    )
+
 
 DecodeOne = Callable[[bytes, int, Decoded], None]
 """Decodes one JSON object, received at a time in ms, and adds what it yields; raises InvalidInputError and adds nothing."""

@@ -2,28 +2,51 @@
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Final, Protocol
 
 import msgspec
 import numpy as np
 
-from agent.contracts.decoding import Decoded
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.telemetry import DecodedBatch, DecodeSamples, Samples, SeriesIndex
-from agent.decode.json_stream import cut_json
-from agent.decode.message import DecodeOne
-from agent.decode.options import DecodeOptions
-from agent.decode.reasons import invalid
-from agent.decode.sacct import PAIRS, line_text, sacct_opened
-from agent.decode.sniff import any_decoder
-from agent.decode.swf import COLUMNS, read_header, swf_lines
+from agent.decode.archive import Read, read_archive
+from agent.decode.clustercockpit import FORMAT
+from agent.decode.message import DecodeOne, invalid
+from agent.decode.native import native_decoder
+from agent.decode.opening import any_decoder, cut_json
+from agent.decode.options import DecodeOptions, TelemetryFactory, TelemetryOptions
+from agent.decode.sacct import PAIRS, line_text, sacct_decoder, sacct_opened
+from agent.decode.slurm import slurm_decoder
+from agent.decode.sonar import sonar_decoder
+from agent.decode.swf import COLUMNS, read_header, swf_decoder, swf_lines
 from agent.decode.telemetry.line_protocol import line_protocol_decoder, parse_line
 from agent.decode.telemetry.native import load_decoder
 from agent.decode.telemetry.nws import nws_decoder
-from agent.decode.telemetry.options import TelemetryOptions
 from agent.decode.telemetry.sniff import FORMATS, any_telemetry_decoder, sniff_telemetry
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import Decode, Decoded
+from processors.contracts.telemetry import DecodedBatch, DecodeSamples, Samples, SeriesIndex
+
+# The formats of messages, by the names that the configuration uses: job events, and telemetry.
+
+
+DecoderFactory = Callable[[DecodeOptions], Decode]
+
+DECODERS: Final[dict[str, DecoderFactory]] = {
+    "auto": any_decoder,
+    "native": native_decoder,
+    "slurm": slurm_decoder,
+    "sonar": sonar_decoder,
+    "sacct": sacct_decoder,
+    "swf": swf_decoder,
+}
+
+TELEMETRY: Final[dict[str, TelemetryFactory]] = {"auto": any_telemetry_decoder, **FORMATS}
+"""Decoders of slices of messages into columns of samples; ``native`` takes events of jobs in the same topic too."""
+
+ARCHIVES: Final[dict[str, Read]] = {FORMAT: read_archive}
+"""Readers of folders, which stand where files may stand."""
+
 
 CHUNK_BYTES: Final = 65_536
 HEADER_LINES_MAX: Final = 10_000

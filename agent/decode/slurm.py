@@ -9,23 +9,24 @@ from typing import Annotated, Final
 
 import msgspec
 
-from agent.contracts.decoding import Decode, Decoded
-from agent.contracts.events import STATES, Attribute, Evidence, JobCompleted, JobStarted
-from agent.decode.checks import (
+from agent.decode.fields import (
     COUNT_MAX,
+    GPU,
     HOSTS_MAX,
     PATH_MAX,
     SCRIPT_MAX,
     SECONDS_MAX,
+    check_bounds,
+    gpus,
     own_text,
+    parse_time,
+    parse_tres,
     refuse_control,
     run_identity,
 )
-from agent.decode.message import JSON_ERRORS, DecodeOne, json_error, whole
+from agent.decode.message import JSON_ERRORS, DecodeOne, invalid, json_error, shown, whole
 from agent.decode.options import DecodeOptions
-from agent.decode.reasons import invalid, shown
-from agent.decode.times import check_bounds, parse_time
-from agent.decode.tres import GPU, gpus, parse_tres
+from processors.contracts.events import STATES, Attribute, Decode, Decoded, Evidence, JobCompleted, JobStarted
 
 NO_TIME: Final = ("", "Unknown", "None")  # what Slurm writes for a time that it does not have
 _NO_VALUE: Final = 2**32 - 3

@@ -4,18 +4,25 @@ from typing import Annotated, Final
 
 import msgspec
 
-from agent.contracts import hostlist
-from agent.contracts.decoding import Decode, Decoded
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.events import STATES, Attribute, Evidence, JobCompleted
-from agent.decode.checks import COUNT_MAX, HOSTS_MAX, SECONDS_MAX, own_text, refuse_control, run_identity
-from agent.decode.message import JSON_ERRORS, DecodeOne, json_error, whole
+from agent.decode.fields import (
+    COUNT_MAX,
+    HOSTS_MAX,
+    SECONDS_MAX,
+    check_bounds,
+    gpus,
+    own_text,
+    parse_time,
+    parse_tres,
+    refuse_control,
+    run_identity,
+)
+from agent.decode.message import JSON_ERRORS, DecodeOne, invalid, json_error, shown, whole
 from agent.decode.options import DecodeOptions
-from agent.decode.reasons import invalid, shown
-from agent.decode.sacct_row import UNFINISHED, final_state
+from agent.decode.sacct import UNFINISHED, final_state
 from agent.decode.slurm import one_partition
-from agent.decode.times import check_bounds, parse_time
-from agent.decode.tres import gpus, parse_tres
+from processors.contracts import nodes as hostlist
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import STATES, Attribute, Decode, Decoded, Evidence, JobCompleted
 
 JOB_TYPES: Final = ("job", "jobs")  # what its source writes, and what its own reader expects
 _FIRST_LIMIT: Final = 2  # Sonar writes 0 for "not set", 1 for "unlimited" and adds 2 to every real limit

@@ -8,15 +8,12 @@ from typing import Final
 
 import msgspec
 
-from agent.contracts.decoding import Decode, Decoded
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.events import Evidence, JobCompleted
-from agent.decode.checks import COUNT_MAX, SECONDS_MAX, own_text, run_identity
-from agent.decode.message import DecodeOne, checked
+from agent.decode.fields import COUNT_MAX, SECONDS_MAX, check_bounds, own_text, run_identity
+from agent.decode.message import DecodeOne, checked, invalid, shown
 from agent.decode.options import DecodeOptions
-from agent.decode.reasons import invalid, shown
 from agent.decode.sacct import line_text
-from agent.decode.times import check_bounds
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import Decode, Decoded, Evidence, JobCompleted
 
 COLUMNS: Final = 18
 STATES_OF_STATUS: Final = {1: "COMPLETED", 0: "FAILED", 5: "CANCELLED", -1: "COMPLETED"}

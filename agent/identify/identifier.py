@@ -1,16 +1,59 @@
 """What a job is an instance of: pure, from its evidence and the rules of the configuration."""
 
-from collections.abc import Callable, Sequence
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from agent.contracts.events import UNITS, Evidence, Identity
-from agent.contracts.names import ApplicationKey
-from agent.contracts.settings import IdentifySettings, Unit
 from agent.identify import program_names
-from agent.identify.input_sizes import Sizes, sizes_of_input
 from agent.identify.rules import Match, attribute_text, compiled
+from processors.contracts.events import UNITS, Attribute, Evidence, Identity
+from processors.contracts.names import ApplicationKey
+from processors.contracts.settings import IdentifySettings, Unit
+
+# How large the input of a job is: numbers under the names that the configuration gives to input sizes.
+
+
+Sizes = tuple[tuple[str, float], ...]
+_NUMBER = r"([0-9][0-9.]*(?:[eE][+-]?[0-9]+)?)"
+
+
+def sizes_of_input(
+    names: Sequence[str], sources: Sequence[Evidence], groups: Mapping[str, str], input_text: str
+) -> Sizes:
+    """Return the input sizes that are known of a job, in the order of the names; a size is a number above 0.
+
+    A job's attribute counts first, at the first source that has it; then a named group of the rule that matched; then
+    `name=number` in the name of the input.
+    """
+    told = ((name, _first_size(_told(name, sources, groups, input_text))) for name in names)
+    return tuple((name, size) for name, size in told if size is not None)
+
+
+def _told(
+    name: str, sources: Sequence[Evidence], groups: Mapping[str, str], input_text: str
+) -> Iterator[Attribute | None]:
+    yield from (evidence.attributes.get(name) for evidence in sources)
+    yield groups.get(name)
+    found = re.search(rf"(?<![^,;\s]){re.escape(name)}={_NUMBER}(?![^,;\s])", input_text)
+    yield found[1] if found else None
+
+
+def _first_size(told: Iterator[Attribute | None]) -> float | None:
+    return next((size for value in told if (size := _size(value)) is not None), None)
+
+
+def _size(value: Attribute | None) -> float | None:
+    if value is None or isinstance(value, bool):
+        return None
+    try:
+        size = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return size if 0.0 < size < math.inf else None
+
 
 Programs = Callable[[str], str]
 CONFIDENCE: Final = {
@@ -64,12 +107,6 @@ class Identifier:
 
     Rules look at every source and the first that matches decides. Else the fields of `fallback` are asked in their
     order, each at the job itself first and then at other sources sorted by name. ConfigError for unusable rules.
-
-    >>> from agent.contracts.settings import IdentifySettings
-    >>> identifier = Identifier(IdentifySettings())
-    >>> found = identifier.identify(Evidence(executable="/opt/lammps/lmp", job_name="run7", sizes={"nodes": 64}), "exa")
-    >>> found.application, found.unit, found.n, found.source, found.confidence
-    ('lmp', 'nodes', 64, 'executable', 0.9)
     """
 
     def __init__(self, settings: IdentifySettings) -> None:
@@ -79,12 +116,7 @@ class Identifier:
     def identify(
         self, evidence: Evidence, system: str, also: Sequence[Identity] = (), unit: str | None = None
     ) -> Identification:
-        """Return what the job is; `also` is evidence of other sources, `unit` the one a request asks for.
-
-        >>> interactive = Identifier(IdentifySettings()).identify(Evidence(job_name="bash"), "exa")
-        >>> interactive.application, interactive.reason
-        (None, "the job name 'bash' names no program")
-        """
+        """Return what the job is; `also` is evidence of other sources, `unit` the one a request asks for."""
         others = sorted(also, key=lambda identity: identity.source)
         sources = [evidence, *(identity.evidence for identity in others)]
         match = next((match for rule in self._rules if (match := rule.match(sources)) is not None), None)

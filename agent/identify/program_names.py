@@ -62,11 +62,7 @@ _ENDING_NUMBERS = re.compile(r"[\d.#-]+$")
 
 
 def jobs_of(user: str) -> str:
-    """Return the name that stands for all jobs of a user which nothing else names.
-
-    >>> jobs_of("user12")
-    'jobs of user12'
-    """
+    """Return the name that stands for all jobs of a user which nothing else names."""
     return f"jobs of {cleaned(user)}"
 
 
@@ -74,11 +70,6 @@ def cleaned(text: str) -> str:
     r"""Return the text in printable characters, single spaces, and at most 256 characters.
 
     A longer text ends in a hash of the whole, so that two long names never become one by being cut.
-
-    >>> cleaned(" lmp\n\x07 ")
-    'lmp'
-    >>> len(cleaned("x" * 1000))
-    256
     """
     shown = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
     plain = " ".join(shown.split())
@@ -88,31 +79,19 @@ def cleaned(text: str) -> str:
 
 
 def normalised_job_name(name: str) -> str:
-    """Return a job name with `#` where its repeats differ, as the module says; empty where nothing else is left.
-
-    >>> [normalised_job_name(name) for name in ("run7", "md_042", "job-2026-01-03", "x_12345", "cp2k_64nodes_3")]
-    ['run#', 'md_#', 'job-#', 'x_#', 'cp2k_#']
-    """
+    """Return a job name with `#` where its repeats differ, as the module says; empty where nothing else is left."""
     plain = cleaned(_EXTENSION.sub("", name.strip().rpartition("/")[2][:TEXT_MAX]))
     counted = _SAME_NUMBER.sub("#", _NUMBERS.sub("#", plain))
     return counted if _NOT_NAME.sub("", counted) else ""
 
 
 def program_of_executable(path: str) -> str:
-    """Return the file name of an executable.
-
-    >>> program_of_executable("/opt/lammps/bin/lmp")
-    'lmp'
-    """
+    """Return the file name of an executable."""
     return cleaned(path.strip().rstrip("/").rpartition("/")[2])
 
 
 def program_of_module(module: str) -> str:
-    """Return the name in an environment module, without versions; empty for a list of modules, which is ambiguous.
-
-    >>> program_of_module("chem/lammps/2024.08-gpu"), program_of_module("gcc:openmpi:lammps")
-    ('lammps', '')
-    """
+    """Return the name in an environment module, without versions; empty for a list of modules, which is ambiguous."""
     parts = [part for part in module.strip().split("/") if part]
     while len(parts) > 1 and _VERSION.fullmatch(parts[-1]):
         parts.pop()
@@ -121,21 +100,13 @@ def program_of_module(module: str) -> str:
 
 
 def program_of_container(image: str) -> str:
-    """Return the name of a container's image, without registry, tag, digest and extension.
-
-    >>> program_of_container("docker://nvcr.io/hpc/lammps:29Aug2024"), program_of_container("/img/gromacs_2024.sif")
-    ('lammps', 'gromacs_#')
-    """
+    """Return the name of a container's image, without registry, tag, digest and extension."""
     base = image.strip().rstrip("/").rpartition("/")[2].partition("@")[0].partition(":")[0]
     return normalised_job_name(_IMAGE.sub("", base))
 
 
 def is_nameless(name: str) -> bool:
-    """Return whether a name says nothing of the program: a shell, an interpreter, a launcher, a session.
-
-    >>> is_nameless("python3.11"), is_nameless("lmp")
-    (True, False)
-    """
+    """Return whether a name says nothing of the program: a shell, an interpreter, a launcher, a session."""
     lower = _EXTENSION.sub("", name.lower())
     if lower.startswith("ood "):  # sessions of Open OnDemand
         return True
@@ -144,9 +115,5 @@ def is_nameless(name: str) -> bool:
 
 
 def is_vague(name: str) -> bool:
-    """Return whether a job name is a word that any program may go by.
-
-    >>> is_vague("run#"), is_vague("gmx_prod_#")
-    (True, False)
-    """
+    """Return whether a job name is a word that any program may go by."""
     return _ENDING_NUMBERS.sub("", name.lower()).rstrip("_- ") in VAGUE or len(_NOT_NAME.sub("", name)) < 2

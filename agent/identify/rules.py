@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from agent.contracts.errors import ConfigError
-from agent.contracts.events import Evidence
-from agent.contracts.settings import Rule
 from agent.identify.program_names import cleaned
+from processors.contracts.errors import ConfigError
+from processors.contracts.events import Evidence
+from processors.contracts.settings import Rule
 
 SEARCHED_MAX: Final = 4096  # characters of a field that a pattern sees: scripts can be megabytes
 
@@ -33,12 +33,7 @@ class CompiledRule(msgspec.Struct, frozen=True):
     patterns: tuple[tuple[str, re.Pattern[str]], ...]
 
     def match(self, sources: Sequence[Evidence]) -> Match | None:
-        """Return the match, None where a pattern is not found or the name that comes out is empty.
-
-        >>> rule = compiled((Rule(match={"job_name": "^gmx_(?P<kind>[a-z]+)"}, application="gromacs", input="{kind}"),))
-        >>> rule[0].match([Evidence(job_name="gmx_prod_07")]).input
-        'prod'
-        """
+        """Return the match, None where a pattern is not found or the name that comes out is empty."""
         groups: dict[str, str] = {}
         for field, pattern in self.patterns:
             found = _search(pattern, field, sources)
@@ -54,12 +49,7 @@ class CompiledRule(msgspec.Struct, frozen=True):
 
 
 def compiled(rules: Sequence[Rule]) -> tuple[CompiledRule, ...]:
-    """Return the rules ready to match; ConfigError names every rule that cannot be used.
-
-    >>> compiled((Rule(match={"job_name": "x"}),))
-    Traceback (most recent call last):
-    agent.contracts.errors.ConfigError: Rule 1: gives no application: name one, or a group (?P<application>...).
-    """
+    """Return the rules ready to match; ConfigError names every rule that cannot be used."""
     faults = [f"Rule {number}: {fault}" for number, rule in enumerate(rules, 1) for fault in rule_faults(rule)]
     if faults:
         raise ConfigError("\n".join(faults))
@@ -70,11 +60,7 @@ def compiled(rules: Sequence[Rule]) -> tuple[CompiledRule, ...]:
 
 
 def rule_faults(rule: Rule) -> list[str]:
-    """Return what is wrong with a rule whose patterns are valid: templates and groups that do not fit.
-
-    >>> rule_faults(Rule(match={"job_name": "^gmx"}, application="{program}"))
-    ['{program} in application is no named group of its patterns; write (?P<program>...) in one of them.']
-    """
+    """Return what is wrong with a rule whose patterns are valid: templates and groups that do not fit."""
     groups = {name for pattern in rule.match.values() for name in re.compile(pattern).groupindex}
     if rule.drop:
         return ["drops its jobs, so application, input and unit have no use."] if _gives_something(rule) else []
@@ -125,11 +111,7 @@ def _field(evidence: Evidence, field: str) -> str | None:
 
 
 def attribute_text(value: str | float | bool) -> str:  # noqa: FBT001 - one of the kinds of an attribute's value
-    """Return the value of an attribute as text: one text per value, however it was written.
-
-    >>> attribute_text(32000.0), attribute_text(True)
-    ('32000', 'true')
-    """
+    """Return the value of an attribute as text: one text per value, however it was written."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:

@@ -12,20 +12,61 @@ meanwhile is a crash between two checkpoints. A shard has one checkpoint on its 
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
-from agent.contracts.errors import InvalidInputError, ScalewatchError
-from agent.contracts.events import JournalRecord, Origin, PredictionRequested, Tick, decode_record
-from agent.contracts.hosts import HostView, told_first
-from agent.contracts.log import Batch, Log, Position, TopicPartition
-from agent.contracts.measures import Measures
-from agent.contracts.outputs import Answer, Emission
 from agent.learner.meter import Meter
-from agent.learner.owned import OwnedShard
-from agent.learner.plan import Plan
-from agent.learner.saving import Save, Saving, at_once
-from agent.learner.sources import Sources
+from agent.learner.shard import OwnedShard, Plan
+from agent.learner.view import Sources
+from processors.contracts.errors import InvalidInputError, ScalewatchError
+from processors.contracts.events import JournalRecord, Origin, PredictionRequested, Tick, decode_record
+from processors.contracts.hosts import HostView, told_first
+from processors.contracts.log import Batch, Log, Position, TopicPartition
+from processors.contracts.outputs import Answer, Emission
+from processors.contracts.service import Measures
+
+# Where a checkpoint is written: at once, or in a thread of its own while the fold goes on.
+#
+# What is written was encoded before, so nothing that is folded meanwhile can change it.
+
+
+class Save(Protocol):
+    """A checkpoint on its way."""
+
+    def done(self) -> bool:
+        """Tell whether it has ended, well or badly."""
+
+    def result(self) -> float:
+        """Wait for its end and return how long it took in seconds; raises what it raised."""
+
+
+Saving = Callable[[Callable[[], float]], Save]
+
+
+def at_once(work: Callable[[], float]) -> Save:
+    """Write before anything else is done."""
+    ended: Future[float] = Future()
+    try:
+        ended.set_result(work())
+    except Exception as error:  # noqa: BLE001  it is raised where the result is asked for
+        ended.set_exception(error)
+    return ended
+
+
+def in_thread(work: Callable[[], float]) -> Save:
+    """Write in a thread; whoever closes what it writes to has to wait for the result first."""
+    ended: Future[float] = Future()
+
+    def run() -> None:
+        try:
+            ended.set_result(work())
+        except BaseException as error:  # noqa: BLE001  it is raised where the result is asked for
+            ended.set_exception(error)
+
+    threading.Thread(target=run, name="checkpoint", daemon=True).start()
+    return ended
+
 
 _LOG = logging.getLogger("scalewatch.learner")
 OnEmission = Callable[[Emission], None]
@@ -35,17 +76,6 @@ class Learner:
     """One member of the group of learners. Any error ends it: make a new one. `monotonic_s` is a clock that only grows.
 
     `saving` says where checkpoints are written.
-
-    >>> from agent.app import compose
-    >>> from agent.config.tree import Config
-    >>> from agent.log.memory import MemoryLog
-    >>> from agent.topics import own_topics
-    >>> log, config = MemoryLog(), Config()
-    >>> _ = log.create(own_topics(config))
-    >>> silent, clock = (lambda emission: None), (lambda: 0.0)
-    >>> learner = Learner(log, compose.plan(config), compose.metrics(), "a", on_emission=silent, monotonic_s=clock)
-    >>> learner.step(0.0, 0.0), list(learner.shards())
-    (0, [0])
     """
 
     def __init__(

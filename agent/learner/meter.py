@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from agent.contracts.errors import CheckpointLostError, FencedError, UnavailableError
-from agent.contracts.measures import Measures
-from agent.learner.plan import Fold
+from agent.learner.shard import Fold
+from processors.contracts.errors import CheckpointLostError, FencedError, UnavailableError
+from processors.contracts.service import Measures
 
 OUTCOMES: Final[dict[type[Exception], str]] = {
     CheckpointLostError: "lost",
@@ -17,15 +17,7 @@ OUTCOMES: Final[dict[type[Exception], str]] = {
 
 
 class Meter:
-    """Counts and times of one learner; `monotonic_s` is a clock that only grows.
-
-    >>> class Silent:
-    ...     def add(self, name, amount=1.0, **labels): print(name, amount, labels)
-    >>> meter = Meter(Silent(), lambda: 0.0)
-    >>> meter.sent("runs")
-    >>> meter.tell_sent()
-    scalewatch_emissions_total 1 {'topic': 'runs'}
-    """
+    """Counts and times of one learner; `monotonic_s` is a clock that only grows."""
 
     def __init__(self, measures: Measures, monotonic_s: Callable[[], float]) -> None:
         self._measures = measures

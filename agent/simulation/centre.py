@@ -9,9 +9,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from agent.contracts.moments import rfc3339
-from agent.simulation.applications import DOZEN, Application
-from agent.simulation.workload import Job, Machine, Running, Submissions, hostlist, outcome
+from agent.simulation.workload import DOZEN, Application, Job, Machine, Running, Submissions, hostlist, outcome
+from processors.contracts.names import rfc3339
 
 SYSTEM: Final = "simulated"
 REQUEUE_MS: Final = 60_000
@@ -19,11 +18,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class TimedEvent(NamedTuple):
-    """A native event and its time, in ms since the epoch; its job and the numbers of its nodes, which say more than it does.
-
-    >>> TimedEvent(0, {"type": "job.started"}).value
-    b'{"type":"job.started"}'
-    """
+    """A native event and its time, in ms since the epoch; its job and the numbers of its nodes, which say more than it does."""
 
     time_ms: int
     event: dict[str, Any]
@@ -44,12 +39,6 @@ class Centre:
 
     Half-way is half of `horizon_s` after the start: then one application becomes slower and another one fails more
     often. The same seed gives the same events.
-
-    >>> centre = Centre(seed=1, start_ms=1795168800000)
-    >>> next(centre.events()).event["type"]
-    'job.started'
-    >>> centre.truth("simulated/climate-coupler//nodes", 16.0)
-    1027.5
     """
 
     def __init__(

@@ -8,21 +8,15 @@ from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
 from agent.simulation.centre import SYSTEM, Centre, TimedEvent
-from agent.simulation.load import HOUR_MS
-from agent.simulation.measured import MeasuredJobs
-from agent.simulation.meters import MINUTE_MS, Meters
-from agent.simulation.shared import SharedNodes
+from agent.simulation.load import HOUR_MS, SharedNodes
+from agent.simulation.meters import MINUTE_MS, MeasuredJobs, Meters
 
 CHANGED_BEFORE_MS: Final = 2 * HOUR_MS  # the opening: an application becomes slower then, another fails more often
 Kind = Literal["jobs", "load", "energy"]
 
 
 class Said(NamedTuple):
-    """A message and its time, in ms since the epoch: native events, energy in line protocol.
-
-    >>> Said(0, "jobs", b"{}").kind
-    'jobs'
-    """
+    """A message and its time, in ms since the epoch: native events, energy in line protocol."""
 
     time_ms: int
     kind: Kind
@@ -33,12 +27,6 @@ class LivingCentre:
     """Whole nodes at work since `began_ms`, and shared nodes that are measured and open at `opened_ms`.
 
     The same seed and times tell the same of jobs, whenever one listens.
-
-    >>> centre = LivingCentre(seed=1, began_ms=1795168800000, opened_ms=1795168800000 + 8 * HOUR_MS)
-    >>> next(centre.jobs(centre.opened_ms)).time_ms >= centre.opened_ms
-    True
-    >>> next(centre.measured(centre.opened_ms)).kind
-    'load'
     """
 
     def __init__(self, seed: int, began_ms: int, opened_ms: int, system: str = SYSTEM) -> None:
@@ -70,13 +58,7 @@ class LivingCentre:
 
 
 def running(events: Iterator[TimedEvent], from_ms: int) -> Iterator[TimedEvent]:
-    """Yield the starts of the jobs that run at a time, and then what happens, without end.
-
-    >>> events = Centre(seed=1, start_ms=0).events()
-    >>> first = next(running(events, from_ms=8 * HOUR_MS))
-    >>> first.event["type"], first.time_ms < 8 * HOUR_MS
-    ('job.started', True)
-    """
+    """Yield the starts of the jobs that run at a time, and then what happens, without end."""
     begun: dict[str, TimedEvent] = {}
     for event in events:
         if event.time_ms > from_ms:

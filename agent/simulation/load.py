@@ -4,14 +4,26 @@ One host slows down for good, as with a program that was left behind on it; late
 by a storm of its file system.
 """
 
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import exp
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from agent.simulation.centre import SYSTEM, TimedEvent
+from agent.simulation.meters import Excess, Metered, Meters, Watts
+from agent.simulation.truth import AmdahlLog
+from agent.simulation.workload import Activity, Application, Job, Submissions, outcome
+from processors.contracts.names import rfc3339
+
 Floats = npt.NDArray[np.float64]
+
+
 RESOURCES: Final = ("cpu_available", "memory_free", "bandwidth")
 STEP_MS: Final = 10_000
 HOUR_MS: Final = 3_600_000
@@ -27,11 +39,7 @@ _MEMORY_STEPS: Final = 6.0  # over which noise of the load fades
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A shared node: its rack, how its load is, and its shares of processor and memory while nobody else is on it.
-
-    >>> Host("r1n01", rack=1, temper="calm", idle=0.9, busy=0.5, memory=0.7).name
-    'r1n01'
-    """
+    """A shared node: its rack, how its load is, and its shares of processor and memory while nobody else is on it."""
 
     name: str
     rack: int
@@ -43,11 +51,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something amiss with hosts from `start_ms` to `end_ms`: what is left of each of RESOURCES.
-
-    >>> Trouble((3,), 0, 20_000, (0.5, 0.5, 1.0)).hosts
-    (3,)
-    """
+    """Something amiss with hosts from `start_ms` to `end_ms`: what is left of each of RESOURCES."""
 
     hosts: tuple[int, ...]
     start_ms: int
@@ -56,11 +60,7 @@ class Trouble:
 
 
 def shared_hosts(seed: int, racks: int = 3, of_rack: int = 12) -> tuple[Host, ...]:
-    """Return the shared nodes by rack; every fourth one is bursty.
-
-    >>> [host.temper for host in shared_hosts(seed=1)][:4]
-    ['calm', 'calm', 'calm', 'bursty']
-    """
+    """Return the shared nodes by rack; every fourth one is bursty."""
     random = np.random.default_rng([seed, 1])
     return tuple(
         Host(
@@ -80,10 +80,6 @@ class Loads:
     """What the hosts measure every ten seconds from `start_ms` on; the same seed gives the same values.
 
     Time goes forward: hours are made one after the other, and only the last HOURS_KEPT are kept.
-
-    >>> loads = Loads(1, 0, shared_hosts(1))
-    >>> loads.at(HOUR_MS).shape  # (hosts, resources)
-    (36, 3)
     """
 
     def __init__(self, seed: int, start_ms: int, hosts: tuple[Host, ...], troubles: tuple[Trouble, ...] = ()) -> None:
@@ -171,3 +167,168 @@ class Loads:
             last = min(STEPS, -(-(trouble.end_ms - start_ms) // STEP_MS))
             if first < last:
                 values[first:last, list(trouble.hosts)] *= np.array(trouble.left)
+
+
+# Shared nodes of the simulated centre: a small partition whose jobs take as long as the load of their hosts lets them.
+
+
+PARTITION: Final = "shared"
+FIRST_ID: Final = 500_000  # of jobs: those of the whole nodes count from a thousand
+TYPICAL_PACE: Final = 0.75
+DRAWS: Final = 200
+FOREVER_MS: Final = 10**15
+HUNGRY: Final = 1.5  # times the power that the counters of a host explain
+ANALYSIS: Final = Application(
+    "image-analysis", AmdahlLog(20.0, 1_600.0, 10.0), (1, 2, 4, 8), "runs on shared nodes, at the pace of their load",
+    interval_s=150.0, activity=Activity(1.6, 3.0, 0.4, 0.04), disturbed_every=45,
+)  # fmt: skip
+
+
+class SharedNodes:
+    """Three dozen hosts that measure their load, and the jobs of one application on them.
+
+    After `slow_ms` one calm host is slow for good; from `rack_ms` on a rack is held up for twenty minutes. After `hungry_ms` one host
+    draws more than its counters explain.
+    """
+
+    def __init__(self, seed: int, start_ms: int, *, system: str = SYSTEM, application: Application = ANALYSIS) -> None:
+        self.system, self.application = system, application
+        self.hosts = shared_hosts(seed)
+        self.slow_host = next(
+            place for place, host in enumerate(self.hosts) if host.rack == 2 and host.temper == "calm"
+        )
+        self.slow_ms, self.rack_ms = start_ms + 5 * HOUR_MS, start_ms + 8 * HOUR_MS
+        rack = tuple(place for place, host in enumerate(self.hosts) if host.rack == 3)
+        self._troubles = (
+            Trouble((self.slow_host,), self.slow_ms, FOREVER_MS, (0.65, 0.6, 0.5)),
+            Trouble(rack, self.rack_ms, self.rack_ms + HOUR_MS // 3, (0.6, 0.7, 0.15)),
+        )
+        self.hungry_host = next(
+            place for place, host in enumerate(self.hosts) if host.rack == 1 and host.temper == "calm"
+        )
+        self.hungry_ms = start_ms + 4 * HOUR_MS
+        self._seed, self._start_ms = seed, start_ms
+
+    def loads(self) -> Loads:
+        """Return the load from the beginning on."""
+        return Loads(self._seed, self._start_ms, self.hosts, self._troubles)
+
+    def samples(self, start_ms: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """Yield time and message every ten seconds, without end: an array of native `load` samples of all hosts."""
+        loads, time_ms = self.loads(), self._start_ms if start_ms is None else start_ms
+        heads = [
+            f'{{"type":"load","system":"{self.system}","host":"{host.name}","resource":"{resource}","value":'
+            for host in self.hosts
+            for resource in RESOURCES
+        ]
+        while True:
+            tail = f',"time":"{rfc3339(time_ms)}"}}'
+            values = loads.at(time_ms).ravel().tolist()
+            rows = [f"{head}{value:.6g}{tail}" for head, value in zip(heads, values, strict=True)]
+            yield time_ms, f"[{','.join(rows)}]".encode()
+            time_ms += STEP_MS
+
+    def events(self) -> Iterator[TimedEvent]:
+        """Yield job.started and job.completed without end, in the order of time; each call begins anew."""
+        return _Shift(self, self._seed, self._start_ms).events()
+
+    def meters(self, on_ended: Callable[[Metered], None] = lambda _: None, *, start_ms: int | None = None) -> Meters:
+        """Return the meters of the hosts, of counters, power and energy; hand the truth of each run to `on_ended`."""
+        loads, excess = self.loads(), Excess(self.hungry_host, self.hungry_ms, HUNGRY)
+        return Meters(
+            tuple(host.name for host in self.hosts), Watts(self._seed, len(self.hosts), excess),
+            self._start_ms if start_ms is None else start_ms,
+            available=lambda time_ms: loads.at(time_ms)[:, 0], on_ended=on_ended, system=self.system,
+        )  # fmt: skip
+
+    def truth(self, application_id: str, n: float) -> float | None:
+        """Return the median run time in seconds under the usual load; None for an unknown application or size."""
+        known = application_id == self.application.key(self.system).id
+        return self._typical.get(n) if known else None
+
+    @cached_property
+    def _typical(self) -> dict[float, float]:
+        """The usual run time of each size: the median over hosts and moments before anything is amiss."""
+        loads, random = Loads(self._seed, 0, self.hosts), np.random.default_rng([self._seed, 4])
+        moments = np.sort(random.integers(0, 24 * HOUR_MS, DRAWS))
+        found: dict[float, list[float]] = {float(n): [] for n in self.application.sizes}
+        for moment in moments.tolist():
+            for n, times in found.items():
+                hosts = tuple(random.permutation(len(self.hosts))[: int(n)].tolist())
+                times.append((loads.end_ms(moment, hosts, self.application.law.run_time_s(n), 7_200.0) - moment) / 1000)
+        return {n: float(np.median(times)) for n, times in found.items()}
+
+
+class _Shift:
+    """One walk through time: which hosts are free, which jobs wait and which run."""
+
+    def __init__(self, nodes: SharedNodes, seed: int, start_ms: int) -> None:
+        self._nodes, self._loads = nodes, nodes.loads()
+        self._random = np.random.default_rng([seed, 3])
+        self._stream = Submissions(nodes.application, self._random)
+        self._free = list(range(len(nodes.hosts)))
+        self._queue: deque[Job] = deque()
+        self._running: list[tuple[int, str, TimedEvent]] = []
+        self._next_ms = start_ms + self._stream.wait_ms()
+        self._last_id = FIRST_ID
+
+    def events(self) -> Iterator[TimedEvent]:
+        while True:
+            if self._running and self._running[0][0] <= self._next_ms:
+                now_ms, _, ended = heapq.heappop(self._running)
+                self._free = sorted((*self._free, *ended.nodes))
+                yield ended
+            else:
+                now_ms = self._next_ms
+                self._submit(now_ms)
+            while self._queue and self._queue[0].n <= len(self._free):
+                yield self._start(self._queue.popleft(), now_ms)
+
+    def _submit(self, now_ms: int) -> None:
+        n = self._stream.next_size()
+        expected_s = self._nodes.application.law.run_time_s(n) / TYPICAL_PACE
+        jobs = self._stream.jobs(self._last_id + 1, now_ms, expected_s, n)
+        self._last_id += len(jobs)
+        self._queue.extend(jobs)
+        self._next_ms = now_ms + self._stream.wait_ms()
+
+    def _start(self, job: Job, now_ms: int) -> TimedEvent:
+        chosen = sorted(self._random.permutation(len(self._free))[: job.n].tolist())
+        hosts = tuple(self._free[place] for place in chosen)
+        self._free = [host for host in self._free if host not in hosts]
+        work_s = job.application.law.run_time_s(job.n) * job.slowed
+        true_s = (self._loads.end_ms(now_ms, hosts, work_s, 2 * job.time_limit_s) - now_ms) / 1000
+        run_time_s, state = outcome(job, true_s, job.application.failure_rate[0])
+        end_ms = now_ms + max(round(run_time_s * 1000), 1)
+        facts = self._facts(job, now_ms, hosts)
+        ended = TimedEvent(end_ms, _completed(facts, now_ms, end_ms, state), job, hosts)
+        heapq.heappush(self._running, (end_ms, job.job_id, ended))
+        return TimedEvent(now_ms, {"type": "job.started", **facts}, job, hosts)
+
+    def _facts(self, job: Job, now_ms: int, hosts: tuple[int, ...]) -> dict[str, Any]:
+        return {
+            "system": self._nodes.system,
+            "job_id": job.job_id,
+            "job_name": f"{job.application.name}-{job.n}",
+            "application": job.application.name,
+            "n": job.n,
+            "unit": "nodes",
+            "start": rfc3339(now_ms),
+            "submit": rfc3339(job.submit_ms),
+            "time_limit_s": job.time_limit_s,
+            "hosts": [self._nodes.hosts[host].name for host in hosts],
+            "user": "user3",
+            "partition": PARTITION,
+            "exclusive": False,
+        }
+
+
+def _completed(facts: dict[str, Any], start_ms: int, end_ms: int, state: str) -> dict[str, Any]:
+    return {
+        "type": "job.completed",
+        **facts,
+        "end": rfc3339(end_ms),
+        "run_time_s": (end_ms - start_ms) / 1000,
+        "state": state,
+        "exit_code": 0 if state == "COMPLETED" else 1,
+    }

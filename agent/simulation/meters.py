@@ -10,12 +10,60 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from agent.contracts.moments import rfc3339
-from agent.simulation.activity import COUNTERS, FULL_CYCLES, OTHERS, Floats
-from agent.simulation.centre import SYSTEM, TimedEvent
-from agent.simulation.watts import COMPONENTS, ENERGY_RANGE_J, Watts
-from agent.simulation.workload import Job
+from agent.simulation.centre import SYSTEM, Centre, TimedEvent
+from agent.simulation.workload import COUNTERS, FULL_CYCLES, OTHERS, Floats, Job, hostlist
+from processors.contracts.names import rfc3339
+
+# Power of simulated hosts: idle, and so much for each event that is counted; who has which sensors; what is amiss.
+
+
+COMPONENTS: Final = ("system", "cpu", "memory")
+IDLE_W: Final = np.array([110.0, 62.0, 11.0])  # of what is neither processor nor memory, of processors, of memory
+PER_EVENT_J: Final = np.array(  # of processors and memory for each of COUNTERS
+    [[0.55e-9, 0.40e-9, 1.5e-9, 0.0], [0.0, 0.0, 0.0, 0.26e-9]]
+)
+LOSSES: Final = 1.06  # of the power supply: a host draws so many times what its parts use
+SPREAD: Final = 0.015  # deviation of ln power between hosts of one make
+WITHOUT_EVERY: Final = 6  # one of so many hosts has no sensor of power at all
+ENERGY_RANGE_J: Final = (262_143.328_850, 65_532.610_987)  # where counters of processors and memory start anew
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A host that draws `factor` times the power that its counters explain, from `start_ms` on."""
+
+    host: int
+    start_ms: int
+    factor: float
+
+
+class Watts:
+    """What hosts draw: an exact function of what they count.
+
+    `make` (hosts,) multiplies the power of each host, `has_sensor` tells who can measure it.
+    """
+
+    def __init__(self, seed: int, hosts: int, excess: Excess | None = None) -> None:
+        random = np.random.default_rng([seed, 8])
+        self.make: Floats = np.exp(SPREAD * random.normal(size=hosts))
+        self.has_sensor: npt.NDArray[np.bool_] = np.arange(hosts) % WITHOUT_EVERY != WITHOUT_EVERY - 1
+        self.excess = excess
+
+    def energy_j(self, counts: Floats, seconds: float, time_ms: int) -> Floats:
+        """Return the energy of COMPONENTS, (hosts, 3), while COUNTERS grew by `counts` (hosts, 4) in so many seconds."""
+        parts = self.make[:, None] * (IDLE_W[1:] * seconds + counts @ PER_EVENT_J.T)
+        system = LOSSES * (self.make * IDLE_W[0] * seconds + parts.sum(axis=1))
+        if self.excess is not None and time_ms >= self.excess.start_ms:
+            system[self.excess.host] *= self.excess.factor
+        return np.column_stack([system, parts])
+
+    def power_w(self, per_second: Floats) -> Floats:
+        """Return the power (3,) of a host of the usual make whose COUNTERS grow by so much a second, (4,)."""
+        parts = IDLE_W[1:] + PER_EVENT_J @ per_second
+        return np.array([LOSSES * (IDLE_W[0] + parts.sum()), *parts])
+
 
 STEP_MS: Final = 10_000
 MINUTE_MS: Final = 60_000
@@ -28,11 +76,7 @@ _SYSTEM, _CPU, _MEMORY = (COMPONENTS.index(name) for name in ("system", "cpu", "
 
 
 class Told(NamedTuple):
-    """What hosts tell of a minute at its end: native events in an array, and lines of energy counters.
-
-    >>> Told(60_000, b"[]", b"").time_ms
-    60000
-    """
+    """What hosts tell of a minute at its end: native events in an array, and lines of energy counters."""
 
     time_ms: int
     events: bytes
@@ -41,11 +85,7 @@ class Told(NamedTuple):
 
 @dataclass(slots=True)
 class Metered:
-    """A run as it truly was: its hosts, seconds, counts of COUNTERS and energy of COMPONENTS, of all hosts together.
-
-    >>> Metered(None, (1, 2), 0).energy_j.tolist()
-    [0.0, 0.0, 0.0]
-    """
+    """A run as it truly was: its hosts, seconds, counts of COUNTERS and energy of COMPONENTS, of all hosts together."""
 
     job: Job
     nodes: tuple[int, ...]
@@ -71,12 +111,6 @@ class Meters:
     `available` gives the share of each host's processor that is left for jobs (hosts,), at multiples of ten seconds.
     Without `is_told` all hosts tell of themselves, always; with it, only jobs that it chooses are measured, and what their hosts tell
     says of which job it is. What ran is handed to `on_ended`.
-
-    >>> from itertools import islice
-    >>> from agent.simulation.shared import SharedNodes
-    >>> nodes = SharedNodes(1, 1795168800000)
-    >>> [told.events.count(b"PAPI_TOT_CYC") for told in islice(nodes.meters().messages(nodes.events()), 3)]
-    [36, 36, 36]
     """
 
     def __init__(
@@ -207,3 +241,36 @@ class Meters:
         for name, read_j in (("cpu:0", half_j), ("cpu:1", half_j), ("memory", memory_j)):
             wrapped = read_j % ENERGY_RANGE_J[name == "memory"]
             yield f"{ENERGY},host={self._names[host]},component={name} joules={wrapped:.3f} {at}"
+
+
+# Jobs of the whole nodes whose hosts are measured while they run, as by a sampler that starts with the job.
+
+
+APPLICATIONS: Final = ("battery-design", "molecules")  # they use a part of the machine that a demo can follow
+ALONE: Final = 0.998  # of a processor is left for the job that has its host for itself
+
+
+class MeasuredJobs:
+    """Counters and power of some applications of a centre, which tell of which job they are."""
+
+    def __init__(self, centre: Centre, applications: tuple[str, ...] = APPLICATIONS) -> None:
+        self.centre, self.applications = centre, applications
+        self._watts = Watts(centre.seed, centre.nodes)
+
+    def meters(self, on_ended: Callable[[Metered], None] = lambda _: None, *, start_ms: int | None = None) -> Meters:
+        """Return the meters of the hosts, from the beginning or a time on; hand the truth of each run to `on_ended`."""
+        nodes, share = self.centre.nodes, np.full(self.centre.nodes, ALONE)
+        return Meters(
+            tuple(hostlist([node]) for node in range(nodes)), self._watts, self.centre.start_ms if start_ms is None else start_ms,
+            available=lambda _: share, is_told=lambda job: job.application.name in self.applications, on_ended=on_ended,
+            system=self.centre.system,
+        )  # fmt: skip
+
+    def power_w(self, application_id: str, n: float) -> float | None:
+        """Return the true power of all hosts of a usual run together, in W; None for one that is not measured."""
+        known = (one for one in self.centre.applications if one.name in self.applications)
+        application = next((one for one in known if one.key(self.centre.system).id == application_id), None)
+        if application is None or n < 1:
+            return None
+        per_second = FULL_CYCLES * ALONE * application.activity.per_cycle(n)
+        return round(n * float(self._watts.power_w(per_second)[0]), 1)

@@ -18,11 +18,7 @@ class Law(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Downey:
-    """Average parallelism A and its variance sigma (Downey 1997).
-
-    >>> round(1000 / Downey(1000.0, 16.0, 0.5).run_time_s(8.0), 6)
-    7.211268
-    """
+    """Average parallelism A and its variance sigma (Downey 1997)."""
 
     t1_s: float
     parallelism: float
@@ -47,11 +43,7 @@ class Downey:
 
 @dataclass(frozen=True, slots=True)
 class AmdahlLog:
-    """A serial part (Amdahl 1967), a parallel part, and communication over a tree.
-
-    >>> AmdahlLog(serial_s=10.0, parallel_s=640.0, tree_s=2.0).run_time_s(64.0)
-    32.0
-    """
+    """A serial part (Amdahl 1967), a parallel part, and communication over a tree."""
 
     serial_s: float
     parallel_s: float
@@ -64,11 +56,7 @@ class AmdahlLog:
 
 @dataclass(frozen=True, slots=True)
 class Kazmina:
-    """T = a n + b / n + c / sqrt(n) (Kazmina and Antonov): a minimum, after which more nodes cost time.
-
-    >>> Kazmina(per_node_s=1.0, parallel_s=160.0, root_s=8.0).run_time_s(16.0)
-    28.0
-    """
+    """T = a n + b / n + c / sqrt(n) (Kazmina and Antonov): a minimum, after which more nodes cost time."""
 
     per_node_s: float
     parallel_s: float
@@ -81,11 +69,7 @@ class Kazmina:
 
 @dataclass(frozen=True, slots=True)
 class UniversalScalability:
-    """Contention and coherency (Gunther's universal scalability law).
-
-    >>> UniversalScalability(t1_s=100.0, contention=0.25, coherency=0.125).run_time_s(2.0)
-    75.0
-    """
+    """Contention and coherency (Gunther's universal scalability law)."""
 
     t1_s: float
     contention: float
@@ -98,11 +82,7 @@ class UniversalScalability:
 
 @dataclass(frozen=True, slots=True)
 class HaloExchange:
-    """A three-dimensional domain: work by volume, halos by surface (n^-2/3), reductions over a tree.
-
-    >>> HaloExchange(volume_s=640.0, surface_s=16.0, tree_s=2.0).run_time_s(64.0)
-    23.0
-    """
+    """A three-dimensional domain: work by volume, halos by surface (n^-2/3), reductions over a tree."""
 
     volume_s: float
     surface_s: float
@@ -115,11 +95,7 @@ class HaloExchange:
 
 @dataclass(frozen=True, slots=True)
 class SlowAt:
-    """A law with one size that is slower than the rest.
-
-    >>> SlowAt(AmdahlLog(0.0, 160.0, 0.0), size=16.0, factor=1.5).run_time_s(16.0)
-    15.0
-    """
+    """A law with one size that is slower than the rest."""
 
     law: Law
     size: float
@@ -132,12 +108,7 @@ class SlowAt:
 
 @dataclass(frozen=True, slots=True)
 class SteppedAbove:
-    """A law with a step: above a size everything is slower, as when a job no longer fits one group of switches.
-
-    >>> law = SteppedAbove(AmdahlLog(0.0, 160.0, 0.0), size=16.0, factor=1.5)
-    >>> law.run_time_s(16.0), law.run_time_s(32.0)
-    (10.0, 7.5)
-    """
+    """A law with a step: above a size everything is slower, as when a job no longer fits one group of switches."""
 
     law: Law
     size: float
@@ -150,12 +121,7 @@ class SteppedAbove:
 
 @dataclass(frozen=True, slots=True)
 class FavoursPowersOfTwo:
-    """A law that holds at powers of two alone; elsewhere it is slower, as with a bad domain decomposition.
-
-    >>> law = FavoursPowersOfTwo(AmdahlLog(0.0, 240.0, 0.0), factor=1.25)
-    >>> law.run_time_s(8.0), law.run_time_s(12.0)
-    (30.0, 25.0)
-    """
+    """A law that holds at powers of two alone; elsewhere it is slower, as with a bad domain decomposition."""
 
     law: Law
     factor: float

@@ -3,11 +3,164 @@
 import heapq
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import log2
+from typing import Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from agent.simulation.applications import Application
+from agent.simulation.truth import (
+    AmdahlLog,
+    Downey,
+    FavoursPowersOfTwo,
+    HaloExchange,
+    Kazmina,
+    Law,
+    SlowAt,
+    SteppedAbove,
+    UniversalScalability,
+)
+from processors.contracts.names import ApplicationKey
+
+Floats = npt.NDArray[np.float64]
+
+
+# What applications make of the hardware of a host: the truth of its counters, which follows from application and size.
+
+
+COUNTERS: Final = ("PAPI_TOT_CYC", "PAPI_TOT_INS", "PAPI_L3_TCM", "memory_bytes")
+FULL_CYCLES: Final = 64 * 2.4e9  # of a host in a second
+LINE_BYTES: Final = 64.0
+_OF_A_NEIGHBOUR: Final = 1.8  # times the misses of a run whose cache a neighbour uses as well
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """How an application uses a host: instructions per cycle, misses of the last cache per thousand of them, traffic.
+
+    `streamed` are bytes of memory traffic per cycle besides those of the misses. With each doubling of the size the
+    share `waits` of the instructions is lost to waiting for others, and of the traffic twice as much: the part of a host is smaller.
+    """
+
+    ipc: float
+    misses: float
+    streamed: float
+    waits: float = 0.03
+
+    def per_cycle(self, n: float, luck: float = 1.0, slowed: float = 1.0) -> Floats:
+        """Return COUNTERS per cycle of a run at a size, (4,).
+
+        A run that takes `luck` times as long does the same work, and so does one that a neighbour slowed down.
+        """
+        lost = max(1.0 - self.waits * log2(n), 0.1)
+        instructions = self.ipc * lost / (luck * slowed)
+        misses = instructions * self.misses / 1000 * (_OF_A_NEIGHBOUR if slowed > 1 else 1.0)
+        return np.array([1.0, instructions, misses, LINE_BYTES * misses + self.streamed * lost**2 / (luck * slowed)])
+
+
+ORDINARY: Final = Activity(ipc=1.4, misses=2.0, streamed=0.4)
+OTHERS: Final = Activity(ipc=0.8, misses=1.0, streamed=0.05).per_cycle(1.0)
+"""Counters per cycle of what else runs on a host."""
+
+
+# The dozen applications of the simulated centre, each with one thing worth noticing.
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """One application: its law, the sizes it is run at, and what happens to its runs.
+
+    `interval_s` is the mean time between submissions, `regression` the factor on all run times from half-way on,
+    `failure_rate` the share of failing runs before and after half-way. `activity` is what it does on
+    a host. `requeue_every`, `short_limit_every`, `disturbed_every` (one of so many runs has a neighbour that slows it down) and
+    `array_tasks` of 0 mean never. `named_by` says which field of the job tells the name.
+    """
+
+    name: str
+    law: Law
+    sizes: tuple[int, ...]
+    note: str = ""
+    input: str = ""
+    interval_s: float = 800.0
+    regression: float = 1.0
+    failure_rate: tuple[float, float] = (0.01, 0.01)
+    activity: Activity = ORDINARY
+    requeue_every: int = 0
+    short_limit_every: int = 0
+    disturbed_every: int = 0
+    array_tasks: int = 0
+    named_by: Literal["application", "executable"] = "application"
+    attributes: dict[str, str | int] = field(default_factory=dict)
+
+    def key(self, system: str) -> ApplicationKey:
+        """Return the key under which the agent will know it."""
+        return ApplicationKey(self.name, system, self.input, "nodes")
+
+    def run_time_s(self, n: float, *, second_half: bool) -> float:
+        """Return the true run time at a size, without noise, in seconds."""
+        return self.law.run_time_s(n) * (self.regression if second_half else 1.0)
+
+
+DOZEN: Final = (
+    Application(
+        "lattice-qcd", Downey(24_000.0, 90.0, 0.4), (8, 16, 32, 64, 128), "scales well, then saturates",
+        activity=Activity(1.9, 4.0, 0.9, 0.02),
+    ),
+    Application(
+        "ocean-model", AmdahlLog(60.0, 12_000.0, 15.0), (4, 8, 16, 32, 64), "jobs are requeued after a failed node",
+        requeue_every=15, named_by="executable",
+        activity=Activity(0.9, 6.0, 0.8, 0.03),
+    ),
+    Application(
+        "molecules", Kazmina(1.5, 9_000.0, 300.0), (2, 4, 8, 16, 32, 64), "an input of its own", input="membrane",
+        activity=Activity(2.4, 0.4, 0.1, 0.03),
+    ),
+    Application(
+        "turbulence", UniversalScalability(16_000.0, 0.01, 2e-4), (4, 8, 16, 32, 64, 128),
+        "slower again at the largest size",
+        activity=Activity(1.3, 5.0, 0.7, 0.04),
+    ),
+    Application(
+        "weather-ensemble", HaloExchange(6_000.0, 3_000.0, 8.0), (4, 8, 16, 32), "comes as array jobs", input="europe",
+        interval_s=3_000.0, array_tasks=5, attributes={"members": 5},
+        activity=Activity(1.1, 4.0, 0.6, 0.03),
+    ),
+    Application(
+        "crash-test", Downey(12_000.0, 14.0, 0.8), (2, 4, 8, 16, 32), "30 % slower from half-way on", regression=1.3,
+        activity=Activity(1.6, 1.5, 0.3, 0.05),
+    ),
+    Application(
+        "climate-coupler", SlowAt(AmdahlLog(40.0, 10_000.0, 5.0), 16.0, 1.5), (2, 4, 8, 16, 32, 64),
+        "50 % too slow at 16 nodes",
+        activity=Activity(1.0, 3.0, 0.5, 0.04),
+    ),
+    Application(
+        "genome-assembly", SteppedAbove(Downey(14_000.0, 150.0, 0.5), 16.0, 1.4), (2, 4, 8, 16, 24, 32, 48, 64),
+        "40 % slower above 16 nodes", interval_s=700.0,
+        activity=Activity(0.7, 8.0, 0.2, 0.02),
+    ),
+    Application(
+        "spectral-solver", FavoursPowersOfTwo(Downey(15_000.0, 200.0, 0.3), 1.25),
+        (4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64), "25 % slower at sizes that are no power of two", interval_s=550.0,
+        activity=Activity(1.5, 3.0, 0.8, 0.04),
+    ),
+    Application(
+        "reactor-core", HaloExchange(9_000.0, 800.0, 5.0), (8, 16), "seen at two sizes only",
+        activity=Activity(1.2, 2.0, 0.4, 0.03),
+    ),
+    Application(
+        "galaxy-merger", Kazmina(2.0, 8_000.0, 500.0), (4, 8, 16, 32, 64), "fails more often from half-way on",
+        failure_rate=(0.03, 0.4), interval_s=600.0, named_by="executable",
+        activity=Activity(1.7, 2.5, 0.3, 0.03),
+    ),
+    Application(
+        "battery-design", Downey(6_000.0, 12.0, 0.3), (1, 2, 4, 8, 16, 32), "now and then a time limit too short",
+        short_limit_every=12, interval_s=700.0,
+        activity=Activity(2.0, 1.0, 0.2, 0.05),
+    ),
+)  # fmt: skip
+
 
 NOISE = 0.02  # standard deviation of ln run time between repeats
 LIMIT_STEP_S = 300.0
@@ -51,11 +204,7 @@ class Running:
 
 
 def hostlist(nodes: Sequence[int], prefix: str = "nid") -> str:
-    """Return the names of nodes in Slurm's short form; `nodes` ascend.
-
-    >>> hostlist([1, 2, 3, 7]), hostlist([5])
-    ('nid[000001-000003,000007]', 'nid000005')
-    """
+    """Return the names of nodes in Slurm's short form; `nodes` ascend."""
     spans: list[tuple[int, int]] = []
     for node in nodes:
         if spans and node == spans[-1][1] + 1:
@@ -67,12 +216,7 @@ def hostlist(nodes: Sequence[int], prefix: str = "nid") -> str:
 
 
 class Machine:
-    """Free nodes and the queue before them.
-
-    >>> machine = Machine(4)
-    >>> machine.take(3), machine.take(2)
-    ((0, 1, 2), None)
-    """
+    """Free nodes and the queue before them."""
 
     def __init__(self, nodes: int) -> None:
         self._free = list(range(nodes))
@@ -94,10 +238,6 @@ def outcome(job: Job, true_run_time_s: float, failure_rate: float) -> tuple[floa
     """Return the run time in seconds and the final state of a job that starts now.
 
     `true_run_time_s` is the law's run time at its size, `failure_rate` the share of failing runs at this time.
-
-    >>> job = Job("1", Application("a", None, (2,)), 2, 0, 3600.0, luck=2.0, fate=0.5, fails_after=0.25)
-    >>> outcome(job, 100.0, 0.1), outcome(job, 100.0, 0.6)
-    ((200.0, 'COMPLETED'), (50.0, 'FAILED'))
     """
     run_time_s, state = true_run_time_s * job.luck, "COMPLETED"
     if job.node_fails or job.fate < failure_rate:
@@ -108,12 +248,7 @@ def outcome(job: Job, true_run_time_s: float, failure_rate: float) -> tuple[floa
 
 
 class Submissions:
-    """The endless stream of one application's jobs: random arrivals, every size equally often.
-
-    >>> stream = Submissions(Application("a", None, (2, 4), interval_s=100.0), np.random.default_rng(1))
-    >>> sorted(stream.next_size() for _ in range(4))
-    [2, 2, 4, 4]
-    """
+    """The endless stream of one application's jobs: random arrivals, every size equally often."""
 
     def __init__(self, application: Application, random: np.random.Generator) -> None:
         self.application = application

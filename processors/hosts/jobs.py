@@ -4,7 +4,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from agent.contracts.events import HostState, JobCompleted, JobStarted
+from processors.contracts.events import HostState, JobCompleted, JobStarted
 
 RUN_MAX_MS: Final = 30 * 86_400_000  # a job of which no end was told is forgotten after this
 ENDED_KEEP_MS: Final = 3_600_000  # so that its start, should it come late, does not begin it again
@@ -22,14 +22,7 @@ class HostJobState(msgspec.Struct, omit_defaults=True):
 
 
 class HostJob:
-    """The hosts on which a job runs, by its newest run.
-
-    >>> from agent.contracts.events import Evidence
-    >>> job = HostJob.build()
-    >>> job.learn(JobStarted("exa", "1", "exa/1@0", 0, Evidence(hosts=("nid[1-2]",))))
-    >>> job.hosts, job.running
-    (('nid[1-2]',), True)
-    """
+    """The hosts on which a job runs, by its newest run."""
 
     name: ClassVar[str] = "host_job"
     version: ClassVar[int] = 1
@@ -89,13 +82,7 @@ class PartitionHostsState(msgspec.Struct):
 
 
 class PartitionHosts:
-    """The hosts on which jobs of a partition ran of late.
-
-    >>> partition = PartitionHosts.build()
-    >>> partition.learn(("nid2", "nid1"))
-    >>> partition.score(("nid1", "nid3")), partition.hosts
-    (('nid3',), ('nid1', 'nid2'))
-    """
+    """The hosts on which jobs of a partition ran of late."""
 
     name: ClassVar[str] = "host_partition"
     version: ClassVar[int] = 1
@@ -153,14 +140,7 @@ class HostConditionState(msgspec.Struct):
 
 
 class HostCondition:
-    """What was said last of a host: up, drain, down, fail, maintenance or reboot.
-
-    >>> host = HostCondition.build()
-    >>> host.learn(HostState("exa", "nid1", "drain", 60_000))
-    >>> host.learn(HostState("exa", "nid1", "up", 0))
-    >>> host.score(None)
-    'drain'
-    """
+    """What was said last of a host: up, drain, down, fail, maintenance or reboot."""
 
     name: ClassVar[str] = "host_state"
     version: ClassVar[int] = 1

@@ -1,15 +1,90 @@
 """The newest windows of each series, as its collectors told them, several of one minute put together when asked for."""
 
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from agent.contracts.hosts import HostWindow
-from processors.hosts.columns import Rows, RowTable
-from processors.models.histogram.pool import mixture
+from processors.contracts.events import ResourceMinute
+from processors.contracts.hosts import HostWindow, Outlook
+from processors.hosts.rows import Rows, RowTable, rounds
+from processors.models.forecast import PREDICTORS, WIDTH, Forecasters
+from processors.models.histogram.arithmetic import mixture
 from processors.models.histogram.values import INTERVALS, in_common
-from processors.windows.settings import MINUTE_MS
+from processors.models.statistics import six_digits
+from processors.windows.settings import MINUTE_MS, PARTS
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+# Minutes of many series at once, as the processors of hosts take them.
+
+
+class MinuteBatch(NamedTuple):
+    """A minute each of m series, every series once: what came between two ticks, in the order of the rows.
+
+    `row` (m,) numbers the series, `host` (m,) their hosts, `minute_ms` (m,) is when the minute begins, and `means`
+    (m, 6) are its 10-second means, nan where there is none.
+    """
+
+    row: npt.NDArray[np.intp]
+    host: npt.NDArray[np.intp]
+    minute_ms: npt.NDArray[np.int64]
+    means: npt.NDArray[np.float64]
+
+
+# What each resource of each host will measure next: forecasts that run beside the telemetry, minute by minute.
+
+
+_ITEM = np.dtype("<f4")
+
+
+class HostForecasts:
+    """Thirty forecasters per resource of a host, of which the one with the least recent error answers."""
+
+    name: ClassVar[str] = "host_forecasts"
+    version: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        self._forecasters = Forecasters(0)
+
+    def grow(self, rows: int) -> None:
+        """Have at least so many rows; new ones are empty."""
+        self._forecasters.grow(rows)
+
+    def clear(self, rows: Rows) -> None:
+        """Forget all of some rows."""
+        self._forecasters.clear(rows)
+
+    def stored(self, first: int, last: int) -> bytes:
+        """Return a copy of some rows."""
+        return self._forecasters.stored(first, last)
+
+    def restore(self, first: int, last: int, stored: bytes) -> None:
+        """Put rows back; ValueError where the bytes are of another form."""
+        if len(stored) != (last - first) * WIDTH * _ITEM.itemsize:
+            raise ValueError(f"{last - first} rows of forecasts have other than {len(stored)} bytes.")
+        self._forecasters.put(first, np.frombuffer(stored, _ITEM).reshape(-1, WIDTH))
+
+    def take(self, batch: MinuteBatch) -> None:
+        """Learn the 10-second means of a minute, one after the other."""
+        for means in batch.means.T:
+            self._forecasters.observe(batch.row, means)
+
+    def of(self, rows: Sequence[int]) -> list[Outlook | None]:
+        """Return what is expected next of each of some series; None before its first value."""
+        forecast = self._forecasters.forecast(np.array(rows, dtype=np.intp))
+        columns = (forecast.value.tolist(), forecast.error.tolist(), forecast.predictor.tolist())
+        return [_outlook(*told) for told in zip(*columns, strict=True)]
+
+
+def _outlook(value: float, error: float, predictor: int) -> Outlook | None:
+    if predictor < 0:
+        return None
+    return Outlook(six_digits(value), None if np.isnan(error) else six_digits(error), PREDICTORS[predictor])
+
 
 SLOTS: Final = 4  # minutes of a series that are kept; of two sources two minutes each
 STALE_MS: Final = 2 * MINUTE_MS  # what is told of a minute comes before the end of the next
@@ -17,7 +92,6 @@ THIN_BELOW: Final = 5  # samples
 NONE_MS: Final = -1  # when a minute begins that was never told
 EVEN: Final = 1e-4  # by how much shares may miss the sum of one
 
-Floats = npt.NDArray[np.float64]
 _SLOT: Final = np.dtype(
     [
         ("minute_ms", "<i8"),
@@ -56,14 +130,6 @@ class HostWindows(RowTable):
 
     A minute that is told again by its source takes the place of what it told before, unless that had a higher revision: a
     collector that starts again may tell the first one late. An older minute changes nothing.
-
-    >>> windows = HostWindows()
-    >>> windows.grow(1)
-    >>> one, edges, even = np.ones(1, int), np.linspace(0.0, 0.5, 6)[None], np.full((1, 5), 0.2)
-    >>> windows.take(Told(one * 0, one * 60_000, one, one * 6, np.ones((1, 3)), one * 30, one * 5, edges, even, one * 0))
-    >>> windows.of(0, until_ms=120_000).edges
-    (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
-    >>> windows.of(0, until_ms=119_999)
     """
 
     name: ClassVar[str] = "host_windows"
@@ -159,3 +225,107 @@ def _pooled(slots: list[_Slot]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     if found.edges[0] == found.edges[-1]:
         return (float(found.edges[0]),), (1.0,)
     return tuple(found.edges.tolist()), tuple(found.shares.tolist())
+
+
+# Minutes of hosts between two ticks: gathered one by one, taken in as columns.
+
+
+class Waiting:
+    """Minutes of resources in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._places: list[tuple[int, int, int, int, int]] = []
+        self._minutes: list[ResourceMinute] = []
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return len(self._places)
+
+    def add(self, row: int, host: int, source: int, minute_ms: int, *, revision: int, minute: ResourceMinute) -> None:
+        """Let a minute wait; `source` is a number that stands for who told it."""
+        self._places.append((row, host, source, minute_ms, revision))
+        self._minutes.append(minute)
+
+    def columns(self) -> "MinutesTold":
+        """Return what waits, (m,) in its order, and wait for the next."""
+        places = np.array(self._places, dtype=np.int64).reshape(-1, 5)
+        minutes = self._minutes
+        self._places, self._minutes = [], []
+        return MinutesTold(places, minutes)
+
+
+class MinutesTold:
+    """Minutes of m resources as columns, in the order in which they came; a series may stand several times in them."""
+
+    def __init__(self, places: Ints, minutes: list[ResourceMinute]) -> None:
+        """Take (m, 5) places: row of the series, of the host, source, minute and revision."""
+        self.row, self.host, self.minute_ms, self.revision = places[:, 0], places[:, 1], places[:, 3], places[:, 4]
+        self.source = places[:, 2].astype(np.uint32)
+        self.means = _filled([minute.means for minute in minutes], PARTS)
+        figures = [(m.count, m.window_count, m.mean, m.low, m.high) for m in minutes]
+        self._figures = np.array(figures, dtype=np.float64).reshape(-1, 5)
+        self._edges = _filled([minute.edges for minute in minutes], INTERVALS + 1)
+        self._shares = np.nan_to_num(_filled([minute.shares for minute in minutes], INTERVALS))
+        self._parts = _parts(self._edges, self._shares, np.array([len(m.shares) for m in minutes], dtype=np.int64))
+
+    def rounds(self) -> Iterator[Told]:
+        """Yield all of it in parts that hold every series once, in the order in which they came."""
+        for at in rounds(self.row):
+            count, window_count = self._figures[at, :2].clip(0, 2**31 - 1).astype(np.int64).T
+            yield Told(
+                self.row[at], self.minute_ms[at], self.source[at], count, self._figures[at, 2:], window_count,
+                self._parts[at], self._edges[at], self._shares[at], self.revision[at],
+            )  # fmt: skip
+
+    def batches(self, learned_ms: Ints) -> Iterator[MinuteBatch]:
+        """Yield what is to be learned, a batch per minute: of each series what begins later than `learned_ms` (rows,).
+
+        What several sources told of one minute of a series is one minute, each part the mean by their samples.
+        """
+        known = self.minute_ms > learned_ms[self.row]
+        new = np.flatnonzero(known & np.isfinite(self.means).any(axis=1))
+        for minute_ms in np.unique(self.minute_ms[new]).tolist():
+            at = self._last_word(new[self.minute_ms[new] == minute_ms])
+            rows, first, place = np.unique(self.row[at], return_index=True, return_inverse=True)
+            told_ms = np.full(len(rows), minute_ms, dtype=np.int64)
+            means = self.means[at][first] if len(rows) == len(at) else self._together(at, first, place)
+            yield MinuteBatch(rows, self.host[at][first], told_ms, means)
+
+    def _last_word(self, at: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """Return of several minutes that a source told of a series the one of the highest revision, of these the last."""
+        if len(np.unique(self.row[at])) == len(at):
+            return at
+        newest_first = at[np.argsort(self.revision[at], kind="stable")][::-1]
+        told = np.stack([self.row[newest_first], self.source[newest_first].astype(np.int64)])
+        return np.sort(newest_first[np.unique(told, axis=1, return_index=True)[1]])
+
+    def _together(self, at: npt.NDArray[np.intp], first: npt.NDArray[np.intp], place: npt.NDArray[np.intp]) -> Floats:
+        means, rows = self.means[at], len(first)
+        there = np.isfinite(means)
+        weight = np.maximum(self._figures[at, :1], 1.0) * there
+        total, value = np.zeros((rows, PARTS)), np.zeros((rows, PARTS))
+        np.add.at(total, place, weight)
+        np.add.at(value, place, weight * np.where(there, means, 0.0))
+        mean = np.divide(value, total, out=np.full((rows, PARTS), np.nan), where=total > 0)
+        alone = np.bincount(place) == 1
+        mean[alone] = means[first[alone]]  # to the bit what it is without the others
+        return np.asarray(mean)
+
+
+def _filled(rows: list[tuple[float | None, ...]] | list[tuple[float, ...]], width: int) -> Floats:
+    """Return rows of at most `width` numbers as one array, nan where there is none."""
+    if all(len(row) == width for row in rows):
+        return np.array(rows, dtype=np.float64).reshape(-1, width)
+    filled = [(*row[:width], *(None,) * (width - len(row))) for row in rows]
+    return np.array(filled, dtype=np.float64).reshape(-1, width)
+
+
+def _parts(edges: Floats, shares: Floats, lengths: Ints) -> Ints:
+    """Return how many intervals each histogram has: INTERVALS, one of no width, or 0 where it is none that can be used."""
+    with np.errstate(over="ignore"):
+        held = np.isfinite(edges.astype(np.float32))
+    right = abs(shares.sum(axis=1) - 1) <= EVEN
+    right &= (shares >= 0).all(axis=1) & held[:, 0]
+    rising = held.all(axis=1) & (np.diff(edges, axis=1) >= 0).all(axis=1)
+    whole = right & (lengths == INTERVALS) & rising
+    return np.where(whole, INTERVALS, np.where(right & (lengths == 1) & ~held[:, 1:].any(axis=1), 1, 0))

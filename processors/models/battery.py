@@ -11,12 +11,80 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from processors.models.combination.evidence import LAWS, LN2, anchored
-from processors.models.digits import six_digits
-from processors.models.downey import curvature_of_sigma
-from processors.models.members import Ability, adept, amdahl_family, barnes, kazmina, local, sup5, usl
+from processors.models.adept.study import Study
+from processors.models.combination.evidence import LAWS, LN2, Evidence, anchored
+from processors.models.downey.bayes import Grid, Posterior
+from processors.models.downey.curve import curvature_of_sigma
+from processors.models.downey.two_step import EXTENSION, NOISE_FLOOR, STEP, Envelope, prior_penalty, target_weights
+from processors.models.laws import Ability, amdahl, barnes, kazmina, local, usl
+from processors.models.laws import amdahl as family
+from processors.models.statistics import six_digits
 
 Floats = NDArray[np.float64]
+
+
+# ADEPT's two steps on a few candidates: the curve through the largest size, then freed by a few per cent.
+#
+# The exact search (`processors.models.downey.two_step`) takes milliseconds for each target. Here the candidates are the curves
+# that the Bayes average has kept anyway, and the one target is twice the largest size, so this member answers beyond it.
+
+
+ABILITY: Final = Ability("adept", sizes_min=3, extrapolates=True)
+CANDIDATES_MAX: Final = 256
+TARGET: Final = 2.0  # times the largest size
+
+
+class DowneyCurve(NamedTuple):
+    """Average parallelism, variance of parallelism and T(1) in seconds.
+
+    >>> DowneyCurve(16.0, 0.5, 100.0).sigma
+    0.5
+    """
+
+    parallelism: float
+    sigma: float
+    t1_s: float
+
+
+def fit_adept(n: Floats, run_time_s: Floats, belief: Posterior, bounds: Envelope, noise: float) -> DowneyCurve:
+    """Return the curve for twice the largest size; `n` (rising, distinct, at least 1) and `run_time_s` have shape (k,).
+
+    `belief` is the posterior over Downey's curves and `bounds` the envelope of the same sizes, `noise` the standard
+    deviation of ln t.
+
+    >>> from processors.models.adept.study import study
+    >>> n, t = np.array([4.0, 8.0, 16.0, 32.0]), np.array([262.0, 139.0, 78.5, 63.0])
+    >>> found = study(n, t)
+    >>> round(fit_adept(n, t, found.posterior, found.envelope, found.noise).parallelism)
+    15
+    """
+    cells = _candidates(belief)
+    inverse = cells.inverse_speedups(n)
+    parallelism, curvature = np.exp(cells.ln_parallelism), curvature_of_sigma(cells.sigma)
+    weights = target_weights(n, TARGET * float(n[-1]))
+    variance = max(NOISE_FLOOR, noise) ** 2
+    prior = prior_penalty(parallelism, cells.sigma, float(n[-1]))
+    relative = inverse / run_time_s[:, None]
+    through = run_time_s[-1] / inverse[-1]
+    first = int((weights @ (through * relative - 1.0) ** 2 / variance + prior).argmin())
+    near = (np.abs(cells.ln_parallelism - cells.ln_parallelism[first]) <= np.log1p(EXTENSION)) & (
+        np.abs(curvature - curvature[first]) <= EXTENSION / 2.0
+    )
+    free = (weights @ relative) / (weights @ relative**2)
+    inside = np.clip(free, bounds.t1_low_s, bounds.t1_high_s)
+    t1_s = np.clip(inside, through * (1.0 - STEP), through * (1.0 + STEP))
+    cost = weights @ (t1_s * relative - 1.0) ** 2 / variance + prior
+    best = int(np.where(near, cost, np.inf).argmin())
+    return DowneyCurve(float(parallelism[best]), float(cells.sigma[best]), float(t1_s[best]))
+
+
+def _candidates(belief: Posterior) -> Grid:
+    if belief.mass.size <= CANDIDATES_MAX:
+        return belief.cells
+    kept = np.sort(np.argpartition(belief.mass, -CANDIDATES_MAX)[-CANDIDATES_MAX:])
+    return Grid(*(field[kept] for field in belief.cells))
+
+
 Parameters = tuple[float, ...]
 
 BESIDE: Final = ("kazmina", "barnes_linear", "barnes_quadratic", "amdahl", "amdahl_log", "sup5", "downey", "adept")
@@ -24,8 +92,8 @@ MEMBERS: Final = (*LAWS, *BESIDE)
 ABILITIES: Final = {
     ability.name: ability
     for ability in (
-        usl.ABILITY, *local.ABILITIES, kazmina.ABILITY, *barnes.ABILITIES, *amdahl_family.ABILITIES, sup5.ABILITY,
-        Ability("downey", sizes_min=1, extrapolates=True), adept.ABILITY,
+        usl.ABILITY, *local.ABILITIES, kazmina.ABILITY, *barnes.ABILITIES, *amdahl.ABILITIES, amdahl.ABILITY,
+        Ability("downey", sizes_min=1, extrapolates=True), ABILITY,
     )
 }  # fmt: skip
 NOT_BELOW_ONE: Final = frozenset({"amdahl_log", "sup5", "adept"})  # of a share of a processor they say nothing
@@ -173,3 +241,98 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "amdahl": ("parallel_s", "serial_s"), "amdahl_log": ("parallel_s", "serial_s", "logarithmic_s"),
     "sup5": ("parallel_s", "serial_s", "logarithmic_s", "root_s", "growth_s"), "adept": ("A", "sigma", "t1_s"),
 }  # fmt: skip
+
+
+# What the laws of a battery say of one application: their numbers from its sizes, in seconds.
+
+
+NOTHING: Parameters = ()
+
+
+def combined(found: Evidence) -> tuple[Parameters, ...]:
+    """Return the numbers of the combination's laws on all sizes, in their order.
+
+    >>> from processors.models.combination.evidence import Curve
+    >>> from processors.models.combination.evidence import evidence
+    >>> laws = combined(evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))))
+    >>> laws[0], laws[3]
+    ((1028.24, 1.51165, 0.896087), (606.93, 43.831))
+    """
+    n, t = found.curve.n[-1], found.curve.median_s[-1]
+    a, b, c = (float(value) for value in found.laws.universal[-1])
+    two_terms = zip(local.KINDS, found.laws.two_terms[:, -1].tolist(), strict=True)
+    return (
+        rounded(a * n * t, b * t, c * t / n),
+        rounded(n * t),
+        rounded(float(found.laws.slope[-1])),
+        *(rounded(first * n * t, second * t / n**kind.exponent) for kind, (first, second) in two_terms),
+    )
+
+
+def knots(n: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the sizes at which the average of Downey's curves is kept: some of those observed, and some beyond.
+
+    >>> knots((1.0, 2.0, 4.0))
+    (1.0, 2.0, 4.0, 8.0, 16.0)
+    """
+    picked = sorted(set(np.linspace(0, len(n) - 1, min(len(n), KNOTS_MAX)).round().astype(int).tolist()))
+    return (*(n[i] for i in picked), *(n[-1] * factor for factor in KNOTS_BEYOND))
+
+
+def beside(
+    n: tuple[float, ...],
+    run_time_s: tuple[float, ...],
+    at: tuple[float, ...],
+    study: Study,
+    least_s: tuple[float, ...] | None = None,
+) -> tuple[Parameters, ...]:
+    """Return the numbers of the laws beside the combination, in the order of BESIDE, of k distinct rising sizes.
+
+    `at` are the knots of Downey's curves, `least_s` the least of repeated run times, which Kazmina and Antonov fit; the
+    others fit the typical ones. Laws that need more sizes have none.
+
+    >>> from processors.models.adept.study import study
+    >>> n, t = (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0)
+    >>> beside(n, t, (4.0, 32.0), study(n, t))[3]
+    (867.448, 31.6794)
+    """
+    sizes, times = np.array(n), np.array(run_time_s)
+    downey = rounded(*study.run_times(np.array(at)).tolist())
+    if len(n) < 2:
+        return (*(NOTHING,) * 6, downey, NOTHING)
+    amdahl, amdahl_log, kazmina, sup5 = family.fit_family(sizes, times).tolist()
+    if least_s is not None and least_s != run_time_s:
+        kazmina = family.fit_family(sizes, np.array(least_s))[2].tolist()
+    logarithmic = n[0] >= 1.0
+    return (
+        rounded(kazmina[0], kazmina[3], kazmina[4]),
+        _fit_barnes(sizes, times, degree=1),
+        _fit_barnes(sizes, times, degree=2),
+        rounded(*amdahl[:2]),
+        rounded(*amdahl_log[:3]) if logarithmic else NOTHING,
+        rounded(*sup5) if logarithmic else NOTHING,
+        downey,
+        _fit_adept(sizes, times, study) if logarithmic else NOTHING,
+    )
+
+
+def _fit_barnes(n: Floats, run_time_s: Floats, *, degree: int) -> Parameters:
+    if n.size < barnes.ABILITIES[degree - 1].sizes_min:
+        return NOTHING
+    law = barnes.fit_barnes(n, run_time_s, degree=degree)
+    return rounded(*law.gamma)
+
+
+def _fit_adept(n: Floats, run_time_s: Floats, study: Study) -> Parameters:
+    if n.size < ABILITY.sizes_min or study.phases is not None or study.special is not None:
+        return NOTHING
+    return rounded(*fit_adept(n, run_time_s, study.posterior, study.envelope, study.noise))
+
+
+def rounded(*values: float) -> Parameters:
+    """Return numbers with the six digits that are kept of them.
+
+    >>> rounded(1028.2411)
+    (1028.24,)
+    """
+    return tuple(six_digits(value) for value in values)

@@ -3,24 +3,123 @@
 Everything follows from the records in the order of their offsets, however they are split over polls.
 """
 
+from collections import deque
 from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from agent.contracts.events import HostMinute
-from agent.contracts.telemetry import Samples, SeriesIndex
-from processors.windows.hosts import HostNumbers
-from processors.windows.lasts import Lasts
-from processors.windows.open_minutes import OpenMinutes
+from processors.contracts.events import HostMinute
+from processors.contracts.telemetry import Samples, SeriesIndex
+from processors.windows.last_values import Lasts, OpenMinutes
+from processors.windows.minutes import WINDOW_MS, MinutePart, host_minutes, summarise
 from processors.windows.rings import NO_RING, Rings
 from processors.windows.settings import MINUTE_MS, NEVER_MS, Resume, WindowSettings
-from processors.windows.summary import WINDOW_MS, MinutePart, host_minutes, summarise
 from processors.windows.sums import Sums
-from processors.windows.trail import Trail
 
 Ints = npt.NDArray[np.int64]
+
+
+# From which record on a source partition has to be read again, so that its open windows fill as they were.
+
+
+BLOCK_MS: Final = 10_000
+
+
+class Block(NamedTuple):
+    """Records from `offset` on that came in the same ten seconds of event time, and the newest time that counted."""
+
+    offset: int
+    number: int
+    newest_ms: int
+
+
+class Trail:
+    """Blocks of records as far back as one is needed; few, for the watermark only grows."""
+
+    def __init__(self) -> None:
+        self._blocks: deque[Block] = deque()
+
+    def __len__(self) -> int:
+        """Return how many blocks are kept."""
+        return len(self._blocks)
+
+    def add(self, offsets: Ints, before_ms: Ints, newest_ms: Ints) -> None:
+        """Note records in order, each (m,): offset, watermark before it, newest accepted time (or less than any)."""
+        block = before_ms // BLOCK_MS
+        starts = np.flatnonzero(np.concatenate(([True], block[1:] != block[:-1])))
+        newest = np.maximum.reduceat(newest_ms, starts)
+        for found in map(Block, offsets[starts].tolist(), block[starts].tolist(), newest.tolist()):
+            last = self._blocks[-1] if self._blocks else None
+            if last is not None and last.number == found.number:
+                self._blocks[-1] = last._replace(newest_ms=max(last.newest_ms, found.newest_ms))
+            else:
+                self._blocks.append(found)
+
+    def start(self, needed_ms: int, next_offset: int) -> int:
+        """Return the offset where all samples from `needed_ms` on lie behind, and forget what lies before it.
+
+        Where no record is needed that is `next_offset`.
+        """
+        while self._blocks and self._blocks[0].newest_ms < needed_ms:
+            self._blocks.popleft()
+        return self._blocks[0].offset if self._blocks else next_offset
+
+
+# Samples far ahead of those that follow, as hosts with wrong clocks send them; for streams without times of arrival.
+
+
+FOLLOWING: Final = 256
+FOLLOWING_MIN: Final = 2  # that have to be behind
+
+
+def far_ahead(time_ms: Ints, after_ms: Ints, ahead_ms: int) -> npt.NDArray[np.bool_]:
+    """Tell which samples (m,) are more than `ahead_ms` ahead of most of the FOLLOWING samples after them.
+
+    `after_ms` are those after the last one, as many as there are. A sample that is no more ahead makes none late that
+    may be as late. In a stream in the order of time none is ahead, whatever its gaps; and a clock that is wrong, or
+    behind all others, costs its own samples alone.
+    """
+    found = np.zeros(len(time_ms), np.bool_)
+    if not len(time_ms):
+        return found
+    every = np.concatenate((time_ms, after_ms[:FOLLOWING]))
+    least_after_ms = np.minimum.accumulate(every[::-1])[::-1][: len(time_ms)]
+    for at in np.flatnonzero(time_ms > least_after_ms + ahead_ms).tolist():
+        following = every[at + 1 : at + 1 + FOLLOWING]
+        behind = int(np.count_nonzero(following < every[at] - ahead_ms))
+        found[at] = behind >= FOLLOWING_MIN and 2 * behind > len(following)
+    return found
+
+
+# Which host a series belongs to, by number.
+
+
+class HostNumbers:
+    """Numbers of hosts in the order in which their first series came; follows the series of an index."""
+
+    def __init__(self, index: SeriesIndex) -> None:
+        self._index = index
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._of_series = np.zeros(0, np.int32)
+
+    def __len__(self) -> int:
+        """Return how many hosts there are."""
+        return len(self._numbers)
+
+    def of_series(self) -> npt.NDArray[np.int32]:
+        """Return the host of each series of the index, (series,)."""
+        have = len(self._of_series)
+        if have < len(self._index):
+            new = [self._number(number) for number in range(have, len(self._index))]
+            self._of_series = np.concatenate((self._of_series, np.array(new, np.int32)))
+        return self._of_series
+
+    def _number(self, series: int) -> int:
+        system, host, _ = self._index[series]
+        return self._numbers.setdefault((system, host), len(self._numbers))
 
 
 class WindowCounts(msgspec.Struct):
@@ -45,17 +144,6 @@ class PartitionWindows:
 
     A sample that is too late for the watermark, or ahead of its own arrival by more than a minute, is counted and left
     out. The watermark is the newest time that counted. `index` is that of this partition alone.
-
-    >>> from agent.contracts.telemetry import Series
-    >>> index = SeriesIndex(series_max=10)
-    >>> cpu = index.number(Series("exa", "nid1", "cpu_available"))
-    >>> windows = PartitionWindows("load/0", index, WindowSettings())
-    >>> time_ms = np.array([1_000, 31_000, 70_000])
-    >>> samples = Samples(np.full(3, cpu), time_ms, np.array([0.5, 0.7, 0.9]))
-    >>> [part.windows.mean for part in windows.fold(samples, np.arange(3), time_ms)]
-    [array([0.6])]
-    >>> windows.position(next_offset=3)
-    Position(offset=0, resume=Resume(first_open_ms=-60000))
     """
 
     def __init__(self, source: str, index: SeriesIndex, settings: WindowSettings, resume: Resume | None = None) -> None:
@@ -111,24 +199,13 @@ class PartitionWindows:
         self._folding = False
 
     def pass_time(self, time_ms: int) -> Iterator[MinutePart]:
-        """Yield what is due when no sample from before a time will follow, as one of that time would let it.
-
-        >>> windows = PartitionWindows("load/0", SeriesIndex(series_max=10), WindowSettings())
-        >>> list(windows.pass_time(1_795_168_800_000))
-        []
-        """
+        """Yield what is due when no sample from before a time will follow, as one of that time would let it."""
         if self._watermark_ms != NEVER_MS and time_ms > self._watermark_ms:
             yield from self._turn(int(self._clock(np.int64(time_ms))))
             self._watermark_ms = time_ms
 
     def end(self) -> Iterator[MinutePart]:
-        """Yield what is still to be told of all minutes that have begun; nothing may come after it.
-
-        >>> from agent.contracts.telemetry import Series
-        >>> windows = PartitionWindows("load/0", SeriesIndex(series_max=10), WindowSettings())
-        >>> list(windows.end())
-        []
-        """
+        """Yield what is still to be told of all minutes that have begun; nothing may come after it."""
         if self._watermark_ms != NEVER_MS:
             yield from self._turn(self._watermark_ms // MINUTE_MS + 1 + self._settings.settle_minutes)
 

@@ -5,8 +5,68 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from processors.windows.pool import Pool
 from processors.windows.settings import NEVER_MS
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+# Rings of one length, a row each, close together in two arrays: (rows, capacity) times and values.
+
+
+Rows = npt.NDArray[np.int64]
+ROWS_STEP = 64
+
+
+class Pool:
+    """Rings of `capacity` samples; `owner` (rows,) names the series of each row.
+
+    Times are milliseconds modulo 2**32 (49 days), eight bytes a sample in all. Rows stay dense: a removed row is
+    filled by one from the end, so that memory follows use at once. Arrays grow in place; keep no view of them.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.rows = 0
+        self.time = np.zeros((0, capacity), np.uint32)
+        self.value = np.zeros((0, capacity), np.float32)
+        self.owner = np.zeros(0, np.int32)
+
+    def add(self, series: npt.NDArray[np.integer]) -> Rows:
+        """Make room for these series; return their rows (m,), whose content is undefined."""
+        rows = np.arange(self.rows, self.rows + len(series))
+        self._resize(self.rows + len(series))
+        self.owner[rows] = series
+        return rows
+
+    def remove(self, rows: Rows) -> tuple[Rows, Rows]:
+        """Give rows back; return the series that moved into the gaps, and the rows where they are now."""
+        left = self.rows - len(rows)
+        gaps = rows[rows < left]
+        stays = np.ones(self.rows - left, np.bool_)
+        stays[rows[rows >= left] - left] = False
+        movers = np.flatnonzero(stays) + left
+        for column in (self.time, self.value, self.owner):
+            column[gaps] = column[movers]
+        moved = self.owner[gaps].astype(np.int64)
+        self._resize(left)
+        return moved, gaps
+
+    def memory_bytes(self) -> int:
+        """Return how many bytes the arrays take."""
+        return self.time.nbytes + self.value.nbytes + self.owner.nbytes
+
+    def _resize(self, rows: int) -> None:
+        self.rows = rows
+        allocated = len(self.owner)
+        slack = max(ROWS_STEP, rows // 16)
+        if rows <= allocated <= rows + 4 * slack:
+            return
+        wanted = rows + slack if rows else 0
+        for column in (self.time, self.value):
+            column.resize((wanted, self.capacity), refcheck=False)  # in place: no second copy of a large array
+        self.owner.resize(wanted, refcheck=False)
+
 
 CAPACITIES: Final = (16, 48, 128, 304, 432, 512)
 ROUND: Final = 128  # samples of one series taken at a time, so that they fit beside what is there
@@ -24,9 +84,6 @@ DEFAULTS: Final = {
 }
 """The columns of rings by series, and what they hold of a series without one."""
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
 
 class Rings:
     """Samples by series number; a sample of a time that is there already counts once, the first stays.
@@ -35,11 +92,6 @@ class Rings:
     all of `keep_ms` (11 of 430 s), the first to come; what is left out is counted, and the series marked as thinned.
     That follows from the samples alone, so that windows fill the same again. Memory is at most 4.2 KB for a series with
     samples and 50 bytes for one without.
-
-    >>> rings = Rings(keep_ms=480_000)
-    >>> rings.append(np.array([3, 3, 3]), np.array([1_000, 2_000, 1_000]), np.array([0.5, 0.6, 0.7]), floor_ms=0)
-    >>> rings.held(3), rings.repeated
-    ((array([1000, 2000]), array([0.5, 0.6], dtype=float32)), 1)
     """
 
     def __init__(self, keep_ms: int) -> None:

@@ -4,8 +4,29 @@ import math
 from typing import Final
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
-from agent.contracts.errors import InvalidInputError
+from processors.contracts.errors import InvalidInputError
+
+Floats = npt.NDArray[np.float64]
+
+
+# As many digits of a value as are known.
+
+
+DIGITS: Final = 7  # of a value held in 32 bits
+
+
+def significant(value: Floats) -> Floats:
+    """Return the values rounded to seven significant digits, which is what 32 bits hold: 0.83, not 0.8299999833106995."""
+    magnitude = np.abs(value)
+    exponent = np.floor(np.log10(magnitude, out=np.zeros_like(magnitude), where=magnitude > 0))
+    places = np.clip(DIGITS - 1 - exponent, -300, 300)
+    up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)
+    rounded: Floats = np.rint(value * up / down) * down / up
+    return rounded
+
 
 MINUTE_MS: Final = 60_000
 PART_MS: Final = 10_000
@@ -18,9 +39,6 @@ class WindowSettings(msgspec.Struct, frozen=True):
     """A sample counts where it is at most `late_max_s` behind the newest, and `ahead_max_s` ahead of its arrival.
 
     A minute is told first `emit_after_s` after its end, and again once nothing can change it where something did.
-
-    >>> WindowSettings().settle_minutes
-    2
     """
 
     late_max_s: float = 120.0
@@ -45,9 +63,6 @@ class Resume(msgspec.Struct, frozen=True):
     """What goes with a trailing offset: the first minute still open; those before it are never told again.
 
     The watermark need not be said: before the first record that is needed it was older than all that is needed.
-
-    >>> Resume.parse(Resume(1_795_168_800_000).text())
-    Resume(first_open_ms=1795168800000)
     """
 
     first_open_ms: int

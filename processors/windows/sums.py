@@ -8,10 +8,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from agent.contracts.events import ResourceMinute
-from agent.contracts.telemetry import COUNTER_LEVEL, PEER, SeriesIndex, is_cumulative, is_power, is_profiled
-from processors.windows.digits import significant
-from processors.windows.settings import MINUTE_MS, NEVER_MS
+from processors.contracts.events import ResourceMinute
+from processors.contracts.telemetry import COUNTER_LEVEL, PEER, SeriesIndex, is_cumulative, is_power, is_profiled
+from processors.windows.settings import MINUTE_MS, NEVER_MS, significant
 
 NO_ROW: Final = -1
 SLOTS_MORE: Final = 3  # minutes that are open besides those that settle
@@ -26,12 +25,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 class SumColumns(msgspec.Struct, frozen=True):
-    """What m series measured in one minute, (m,) each; `last` is nan where a resource is not cumulative.
-
-    >>> one, real = np.array([1]), np.array([0.5])
-    >>> next(SumColumns(one, one, real, real, real, np.array([np.nan]), one).resources()).mean
-    0.5
-    """
+    """What m series measured in one minute, (m,) each; `last` is nan where a resource is not cumulative."""
 
     series: Ints
     count: Ints
@@ -60,15 +54,6 @@ class Sums:
 
     Of samples of one series in the same half of a second the first counts, so that what is told twice counts once; of
     levels, which parts of a host may share, all do.
-
-    >>> from agent.contracts.telemetry import Series
-    >>> index = SeriesIndex(series_max=2)
-    >>> numbers = [index.number(Series("exa", "nid1", name)) for name in ("counter_delta>cycles", "load1")]
-    >>> sums = Sums(index, settle_minutes=2)
-    >>> sums.append(np.array([0, 0, 0]), np.array([1_000, 31_000, 1_000]), np.array([5e9, 7e9, 5e9]))
-    >>> found = sums.of(np.array([True, True]), minute=0, late=np.zeros(2, np.int64))
-    >>> sums.takes(2), found.count, found.mean, sums.repeated
-    (array([ True, False]), array([2], dtype=int32), array([6.e+09]), 1)
     """
 
     def __init__(self, index: SeriesIndex, settle_minutes: int) -> None:

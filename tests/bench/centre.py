@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from agent.app.compose import kafka_settings
-from agent.contracts.log import TopicSettings
-from agent.log.kafka import KafkaLog
+from agent.log.kafka.log import KafkaLog
+from processors.contracts.log import TopicSettings
 from tests.kit.agent_process import ROOT, AgentProcess, write_config
 from tests.kit.kafka_broker import KafkaBroker
 

@@ -7,12 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from agent.contracts.events import JournalRecord, encode_record
-from agent.contracts.moments import rfc3339
-from agent.contracts.telemetry import SeriesIndex
-from agent.decode.options import DecodeOptions
-from agent.decode.registry import TELEMETRY
-from agent.decode.telemetry.options import TelemetryOptions
+from agent.decode.options import DecodeOptions, TelemetryOptions
+from agent.decode.recognise import TELEMETRY
+from processors.contracts.events import JournalRecord, encode_record
+from processors.contracts.names import rfc3339
+from processors.contracts.telemetry import SeriesIndex
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import WindowSettings
 from tests.bench.result import Row

@@ -14,8 +14,8 @@ import numpy as np
 from agent.app import compose
 from agent.app.embedded import Embedded
 from agent.clock import SystemClock
-from agent.contracts.events import JournalRecord, Origin, Tick, encode_record
-from agent.contracts.outputs import Emission
+from processors.contracts.events import JournalRecord, Origin, Tick, encode_record
+from processors.contracts.outputs import Emission
 from tests.bench import hosts
 from tests.bench.result import Row
 from tests.bench.workload import START_MS, Load, config, events, messages

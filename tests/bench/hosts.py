@@ -9,7 +9,7 @@ import numpy as np
 
 from agent.app import compose
 from agent.config.tree import Config
-from agent.contracts.events import (
+from processors.contracts.events import (
     Evidence,
     HostMinute,
     JobStarted,
@@ -20,8 +20,8 @@ from agent.contracts.events import (
     decode_record,
     encode_record,
 )
-from agent.contracts.names import run_id
-from processors.fold.shard import Shard
+from processors.contracts.names import run_id
+from processors.pipeline.shard import Shard
 from tests.bench.result import Row
 from tests.bench.workload import START_MS
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from agent.app.compose import kafka_settings, output_topics
-from agent.log.kafka import KafkaLog
+from agent.log.kafka.log import KafkaLog
 from tests.bench.centre import QUESTIONS, RHYTHM_S, Centre, centre, cpu_s, producing
 from tests.bench.result import Row, quantile
 from tests.bench.workload import SIZES, SYSTEM

@@ -10,7 +10,7 @@ import numpy as np
 
 from agent.app import compose
 from agent.config.tree import Config
-from agent.contracts.events import (
+from processors.contracts.events import (
     Evidence,
     HostMinute,
     JobCompleted,
@@ -22,17 +22,17 @@ from agent.contracts.events import (
     decode_record,
     encode_record,
 )
-from agent.contracts.names import run_id
-from agent.contracts.outputs import Run
-from agent.contracts.profile_settings import ProfileSettings
-from agent.contracts.profiles import Profile
-from processors.fold.shard import Shard
+from processors.contracts.hosts import Profile
+from processors.contracts.names import run_id
+from processors.contracts.outputs import Run
+from processors.contracts.settings import ProfileSettings
 from processors.models.counters.model import KINDS
 from processors.models.training.runs import Run as LearnedRun
 from processors.models.training.trainer import Trainer
-from processors.profile_models import ProfileFact, ProfileModels, ProfileModelsState
-from processors.profile_values import TARGETS, targets_of, values_of
-from processors.shelf import Envelope
+from processors.pipeline.shard import Shard
+from processors.power.by_size import TARGETS, targets_of, values_of
+from processors.power.model import ProfileFact, ProfileModels, ProfileModelsState
+from processors.store import Envelope
 from tests.bench.result import Row
 from tests.bench.workload import START_MS
 

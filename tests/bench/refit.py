@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from agent.app import compose
-from agent.contracts.events import Evidence, JobCompleted, JournalRecord, Tick
-from agent.contracts.outputs import Prediction
-from processors.fold.shard import Shard
+from processors.contracts.events import Evidence, JobCompleted, JournalRecord, Tick
+from processors.contracts.outputs import Prediction
+from processors.pipeline.shard import Shard
 from tests.bench.result import Row, quantile
 from tests.bench.workload import NOISE, START_MS, SYSTEM, config, geometric_sizes, run_time_s
 

@@ -8,12 +8,12 @@ from agent.app import compose
 from agent.clock import SystemClock
 from agent.collector.collector import Collector
 from agent.config.tree import Config
-from agent.contracts.events import JournalRecord, Origin, Tick, encode_record
-from agent.contracts.log import TopicSettings
 from agent.learner.learner import Learner
 from agent.learner.view import View
-from agent.log.memory import MemoryLog
+from agent.log.memory.log import MemoryLog
 from agent.topics import own_topics
+from processors.contracts.events import JournalRecord, Origin, Tick, encode_record
+from processors.contracts.log import TopicSettings
 from tests.bench.result import Row, median_rate
 from tests.bench.workload import TICK_MS, TOPIC, Load, Message, config, events, messages
 

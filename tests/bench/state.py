@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from agent.app import compose
-from agent.contracts.log import Log, Marker
-from agent.contracts.settings import RunTimeSettings
-from agent.log.kafka import KafkaLog
-from agent.log.kafka_settings import KafkaSettings
-from agent.log.memory import MemoryLog
+from agent.log.kafka.connection import KafkaSettings
+from agent.log.kafka.log import KafkaLog
+from agent.log.memory.log import MemoryLog
 from agent.topics import own_topics
-from processors.fold.shard import Shard
+from processors.contracts.log import Log, Marker
+from processors.contracts.settings import RunTimeSettings
+from processors.pipeline.shard import Shard
 from tests.bench.refit import learned
 from tests.bench.result import Row
 from tests.bench.workload import START_MS, config

@@ -5,13 +5,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from agent.contracts.moments import rfc3339
-from agent.contracts.nodes import Node, Nodes
-from agent.contracts.telemetry import DecodeSamples, SeriesIndex
-from agent.decode.options import DecodeOptions
-from agent.decode.registry import TELEMETRY
+from agent.decode.options import DecodeOptions, TelemetryOptions
+from agent.decode.recognise import TELEMETRY
 from agent.decode.telemetry.metric import Metric
-from agent.decode.telemetry.options import TelemetryOptions
+from processors.contracts.names import rfc3339
+from processors.contracts.nodes import Node, Nodes
+from processors.contracts.telemetry import DecodeSamples, SeriesIndex
 from tests.bench.result import Row, median_rate
 
 REPEATS: Final = 5

@@ -9,14 +9,13 @@ from typing import Final
 from agent.app import compose
 from agent.clock import SystemClock
 from agent.collector.collector import Collector
-from agent.config.broker import KafkaSettings, TopicNames
 from agent.config.roles import CollectorSettings
 from agent.config.sources import MetricMapping, Source, Telemetry
-from agent.config.tree import Config
-from agent.contracts.log import TopicSettings
-from agent.log.kafka import KafkaLog
-from agent.metrics.registry import Metrics
+from agent.config.tree import Config, KafkaSettings, TopicNames
+from agent.log.kafka.log import KafkaLog
 from agent.topics import own_topics
+from processors.contracts.log import TopicSettings
+from sinks.prometheus.registry import Metrics
 from tests.bench.result import Row
 from tests.bench.telemetry import FIELDS, METRICS, START_MS, line_wide, load_one
 from tests.kit.kafka_broker import KafkaBroker

@@ -6,14 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from agent.contracts.under_load import UnderLoadSettings
-from processors.curve import PublishedPoint
+from processors.contracts.load import UnderLoadSettings
+from processors.facts import PublishedPoint
+from processors.load.hosts import of_hosts, of_partition
+from processors.load.messages import Question, Teller
 from processors.models.histogram.values import Histogram, from_samples
 from processors.models.structure.evaluate import evaluate
 from processors.models.structure.inputs import Alike, Value
 from processors.models.structure.parse import parse
-from processors.under_load_hosts import of_hosts, of_partition
-from processors.under_load_told import Question, Teller
 from tests.bench.result import Row, quantile
 from tests.kit.host_windows import KnownWindows
 

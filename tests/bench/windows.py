@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from agent.contracts.events import JournalRecord, encode_record
-from agent.contracts.telemetry import Samples, Series, SeriesIndex
+from processors.contracts.events import JournalRecord, encode_record
+from processors.contracts.telemetry import Samples, Series, SeriesIndex
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import WindowSettings
 from tests.bench.result import Row

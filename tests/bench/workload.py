@@ -10,9 +10,9 @@ import numpy as np
 from agent.app import compose
 from agent.config.sources import Source
 from agent.config.tree import Config
-from agent.contracts.events import JobEvent
-from agent.contracts.moments import rfc3339
-from agent.decode.registry import DECODERS
+from agent.decode.recognise import DECODERS
+from processors.contracts.events import JobEvent
+from processors.contracts.names import rfc3339
 
 START_MS = 1_795_168_800_000
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from agent.http.app import create_app
-from agent.http.server import Server
-from agent.metrics.registry import Metrics
+from sinks.prometheus.registry import Metrics
+from sinks.web.server import Server, create_app
 from tests.kit.browser import browser
 from tests.kit.service import FixedService, busy_service
 

@@ -3,9 +3,8 @@
 import pytest
 from playwright.sync_api import Browser, expect
 
-from agent.http.app import create_app
-from agent.http.server import Server
-from agent.metrics.registry import Metrics
+from sinks.prometheus.registry import Metrics
+from sinks.web.server import Server, create_app
 from tests.kit.browser import visit
 from tests.kit.messages import alert
 from tests.kit.service import FixedService

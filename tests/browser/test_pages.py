@@ -6,14 +6,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from agent.contracts.recent import RecentRun, SourceSeen, Told
+from processors.contracts.outputs import PredictedAtStart, RecentRun, SourceSeen
 from tests.kit.browser import PHONE, overflow, visit
 from tests.kit.messages import host_view, power_told, prediction, resource_view, under_load
 from tests.kit.service import FixedService, busy_service
 
 pytestmark = pytest.mark.tools
 APPLICATION = "/applications/archer2/lammps/rhodo/nodes"
-EXPECTED = Told(run_time_s=71.9, low_s=65.0, high_s=79.0, coverage=0.9, verdict="reliable", source="curve")
+EXPECTED = PredictedAtStart(run_time_s=71.9, low_s=65.0, high_s=79.0, coverage=0.9, verdict="reliable", source="curve")
 
 
 @pytest.fixture

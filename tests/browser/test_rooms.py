@@ -4,7 +4,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from agent.contracts.service import Health
+from processors.contracts.service import Health
 from tests.kit.browser import PHONE, overflow, visit
 from tests.kit.messages import alert, curve_point, host_view, job, prediction, resource_view
 from tests.kit.recent import NOON_MS, letter, recent_run, source, told

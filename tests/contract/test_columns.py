@@ -7,17 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from processors.fold.host_desk import COLUMNS
-from processors.hosts.batch import MinuteBatch
-from processors.hosts.forecasts import HostForecasts
-from processors.hosts.records import Records
-from processors.hosts.roster import BLOCK, HOST_BLOCK, HostRows, SeriesRows
-from processors.hosts.suspects import Suspects
-from processors.hosts.together import Places, Together
-from processors.hosts.unlike import Unlike
-from processors.hosts.windows import HostWindows, Told
-from processors.models.detect.combined import RESOURCES_MAX
-from processors.profiles.meters import Covered, Lasts, MeterHosts, Meters
+from processors.hosts.detectors import Records, Suspects, Unlike
+from processors.hosts.multivariate import Places, Together
+from processors.hosts.rows import BLOCK, HOST_BLOCK, HostRows, SeriesRows
+from processors.hosts.windows import HostForecasts, HostWindows, MinuteBatch, Told
+from processors.models.detect.multivariate import RESOURCES_MAX
+from processors.pipeline.host_state import COLUMNS
+from processors.power.profiles.meters import Covered, Lasts, MeterHosts, Meters
 
 ROWS = 40
 BLOCK_BYTES_MAX = 600_000  # a broker takes a million, of which base64 leaves three quarters

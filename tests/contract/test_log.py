@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.contracts.errors import UnavailableError
-from agent.contracts.log import Batch, TopicSettings
+from processors.contracts.errors import UnavailableError
+from processors.contracts.log import Batch, TopicSettings
 from tests.kit.logs import WAIT_S, Bench, cases, collect, fold, own, values, write
 
 

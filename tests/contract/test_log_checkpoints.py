@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.contracts.errors import FencedError, UnavailableError
-from agent.contracts.log import TopicSettings
+from processors.contracts.errors import FencedError, UnavailableError
+from processors.contracts.log import TopicSettings
 from tests.kit.logs import Bench, cases, marker
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.contracts.errors import FencedError
-from agent.contracts.log import Consumer, Poll, Position
+from processors.contracts.errors import FencedError
+from processors.contracts.log import Consumer, Poll, Position
 from tests.kit.logs import Bench, cases, collect, own, poll_until, values, write
 
 

@@ -8,32 +8,37 @@ import msgspec
 import numpy as np
 import pytest
 
-from agent.contracts.profile_settings import ProfileSettings
-from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
-from processors.alerts import AlertLife, AlertState, HostAlertLife
-from processors.asked import REQUESTS_MAX, Asked, AskedState
-from processors.drift import Drift, DriftState
+from processors.alerts.lifecycle import AlertLife, AlertState, HostAlertLife
+from processors.contracts.settings import AlertSettings, JobSettings, ProfileSettings, RunTimeSettings
 from processors.facts import Outcome
-from processors.failures import FailureRate, FailureState, HostFailureRate
-from processors.feature_times import FeatureTimes, FeatureTimesState
-from processors.fold import host_desk
-from processors.fold.kinds import PROCESSORS
+from processors.features import FeatureTimes, FeatureTimesState
 from processors.hosts import jobs
 from processors.inputs import Inputs, InputsState
-from processors.jobs import Job, JobState
-from processors.laws import CurveRecord, Laws, LawsState, Pool, PoolState
-from processors.members import Members, MembersState
+from processors.jobs.deduplication import (
+    REQUESTS_MAX,
+    Asked,
+    AskedState,
+    LowWater,
+    LowWaterState,
+    SeenRun,
+    SeenRuns,
+    SeenState,
+)
+from processors.jobs.failures import FailureRate, FailureState, HostFailureRate
+from processors.jobs.lifecycle import Job, JobState
+from processors.load.scores import LoadScores, LoadScoresState
 from processors.models.combination.bands import NO_SCORES
-from processors.profile_models import ProfileModels, ProfileModelsState
-from processors.profiles.host_power import HostPower, HostPowerState
-from processors.profiles.ledger import ARRAYS
-from processors.profiles.runs import ProfileRun, ProfileRunState
-from processors.profiles.starts import StartsTold, StartsToldState
-from processors.rivals import Rivals, RivalsState
-from processors.run_distribution import RunHistory, RunHistoryState
-from processors.run_time import RunTime, RunTimeState
-from processors.seen import LowWater, LowWaterState, SeenRun, SeenRuns, SeenState
-from processors.under_load_scores import LoadScores, LoadScoresState
+from processors.pipeline import host_state
+from processors.pipeline.shard import PROCESSORS
+from processors.power.model import ProfileModels, ProfileModelsState
+from processors.power.profiles.attribution import ProfileRun, ProfileRunState, StartsTold, StartsToldState
+from processors.power.profiles.finalisation import HostPower, HostPowerState
+from processors.power.profiles.sums import ARRAYS
+from processors.run_time.drift import Drift, DriftState
+from processors.run_time.members import Members, MembersState
+from processors.run_time.model import RunTime, RunTimeState
+from processors.run_time.related_curves import CurveRecord, Laws, LawsState, Pool, PoolState
+from processors.similar_runs import Rivals, RivalsState, RunHistory, RunHistoryState
 from tests.kit.contract_facts import START_MS, condition, input_fact, job_fact, job_learns, run_fact
 from tests.kit.drifting import scored_run
 from tests.kit.featured_runs import featured_run, features_learn, question_of
@@ -271,7 +276,7 @@ def test_processor(case: str) -> None:
 
 
 def test_every_processor_of_the_fold_is_under_this_suite() -> None:
-    others = {kind.name for kind in host_desk.COLUMNS} | set(
+    others = {kind.name for kind in host_state.COLUMNS} | set(
         ARRAYS
     )  # columns have a suite of their own, arrays no kind
     assert set(SUBJECTS) == set(PROCESSORS) - others

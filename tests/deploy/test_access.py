@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.app.readers import access
+from agent.app.compose import access
+from agent.config.checks import notes
 from agent.config.load import loads
-from agent.config.notes import notes
-from agent.http.access import Reader
+from sinks.web.access import Reader
 from tests.kit.tools import tool
 
 PAGE = Path(__file__).resolve().parents[2] / "deploy" / "ACCESS.md"

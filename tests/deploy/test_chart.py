@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import agent
 from agent.cli import main
-from agent.config.keys import secret_paths
+from agent.config.reference import secret_paths
 from tests.kit.chart import CHART, NEWEST, OLDEST, ChartError, Objects, named, objects, pod_templates, rendered, values
 from tests.kit.tools import tool
 

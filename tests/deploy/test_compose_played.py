@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from agent.app import compose
-from agent.app.simulate import last_place
-from agent.contracts.moments import parse_rfc3339
-from agent.log.kafka import KafkaLog
+from agent.app.demo import last_place
+from agent.log.kafka.log import KafkaLog
 from agent.simulation.living import LivingCentre
+from processors.contracts.names import parse_rfc3339
 from tests.kit import compose as compose_file
 from tests.kit.agent_process import ROOT, AgentProcess, until
 from tests.kit.alertmanager import Alertmanager, alertmanager

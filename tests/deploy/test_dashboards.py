@@ -10,8 +10,8 @@ import promql_parser as promql
 import pytest
 import yaml
 
-from agent.metrics.table import METRICS
 from deploy.grafana.files import texts
+from sinks.prometheus.table import METRICS
 from tests.kit.dashboards import (
     FOLDER,
     Question,

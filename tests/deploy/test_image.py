@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agent import __version__
+from processors import __version__
 from tests.kit.agent_process import until
 from tests.kit.image import DOCKERFILE, ROOT, Image, base_name, built
 from tests.kit.ports import free_ports

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.metrics.table import METRICS
+from sinks.prometheus.table import METRICS
 from tests.kit.tools import tool
 
 ROOT = Path(__file__).resolve().parents[2]

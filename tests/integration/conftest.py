@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.contracts.log import TopicSettings
-from agent.log.kafka import KafkaLog
-from agent.log.kafka_settings import KafkaSettings
+from agent.log.kafka.connection import KafkaSettings
+from agent.log.kafka.log import KafkaLog
+from processors.contracts.log import TopicSettings
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.slurm import SlurmCluster
 from tests.kit.slurm_root import SUITES, why_not

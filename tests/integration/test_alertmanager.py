@@ -8,8 +8,8 @@ import pytest
 from agent.app import compose
 from agent.app.alertmanager import AlertmanagerSink
 from agent.clock import SystemClock
-from agent.config.alertmanager import AlertmanagerSettings
-from agent.contracts.moments import rfc3339
+from agent.config.tree import AlertmanagerSettings
+from processors.contracts.names import rfc3339
 from tests.kit.agent_process import until
 from tests.kit.alertmanager import alertmanager
 from tests.kit.messages import alert

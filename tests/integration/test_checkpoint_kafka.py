@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from msgspec.structs import replace
 
-from agent.contracts.errors import CheckpointLostError, FencedError, UnavailableError
-from agent.contracts.log import Restored, TopicSettings
-from agent.log.kafka import KafkaLog
-from agent.log.kafka_checkpoint import KafkaCheckpointStore
-from agent.log.kafka_settings import KafkaSettings
+from agent.log.kafka.checkpoint import KafkaCheckpointStore
+from agent.log.kafka.connection import KafkaSettings
+from agent.log.kafka.log import KafkaLog
+from processors.contracts.errors import CheckpointLostError, FencedError, UnavailableError
+from processors.contracts.log import Restored, TopicSettings
 from tests.kit.checkpoints import (
     CommitsNothing,
     EndsNotCompared,

@@ -6,10 +6,10 @@ from threading import Thread, Timer
 import pytest
 from msgspec.structs import replace
 
-from agent.contracts.errors import CheckpointLostError, UnavailableError
-from agent.contracts.log import Restored
-from agent.log.kafka_checkpoint import KafkaCheckpointStore
-from agent.log.kafka_settings import KafkaSettings
+from agent.log.kafka.checkpoint import KafkaCheckpointStore
+from agent.log.kafka.connection import KafkaSettings
+from processors.contracts.errors import CheckpointLostError, UnavailableError
+from processors.contracts.log import Restored
 from tests.kit.checkpoints import (
     HANGS_S,
     Interrupted,

@@ -11,11 +11,11 @@ from click.testing import CliRunner, Result
 from agent.app.compose import kafka_settings
 from agent.cli import main
 from agent.config.load import load
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.log import Batch, TopicSettings
-from agent.contracts.moments import parse_rfc3339
-from agent.decode.dead_letter import dead_letter
-from agent.log.kafka import KafkaLog
+from agent.decode.message import dead_letter
+from agent.log.kafka.log import KafkaLog
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.log import Batch, TopicSettings
+from processors.contracts.names import parse_rfc3339
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.logs import WAIT_S
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
-from agent.contracts.log import Restored
-from agent.contracts.outputs import Emission
-from processors.fold.shard import Shard
+from processors.contracts.log import Restored
+from processors.contracts.outputs import Emission
+from processors.pipeline.shard import Shard
 from tests.kit.agent_process import AgentProcess, until, write_config
 from tests.kit.agent_topics import AgentTopics, Records, ended_runs, events, folded, observations, states
 from tests.kit.kafka_broker import KafkaBroker

@@ -9,10 +9,10 @@ from threading import Thread, Timer
 import pytest
 from msgspec.structs import replace
 
-from agent.contracts.errors import ConfigError, UnavailableError
-from agent.contracts.log import Poll, Producer, TopicSettings
-from agent.log.kafka import KafkaLog
-from agent.log.kafka_settings import KafkaSecurity, KafkaSettings
+from agent.log.kafka.connection import KafkaSecurity, KafkaSettings
+from agent.log.kafka.log import KafkaLog
+from processors.contracts.errors import ConfigError, UnavailableError
+from processors.contracts.log import Poll, Producer, TopicSettings
 from tests.kit.agent_process import until
 from tests.kit.kafka_broker import PASSWORD, USER, KafkaBroker
 from tests.kit.logs import WAIT_S, collect, kafka_settings, own, poll_until, values, write

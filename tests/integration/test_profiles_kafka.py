@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
-from agent.contracts.events import HostMinute, JournalRecord, Tick, decode_record, encode_record
-from agent.contracts.moments import rfc3339
+from processors.contracts.events import HostMinute, JournalRecord, Tick, decode_record, encode_record
+from processors.contracts.names import rfc3339
 from tests.kit.agent_process import AgentProcess, until, write_config
 from tests.kit.agent_topics import AgentTopics
 from tests.kit.kafka_broker import KafkaBroker

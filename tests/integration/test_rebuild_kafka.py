@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner
 
 from agent.cli import main
-from agent.contracts.moments import rfc3339
+from processors.contracts.names import rfc3339
 from tests.kit.agent_process import AgentProcess, until, write_config
 from tests.kit.agent_topics import AgentTopics
 from tests.kit.kafka_broker import KafkaBroker

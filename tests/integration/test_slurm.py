@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from agent.contracts.events import JobCompleted, JobEvent, JobStarted
 from agent.decode.options import DecodeOptions
 from agent.decode.slurm import slurm_decoder
+from processors.contracts.events import JobCompleted, JobEvent, JobStarted
 from tests.kit.agent_process import AgentProcess, until, write_config
 from tests.kit.agent_topics import AgentTopics
 from tests.kit.kafka_broker import KafkaBroker

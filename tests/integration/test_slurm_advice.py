@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.client.rows import rows
-from agent.client.table import write_lines
-from agent.contracts.outputs import Range, UsefulSizes
+from processors.contracts.outputs import Range, UsefulSizes
+from sinks.table import rows, write_lines
 from tests.kit.messages import curve_point, prediction
 from tests.kit.slurm import SlurmCluster
 from tests.kit.slurm_root import SUITES, why_not

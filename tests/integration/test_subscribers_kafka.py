@@ -10,10 +10,10 @@ from click.testing import CliRunner, Result
 
 from agent.app.compose import encode, kafka_settings
 from agent.cli import main
-from agent.client.table import Predictions
 from agent.config.load import load
-from agent.log.kafka import KafkaLog
+from agent.log.kafka.log import KafkaLog
 from agent.topics import create
+from sinks.table import Predictions
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.logs import WAIT_S
 from tests.kit.messages import alert, curve_point, prediction

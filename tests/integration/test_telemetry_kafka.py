@@ -13,11 +13,11 @@ from kafka import KafkaProducer
 from agent.app import compose
 from agent.collector.collector import Collector
 from agent.config.tree import Config
-from agent.contracts.events import HostMinute, decode_record
-from agent.contracts.log import TopicSettings
-from agent.contracts.moments import rfc3339
-from agent.log.memory import MemoryLog
+from agent.log.memory.log import MemoryLog
 from agent.topics import own_topics
+from processors.contracts.events import HostMinute, decode_record
+from processors.contracts.log import TopicSettings
+from processors.contracts.names import rfc3339
 from tests.kit.agent_process import AgentProcess, until, write_config
 from tests.kit.agent_topics import AgentTopics
 from tests.kit.kafka_broker import KafkaBroker

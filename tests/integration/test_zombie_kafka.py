@@ -12,14 +12,14 @@ import pytest
 from agent.app import compose
 from agent.config.load import load
 from agent.config.tree import Config
-from agent.contracts.errors import FencedError
-from agent.contracts.events import JournalRecord, encode_record
-from agent.contracts.moments import rfc3339
 from agent.decode.native import native_decoder
 from agent.decode.options import DecodeOptions
 from agent.learner.learner import Learner
-from agent.log.kafka import KafkaLog
+from agent.log.kafka.log import KafkaLog
 from agent.topics import own_topics
+from processors.contracts.errors import FencedError
+from processors.contracts.events import JournalRecord, encode_record
+from processors.contracts.names import rfc3339
 from tests.kit.agent_process import AgentProcess, until, write_config
 from tests.kit.agent_topics import AgentTopics, folded, observations, states
 from tests.kit.clock import FakeClock

@@ -13,13 +13,13 @@ from kafka import KafkaConsumer, TopicPartition
 
 from agent.app import compose
 from agent.config.tree import Config
-from agent.contracts.events import JobCompleted, JournalEvent, decode_record
-from agent.contracts.log import Batch, Marker, Restored, TopicSettings
-from agent.contracts.outputs import Emission
-from agent.log.kafka import KafkaLog
-from agent.log.kafka_checkpoint import SWEEP_KEY
-from agent.log.kafka_reading import KafkaReader
-from processors.fold.shard import Shard
+from agent.log.kafka.checkpoint import SWEEP_KEY
+from agent.log.kafka.log import KafkaLog
+from agent.log.kafka.reading import KafkaReader
+from processors.contracts.events import JobCompleted, JournalEvent, decode_record
+from processors.contracts.log import Batch, Marker, Restored, TopicSettings
+from processors.contracts.outputs import Emission
+from processors.pipeline.shard import Shard
 
 Records = list[tuple[str, bytes | None]]
 WRITE_S = 90.0

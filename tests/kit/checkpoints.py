@@ -9,12 +9,11 @@ from kafka.errors import KafkaTimeoutError
 from kafka.structs import TopicPartition
 from msgspec.structs import replace
 
-from agent.contracts.log import Restored, TopicSettings
-from agent.log.kafka import KafkaLog
-from agent.log.kafka_checkpoint import KafkaCheckpointStore
-from agent.log.kafka_connection import give_up
-from agent.log.kafka_reading import KafkaReader
-from agent.log.kafka_settings import KafkaSettings
+from agent.log.kafka.checkpoint import KafkaCheckpointStore
+from agent.log.kafka.connection import KafkaSettings, give_up
+from agent.log.kafka.log import KafkaLog
+from agent.log.kafka.reading import KafkaReader
+from processors.contracts.log import Restored, TopicSettings
 from tests.kit.agent_process import until
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.logs import WAIT_S, kafka_settings, marker

@@ -6,8 +6,8 @@ that belongs to the work falls per cycle by 1 + d, stalled cycles fill the rest,
 
 import numpy as np
 
-from agent.contracts.profiles import Profile
-from processors.profile_models import ProfileFact
+from processors.contracts.hosts import Profile
+from processors.power.model import ProfileFact
 
 CYCLES_PER_S = 2.5e9
 START_MS = 1_795_168_800_000

@@ -1,10 +1,10 @@
 """Facts about jobs, runs, alerts and inputs that the contract of processors is tried with."""
 
-from agent.contracts.events import Identity, JobCompleted
-from processors.alerts import Condition
+from processors.alerts.lifecycle import Condition
+from processors.contracts.events import Identity, JobCompleted
 from processors.facts import RunFact
 from processors.inputs import KNOTS_MAX, InputFact, InputRecord, StoredKnot
-from processors.jobs import Job, JobFact, Placement
+from processors.jobs.lifecycle import Job, JobFact, Placement
 from tests.kit.scenario import SYSTEM, completed, evidence
 
 START_MS = 1_795_168_800_000

@@ -1,7 +1,7 @@
 """Runs of an application that keeps falling behind its own past."""
 
-from processors.drift import ScoredRun
 from processors.facts import RunFact, Scored
+from processors.run_time.drift import ScoredRun
 from tests.kit.scenario import DAY_MS, SYSTEM
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from processors.models.structure.syntax import Call, Chain, Expression, Name, Number
+from processors.models.structure.parse import Call, Chain, Expression, Name, Number
 
 SIGNS = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}
 

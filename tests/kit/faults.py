@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from agent.contracts.errors import UnavailableError
-from agent.contracts.log import Batch, CheckpointStore, Consumer, Log, TopicSettings
+from processors.contracts.errors import UnavailableError
+from processors.contracts.log import Batch, CheckpointStore, Consumer, Log, TopicSettings
 from tests.kit import faulty_clients
 
 Result = TypeVar("Result")

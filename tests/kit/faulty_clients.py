@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
-from agent.contracts.errors import CheckpointLostError, FencedError, ScalewatchError, UnavailableError
-from agent.contracts.log import (
+from processors.contracts.errors import CheckpointLostError, FencedError, ScalewatchError, UnavailableError
+from processors.contracts.log import (
     Assignment,
     Batch,
     CheckpointStore,
@@ -16,8 +16,8 @@ from agent.contracts.log import (
     Position,
     Restored,
     TopicPartition,
+    check_record,
 )
-from agent.log.limits import check_record
 
 Record = tuple[str, bytes | None, bytes | None, int | None, int | None]
 Result = TypeVar("Result")

@@ -1,8 +1,8 @@
 """Runs of an application whose times follow from attributes of the job, and from its communication."""
 
-from processors.curve import CurveSaid, PublishedPoint
-from processors.feature_times import FeatureFact, FeatureQuestion, FeatureTimes
-from processors.models.communication.features import NAMES
+from processors.facts import CurveSaid, PublishedPoint
+from processors.features import FeatureFact, FeatureQuestion, FeatureTimes
+from processors.models.communication import NAMES
 
 SOLVERS = ("sweep", "cg", "amg")
 FITTED_MS = (8_000, 25_000, 99_000)

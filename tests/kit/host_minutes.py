@@ -6,7 +6,7 @@
 
 import numpy as np
 
-from agent.contracts.events import HostMinute, ResourceMinute
+from processors.contracts.events import HostMinute, ResourceMinute
 
 SYSTEM = "exa"
 MINUTE_MS = 60_000

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agent.contracts.hosts import HostWindow
+from processors.contracts.hosts import HostWindow
 from processors.models.histogram.values import from_samples
 
 KEPT_MAX = 3  # windows of a series

@@ -1,7 +1,7 @@
 """Facts about what hosts are given to do: the i-th of each kind."""
 
-from agent.contracts.events import HostState, JobCompleted, JobStarted
-from processors.profiles.host_power import EVENTS_MAX, PowerSample
+from processors.contracts.events import HostState, JobCompleted, JobStarted
+from processors.power.profiles.finalisation import EVENTS_MAX, PowerSample
 from tests.kit.scenario import DAY_MS, SYSTEM, completed, evidence
 
 

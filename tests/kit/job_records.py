@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from agent.contracts.decoding import Decode
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.moments import parse_rfc3339
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import Decode
+from processors.contracts.names import parse_rfc3339
 
 CASES = Path(__file__).parents[1] / "cases" / "decode"
 RECEIVED_MS = parse_rfc3339("2026-11-21T00:00:00Z")

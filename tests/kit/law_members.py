@@ -1,12 +1,12 @@
 """Laws that were published, and runs that say which of them was right."""
 
-from agent.contracts.horizons import HORIZONS
-from processors.member_fits import fits
-from processors.members import MemberFact, Members
-from processors.models.adept import study
+from processors.contracts.names import HORIZONS
+from processors.models.adept.study import study
 from processors.models.combination.combine import combine
-from processors.models.combination.curve import Curve
-from processors.outlook import Outlook
+from processors.models.combination.evidence import Curve
+from processors.run_time.members import MemberFact, Members
+from processors.run_time.messages import fits
+from processors.run_time.prediction import Outlook
 from tests.kit.scenario import SYSTEM
 
 

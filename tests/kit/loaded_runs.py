@@ -1,8 +1,8 @@
 """Runs that ended, and what was told of them under the load of their hosts."""
 
-from agent.contracts.under_load import LoadHistogram, UnderLoad
-from processors.curve import PublishedPoint
-from processors.under_load_scores import LoadedRun, StartLoad
+from processors.contracts.load import LoadHistogram, UnderLoad
+from processors.facts import PublishedPoint
+from processors.load.scores import LoadedRun, StartLoad
 
 
 def loaded_run(i: int) -> LoadedRun:

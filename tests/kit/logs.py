@@ -9,11 +9,19 @@ from _pytest.mark.structures import ParameterSet
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.protocol.group import LeaveGroupRequest
 
-from agent.contracts.log import Batch, Consumer, Log, Marker, Poll, TopicPartition, TopicSettings
-from agent.log.kafka import KafkaLog
-from agent.log.kafka_settings import KafkaSettings
-from agent.log.memory import MemoryLog
-from agent.log.memory_broker import MemoryBroker
+from agent.log.kafka.connection import KafkaSettings
+from agent.log.kafka.log import KafkaLog
+from agent.log.memory.broker import MemoryBroker
+from agent.log.memory.log import MemoryLog
+from processors.contracts.log import (
+    Batch,
+    Consumer,
+    Log,
+    Marker,
+    Poll,
+    TopicPartition,
+    TopicSettings,
+)
 from tests.kit.faults import FaultRates, FaultyLog
 from tests.kit.kafka_broker import KafkaBroker
 

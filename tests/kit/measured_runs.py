@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from agent.contracts.profiles import Profile
-from processors.fold.shard import Shard
+from processors.contracts.hosts import Profile
+from processors.pipeline.shard import Shard
 from tests.kit.contended_runs import contended_run
 from tests.kit.scenario import DAY_MS, Scenario
 

@@ -4,23 +4,25 @@ from typing import Any
 
 import msgspec
 
-from agent.contracts.hosts import HostView, HostWindow, Outlook, ResourceView
-from agent.contracts.moments import parse_rfc3339
-from agent.contracts.names import ApplicationKey
-from agent.contracts.outputs import (
+from processors.contracts.hosts import HostView, HostWindow, Outlook, ResourceView
+from processors.contracts.load import LoadHistogram, UnderLoad
+from processors.contracts.names import ApplicationKey, parse_rfc3339
+from processors.contracts.outputs import (
     Alert,
     AlertEvidence,
     CurvePoint,
+    Explained,
     JobPrediction,
     Member,
     Model,
+    PowerQuality,
     Prediction,
+    ProfileModel,
+    Quality,
     Range,
     Reliability,
     UsefulSizes,
 )
-from agent.contracts.quality import Explained, PowerQuality, ProfileModel, Quality
-from agent.contracts.under_load import LoadHistogram, UnderLoad
 
 COMMON: dict[str, Any] = {
     "schema": "scalewatch.test/1",

@@ -1,7 +1,6 @@
 """Facts about past jobs, one for each number."""
 
-from processors.rivals import Bout
-from processors.run_distribution import ComingJob, EndedJob
+from processors.similar_runs import Bout, ComingJob, EndedJob
 
 
 def ended_job(i: int) -> EndedJob:

@@ -8,10 +8,18 @@ from collections.abc import Iterable
 
 from agent.app.compose import make_shard
 from agent.config.tree import Config
-from agent.contracts.events import Evidence, HostMinute, JobCompleted, JobStarted, JournalEvent, ResourceMinute, Tick
-from agent.contracts.names import run_id
-from agent.contracts.profiles import Profile
-from processors.fold.host_shard import HostShard
+from processors.contracts.events import (
+    Evidence,
+    HostMinute,
+    JobCompleted,
+    JobStarted,
+    JournalEvent,
+    ResourceMinute,
+    Tick,
+)
+from processors.contracts.hosts import Profile
+from processors.contracts.names import run_id
+from processors.pipeline.hosts import HostShard
 
 SYSTEM = "exa"
 MINUTE_MS = 60_000

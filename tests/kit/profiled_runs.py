@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from agent.contracts.profiles import Profile
-from processors.profile_models import ProfileFact, ProfileModels
+from processors.contracts.hosts import Profile
+from processors.power.model import ProfileFact, ProfileModels
 
 CYCLES_PER_S = 2.5e9
 BASE_W, IPC_W, MEMORY_W = 150.0, 80.0, 2000.0

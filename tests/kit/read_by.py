@@ -5,7 +5,7 @@ from html import unescape
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from agent.http.access import Reader
+from sinks.web.access import Reader
 
 
 class ReadBy:

@@ -6,12 +6,11 @@ from typing import Final
 import httpx
 from starlette.applications import Starlette
 
-from agent.contracts.outputs import AlertEvidence
-from agent.contracts.recent import Letter, RecentRun, SourceSeen
-from agent.contracts.service import Health
-from agent.http.access import Access, Reader, Token
-from agent.http.app import create_app
-from agent.metrics.registry import Metrics
+from processors.contracts.outputs import AlertEvidence, Letter, RecentRun, SourceSeen
+from processors.contracts.service import Health
+from sinks.prometheus.registry import Metrics
+from sinks.web.access import Access, Reader, Token
+from sinks.web.server import create_app
 from tests.kit.get import get
 from tests.kit.messages import alert, host_view, job, prediction, resource_view
 from tests.kit.service import FixedService

@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from agent.contracts.moments import parse_rfc3339
-from agent.contracts.names import run_id
-from agent.contracts.recent import Letter, RecentRun, SourceSeen, Told
+from processors.contracts.names import parse_rfc3339, run_id
+from processors.contracts.outputs import Letter, PredictedAtStart, RecentRun, SourceSeen
 
 NOON_MS = parse_rfc3339("2026-11-20T12:00:00Z")
 
 
-def told(run_time_s: float = 1700.0, **changes: Any) -> Told:
+def told(run_time_s: float = 1700.0, **changes: Any) -> PredictedAtStart:
     values: dict[str, Any] = {
         "low_s": run_time_s * 0.9,
         "high_s": run_time_s * 1.2,
@@ -17,7 +16,7 @@ def told(run_time_s: float = 1700.0, **changes: Any) -> Told:
         "verdict": "reliable",
         "source": "curve",
     }
-    return Told(run_time_s=run_time_s, **(values | changes))
+    return PredictedAtStart(run_time_s=run_time_s, **(values | changes))
 
 
 def recent_run(job_id: str = "812", run_time_s: float = 1860.0, **changes: Any) -> RecentRun:

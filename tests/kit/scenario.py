@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 
 from agent.app.compose import encode
-from agent.app.feed import ticks
-from agent.contracts.events import (
+from agent.app.embedded import ticks
+from agent.identify.identifier import Identifier
+from processors.contracts.events import (
     Evidence,
     Identity,
     JobCompleted,
@@ -28,14 +29,12 @@ from agent.contracts.events import (
     decode_record,
     encode_record,
 )
-from agent.contracts.feature_settings import FeatureSettings
-from agent.contracts.names import run_id
-from agent.contracts.outputs import Emission
-from agent.contracts.settings import AlertSettings, IdentifySettings, JobSettings, RunTimeSettings
-from agent.identify import Identifier
-from processors.fold.desk import FoldSettings
-from processors.fold.shard import Shard
-from processors.run_time import RunTime
+from processors.contracts.names import run_id
+from processors.contracts.outputs import Emission
+from processors.contracts.settings import AlertSettings, FeatureSettings, IdentifySettings, JobSettings, RunTimeSettings
+from processors.pipeline.shard import Shard
+from processors.pipeline.state import FoldSettings
+from processors.run_time.model import RunTime
 
 SYSTEM = "exa"
 DAY_MS = 1_795_132_800_000  # 2026-11-20T00:00:00Z

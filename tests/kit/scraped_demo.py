@@ -10,11 +10,9 @@ import yaml
 
 from agent.app.demo import Demo
 from agent.clock import SystemClock
-from agent.http.app import create_app
-from agent.http.server import Server
-from agent.metrics.hosts import HostCollector
-from agent.metrics.predictions import PredictionCollector
-from agent.metrics.scrape import HealthCollector
+from sinks.prometheus.predictions import PredictionCollector
+from sinks.prometheus.registry import HealthCollector, HostCollector
+from sinks.web.server import Server, create_app
 from tests.kit.prometheus import Prometheus, prometheus
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,12 +5,20 @@ from typing import Any
 
 import msgspec
 
-from agent.contracts.events import PredictionRequested
-from agent.contracts.hosts import HostView
-from agent.contracts.names import ApplicationKey
-from agent.contracts.outputs import Alert, Answer, AnswerPoint, JobPrediction, Prediction
-from agent.contracts.recent import Letter, RecentRun, SourceSeen
-from agent.contracts.service import Health
+from processors.contracts.events import PredictionRequested
+from processors.contracts.hosts import HostView
+from processors.contracts.names import ApplicationKey
+from processors.contracts.outputs import (
+    Alert,
+    Answer,
+    AnswerPoint,
+    JobPrediction,
+    Letter,
+    Prediction,
+    RecentRun,
+    SourceSeen,
+)
+from processors.contracts.service import Health
 from tests.kit.messages import COMMON, alert, curve_point, job, prediction
 
 

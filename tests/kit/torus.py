@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.communication.traffic import Traffic, told
+from processors.models.communication import Traffic, told
 
 Integers = npt.NDArray[np.int64]
 

@@ -8,8 +8,15 @@ from itertools import pairwise
 import numpy as np
 from msgspec.structs import replace
 
-from agent.contracts.events import HostMinute, ResourceMinute
-from agent.contracts.telemetry import Samples, Series, SeriesIndex, is_cumulative, is_power, is_profiled
+from processors.contracts.events import HostMinute, ResourceMinute
+from processors.contracts.telemetry import (
+    Samples,
+    Series,
+    SeriesIndex,
+    is_cumulative,
+    is_power,
+    is_profiled,
+)
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import WindowSettings
 

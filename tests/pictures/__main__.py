@@ -9,8 +9,7 @@ from pathlib import Path
 
 from agent.app.demo import Demo
 from agent.clock import SystemClock
-from agent.http.app import create_app
-from agent.http.server import Server
+from sinks.web.server import Server, create_app
 from tests.pictures.views import take
 
 SEED = 1

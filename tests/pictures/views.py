@@ -7,9 +7,9 @@ from typing import Literal
 
 from playwright.sync_api import Page
 
-from agent.contracts.service import Service
-from agent.http.hosts import host_link
-from agent.http.lookup import application_id, link
+from processors.contracts.service import Service
+from sinks.web.links import application_id, link
+from sinks.web.views.hosts import host_link
 from tests.kit.browser import PHONE, browser, visit
 from tests.pictures.png import smaller
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from processors.models.combination.curve import Curve
+from processors.models.combination.evidence import Curve
 
 SIZES_MIN = 5  # of a curve that is asked
 THINNED_ABOVE, RATIO = 12, 1.3

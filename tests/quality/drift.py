@@ -18,13 +18,13 @@ from typing import NamedTuple
 import numpy as np
 
 from agent.app.compose import make_shard
-from agent.app.feed import ticks
+from agent.app.embedded import ticks
 from agent.config.tree import Config
-from agent.contracts.events import Evidence, JobCompleted, JournalRecord, Tick
-from agent.contracts.outputs import Alert, Prediction
-from agent.contracts.settings import IdentifySettings
+from processors.contracts.events import Evidence, JobCompleted, JournalRecord, Tick
+from processors.contracts.outputs import Alert, Prediction
+from processors.contracts.settings import IdentifySettings
 from processors.facts import RunFact, Scored
-from processors.fold.shard import Shard
+from processors.pipeline.shard import Shard
 from tests.quality.job_logs import jobs
 
 SIZES = (1, 2, 4, 8, 16, 32)

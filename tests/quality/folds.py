@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from processors.models.combination.coefficients import Coefficients
+from processors.models.combination.combine import Coefficients
 from processors.models.combination.gate import Gate
 from processors.models.combination.inside import InsideScale
-from processors.models.combination.scale import Scale
+from processors.models.combination.replay import Scale
 from tests.quality.curves import Measured
 from tests.quality.refit import refit
 

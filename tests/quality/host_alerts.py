@@ -18,14 +18,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from agent.contracts.outputs import Alert
-from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
-from processors.alert_rules import HOST_ANOMALY
-from processors.fold.desk import FoldSettings
-from processors.fold.host_alerts import HostAlerts
-from processors.fold.host_desk import HostDesk
-from processors.fold.host_jobs import HostJobs
-from processors.hosts.batch import MinuteBatch
+from processors.alerts.applications import HOST_ANOMALY
+from processors.contracts.outputs import Alert
+from processors.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
+from processors.hosts.windows import MinuteBatch
+from processors.pipeline.host_alerts import HostAlerts
+from processors.pipeline.host_jobs import HostJobs
+from processors.pipeline.host_state import HostDesk
+from processors.pipeline.state import FoldSettings
 
 SLOT_MS = 300_000
 DAY_MS = 86_400_000

@@ -18,9 +18,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.forecast.battery import Forecasters
-from processors.models.histogram.moments import in_range
-from processors.models.histogram.scores import crps, pit
+from processors.models.forecast import Forecasters
+from processors.models.histogram.arithmetic import crps, in_range, pit
 from processors.models.histogram.values import INTERVALS, Histogram, from_samples
 
 Values = npt.NDArray[np.float64]

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from processors.inputs import AHEAD, DEVIATION_MIN, KNOTS_MAX, RUN_DEVIATION, spread
-from processors.models.adept import study
+from processors.models.adept.study import study
 from processors.models.combination.combine import combine
-from processors.models.combination.curve import Curve
+from processors.models.combination.evidence import Curve
 from processors.models.conformal import NORMAL_90
-from processors.models.input_size.curves import Input, Knot, values
-from processors.models.input_size.forecast import Expected, expected, pooled
+from processors.models.input_size import Expected, Input, Knot, expected, pooled, values
 from tests.quality.curves import Measured
 
 if TYPE_CHECKING:

@@ -19,11 +19,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from agent.contracts.decoding import Decoded
-from agent.contracts.events import JobCompleted
 from agent.decode.options import DecodeOptions
 from agent.decode.swf import read_header, swf_lines
-from processors.run_distribution import ComingJob, EndedJob, Expected, GroupKind, RunHistory, expected, group_keys
+from processors.contracts.events import Decoded, JobCompleted
+from processors.similar_runs import (
+    ComingJob,
+    EndedJob,
+    Expected,
+    GroupKind,
+    RunHistory,
+    expected,
+    group_keys,
+)
 
 Floats = npt.NDArray[np.float64]
 FAR_FUTURE_MS = 4_000_000_000_000

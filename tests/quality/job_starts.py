@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agent.contracts.events import JobCompleted, JobStarted, JournalRecord, Tick
-from agent.contracts.outputs import JobPrediction
-from agent.contracts.settings import AlertSettings, IdentifySettings, JobSettings, RunTimeSettings
-from agent.identify import Identifier
-from processors.fold.desk import FoldSettings
-from processors.fold.shard import Shard
-from processors.models.log_normal import quantile_of_band
+from agent.identify.identifier import Identifier
+from processors.contracts.events import JobCompleted, JobStarted, JournalRecord, Tick
+from processors.contracts.outputs import JobPrediction
+from processors.contracts.settings import AlertSettings, IdentifySettings, JobSettings, RunTimeSettings
+from processors.models.statistics import quantile_of_band
+from processors.pipeline.shard import Shard
+from processors.pipeline.state import FoldSettings
 from tests.quality.job_logs import LastTwo, as_ended, jobs, pinball
 
 COLUMNS = ("jobs", "MAE s", "pinball .5", "pinball .9", "held")

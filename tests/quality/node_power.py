@@ -27,15 +27,12 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.models.counters.model import KINDS
-from processors.models.features.model import FOREST
-from processors.models.features.model import KINDS as FEATURE_KINDS
-from processors.models.power.readings import believable
-from processors.models.power.recalibrated import WINDOW, PowerModel
-from processors.models.training.kind import Kind
+from processors.models.features import FOREST
+from processors.models.features import KINDS as FEATURE_KINDS
+from processors.models.power import WINDOW, PowerModel, believable
 from processors.models.training.runs import Run
-from processors.models.training.table import Predicted
-from processors.models.training.tracking import Tracked
-from processors.models.training.trainer import Trainer
+from processors.models.training.table import Predicted, Tracked
+from processors.models.training.trainer import Kind, Trainer
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.intp]

@@ -21,15 +21,14 @@ from unittest import mock
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.counters import smooth
+from processors.models import features
+from processors.models.counters import gaussian_process
 from processors.models.counters.model import KINDS
-from processors.models.counters.regression import ridge
-from processors.models.features import forest
-from processors.models.power.cumulative import RAPL_RANGE_J
-from processors.models.training.kind import Kind
-from processors.models.training.table import Answering, Predicted, Table, finished
-from processors.models.training.tracking import Tracked
-from processors.models.trees.grow import Growth, grow
+from processors.models.counters.selection import ridge
+from processors.models.energy import RAPL_RANGE_J
+from processors.models.training.table import Answering, Predicted, Table, Tracked, finished
+from processors.models.training.trainer import Kind
+from processors.models.trees import Growth, grow
 from tests.quality.node_power import Scored, job, one_server, preceding, scored, without_sensors
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def lines(sources: "Sources") -> Iterator[str]:
             table = load(folder / name)
             for model, fit in COUNTERS.items():
                 yield _line(f"{name}, one group out, {model}", len(table), left_out(table, fit))
-            with mock.patch.multiple(smooth, **WIDER):  # its bounds are constants, as no site is to turn them
+            with mock.patch.multiple(gaussian_process, **WIDER):  # its bounds are constants, as no site is to turn them
                 wider = left_out(table, COUNTERS["smooth"])
             yield _line(f"{name}, one group out, smooth, of a wider choice", len(table), wider)
     for name in STAMPEDE if (folder / "stampede2").is_dir() else ():
@@ -186,8 +185,8 @@ COUNTERS: Final[dict[str, Fit]] = {
 }
 ATTRIBUTES: Final[dict[str, Fit]] = {
     "chosen in the file": _chosen_inside,
-    "law and trees": lambda table: finished(forest.fitting(table, rows_at_once=1 << 17)),
-    "the same of 2,048 runs": lambda table: finished(forest.fitting(table.rows(np.arange(len(table)) % 16 == 0))),
+    "law and trees": lambda table: finished(features.fitting(table, rows_at_once=1 << 17)),
+    "the same of 2,048 runs": lambda table: finished(features.fitting(table.rows(np.arange(len(table)) % 16 == 0))),
     "trees": lambda table: _Trees(table, 10),
 }
 

@@ -12,12 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from processors.models.combination.coefficients import SHIPPED, Coefficients
-from processors.models.combination.combine import combine
+from processors.models.combination.combine import SHIPPED, Coefficients, combine
 from processors.models.combination.evidence import LAWS, LN2, Evidence
 from processors.models.combination.gate import CURVATURE_UNIT, Gate, sibling_record
-from processors.models.combination.replay import SOFT_SQUARE, Rows, circumstances, replay
-from processors.models.combination.scale import JUMP, JUMP_DOUBLINGS_MAX, Scale, features
+from processors.models.combination.replay import (
+    JUMP,
+    JUMP_DOUBLINGS_MAX,
+    SOFT_SQUARE,
+    Rows,
+    Scale,
+    circumstances,
+    features,
+    replay,
+)
 from tests.quality.curves import Measured, applications, as_curve
 from tests.quality.likelihood import atoms, balanced, fit_scale, joined, per_run
 from tests.quality.refit_inside import fit_inside

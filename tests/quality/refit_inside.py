@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from processors.models.combination.coefficients import SHIPPED
-from processors.models.combination.combine import combine
+from processors.models.combination.combine import SHIPPED, combine
 from processors.models.combination.inside import InsideScale, hindsight_features, scales
 from tests.quality.curves import Measured, as_curve
 from tests.quality.likelihood import atoms, balanced, fit_scale, joined, per_run

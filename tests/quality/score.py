@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from processors.models.combination.bands import NO_SCORES, pooled, share
-from processors.models.combination.coefficients import Coefficients
-from processors.models.combination.combine import Combination, combine, learn
+from processors.models.combination.combine import Coefficients, Combination, combine, learn
 from tests.quality.curves import Measured, Question, as_curve, horizon, median_s, questions
 from tests.quality.likelihood import weighted_quantiles
 

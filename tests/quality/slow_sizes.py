@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from agent.config.tree import Config
-from agent.contracts.events import Evidence, JobCompleted
+from processors.contracts.events import Evidence, JobCompleted
 from tests.quality.drift import EVERY_MS, SHIFT_ALERTS, SIZES, START_MS, Fold
 
 SLOW, SLOWER, NOISE = 8, 1.5, 0.05

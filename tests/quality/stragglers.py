@@ -13,15 +13,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from agent.contracts.events import Evidence, JobStarted
-from agent.contracts.outputs import Alert
-from agent.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
-from processors.alert_rules import STRAGGLER_HOST
-from processors.fold.desk import FoldSettings
-from processors.fold.host_alerts import HostAlerts
-from processors.fold.host_desk import HostDesk
-from processors.fold.host_jobs import HostJobs
-from processors.hosts.batch import MinuteBatch
+from processors.alerts.applications import STRAGGLER_HOST
+from processors.contracts.events import Evidence, JobStarted
+from processors.contracts.outputs import Alert
+from processors.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
+from processors.hosts.windows import MinuteBatch
+from processors.pipeline.host_alerts import HostAlerts
+from processors.pipeline.host_jobs import HostJobs
+from processors.pipeline.host_state import HostDesk
+from processors.pipeline.state import FoldSettings
 
 NAMES: Final = {"cpu_load": "load1", "rapl_power": "power_w", "clock": "clock"}
 MINUTE_MS: Final = 60_000

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.detect.combined import CombinedRule
+from processors.models.detect.multivariate import CombinedRule
 from processors.models.detect.record import RecordRule
 
 if TYPE_CHECKING:

@@ -5,9 +5,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agent.simulation.truth import AmdahlLog, Downey, HaloExchange, Kazmina, Law, UniversalScalability
+from agent.simulation.truth import (
+    AmdahlLog,
+    Downey,
+    HaloExchange,
+    Kazmina,
+    Law,
+    UniversalScalability,
+)
 from processors.models.combination.combine import combine, learn
-from processors.models.combination.curve import Curve
+from processors.models.combination.evidence import Curve
 
 T1_S = 100.0
 FAMILIES = ("downey", "amdahl_log", "kazmina", "usl", "halo")

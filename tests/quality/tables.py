@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from processors.models.combination.coefficients import SHIPPED
+from processors.models.combination.combine import SHIPPED
 from tests.quality import (
     drift,
     growth,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from processors.models.combination.coefficients import SHIPPED
+from processors.models.combination.combine import SHIPPED
 from tests.quality import score
 from tests.quality.curves import Measured, load
 from tests.quality.refit import refit

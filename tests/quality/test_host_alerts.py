@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agent.contracts.settings import AlertSettings
+from processors.contracts.settings import AlertSettings
 from tests.quality.host_alerts import Measured, alerts, hits, table
 from tests.quality.stragglers import slowed, told
 

@@ -17,15 +17,21 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.app.compose import make_shard
-from agent.app.feed import ticks
+from agent.app.embedded import ticks
 from agent.config.tree import Config
-from agent.contracts.events import Evidence, JobCompleted, JobEvent, JobStarted, JournalRecord, Tick
-from agent.contracts.outputs import JobPrediction
-from processors.curve import PublishedPoint
-from processors.models.histogram.moments import in_range, interval_index
-from processors.models.histogram.scores import crps, pit
+from processors.contracts.events import (
+    Evidence,
+    JobCompleted,
+    JobEvent,
+    JobStarted,
+    JournalRecord,
+    Tick,
+)
+from processors.contracts.outputs import JobPrediction
+from processors.facts import PublishedPoint
+from processors.load.prediction import quiet_run_time
+from processors.models.histogram.arithmetic import crps, in_range, interval_index, pit
 from processors.models.histogram.values import INTERVALS, given
-from processors.under_load import quiet_run_time
 from tests.kit.host_windows import KnownWindows
 
 Values = npt.NDArray[np.float64]

@@ -1,11 +1,10 @@
 """Roles that leave a step out: the simulation has to catch each of them."""
 
-from agent.collector.collector import Collector
-from agent.collector.reading import Reading
-from agent.contracts.errors import ScalewatchError
-from agent.contracts.log import Position, TopicPartition
+from agent.collector.collector import Collector, Reading
 from agent.learner.learner import Learner
-from agent.learner.owned import OwnedShard
+from agent.learner.shard import OwnedShard
+from processors.contracts.errors import ScalewatchError
+from processors.contracts.log import Position, TopicPartition
 
 
 class HastyCollector(Collector):

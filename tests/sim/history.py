@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.contracts.moments import rfc3339
+from processors.contracts.names import rfc3339
 
 START_MS = 1_795_168_800_000
 MINUTE_MS = 60_000

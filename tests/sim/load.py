@@ -4,7 +4,7 @@ import json
 import random
 from typing import Any
 
-from agent.contracts.moments import rfc3339
+from processors.contracts.names import rfc3339
 from tests.sim.history import HOSTS as JOB_HOSTS
 from tests.sim.history import START_MS, SYSTEM
 

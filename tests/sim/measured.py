@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 
-from agent.contracts.events import HostMinute, HostState, ResourceMinute
+from processors.contracts.events import HostMinute, HostState, ResourceMinute
 from tests.sim.history import HOSTS, MINUTE_MS, START_MS, SYSTEM
 
 SOURCES = ("load/0", "load/1")

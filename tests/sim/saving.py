@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from agent.learner.saving import Save
+from agent.learner.learner import Save
 
 SOON = 0.4  # the chance, at each look, that a save is done in the meantime
 

@@ -14,12 +14,11 @@ import msgspec
 import pytest
 
 from agent.app import compose
-from agent.contracts.decoding import DeadLetter
-from agent.contracts.events import HostMinute, JobCompleted, JournalRecord, encode_record
-from agent.contracts.outputs import Run
-from agent.contracts.profiles import Profile
-from agent.log.memory import MemoryLog
-from processors.fold.shard import Shard
+from agent.log.memory.log import MemoryLog
+from processors.contracts.events import DeadLetter, HostMinute, JobCompleted, JournalRecord, encode_record
+from processors.contracts.hosts import Profile
+from processors.contracts.outputs import Run
+from processors.pipeline.shard import Shard
 from tests.kit.faults import FaultRates
 from tests.sim.careless import (
     AbsentCollector,

@@ -1,9 +1,9 @@
 """What the topics of a world hold."""
 
-from agent.contracts.events import JournalRecord, decode_record
-from agent.contracts.log import Batch
-from agent.log.memory import MemoryLog
-from agent.log.memory_broker import MemoryBroker
+from agent.log.memory.broker import MemoryBroker
+from agent.log.memory.log import MemoryLog
+from processors.contracts.events import JournalRecord, decode_record
+from processors.contracts.log import Batch
 
 
 def records(broker: MemoryBroker, topic: str) -> list[tuple[bytes | None, bytes | None]]:

@@ -8,22 +8,20 @@ from typing import Protocol
 import msgspec
 
 from agent.app import compose
-from agent.app.windows import make_windows
-from agent.collector.collector import Collector
-from agent.collector.routes import Routes
-from agent.config.broker import TopicNames
+from agent.app.compose import make_windows
+from agent.collector.collector import Collector, Routes
 from agent.config.roles import CollectorSettings, LearnerSettings
 from agent.config.sources import Source
-from agent.config.tree import Config
-from agent.contracts.errors import ConfigError, ScalewatchError
-from agent.contracts.events import HostMinute, JournalRecord, Tick, encode_record
-from agent.contracts.hosts import HostSettings
-from agent.contracts.log import Batch
-from agent.contracts.settings import JobSettings, RunTimeSettings
+from agent.config.tree import Config, TopicNames
 from agent.learner.learner import Learner
-from agent.log.memory import MemoryLog
-from agent.log.memory_broker import MemoryBroker
+from agent.log.memory.broker import MemoryBroker
+from agent.log.memory.log import MemoryLog
 from agent.topics import own_topics
+from processors.contracts.errors import ConfigError, ScalewatchError
+from processors.contracts.events import HostMinute, JournalRecord, Tick, encode_record
+from processors.contracts.hosts import HostSettings
+from processors.contracts.log import Batch
+from processors.contracts.settings import JobSettings, RunTimeSettings
 from processors.windows.settings import WindowSettings
 from tests.kit.faults import Crash, FaultRates, FaultyLog
 from tests.sim.history import START_MS, History, history, shuffled

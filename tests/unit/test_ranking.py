@@ -1,7 +1,7 @@
 """The order of laws that people see."""
 
-from agent.contracts.outputs import HorizonError, Member, Model
-from agent.ranking import horizons, ranked
+from processors.contracts.outputs import HorizonError, Member, Model
+from sinks.web.views.overview import horizons, ranked
 
 
 def member(name: str, *errors: HorizonError, weight: float = 0.0, role: str = "beside", **more: object) -> Member:

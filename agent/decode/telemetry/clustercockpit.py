@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from agent.contracts.telemetry import COUNTER_LEVEL, COUNTER_RATE, POWER_W
 from agent.decode.telemetry.metric import Convert, Metric
+from processors.contracts.telemetry import COUNTER_LEVEL, COUNTER_RATE, POWER_W
 
 FIELD: Final = "value"
 NODE: Final = "node"

@@ -1,19 +1,86 @@
 """Samples of a slice of messages on their way into columns, and the refusals beside them."""
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from agent.contracts.decoding import Decoded
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.moments import EARLIEST_MS, LATEST_MS, rfc3339
-from agent.contracts.telemetry import JOB, PEER, DecodedBatch, DecodeSamples, Samples, Series, SeriesIndex
-from agent.decode.checks import TEXT_MAX, refuse_control
-from agent.decode.reasons import Reason, invalid, shown
-from agent.decode.telemetry.options import TelemetryOptions
-from agent.decode.telemetry.resources import BoundsTable
+from agent.decode.fields import TEXT_MAX, refuse_control
+from agent.decode.message import Reason, invalid, shown
+from agent.decode.options import TelemetryOptions, TimeUnit
+from agent.decode.telemetry.metric import BoundsTable
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import Decoded
+from processors.contracts.names import EARLIEST_MS, LATEST_MS, rfc3339
+from processors.contracts.telemetry import JOB, PEER, DecodedBatch, DecodeSamples, Samples, Series, SeriesIndex
+
+# JSON as producers write it that print what is no number as ``nan``, ``NaN`` or ``-inf``: no JSON, but plain enough.
+
+
+_TEXT_OR_NONE: Final = re.compile(rb'"(?:[^"\\]|\\.?)*(?:"|\Z)|-?\b(?:nan|inf(?:inity)?)\b', re.DOTALL | re.IGNORECASE)
+_NONE: Final = re.compile(rb"\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
+
+
+def without_nan(value: bytes) -> bytes | None:
+    """Return the message with null in place of what is no number, in no text; None where nothing in it is such.
+
+    >>> without_nan(b'{"nan": NaN, "load": -inf}'), without_nan(b'{"load": 1.5}')
+    (b'{"nan": null, "load": null}', None)
+    """
+    if not _NONE.search(value):
+        return None
+    return _TEXT_OR_NONE.sub(lambda found: found[0] if found[0].startswith(b'"') else b"null", value)
+
+
+# Numbers that stand for times, in a unit that is given or told by their size.
+
+
+STAMPS_KNOWN_MAX: Final = 16_384
+_PER_MS: Final[dict[str, float]] = {"s": 1e-3, "ms": 1.0, "us": 1e3, "ns": 1e6}
+
+
+class Stamps:
+    """Time stamps already read; hosts that share a clock's seconds share them, and the bound is one of memory.
+
+    >>> Stamps("auto").time_ms(1787217284)
+    1787217284000
+    """
+
+    def __init__(self, unit: TimeUnit) -> None:
+        self._unit = unit
+        self._known: dict[float, int] = {}
+
+    def time_ms(self, stamp: float) -> int:
+        """Return the time in ms of a number; see `stamp_ms`."""
+        known = self._known.get(stamp)
+        if known is not None:
+            return known
+        if len(self._known) >= STAMPS_KNOWN_MAX:
+            self._known.clear()
+        time_ms = self._known[stamp] = stamp_ms(stamp, self._unit)
+        return time_ms
+
+
+def stamp_ms(stamp: float, unit: TimeUnit) -> int:
+    """Return the time of a number in ms; InvalidInputError (``time``) where no calendar has it.
+
+    Between 1990 and 2100 the units cannot be taken for one another: a time in ms is at least 6e11, one in s at most
+    5e9, and so on.
+
+    >>> stamp_ms(1787217284, "auto"), stamp_ms(1787217284000000000, "auto"), stamp_ms(1787217284001, "ms")
+    (1787217284000, 1787217284000, 1787217284001)
+    """
+    if unit == "auto":
+        unit = "s" if stamp < 1e11 else "ms" if stamp < 1e14 else "us" if stamp < 1e17 else "ns"
+    per_ms = _PER_MS[unit]
+    if not EARLIEST_MS <= stamp / per_ms <= LATEST_MS:
+        raise invalid("time", "The time is outside 1990 to 2100.")
+    if isinstance(stamp, int) and per_ms >= 1.0:
+        return stamp // int(per_ms)
+    return round(stamp / per_ms)
+
 
 Key = TypeVar("Key", bound=Hashable)
 Found = TypeVar("Found")

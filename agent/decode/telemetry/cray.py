@@ -2,22 +2,376 @@
 
 import math
 import re
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
 
-from agent.contracts.decoding import Decoded
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.events import HostState
-from agent.contracts.sensors import Sensor
-from agent.contracts.telemetry import DecodeSamples
-from agent.decode.message import checked
-from agent.decode.reasons import invalid
-from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, in_slices
-from agent.decode.telemetry.cray_messages import CrayEvent, CrayMessage, cray_messages
-from agent.decode.telemetry.cray_sensors import Resolver, Target
-from agent.decode.telemetry.options import TelemetryOptions
-from agent.decode.telemetry.resources import VALUE_MAX
-from agent.decode.telemetry.stamps import Stamps
-from agent.decode.times import check_bounds, parse_time
+import msgspec
+
+from agent.decode.fields import check_bounds, parse_time
+from agent.decode.message import JSON_ERRORS, checked, invalid, json_error, refuse_duplicate_keys
+from agent.decode.options import TelemetryOptions
+from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps, in_slices, number_of
+from agent.decode.telemetry.metric import VALUE_MAX
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import Decoded, HostState
+from processors.contracts.telemetry import (
+    ENERGY_TOTAL,
+    IGNORED,
+    PEER,
+    POWER_W,
+    DecodeSamples,
+    Sensor,
+    SensorRule,
+    Sensors,
+    SeriesIndex,
+)
+
+# Messages of Cray EX telemetry in the forms in which they come: Redfish events, their wrapper, and flat records.
+#
+# hmcollector writes one event to a message, with many sensors; the telemetry API of SMA wraps such messages; HPCM and dftf
+# write one sensor to a record, with times and values as numbers, and fields in the JSON of Avro (``{"string": "ASIC"}``).
+
+
+NONE: Final = -1  # in the place of a number
+_WHITESPACE: Final = b" \t\r\n"
+
+
+class Reading(msgspec.Struct, rename="pascal", gc=False):
+    """One reading: hmcollector writes value and time as texts, others as numbers, the time in ms."""
+
+    location: str
+    value: str | float | None
+    timestamp: str | float = ""
+    parental_context: str = ""
+    parental_index: int = NONE
+    physical_context: str = ""
+    index: int = NONE
+    physical_sub_context: str = ""
+    device_specific_context: str = ""
+    sub_index: int = NONE
+
+
+class _Oem(msgspec.Struct, rename="pascal", gc=False):
+    sensors: list[Reading] = []
+    telemetry_source: str = ""
+
+
+class _Origin(msgspec.Struct, gc=False):
+    path: str = msgspec.field(name="@odata.id", default="")
+
+
+class CrayEvent(msgspec.Struct, rename="pascal", gc=False):
+    """One Redfish event: its name, its readings, or what happened to what."""
+
+    message_id: str
+    event_timestamp: str = ""
+    message_args: list[str] = []
+    origin_of_condition: _Origin = msgspec.field(default_factory=_Origin)
+    oem: _Oem = msgspec.field(default_factory=_Oem)
+
+    @property
+    def readings(self) -> list[Reading]:
+        """The readings in their order."""
+        return self.oem.sensors
+
+
+class _Message(msgspec.Struct, rename="pascal", gc=False):
+    events: list[CrayEvent]
+    context: str = ""
+
+
+class CrayMessage(NamedTuple):
+    """The events of a message, the controller that sent them, the system where it is named, and parts that are refused."""
+
+    events: list[CrayEvent]
+    context: str = ""
+    system: str = ""
+    refused: tuple[InvalidInputError, ...] = ()
+
+
+_Text = str | dict[str, str | None] | None
+_Whole = int | dict[str, int | None] | None
+
+
+class _Flat(msgspec.Struct, rename="pascal", gc=False):
+    """One reading of HPCM or dftf; a field may be an object of one key, the name of its type in Avro's JSON."""
+
+    location: _Text
+    value: str | float | dict[str, str | float | None] | None
+    message_id: _Text = None
+    event_name: _Text = None
+    timestamp: str | float | dict[str, str | float | None] | None = None
+    parental_context: _Text = None
+    parental_index: _Whole = None
+    physical_context: _Text = None
+    index: _Whole = None
+    physical_sub_context: _Text = None
+    device_specific_context: _Text = None
+    sub_index: _Whole = None
+    telemetry_source: _Text = None
+    time: float | None = msgspec.field(name="timestamp", default=None)
+    cluster: _Text = msgspec.field(name="cluster", default=None)
+
+
+_MESSAGE = msgspec.json.Decoder(_Message)
+_FLAT = msgspec.json.Decoder(_Flat)
+
+
+def cray_messages(value: bytes, elements_max: int) -> Iterator[CrayMessage]:
+    """Yield the messages in one record; InvalidInputError where it is none, or holds more than `elements_max` parts.
+
+    >>> record = b'{"MessageId": "CrayTelemetry.Power", "Timestamp": 1755683564000, "Location": "x9c3r3b0", "Index": {"int": 5}, "Value": 77.1}'
+    >>> [message] = cray_messages(record, 100)
+    >>> message.events[0].readings[0].index, message.events[0].readings[0].value
+    (5, 77.1)
+    """
+    if b'"Events"' not in value:
+        yield _flat(value)
+        return
+    try:
+        message = _MESSAGE.decode(value)
+    except JSON_ERRORS:
+        yield from _others(value, elements_max)
+        return
+    count = sum([len(event.oem.sensors) for event in message.events])
+    if count + len(message.events) > elements_max:
+        raise _bomb(elements_max)
+    if value.count(b'"Value":') != count:  # white space, or one named twice
+        refuse_duplicate_keys(value)
+    yield CrayMessage(message.events, message.context)
+
+
+def _others(value: bytes, elements_max: int) -> Iterator[CrayMessage]:
+    try:
+        plain = msgspec.json.decode(value)
+    except JSON_ERRORS as error:
+        raise json_error(error) from None
+    if not isinstance(plain, dict):
+        raise invalid("not-an-object", "The message is no JSON object.")
+    if value.translate(None, _WHITESPACE).count(b'":') != _keys(plain):  # or nested ones
+        refuse_duplicate_keys(value)
+    if value.count(b'"Location"') > elements_max:
+        raise _bomb(elements_max)
+    wrapped = plain.get("metrics")
+    if isinstance(wrapped, dict) and isinstance(wrapped.get("messages"), list):
+        yield from map(_message, wrapped["messages"])
+    else:
+        yield _message(plain)
+
+
+def _keys(plain: dict[str, Any]) -> int:
+    return len(plain) + sum([len(field) for field in plain.values() if isinstance(field, dict)])
+
+
+def _message(plain: Any) -> CrayMessage:
+    events = plain.get("Events") if isinstance(plain, dict) else None
+    if not isinstance(events, list):
+        return CrayMessage([], refused=(invalid("wrong-type", "The message has no list of events."),))
+    found: list[CrayEvent] = []
+    refused: list[InvalidInputError] = []
+    for event in events:
+        try:
+            found.append(_event(event, refused))
+        except InvalidInputError as error:
+            refused.append(error)
+    return CrayMessage(found, _text(plain, "Context"), refused=tuple(refused))
+
+
+def _event(plain: Any, refused: list[InvalidInputError]) -> CrayEvent:
+    if not isinstance(plain, dict):
+        raise invalid("wrong-type", "An event of the message is no object.")
+    oem, origin, texts = (plain.get(name) for name in ("Oem", "OriginOfCondition", "MessageArgs"))
+    oem = oem if isinstance(oem, dict) else {}
+    event = CrayEvent(
+        message_id=_text(plain, "MessageId"),
+        event_timestamp=_text(plain, "EventTimestamp"),
+        message_args=[str(text) for text in texts] if isinstance(texts, list) else [],
+        origin_of_condition=_Origin(_text(origin, "@odata.id") if isinstance(origin, dict) else ""),
+        oem=_Oem(telemetry_source=_text(oem, "TelemetrySource")),
+    )
+    sensors = oem.get("Sensors")
+    for sensor in sensors if isinstance(sensors, list) else ():
+        try:
+            event.readings.append(_reading(sensor))
+        except InvalidInputError as error:
+            refused.append(error)
+    return event
+
+
+def _flat(value: bytes) -> CrayMessage:
+    """Return the message of a record that is one reading; dftf calls the message by the end of its name."""
+    try:
+        flat = _FLAT.decode(value)
+    except JSON_ERRORS as error:
+        raise json_error(error) from None
+    if not value.count(b'"Value":') == value.count(b'"Location":') == 1:
+        refuse_duplicate_keys(value)
+    name = _told(flat.message_id) or _told(flat.event_name)
+    if not name:
+        raise invalid("missing-field", "The record has no events, and names no message.")
+    stamp = _bare(flat.timestamp) or flat.time or ""
+    reading = Reading(
+        _told(flat.location),
+        _bare(flat.value),
+        stamp,
+        _told(flat.parental_context),
+        _count(flat.parental_index),
+        _told(flat.physical_context),
+        _count(flat.index),
+        _told(flat.physical_sub_context),
+        _told(flat.device_specific_context),
+        _count(flat.sub_index),
+    )
+    return CrayMessage([CrayEvent(name, oem=_Oem([reading], _told(flat.telemetry_source)))], system=_told(flat.cluster))
+
+
+def _told(field: "_Text") -> str:
+    return field if isinstance(field, str) else _bare(field) or ""
+
+
+def _count(field: "_Whole") -> int:
+    number = _bare(field)
+    return NONE if number is None else int(number)
+
+
+def _bare(field: Any) -> Any:
+    """Return a field out of Avro's JSON for one of several types: the name of the type, and the value."""
+    return next(iter(field.values()), None) if isinstance(field, dict) else field
+
+
+def _reading(plain: Any) -> Reading:
+    if not isinstance(plain, dict):
+        raise invalid("wrong-type", "A reading is no object.")
+    try:
+        bare = {name: told for name, field in plain.items() if (told := _bare(field)) is not None}
+        return msgspec.convert(bare, Reading)
+    except msgspec.ValidationError as error:
+        raise json_error(error) from None
+
+
+def _text(plain: dict[str, Any], name: str) -> str:
+    field = plain.get(name)
+    if field is None:
+        return ""
+    if not isinstance(field, str):
+        raise invalid("wrong-type", f"The field {name} is no text.")
+    return field
+
+
+def _bomb(elements_max: int) -> InvalidInputError:
+    return invalid("array-bomb", f"The message has more events and readings than {elements_max}.")
+
+
+# What the sensors of Cray EX are, and of which host: found out once for each sensor.
+
+
+_OF_NODE: Final = re.compile(r"x[0-9]+c[0-9]+s[0-9]+b[0-9]+(?:n[0-9]+)?")
+_SYSTEM, _CPU = f"{POWER_W}{PEER}system", f"{POWER_W}{PEER}cpu:{{parent}}"
+_REGULATOR: Final = "VoltageRegulator"
+
+CRAY: Final = Sensors(
+    [
+        SensorRule("Power", _SYSTEM, "W", "Chassis", _REGULATOR, "Input"),
+        SensorRule("Power", _SYSTEM, "W", "Chassis", _REGULATOR, "Output"),
+        SensorRule("Power", _SYSTEM, "W", physical_context="PowerControlIntake"),
+        SensorRule("Power", _SYSTEM, "W", "-", "Chassis"),
+        SensorRule("Power", _CPU, "W", "CPU", _REGULATOR, "Input"),
+        SensorRule("Power", _CPU, "W", "CPU", _REGULATOR, "Output"),
+        SensorRule("Energy", f"{ENERGY_TOTAL}{PEER}system", "J", "Chassis", _REGULATOR, "Input"),
+        SensorRule("Energy", f"{ENERGY_TOTAL}{PEER}system", "J", "Chassis", _REGULATOR, "Output"),
+        SensorRule("Energy", f"{ENERGY_TOTAL}{PEER}cpu:{{parent}}", "J", "CPU", _REGULATOR),
+    ]
+)
+"""The power of a node is what goes into its voltage regulator, else what comes out of it, else what a River server tells.
+
+Which of them a site's nodes have, and which is the one that is billed, a site may say in its own file, which goes before.
+"""
+
+
+class Target(msgspec.Struct, gc=False):
+    """What readings of one sensor are: samples of a series, times a factor, or (`series` -1) left out for a reason.
+
+    >>> Target(reason="shared").series
+    -1
+    """
+
+    series: int = -1
+    factor: float = 1.0
+    reason: str = ""
+    order: tuple[int, Sensor] = (0, Sensor("", ""))
+
+
+class Resolver:
+    """Finds the target of each sensor, for one index of series.
+
+    Of several sensors that are the same resource of a host only one counts, that of the earliest rule: to add or to mix
+    what goes into a node and what comes out of it would be wrong.
+
+    >>> from processors.contracts.nodes import Node, Nodes
+    >>> options = TelemetryOptions(nodes=Nodes([Node("nid1", xname="x9c3s0b0n0")]))
+    >>> resolver, index = Resolver(options), SeriesIndex(9)
+    >>> sensor = Sensor("CrayTelemetry.Power", "x9c3s0b0n0", "Chassis", -1, "VoltageRegulator", 0, "Output")
+    >>> target = resolver.target(sensor, "exa", index)
+    >>> target.series, index[0].resource, resolver.target(sensor._replace(location="x9c3"), "exa", index).reason
+    (0, 'power_w>system', 'shared')
+    >>> resolver.target(sensor._replace(sub_context="Input"), "exa", index).series, target.reason
+    (0, 'second-sensor')
+    """
+
+    def __init__(self, options: TelemetryOptions) -> None:
+        self._options = options
+        self._sensors = options.sensors + CRAY
+        self._index: SeriesIndex | None = None
+        self._owners: dict[int, Target] = {}
+
+    def told(self, message: str) -> bool:
+        """Tell whether readings of messages of this name can be anything."""
+        return self._sensors.told(message)
+
+    def target(self, sensor: Sensor, system: str, index: SeriesIndex) -> Target:
+        """Return what a sensor's readings are; InvalidInputError where its names are none that could be shown."""
+        if index is not self._index:
+            self._index, self._owners = index, {}
+        node = self._options.nodes.controlled(sensor.location, system)
+        if node is None:
+            return self._nowhere(sensor.location, system)
+        found = self._sensors.find(sensor)
+        if found is None:
+            self._options.missed.note("units", _shown(sensor))
+            return Target(reason="unit")
+        if found.rule.resource == IGNORED:
+            return Target(reason="metric")
+        resource, _, peer = found.rule.named(sensor).partition(PEER)
+        series = number_of(system, node.host, resource, peer or None, index)
+        if series is None:
+            return Target(reason="series")
+        return self._owned(Target(series, found.rule.factor, order=(found.rank, sensor)))
+
+    def _nowhere(self, location: str, system: str) -> Target:
+        """Tell why a place has no host: several nodes share it, or its node is not listed."""
+        if not _OF_NODE.fullmatch(location.lower()) or self._options.nodes.shared(location, system):
+            self._options.missed.note("shared", location)
+            return Target(reason="shared")
+        self._options.missed.note("hosts", location)
+        return Target(reason="unknown-host")
+
+    def _owned(self, target: Target) -> Target:
+        """Let the better one of two sensors that are one resource keep it."""
+        owner = self._owners.setdefault(target.series, target)
+        if owner.order == target.order:  # the same, forgotten meanwhile
+            return owner
+        better, other = sorted((owner, target), key=lambda one: one.order)
+        self._owners[target.series] = better
+        self._options.missed.note("second", _shown(other.order[1]))
+        other.series, other.reason = -1, "second-sensor"
+        return target
+
+
+def _shown(sensor: Sensor) -> str:
+    """Return a sensor without its place, as an operator would look for it in the file of units."""
+    inner = f"{sensor.parental_context}/{sensor.physical_context}".strip("/")
+    return " ".join(part for part in (sensor.message, inner, sensor.sub_context, sensor.device_context) if part)
+
 
 SECONDS_MAX: Final = 16_384
 POWER_STATE: Final = "ResourcePowerStateChanged"
@@ -31,8 +385,8 @@ _Key = tuple[str, str, str, int, str, int, str, str, int, str, str]
 def cray_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of Cray EX telemetry, as hmcollector, SMA's API, HPCM and dftf write it; hosts by the file of nodes.
 
-    >>> from agent.contracts.nodes import Node, Nodes
-    >>> from agent.contracts.telemetry import SeriesIndex
+    >>> from processors.contracts.nodes import Node, Nodes
+    >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.options import DecodeOptions
     >>> nodes = Nodes([Node("nid1", xname="x9c3s0b0n0")])
     >>> decode = cray_decoder(TelemetryOptions(decode=DecodeOptions(default_system="exa"), nodes=nodes))

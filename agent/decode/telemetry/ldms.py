@@ -4,15 +4,13 @@ from typing import Final
 
 import msgspec
 
-from agent.contracts.telemetry import DecodeSamples
-from agent.decode.message import JSON_ERRORS, checked, json_error, refuse_duplicate_keys
-from agent.decode.reasons import invalid
-from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, epoch_ms, in_slices
+from agent.decode.message import JSON_ERRORS, checked, invalid, json_error, refuse_duplicate_keys
+from agent.decode.options import TelemetryOptions
+from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, epoch_ms, in_slices, without_nan
 from agent.decode.telemetry.mappings import CRAY_POWER, LDMS, PAPI, SAMPLER, SOCKET, counters_of
 from agent.decode.telemetry.metric import Metric, share_by_load
-from agent.decode.telemetry.not_a_number import without_nan
-from agent.decode.telemetry.options import TelemetryOptions
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
+from processors.contracts.telemetry import DecodeSamples
 
 MEASUREMENT: Final = "ldms"
 HOST_COLUMNS: Final = ("producer", "hostname", "host")
@@ -33,7 +31,7 @@ def ldms_decoder(options: TelemetryOptions) -> DecodeSamples:
     Values of processors, or of tasks, in an array add up. A row of `papi_sampler` is about a job, and says nothing without.
     A load average gives the available share of a processor too: cpus / (load + 1), see `share_by_load`.
 
-    >>> from agent.contracts.telemetry import SeriesIndex
+    >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.options import DecodeOptions
     >>> options = TelemetryOptions(decode=DecodeOptions(default_system="exa"), hosts={1042: "nid001042"})
     >>> row = b'{"timestamp":1787217284.001733,"component_id":1042,"job_id":0,"load1min":3.0}'

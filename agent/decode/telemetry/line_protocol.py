@@ -4,19 +4,17 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from agent.contracts.decoding import Decoded
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.telemetry import DecodeSamples
 from agent.decode.clustercockpit import add_event, job_event
-from agent.decode.message import checked
-from agent.decode.reasons import invalid
+from agent.decode.message import checked, invalid
+from agent.decode.options import TelemetryOptions
 from agent.decode.telemetry.clustercockpit import PEER_TAG, metric_of
-from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, in_slices
+from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps, in_slices
 from agent.decode.telemetry.mappings import TELEGRAF
-from agent.decode.telemetry.options import TelemetryOptions
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
-from agent.decode.telemetry.stamps import Stamps
 from agent.decode.telemetry.telegraf import host_of
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import Decoded
+from processors.contracts.telemetry import DecodeSamples
 
 _WORD: Final = rb"(?:[^\\,= ]++|\\.)++"  # of a key or the value of a tag; a backslash takes the next byte as it is
 _INTEGER: Final = rb"[+-]?[0-9]++(?=[iu])"
@@ -135,7 +133,7 @@ def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:
 
     Lines are those of Telegraf, or of ClusterCockpit, whose events of jobs are taken as well.
 
-    >>> from agent.contracts.telemetry import SeriesIndex
+    >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.options import DecodeOptions
     >>> decode = line_protocol_decoder(TelemetryOptions(decode=DecodeOptions(default_system="exa")))
     >>> batch = decode([b"system,host=nid1 load1=3.5,load5=3i 1787217284000000000"], [1787217284000], SeriesIndex(9))

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from agent.contracts.telemetry import COUNTER_DELTA, COUNTER_TOTAL
 from agent.decode.telemetry.metric import (
     Metric,
     kibibytes,
@@ -13,6 +12,7 @@ from agent.decode.telemetry.metric import (
     percent,
     watts,
 )
+from processors.contracts.telemetry import COUNTER_DELTA, COUNTER_TOTAL
 
 _ALL_OF_A_HOST: Final = tuple((tag, "-") for tag in ("core", "cpu", "package", "die"))
 

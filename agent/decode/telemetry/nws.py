@@ -3,14 +3,13 @@
 import re
 from typing import Final
 
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.telemetry import DecodeSamples
-from agent.decode.message import checked
-from agent.decode.reasons import invalid, shown
+from agent.decode.message import checked, invalid, shown
+from agent.decode.options import TelemetryOptions
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, epoch_ms, in_slices
 from agent.decode.telemetry.mappings import NWS
-from agent.decode.telemetry.options import TelemetryOptions
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.telemetry import DecodeSamples
 
 MEASUREMENT: Final = "nws"
 COLUMNS: Final = (
@@ -36,7 +35,7 @@ def nws_decoder(options: TelemetryOptions) -> DecodeSamples:
     A header holds for the lines after it, in later messages too, for a file is read line by line. Where it has no
     source, the host is that of the options.
 
-    >>> from agent.contracts.telemetry import SeriesIndex
+    >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.options import DecodeOptions
     >>> decode = nws_decoder(TelemetryOptions(decode=DecodeOptions(default_system="ufo")))
     >>> line = b"1093555200 0.91 0.90 0.02 0.90 0.001 green.ufo.edu:8060 green.ufo.edu:8060 availableCpu"

@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from agent.contracts.telemetry import SeriesIndex
-from agent.decode.reasons import invalid
+from agent.decode.message import invalid
+from agent.decode.options import NOT_NOTED, Missed, TelemetryOptions
 from agent.decode.telemetry.columns import Columns, number_of
 from agent.decode.telemetry.metric import Convert, Metric
-from agent.decode.telemetry.missed import NOT_NOTED, Missed
-from agent.decode.telemetry.options import TelemetryOptions
+from processors.contracts.telemetry import SeriesIndex
 
 Targets = tuple[tuple[int, Convert | None], ...]
 """The numbers of the series that a field is a sample of, with the conversion of its unit; seldom several."""

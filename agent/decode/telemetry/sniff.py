@@ -7,18 +7,18 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from agent.contracts.telemetry import DecodedBatch, DecodeSamples, Samples, SeriesIndex
 from agent.decode.message import JSON_ERRORS
-from agent.decode.sniff import any_decoder
+from agent.decode.opening import any_decoder
+from agent.decode.options import TelemetryFactory, TelemetryOptions
 from agent.decode.telemetry.collectd import collectd_decoder
 from agent.decode.telemetry.cray import cray_decoder
 from agent.decode.telemetry.ldms import ldms_decoder
 from agent.decode.telemetry.line_protocol import line_protocol_decoder
 from agent.decode.telemetry.native import load_decoder
 from agent.decode.telemetry.nws import nws_decoder
-from agent.decode.telemetry.options import TelemetryFactory, TelemetryOptions
-from agent.decode.telemetry.sonar_samples import sonar_samples_decoder
+from agent.decode.telemetry.sonar import sonar_samples_decoder
 from agent.decode.telemetry.telegraf import telegraf_decoder
+from processors.contracts.telemetry import DecodedBatch, DecodeSamples, Samples, SeriesIndex
 
 FORMATS: Final[dict[str, TelemetryFactory]] = {
     "native": load_decoder,

@@ -5,15 +5,13 @@ from typing import Final
 
 import msgspec
 
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.telemetry import DecodeSamples
-from agent.decode.message import JSON_ERRORS, checked, json_error, refuse_duplicate_keys
-from agent.decode.reasons import invalid
-from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, in_slices
+from agent.decode.message import JSON_ERRORS, checked, invalid, json_error, refuse_duplicate_keys
+from agent.decode.options import TelemetryOptions
+from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps, in_slices
 from agent.decode.telemetry.mappings import TELEGRAF
-from agent.decode.telemetry.options import TelemetryOptions
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
-from agent.decode.telemetry.stamps import Stamps
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.telemetry import DecodeSamples
 
 HOST_TAGS: Final = ("host", "hostname")
 _WHITESPACE: Final = b" \t\r\n"
@@ -47,7 +45,7 @@ def host_of(tags: dict[str, str]) -> str | None:
 def telegraf_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of Telegraf's JSON, with times in s, ms, us or ns.
 
-    >>> from agent.contracts.telemetry import SeriesIndex
+    >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.options import DecodeOptions
     >>> decode = telegraf_decoder(TelemetryOptions(decode=DecodeOptions(default_system="exa")))
     >>> message = b'{"name": "system", "tags": {"host": "nid1"}, "fields": {"load1": 3.5}, "timestamp": 1787217284}'

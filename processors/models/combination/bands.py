@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from processors.models.combination.curve import Floats
+from processors.models.combination.evidence import Floats
 from processors.models.combination.replay import Scores
 
 LEVEL: Final = 0.9

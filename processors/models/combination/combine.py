@@ -12,21 +12,178 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.combination import bands, inside, lone, verdict
+from processors.models.combination import bands, inside
 from processors.models.combination.bands import NO_SCORES, Counts, SystemScores
-from processors.models.combination.coefficients import SHIPPED, Coefficients
-from processors.models.combination.curve import Curve, Floats, relative
-from processors.models.combination.evidence import LAWS, LN2, Evidence, evidence
+from processors.models.combination.evidence import LAWS, LN2, Curve, Evidence, Floats, Scaled, evidence, relative
 from processors.models.combination.gate import (
+    GATE,
     NO_OFFSETS,
+    Gate,
     SiblingRecord,
     SiblingSummary,
     logits,
     sibling_record,
     weights,
 )
-from processors.models.combination.replay import Rows, Scores, inside_scores, replay, rows, scores
-from processors.models.combination.scale import Circumstances, scales, spread
+from processors.models.combination.inside import INSIDE_SCALE, InsideScale
+from processors.models.combination.replay import (
+    SCALE,
+    Circumstances,
+    Rows,
+    Scale,
+    Scores,
+    features,
+    inside_scores,
+    replay,
+    rows,
+    scales,
+    scores,
+    spread,
+)
+from processors.models.downey.bayes import posterior
+
+# Short curves of an application that has no others: the average of Downey's curves has a say.
+#
+# With two or three forecasts to judge by, and nothing told by other curves, the laws follow the noise of single runs. The
+# average over Downey's curves carries knowledge of real jobs instead. It takes a seventh of the forecast at most, less with every
+# sibling and every size from the sixth on, and none far out, where it was worse than the laws. It has no say where
+# nothing is lost yet either: it expects every curve to bend soon.
+
+
+SHARE: Final = 0.15
+SIZES_FULL, SIZES_NONE = 5, 7
+DISTANCE_FULL, DISTANCE_NONE = 2.0, 3.0  # doublings
+DISTANCE_NEAR = 0.5  # below, it fades: a forecast starts at what was observed
+LOST_FULL = 0.05  # of ln efficiency between the smallest and the largest size
+
+
+def shares(data: Scaled, doubt: float, distance: Floats) -> Floats:
+    """Return the share of the average in the forecast at each distance (m,) in doublings.
+
+    `doubt` says how little the siblings tell: 1 without any.
+
+    >>> from processors.models.combination.evidence import Curve, scaled
+    >>> data = scaled(Curve("a", "s", (4.0, 8.0, 16.0), (25.0, 13.0, 7.0)))
+    >>> shares(data, 1.0, np.array([0.25, 1.0, 2.5, 4.0])).tolist()
+    [0.075, 0.15, 0.075, 0.0]
+    """
+    few = min(max((SIZES_NONE - data.n.size) / (SIZES_NONE - SIZES_FULL), 0.0), 1.0)
+    lost = -float(data.y[0] + data.x[0] * LN2)
+    bent = min(max(lost / LOST_FULL, 0.0), 1.0)
+    near = np.clip((DISTANCE_NONE - distance) / (DISTANCE_NONE - DISTANCE_FULL), 0.0, 1.0)
+    return np.asarray(SHARE * few * bent * doubt * near * np.minimum(distance / DISTANCE_NEAR, 1.0))
+
+
+def ln_run_times(data: Scaled, n: Floats) -> Floats:
+    """Return ln of the relative run time by the average of Downey's curves at relative sizes (m,).
+
+    Sizes are counted in the smallest one, so that their unit does not matter.
+
+    >>> from processors.models.combination.evidence import Curve, scaled
+    >>> data = scaled(Curve("a", "s", (4.0, 8.0, 16.0), (25.0, 12.5, 6.25)))
+    >>> bool(-0.7 < ln_run_times(data, np.array([2.0]))[0] < -0.5)
+    True
+    """
+    belief = posterior(data.n / data.n[0], data.t)
+    return belief.mean_ln_run_times(n / data.n[0])
+
+
+# Whether a forecast can be relied on, and which circumstances speak against it.
+
+
+WIDTH_MAX: Final = 0.2  # half-width of the band in ln t up to twice the largest size; more beyond
+WIDTH_GROWTH: Final = 1.5  # power of the distance, of which at most DOUBLINGS_MAX count
+DOUBLINGS_MAX: Final = 3.0
+WIDTH_INSIDE_MAX: Final = 0.1
+DISTANCE_MAX: Final = 4.0  # doublings
+SIZES_MIN: Final = 3
+REASON_SHARE: Final = 0.2  # of what speaks against a forecast, to be named
+
+TOO_FEW, TOO_FAR, BELOW, WIDE = "few_sizes", "far", "below_smallest", "wide_band"
+# the circumstances in the order of the coefficients, without the constant, and what is usual among reliable forecasts
+CIRCUMSTANCES: Final = (
+    TOO_FAR,
+    "laws_disagree",
+    "forecasts_missed",
+    "siblings_missed",
+    "few_sizes",
+    "wide_gap",
+    "poor_fit",
+)
+USUAL: Final = Circumstances(*(np.array([value]) for value in (1.0, 0.02, 0.3, 0.3, 8.0, 1.0, -4.5)))
+_USUAL = features(USUAL)
+
+
+def reliable(distance: Floats, half_width: Floats, sizes: int) -> list[bool]:
+    """Tell for each target beyond the sizes whether it is reliable: distance in doublings, half-width in ln t, (m,).
+
+    >>> reliable(np.array([1.0, 5.0]), np.array([0.1, 0.1]), 4)
+    [True, False]
+    """
+    allowed = WIDTH_MAX * np.clip(distance, 1.0, DOUBLINGS_MAX) ** WIDTH_GROWTH
+    narrow = (half_width <= allowed) & (distance <= DISTANCE_MAX)
+    return [sizes >= SIZES_MIN and held for held in narrow.tolist()]
+
+
+def reasons(scale: Scale, told: Circumstances) -> list[tuple[str, ...]]:
+    """Return what makes each forecast unsure, the gravest first.
+
+    >>> told = Circumstances(*(np.array([value]) for value in (6.0, 0.02, 0.3, 0.3, 8.0, 1.0, -4.5)))
+    >>> from processors.models.combination.replay import SCALE
+    >>> reasons(SCALE, told)
+    [('far',)]
+    """
+    excess = np.maximum((features(told) - _USUAL) * np.array(scale), 0.0)[:, 1:]
+    return [_named(row, distance) for row, distance in zip(excess.tolist(), told.distance.tolist(), strict=True)]
+
+
+def _named(excess: list[float], distance: float) -> tuple[str, ...]:
+    least = REASON_SHARE * sum(excess)
+    ranked = sorted(zip(excess, CIRCUMSTANCES, strict=True), key=lambda pair: -pair[0])
+    named = tuple(name for value, name in ranked if value > least)
+    if distance > DISTANCE_MAX and TOO_FAR not in named:
+        return (TOO_FAR, *named)
+    return named or (WIDE,)
+
+
+# Everything that was fitted to measured curves, in one place: what other data would change.
+#
+# The program of `make quality` refits all of it, also with each data set left out in turn.
+
+
+# scores of forecasts: 20 quantiles at .025, .075, .. for targets up to 2, up to 4 and beyond 4 times the largest size
+ATOMS: Final = (
+    (0.026, 0.064, 0.117, 0.166, 0.223, 0.284, 0.348, 0.42, 0.494, 0.593,
+     0.691, 0.779, 0.885, 1.03, 1.193, 1.405, 1.691, 2.147, 2.869, 4.707),
+    (0.017, 0.057, 0.102, 0.145, 0.194, 0.251, 0.3, 0.374, 0.456, 0.543,
+     0.627, 0.736, 0.842, 1.006, 1.188, 1.398, 1.726, 2.071, 2.919, 5.634),
+    (0.023, 0.065, 0.119, 0.177, 0.237, 0.284, 0.335, 0.41, 0.472, 0.558,
+     0.639, 0.758, 0.89, 1.027, 1.223, 1.47, 1.768, 2.271, 3.07, 4.721),
+)  # fmt: skip
+
+
+INSIDE_ATOMS: Final = (
+    0.024, 0.087, 0.144, 0.193, 0.252, 0.327, 0.409, 0.5, 0.597, 0.685,
+    0.789, 0.911, 1.013, 1.147, 1.323, 1.528, 1.809, 2.198, 2.867, 5.127,
+)  # fmt: skip
+
+
+class Coefficients(NamedTuple):
+    """Gate, scale of errors, and quantiles of scores by distance; scale and quantiles inside the range.
+
+    >>> len(SHIPPED.atoms)
+    3
+    """
+
+    gate: Gate
+    scale: Scale
+    atoms: tuple[tuple[float, ...], ...]
+    inside_scale: InsideScale
+    inside_atoms: tuple[float, ...]
+
+
+SHIPPED: Final = Coefficients(GATE, SCALE, ATOMS, INSIDE_SCALE, INSIDE_ATOMS)
+
 
 # half-width of the band in ln t per doubling below the smallest size: of measured sizes left out there it held 92 % up to
 # one doubling and 89 % up to two
@@ -167,24 +324,24 @@ class Combination:
         system = self.evidence.curve.system
         score = bands.quantiles(distance, self.coefficients.atoms, system, self.learned.scores, self.pool)
         width = score * scales(self.coefficients.scale, told)
-        held = verdict.reliable(distance, width, self.evidence.k)
-        why = verdict.reasons(self.coefficients.scale, told)
+        held = reliable(distance, width, self.evidence.k)
+        why = reasons(self.coefficients.scale, told)
         return _Answer(self._tempered(elasticity @ self._shares * distance * LN2, n, distance), width, held, why)
 
     def _tempered(self, ln_t: Floats, n: Floats, distance: Floats) -> Floats:
         """Return a forecast with the share that a short lone curve leaves to the average of Downey's curves."""
-        share = lone.shares(self.evidence.data, float(self._told.doubt[0]), distance)
+        share = shares(self.evidence.data, float(self._told.doubt[0]), distance)
         if not share.any():
             return ln_t
-        return np.asarray(ln_t + share * (lone.ln_run_times(self.evidence.data, n) - ln_t))
+        return np.asarray(ln_t + share * (ln_run_times(self.evidence.data, n) - ln_t))
 
     def _inside(self, n: Floats) -> _Answer:
         x = np.log2(n)
         below = np.maximum(self.evidence.data.x[0] - x, 0.0)
         scale = inside.scales(self.coefficients.inside_scale, inside.features(self._left_out, self.evidence.k, x))
         width = self._inside_score * scale + BELOW_WIDTH * below
-        held = (below == 0.0) & (width <= verdict.WIDTH_INSIDE_MAX)
-        why: list[tuple[str, ...]] = [(verdict.BELOW,) if far else (verdict.WIDE,) for far in below.tolist()]
+        held = (below == 0.0) & (width <= WIDTH_INSIDE_MAX)
+        why: list[tuple[str, ...]] = [(BELOW,) if far else (WIDE,) for far in below.tolist()]
         ln_t = inside.ln_run_times(self.evidence, n) - inside.common_errors(self.evidence, self.siblings, n)
         return _Answer(ln_t, width, held.tolist(), why)
 

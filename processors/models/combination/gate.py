@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from processors.models.combination.curve import Floats
-from processors.models.combination.evidence import LAWS, Evidence
+from processors.models.combination.evidence import LAWS, Evidence, Floats
 
 Ints = NDArray[np.intp]
 
@@ -97,7 +96,7 @@ def logits(gate: Gate, found: Evidence, row: Ints, told: SiblingRecord) -> Float
     """Return the logit of each law without offsets for prefixes in the rows `row` (m,) of the evidence, shape (m, laws).
 
     >>> from processors.models.combination.evidence import evidence
-    >>> from processors.models.combination.curve import Curve
+    >>> from processors.models.combination.evidence import Curve
     >>> found, nothing = evidence(Curve("a", "s", (1.0, 2.0), (4.0, 2.0))), SiblingRecord(np.zeros((1, 7)), np.zeros(1))
     >>> logits(GATE, found, np.array([0]), nothing)[0].tolist() == list(GATE.prior)
     True

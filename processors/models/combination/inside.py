@@ -10,10 +10,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.combination.curve import Floats, Scaled
-from processors.models.combination.evidence import Evidence
+from processors.models.combination.evidence import Evidence, Floats, Scaled
 from processors.models.combination.gate import OTHER_SYSTEM, SiblingSummary
-from processors.models.members import usl
+from processors.models.laws import usl
 
 ERROR_BASE: Final = 0.005
 LEFT_OUT_UNKNOWN, LEFT_OUT_WEIGHT = 0.03, 0.3  # what is expected before any size was left out, and what that weighs
@@ -57,7 +56,7 @@ def ln_run_times(found: Evidence, n: Floats) -> Floats:
 
     Below the smallest size its deviation goes along.
 
-    >>> from processors.models.combination.curve import Curve
+    >>> from processors.models.combination.evidence import Curve
     >>> from processors.models.combination.evidence import evidence
     >>> found = evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0)))
     >>> (63 * np.exp(ln_run_times(found, np.array([12.0, 16.0]) / 32))).round(3).tolist()
@@ -70,7 +69,7 @@ def ln_run_times(found: Evidence, n: Floats) -> Floats:
 def left_out(data: Scaled) -> LeftOut:
     """Return what leaving out each inner size says.
 
-    >>> from processors.models.combination.curve import Curve, scaled
+    >>> from processors.models.combination.evidence import Curve, scaled
     >>> found = left_out(scaled(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))))
     >>> found.x.tolist(), np.abs(found.error).round(9).tolist(), found.bow.tolist()
     ([-1.0], [0.0], [1.0])
@@ -92,7 +91,7 @@ def left_out(data: Scaled) -> LeftOut:
 def told(found: Evidence) -> tuple[tuple[float, float, float], ...]:
     """Return what a curve tells its siblings: log2 n, error and bow of each inner size left out.
 
-    >>> from processors.models.combination.curve import Curve
+    >>> from processors.models.combination.evidence import Curve
     >>> from processors.models.combination.evidence import evidence
     >>> told(evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))))[0][::2]
     (3.0, 1.0)
@@ -107,7 +106,7 @@ def common_errors(found: Evidence, siblings: Sequence[SiblingSummary], n: Floats
 
     Their mean, shrunk by one sibling, and by the square of how far their errors cancel each other.
 
-    >>> from processors.models.combination.curve import Curve
+    >>> from processors.models.combination.evidence import Curve
     >>> from processors.models.combination.evidence import evidence
     >>> found = evidence(Curve("a", "s", (4.0, 16.0), (262.0, 78.5)))
     >>> alike = [SiblingSummary(key, "s", (), ((3.0, 0.05, 1.0),)) for key in "bcde"]

@@ -12,13 +12,139 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from processors.models.counters.components import loadings
-from processors.models.counters.correlation import spearman
-from processors.models.counters.regression import Floats, Linear, ridge
 from processors.models.training.table import Predicted, Table
 
-RUNS_MIN: Final = 6
+Floats = npt.NDArray[np.float64]
+
+
+# Rank correlation (C. Spearman, "The proof and measurement of association between two things", 1904).
+
+
+def ranks(columns: Floats) -> Floats:
+    """Return the ranks of the rows in each column (k, p), from 1; those alike share the mean of theirs.
+
+    >>> ranks(np.array([[1.0], [2.0], [2.0], [3.0]]))[:, 0].tolist()
+    [1.0, 2.5, 2.5, 4.0]
+    """
+    found = np.empty(columns.shape)
+    for j, column in enumerate(columns.T):
+        _, place, count = np.unique(column, return_inverse=True, return_counts=True)
+        found[:, j] = (count.cumsum() - (count - 1) / 2)[place]
+    return found
+
+
+def spearman(columns: Floats, target: Floats, weight: Floats | None = None) -> Floats:
+    """Return the rank correlation of each column (k, p) with the target (k,); 0 where one of them does not change.
+
+    `weight` (k,) is how much a row counts in the correlation of the ranks.
+
+    >>> spearman(np.array([[1.0], [2.0], [2.0], [3.0]]), np.arange(4.0)).round(6).tolist()
+    [0.948683]
+    """
+    heavy = np.ones(len(target)) if weight is None else weight
+    share = heavy / heavy.sum()
+    x, y = ranks(columns), ranks(target[:, None])[:, 0]
+    x, y = x - share @ x, y - share @ y
+    product = np.sqrt((share @ x**2) * (share @ y**2))
+    found = np.zeros(columns.shape[1])
+    np.divide(share @ (x * y[:, None]), product, out=found, where=product > 1e-12)
+    return found
+
+
+# Linear regression on columns that are scaled alike, with a little ridge so that it always has one answer.
+
+
+STILL = 1e-9  # of a column's size: what moves by less does not move
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Linear:
+    """y = intercept + values @ coefficients, (p,); `standard` are the coefficients in deviations of column and target.
+
+    >>> Linear(2.0, np.array([3.0]), np.array([1.0])).predict(np.array([[4.0]])).tolist()
+    [14.0]
+    """
+
+    intercept: float
+    coefficients: Floats
+    standard: Floats
+
+    def predict(self, values: Floats) -> Floats:
+        """Return y of rows (m, p)."""
+        return np.asarray(self.intercept + values @ self.coefficients)
+
+
+def scales(columns: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Return mean and deviation of each column (p,); the deviation is 0 where a column does not move.
+
+    >>> mean, deviation = scales(np.array([[1.0, 5.0], [3.0, 5.0]]), np.ones(2))
+    >>> mean.tolist(), deviation.tolist()
+    ([2.0, 5.0], [1.0, 0.0])
+    """
+    share = weight / weight.sum()
+    mean = share @ columns
+    deviation = np.sqrt(share @ (columns - mean) ** 2)
+    return mean, np.where(deviation > STILL * np.abs(columns).max(axis=0, initial=0.0), deviation, 0.0)
+
+
+def scaled(columns: Floats, mean: Floats, deviation: Floats) -> Floats:
+    """Return columns in deviations from their mean; 0 where one does not move.
+
+    >>> scaled(np.array([[3.0, 7.0]]), np.array([1.0, 5.0]), np.array([2.0, 0.0])).tolist()
+    [[1.0, 0.0]]
+    """
+    return np.divide(columns - mean, deviation, out=np.zeros(columns.shape), where=deviation > 0)
+
+
+def ridge(columns: Floats, target: Floats, weight: Floats, share: float) -> Linear:
+    """Return the regression of the target (k,) on columns (k, p), each scaled to one deviation.
+
+    `share` times the number of rows is added to the diagonal (A. Hoerl, R. Kennard, "Ridge regression", 1970).
+
+    >>> x = np.array([[1.0], [2.0], [3.0]])
+    >>> found = ridge(x, 2.0 + 3.0 * x[:, 0], np.ones(3), 1e-9)
+    >>> round(found.intercept, 6), found.coefficients.round(6).tolist(), found.standard.round(6).tolist()
+    (2.0, [3.0], [1.0])
+    """
+    mean, deviation = scales(columns, weight)
+    centre, spread = (float(each[0]) for each in scales(target[:, None], weight))
+    x, y = scaled(columns, mean, deviation), target - centre
+    gram = x.T @ (weight[:, None] * x) + share * weight.sum() * np.eye(x.shape[1])
+    found = np.linalg.solve(gram, x.T @ (weight * y))
+    coefficients = np.divide(found, deviation, out=np.zeros(len(found)), where=deviation > 0)
+    standard = found / spread if spread > 0 else np.zeros(len(found))
+    return Linear(centre - float(mean @ coefficients), coefficients, standard)
+
+
+# Principal components (K. Pearson, 1901): how much each column takes part in what the columns do together.
+
+
+def loadings(columns: Floats, weight: Floats, variance_share: float) -> tuple[Floats, int]:
+    """Return the part each column (k, p) takes in the components that are kept, (p,), and how many those are.
+
+    Kept are the first components that hold `variance_share` of the variance of the scaled columns. The part is the
+    largest of |loading| times the root of the component's variance relative to the first one's.
+
+    >>> x = np.array([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0], [3.0, 6.0, 0.0], [4.0, 8.0, 0.0]])
+    >>> part, count = loadings(x, np.ones(4), 0.9)
+    >>> part.round(3).tolist(), count
+    ([0.707, 0.707, 0.0], 1)
+    """
+    x = scaled(columns, *scales(columns, weight))
+    share = weight / weight.sum()
+    variance, vectors = np.linalg.eigh(x.T @ (share[:, None] * x))
+    variance, vectors = np.maximum(variance[::-1], 0.0), vectors[:, ::-1]
+    total = float(variance.sum())
+    if total <= 0.0:
+        return np.zeros(columns.shape[1]), 0
+    count = int(np.searchsorted(variance.cumsum() / total, variance_share - 1e-12)) + 1
+    part = np.abs(vectors[:, :count]) * np.sqrt(variance[:count] / variance[0])
+    return np.asarray(part.max(axis=1)), count
+
+
+SELECTION_RUNS_MIN: Final = 6
 LOWEST: Final = 0.5  # of the least target that was seen: no prediction lies further down,
 HIGHEST: Final = 1.5  # nor further up than this of the largest
 DEVIATION_MIN: Final = 0.005

@@ -10,9 +10,170 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from processors.models.histogram.rebin import between, rebinned, span
-from processors.models.histogram.values import INTERVALS, Floats, Histogram, check_intervals, equal_edges
+from processors.models.histogram.values import (
+    INTERVALS,
+    Floats,
+    Histogram,
+    below,
+    between,
+    check_intervals,
+    equal_edges,
+    rebinned,
+    span,
+)
+
+# What a histogram says: moments, cumulative probability, quantiles, where an actual value lies, how much it varies.
+
+
+VariationClass = Literal["low", "medium", "high"]
+LOW_VARIATION, MEDIUM_VARIATION = 0.25, 0.5
+
+
+def mean(x: Histogram) -> Floats:
+    """Return the mean, (...).
+
+    >>> float(mean(Histogram(np.array([1.0, 3.0, 5.0]), np.array([0.3, 0.7])))).__round__(9)
+    3.4
+    """
+    return np.asarray((x.shares * (x.low + x.high)).sum(axis=-1) / 2)
+
+
+def variance(x: Histogram) -> Floats:
+    """Return the variance, (...): between the middles of the intervals and within them.
+
+    >>> float(variance(Histogram(np.array([1.0, 3.0, 5.0]), np.array([0.3, 0.7])))).__round__(5)
+    1.17333
+    """
+    middle = (x.low + x.high) / 2
+    off = middle - mean(x)[..., None]
+    return np.asarray((x.shares * (off**2 + (x.high - x.low) ** 2 / 12)).sum(axis=-1))
+
+
+def cumulative(x: Histogram, at: npt.ArrayLike) -> Floats:
+    """Return the probability (..., q) of values up to and with each of `at` (q,) or (..., q).
+
+    >>> cumulative(Histogram(np.array([1.0, 3.0, 5.0]), np.array([0.3, 0.7])), [2.0, 5.0]).tolist()
+    [0.15, 1.0]
+    """
+    values = np.asarray(at, dtype=np.float64)
+    inside = (below(values, x.low, x.high) * x.shares[..., None, :]).sum(axis=-1)
+    return np.asarray(np.where(values >= x.edges[..., -1:], 1.0, np.clip(inside, 0.0, 1.0)))
+
+
+def quantiles(x: Histogram, levels: npt.ArrayLike) -> Floats:
+    """Return the values (..., q) at levels (q,) or (..., q) from 0 to 1: the least that so much lies below.
+
+    Raises ValueError at other levels.
+
+    >>> quantiles(Histogram(np.array([1.0, 3.0, 5.0]), np.array([0.5, 0.5])), [0.25, 0.5, 1.0]).tolist()
+    [2.0, 3.0, 5.0]
+    """
+    wanted = np.asarray(levels, dtype=np.float64)
+    if not ((wanted >= 0) & (wanted <= 1)).all():
+        raise ValueError("A quantile needs a level between 0 and 1.")
+    filled = x.shares.cumsum(axis=-1)
+    filled /= filled[..., -1:]
+    index = (wanted[..., :, None] > filled[..., None, :-1]).sum(axis=-1)
+    start, width, share = (_picked(part, index) for part in (x.low, x.high - x.low, x.shares))
+    before = _picked(filled, index) - share
+    part = np.clip((wanted - before) / np.where(share > 0, share, 1.0), 0.0, 1.0)
+    return np.asarray(np.minimum(start + part * width, x.edges[..., -1:]))
+
+
+def in_range(x: Histogram, actual: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """Say whether actual values, (...), lie between the first and the last edge.
+
+    >>> bool(in_range(Histogram(np.array([1.0, 3.0]), np.ones(1)), 3.0))
+    True
+    """
+    value = np.asarray(actual, dtype=np.float64)
+    return np.asarray((value >= x.edges[..., 0]) & (value <= x.edges[..., -1]))
+
+
+def interval_index(x: Histogram, actual: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Return in which interval an actual value lies, (...): 0 to m - 1, -1 below all, m above all.
+
+    Intervals hold their lower edge, the last its upper one too, as where samples are counted.
+
+    >>> window = Histogram(np.array([0.0, 1.0, 2.0]), np.array([0.5, 0.5]))
+    >>> [int(interval_index(window, value)) for value in (-1.0, 0.0, 1.0, 2.0, 3.0)]
+    [-1, 0, 1, 1, 2]
+    """
+    value = np.asarray(actual, dtype=np.float64)[..., None]
+    index = (value >= x.edges[..., 1:-1]).sum(axis=-1)
+    index = np.where(value[..., 0] < x.edges[..., 0], -1, index)
+    return np.asarray(np.where(value[..., 0] > x.edges[..., -1], x.intervals, index), dtype=np.int64)
+
+
+def variation(x: Histogram) -> Floats:
+    """Return the length of the range, (...), in the unit of the value.
+
+    >>> float(variation(Histogram(np.array([1.0, 3.0]), np.ones(1))))
+    2.0
+    """
+    return np.asarray(x.edges[..., -1] - x.edges[..., 0])
+
+
+def variation_class(length: float) -> VariationClass:
+    """Return the class of Schopf and Berman for the range of an availability from 0 to 1.
+
+    >>> [variation_class(length) for length in (0.25, 0.5, 0.51)]
+    ['low', 'medium', 'high']
+    """
+    if length <= LOW_VARIATION:
+        return "low"
+    return "medium" if length <= MEDIUM_VARIATION else "high"
+
+
+def _picked(part: Floats, index: npt.NDArray[np.intp]) -> Floats:
+    leading = np.broadcast_shapes(part.shape[:-1], index.shape[:-1])
+    wide = np.broadcast_to(part, (*leading, part.shape[-1]))
+    return np.take_along_axis(wide, np.broadcast_to(index, (*leading, index.shape[-1])), axis=-1)
+
+
+# How good a histogram was as a forecast of a value that is now known.
+
+
+def crps(x: Histogram, actual: npt.ArrayLike) -> Floats:
+    """Return the continuous ranked probability score (...) of actual values (...), in their unit; 0 is perfect.
+
+    The integral of (F(v) - [v >= actual])^2 over v, in closed form for each interval (Gneiting, Raftery, "Strictly
+    proper scoring rules", 2007). That of a certain value is its distance.
+
+    >>> float(crps(Histogram(np.array([0.0, 1.0]), np.ones(1)), 0.5)).__round__(6)
+    0.083333
+    >>> float(crps(Histogram(np.array([3.0, 3.0]), np.ones(1)), 5.0))
+    2.0
+    """
+    value = np.asarray(actual, dtype=np.float64)[..., None]
+    split = np.clip(value, x.low, x.high)
+    width = x.high - x.low
+    start = x.shares.cumsum(axis=-1) - x.shares
+    middle = start + x.shares * (split - x.low) / np.where(width > 0, width, 1.0)
+    end = start + x.shares
+    inside = (split - x.low) * _mean_square(start, middle) + (x.high - split) * _mean_square(1 - middle, 1 - end)
+    outside = np.maximum(x.edges[..., 0] - value[..., 0], 0) + np.maximum(value[..., 0] - x.edges[..., -1], 0)
+    return np.asarray(inside.sum(axis=-1) + outside)
+
+
+def pit(x: Histogram, actual: npt.ArrayLike) -> Floats:
+    """Return the probability integral transform (...): the probability of values below the actual one.
+
+    Half of what lies on the value itself counts. Where forecasts are right these are even from 0 to 1.
+
+    >>> float(pit(Histogram(np.array([0.0, 4.0]), np.ones(1)), 1.0)), float(pit(Histogram(np.full(2, 3.0), np.ones(1)), 3))
+    (0.25, 0.5)
+    """
+    value = np.asarray(actual, dtype=np.float64)[..., None]
+    under = (below(value, x.low, x.high) * x.shares[..., None, :]).sum(axis=-1)
+    return np.asarray((np.clip(under, 0.0, 1.0) + cumulative(x, value))[..., 0] / 2)
+
+
+def _mean_square(a: Floats, b: Floats) -> Floats:
+    return np.asarray((a * a + a * b + b * b) / 3)
+
 
 AVAILABILITY_MIN = 0.01  # a share of a processor that is measured as 0 would make any run endless
 SumMode = Literal["interval", "exact"]
@@ -212,3 +373,108 @@ def _trapezoid(above: Floats, narrow: Floats, wide: Floats) -> Floats:
     level = np.where(wide > 0, (above - narrow / 2) / np.where(wide > 0, wide, 1.0), above > 0)
     part = np.where(above < narrow, rising, np.where(above <= wide, level, np.where(narrow > 0, falling, 1.0)))
     return np.where(above <= 0, 0.0, np.where(above >= narrow + wide, 1.0, part))
+
+
+# Many hosts at once: their windows in one, and the largest of many values without a chain of roundings.
+
+
+TAIL = 0.01  # what the first interval of a maximum may hold from below it
+_PARTS, _ROUNDS = 32, 4  # together a millionth of the range
+
+
+def mixture(x: Histogram, weights: npt.ArrayLike | None = None, intervals: int = INTERVALS) -> Histogram:
+    """Return the value on a host picked from all, (hosts, m) to one: the pooled windows of a partition.
+
+    `weights` (hosts,) say how likely each is picked; all alike without. Raises ValueError without hosts or where
+    weights are negative or sum to nothing.
+
+    >>> two = Histogram(np.array([[0.0, 1.0], [1.0, 2.0]]), np.ones((2, 1)))
+    >>> mixture(two, weights=[3.0, 1.0], intervals=2).shares.tolist()
+    [0.75, 0.25]
+    """
+    check_intervals(intervals)
+    count = x.hosts[0] if x.hosts else 0
+    weight = np.ones(count) if weights is None else np.asarray(weights, dtype=np.float64)
+    if not count or weight.shape != (count,) or not (weight >= 0).all() or not 0 < weight.sum() < np.inf:
+        raise ValueError("A pool needs hosts, and weights that are not negative, one for each.")
+    shares = x.shares * (weight / weight.sum())[:, None]
+    return rebinned(x.low.ravel(), x.high.ravel(), shares.ravel(), intervals)
+
+
+def maximum_of(x: Histogram, n: float, intervals: int = INTERVALS) -> Histogram:
+    """Return the largest of n independent values that are distributed like x: F^n, for any real n of at least 1.
+
+    The intervals start where F^n reaches TAIL, if the first of them would hold less than that: the largest of a thousand
+    values has all its probability near the end of the range, and five intervals should show it.
+
+    >>> even = Histogram(np.array([0.0, 1.0]), np.ones(1))
+    >>> maximum_of(even, 2.0, intervals=4).shares.tolist()
+    [0.0625, 0.1875, 0.3125, 0.4375]
+    """
+    check_intervals(intervals)
+    if not 1 <= n < np.inf:
+        raise ValueError("A maximum is over at least one value.")
+    return _largest(Histogram(x.edges[None], x.shares[None]), np.array([n]), intervals)
+
+
+def maximum_over(x: Histogram, intervals: int = INTERVALS, counts: npt.ArrayLike | None = None) -> Histogram:
+    """Return the largest over hosts that differ, (hosts, m) to one: the product of their cumulative probabilities.
+
+    `counts` (hosts,) say how many hosts each of them stands for; one each without. Intervals as in `maximum_of`. Raises
+    ValueError without hosts, or where one stands for no host.
+
+    >>> two = Histogram(np.array([[0.0, 1.0], [0.5, 0.5]]), np.ones((2, 1)))
+    >>> maximum_over(two, intervals=2).edges.tolist(), maximum_over(two, intervals=2).shares.tolist()
+    ([0.5, 0.75, 1.0], [0.75, 0.25])
+    """
+    check_intervals(intervals)
+    each = np.ones(x.hosts) if counts is None else np.asarray(counts, dtype=np.float64)
+    if not x.hosts or not x.hosts[0] or each.shape != x.hosts or not ((each > 0) & (each < np.inf)).all():
+        raise ValueError("A maximum is over at least one value.")
+    return _largest(x, each, intervals)
+
+
+def minimum_over(x: Histogram, intervals: int = INTERVALS, counts: npt.ArrayLike | None = None) -> Histogram:
+    """Return the smallest over hosts that differ; as `maximum_over`.
+
+    >>> minimum_over(Histogram(np.array([[0.0, 1.0], [0.5, 0.5]]), np.ones((2, 1))), intervals=1).edges.tolist()
+    [0.0, 0.5]
+    """
+    return scaled(maximum_over(scaled(x, -1.0), intervals, counts), -1.0)
+
+
+def minimum_of(x: Histogram, n: float, intervals: int = INTERVALS) -> Histogram:
+    """Return the smallest of n independent values that are distributed like x; as `maximum_of`.
+
+    >>> minimum_of(Histogram(np.array([0.0, 1.0]), np.ones(1)), 2.0, intervals=2).shares.tolist()
+    [0.75, 0.25]
+    """
+    return scaled(maximum_of(scaled(x, -1.0), n, intervals), -1.0)
+
+
+def _largest(x: Histogram, n: Floats, intervals: int) -> Histogram:
+    """Return the largest of n (hosts,) values of each host; (hosts, m) to one."""
+    held = np.where(x.shares > 0, x.low, np.inf).min(axis=-1)
+    low, high = float(held.max()), float(np.where(x.shares > 0, x.high, -np.inf).max())
+    if low >= high:
+        return Histogram(np.array([high, high]), np.ones(1))
+    edges = equal_edges(low, high, intervals)
+    if _below_all(x, n, edges[1:2])[0] < TAIL:
+        edges = equal_edges(_tail(x, n, low, high), high, intervals)
+    inner = edges[1:-1]
+    return between(edges, _below_all(x, n, inner), np.array(1.0))
+
+
+def _below_all(x: Histogram, n: Floats, at: Floats) -> Floats:
+    """Return the probability (q,) that the largest lies below each value: points at the value itself do not."""
+    each = (below(at, x.low, x.high) * x.shares[..., None, :]).sum(axis=-1)
+    return np.asarray((np.clip(each, 0.0, 1.0) ** n[:, None]).prod(axis=0))
+
+
+def _tail(x: Histogram, n: Floats, low: float, high: float) -> float:
+    """Return a value just below which the largest lies with no more than the probability TAIL."""
+    for _ in range(_ROUNDS):
+        at = np.linspace(low, high, _PARTS + 1)
+        index = int((_below_all(x, n, at[1:-1]) < TAIL).sum())
+        low, high = float(at[index]), float(at[index + 1])
+    return low

@@ -1,17 +1,327 @@
 """A structural model with the values of the moment: a histogram of the run time, and how it came about."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from typing import Literal
 
 import numpy as np
 
-from processors.models.histogram.moments import quantiles, variation
-from processors.models.histogram.values import INTERVALS, Histogram, check_intervals, from_samples, point
-from processors.models.structure.build import Builder
-from processors.models.structure.calculus import Calculus, Way
-from processors.models.structure.form import Form
-from processors.models.structure.inputs import Value, sorted_out
-from processors.models.structure.syntax import EquationError, Model
+from processors.models.histogram.arithmetic import (
+    add,
+    maximum,
+    maximum_of,
+    maximum_over,
+    may_be_zero,
+    minimum,
+    minimum_of,
+    minimum_over,
+    multiply,
+    power,
+    quantiles,
+    scaled,
+    shifted,
+    variation,
+)
+from processors.models.histogram.values import INTERVALS, Floats, Histogram, check_intervals, from_samples, point
+from processors.models.structure.form import OVER, Atom, Builder, Form, Monomial, Table
+from processors.models.structure.inputs import HOSTS_MAX, Inputs, Value, sorted_out
+from processors.models.structure.parse import EquationError, Model
+
+# Monte Carlo: the equation with one number drawn for each value, many times, the same number wherever a value stands.
+
+
+DRAWS = 4096
+DRAWS_MIN = 256
+NUMBERS_MAX = 2**20  # drawn for one value over all hosts; with more hosts there are fewer draws
+ALL_NUMBERS_MAX = 2**23  # kept for all parts that hosts have of their own: 64 MB
+DRAWN_LEVELS, HOST_LEVELS = 2**16, 2**10  # a value is drawn from so many of its quantiles
+QUICK_HOSTS = 64  # more have a largest value beyond the last of HOST_LEVELS
+SEED = 20011
+
+
+class Draws:
+    """Draws for the forms of a table: (1, draws), or (hosts, draws) where each host has its own.
+
+    `every` says whether values that are alike are drawn for every host, as a maximum over them needs, or for one host.
+    `count` is how many draws there are; without it DRAWS, fewer with many hosts.
+    """
+
+    def __init__(self, table: Table, inputs: Inputs, *, every: bool, count: int | None = None) -> None:
+        self._table = table
+        self._inputs = inputs
+        self._hosts = min(max(round(inputs.hosts), 1), HOSTS_MAX)  # the largest of more is hardly larger
+        self._every = every
+        own = sum(atom.hosted for atom in table.atoms)
+        numbers = min(NUMBERS_MAX, ALL_NUMBERS_MAX // max(own, 1))
+        self.count = count or min(max(numbers // self._hosts, DRAWS_MIN), DRAWS)
+        self._atoms: dict[int, Floats] = {}
+
+    def form(self, form: Form) -> Floats:
+        """Return the draws of a form.
+
+        >>> table = Table()
+        >>> x = table.of(table.atom("variable", "x", (), frozenset("x")))
+        >>> inputs = Inputs({}, {}, {"x": Histogram(np.array([0.0, 1.0]), np.ones(1))}, {}, 1.0)
+        >>> drawn = Draws(table, inputs, every=True).form(x)
+        >>> drawn.shape, round(float(drawn.mean()), 1)
+        ((1, 4096), 0.5)
+        """
+        number = form.get((), 0.0)
+        total: Floats = np.full((1, 1), number)
+        for index, (monomial, coefficient) in enumerate(pair for pair in form.items() if pair[0]):
+            term = self.product(monomial)
+            term = term if coefficient == 1 else coefficient * term
+            total = term if not index and not number else total + term  # arrays are large: no sum with nothing
+        return total
+
+    def product(self, monomial: Monomial) -> Floats:
+        """Return the draws of a product; its divisors have been looked at before."""
+        result: Floats | None = None
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # who asks looks whether all is finite
+            for atom, power in monomial:
+                value = self._atom(atom)
+                raised = value if abs(power) == 1 else value ** abs(power)
+                if power < 0:
+                    result = (1.0 if result is None else result) / raised
+                else:
+                    result = raised if result is None else result * raised
+        return np.ones((1, 1)) if result is None else result
+
+    def _atom(self, number: int) -> Floats:
+        if number not in self._atoms:
+            alone = self._every and self._alone(number)
+            self._atoms[number] = self._extreme(number) if alone else self._drawn(self._table.atoms[number])
+        return self._atoms[number]
+
+    def _drawn(self, atom: Atom) -> Floats:
+        if atom.kind == "fixed":
+            return self._inputs.fixed[atom.name][:, None]
+        if atom.kind == "variable":
+            return self._variable(atom.name)
+        forms = [self.form(self._table.forms[number]) for number in atom.arguments]
+        if atom.kind == "sum":
+            return forms[0]
+        if atom.kind in ("max", "min"):
+            result = forms[0]
+            for form in forms[1:]:
+                result = np.maximum(result, form) if atom.kind == "max" else np.minimum(result, form)
+            return result
+        return np.asarray((forms[0].max if atom.kind == "max_over" else forms[0].min)(axis=0, keepdims=True))
+
+    def _alone(self, number: int) -> bool:
+        """Whether this is an extreme over hosts that are all alike, of values that stand nowhere else."""
+        atom, beneath = self._table.atoms[number], self._table.beneath(number)
+        alike = all(name in self._inputs.hosted and not self._inputs.hosted[name].hosts for name in atom.variables)
+        if atom.kind not in OVER or not alike or any(part.kind in (*OVER, "fixed") for part in beneath):
+            return False
+        return sum(bool(other.variables & atom.variables) for other in self._table.atoms if other.kind in OVER) == 1
+
+    def _extreme(self, number: int) -> Floats:
+        """Return draws of an extreme over hosts that are alike, from many draws of one host: F^n, turned around."""
+        atom = self._table.atoms[number]
+        one = Draws(self._table, self._inputs, every=False, count=DRAWN_LEVELS).form(
+            self._table.forms[atom.arguments[0]]
+        )
+        random = np.random.default_rng([SEED, number])
+        rank = random.random((1, self.count)) ** (1 / self._inputs.hosts)
+        index = np.minimum((rank * DRAWN_LEVELS).astype(np.int64), DRAWN_LEVELS - 1)
+        return np.sort(one[0])[index if atom.kind == "max_over" else DRAWN_LEVELS - 1 - index]
+
+    def _variable(self, name: str) -> Floats:
+        random = np.random.default_rng([SEED, *name.encode()])
+        window = self._inputs.shared.get(name, self._inputs.hosted.get(name))
+        if window is None:
+            raise KeyError(name)
+        if not window.hosts:
+            hosts = self._hosts if self._every and name in self._inputs.hosted else 1
+            return _drawn_levels(window, DRAWN_LEVELS).take(
+                random.integers(0, DRAWN_LEVELS, (hosts, self.count), dtype=np.uint16)
+            )
+        return _each(window, random, self.count)
+
+
+def _each(x: Histogram, random: np.random.Generator, count: int) -> Floats:
+    """Return draws (hosts, count) of each host's own histogram: of few hosts quickly, of many from all their tails."""
+    drawn: Floats = np.empty((x.hosts[0], count))
+    if len(drawn) > QUICK_HOSTS:
+        for host, levels in enumerate(random.random(drawn.shape)):
+            drawn[host] = _inverse(x.host(host), levels)
+        return drawn
+    index = random.integers(0, HOST_LEVELS, drawn.shape, dtype=np.uint16)
+    for host, row in enumerate(index):
+        np.take(_drawn_levels(x.host(host), HOST_LEVELS), row, out=drawn[host], mode="clip")  # quicker than "raise"
+    return drawn
+
+
+def _drawn_levels(x: Histogram, count: int) -> Floats:
+    """Return the quantiles of one histogram in the middle of `count` equal parts of its probability: quicker to draw."""
+    return _inverse(x, (np.arange(count) + 0.5) / count)
+
+
+def _inverse(x: Histogram, levels: Floats) -> Floats:
+    filled = np.concatenate([[0.0], np.cumsum(x.shares)])
+    return np.interp(levels, filled / filled[-1], x.edges)
+
+
+# Forms with histograms: arithmetic where the parts are independent, shared draws where they are not.
+
+
+WayKind = Literal["collected", "factored", "shared draws", "monte carlo"]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How values that stand more than once were dealt with, and which.
+
+    `collected`: like terms were put together; `factored`: a common factor was taken out; `shared draws`: drawn, the same
+    number in each place; `monte carlo`: all was drawn, because arithmetic was off.
+    """
+
+    kind: WayKind
+    variables: tuple[str, ...]
+
+
+class Calculus:
+    """Evaluates the forms of a table with histograms of `intervals` intervals."""
+
+    def __init__(self, table: Table, inputs: Inputs, intervals: int) -> None:
+        self._table = table
+        self._inputs = inputs
+        self._intervals = intervals
+        self._atoms: dict[int, Histogram] = {}
+        self.draws = Draws(table, inputs, every=True)
+        self._one_host = Draws(table, inputs, every=False)
+        self.ways: list[Way] = []
+
+    def form(self, form: Form) -> Histogram:
+        """Return the histogram of a form, (m,) or (hosts, m); ValueError where it is too large, or divides by 0.
+
+        >>> table = Table()
+        >>> x = table.of(table.atom("variable", "x", (), frozenset("x")))
+        >>> inputs = Inputs({}, {}, {"x": Histogram(np.array([0.0, 1.0]), np.ones(1))}, {}, 1.0)
+        >>> Calculus(table, inputs, intervals=5).form(table.add(x, {(): 3.0})).edges.tolist()
+        [3.0, 4.0]
+        """
+        number: Floats = np.array(form.get((), 0.0))
+        parts: list[Histogram] = []
+        for component in self._components(form):
+            if self._table.variables(component):
+                parts.append(self._component(component))
+            else:
+                number = number + self._certain(component)
+        if not parts:
+            return point(number)
+        total = reduce(lambda x, y: add(x, y, self._intervals), parts)
+        return shifted(total, number) if np.any(number) else total
+
+    def check_divisors(self) -> None:
+        """Raise EquationError where a divisor may be 0, also one that has gone from the form with what it divided."""
+        for number, place in self._table.divisors.items():
+            atom = self._table.atoms[number]
+            names = ", ".join(sorted(atom.variables)) or atom.name
+            zero = (
+                may_be_zero(self._atom(number)) if atom.variables else not self.draws.form(self._table.of(number)).all()
+            )
+            if zero:
+                raise EquationError(place, f"the divisor may be 0{f', with {names}' if names else ''}.")
+
+    def _certain(self, component: Form) -> Floats:
+        """Return the value of terms without stochastic values, () or (hosts,)."""
+        value: Floats = self.draws.form(component)[:, 0]
+        return value if value.size > 1 else value.reshape(())
+
+    def _components(self, form: Form) -> list[Form]:
+        """Return the terms in groups that share no value."""
+        groups: list[tuple[frozenset[str], Form]] = []
+        for monomial, coefficient in form.items():
+            if not monomial or not coefficient:
+                continue
+            variables, joined = self._table.within(monomial), {monomial: coefficient}
+            apart = []
+            for others, terms in groups:
+                if others & variables:
+                    variables, joined = variables | others, {**terms, **joined}
+                else:
+                    apart.append((others, terms))
+            groups = [*apart, (variables, joined)]
+        return [terms for _, terms in groups]
+
+    def _component(self, component: Form) -> Histogram:
+        if len(component) == 1:
+            ((monomial, coefficient),) = component.items()
+            return scaled(self._product(monomial), coefficient)
+        common = set.intersection(*(set(monomial) for monomial in component))
+        factor = tuple(sorted(common))
+        rest = {tuple(x for x in monomial if x not in common): value for monomial, value in component.items()}
+        inner = self._table.variables(rest)
+        if not factor or not self._table.within(factor) or inner & self._table.within(factor):
+            return self._shared(component)
+        self._say("factored", self._table.within(factor))
+        return multiply(self._product(factor), self.form(rest), self._intervals)
+
+    def _product(self, monomial: Monomial) -> Histogram:
+        """Return the histogram of a product that has stochastic values."""
+        stochastic = [(atom, power_) for atom, power_ in monomial if self._table.atoms[atom].variables]
+        certain = tuple(pair for pair in monomial if pair not in stochastic)
+        if self._repeats(self._table.atoms[atom].variables for atom, _ in stochastic):
+            return self._shared({monomial: 1.0})
+        parts = [self._power(atom, exponent) for atom, exponent in stochastic]
+        result = reduce(lambda x, y: multiply(x, y, self._intervals), parts)
+        return scaled(result, self._certain({certain: 1.0})) if certain else result
+
+    def _power(self, atom: int, exponent: int) -> Histogram:
+        return power(self._atom(atom), exponent, self._intervals)
+
+    def _atom(self, number: int) -> Histogram:
+        if number not in self._atoms:
+            self._atoms[number] = self._evaluated(number, self._table.atoms[number])
+        return self._atoms[number]
+
+    def _evaluated(self, number: int, atom: Atom) -> Histogram:
+        if atom.kind == "variable":
+            return self._inputs.shared.get(atom.name) or self._inputs.hosted[atom.name]
+        forms = [self._table.forms[each] for each in atom.arguments]
+        if atom.kind == "sum":
+            return self.form(forms[0])
+        if atom.kind in ("max", "min"):
+            if self._repeats(self._table.variables(form) for form in forms):
+                return self._shared({((number, 1),): 1.0})
+            pair: Callable[[Histogram, Histogram, int], Histogram] = maximum if atom.kind == "max" else minimum
+            return reduce(lambda x, y: pair(x, y, self._intervals), [self.form(form) for form in forms])
+        nested = any(part.kind in OVER for part in self._table.beneath(number))
+        if nested or atom.variables & self._inputs.shared.keys():  # then the hosts are not independent
+            return self._shared({((number, 1),): 1.0})
+        return self._over(atom, self.form(forms[0]))
+
+    def _over(self, atom: Atom, each: Histogram) -> Histogram:
+        largest = atom.kind == "max_over"
+        if each.hosts:
+            return (maximum_over if largest else minimum_over)(each, self._intervals)
+        return (maximum_of if largest else minimum_of)(each, self._inputs.hosts, self._intervals)
+
+    def _shared(self, form: Form) -> Histogram:
+        """Return the histogram of draws of a form."""
+        draws = self._one_host if any(self._table.hosted(monomial) for monomial in form) else self.draws
+        self._say("shared draws", self._table.variables(form))
+        values = draws.form(form)
+        if not np.isfinite(values).all():
+            raise ValueError("The result is too large for a number.")
+        return from_samples(values if values.shape[0] > 1 else values[0], self._intervals)
+
+    def _repeats(self, parts: Iterable[frozenset[str]]) -> bool:
+        seen: set[str] = set()
+        for part in parts:
+            if seen & part:
+                return True
+            seen |= part
+        return False
+
+    def _say(self, kind: WayKind, variables: frozenset[str]) -> None:
+        way = Way(kind, tuple(sorted(variables)))
+        if way not in self.ways:
+            self.ways.append(way)
+
 
 LEVELS = (0.05, 0.5, 0.95)
 GAP_MAX = 0.15  # of the range; beyond it the draws answer

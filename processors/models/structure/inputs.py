@@ -7,7 +7,7 @@ import numpy as np
 
 from processors.models.histogram.arithmetic import AVAILABILITY_MIN, at_least
 from processors.models.histogram.values import Floats, Histogram
-from processors.models.structure.syntax import HOSTS, EquationError, Place
+from processors.models.structure.parse import HOSTS, EquationError, Place
 
 AVAILABILITY = "_available"  # how names of shares that are left for a job end
 HOSTS_MAX = 16_384  # with windows of their own; pool those of more

@@ -2,26 +2,152 @@
 
 import difflib
 import math
-from collections.abc import Callable, Collection
-from typing import Literal, NoReturn
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, NoReturn
 
-from processors.models.structure.syntax import (
-    DEDICATED,
-    DEPTH_MAX,
-    FUNCTIONS,
-    HOSTS,
-    NODES_MAX,
-    RESERVED,
-    Call,
-    Chain,
-    EquationError,
-    Expression,
-    Model,
-    Name,
-    Number,
-    Place,
+# What an equation is made of, once it is read.
+
+
+LENGTH_MAX = 4000  # characters
+NODES_MAX = 200
+DEPTH_MAX = 40  # parentheses and named parts within each other
+FUNCTIONS = ("max", "min", "max_over", "min_over")
+HOSTS = "hosts"
+DEDICATED = "T(n)"
+RESERVED = (*FUNCTIONS, HOSTS, "n")
+
+
+class Place(NamedTuple):
+    """Where in the text: line and column, both from 1."""
+
+    line: int
+    column: int
+
+
+class EquationError(ValueError):
+    """What is wrong with an equation, or with the values that it is given: the place and one sentence.
+
+    >>> str(EquationError(Place(2, 7), "a name is missing."))
+    'line 2, column 7: a name is missing.'
+    """
+
+    def __init__(self, place: Place, sentence: str) -> None:
+        super().__init__(f"line {place.line}, column {place.column}: {sentence}")
+        self.place = place
+        self.sentence = sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number."""
+
+    value: float
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A parameter, a measured resource, a named part, `hosts`, `n`, or T(n)."""
+
+    text: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Parts joined by + and -, or by * and /, from left to right; the first has + or *."""
+
+    parts: "tuple[tuple[Literal['+', '-', '*', '/'], Expression], ...]"
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of one or more parts; those over hosts have one."""
+
+    function: str
+    arguments: "tuple[Expression, ...]"
+    place: Place
+
+
+Expression = Number | Name | Chain | Call
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """An equation: its named parts in the order in which they stand, the result, and the names that need a value."""
+
+    definitions: dict[str, Expression]
+    result: Expression
+    names: frozenset[str]
+
+
+# From text to words, each with its place.
+
+
+_WORD = re.compile(
+    r"(?P<space>[ \t\r]+|#[^\n]*)|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r"|(?P<end>[\n;])|(?P<sign>\*\*|[-+*/(),=])"
 )
-from processors.models.structure.tokens import Token, tokens
+_WANTS_MORE = frozenset("+-*/(,=")
+
+
+class Token(NamedTuple):
+    """A word: kind (number, name, sign, end), text and place."""
+
+    kind: str
+    text: str
+    place: Place
+
+
+def tokens(text: str) -> list[Token]:
+    r"""Return the words of an equation; the last is an end. EquationError at what is no word.
+
+    Within parentheses, and after a sign that wants more, a new line ends nothing. `#` starts a comment.
+
+    >>> [token.text for token in tokens("2 * (x +\n1)")]
+    ['2', '*', '(', 'x', '+', '1', ')', '']
+    """
+    if len(text) > LENGTH_MAX:
+        raise EquationError(Place(1, 1), f"the equation is longer than {LENGTH_MAX} characters.")
+    found: list[Token] = []
+    depth = 0
+    for token in _words(text):
+        depth = max(depth + (token.text == "(") - (token.text == ")"), 0)
+        if token.text == "\n" and (depth or not found or found[-1].text in _WANTS_MORE):
+            continue
+        found.append(token)
+    return [*found, Token("end", "", _place(text, len(text)))]
+
+
+def _words(text: str) -> Iterator[Token]:
+    at = 0
+    while at < len(text):
+        match = _WORD.match(text, at)
+        if match is None or match.group() == "**" or _runs_on(text, match):
+            raise EquationError(_place(text, at), _unknown(text[at : at + 2]))
+        if match.lastgroup != "space":
+            yield Token(str(match.lastgroup), match.group(), _place(text, at))
+        at = match.end()
+
+
+def _runs_on(text: str, match: re.Match[str]) -> bool:
+    following = text[match.end() : match.end() + 1]
+    return match.lastgroup == "number" and (following.isalpha() or following in ("_", "."))
+
+
+def _unknown(text: str) -> str:
+    if text.startswith(("^", "**")):
+        return "there is no power; write x * x."
+    if text[0].isdigit():
+        return "this is no number; write * between a number and a name."
+    return f"{text[0]!r} means nothing here."
+
+
+def _place(text: str, at: int) -> Place:
+    return Place(text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
 
 
 def parse(equation: str, names: Collection[str] = ()) -> Model:
@@ -36,7 +162,7 @@ def parse(equation: str, names: Collection[str] = ()) -> Model:
     ['T(n)', 'flop', 'speed']
     >>> parse("2 * (flop + 1", names=("flop",))
     Traceback (most recent call last):
-    processors.models.structure.syntax.EquationError: line 1, column 14: a closing parenthesis is missing.
+    processors.models.structure.parse.EquationError: line 1, column 14: a closing parenthesis is missing.
     """
     return _Parser(tokens(equation), names).model()
 

@@ -9,8 +9,8 @@ from pydantic import SecretStr
 
 from agent.app import compose
 from agent.app.alertmanager import AlertmanagerSink
-from agent.config.alertmanager import AlertmanagerSettings
-from agent.contracts.service import Health
+from agent.config.tree import AlertmanagerSettings
+from processors.contracts.service import Health
 from tests.kit.alertmanager import receiver
 from tests.kit.clock import FakeClock
 from tests.kit.messages import alert

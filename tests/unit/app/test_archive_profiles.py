@@ -11,12 +11,12 @@ import pytest
 from agent.app.backfill import backfill
 from agent.app.replay import Replay
 from agent.config.tree import Config
-from agent.contracts.events import JobProfile, JournalEvent, decode_record
-from agent.contracts.log import Batch
 from agent.decode.options import DecodeOptions
-from agent.log.memory import MemoryLog
-from agent.log.memory_broker import MemoryBroker
-from sinks.jsonl import JsonLines
+from agent.log.memory.broker import MemoryBroker
+from agent.log.memory.log import MemoryLog
+from processors.contracts.events import JobProfile, JournalEvent, decode_record
+from processors.contracts.log import Batch
+from sinks.files import JsonLines
 from tests.kit.archives import START_S, job, metric
 
 # four nodes of a real job, four hours; source and licence are told beside it

@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from agent.app.streams import TimedEvent, in_order
-from agent.app.telemetry_files import TelemetryFiles
+from agent.app.files import TelemetryFiles, TimedEvent, in_order
 from agent.cli import main
-from agent.contracts.events import HostMinute, JobCompleted, JobStarted
-from agent.contracts.telemetry import SeriesIndex
-from agent.decode.records import Telemetry
-from agent.decode.telemetry.options import TelemetryOptions
+from agent.decode.message import Telemetry
+from agent.decode.options import TelemetryOptions
+from processors.contracts.events import HostMinute, JobCompleted, JobStarted
+from processors.contracts.telemetry import SeriesIndex
 from tests.kit.archives import START_S, job, metric
 
 FAR_FUTURE_MS = 4_000_000_000_000

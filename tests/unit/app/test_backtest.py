@@ -13,7 +13,7 @@ from agent.app.backtest import Candidate, Past, backtest, candidates, read
 from agent.backtest.report import Report, Variant
 from agent.config.load import loads
 from agent.config.tree import Config
-from agent.contracts.errors import ConfigError
+from processors.contracts.errors import ConfigError
 from tests.kit.scenario import SYSTEM
 
 SIZES = (1, 2, 4, 8, 16)

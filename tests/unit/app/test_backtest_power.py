@@ -9,12 +9,10 @@ from agent.app import compose
 from agent.app.backtest import Past, backtest, candidates, read
 from agent.app.demo import START_MS
 from agent.app.replay import Replay
-from agent.backtest.page import page
+from agent.backtest.page import page, summary
 from agent.backtest.report import Report, decoded, encoded
-from agent.backtest.terminal import summary
 from agent.config.tree import Config
-from agent.simulation.load import HOUR_MS
-from agent.simulation.shared import SharedNodes
+from agent.simulation.load import HOUR_MS, SharedNodes
 
 HOURS = 5
 STRICT = {"profiles.coverage_min": "0.97"}

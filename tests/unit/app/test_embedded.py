@@ -3,7 +3,7 @@
 from agent.app.embedded import Embedded
 from agent.config.sources import Source
 from agent.config.tree import Config
-from agent.contracts.recent import Letter
+from processors.contracts.outputs import Letter
 from tests.kit.clock import FakeClock
 
 MINUTE_MS = 60_000

@@ -6,11 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.app import feed
-from agent.app.feed import GAP_MAX_MS, TICK_MS, Feed, ticks
-from agent.app.streams import TimedEvent, told_ms
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.events import HostMinute, Identity, JobEvent, JobStarted, Origin, PredictionRequested
+from agent.app import embedded
+from agent.app.embedded import GAP_MAX_MS, TICK_MS, Feed, ticks
+from agent.app.files import TimedEvent, told_ms
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import (
+    HostMinute,
+    Identity,
+    JobEvent,
+    JobStarted,
+    Origin,
+    PredictionRequested,
+)
 from tests.kit.scenario import SYSTEM, completed, evidence, moment_ms
 
 NINE_MS = moment_ms("09:00")
@@ -112,5 +119,5 @@ def test_ticks_rise_to_their_target_and_are_few_in_a_gap(now: int, steps: int) -
     assert made[-1] == target_ms
     assert all(a < b for a, b in pairwise([now_ms, *made]))
     assert all(time_ms % TICK_MS == 0 for time_ms in made)
-    assert len(made) <= 2 * GAP_MAX_MS / feed.LONG_MS
+    assert len(made) <= 2 * GAP_MAX_MS / embedded.LONG_MS
     assert made[0] == (now_ms + TICK_MS if target_ms - now_ms <= GAP_MAX_MS else target_ms)

@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from agent.app.privacy import privacy
-from agent.checkpoint.records import STATE_BYTES_MAX
+from agent.app.compose import privacy
 from agent.config.roles import PrivacySettings
-from agent.contracts.events import Evidence, Identity, JobCompleted
-from agent.contracts.settings import JobSettings
-from processors.jobs import ENDED_MAX, IDENTITIES_MAX, Job, Placement
+from agent.log.kafka.checkpoint import STATE_BYTES_MAX
+from processors.contracts.events import Evidence, Identity, JobCompleted
+from processors.contracts.settings import JobSettings
+from processors.jobs.lifecycle import ENDED_MAX, IDENTITIES_MAX, Job, Placement
 
 HUGE = Evidence(
     hosts=("n" * 12_000,),

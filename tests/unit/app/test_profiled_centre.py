@@ -10,16 +10,23 @@ import msgspec
 import pytest
 
 from agent.app import compose
-from agent.app.demo import ENERGY, JOBS, LOAD, RETENTION_MS, SOURCES, START_MS
+from agent.app.demo import (
+    ENERGY_TOPIC,
+    JOBS,
+    LOAD,
+    RETENTION_MS,
+    SOURCES,
+    START_MS,
+)
 from agent.app.embedded import Embedded
 from agent.config.tree import Config
-from agent.contracts.events import JobStarted, JournalRecord, Tick, decode_record
-from agent.contracts.log import Batch
-from agent.contracts.outputs import Alert, Emission, JobPrediction, Run
-from agent.simulation.activity import COUNTERS
+from agent.simulation.load import SharedNodes
 from agent.simulation.meters import Metered
-from agent.simulation.shared import SharedNodes
-from processors.fold.shard import Shard
+from agent.simulation.workload import COUNTERS
+from processors.contracts.events import JobStarted, JournalRecord, Tick, decode_record
+from processors.contracts.log import Batch
+from processors.contracts.outputs import Alert, Emission, JobPrediction, Run
+from processors.pipeline.shard import Shard
 from tests.kit.clock import FakeClock
 
 HOUR_MS = 3_600_000
@@ -77,7 +84,7 @@ class Centre:
         meters = (
             (each.time_ms, topic, value)
             for each in told
-            for topic, value in ((LOAD, each.events), (ENERGY, each.lines))
+            for topic, value in ((LOAD, each.events), (ENERGY_TOPIC, each.lines))
             if value
         )
         return heapq.merge(jobs, load, meters, key=lambda message: message[0])

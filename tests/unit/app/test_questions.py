@@ -10,9 +10,9 @@ import pytest
 from agent.app.questions import Question, answers, of_person, read_requests
 from agent.config.load import loads
 from agent.config.tree import Config
-from agent.contracts.errors import ConfigError, ScalewatchError
-from agent.contracts.events import PredictionRequested
-from agent.contracts.outputs import Answer
+from processors.contracts.errors import ConfigError, ScalewatchError
+from processors.contracts.events import PredictionRequested
+from processors.contracts.outputs import Answer
 from tests.kit.scenario import SYSTEM, evidence
 
 

@@ -4,13 +4,13 @@ from contextlib import closing
 
 import pytest
 
+from agent.app.compose import access
 from agent.app.embedded import Embedded
-from agent.app.readers import access
 from agent.clock import SystemClock
 from agent.config.load import loads
-from agent.contracts.events import Evidence, JobStarted, Origin
-from agent.contracts.names import run_id
-from agent.http.app import create_app
+from processors.contracts.events import Evidence, JobStarted, Origin
+from processors.contracts.names import run_id
+from sinks.web.server import create_app
 from tests.kit.get import get
 
 START_MS = 1_795_168_800_000

@@ -5,16 +5,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent import __version__
 from agent.app import compose
 from agent.app.rebuild import rebuild
 from agent.config.load import loads
 from agent.config.tree import Config
-from agent.contracts.events import JobProfile, JournalRecord, Tick
-from agent.contracts.log import Marker, TopicSettings
-from agent.log.memory import MemoryLog
-from agent.log.memory_broker import MemoryBroker
-from processors.fold.shard import Shard
+from agent.log.memory.broker import MemoryBroker
+from agent.log.memory.log import MemoryLog
+from processors import __version__
+from processors.contracts.events import JobProfile, JournalRecord, Tick
+from processors.contracts.log import Marker, TopicSettings
+from processors.pipeline.shard import Shard
 from tests.kit.profiled_runs import START_MS, profiled_run
 from tests.kit.scenario import Scenario
 

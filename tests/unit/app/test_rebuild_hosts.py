@@ -1,13 +1,13 @@
 """A rebuild leaves what is learned of hosts as it is, unless nobody can read it."""
 
-from agent import __version__
 from agent.app.rebuild import rebuild
 from agent.config.tree import Config
-from agent.contracts.events import JournalRecord
-from agent.contracts.log import Marker, Restored
-from agent.log.memory import MemoryLog
+from agent.log.memory.log import MemoryLog
 from agent.topics import own_topics
-from processors.fold.host_desk import of_hosts
+from processors import __version__
+from processors.contracts.events import JournalRecord
+from processors.contracts.log import Marker, Restored
+from processors.pipeline.host_state import of_hosts
 from tests.kit.host_minutes import means, minute
 from tests.kit.scenario import Scenario
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 import msgspec
 from structlog.testing import capture_logs
 
-from agent.app.recent_letters import DETAIL_MAX, LOOK_S, SHOWN_MAX, RecentLetters
-from agent.contracts.decoding import DeadLetter
-from agent.contracts.errors import UnavailableError
-from agent.contracts.log import Batch, TopicSettings
-from agent.contracts.moments import rfc3339
-from agent.log.memory import MemoryLog
+from agent.app.service import DETAIL_MAX, LOOK_S, SHOWN_MAX, RecentLetters
+from agent.log.memory.log import MemoryLog
+from processors.contracts.errors import UnavailableError
+from processors.contracts.events import DeadLetter
+from processors.contracts.log import Batch, TopicSettings
+from processors.contracts.names import rfc3339
 from tests.kit.clock import FakeClock
 
 TOPIC = "letters"

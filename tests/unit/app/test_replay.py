@@ -10,8 +10,8 @@ from agent.app import compose, embedded
 from agent.app.replay import Replay
 from agent.config.load import loads
 from agent.config.tree import Config
-from agent.contracts.errors import ConfigError
-from sinks.jsonl import JsonLines
+from processors.contracts.errors import ConfigError
+from sinks.files import JsonLines
 from tests.kit.scenario import SYSTEM, moment_ms
 
 NINE_MS = moment_ms("09:00")

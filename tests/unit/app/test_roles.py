@@ -8,12 +8,18 @@ import msgspec
 from agent.app import compose
 from agent.app.roles import STANDBY_S, LearnerRole
 from agent.config.tree import Config
-from agent.contracts.events import Evidence, JobCompleted, JournalEvent, JournalRecord, Tick, encode_record
-from agent.contracts.log import Batch
-from agent.log.memory import MemoryLog
-from agent.log.memory_broker import MemoryBroker
-from agent.log.memory_producer import MemoryProducer
+from agent.log.memory.broker import MemoryBroker
+from agent.log.memory.log import MemoryLog, MemoryProducer
 from agent.topics import own_topics
+from processors.contracts.events import (
+    Evidence,
+    JobCompleted,
+    JournalEvent,
+    JournalRecord,
+    Tick,
+    encode_record,
+)
+from processors.contracts.log import Batch
 from tests.kit.clock import FakeClock
 from tests.kit.messages import alert, prediction
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent.app.scores import Scores, scores_file
-from agent.contracts.errors import ConfigError, UnavailableError
-from agent.contracts.telemetry import Samples, Series, SeriesIndex
+from agent.app.files import Scores, scores_file
+from processors.contracts.errors import ConfigError, UnavailableError
+from processors.contracts.telemetry import Samples, Series, SeriesIndex
 
 
 def index() -> SeriesIndex:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from agent.app.simulate import Destinations, Simulator, destinations
+from agent.app.demo import Destinations, Simulator, destinations
 from agent.config.sources import MetricMapping, Source, System, Telemetry
 from agent.config.tree import Config
-from agent.contracts.errors import ConfigError, UnavailableError
-from agent.contracts.log import Batch
-from agent.log.memory import MemoryLog
+from agent.log.memory.log import MemoryLog
+from processors.contracts.errors import ConfigError, UnavailableError
+from processors.contracts.log import Batch
 from tests.kit.clock import FakeClock
 
 HOUR_S = 3600.0

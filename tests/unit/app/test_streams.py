@@ -8,17 +8,15 @@ from typing import Any
 
 import pytest
 
-from agent.app import streams
-from agent.app.streams import Item, TimedEvent, TimedSamples, in_order
-from agent.app.telemetry_files import TelemetryFiles
-from agent.contracts.errors import ConfigError
-from agent.contracts.events import HostMinute, JobCompleted, PredictionRequested
-from agent.contracts.moments import rfc3339
-from agent.contracts.telemetry import SeriesIndex
+from agent.app import files as streams
+from agent.app.files import Item, TelemetryFiles, TimedEvent, TimedSamples, in_order
 from agent.decode.files import read_each
-from agent.decode.options import DecodeOptions
-from agent.decode.records import FileRecord, Telemetry
-from agent.decode.telemetry.options import TelemetryOptions
+from agent.decode.message import FileRecord, Telemetry
+from agent.decode.options import DecodeOptions, TelemetryOptions
+from processors.contracts.errors import ConfigError
+from processors.contracts.events import HostMinute, JobCompleted, PredictionRequested
+from processors.contracts.names import rfc3339
+from processors.contracts.telemetry import SeriesIndex
 from tests.kit.scenario import SYSTEM, moment_ms
 
 NINE_MS = moment_ms("09:00")

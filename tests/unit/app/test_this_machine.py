@@ -2,9 +2,9 @@
 
 import pytest
 
-from agent.app.this_machine import EVERY_S, HOST, SYSTEM, ThisMachine, measured
-from agent.app.together import Together
-from agent.contracts.events import Evidence, PredictionRequested
+from agent.app.demo import EVERY_S, HOST, LOCAL_SYSTEM, ThisMachine, measured
+from agent.app.service import Together
+from processors.contracts.events import Evidence, PredictionRequested
 from tests.kit.clock import FakeClock
 from tests.kit.messages import alert, host_view, prediction
 from tests.kit.service import FixedService
@@ -27,7 +27,7 @@ def test_it_measures_the_processor_memory_and_disk_of_this_machine() -> None:
 
 def test_after_a_minute_it_has_a_window_in_real_time_however_fast_the_centre_is() -> None:
     clock = FakeClock()
-    view = watched(clock, 150.0).service.host(SYSTEM, HOST)
+    view = watched(clock, 150.0).service.host(LOCAL_SYSTEM, HOST)
     assert view is not None
     window = view.resources[0].window
     assert (window.mean, window.edges, window.shares) == (0.25, (0.25,), (1.0,))
@@ -49,12 +49,12 @@ def test_hosts_of_both_are_shown_and_this_machine_is_never_left_out() -> None:
         alerts=[alert("a"), alert("b", status="resolved")],
         hosts=[host_view(f"nid{n}") for n in range(5)],
     )
-    machine = FixedService(alerts=[alert("c")], hosts=[host_view(HOST, system=SYSTEM)])
+    machine = FixedService(alerts=[alert("c")], hosts=[host_view(HOST, system=LOCAL_SYSTEM)])
     both = Together(centre, machine)
     assert [view.host for view in both.hosts(3)] == [HOST, "nid0", "nid1"]
     assert [view.host for view in both.hosts(1)] == [HOST]
     assert both.hosts(0) == []
-    assert both.host(SYSTEM, HOST) == machine.held_hosts[0]
+    assert both.host(LOCAL_SYSTEM, HOST) == machine.held_hosts[0]
     assert both.host("archer2", "nid4") == centre.held_hosts[4]
     assert both.host("archer2", HOST) is None
     assert [entry.fingerprint for entry in both.alerts()] == ["a", "c", "b"], "open ones first"
@@ -75,6 +75,6 @@ def test_jobs_and_answers_are_the_centres() -> None:
 
 @pytest.mark.parametrize("cpu", [0.0, 1.0])
 def test_a_machine_that_is_wholly_busy_or_idle_is_shown_as_such(cpu: float) -> None:
-    view = watched(FakeClock(), 150.0, cpu).service.host(SYSTEM, HOST)
+    view = watched(FakeClock(), 150.0, cpu).service.host(LOCAL_SYSTEM, HOST)
     assert view is not None
     assert view.resources[0].window.mean == cpu

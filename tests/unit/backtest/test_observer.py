@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from agent.backtest import observer as module
-from agent.backtest.baselines import LastTwo
 from agent.backtest.observer import Observer
-from agent.contracts.events import Evidence, JobCompleted, JobStarted
-from agent.contracts.moments import rfc3339
-from agent.contracts.outputs import JobPrediction
+from agent.backtest.scores import LastTwo
+from processors.contracts.events import Evidence, JobCompleted, JobStarted
+from processors.contracts.names import rfc3339
+from processors.contracts.outputs import JobPrediction
 from tests.kit.messages import job, prediction
 from tests.kit.scenario import completed, moment_ms
 

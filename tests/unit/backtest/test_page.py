@@ -14,7 +14,7 @@ from agent.app.backtest import backtest, candidates, read
 from agent.backtest.page import page
 from agent.backtest.report import Report, decoded, encoded
 from agent.config.tree import Config
-from agent.schemas import schema
+from agent.describe import schema
 
 VOID = {"meta", "link", "br", "line", "input"}
 EVIL = '<script>alert("x")</script>&"\''

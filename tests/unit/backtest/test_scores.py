@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.backtest.scores import Band, Figures, Sketch, Tally, interval
-from processors.models.log_normal import pinball
+from processors.models.statistics import pinball
 
 TIMES = st.floats(0.01, 1e7)
 

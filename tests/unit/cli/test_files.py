@@ -10,9 +10,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from agent.cli import main
-from agent.http.app import create_app
-from agent.http.server import Server
-from agent.metrics.registry import Metrics
+from sinks.prometheus.registry import Metrics
+from sinks.web.server import Server, create_app
 from tests.kit.messages import prediction
 from tests.kit.readers import TOKENS, limited_app
 from tests.kit.service import FixedService

@@ -9,10 +9,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from agent import __version__
 from agent.cli import COMMANDS, Commands, main
 from agent.cli.errors import report, sentence
-from agent.contracts.errors import ConfigError, UnavailableError
+from processors import __version__
+from processors.contracts.errors import ConfigError, UnavailableError
 
 MATRIX_THREADS = "OPENBLAS_NUM_THREADS"
 LOOK = "import sys; sys.argv = ['scalewatch', '--help']; from agent.cli import main\ntry: main()\nexcept SystemExit: print(sorted(sys.modules))"

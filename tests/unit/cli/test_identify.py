@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from agent.app.privacy import hashed
+from agent.app.compose import hashed
 from agent.cli import main
 
 JOB: dict[str, Any] = {

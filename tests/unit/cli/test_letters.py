@@ -5,13 +5,13 @@ import json
 import msgspec
 import pytest
 
-from agent.cli.letters import Filter, listed, replayed
-from agent.contracts.decoding import DeadLetter
-from agent.contracts.errors import ConfigError, InvalidInputError
-from agent.contracts.log import Batch, TopicSettings
-from agent.contracts.moments import parse_rfc3339
-from agent.decode.dead_letter import VALUE_BYTES_MAX, dead_letter
-from agent.log.memory import MemoryLog
+from agent.cli.deadletter import Filter, listed, replayed
+from agent.decode.message import VALUE_BYTES_MAX, dead_letter
+from agent.log.memory.log import MemoryLog
+from processors.contracts.errors import ConfigError, InvalidInputError
+from processors.contracts.events import DeadLetter
+from processors.contracts.log import Batch, TopicSettings
+from processors.contracts.names import parse_rfc3339
 
 TOPIC = "scalewatch.deadletters"
 NOON = parse_rfc3339("2026-11-20T12:00:00Z")

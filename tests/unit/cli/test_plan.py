@@ -12,13 +12,11 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.app.measured import FIGURES, LEARNED_RESOURCE, PROCESS
-from agent.app.sizing import BUSY, Centre, Plan, plan
+from agent.app.plan import BUSY, FIGURES, LEARNED_RESOURCE, PROCESS, Centre, Plan, plan
 from agent.cli import main
-from agent.config.broker import TopicNames
 from agent.config.load import loads
-from agent.config.tree import Config
-from agent.contracts.hosts import HostSettings
+from agent.config.tree import Config, TopicNames
+from processors.contracts.hosts import HostSettings
 from tests.bench.__main__ import BENCHMARKS
 
 

@@ -7,7 +7,7 @@ import msgspec
 from click.testing import CliRunner
 
 from agent.cli.predict import show
-from agent.contracts.outputs import Answer, AnswerPoint, CurvePoint, Reliability, UsefulSizes
+from processors.contracts.outputs import Answer, AnswerPoint, CurvePoint, Reliability, UsefulSizes
 from tests.kit.messages import COMMON, curve, powered_curve
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from agent.cli import survey as module
-from agent.cli.survey import Survey
-from agent.contracts.events import Evidence, Identity, JobCompleted
-from agent.contracts.settings import IdentifySettings
-from agent.identify import Identifier
+from agent.cli import identify as module
+from agent.cli.identify import Survey
+from agent.identify.identifier import Identifier
+from processors.contracts.events import Evidence, Identity, JobCompleted
+from processors.contracts.settings import IdentifySettings
 
 
 def job(number: int, name: str) -> JobCompleted:

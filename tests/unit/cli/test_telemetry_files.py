@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli import main
-from agent.contracts.moments import rfc3339
+from processors.contracts.names import rfc3339
 from tests.kit.scenario import moment_ms
 
 NINE_MS = moment_ms("09:00")

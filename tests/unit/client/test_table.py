@@ -9,9 +9,8 @@ import pytest
 
 from agent.app.subscribe import Change, Changes
 from agent.cli.subscribe import Tables
-from agent.client.rows import Row
-from agent.client.table import Predictions, TableWriter
-from agent.contracts.outputs import CurvePoint, Prediction, Range
+from processors.contracts.outputs import CurvePoint, Prediction, Range
+from sinks.table import Predictions, Row, TableWriter
 from tests.kit.messages import curve_point, prediction
 
 ID = "archer2/lammps/rhodo/nodes"

@@ -8,10 +8,10 @@ from agent.app import compose
 from agent.collector.collector import Collector
 from agent.config.sources import Source, System
 from agent.config.tree import Config
-from agent.contracts.decoding import DeadLetter
-from agent.contracts.log import Batch, TopicSettings
-from agent.log.memory import MemoryLog
+from agent.log.memory.log import MemoryLog
 from agent.topics import own_topics
+from processors.contracts.events import DeadLetter
+from processors.contracts.log import Batch, TopicSettings
 from tests.kit.clock import FakeClock
 
 NOW_MS = 1_795_168_800_000

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from agent.config.load import loads
-from agent.contracts.events import HostMinute, HostState, Identity
-from agent.contracts.moments import rfc3339
+from processors.contracts.events import HostMinute, HostState, Identity
+from processors.contracts.names import rfc3339
 from tests.unit.collector.test_telemetry import START_MS, Centre
 
 NODES = "host,xname,nid,aliases\nnid001042,x9c3s0b0n0,1042,gpu7\nnid001043,x9c3s0b0n1,1043,\n"

@@ -11,14 +11,13 @@ from agent.app import compose
 from agent.collector.collector import Collector
 from agent.config.sources import Source, System
 from agent.config.tree import Config
-from agent.contracts.decoding import DeadLetter
-from agent.contracts.events import HostMinute, HostState, JobCompleted, JournalEvent, decode_record
-from agent.contracts.log import Batch, TopicSettings
-from agent.contracts.moments import rfc3339
-from agent.log.memory import MemoryLog
-from agent.log.memory_broker import MemoryBroker
-from agent.metrics.registry import Metrics
+from agent.log.memory.broker import MemoryBroker
+from agent.log.memory.log import MemoryLog
 from agent.topics import own_topics
+from processors.contracts.events import DeadLetter, HostMinute, HostState, JobCompleted, JournalEvent, decode_record
+from processors.contracts.log import Batch, TopicSettings
+from processors.contracts.names import rfc3339
+from sinks.prometheus.registry import Metrics
 from tests.kit.clock import FakeClock
 from tests.kit.job_records import completed
 

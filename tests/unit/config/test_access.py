@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from agent.app.readers import access
-from agent.config.diff import changes
+from agent.app.compose import access
+from agent.config.changes import changes
+from agent.config.checks import notes
 from agent.config.load import load, loads
-from agent.config.notes import notes
-from agent.config.problems import InvalidConfigError, path_text
 from agent.config.tree import Config
-from agent.contracts.errors import ConfigError
-from agent.http.access import Access, Reader
+from agent.config.yaml import InvalidConfigError, path_text
+from processors.contracts.errors import ConfigError
+from sinks.web.access import Access, Reader
 
 IN_FILE = "a-token-of-24-characters"
 ENVIRONMENT = {

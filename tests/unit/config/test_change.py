@@ -2,9 +2,9 @@
 
 import pytest
 
-from agent.config.change import changed, settings_of
+from agent.config.changes import changed, settings_of
 from agent.config.load import loads
-from agent.contracts.errors import ConfigError
+from processors.contracts.errors import ConfigError
 
 SECTIONS = ("alerts", "run_time", "jobs", "identify")
 

@@ -10,8 +10,8 @@ import yaml
 from agent.config.load import load, loads
 from agent.config.reference import json_schema
 from agent.config.tree import Config
-from agent.contracts.events import Evidence
-from agent.identify import Identifier
+from agent.identify.identifier import Identifier
+from processors.contracts.events import Evidence
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 ENVIRONMENT = {"SCALEWATCH_KAFKA_PASSWORD": "x", "SCALEWATCH_SALT": "y"}

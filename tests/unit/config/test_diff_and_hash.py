@@ -2,11 +2,10 @@
 
 import pytest
 
-from agent.config.costs import PRICES
-from agent.config.diff import changes
-from agent.config.hash import config_hash
-from agent.config.keys import keys
+from agent.config.changes import changes
 from agent.config.load import loads
+from agent.config.reference import PRICES, keys
+from agent.config.tree import config_hash
 
 BASE = """
 systems: {exa: {partition: 0}}

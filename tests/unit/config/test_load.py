@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.config.load import FILE_BYTES_MAX, PROBLEMS_MAX, load, loads
-from agent.config.problems import InvalidConfigError, Problem
 from agent.config.tree import Config
-from agent.contracts.errors import ConfigError
+from agent.config.yaml import InvalidConfigError, Problem
+from processors.contracts.errors import ConfigError
 
 CASES = Path(__file__).parents[2] / "cases" / "config" / "bad"
 BAD = sorted(CASES.glob("*.yaml"))

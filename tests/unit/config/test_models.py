@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from agent.config.load import load
-from agent.contracts.under_load import StructuralModel
+from processors.contracts.load import StructuralModel
 from processors.models.histogram.values import given
 from processors.models.structure.evaluate import Evaluated, evaluate
 from processors.models.structure.inputs import Alike, Value

@@ -4,11 +4,10 @@ import jsonschema
 import pytest
 import yaml
 
-from agent.config.keys import keys
 from agent.config.load import loads
-from agent.config.reference import json_schema, markdown
+from agent.config.reference import json_schema, keys, markdown
 from agent.config.tree import Config
-from agent.contracts.errors import ConfigError
+from processors.contracts.errors import ConfigError
 
 
 def test_every_key_has_a_meaning() -> None:

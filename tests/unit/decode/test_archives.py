@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from agent.contracts.errors import ConfigError
-from agent.contracts.events import JobCompleted, JobStarted
-from agent.contracts.telemetry import SeriesIndex
 from agent.decode import archive
 from agent.decode.files import read_file
-from agent.decode.records import FileRecord, Telemetry
-from agent.decode.telemetry.options import TelemetryOptions
+from agent.decode.message import FileRecord, Telemetry
+from agent.decode.options import TelemetryOptions
+from processors.contracts.errors import ConfigError
+from processors.contracts.events import JobCompleted, JobStarted
+from processors.contracts.telemetry import SeriesIndex
 from tests.kit.archives import START_S, job, metric
 
 FAR_FUTURE_MS = 4_000_000_000_000

@@ -8,16 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.contracts.moments import parse_rfc3339, rfc3339
-from agent.contracts.nodes import Nodes
-from agent.contracts.sensors import Sensors
-from agent.contracts.telemetry import SeriesIndex
 from agent.decode.files import read_files
-from agent.decode.options import DecodeOptions
-from agent.decode.records import FileRecord, Telemetry
-from agent.decode.telemetry.options import TelemetryOptions
-from agent.reference.nodes import read_nodes
-from agent.reference.units import read_units
+from agent.decode.message import FileRecord, Telemetry
+from agent.decode.options import DecodeOptions, TelemetryOptions
+from agent.reference import read_nodes, read_units
+from processors.contracts.names import parse_rfc3339, rfc3339
+from processors.contracts.nodes import Nodes
+from processors.contracts.telemetry import Sensors, SeriesIndex
 
 CASES = Path(__file__).parents[2] / "cases" / "decode"
 RECEIVED_MS = parse_rfc3339("2026-11-21T00:00:00Z")

@@ -2,9 +2,9 @@ import base64
 
 import pytest
 
-from agent.contracts.decoding import DeadLetter
-from agent.contracts.errors import InvalidInputError
-from agent.decode.dead_letter import VALUE_BYTES_MAX, dead_letter
+from agent.decode.message import VALUE_BYTES_MAX, dead_letter
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import DeadLetter
 
 
 def letter(value: bytes | None = b"{}", timestamp_ms: int = 1795168800000, detail: str = "It is wrong.") -> DeadLetter:

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.contracts.errors import ConfigError
 from agent.decode.files import read_files, read_source
-from agent.decode.json_stream import JsonCutter, cut_json
-from agent.decode.opening import Source
+from agent.decode.message import FileRecord
+from agent.decode.opening import JsonCutter, Source, cut_json
 from agent.decode.options import DecodeOptions
-from agent.decode.records import FileRecord
+from processors.contracts.errors import ConfigError
 from tests.kit.job_records import RECEIVED_MS, completed, slurm_record
 
 OPTIONS = DecodeOptions(default_system="exa")

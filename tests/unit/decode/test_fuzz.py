@@ -9,14 +9,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent.contracts.decoding import Decoded
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.events import STATES, UNITS, JobCompleted, JournalRecord, decode_record, encode_record
 from agent.decode.files import read_source
+from agent.decode.message import REASONS
 from agent.decode.opening import Source
 from agent.decode.options import DecodeOptions
-from agent.decode.reasons import REASONS
-from agent.decode.registry import DECODERS
+from agent.decode.recognise import DECODERS
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import (
+    STATES,
+    UNITS,
+    Decoded,
+    JobCompleted,
+    JournalRecord,
+    decode_record,
+    encode_record,
+)
 from tests.kit.job_records import CASES, COMPLETED, RECEIVED_MS, slurm_record
 
 OPTIONS = DecodeOptions(default_system="exa", keep_script=True, keep_comment=True, keep_paths=True)

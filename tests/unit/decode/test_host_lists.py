@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.hostlist import expand, spread
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.nodes import expand, spread
 
 NAMES = st.sampled_from(["a", "nid[1-3]", "r[0-1]n[00-02]", "x[1,3,7-9]b", "login1", "c[10-12]-[1-2]"])
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from agent.decode.message import SHOWN_MAX
 from agent.decode.options import DecodeOptions
-from agent.decode.reasons import SHOWN_MAX
-from agent.decode.registry import DECODERS
+from agent.decode.recognise import DECODERS
 from tests.kit.job_records import RECEIVED_MS, completed, refusal, slurm_record
 
 JSON_FORMATS = ["auto", "native", "slurm", "sonar"]

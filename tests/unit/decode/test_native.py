@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from agent.contracts.events import Identity, JobCompleted, JobStarted, PredictionRequested
-from agent.contracts.moments import parse_rfc3339
 from agent.decode.native import native_decoder
 from agent.decode.options import DecodeOptions
+from processors.contracts.events import Identity, JobCompleted, JobStarted, PredictionRequested
+from processors.contracts.names import parse_rfc3339
 from tests.kit.job_records import RECEIVED_MS, completed, refusal
 
 DECODE = native_decoder(DecodeOptions())

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.events import JournalRecord, Network, encode_record
-from agent.decode.native import native_decoder
-from agent.decode.native_network import NUMBERS_MAX
+from agent.decode.native import NUMBERS_MAX, native_decoder
 from agent.decode.options import DecodeOptions
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import JournalRecord, Network, encode_record
 
 TIME_MS = 1_795_170_672_000
 DECODE = native_decoder(DecodeOptions())

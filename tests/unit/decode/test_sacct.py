@@ -2,13 +2,11 @@ from datetime import UTC
 
 import pytest
 
-from agent.contracts.decoding import Decoded
-from agent.contracts.errors import ConfigError, InvalidInputError
-from agent.contracts.events import JobCompleted
-from agent.contracts.moments import parse_rfc3339
 from agent.decode.options import DecodeOptions
-from agent.decode.sacct import SacctTable, pairs_row, sacct_decoder
-from agent.decode.sacct_row import finished_job
+from agent.decode.sacct import SacctTable, finished_job, pairs_row, sacct_decoder
+from processors.contracts.errors import ConfigError, InvalidInputError
+from processors.contracts.events import Decoded, JobCompleted
+from processors.contracts.names import parse_rfc3339
 from tests.kit.job_records import RECEIVED_MS, refusal
 
 HEADER = "JobIDRaw|JobID|JobName|State|Start|End|ElapsedRaw|NNodes"

@@ -2,10 +2,10 @@ from typing import Any
 
 import pytest
 
-from agent.contracts.events import JobCompleted, JobStarted
-from agent.contracts.moments import parse_rfc3339
 from agent.decode.options import DecodeOptions
 from agent.decode.slurm import slurm_decoder
+from processors.contracts.events import JobCompleted, JobStarted
+from processors.contracts.names import parse_rfc3339
 from tests.kit.job_records import RECEIVED_MS, refusal, slurm_record
 
 DECODE = slurm_decoder(DecodeOptions())

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from agent.contracts.decoding import Decoded
 from agent.decode.options import DecodeOptions
 from agent.decode.sonar import sonar_decoder
+from processors.contracts.events import Decoded
 from tests.kit.job_records import RECEIVED_MS, refusal
 
 JOB: dict[str, Any] = {

@@ -1,8 +1,8 @@
 import pytest
 
-from agent.contracts.events import JobCompleted
 from agent.decode.options import DecodeOptions
 from agent.decode.swf import swf_decoder
+from processors.contracts.events import JobCompleted
 from tests.kit.job_records import RECEIVED_MS, refusal
 
 HEADER = "; Version: 2.2\n; Computer: IBM SP2\n; Installation: KTH\n; UnixStartTime: 843480031\n;\n"

@@ -6,14 +6,13 @@ import json
 
 import pytest
 
-from agent.contracts.nodes import Node, Nodes
-from agent.contracts.telemetry import SeriesIndex
 from agent.decode import files
 from agent.decode.files import read_source
+from agent.decode.message import FileRecord, Telemetry
 from agent.decode.opening import Source
-from agent.decode.options import DecodeOptions
-from agent.decode.records import FileRecord, Telemetry
-from agent.decode.telemetry.options import TelemetryOptions
+from agent.decode.options import DecodeOptions, TelemetryOptions
+from processors.contracts.nodes import Node, Nodes
+from processors.contracts.telemetry import SeriesIndex
 from tests.kit.job_records import RECEIVED_MS, completed
 
 EXTRACT = "1093555200 0.91 0.90 0.02 0.90 0.001 green.ufo.edu:8060 green.ufo.edu:8060 availableCpu"

@@ -2,14 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.hostlist import count as count_hosts
-from agent.contracts.moments import parse_rfc3339
-from agent.contracts.names import run_id
-from agent.decode.checks import run_identity
-from agent.decode.durations import parse_duration, parse_limit
-from agent.decode.times import parse_time
-from agent.decode.tres import gpus, parse_tres
+from agent.decode.fields import gpus, parse_duration, parse_limit, parse_time, parse_tres, run_identity
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.names import parse_rfc3339, run_id
+from processors.contracts.nodes import count as count_hosts
 
 
 @pytest.mark.parametrize(

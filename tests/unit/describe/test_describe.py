@@ -8,12 +8,12 @@ from click.testing import CliRunner
 
 from agent.app.compose import FORMATS
 from agent.cli import main
-from agent.config.keys import keys
+from agent.config.reference import keys
 from agent.config.sources import Source
-from agent.decode.registry import ARCHIVES, DECODERS, TELEMETRY
-from agent.metrics.table import METRICS
-from agent.schemas import NAMES
-from processors.fold.kinds import STATEFUL
+from agent.decode.recognise import ARCHIVES, DECODERS, TELEMETRY
+from agent.describe import NAMES
+from processors.pipeline.shard import STATEFUL
+from sinks.prometheus.table import METRICS
 
 
 def described(*arguments: str) -> str:

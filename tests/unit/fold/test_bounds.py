@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.contracts.events import Tick
-from processors import seen
+from processors.contracts.events import Tick
+from processors.jobs import deduplication
 from tests.kit.scenario import Scenario, moment_ms
 
 QUARTER_S = 900
@@ -91,7 +91,7 @@ def test_what_was_forgotten_stays_forgotten_after_a_restart() -> None:
 
 
 def test_a_quarter_of_an_hour_holds_a_bounded_number_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen, "BUCKET_RUNS_MAX", 5)
+    monkeypatch.setattr(deduplication, "BUCKET_RUNS_MAX", 5)
     centre = Scenario()
     centre.at("08:00")
     events = [centre.ran(f"{i}", "lammps", 4, 60.0) for i in range(100)]

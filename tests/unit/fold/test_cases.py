@@ -22,7 +22,7 @@ from agent.app import compose
 from agent.app.replay import Replay
 from agent.config.load import load
 from agent.config.tree import Config
-from sinks.jsonl import JsonLines
+from sinks.files import JsonLines
 
 CASES = Path(__file__).parents[2] / "cases" / "fold"
 NAMES = sorted(path.name for path in CASES.iterdir())

@@ -7,11 +7,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from agent.contracts.events import Evidence, JobProfile, Network, PredictionRequested
-from agent.contracts.outputs import Answer
-from agent.contracts.profiles import Profile
-from processors.models.communication.features import features
-from processors.models.digits import six_digits
+from processors.contracts.events import Evidence, JobProfile, Network, PredictionRequested
+from processors.contracts.hosts import Profile
+from processors.contracts.outputs import Answer
+from processors.models.communication import features
+from processors.models.statistics import six_digits
 from tests.kit import torus
 from tests.kit.scenario import SYSTEM, Scenario, completed
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.contracts.events import JobCompleted
+from processors.contracts.events import JobCompleted
 from tests.kit.scenario import Scenario
 
 SIZES = (1, 2, 4, 8, 16)

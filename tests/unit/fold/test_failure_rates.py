@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from agent.contracts.events import HostState
+from processors.contracts.events import HostState
 from tests.kit.scenario import SYSTEM, Scenario
 
 

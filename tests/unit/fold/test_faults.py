@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from agent.contracts.errors import ConfigError
-from agent.contracts.events import PredictionRequested
-from processors.fold import end_outlooks
-from processors.models import battery_fit
-from processors.run_time import RunTime
+from processors.contracts.errors import ConfigError
+from processors.contracts.events import PredictionRequested
+from processors.models import battery
+from processors.pipeline import jobs
+from processors.run_time.model import RunTime
 from tests.kit.scenario import SYSTEM, Scenario, evidence
 
 
@@ -70,14 +70,14 @@ def test_a_job_whose_forecast_raises_leaves_and_does_not_stop_the_others(monkeyp
     centre.at("08:00").scales("lammps", 1, 2, 4, 8)
     centre.at("09:00").starts("bad", "lammps", nodes=4, time_limit_s=666.0)
     centre.starts("good", "lammps", nodes=4)
-    whole = end_outlooks.forecast
+    whole = jobs.forecast
 
     def faulty(*given: Any) -> Any:
         if given[-1] == 666.0:
             raise OverflowError("a defect")
         return whole(*given)
 
-    monkeypatch.setattr(end_outlooks, "forecast", faulty)
+    monkeypatch.setattr(jobs, "forecast", faulty)
     centre.at("09:10")
     assert list(centre.topic("job_predictions")) == ["exa/good"]
     assert centre.tally["fault:job"] == 1
@@ -115,7 +115,7 @@ def test_laws_that_can_not_be_fitted_leave_the_prediction_without_them_and_are_c
     def faulty(*_: Any) -> Any:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr(battery_fit, "beside", faulty)
+    monkeypatch.setattr(battery, "beside", faulty)
     centre = Scenario()
     centre.at("08:00").scales("lammps", 1, 2, 4, 8)
     centre.at("10:00").ran("later", "lammps", 16, 90.0)

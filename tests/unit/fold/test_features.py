@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.contracts.events import Evidence, PredictionRequested
-from agent.contracts.outputs import Answer
+from processors.contracts.events import Evidence, PredictionRequested
+from processors.contracts.outputs import Answer
 from tests.kit.scenario import SYSTEM, Scenario
 
 ATTRIBUTES = ("atoms", "solver", "place")

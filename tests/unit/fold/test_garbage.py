@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.contracts.events import STATES, JobCompleted, JobStarted
-from agent.contracts.moments import EARLIEST_MS, LATEST_MS
+from processors.contracts.events import STATES, JobCompleted, JobStarted
+from processors.contracts.names import EARLIEST_MS, LATEST_MS
 from tests.kit.scenario import SYSTEM, Scenario, completed, evidence, moment_ms
 
 SIZES = (1, 2, 4, 8, 16) * 3

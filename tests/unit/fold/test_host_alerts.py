@@ -8,10 +8,18 @@ import pytest
 
 from agent.app.compose import make_shard
 from agent.config.tree import Config
-from agent.contracts.events import Evidence, HostMinute, HostState, JobStarted, JournalEvent, JournalRecord, Tick
-from agent.contracts.outputs import Alert
-from processors.fold.host_desk import encoded
-from processors.fold.shard import Shard
+from processors.contracts.events import (
+    Evidence,
+    HostMinute,
+    HostState,
+    JobStarted,
+    JournalEvent,
+    JournalRecord,
+    Tick,
+)
+from processors.contracts.outputs import Alert
+from processors.pipeline.host_state import encoded
+from processors.pipeline.shard import Shard
 from tests.kit.host_minutes import MINUTE_MS, SYSTEM, minute
 
 RESOURCES = ("cpu_available", "load1", "memory_free", "power", "network")

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from agent.contracts.events import Evidence, HostState, JobCompleted, JobStarted, JournalRecord
-from agent.contracts.names import run_id
-from processors.fold import host_jobs
-from processors.fold.host_jobs import HostJobs
-from processors.fold.shard import Shard
+from processors.contracts.events import Evidence, HostState, JobCompleted, JobStarted, JournalRecord
+from processors.contracts.names import run_id
 from processors.hosts import jobs as hosts_jobs
+from processors.pipeline import host_jobs
+from processors.pipeline.host_jobs import HostJobs
+from processors.pipeline.shard import Shard
 from tests.kit.host_minutes import minute
 from tests.kit.scenario import DAY_MS, SYSTEM, Scenario
 

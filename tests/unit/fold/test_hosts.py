@@ -8,15 +8,22 @@ import pytest
 
 from agent.app.compose import make_shard
 from agent.config.tree import Config
-from agent.contracts.errors import ConfigError
-from agent.contracts.events import HostMinute, HostState, JournalEvent, JournalRecord, ResourceMinute, Tick
-from agent.contracts.hosts import HostWindow
-from processors.fold import host_shard
-from processors.fold.host_desk import COLUMNS
-from processors.fold.host_shard import HostShard
-from processors.fold.shard import Shard
-from processors.hosts.forecasts import HostForecasts
-from processors.models.forecast.battery import Forecasters
+from processors.contracts.errors import ConfigError
+from processors.contracts.events import (
+    HostMinute,
+    HostState,
+    JournalEvent,
+    JournalRecord,
+    ResourceMinute,
+    Tick,
+)
+from processors.contracts.hosts import HostWindow
+from processors.hosts.windows import HostForecasts
+from processors.models.forecast import Forecasters
+from processors.pipeline import hosts as host_shard
+from processors.pipeline.host_state import COLUMNS
+from processors.pipeline.hosts import HostShard
+from processors.pipeline.shard import Shard
 from tests.kit.host_minutes import MINUTE_MS, SYSTEM, means, minute, resource_minute
 from tests.kit.scenario import Scenario
 

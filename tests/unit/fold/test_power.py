@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from agent.contracts.events import JobProfile
-from agent.contracts.profiles import Profile
-from agent.metrics.table import PROFILES
+from processors.contracts.events import JobProfile
+from processors.contracts.hosts import Profile
+from sinks.prometheus.table import PROFILES
 from tests.kit.measured_runs import EVERY_MS, KEY, Measured
 from tests.kit.scenario import DAY_MS, Scenario
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from processors.fold.warnings import Warnings
+from processors.pipeline.alerts import Warnings
 from tests.kit.measured_runs import KEY, Measured
 from tests.kit.scenario import Scenario
 

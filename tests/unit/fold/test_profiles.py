@@ -5,10 +5,10 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from agent.contracts.events import JobCompleted, JobProfile
-from agent.contracts.profiles import Profile
-from processors.fold.desk import Desk
-from processors.profile_models import ProfileModels
+from processors.contracts.events import JobCompleted, JobProfile
+from processors.contracts.hosts import Profile
+from processors.pipeline.state import Desk
+from processors.power.model import ProfileModels
 from tests.kit.profiled_runs import START_MS, profiled_run
 from tests.kit.scenario import Scenario, evidence
 

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from agent.contracts.settings import IdentifySettings, Rule
+from processors.contracts.settings import IdentifySettings, Rule
 from tests.kit.scenario import Scenario
 
 SIZES = (1, 2, 4, 8, 16)

@@ -5,8 +5,8 @@ import math
 import msgspec
 import pytest
 
-from agent.contracts.events import PredictionRequested
-from agent.contracts.outputs import VERDICTS
+from processors.contracts.events import PredictionRequested
+from processors.contracts.outputs import VERDICTS
 from tests.kit.scenario import SYSTEM, Scenario, evidence
 
 

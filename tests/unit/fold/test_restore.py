@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from agent.contracts.events import JobCompleted
+from processors.contracts.events import JobCompleted
 from tests.kit.scenario import SYSTEM, Scenario, completed, evidence
 
 APPLICATIONS = ("lammps", "gromacs", None)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from agent.contracts.events import JobCompleted, JobStarted
-from agent.contracts.names import run_id
+from processors.contracts.events import JobCompleted, JobStarted
+from processors.contracts.names import run_id
 from tests.kit.scenario import DAY_MS, SYSTEM, Scenario, completed, evidence, moment_ms
 
 SIZES = (1, 2, 4, 8, 16) * 4

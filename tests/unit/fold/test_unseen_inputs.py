@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.contracts.settings import IdentifySettings, Rule
+from processors.contracts.settings import IdentifySettings, Rule
 from processors.inputs import INPUTS_MAX
 from tests.kit.scenario import Scenario
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from processors.hosts.batch import MinuteBatch
-from processors.hosts.records import Mark, Records
+from processors.hosts.detectors import Mark, Records
+from processors.hosts.windows import MinuteBatch
 
 MINUTE_MS = 60_000
 

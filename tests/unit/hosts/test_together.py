@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from processors.hosts.batch import MinuteBatch
-from processors.hosts.together import Together
-from processors.models.detect.combined import RESOURCES_MAX, CombinedSettings
+from processors.hosts.multivariate import Together
+from processors.hosts.windows import MinuteBatch
+from processors.models.detect.multivariate import RESOURCES_MAX, CombinedSettings
 
 MINUTE_MS = 60_000
 SETTINGS = CombinedSettings(warm_up=120)

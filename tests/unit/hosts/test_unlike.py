@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 
-from processors.hosts.batch import MinuteBatch
-from processors.hosts.unlike import Difference, Unlike
+from processors.hosts.detectors import Difference, Unlike
+from processors.hosts.windows import MinuteBatch
 
 MINUTE_MS = 60_000
 HOSTS = 20

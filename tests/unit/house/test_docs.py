@@ -11,8 +11,8 @@ import pytest
 
 from tests.kit.sources import PRODUCT, ROOT, Module, dotted, files, lines, module, modules
 
-# these reach a broker, a terminal or all parts at once: no example of a line or two can run there
-NO_EXAMPLES = ("agent/app", "agent/cli", "agent/log/kafka", "sinks/kafka")
+# where an example of a line or two teaches; elsewhere it shows nothing that a test does not show better
+TAUGHT_BY_EXAMPLE = ("processors/models", "agent/decode", "processors/contracts")
 
 CONSOLE = re.compile(r"^ *```console\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://|mailto:|#)([^)#\s]+)")
@@ -50,9 +50,13 @@ def undocumented(of: Module) -> Iterator[str]:
 
 
 def without_example(of: Module) -> set[str]:
-    if of.path.startswith(NO_EXAMPLES):
+    if not of.path.startswith(TAUGHT_BY_EXAMPLE):
         return set()
     return {f"{of.name}.{node.name}" for node in public(of) if needs_example(node) and ">>> " not in docstrings(node)}
+
+
+def stray_example(of: Module) -> set[str]:
+    return set() if of.path.startswith(TAUGHT_BY_EXAMPLE) or ">>> " not in of.text else {of.path}
 
 
 def commands(text: str) -> list[str]:
@@ -72,8 +76,12 @@ def test_everything_public_says_what_it_is() -> None:
     assert lines(undocumented, *PRODUCT) == ""
 
 
-def test_everything_public_that_acts_has_an_example() -> None:
+def test_everything_public_that_acts_has_an_example_where_examples_teach() -> None:
     assert {name for each in modules(*PRODUCT) for name in without_example(each)} == set()
+
+
+def test_there_are_no_examples_where_they_show_nothing() -> None:
+    assert {path for each in modules(*PRODUCT) for path in stray_example(each)} == set()
 
 
 @pytest.mark.parametrize("name", [each.name for each in modules(*PRODUCT) if ">>> " in each.text])
@@ -105,11 +113,13 @@ def test_commands_of_scalewatch_that_a_page_names_exist(page: str) -> None:
 
 
 def test_the_rules_find_what_they_forbid() -> None:
-    bare = module("sinks/bare.py", "def act() -> None:\n    pass\n")
+    bare = module("processors/models/bare.py", "def act() -> None:\n    pass\n")
     assert len(list(undocumented(bare))) == 2
-    assert without_example(bare) == {"sinks.bare.act"}
+    assert without_example(bare) == {"processors.models.bare.act"}
+    assert stray_example(module("sinks/shown.py", '"""Act.\n\n>>> 1\n1\n"""')) == {"sinks/shown.py"}
     fields = module(
-        "sinks/data.py", 'class Data(Struct):\n    """Data."""\n    @property\n    def id(self) -> str: ...\n'
+        "processors/models/data.py",
+        'class Data(Struct):\n    """Data."""\n    @property\n    def id(self) -> str: ...\n',
     )
     assert without_example(fields) == set()
     assert commands("```console\n$ make demo\nout\n$ cd x && make test\n```\n$ no") == [

@@ -5,40 +5,35 @@ import graphlib
 import sys
 from collections.abc import Iterable, Iterator
 
+import pytest
+
 from tests.kit.sources import PRODUCT, Module, lines, module, modules
 
-CONTRACTS = "agent.contracts"
+CONTRACTS = "processors.contracts"
 
-# prefix of a module -> prefixes of what it may import of ours, besides its own package
+# floors of the house: each imports from those below it alone
+FLOORS = ("processors", "sinks", "agent")
+
+# prefix of a module -> prefixes of what it may import of ours, besides its own package and the floors below
 OURS: dict[str, tuple[str, ...]] = {
     "processors.models": (),
-    "processors": (CONTRACTS, "processors"),
-    "sinks": (CONTRACTS,),
     CONTRACTS: (),
+    "processors": ("processors",),
+    "sinks": ("processors", "sinks"),
     "agent": (),
     "agent.clock": (),
-    # predictions are judged by one loss, inside and in reports
-    "agent.backtest": (CONTRACTS, "agent.http", "agent.words", "processors.models.log_normal"),
-    "agent.asyncapi": ("agent.config", "agent.schemas", "agent.topics"),
-    "agent.checkpoint": (CONTRACTS,),
-    "agent.client": (CONTRACTS,),
-    "agent.collector": (CONTRACTS,),
+    "agent.backtest": ("processors", "sinks.web"),
+    "agent.collector": (CONTRACTS, "processors.windows"),
     # an equation in a configuration is read by the parser that will evaluate it
     "agent.config": (CONTRACTS, "agent.identify", "agent.reference", "processors.models.structure"),
     "agent.decode": (CONTRACTS,),
-    "agent.describe": (CONTRACTS, "agent.config", "agent.decode", "agent.schemas"),
-    "agent.http": (CONTRACTS, "agent.metrics", "agent.ranking", "agent.words"),
+    "agent.describe": (CONTRACTS, "agent.backtest", "agent.config", "agent.decode", "agent.topics"),
     "agent.identify": (CONTRACTS,),
     "agent.learner": (CONTRACTS,),
-    "agent.log": (CONTRACTS, "agent.checkpoint"),
-    "agent.metrics": (CONTRACTS,),
+    "agent.log": (CONTRACTS,),
     "agent.reference": (CONTRACTS,),
-    "agent.ranking": (CONTRACTS,),
-    "agent.schemas": (CONTRACTS, "agent.backtest", "agent.decode"),
-    "agent.screen": (CONTRACTS, "agent.http", "agent.words"),
     "agent.simulation": (CONTRACTS,),
     "agent.topics": (CONTRACTS, "agent.config"),
-    "agent.words": (CONTRACTS,),
     # the only ones that put the parts together
     "agent.app": PRODUCT,
     "agent.cli": PRODUCT,
@@ -47,6 +42,7 @@ OURS: dict[str, tuple[str, ...]] = {
 # the same for what others wrote, where it is limited at all
 OTHERS: dict[str, frozenset[str]] = {
     "processors.models": frozenset({"numpy", "scipy"}),
+    CONTRACTS: frozenset({"msgspec", "numpy", "pydantic"}),
     "processors": frozenset({"msgspec", "numpy", "scipy"}),
 }
 
@@ -84,7 +80,7 @@ def wrong_directions(of: Module) -> Iterator[str]:
     known = frozenset(each.name for each in modules(*PRODUCT))
     allowed = (prefix, *OURS[prefix])
     for name in sorted(set(imports(of, known))):
-        ours = name.split(".")[0] in PRODUCT and name != "agent"  # which holds the version and nothing else
+        ours = name.split(".")[0] in PRODUCT and name != "processors"  # which holds the version and nothing else
         if ours and not any(within(name, each) for each in allowed):
             yield f"{of.path}: {of.name} must not import {name}"
 
@@ -115,6 +111,21 @@ def cycle(all_modules: Iterable[Module]) -> list[str]:
     return []
 
 
+def rooms(all_modules: Iterable[Module], floor: str) -> list[Module]:
+    """Return the rooms of a floor, each as one module that imports what any of its modules does."""
+    known = frozenset(each.name for each in all_modules)
+    found: dict[str, set[str]] = {}
+    for each in all_modules:
+        if each.name.startswith(f"{floor}."):
+            found.setdefault(_room(each.name), set()).update(map(_room, imports(each, known)))
+    lines_of = {room: "\n".join(f"import {name}" for name in sorted(names - {room})) for room, names in found.items()}
+    return [Module(room.replace(".", "/"), room, text) for room, text in lines_of.items()]
+
+
+def _room(name: str) -> str:
+    return ".".join(name.split(".")[:2])
+
+
 def relative(of: Module) -> bool:
     return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(of.tree))
 
@@ -135,6 +146,23 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert cycle(modules(*PRODUCT)) == []
 
 
+@pytest.mark.parametrize("floor", FLOORS)
+def test_no_rooms_import_each_other_in_a_circle(floor: str) -> None:
+    assert cycle(rooms(modules(*PRODUCT), floor)) == []
+
+
+def test_the_floors_import_downwards_only() -> None:
+    for i, floor in enumerate(FLOORS):
+        above = FLOORS[i + 1 :]
+        assert [
+            (each.path, name) for each in modules(floor) for name in imports(each) if name.split(".")[0] in above
+        ] == []
+
+
+def test_processors_have_few_rooms() -> None:
+    assert len(rooms(modules(*PRODUCT), "processors")) <= 16
+
+
 def test_imports_name_the_whole_path() -> None:
     assert [each.path for each in modules(*PRODUCT) if relative(each)] == []
 
@@ -151,9 +179,9 @@ def test_the_rules_find_what_they_forbid() -> None:
     assert [problem.split()[-1] for problem in foreign_imports(up)] == ["msgspec", "kafka"]
     assert len(list(stray_kafka(up))) == 1
     assert len(list(wrong_directions(module("agent/new.py", "")))) == 1
-    assert list(wrong_directions(module("agent/http/new.py", "from agent.learner import learner"))) != []
-    assert list(wrong_directions(module("agent/http/new.py", "from agent import __version__, clock"))) != []
-    assert list(wrong_directions(module("agent/http/new.py", "from agent import __version__"))) == []
+    assert list(wrong_directions(module("agent/decode/new.py", "from agent.learner import learner"))) != []
+    assert list(wrong_directions(module("agent/decode/new.py", "from agent import clock"))) != []
+    assert list(wrong_directions(module("agent/decode/new.py", "from processors import __version__"))) == []
     assert list(wrong_directions(module("agent/app_demo.py", "from agent.learner import learner"))) == []
 
 
@@ -161,4 +189,9 @@ def test_a_circle_of_modules_is_found() -> None:
     first = module("sinks/first.py", "from sinks import second")
     second = module("sinks/second.py", "def late() -> None:\n    import sinks.first")
     assert set(cycle([first, second])) == {"sinks.first", "sinks.second"}
+    third = module("sinks/web/one.py", "import sinks.table.two")
+    assert set(cycle(rooms([third, module("sinks/table/two.py", "import sinks.web.three")], "sinks"))) == {
+        "sinks.table",
+        "sinks.web",
+    }
     assert cycle([first, module("sinks/second.py", "")]) == []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from processors.alert_rules import ALERT_NAMES
+from processors.alerts.applications import ALERT_NAMES
 
 ROOT = Path(__file__).parents[3]
 RUNBOOK = (ROOT / "deploy" / "RUNBOOK.md").read_text()

@@ -1,10 +1,9 @@
 import pytest
 from starlette.applications import Starlette
 
-from agent.http.app import create_app
-from agent.metrics.predictions import PredictionCollector
-from agent.metrics.registry import Metrics
-from agent.metrics.scrape import HealthCollector
+from sinks.prometheus.predictions import PredictionCollector
+from sinks.prometheus.registry import HealthCollector, Metrics
+from sinks.web.server import create_app
 from tests.kit.service import FixedService, busy_service
 
 

@@ -6,9 +6,8 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from agent.http.app import create_app
-from agent.http.server import Server
-from agent.metrics.registry import Metrics
+from sinks.prometheus.registry import Metrics
+from sinks.web.server import Server, create_app
 from tests.kit.get import get
 from tests.kit.pages import parsed
 from tests.kit.readers import ANNS_JOB, BOBS_JOB, TOKENS, centre, get_as, limited, limited_app

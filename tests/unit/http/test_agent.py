@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pytest
 from starlette.applications import Starlette
 
-from agent.contracts.recent import Letter, SourceSeen
-from agent.contracts.service import Health
-from agent.http.access import Reader
-from agent.http.app import create_app
-from agent.metrics.registry import Metrics
+from processors.contracts.outputs import Letter, SourceSeen
+from processors.contracts.service import Health
+from sinks.prometheus.registry import Metrics
+from sinks.web.access import Reader
+from sinks.web.server import create_app
 from tests.kit.pages import HOSTILE, parsed, read
 from tests.kit.read_by import ReadBy, words
 from tests.kit.recent import NOON_MS, letter, source

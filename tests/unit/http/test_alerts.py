@@ -7,14 +7,13 @@ from urllib.parse import quote
 import pytest
 from starlette.applications import Starlette
 
-from agent.contracts.outputs import Alert, AlertEvidence
-from agent.http.access import Reader
-from agent.http.alert_view import quiet_since, summary
-from agent.http.app import create_app
-from agent.http.evidence import evidence_rows
-from agent.http.runbook import sections
-from agent.metrics.registry import Metrics
-from processors.alert_rules import ALERT_NAMES
+from processors.alerts.applications import ALERT_NAMES
+from processors.contracts.outputs import Alert, AlertEvidence
+from sinks.prometheus.registry import Metrics
+from sinks.web.access import Reader
+from sinks.web.runbook import sections
+from sinks.web.server import create_app
+from sinks.web.views.alerts import evidence_rows, quiet_since, summary
 from tests.kit.messages import alert, host_view, job, prediction
 from tests.kit.pages import HOSTILE, parsed, read
 from tests.kit.read_by import ReadBy, words

@@ -5,10 +5,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 
-from agent.contracts.errors import UnavailableError
-from agent.contracts.events import PredictionRequested
-from agent.contracts.outputs import Answer
-from agent.contracts.service import Health
+from processors.contracts.errors import UnavailableError
+from processors.contracts.events import PredictionRequested
+from processors.contracts.outputs import Answer
+from processors.contracts.service import Health
 from tests.kit.get import get, get_json
 from tests.kit.messages import alert, job, prediction
 from tests.kit.service import FixedService

@@ -7,11 +7,18 @@ import pytest
 from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
 
-from agent.contracts.errors import UnavailableError
-from agent.contracts.events import PredictionRequested
-from agent.contracts.outputs import Answer, AnswerPoint, Prediction, Range, Reliability, UsefulSizes
-from agent.contracts.recent import RecentRun
-from agent.http.asked import Asked, asked, both, usual_size
+from processors.contracts.errors import UnavailableError
+from processors.contracts.events import PredictionRequested
+from processors.contracts.outputs import (
+    Answer,
+    AnswerPoint,
+    Prediction,
+    Range,
+    RecentRun,
+    Reliability,
+    UsefulSizes,
+)
+from sinks.web.views.ask import Asked, asked, both, usual_size
 from tests.kit.messages import curve_point, prediction, under_load
 from tests.kit.pages import HOSTILE, read
 from tests.kit.service import FixedService

@@ -9,11 +9,10 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from agent.contracts.errors import UnavailableError
-from agent.http.app import create_app
-from agent.http.changes import HEARTBEAT_S, STREAMS_MAX, Changes, versions
-from agent.http.server import Server
-from agent.metrics.registry import Metrics
+from processors.contracts.errors import UnavailableError
+from sinks.prometheus.registry import Metrics
+from sinks.web.changes import HEARTBEAT_S, STREAMS_MAX, Changes, versions
+from sinks.web.server import Server, create_app
 from tests.kit.get import get
 from tests.kit.messages import alert, job
 from tests.kit.service import FixedService, busy_service

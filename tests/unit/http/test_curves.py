@@ -5,9 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.contracts.outputs import CurvePoint
-from agent.http.axes import axis, duration_ticks, powers
-from agent.http.curves import HEIGHT, WIDTH, Drawing, Mark, curve_svg, small_curve_svg
+from processors.contracts.outputs import CurvePoint
+from sinks.web.charts import (
+    CURVE_HEIGHT,
+    WIDTH,
+    Drawing,
+    Mark,
+    axis,
+    curve_svg,
+    duration_ticks,
+    powers,
+    small_curve_svg,
+)
 from tests.kit.messages import curve, curve_point
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -84,7 +93,7 @@ def test_a_single_point_lies_in_the_middle() -> None:
     point = curve_point(8.0, 100.0, low_s=100.0, high_s=100.0)
     circle = of_class(curve_svg(drawing((point,))), "observed")[0]
     assert 84 < float(circle.attrib["cx"]) < WIDTH
-    assert 0 < float(circle.attrib["cy"]) < HEIGHT
+    assert 0 < float(circle.attrib["cy"]) < CURVE_HEIGHT
 
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
@@ -99,7 +108,7 @@ def test_any_numbers_give_a_picture_whose_points_lie_inside_it(
     svg = curve_svg(drawing(points, marks=marks, truth=tuple(truth)))
     for circle in ET.fromstring(svg).iter(SVG + "circle"):  # noqa: S314 -- our own text
         assert 0 <= float(circle.attrib["cx"]) <= WIDTH
-        assert 0 <= float(circle.attrib["cy"]) <= HEIGHT
+        assert 0 <= float(circle.attrib["cy"]) <= CURVE_HEIGHT
     assert "nan" not in svg
     assert "inf" not in svg
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
-from agent.http.app import create_app
-from agent.http.histograms import Bars, histogram_svg, small_histogram_svg
-from agent.metrics.registry import Metrics
+from sinks.prometheus.registry import Metrics
+from sinks.web.charts import Bars, histogram_svg, small_histogram_svg
+from sinks.web.server import create_app
 from tests.kit.get import get
 from tests.kit.messages import alert, host_view, host_window, resource_view
 from tests.kit.pages import HOSTILE, parsed, read

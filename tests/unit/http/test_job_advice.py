@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from agent.contracts.outputs import Prediction, Reliability, UsefulSizes
-from agent.http.job_advice import energy_words, limit_advice, size_advice, time_at
+from processors.contracts.outputs import Prediction, Reliability, UsefulSizes
+from sinks.web.views.job_messages import energy_words, limit_advice, size_advice, time_at
 from tests.kit.messages import curve, curve_point, powered_curve, prediction
 from tests.kit.recent import recent_run, told
 

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.contracts.outputs import VERDICTS, Model, Reliability
-from agent.contracts.recent import RecentRun, Told
-from agent.http.job_words import expected_end, limit_chance, outcome, record, trust
-from agent.http.rounded import between, next_limit, rounded
+from processors.contracts.outputs import VERDICTS, Model, PredictedAtStart, RecentRun, Reliability
+from sinks.web.views.job_messages import expected_end, limit_chance, outcome, record, trust
+from sinks.web.words import between, next_limit, rounded
 from tests.kit.messages import job
 from tests.kit.recent import recent_run, told
 
@@ -141,7 +140,7 @@ def test_it_is_said_how_often_such_bands_held() -> None:
 
 times = st.floats(min_value=0.0, max_value=1e12)
 bands = st.builds(
-    Told,
+    PredictedAtStart,
     run_time_s=times,
     low_s=times,
     high_s=times,

@@ -6,9 +6,9 @@ from urllib.parse import quote
 import pytest
 from starlette.applications import Starlette
 
-from agent.http.access import Reader
-from agent.http.app import create_app
-from agent.metrics.registry import Metrics
+from sinks.prometheus.registry import Metrics
+from sinks.web.access import Reader
+from sinks.web.server import create_app
 from tests.kit.messages import job, powered_curve, prediction
 from tests.kit.pages import HOSTILE, parsed, read
 from tests.kit.read_by import ReadBy, words

@@ -4,9 +4,9 @@ import re
 
 from starlette.applications import Starlette
 
-from agent.contracts.under_load import LoadHistogram, UnderLoad
-from agent.http.app import create_app
-from agent.metrics.registry import Metrics
+from processors.contracts.load import LoadHistogram, UnderLoad
+from sinks.prometheus.registry import Metrics
+from sinks.web.server import create_app
 from tests.kit.messages import job, prediction, under_load
 from tests.kit.pages import HOSTILE, parsed, read
 from tests.kit.service import FixedService

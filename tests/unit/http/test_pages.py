@@ -3,20 +3,21 @@ import re
 import pytest
 from starlette.applications import Starlette
 
-from agent.contracts.outputs import (
+from processors.contracts.outputs import (
     VERDICTS,
     AlertEvidence,
     HorizonError,
+    HorizonQuality,
     Member,
     Model,
+    Quality,
     Reliability,
     UsefulSizes,
 )
-from agent.contracts.quality import HorizonQuality, Quality
-from agent.contracts.service import Health
-from agent.http.app import create_app
-from agent.metrics.registry import Metrics
-from agent.words import explained
+from processors.contracts.service import Health
+from sinks.prometheus.registry import Metrics
+from sinks.web.server import create_app
+from sinks.web.words import explained
 from tests.kit.get import get
 from tests.kit.messages import alert, job, prediction
 from tests.kit.pages import HOSTILE, parsed, read

@@ -4,10 +4,8 @@ import msgspec
 import pytest
 from starlette.applications import Starlette
 
-from agent.contracts.outputs import UsefulSizes
-from agent.contracts.quality import Explained, ProfileModel
-from agent.http.curves import CurvePoint
-from agent.words import energy_advice
+from processors.contracts.outputs import CurvePoint, Explained, ProfileModel, UsefulSizes
+from sinks.web.words import energy_advice
 from tests.kit.get import get
 from tests.kit.messages import alert, curve, power_told, powered_curve, prediction
 from tests.kit.pages import HOSTILE, parsed, read

@@ -6,14 +6,14 @@ import pytest
 from starlette.applications import Starlette
 
 from agent.app import compose
-from agent.contracts.recent import Letter, RecentRun, SourceSeen, Told
-from agent.http.access import Access, Reader, Token
-from agent.http.app import create_app
+from processors.contracts.outputs import Letter, PredictedAtStart, RecentRun, SourceSeen
+from sinks.web.access import Access, Reader, Token
+from sinks.web.server import create_app
 from tests.kit.get import get
 from tests.kit.messages import job
 from tests.kit.service import FixedService
 
-TOLD = Told(run_time_s=100.0, low_s=90.0, high_s=110.0, coverage=0.9, verdict="reliable", source="curve")
+TOLD = PredictedAtStart(run_time_s=100.0, low_s=90.0, high_s=110.0, coverage=0.9, verdict="reliable", source="curve")
 TOKENS = {"anna": "a-token-of-anna-123", "operator": "a-token-of-operators"}
 
 

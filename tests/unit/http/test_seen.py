@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount, Route
 
-from agent.contracts.outputs import AlertEvidence
-from agent.http.access import PRESENT, Reader
-from agent.http.changes import Changes
-from agent.http.seen import Seen
+from processors.contracts.outputs import AlertEvidence
+from sinks.web.access import PRESENT, Reader, Seen
+from sinks.web.changes import Changes
 from tests.kit.messages import alert
 from tests.kit.readers import ANN, ANNS_JOB, APPLICATION, BOBS, BOBS_JOB, BOBS_PAST_JOB, centre, get_as, limited_app
 

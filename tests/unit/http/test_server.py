@@ -5,8 +5,8 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from agent.contracts.errors import ConfigError
-from agent.http.server import Server
+from processors.contracts.errors import ConfigError
+from sinks.web.server import Server
 
 
 def test_it_answers_on_a_free_port_and_says_which(app: Starlette) -> None:

@@ -5,13 +5,11 @@ import re
 
 from starlette.applications import Starlette
 
-from agent.contracts.outputs import UsefulSizes
-from agent.contracts.recent import RecentRun, SourceSeen, Told
-from agent.http.access import Reader
-from agent.http.freshness import source_rows
-from agent.http.scaling import scaling_plot, uprights
-from agent.http.series import Series, Spot, series_plot
-from agent.http.settled import ROLLING_MIN, history, run_rows, scored
+from processors.contracts.outputs import PredictedAtStart, RecentRun, SourceSeen, UsefulSizes
+from sinks.web.access import Reader
+from sinks.web.charts import Series, Spot, series_plot
+from sinks.web.views.application import ROLLING_MIN, history, run_rows, scaling_plot, scored, uprights
+from sinks.web.views.overview import source_rows
 from tests.kit.get import get
 from tests.kit.messages import alert, prediction
 from tests.kit.pages import parsed, read
@@ -19,7 +17,9 @@ from tests.kit.service import FixedService
 
 ID = "archer2/lammps/rhodo/nodes"
 PAGE = f"/applications/{ID}"
-EXPECTED = Told(run_time_s=100.0, low_s=90.0, high_s=110.0, coverage=0.9, verdict="reliable", source="curve")
+EXPECTED = PredictedAtStart(
+    run_time_s=100.0, low_s=90.0, high_s=110.0, coverage=0.9, verdict="reliable", source="curve"
+)
 OPERATOR = Reader(operator=True)
 
 

@@ -4,10 +4,10 @@ from io import StringIO
 
 from rich.console import Console
 
-from agent.http.app import create_app
-from agent.http.troubles import Trouble, troubles
-from agent.metrics.registry import Metrics
-from agent.screen.screen import Screen
+from sinks.prometheus.registry import Metrics
+from sinks.terminal import Screen
+from sinks.web.server import create_app
+from sinks.web.views.agent import TroubleView, troubles
 from tests.kit.get import get
 from tests.kit.service import FixedService
 
@@ -27,8 +27,8 @@ def test_a_fault_comes_first_and_is_counted_with_the_events_it_cost() -> None:
     found.add("scalewatch_processor_faults_total", 2, processor="run_time")
     first, second = troubles(found)
     told = "A processor failed 3 times since the start: run_time 2, events that became dead letters 1."
-    assert first == Trouble(told, grave=True)
-    assert second == Trouble("A bound was reached 1 time since the start: hosts_max 1.", grave=False)
+    assert first == TroubleView(told, grave=True)
+    assert second == TroubleView("A bound was reached 1 time since the start: hosts_max 1.", grave=False)
 
 
 def test_what_was_sent_wrongly_is_no_fault() -> None:
@@ -37,8 +37,8 @@ def test_what_was_sent_wrongly_is_no_fault() -> None:
     found.add("scalewatch_dead_letters_total", 9, reason="not-json")
     found.add("scalewatch_runs_refused_total", reason="too_old")
     assert troubles(found) == [
-        Trouble("11 messages could not be used since the start: not-json 9, future 2.", grave=False),
-        Trouble("1 report of runs changed no model since the start: too_old 1.", grave=False),
+        TroubleView("11 messages could not be used since the start: not-json 9, future 2.", grave=False),
+        TroubleView("1 report of runs changed no model since the start: too_old 1.", grave=False),
     ]
 
 

@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 
 from tests.kit.get import get
 
-VENDOR = Path(str(files("agent.http").joinpath("static", "vendor")))
+VENDOR = Path(str(files("sinks.web").joinpath("static", "vendor")))
 MANIFEST = json.loads((VENDOR / "manifest.json").read_text())
 
 

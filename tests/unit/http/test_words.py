@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.contracts.outputs import VERDICTS
-from agent.words import attention, duration, explained, share, size
+from processors.contracts.outputs import VERDICTS
+from sinks.web.words import attention, duration, explained, share, size
 
 
 @pytest.mark.parametrize(

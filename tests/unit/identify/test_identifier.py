@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.contracts.errors import ConfigError
-from agent.contracts.events import Evidence, Identity
-from agent.contracts.names import ApplicationKey
-from agent.contracts.settings import IdentifySettings, Rule
-from agent.identify import Identification, Identifier
+from agent.identify.identifier import Identification, Identifier
+from processors.contracts.errors import ConfigError
+from processors.contracts.events import Evidence, Identity
+from processors.contracts.names import ApplicationKey
+from processors.contracts.settings import IdentifySettings, Rule
 
 
 def identified(evidence: Evidence, *also: Identity, rules: tuple[Rule, ...] = ()) -> Identification:

@@ -8,13 +8,12 @@ import pytest
 from agent.app import compose
 from agent.config.roles import LearnerSettings
 from agent.config.tree import Config
-from agent.contracts.events import HostMinute, JournalEvent, JournalRecord, Tick, encode_record
-from agent.contracts.log import Marker
 from agent.learner.learner import Learner
-from agent.log.memory import MemoryLog
-from agent.log.memory_consumer import MemoryConsumer
+from agent.log.memory.log import MemoryConsumer, MemoryLog
 from agent.topics import own_topics
-from processors.fold.shard import Shard
+from processors.contracts.events import HostMinute, JournalEvent, JournalRecord, Tick, encode_record
+from processors.contracts.log import Marker
+from processors.pipeline.shard import Shard
 from tests.kit.host_minutes import MINUTE_MS, SYSTEM, means, minute
 from tests.kit.scenario import completed
 

@@ -5,13 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.contracts.outputs import Emission
-from agent.contracts.recent import Told
-from agent.learner.recent_runs import SHOWN_MAX, RecentRuns, recent_run
-from agent.learner.view import View
+from agent.learner.view import SHOWN_MAX, RecentRuns, View, recent_run
+from processors.contracts.outputs import Emission, PredictedAtStart
 from tests.kit.scenario import Scenario
 
-TOLD = Told(run_time_s=100.0, low_s=90.0, high_s=110.0, coverage=0.9, verdict="reliable", source="curve")
+TOLD = PredictedAtStart(run_time_s=100.0, low_s=90.0, high_s=110.0, coverage=0.9, verdict="reliable", source="curve")
 
 
 def settled(number: int, **changes: Any) -> tuple[str, bytes]:

@@ -9,13 +9,12 @@ import pytest
 from agent.app import compose
 from agent.config.roles import LearnerSettings
 from agent.config.tree import Config
-from agent.contracts.errors import CheckpointLostError, UnavailableError
-from agent.contracts.events import JournalRecord, Tick, encode_record
-from agent.contracts.log import Marker
-from agent.learner.learner import Learner
-from agent.learner.saving import Save, Saving, at_once, in_thread
-from agent.log.memory import MemoryLog
+from agent.learner.learner import Learner, Save, Saving, at_once, in_thread
+from agent.log.memory.log import MemoryLog
 from agent.topics import own_topics
+from processors.contracts.errors import CheckpointLostError, UnavailableError
+from processors.contracts.events import JournalRecord, Tick, encode_record
+from processors.contracts.log import Marker
 
 CONFIG = Config(learner=LearnerSettings(checkpoint_interval_s=10.0, checkpoint_records_max=4))
 

@@ -2,7 +2,11 @@
 
 from agent.app import compose
 from agent.config.tree import Config
-from agent.contracts.events import (
+from agent.learner.learner import Learner
+from agent.learner.view import MINUTE_MS, TOPICS_MAX, Sources
+from agent.log.memory.log import MemoryLog
+from agent.topics import own_topics
+from processors.contracts.events import (
     Evidence,
     HostMinute,
     HostState,
@@ -14,11 +18,7 @@ from agent.contracts.events import (
     Tick,
     encode_record,
 )  # fmt: skip
-from agent.contracts.recent import SourceSeen
-from agent.learner.learner import Learner
-from agent.learner.sources import MINUTE_MS, TOPICS_MAX, Sources
-from agent.log.memory import MemoryLog
-from agent.topics import own_topics
+from processors.contracts.outputs import SourceSeen
 from tests.kit.scenario import completed
 
 NOW_MS = 1_795_168_800_000

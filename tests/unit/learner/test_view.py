@@ -2,8 +2,8 @@
 
 import msgspec
 
-from agent.contracts.outputs import Alert, Emission, Prediction
 from agent.learner.view import ENDED_MAX, View
+from processors.contracts.outputs import Alert, Emission, Prediction
 from tests.kit.messages import alert, job, prediction
 
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.checkpoint.records import MARKER_KEY, STATE_BYTES_MAX, Restoration, checkpoint_records
-from agent.contracts.errors import UnavailableError
-from agent.contracts.log import Batch
+from agent.log.kafka.checkpoint import MARKER_KEY, STATE_BYTES_MAX, Restoration, checkpoint_records
+from processors.contracts.errors import UnavailableError
+from processors.contracts.log import Batch
 from tests.kit.logs import marker
 
 STATES = st.dictionaries(st.text(min_size=1, max_size=5), st.none() | st.binary(max_size=5), max_size=6)

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.contracts.errors import FencedError, ScalewatchError, UnavailableError
-from agent.contracts.log import Consumer, Log, Position, TopicSettings
-from agent.log.memory import MemoryLog
-from agent.log.memory_broker import MemoryBroker
+from agent.log.memory.broker import MemoryBroker
+from agent.log.memory.log import MemoryLog
+from processors.contracts.errors import FencedError, ScalewatchError, UnavailableError
+from processors.contracts.log import Consumer, Log, Position, TopicSettings
 from tests.kit.faults import Crash, FaultRates, FaultyLog
 from tests.kit.logs import marker
 

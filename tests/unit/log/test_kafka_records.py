@@ -11,7 +11,7 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.structs import TopicPartition
 
-from agent.log.kafka_records import QuickRecords, records_of
+from agent.log.kafka.consumer import QuickRecords, records_of
 
 PARTITION = TopicPartition("raw", 0)
 PART = st.one_of(st.none(), st.binary(max_size=200), st.binary(min_size=8_000, max_size=20_000))

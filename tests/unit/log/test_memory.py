@@ -4,10 +4,10 @@ from threading import Condition, Thread
 
 import pytest
 
-from agent.contracts.errors import UnavailableError
-from agent.contracts.log import TopicSettings
-from agent.log.memory import MemoryLog
-from agent.log.memory_broker import MemoryBroker
+from agent.log.memory.broker import MemoryBroker
+from agent.log.memory.log import MemoryLog
+from processors.contracts.errors import UnavailableError
+from processors.contracts.log import TopicSettings
 
 RECORDS = 30_000
 

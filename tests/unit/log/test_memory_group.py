@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.contracts.log import Position
-from agent.log.memory_group import Member, MemoryGroup
+from agent.log.memory.broker import Member, MemoryGroup
+from processors.contracts.log import Position
 
 PARTITIONS = [("raw", number) for number in range(5)]
 

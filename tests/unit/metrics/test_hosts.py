@@ -4,9 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.contracts.hosts import HostView, quantile
-from agent.metrics.hosts import RESOURCES_MAX, HostCollector
-from agent.metrics.registry import Metrics
+from processors.contracts.hosts import HostView, quantile
+from sinks.prometheus.registry import RESOURCES_MAX, HostCollector, Metrics
 from tests.kit.messages import host_view, host_window, resource_view
 from tests.kit.service import FixedService
 

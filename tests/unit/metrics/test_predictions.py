@@ -5,18 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.contracts.horizons import Horizon
-from agent.contracts.moments import parse_rfc3339
-from agent.contracts.outputs import (
-    HorizonError,
-    Member,
-    Model,
-    Prediction,
-    UsefulSizes,
-)
-from agent.contracts.quality import HorizonQuality, Quality
-from agent.metrics.predictions import FIRING_MAX, PredictionCollector
-from agent.metrics.registry import Metrics
+from processors.contracts.names import Horizon, parse_rfc3339
+from processors.contracts.outputs import HorizonError, HorizonQuality, Member, Model, Prediction, Quality, UsefulSizes
+from sinks.prometheus.predictions import FIRING_MAX, PredictionCollector
+from sinks.prometheus.registry import Metrics
 from tests.kit.messages import alert, curve_point, prediction
 from tests.kit.service import FixedService
 

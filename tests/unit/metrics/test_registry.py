@@ -1,9 +1,17 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.metrics.registry import Metrics
-from agent.metrics.scrape import HealthCollector
-from agent.metrics.table import AGENT, CHECKPOINT_OUTCOMES, HOSTS, METRICS, POWER, PREDICTIONS, UNDER_LOAD, rows
+from sinks.prometheus.registry import HealthCollector, Metrics
+from sinks.prometheus.table import (
+    AGENT,
+    CHECKPOINT_OUTCOMES,
+    HOSTS,
+    METRICS,
+    POWER,
+    PREDICTIONS,
+    UNDER_LOAD,
+    rows,
+)
 from tests.kit.service import FixedService
 
 

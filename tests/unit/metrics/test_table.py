@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from agent.metrics.table import AGENT, BOUNDS, METRICS
+from sinks.prometheus.table import AGENT, BOUNDS, METRICS
 
 ROOT = Path(__file__).parents[3]
 

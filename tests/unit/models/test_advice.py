@@ -1,8 +1,15 @@
 import numpy as np
 import pytest
 
-from processors.models.advice import SENTENCES, Facts, candidate_sizes, jump_sentence, most_informative, sentence
-from processors.models.reliability import VERDICTS
+from processors.models.adept.advice import (
+    SENTENCES,
+    Facts,
+    candidate_sizes,
+    jump_sentence,
+    most_informative,
+    sentence,
+)
+from processors.models.adept.reliability import VERDICTS
 
 FACTS = Facts(
     count=4,

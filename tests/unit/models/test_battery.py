@@ -8,15 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.adept import study
-from processors.models.battery import ABILITIES, BESIDE, MEMBERS, Battery, explained
-from processors.models.battery_fit import beside, combined, knots
+from processors.models.adept.study import study
+from processors.models.battery import ABILITIES, BESIDE, MEMBERS, Battery, beside, combined, explained, knots
 from processors.models.combination.combine import combine
-from processors.models.combination.curve import Curve
-from processors.models.combination.evidence import LAWS, evidence
-from processors.models.downey import speedup
-from processors.models.members import amdahl_family, barnes, kazmina, sup5
-from processors.models.members.family import fit_family
+from processors.models.combination.evidence import LAWS, Curve, evidence
+from processors.models.downey.curve import speedup
+from processors.models.laws import amdahl, barnes, kazmina
+from processors.models.laws.amdahl import fit_family
 
 N = (4.0, 8.0, 16.0, 32.0)
 T = (262.0, 139.0, 78.5, 63.0)
@@ -53,10 +51,10 @@ def test_laws_fitted_together_are_those_fitted_alone(sizes: list[float], seed: i
         return
     t = (1000.0 / n + 10.0) * np.exp(np.random.default_rng(seed).normal(0.0, 0.1, n.size))
     alone = [
-        amdahl_family.fit_amdahl(n, t).predict(n),
-        amdahl_family.fit_amdahl_log(n, t).predict(n),
+        amdahl.fit_amdahl(n, t).predict(n),
+        amdahl.fit_amdahl_log(n, t).predict(n),
         kazmina.fit_kazmina(n, t, shrinkage=kazmina.SHRINKAGE).predict(n),
-        sup5.fit_sup5(n, t).predict(n),
+        amdahl.fit_sup5(n, t).predict(n),
     ]
     basis = np.stack([1.0 / n, np.ones_like(n), np.log2(n), 1.0 / np.sqrt(n), n])
     assert fit_family(n, t) @ basis == pytest.approx(np.array(alone), rel=1e-5)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.bayes import Posterior, posterior
-from processors.models.downey import speedup
+from processors.models.downey.bayes import Posterior, posterior
+from processors.models.downey.curve import speedup
 
 FOUR = ([4, 8, 16, 32], [262, 139, 78.5, 63])
 LINEAR = ([1, 2, 4, 8], [1000, 501.9531, 252.9297, 128.4180])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from processors.models.closed_forms import (
+from processors.models.downey.closed_forms import (
     HYPOTHESES,
     PairSolutions,
     karp_flatt,
@@ -14,7 +14,7 @@ from processors.models.closed_forms import (
     parallelism_from_point,
     sigma_from_point,
 )
-from processors.models.downey import curvature_of_sigma, saturation_n, speedup
+from processors.models.downey.curve import curvature_of_sigma, saturation_n, speedup
 
 PAIRS = [
     ((16, 0.5), (8, 24), (7.211268, 14.912621), "L1L2"),

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from processors.models.curve import anchored_curve, parallel_curve
+from processors.models.downey.bayes import anchored_curve, parallel_curve
 
 SIZES, TIMES = np.array([4.0, 8.0, 16.0, 32.0]), np.array([262.0, 139.0, 78.5, 63.0])
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.downey import (
+from processors.models.downey.curve import (
     affine_pieces,
     curvature_of_sigma,
     inverse_speedup,

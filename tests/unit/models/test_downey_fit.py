@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.downey import Floats, inverse_speedup, saturation_n, speedup
-from processors.models.downey_fit import DowneyFit, fit_downey
+from processors.models.downey.curve import Floats, inverse_speedup, saturation_n, speedup
+from processors.models.downey.fit import DowneyFit, fit_downey
 
 Rows = tuple[list[float], list[float], list[float]]
 

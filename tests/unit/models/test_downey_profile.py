@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from processors.models.downey import inverse_speedup, speedup
-from processors.models.downey_profile import Limits, profile
+from processors.models.downey.curve import inverse_speedup, speedup
+from processors.models.downey.fit import Limits, profile
 
 CASES = [
     Limits(),

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.models.drift import CLIP, NOISE_MAX, NOISE_MIN, Cusum, began, beyond, clipped, matters, noise_after
+from processors.models.drift import (
+    CLIP,
+    NOISE_MAX,
+    NOISE_MIN,
+    Cusum,
+    began,
+    beyond,
+    clipped,
+    matters,
+    noise_after,
+)
 
 
 def runs_to_alarm(draw: Callable[[int], list[float]], limit: int = 200_000) -> int:

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.models.downey import speedup
-from processors.models.envelope import Envelope, Floats, curve_bounds, envelope, pair_parallelism
+from processors.models.downey.curve import speedup
+from processors.models.downey.two_step import Envelope, Floats, curve_bounds, envelope, pair_parallelism
 
 CURVES = {
     "serial time known, 2 %": (16.0, 0.5, [1, 4, 8, 16, 24, 32], 0.02),

@@ -3,8 +3,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.models.downey import speedup
-from processors.models.fluctuation import Floats, excess_over_chord, fluctuation, rise_of_r, tolerance, violation
+from processors.models.adept.anomalies import (
+    Floats,
+    excess_over_chord,
+    fluctuation,
+    rise_of_r,
+    tolerance,
+    violation,
+)
+from processors.models.downey.curve import speedup
 
 POWERS = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
 

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.models.input_size.curves import Input, Knot, values
-from processors.models.input_size.forecast import Expected, expected, pooled
-from processors.models.input_size.regression import regress
+from processors.models.input_size import Expected, Input, Knot, expected, pooled, regress, values
 
 NODES = (1.0, 4.0, 16.0)
 ASKED = np.array([2.0, 8.0])

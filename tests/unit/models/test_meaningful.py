@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from processors.models.downey import speedup
-from processors.models.meaningful import Floats, MeaningfulSizes, last_efficient_size, meaningful_sizes
+from processors.models.adept.patterns import Floats, MeaningfulSizes, last_efficient_size, meaningful_sizes
+from processors.models.downey.curve import speedup
 
 POWERS = 2.0 ** np.arange(9)
 GRID = np.geomspace(1.0, 256.0, 257)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from processors.models.downey import speedup
-from processors.models.patterns import find_patterns
+from processors.models.adept.patterns import find_patterns
+from processors.models.downey.curve import speedup
 
 DENSE, EVEN, POWERS = np.arange(1.0, 17.0), np.arange(2.0, 17.0, 2.0), 2.0 ** np.arange(6)
 

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from processors.models.downey import speedup
-from processors.models.downey_fit import fit_downey
-from processors.models.quick_fit import QuickFitter
+from processors.models.downey.curve import speedup
+from processors.models.downey.fit import QuickFitter, fit_downey
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.02, 0.15])

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.downey import speedup
-from processors.models.downey_fit import fit_downey
-from processors.models.reliability import Floats, amdahl_gain, disagreement, gather, judge
+from processors.models.adept.reliability import Floats, amdahl_gain, disagreement, gather, judge
+from processors.models.downey.curve import speedup
+from processors.models.downey.fit import fit_downey
 
 
 def downey(n: Floats, parallelism: float, sigma: float) -> Floats:

@@ -8,19 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.past_runs import RUNS_MAX, Job, PastRuns, class_of
-from processors.models.run_distribution import (
+from processors.models.similar_runs import (
     CENTRE,
     CLASS,
     HIGH,
     LOW,
     NAME,
     OVERRUN_S,
+    RUNS_MAX,
     UPPER,
     USER,
     Group,
+    Job,
     Levels,
+    PastRuns,
     RunTimeDistribution,
+    class_of,
     distribution,
 )
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from processors.models.single_run import (
+from processors.models.drift import (
     FARTHEST,
     P_MAX,
     SCORES_MAX,

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.sizes import NOISE_MIN, SIZES_MAX, Sizes, SizeTable, aggregate, rounded_size, thin
+from processors.models.aggregates.sizes import (
+    NOISE_MIN,
+    SIZES_MAX,
+    Sizes,
+    SizeTable,
+    aggregate,
+    rounded_size,
+    thin,
+)
 
 Run = tuple[float, float, int]
 runs = st.lists(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.sketch import ALPHA, BUCKETS_MAX, GAMMA, LogSketch
+from processors.models.aggregates.sketch import ALPHA, BUCKETS_MAX, GAMMA, LogSketch
 
 POSITION_ERROR = math.log(GAMMA) / 1024  # what rounding to a position may add to the relative error
 run_times = st.floats(1e-3, 1e7)

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from processors.models.downey import speedup
-from processors.models.downey_fit import fit_downey
-from processors.models.stepwise import Floats, Phases, find_phases
+from processors.models.adept.patterns import Floats, Phases, find_phases
+from processors.models.downey.curve import speedup
+from processors.models.downey.fit import fit_downey
 
 EVEN = np.arange(2.0, 17.0, 2.0)
 

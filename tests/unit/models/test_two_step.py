@@ -3,9 +3,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.downey import speedup
-from processors.models.envelope import curve_bounds, envelope
-from processors.models.two_step import Floats, TwoStepFit, closest, fit_two_step, target_weights
+from processors.models.downey.curve import speedup
+from processors.models.downey.two_step import (
+    Floats,
+    TwoStepFit,
+    closest,
+    curve_bounds,
+    envelope,
+    fit_two_step,
+    target_weights,
+)
 
 SIZES, TIMES = np.array([4.0, 8.0, 16.0, 32.0]), np.array([262.0, 139.0, 78.5, 63.0])
 

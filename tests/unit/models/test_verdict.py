@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from processors.models.adept import study
-from processors.models.downey import Floats, speedup
+from processors.models.adept.study import study
+from processors.models.downey.curve import Floats, speedup
 
 EVEN = np.arange(2.0, 33.0, 2.0)
 

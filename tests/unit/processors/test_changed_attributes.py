@@ -1,6 +1,6 @@
 """Attributes that changed: new builds are told, measures of the problem are not, and memory is bounded."""
 
-from processors.changed_attributes import (
+from processors.run_time.drift import (
     ATTRIBUTES_MAX,
     VALUE_LENGTH,
     VALUES_MAX,

@@ -7,14 +7,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from agent.contracts.events import Attribute
-from agent.contracts.horizons import Horizon
-from agent.contracts.settings import RunTimeSettings
-from processors.changed_attributes import AttributeChange
-from processors.curve import PublishedCurve, PublishedPoint
-from processors.drift import CAUGHT_UP_RUNS, Drift, DriftState, ScoredRun, Shift, Taken
-from processors.facts import RunFact, Scored
-from processors.run_time import RunTime
+from processors.contracts.events import Attribute
+from processors.contracts.names import Horizon
+from processors.contracts.settings import RunTimeSettings
+from processors.facts import PublishedCurve, PublishedPoint, RunFact, Scored
+from processors.run_time.drift import (
+    CAUGHT_UP_RUNS,
+    AttributeChange,
+    Drift,
+    DriftState,
+    ScoredRun,
+    Shift,
+    Taken,
+)
+from processors.run_time.model import RunTime
 
 SIZES = (1, 2, 4, 8, 16, 32)
 BEFORE = 150

@@ -2,8 +2,8 @@
 
 import math
 
-from processors.drift import Drift, ScoredRun
 from processors.facts import Ground, RunFact, Scored
+from processors.run_time.drift import Drift, ScoredRun
 
 
 def run(index: int, n: float, ln_ratio: float, *, half_width: float = 0.08, ground: Ground = "runs") -> ScoredRun:

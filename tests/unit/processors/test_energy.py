@@ -8,10 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.contracts.outputs import CurvePoint, UsefulSizes
-from processors.energy import BAND_MAX, changed, energy, powered, relied_on, told_powers, with_least_energy
-from processors.models.log_normal import Z95
-from processors.profile_models import PowerAt
+from processors.contracts.outputs import CurvePoint, UsefulSizes
+from processors.models.statistics import Z95
+from processors.power.by_size import (
+    BAND_MAX,
+    changed,
+    energy,
+    powered,
+    relied_on,
+    told_powers,
+    with_least_energy,
+)
+from processors.power.model import PowerAt
 
 positive = st.floats(1e-3, 1e9)
 widths = st.floats(0.0, 3.0)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.job_ends import EndForecast, forecast, noteworthy
+from processors.facts import EndForecast, forecast, noteworthy
 
 
 def test_at_its_start_a_job_is_told_what_was_published() -> None:

@@ -4,8 +4,16 @@ import math
 
 import pytest
 
-from processors.members import ERROR_MAX, PUBLISHED, ROWS, WINDOW, Fits, MemberFact, Members
 from processors.models.battery import MEMBERS
+from processors.run_time.members import (
+    ERROR_MAX,
+    PUBLISHED,
+    ROWS,
+    WINDOW,
+    Fits,
+    MemberFact,
+    Members,
+)
 
 LAWS = {"usl": (100.0, 5.0, 0.0), "ideal": (120.0,)}  # 30 and 30 s at 4, 55 and 60 s at 2
 

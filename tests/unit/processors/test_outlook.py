@@ -2,10 +2,10 @@
 
 import pytest
 
-from processors.models.adept import study
+from processors.models.adept.study import study
 from processors.models.combination.combine import combine
-from processors.models.combination.curve import Curve
-from processors.outlook import Outlook
+from processors.models.combination.evidence import Curve
+from processors.run_time.prediction import Outlook
 
 
 def outlook(n: tuple[float, ...], run_time_s: tuple[float, ...]) -> Outlook:

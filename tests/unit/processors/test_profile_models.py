@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from agent.contracts.profile_settings import ProfileSettings
-from agent.contracts.profiles import Profile
-from processors.profile_models import ProfileFact, ProfileFinding, ProfileModels, ProfileModelsState
+from processors.contracts.hosts import Profile
+from processors.contracts.settings import ProfileSettings
+from processors.power.model import ProfileFact, ProfileFinding, ProfileModels, ProfileModelsState
 from tests.kit.profiled_runs import BASE_W, IPC_W, MEMORY_W, profiled_run
 
 SETTINGS = ProfileSettings()

@@ -6,11 +6,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from processors.drift import Drift, ScoredRun
 from processors.facts import RunFact
-from processors.models.past_runs import RUNS_MAX
-from processors.models.run_distribution import Levels
-from processors.run_distribution import (
+from processors.models.similar_runs import RUNS_MAX, Levels
+from processors.run_time.drift import Drift, ScoredRun
+from processors.similar_runs import (
     KEPT_MAX,
     SCORED_PER_TICK,
     ComingJob,
@@ -18,12 +17,12 @@ from processors.run_distribution import (
     GroupKind,
     RunHistory,
     RunHistoryState,
+    end_forecast,
     expected,
     group_keys,
     model_job,
     scored,
 )
-from processors.similar_runs import end_forecast
 
 HOUR_S = 3600.0
 

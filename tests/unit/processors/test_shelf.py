@@ -7,12 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.contracts.errors import ConfigError
-from agent.contracts.settings import RunTimeSettings
-from processors.asked import Asked, AskedState
-from processors.run_time import RunTime, RunTimeState
-from processors.run_time_upgrades import UPGRADES
-from processors.shelf import STALE_MAX, Envelope, Kind, Shelf
+from processors.contracts.errors import ConfigError
+from processors.contracts.settings import RunTimeSettings
+from processors.jobs.deduplication import Asked, AskedState
+from processors.run_time.model import UPGRADES, RunTime, RunTimeState
+from processors.store import STALE_MAX, Envelope, Kind, Shelf
 
 STATES = Path(__file__).parents[2] / "cases" / "state"
 ASKED = Kind(Asked.name, Asked.version, AskedState, Asked.build)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from agent.contracts.telemetry import Samples, Series, SeriesIndex
-from processors.stream_scores import ScoreLine, StreamScorer
+from processors.contracts.telemetry import Samples, Series, SeriesIndex
+from processors.hosts.stream import ScoreLine, StreamScorer
 
 RESOURCES = ("cpu_available", "memory_free", "bandwidth>group3")
 

@@ -6,22 +6,22 @@ from typing import Final
 import numpy as np
 import pytest
 
-from agent.contracts.hosts import HostWindow
-from agent.contracts.under_load import UnderLoadSettings
-from processors.curve import PublishedPoint
-from processors.models.histogram.moments import mean, quantiles
-from processors.models.histogram.values import Histogram, given
-from processors.under_load import (
+from processors.contracts.hosts import HostWindow
+from processors.contracts.load import UnderLoadSettings
+from processors.facts import PublishedPoint
+from processors.load.hosts import Load, of_hosts, of_partition
+from processors.load.messages import Question, Teller
+from processors.load.prediction import (
     Learned,
     Shares,
+    load_spread,
     loaded_run_time,
     quiet_run_time,
     slowdown,
-    spread,
     told,
 )
-from processors.under_load_hosts import Load, of_hosts, of_partition
-from processors.under_load_told import Question, Teller
+from processors.models.histogram.arithmetic import mean, quantiles
+from processors.models.histogram.values import Histogram, given
 from tests.kit.host_windows import KnownWindows
 
 TELLER: Final = Teller(UnderLoadSettings())
@@ -72,7 +72,7 @@ def test_runs_that_follow_the_load_by_half_are_stretched_by_its_root() -> None:
 
 
 def test_what_is_told_holds_everything_in_five_intervals_beyond_far_quantiles() -> None:
-    x = spread(quiet_run_time(PublishedPoint(4, 100.0, 50.0, 300.0), 25), 1.0)
+    x = load_spread(quiet_run_time(PublishedPoint(4, 100.0, 50.0, 300.0), 25), 1.0)
     said = told(x)
     assert said.histogram.shares.sum() == pytest.approx(1.0)
     assert len(said.histogram.edges) == 6

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.contracts.events import HostMinute, JournalEvent
+from processors.contracts.events import HostMinute, JournalEvent
 from tests.kit.profiled_hosts import at, ended, folded, grew, level, minute, of_run, started, tick, total
 
 HOSTS, MINUTES = 3, 6

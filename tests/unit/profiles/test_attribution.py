@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.contracts.events import HostMinute
+from processors.contracts.events import HostMinute
 from tests.kit.profiled_hosts import (
     Resources,
     at,

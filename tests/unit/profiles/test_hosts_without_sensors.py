@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from agent.contracts.events import HostMinute
-from agent.contracts.profiles import Profile
-from processors.fold.host_shard import HostShard
+from processors.contracts.events import HostMinute
+from processors.contracts.hosts import Profile
+from processors.pipeline.hosts import HostShard
 from tests.kit.profiled_hosts import Resources, ended, folded, grew, in_time, level, minute, of_run, profile, started
 
 HOSTS, MINUTES = 8, 30

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from agent.contracts.events import HostMinute, ResourceMinute
-from agent.contracts.profiles import Profile
-from processors.models.power.cumulative import RAPL_FINE_RANGE_J, RAPL_RANGE_J
+from processors.contracts.events import HostMinute, ResourceMinute
+from processors.contracts.hosts import Profile
+from processors.models.energy import RAPL_FINE_RANGE_J, RAPL_RANGE_J
 from tests.kit.profiled_hosts import Resources, ended, folded, grew, in_time, level, minute, of_run, started, total
 
 POWER = "power_w>system"

@@ -6,14 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent import reference
 from agent.app.compose import source_decoders, telemetry_options
 from agent.config.load import load, loads
-from agent.contracts.errors import ConfigError
-from agent.contracts.sensors import Sensor
-from agent.contracts.telemetry import SeriesIndex
-from agent.reference import tables
-from agent.reference.nodes import COLUMNS, read_nodes
-from agent.reference.units import read_units
+from agent.reference import COLUMNS, read_nodes, read_units
+from processors.contracts.errors import ConfigError
+from processors.contracts.telemetry import Sensor, SeriesIndex
 
 COMPONENTS = "use power_w>system, power_w>cpu, power_w>memory, power_w>gpu"
 NODES = """# written by a script
@@ -114,7 +112,7 @@ def test_a_component_id_goes_before_the_nid_of_another_node() -> None:
 
 
 def test_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "ROWS_MAX", 3)
+    monkeypatch.setattr(reference, "ROWS_MAX", 3)
     nodes, (fault,) = read_nodes("host\na\nb\nc\nd\n")
     assert (len(nodes), fault.sentence) == (3, "has more than 3 rows before it.")
 

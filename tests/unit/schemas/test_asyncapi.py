@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from agent.asyncapi import document
 from agent.cli import main
 from agent.config.sources import Source
 from agent.config.tree import Config
+from agent.describe import document
 from agent.topics import own_topics
-from sinks.encode import emission
+from sinks.topics import emission
 from tests.kit.messages import alert, job, prediction
 
 STANDARD = Path(__file__).parent / "asyncapi" / "3.0.0.json.gz"

@@ -7,8 +7,21 @@ import jsonschema
 import msgspec
 import pytest
 
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.outputs import (
+from agent.decode.message import dead_letter
+from agent.decode.native import native_decoder
+from agent.decode.options import DecodeOptions, TelemetryOptions
+from agent.decode.telemetry.native import load_decoder
+from agent.describe import (
+    DIALECT,
+    INPUTS,
+    NAMES,
+    OUTPUTS,
+    catalogue,
+    schema,
+)
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.load import LoadHistogram, LoadQuality, UnderLoad
+from processors.contracts.outputs import (
     Alert,
     AlertEvidence,
     Answer,
@@ -17,20 +30,13 @@ from agent.contracts.outputs import (
     Member,
     Model,
     Prediction,
+    Quality,
     Range,
     Reliability,
     Run,
     UsefulSizes,
 )
-from agent.contracts.quality import Quality
-from agent.contracts.telemetry import SeriesIndex
-from agent.contracts.under_load import LoadHistogram, LoadQuality, UnderLoad
-from agent.decode.dead_letter import dead_letter
-from agent.decode.native import native_decoder
-from agent.decode.options import DecodeOptions
-from agent.decode.telemetry.native import load_decoder
-from agent.decode.telemetry.options import TelemetryOptions
-from agent.schemas import DIALECT, INPUTS, NAMES, OUTPUTS, catalogue, schema
+from processors.contracts.telemetry import SeriesIndex
 
 HEAD: dict[str, Any] = {
     "id": "1",

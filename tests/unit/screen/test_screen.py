@@ -5,11 +5,18 @@ from threading import Event
 import pytest
 from rich.console import Console
 
-from agent.contracts.outputs import AlertEvidence, Reliability
-from agent.contracts.quality import Quality
-from agent.contracts.service import Health
-from agent.screen.screen import SUMMARY_EVERY, Screen
-from agent.screen.tables import ALERTS_SHOWN, APPLICATIONS_SHOWN, HOSTS_SHOWN, JOBS_SHOWN, LOADED_SHOWN, sparkline
+from processors.contracts.outputs import AlertEvidence, Quality, Reliability
+from processors.contracts.service import Health
+from sinks.terminal import (
+    ALERTS_SHOWN,
+    APPLICATIONS_SHOWN,
+    HOSTS_SHOWN,
+    JOBS_SHOWN,
+    LOADED_SHOWN,
+    SUMMARY_EVERY,
+    Screen,
+    sparkline,
+)
 from tests.kit.messages import alert, host_view, job, power_told, prediction, resource_view, under_load
 from tests.kit.service import FixedService, busy_service
 

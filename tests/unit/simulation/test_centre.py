@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from agent.contracts.events import JobCompleted, JobStarted
-from agent.contracts.moments import parse_rfc3339
 from agent.decode.native import native_decoder
 from agent.decode.options import DecodeOptions
-from agent.simulation.applications import DOZEN
 from agent.simulation.centre import Centre, TimedEvent
-from agent.simulation.workload import NOISE
+from agent.simulation.workload import DOZEN, NOISE
+from processors.contracts.events import JobCompleted, JobStarted
+from processors.contracts.names import parse_rfc3339
 
 START_MS = parse_rfc3339("2026-11-20T10:00:00Z")
 HOURS_20_MS = 20 * 3_600_000

@@ -8,17 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.contracts.moments import parse_rfc3339
-from agent.contracts.telemetry import SeriesIndex, is_profiled
+from agent.decode.options import TelemetryOptions
 from agent.decode.telemetry.native import load_decoder
-from agent.decode.telemetry.options import TelemetryOptions
-from agent.simulation.activity import COUNTERS
 from agent.simulation.centre import Centre
-from agent.simulation.load import HOUR_MS
-from agent.simulation.measured import MeasuredJobs
-from agent.simulation.meters import Metered, Told
-from agent.simulation.shared import HUNGRY, SharedNodes
-from agent.simulation.watts import ENERGY_RANGE_J, IDLE_W, LOSSES, PER_EVENT_J
+from agent.simulation.load import HOUR_MS, HUNGRY, SharedNodes
+from agent.simulation.meters import ENERGY_RANGE_J, IDLE_W, LOSSES, PER_EVENT_J, MeasuredJobs, Metered, Told
+from agent.simulation.workload import COUNTERS
+from processors.contracts.names import parse_rfc3339
+from processors.contracts.telemetry import SeriesIndex, is_profiled
 
 START_MS = parse_rfc3339("2026-11-20T10:00:00Z")
 MINUTE_MS = 60_000

@@ -9,13 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.contracts.moments import parse_rfc3339
-from agent.contracts.telemetry import SeriesIndex
+from agent.decode.options import TelemetryOptions
 from agent.decode.telemetry.native import load_decoder
-from agent.decode.telemetry.options import TelemetryOptions
 from agent.simulation.centre import TimedEvent
-from agent.simulation.load import BANDWIDTH_B_S, HOUR_MS, RESOURCES, STEP_MS, Host, Loads, shared_hosts
-from agent.simulation.shared import ANALYSIS, SharedNodes
+from agent.simulation.load import (
+    ANALYSIS,
+    BANDWIDTH_B_S,
+    HOUR_MS,
+    RESOURCES,
+    STEP_MS,
+    Host,
+    Loads,
+    SharedNodes,
+    shared_hosts,
+)
+from processors.contracts.names import parse_rfc3339
+from processors.contracts.telemetry import SeriesIndex
 
 START_MS = parse_rfc3339("2026-11-20T10:00:00Z")
 SEEDS = (1, 2, 3)

@@ -2,9 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.simulation.applications import DOZEN
 from agent.simulation.truth import Downey
-from agent.simulation.workload import hostlist
+from agent.simulation.workload import DOZEN, hostlist
 
 
 @pytest.mark.parametrize(

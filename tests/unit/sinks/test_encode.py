@@ -3,9 +3,9 @@ import json
 import msgspec
 import pytest
 
-from agent.contracts.decoding import DeadLetter
-from agent.contracts.outputs import Answer, Prediction, Run
-from sinks.encode import KINDS, Output, emission, encode, tombstone
+from processors.contracts.events import DeadLetter
+from processors.contracts.outputs import Answer, Prediction, Run
+from sinks.topics import KINDS, Output, emission, encode, tombstone
 from tests.kit.messages import COMMON, alert, job, prediction
 
 ANSWER = Answer(

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from agent.contracts.errors import ConfigError, UnavailableError
-from agent.contracts.outputs import Emission
-from sinks.encode import emission, tombstone
-from sinks.jsonl import JsonLines
+from processors.contracts.errors import ConfigError, UnavailableError
+from processors.contracts.outputs import Emission
+from sinks.files import JsonLines
+from sinks.topics import emission, tombstone
 from tests.kit.messages import alert, job, prediction
 
 

@@ -3,9 +3,16 @@
 import pytest
 
 from agent.config.load import loads
-from agent.contracts.log import TopicSettings
-from agent.log.memory import MemoryLog
-from agent.topics import create, faults, literal_prefix, own_topics, rights, rights_to_create
+from agent.log.memory.log import MemoryLog
+from agent.topics import (
+    create,
+    faults,
+    literal_prefix,
+    own_topics,
+    rights,
+    rights_to_create,
+)
+from processors.contracts.log import TopicSettings
 
 SHARDED = loads("topics: {prefix: hpc, journal_partitions: 3}\nsources: [{topics: [slurm.jobs, '^ldms.*']}]")
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from agent.contracts.events import HostMinute
-from agent.contracts.telemetry import SeriesIndex
+from processors.contracts.events import HostMinute
+from processors.contracts.telemetry import SeriesIndex
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import WindowSettings
 from tests.kit.window_oracle import Record, fold

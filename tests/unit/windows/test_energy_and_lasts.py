@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.contracts.events import ResourceMinute
-from agent.contracts.telemetry import SeriesIndex
-from processors.windows.energy import energy_j
-from processors.windows.lasts import Lasts
+from processors.contracts.events import ResourceMinute
+from processors.contracts.telemetry import SeriesIndex
+from processors.windows.last_values import Lasts
+from processors.windows.minutes import energy_j
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import WindowSettings
 from tests.kit import window_oracle

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.windows.far_ahead import FOLLOWING, far_ahead
+from processors.windows.partition import FOLLOWING, far_ahead
 
 AHEAD = 120_000
 FAR = 10**9

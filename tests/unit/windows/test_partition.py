@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from agent.contracts.events import HostMinute
-from agent.contracts.telemetry import Samples, SeriesIndex
+from processors.contracts.events import HostMinute
+from processors.contracts.telemetry import Samples, SeriesIndex
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import Resume, WindowSettings
 from tests.kit.window_oracle import Oracle, Record, alike, fold

@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.contracts.errors import InvalidInputError
-from processors.windows.pool import Pool
-from processors.windows.rings import Rings
+from processors.contracts.errors import InvalidInputError
+from processors.windows.minutes import summarise
+from processors.windows.rings import Pool, Rings
 from processors.windows.settings import Resume, WindowSettings
-from processors.windows.summary import summarise
 
 Samples = list[tuple[int, int]]
 

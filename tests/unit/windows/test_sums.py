@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.contracts.telemetry import Series, SeriesIndex
+from processors.contracts.telemetry import Series, SeriesIndex
 from processors.windows.sums import SumColumns, Sums
 
 DELTA, TOTAL, LEVEL = "counter_delta>cycles", "counter_total>cycles", "counter_level>ipc"

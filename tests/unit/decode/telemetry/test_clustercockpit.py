@@ -5,12 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.contracts.decoding import Decoded
-from agent.contracts.events import JobCompleted, JobStarted
-from agent.contracts.telemetry import SeriesIndex
-from agent.decode.options import DecodeOptions
-from agent.decode.registry import TELEMETRY
-from agent.decode.telemetry.options import TelemetryOptions
+from agent.decode.options import DecodeOptions, TelemetryOptions
+from agent.decode.recognise import TELEMETRY
+from processors.contracts.events import Decoded, JobCompleted, JobStarted
+from processors.contracts.telemetry import SeriesIndex
 
 TIME_S = 1_740_027_951
 OPTIONS = TelemetryOptions(decode=DecodeOptions(default_system="exa"))

@@ -7,13 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.contracts.nodes import Node, Nodes
-from agent.contracts.sensors import SensorRule, Sensors
-from agent.contracts.telemetry import DecodedBatch, SeriesIndex
-from agent.decode.options import DecodeOptions
-from agent.decode.reasons import REASONS
+from agent.decode.message import REASONS
+from agent.decode.options import DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.cray import cray_decoder
-from agent.decode.telemetry.options import TelemetryOptions
+from processors.contracts.nodes import Node, Nodes
+from processors.contracts.telemetry import DecodedBatch, SensorRule, Sensors, SeriesIndex
 
 RECEIVED_MS = 1_795_168_860_000
 TIME = "2026-11-20T10:00:00.951742109Z"

@@ -1,10 +1,9 @@
 import pytest
 
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.telemetry import SeriesIndex
-from agent.decode.options import DecodeOptions
+from agent.decode.options import DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.line_protocol import line_protocol_decoder, parse_head, parse_line
-from agent.decode.telemetry.options import TelemetryOptions
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.telemetry import SeriesIndex
 
 
 @pytest.mark.parametrize(

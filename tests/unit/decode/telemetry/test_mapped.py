@@ -3,8 +3,8 @@
 from agent.app.compose import telemetry_options
 from agent.config.sources import MetricMapping, Source, Telemetry
 from agent.config.tree import Config
-from agent.contracts.telemetry import SeriesIndex
 from agent.decode.telemetry.line_protocol import line_protocol_decoder
+from processors.contracts.telemetry import SeriesIndex
 
 LINE = b"ipmi_sensor,host=n1,name=pwr_consumption,socket=1 value=412 1795168800000000000"
 

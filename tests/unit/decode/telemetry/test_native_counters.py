@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.contracts.telemetry import DecodedBatch, SeriesIndex
-from agent.decode.options import DecodeOptions
-from agent.decode.reasons import REASONS
+from agent.decode.message import REASONS
+from agent.decode.options import DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.native import load_decoder
-from agent.decode.telemetry.options import TelemetryOptions
+from processors.contracts.telemetry import DecodedBatch, SeriesIndex
 
 TIME_MS = 1_795_168_800_000
 HEAD = {"system": "exa", "host": "nid1", "time": "2026-11-20T10:00:00Z"}

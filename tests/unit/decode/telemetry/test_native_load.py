@@ -3,11 +3,10 @@ from typing import Any
 
 import pytest
 
-from agent.contracts.events import HostState, JobCompleted
-from agent.contracts.telemetry import DecodedBatch, SeriesIndex
-from agent.decode.options import DecodeOptions
+from agent.decode.options import DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.native import load_decoder
-from agent.decode.telemetry.options import TelemetryOptions
+from processors.contracts.events import HostState, JobCompleted
+from processors.contracts.telemetry import DecodedBatch, SeriesIndex
 from tests.kit.job_records import completed
 
 TIME_MS = 1_795_168_800_000

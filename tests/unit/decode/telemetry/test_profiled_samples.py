@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from agent.contracts.telemetry import SeriesIndex
-from agent.decode.options import DecodeOptions
-from agent.decode.registry import TELEMETRY
+from agent.decode.options import DecodeOptions, TelemetryOptions
+from agent.decode.recognise import TELEMETRY
 from agent.decode.telemetry.metric import Metric
-from agent.decode.telemetry.options import TAKEN, TelemetryOptions
+from processors.contracts.telemetry import TAKEN, SeriesIndex
 
 RECEIVED_MS = 1_787_217_300_000
 OPTIONS = TelemetryOptions(decode=DecodeOptions(default_system="exa"), hosts={1042: "nid001042"})

@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-from agent.contracts.decoding import Decoded
-from agent.contracts.errors import InvalidInputError
-from agent.contracts.telemetry import DecodedBatch, SeriesIndex
-from agent.decode.options import DecodeOptions
-from agent.decode.registry import DECODERS, TELEMETRY
+from agent.decode.options import DecodeOptions, TelemetryOptions
+from agent.decode.recognise import DECODERS, TELEMETRY
 from agent.decode.telemetry.metric import Metric
-from agent.decode.telemetry.options import TAKEN, TelemetryOptions
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import Decoded
+from processors.contracts.telemetry import TAKEN, DecodedBatch, SeriesIndex
 from tests.kit.job_records import RECEIVED_MS as JOBS_MS
 from tests.kit.job_records import completed, slurm_record
 

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.contracts.nodes import Node, Nodes
-from agent.contracts.telemetry import SeriesIndex
-from agent.decode.options import DecodeOptions
-from agent.decode.reasons import REASONS
-from agent.decode.registry import TELEMETRY
-from agent.decode.telemetry.options import TelemetryOptions
+from agent.decode.message import REASONS
+from agent.decode.options import DecodeOptions, TelemetryOptions
+from agent.decode.recognise import TELEMETRY
+from processors.contracts.nodes import Node, Nodes
+from processors.contracts.telemetry import SeriesIndex
 
 OPTIONS = TelemetryOptions(
     decode=DecodeOptions(default_system="exa", elements_max=20),

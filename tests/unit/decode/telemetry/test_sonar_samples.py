@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from agent.contracts.nodes import Node, Nodes
-from agent.contracts.telemetry import DecodedBatch, SeriesIndex
-from agent.decode.options import DecodeOptions
-from agent.decode.telemetry import sonar_samples
-from agent.decode.telemetry.options import TelemetryOptions
-from agent.decode.telemetry.sonar_samples import sonar_samples_decoder
+from agent.decode.options import DecodeOptions, TelemetryOptions
+from agent.decode.telemetry import sonar
+from agent.decode.telemetry.sonar import sonar_samples_decoder
+from processors.contracts.nodes import Node, Nodes
+from processors.contracts.telemetry import DecodedBatch, SeriesIndex
 
 RECEIVED_MS = 1_795_168_860_000
 
@@ -103,7 +102,7 @@ def test_a_program_whose_name_would_break_a_line_is_no_evidence_and_refuses_noth
 
 
 def test_what_was_told_is_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sonar_samples, "PROGRAMS_MAX", 3)
+    monkeypatch.setattr(sonar, "PROGRAMS_MAX", 3)
     decoder = Decoder()
     jobs = [sample(job(number, gmx=5.0)) for number in range(1, 6)]
     assert len(decoder.programs(*jobs)) == 5

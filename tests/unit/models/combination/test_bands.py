@@ -17,12 +17,10 @@ from processors.models.combination.bands import (
     share,
     tally,
 )
-from processors.models.combination.curve import Curve, judged_runs
-from processors.models.combination.evidence import evidence
+from processors.models.combination.combine import reasons, reliable
+from processors.models.combination.evidence import Curve, evidence, judged_runs
 from processors.models.combination.gate import GATE
-from processors.models.combination.replay import Scores, replay, rows, scores
-from processors.models.combination.scale import SCALE, Circumstances, scales
-from processors.models.combination.verdict import reasons, reliable
+from processors.models.combination.replay import SCALE, Circumstances, Scores, replay, rows, scales, scores
 
 SHIPPED = [np.linspace(0.1, 2.0, 20).tolist()] * 3
 NEAR = np.array([1.0])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from processors.models.combination.bands import SystemScores, pooled, share
 from processors.models.combination.combine import Learned, combine, learn
-from processors.models.combination.curve import Curve
+from processors.models.combination.evidence import Curve
 from processors.models.combination.gate import SiblingSummary
 
 CURVE = Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from processors.models.combination.combine import summary
-from processors.models.combination.curve import Curve
-from processors.models.combination.evidence import evidence
+from processors.models.combination.evidence import Curve, evidence
 from processors.models.combination.gate import (
     Gate,
     SiblingRecord,

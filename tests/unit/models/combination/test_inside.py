@@ -3,11 +3,16 @@
 import numpy as np
 import pytest
 
-from processors.models.combination.bands import NO_SCORES, SystemScores, pooled, quantile_inside, share, tally
-from processors.models.combination.coefficients import SHIPPED
-from processors.models.combination.combine import Learned, combine, learn, summary
-from processors.models.combination.curve import Curve
-from processors.models.combination.evidence import evidence
+from processors.models.combination.bands import (
+    NO_SCORES,
+    SystemScores,
+    pooled,
+    quantile_inside,
+    share,
+    tally,
+)
+from processors.models.combination.combine import SHIPPED, Learned, combine, learn, summary
+from processors.models.combination.evidence import Curve, evidence
 from processors.models.combination.gate import NO_OFFSETS
 from processors.models.combination.replay import Scores
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from processors.models.combination import lone
+from processors.models.combination import combine as lone
 from processors.models.combination.combine import combine
-from processors.models.combination.curve import Curve, scaled
+from processors.models.combination.evidence import Curve, scaled
 
 N = (4.0, 8.0, 16.0, 32.0)
 BENT = Curve("a", "s", N, (262.0, 139.0, 78.5, 63.0))

@@ -6,9 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from processors.models.communication.features import NAMES, average_outliers, features, top_outliers
-from processors.models.communication.scores import r_squared, rcc, rcc_symmetric
-from processors.models.communication.traffic import LINKS_MAX, told
+from processors.models.communication import (
+    LINKS_MAX,
+    NAMES,
+    average_outliers,
+    features,
+    r_squared,
+    rcc,
+    rcc_symmetric,
+    told,
+    top_outliers,
+)
 
 LINKS = ([10, 20, 30, 40, 100, 98], [0, 1, 2, 3, 20, 4], [10, 20, 30, 40, 100, 98])
 

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from processors.models.communication.features import NAMES, features
-from processors.models.communication.hybrids import HYBRIDS, KINDS, mapped
-from processors.models.communication.scores import r_squared, rcc, rcc_symmetric
+from processors.models.communication import HYBRIDS, KINDS, NAMES, features, mapped, r_squared, rcc, rcc_symmetric
 from processors.models.training.runs import Run
 from processors.models.training.table import Table
 from processors.models.training.trainer import Trainer

@@ -6,11 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
-from processors.models.counters.components import loadings
-from processors.models.counters.correlation import ranks, spearman
-from processors.models.counters.rates import per_cycle, per_second
-from processors.models.counters.regression import ridge
-from processors.models.counters.selection import Thresholds, select
+from processors.models.counters.model import per_cycle, per_second
+from processors.models.counters.selection import Thresholds, loadings, ranks, ridge, select, spearman
 from processors.models.training.table import Table
 
 EXAMPLE = np.array([(1, 2, 5), (2, 1, 5), (3, 4, 5), (4, 3, 5), (5, 6, 5), (6, 5, 5)], dtype=float)

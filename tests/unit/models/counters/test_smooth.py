@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from processors.models.counters.gaussian_process import ROWS_MAX, Scale, fit, kernel
 from processors.models.counters.model import few
-from processors.models.counters.smooth import ROWS_MAX, Scale, fit, kernel
 from processors.models.training.table import Table
 
 

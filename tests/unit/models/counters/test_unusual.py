@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.counters.unusual import RUNS_MIN, WEIGHT_MIN, unusual, weight
+from processors.models.counters.model import RUNS_MIN, WEIGHT_MIN, unusual, weight
 from processors.models.training.table import Table
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.detect.combined import RESOURCES_MAX, CombinedRule, CombinedSettings, CombinedStep
-from processors.models.detect.table import Column, Table
+from processors.models.detect.multivariate import RESOURCES_MAX, CombinedRule, CombinedSettings, CombinedStep
+from processors.models.detect.record import Column, Table
 
 HOST = np.array([0])
 

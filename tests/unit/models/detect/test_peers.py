@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.models.detect.peers import PEERS_MIN, unlike_peers
+from processors.models.detect.multivariate import PEERS_MIN, unlike_peers
 
 
 def test_the_straggler_of_a_job_stands_out_and_a_slower_job_does_not() -> None:

@@ -7,10 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.features.attributes import encoded
-from processors.models.features.forest import fitting
-from processors.models.features.law import FURTHER, law
-from processors.models.features.model import KINDS, importances
+from processors.models.features import FURTHER, KINDS, encoded, fitting, importances, law
 from processors.models.training.runs import Reservoir, Run
 from processors.models.training.table import Table, finished
 from processors.models.training.trainer import Trainer

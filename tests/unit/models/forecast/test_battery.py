@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.forecast import layout
-from processors.models.forecast.autoregression import EVERY
-from processors.models.forecast.battery import BLOCK, COUNT_MAX, DISCOUNT, Forecasters
-from processors.models.forecast.layout import PREDICTORS, RECENT
+from processors.models import forecast as layout
+from processors.models.forecast import BLOCK, COUNT_MAX, DISCOUNT, EVERY, PREDICTORS, RECENT, Forecasters
 
 Values = npt.NDArray[np.float64]
 ONE = np.arange(1)

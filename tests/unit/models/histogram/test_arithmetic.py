@@ -14,16 +14,16 @@ from processors.models.histogram.arithmetic import (
     at_least,
     divide,
     maximum,
+    mean,
     minimum,
     multiply,
     power,
     scaled,
     shifted,
     subtract,
+    variance,
 )
-from processors.models.histogram.moments import mean, variance
-from processors.models.histogram.rebin import rebinned
-from processors.models.histogram.values import Histogram, given, point
+from processors.models.histogram.values import Histogram, given, point, rebinned
 
 D = given([1, 3, 5], [0.3, 0.7])
 E = given([2, 4, 7], [0.4, 0.6])

@@ -6,18 +6,22 @@ from hypothesis import given as for_all
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from processors.models.histogram.moments import (
+from processors.models.histogram.arithmetic import (
+    crps,
     cumulative,
     in_range,
     interval_index,
+    maximum_of,
+    maximum_over,
     mean,
+    minimum_of,
+    mixture,
+    pit,
     quantiles,
     variance,
     variation,
     variation_class,
 )
-from processors.models.histogram.pool import maximum_of, maximum_over, minimum_of, mixture
-from processors.models.histogram.scores import crps, pit
 from processors.models.histogram.values import Histogram, from_samples, given, in_common, point
 
 SAMPLES = [0.2, 0.26, 0.31, 0.33, 0.35, 0.52, 0.55, 0.61, 0.68, 0.7]

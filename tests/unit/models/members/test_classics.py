@@ -5,12 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.members import amdahl_family, barnes, kazmina, local, sup5, usl
-from processors.models.members.amdahl_family import fit_amdahl, fit_amdahl_log
-from processors.models.members.barnes import fit_barnes
-from processors.models.members.kazmina import SHRINKAGE, KazminaLaw, fit_kazmina
-from processors.models.members.sup5 import fit_sup5
-from processors.models.members.usl import fit_usl
+from processors.models.laws import (
+    amdahl,
+    barnes,
+    kazmina,
+    local,
+    usl,
+)
+from processors.models.laws.amdahl import fit_amdahl, fit_amdahl_log, fit_sup5
+from processors.models.laws.barnes import fit_barnes
+from processors.models.laws.kazmina import SHRINKAGE, KazminaLaw, fit_kazmina
+from processors.models.laws.usl import fit_usl
 
 N = np.array([4.0, 8.0, 16.0, 32.0])
 T = np.array([262.0, 139.0, 78.5, 63.0])
@@ -111,7 +116,7 @@ def test_another_unit_of_time_scales_the_law(fit, factor: float) -> None:  # noq
 
 def test_every_law_says_what_it_can_answer() -> None:
     told = [
-        usl.ABILITY, kazmina.ABILITY, sup5.ABILITY, *amdahl_family.ABILITIES, *barnes.ABILITIES, *local.ABILITIES,
+        usl.ABILITY, kazmina.ABILITY, amdahl.ABILITY, *amdahl.ABILITIES, *barnes.ABILITIES, *local.ABILITIES,
     ]  # fmt: skip
     assert len({ability.name for ability in told}) == len(told)
     assert all(ability.sizes_min >= 1 for ability in told)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.members import local, usl
+from processors.models.laws import local, usl
 
 N = np.array([4.0, 8.0, 16.0, 32.0])
 T = np.array([262.0, 139.0, 78.5, 63.0])

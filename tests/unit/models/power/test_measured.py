@@ -5,10 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.power.cumulative import RAPL_FINE_RANGE_J, RAPL_RANGE_J, Step, increments
-from processors.models.power.efficiency import efficient
-from processors.models.power.energy import energy
-from processors.models.power.readings import believable
+from processors.models.energy import RAPL_FINE_RANGE_J, RAPL_RANGE_J, Step, energy, increments
+from processors.models.power import believable, efficient
 
 
 def steps(*told: float) -> list[tuple[float, str]]:

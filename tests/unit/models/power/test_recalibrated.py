@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.power.recalibrated import LAYERS_MAX, SAMPLES_MIN, WINDOW, PowerModel
+from processors.models.power import LAYERS_MAX, SAMPLES_MIN, WINDOW, PowerModel
 
 EVENTS = ("instructions", "misses", "reads")
 

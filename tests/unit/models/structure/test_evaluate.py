@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 
-from processors.models.histogram.moments import cumulative, mean
+from processors.models.histogram.arithmetic import cumulative, mean
 from processors.models.histogram.values import Histogram, given
-from processors.models.structure.build import Builder
-from processors.models.structure.draws import Draws
-from processors.models.structure.evaluate import Evaluated, evaluate
+from processors.models.structure.evaluate import Draws, Evaluated, evaluate
+from processors.models.structure.form import Builder
 from processors.models.structure.inputs import Alike, Value, sorted_out
-from processors.models.structure.parse import parse
-from processors.models.structure.syntax import EquationError
+from processors.models.structure.parse import EquationError, parse
 
 X, Y = given([1, 2, 4], [0.5, 0.5]), given([2, 3], [1.0])
 C1, C2 = given([0.8, 1], [1.0]), given([0.4, 0.6, 0.8], [0.5, 0.5])

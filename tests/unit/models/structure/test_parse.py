@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.structure.parse import parse
-from processors.models.structure.syntax import LENGTH_MAX, EquationError
+from processors.models.structure.parse import LENGTH_MAX, EquationError, parse
 
 NAMES = ("a", "b", "bandwidth")
 

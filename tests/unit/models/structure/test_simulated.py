@@ -6,14 +6,12 @@ from hypothesis import given as for_all
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from processors.models.histogram.moments import quantiles
+from processors.models.histogram.arithmetic import quantiles
 from processors.models.histogram.values import Histogram, given
-from processors.models.structure.build import Builder
-from processors.models.structure.draws import Draws
-from processors.models.structure.evaluate import evaluate
+from processors.models.structure.evaluate import Draws, evaluate
+from processors.models.structure.form import Builder
 from processors.models.structure.inputs import Alike, Value, sorted_out
-from processors.models.structure.parse import parse
-from processors.models.structure.syntax import EquationError
+from processors.models.structure.parse import EquationError, parse
 from tests.kit.equations import valued
 
 HOSTS, DRAWS = 7, 20_000

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from processors.models.histogram.moments import interval_index, mean
-from processors.models.histogram.scores import crps, pit
+from processors.models.histogram.arithmetic import crps, interval_index, mean, pit
 from processors.models.histogram.values import Histogram, from_samples, point
 from processors.models.structure.evaluate import evaluate
 from processors.models.structure.inputs import Alike, Value

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.training.runs import ALL_NAMES_MAX, NAMES_MAX, Reservoir, Run
-from processors.models.training.tracking import Tracked, best
+from processors.models.training.table import Tracked, best
 
 
 def run(number: int, **values: float) -> Run:

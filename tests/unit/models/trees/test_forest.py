@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.trees.forest import Forest, joined
-from processors.models.trees.grow import Growth, grow, grow_trees
+from processors.models.trees import Forest, Growth, grow, grow_trees, joined
 
 
 def friedman(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

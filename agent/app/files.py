@@ -1,0 +1,432 @@
+"""Files as one stream in the order of time: events of jobs, minutes of hosts, samples, and what was refused.
+
+A file of events keeps its order, a table of jobs is sorted; files are merged by time, each a few thousand records ahead.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import itemgetter
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from agent.app import compose
+from agent.config.tree import Config
+from agent.decode.files import read_file
+from agent.decode.message import FileRecord, Telemetry
+from agent.decode.options import DecodeOptions
+from processors.contracts.errors import ConfigError, InvalidInputError, UnavailableError
+from processors.contracts.events import HostMinute, HostState, JobCompleted, JobEvent, JobStarted, Network
+from processors.contracts.telemetry import Samples, Series, SeriesIndex
+from processors.hosts.stream import ScoreLine, StreamScorer
+from processors.windows.partition import FOLLOWING, PartitionWindows, far_ahead
+from processors.windows.settings import MINUTE_MS, WindowSettings
+
+Ints = npt.NDArray[np.int64]
+
+
+# Telemetry in files: samples of each file through windows of its own, as minutes of hosts.
+
+
+INTERVAL_MS: Final = 10_000
+WAITING_MAX: Final = 10_000  # records that wait for those after them
+WAITING_BYTES_MAX: Final = 16_777_216
+
+NONE: Final = np.zeros(0, np.int64)
+
+
+def file_telemetry(config: Config, options: DecodeOptions, host: str | None = None) -> Telemetry:
+    """Return how the telemetry of files is decoded: as that of the sources, all of whose resources and mappings count.
+
+    `host` is that of records that name none.
+    """
+    sources = [compose.telemetry_options(config, source) for source in config.sources] or [
+        compose.telemetry_options(config)
+    ]
+    every = msgspec.structs.replace(
+        sources[0],
+        decode=options,
+        host=host,
+        resources=frozenset().union(*(source.resources for source in sources)),
+        metrics=tuple(dict.fromkeys(metric for source in sources for metric in source.metrics)),
+    )
+    return Telemetry(every, SeriesIndex(config.hosts.series_max))
+
+
+class TelemetryCounts(msgspec.Struct):
+    """Samples by what became of them; `minutes` are those of hosts that were told, corrections included."""
+
+    taken: int = 0
+    late: int = 0
+    ahead: int = 0
+    not_finite: int = 0
+    minutes: int = 0
+
+
+class TelemetryFiles:
+    """Files of telemetry that are read together, each with windows of its own; `samples` asks for the samples as well.
+
+    Series have numbers of their own in each file; `index` has those of the samples that are asked for.
+    """
+
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        paths: Sequence[str],
+        settings: WindowSettings | None = None,
+        *,
+        samples: bool = False,
+    ) -> None:
+        self.index = telemetry.index
+        self._paths = paths
+        every = telemetry.index if samples else None
+        cut_ms = INTERVAL_MS if len(paths) > 1 else None
+        self._files = [
+            FileWindows(path, telemetry, settings or WindowSettings(), every=every, cut_ms=cut_ms) for path in paths
+        ]
+
+    def read(self, received_ms: int) -> list[Iterator[FileRecord]]:
+        """Return the records of each file, to be read side by side."""
+        return [
+            read_file(path, received_ms, file.telemetry) for path, file in zip(self._paths, self._files, strict=True)
+        ]
+
+    def windows(self, number: int) -> "FileWindows":
+        """Return the windows of a file, by its number."""
+        return self._files[number]
+
+    def counts(self) -> TelemetryCounts:
+        """Return what became of the samples of all files."""
+        parts = [file.counts() for file in self._files]
+        sums = {name: sum(getattr(part, name) for part in parts) for name in TelemetryCounts.__struct_fields__}
+        return TelemetryCounts(**sums)
+
+    def series(self) -> set[Series]:
+        """Return what was measured where, in all files."""
+        return {file.telemetry.index[number] for file in self._files for number in range(len(file.telemetry.index))}
+
+
+def with_following(records: Iterable[FileRecord]) -> Iterator[tuple[FileRecord, Ints]]:
+    """Yield each record with the times of samples after it, as many as tell whether its own are far ahead.
+
+    Records without samples wait for nobody. What waits is bounded in records and bytes.
+    """
+    waiting: deque[FileRecord] = deque()
+    samples = size = 0
+    for record in records:
+        waiting.append(record)
+        samples, size = samples + _count(record), size + len(record.value)
+        while waiting and (
+            not (own := _count(waiting[0]))
+            or samples - own >= FOLLOWING
+            or len(waiting) > WAITING_MAX
+            or size > WAITING_BYTES_MAX
+        ):
+            first = waiting.popleft()
+            samples, size = samples - own, size - len(first.value)
+            yield first, _times(waiting) if own else NONE
+    while waiting:
+        yield waiting.popleft(), _times(waiting)
+
+
+class FileWindows:
+    """Takes the samples of one file, and yields the minutes of hosts that are complete.
+
+    With an index of `every` file it yields the samples as well, numbered by it, and cut into intervals of `cut_ms`, so
+    that those of several files can be merged. A file does not say when its samples came. So none is early, but for those
+    far ahead of what follows.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        telemetry: Telemetry,
+        settings: WindowSettings,
+        *,
+        every: SeriesIndex | None = None,
+        cut_ms: int | None = None,
+    ) -> None:
+        self.telemetry = Telemetry(telemetry.options, SeriesIndex(telemetry.index.series_max))
+        self._windows = PartitionWindows(path, self.telemetry.index, settings)
+        self._ahead_ms = round(settings.late_max_s * 1000)
+        self._every = every
+        self._numbers = np.zeros(0, np.int32)
+        self._cut_ms = cut_ms
+        self._read = 0
+        self._minutes = 0
+        self._ahead = 0
+
+    def take(self, samples: Samples, after_ms: Ints) -> Iterator[Samples | HostMinute]:
+        """Take the samples of the next record; `after_ms` are the times of those after it."""
+        ahead = far_ahead(samples.time_ms, after_ms, self._ahead_ms)
+        if ahead.any():
+            self._ahead += int(np.count_nonzero(ahead))
+            samples = samples.take(~ahead)
+        yield from self._fold(samples)
+
+    def pass_time(self, time_ms: int) -> Iterator[HostMinute]:
+        """Yield the minutes that are complete because no sample from before a time will follow."""
+        for part in self._windows.pass_time(time_ms):
+            yield from self._told(self._windows.events(part))
+
+    def end(self) -> Iterator[HostMinute]:
+        """Yield what is left, nothing more comes."""
+        for part in self._windows.end():
+            yield from self._told(self._windows.events(part))
+
+    def counts(self) -> TelemetryCounts:
+        """Return what became of the samples."""
+        counts = self._windows.counts
+        return TelemetryCounts(counts.taken, counts.late, self._ahead, counts.not_finite, self._minutes)
+
+    def _fold(self, samples: Samples) -> Iterator[Samples | HostMinute]:
+        if not len(samples.series):
+            return
+        if self._every is None:
+            yield from self._minutes_of(samples)
+            return
+        shown = self._numbered(samples, self._every)
+        if self._cut_ms is None:
+            if len(shown.series):
+                yield shown
+            yield from self._minutes_of(samples)
+            return
+        told: list[Samples | HostMinute] = [*self._parts(shown, self._cut_ms), *self._minutes_of(samples)]
+        yield from sorted(told, key=_first_ms)
+
+    def _numbered(self, samples: Samples, every: SeriesIndex) -> Samples:
+        """Return the samples with the numbers of another index, without those for which it has no room."""
+        own = self.telemetry.index
+        new = [every.number(own[number]) for number in range(len(self._numbers), len(own))]
+        self._numbers = np.append(self._numbers, np.array([-1 if n is None else n for n in new], np.int32))
+        numbers = self._numbers[samples.series]
+        return Samples(numbers, samples.time_ms, samples.value).take(numbers >= 0)
+
+    def _minutes_of(self, samples: Samples) -> Iterator[HostMinute]:
+        offsets = np.arange(self._read, self._read + len(samples.series))
+        self._read += len(samples.series)
+        for columns in self._windows.fold(samples, offsets, samples.time_ms):
+            yield from self._told(self._windows.events(columns))
+        self._windows.position(self._read)  # forgets which records were needed
+
+    def _parts(self, samples: Samples, cut_ms: int) -> Iterator[Samples]:
+        interval = samples.time_ms // cut_ms
+        if not len(interval):
+            return
+        starts = np.flatnonzero(np.concatenate(([True], interval[1:] != interval[:-1]))).tolist()
+        for start, stop in zip(starts, [*starts[1:], len(interval)], strict=True):
+            yield samples.take(slice(start, stop))
+
+    def _told(self, events: Iterator[HostMinute]) -> Iterator[HostMinute]:
+        for event in events:
+            self._minutes += 1
+            yield event
+
+
+def _first_ms(told: Samples | HostMinute) -> int:
+    return told.minute_ms + MINUTE_MS if isinstance(told, HostMinute) else int(told.time_ms[0])
+
+
+def _count(record: FileRecord) -> int:
+    return 0 if record.samples is None else len(record.samples.series)
+
+
+def _times(records: Iterable[FileRecord]) -> Ints:
+    found: list[Ints] = [NONE]
+    count = 0
+    for record in records:
+        if count >= FOLLOWING:
+            break
+        if record.samples is not None:
+            found.append(record.samples.time_ms[:FOLLOWING])
+            count += len(found[-1])
+    return np.concatenate(found)
+
+
+# Scores of samples in a file: a line per sample and per host, written as they come.
+
+
+_ENCODER = msgspec.json.Encoder()
+
+
+class Scores:
+    """Writes the scores of samples that come in order of time."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._scorer: StreamScorer | None = None
+        self.lines = 0
+
+    @property
+    def unscored(self) -> int:
+        """How many samples were passed over, for they came after those of a later interval."""
+        return 0 if self._scorer is None else self._scorer.late
+
+    def write(self, samples: Samples, index: SeriesIndex) -> None:
+        """Score samples and write what is complete. Raises UnavailableError where the file cannot be written."""
+        if self._scorer is None:
+            self._scorer = StreamScorer(index)
+        self._write(self._scorer.score(samples))
+
+    def end(self) -> None:
+        """Write the scores of what is still held."""
+        if self._scorer is not None:
+            self._write(self._scorer.end())
+
+    def _write(self, lines: Iterator[ScoreLine]) -> None:
+        every = [*lines]
+        self.lines += len(every)
+        try:
+            self._file.write(_ENCODER.encode_lines(every))
+        except OSError as error:
+            raise UnavailableError(f"The scores cannot be written: {error.strerror}.") from error
+
+
+@contextmanager
+def scores_file(path: Path) -> Iterator[Scores]:
+    """Open a file of scores; ConfigError where it cannot be written."""
+    try:
+        file = path.open("wb")
+    except OSError as error:
+        raise ConfigError(f"The file {path} cannot be written: {error.strerror}.") from error
+    with file:
+        yield Scores(file)
+
+
+TABLES: Final = frozenset({"sacct", "swf", "sonar"})  # formats that list jobs, not events in the order of their time
+JOBS_MAX: Final = 5_000_000
+NEVER_MS: Final = -1
+END_MS: Final = 2**62
+
+
+class TimedEvent(msgspec.Struct, frozen=True):
+    """An event, the time at which the agent would have heard of it, and its place in a file."""
+
+    time_ms: int | None
+    event: JobEvent | HostMinute
+    place: str
+
+
+class TimedSamples(msgspec.Struct, frozen=True):
+    """Samples of one file, in the order in which they came; `time_ms` is that of the first."""
+
+    time_ms: int
+    samples: Samples
+
+
+Item = TimedEvent | TimedSamples | FileRecord
+_Key = tuple[int, str]
+
+
+def told_ms(event: JobEvent | HostMinute) -> int | None:
+    """Return the time at which an event is told: starts when they happen, completions at the end of the run."""
+    if isinstance(event, JobCompleted):
+        return event.end_ms
+    if isinstance(event, HostMinute):
+        return event.minute_ms + MINUTE_MS
+    if isinstance(event, HostState | Network):
+        return event.time_ms
+    return event.start_ms if isinstance(event, JobStarted) else None
+
+
+def in_order(files: Iterable[Iterable[FileRecord]], telemetry: TelemetryFiles | None = None) -> Iterator[Item]:
+    """Yield the events of files in the order of time, and records that were refused as they come.
+
+    Without `telemetry` samples stay in their records; with it they become minutes of hosts, and come themselves
+    where it asks for them. ConfigError above JOBS_MAX jobs in tables.
+    """
+    merging = _Merging(telemetry)
+    streams = [merging.stream(number, records) for number, records in enumerate(files)]
+    for _, item in heapq.merge(*streams, key=itemgetter(0)):
+        yield item
+
+
+def refused(record: FileRecord) -> Sequence[InvalidInputError]:
+    """Return everything that was refused of a record."""
+    return [record.error] if record.error is not None else list(record.decoded.rejects)
+
+
+class _Merging:
+    """What the streams of files that are merged share."""
+
+    def __init__(self, telemetry: TelemetryFiles | None) -> None:
+        self._telemetry = telemetry
+        self._gathered = 0
+
+    def stream(self, number: int, records: Iterable[FileRecord]) -> Iterator[tuple[_Key, Item]]:
+        """Yield the items of one file with keys that never fall."""
+        windows = self._telemetry.windows(number) if self._telemetry is not None else None
+        table: list[TimedEvent] = []
+        for time_ms, item in _rising(self._items(records, windows, table), first=number == 0):
+            yield (time_ms, ""), item
+        table.sort(key=_order)
+        for timed in table:
+            yield _order(timed), timed
+
+    def _items(
+        self, records: Iterable[FileRecord], windows: FileWindows | None, table: list[TimedEvent]
+    ) -> Iterator[Item]:
+        place = ""
+        for record, after_ms in with_following(records) if windows is not None else ((each, NONE) for each in records):
+            place = record.place
+            if record.error is not None or record.decoded.rejects or (record.samples is not None and windows is None):
+                yield record
+            if record.samples is not None and windows is not None:
+                yield from _measured(windows.take(record.samples, after_ms), place)
+            if record.until_ms is not None and windows is not None:
+                yield from _measured(windows.pass_time(record.until_ms), place)
+            for event in record.decoded.events:
+                timed = TimedEvent(told_ms(event), event, place)
+                if record.format in TABLES:
+                    self._gather(timed, table)
+                else:
+                    yield timed
+        if windows is not None:
+            yield from _measured(windows.end(), place)
+
+    def _gather(self, timed: TimedEvent, table: list[TimedEvent]) -> None:
+        table.append(timed)
+        self._gathered += 1
+        if self._gathered > JOBS_MAX:
+            raise ConfigError(f"The files list more than {JOBS_MAX} jobs; split them.")
+
+
+def _measured(told: Iterable[Samples | HostMinute], place: str) -> Iterator[Item]:
+    for each in told:
+        if isinstance(each, HostMinute):
+            yield TimedEvent(told_ms(each), each, place)
+        else:
+            yield TimedSamples(int(each.time_ms[0]), each)
+
+
+def _order(timed: TimedEvent) -> _Key:
+    return timed.time_ms or 0, timed.event.identity
+
+
+def _rising(items: Iterable[Item], *, first: bool) -> Iterator[tuple[int, Item]]:
+    """Give each item the newest time so far.
+
+    Events before the first that has a time wait for it: who asks after a day of jobs does so in their midst. Where none
+    has a time, those of the first file come before all others, and those of later ones after them.
+    """
+    waiting: list[Item] = []
+    now_ms = NEVER_MS
+    for item in items:
+        time_ms = None if isinstance(item, FileRecord) else item.time_ms
+        if isinstance(item, TimedEvent) and time_ms is None and now_ms == NEVER_MS and len(waiting) < WAITING_MAX:
+            waiting.append(item)
+            continue
+        if time_ms is not None:
+            now_ms = max(now_ms, time_ms)
+        elif waiting and isinstance(item, TimedEvent):
+            now_ms = 0 if first else END_MS
+        if now_ms != NEVER_MS:
+            yield from ((now_ms, each) for each in waiting)
+            waiting.clear()
+        yield now_ms, item
+    yield from ((0 if first else END_MS, each) for each in waiting)

@@ -1,0 +1,188 @@
+"""YAML as plain data, with the line and column of every key and value.
+
+Scalars follow JSON: only `true` and `false` are booleans and only decimal numbers are numbers, so that `no`, `12:30`
+or `2026-01-03` stay the texts that they look like.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from processors.contracts.errors import ConfigError
+
+# What is wrong with a configuration: where, and a sentence that says so.
+
+
+Path = tuple[str | int, ...]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is wrong: file, line and column (from 1; 0 where there is none), key and a sentence."""
+
+    file: str
+    line: int
+    column: int
+    path: Path
+    sentence: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{where}: {path_text(self.path)}: {self.sentence}" if self.path else f"{where}: {self.sentence}"
+
+
+class InvalidConfigError(ConfigError):
+    """A configuration with every problem that was found, one on a line."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+def path_text(path: Path) -> str:
+    """Return a path of keys as it is written in messages."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+DEPTH_MAX: Final = 20
+NODES_MAX: Final = 100_000  # aliases can blow up a small file
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})")
+_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]{1,4})?")
+_WORDS: Final = {"true": True, "false": False, "null": None, "~": None, "": None}
+_TAG: Final = "tag:yaml.org,2002:"
+_TAGS: Final = frozenset(
+    _TAG + name for name in ("null", "bool", "int", "float", "str", "timestamp", "merge", "value", "seq", "map")
+)
+
+
+class Position(msgspec.Struct, frozen=True):
+    """Line and column, from 1."""
+
+    line: int
+    column: int
+
+
+class Document(msgspec.Struct):
+    """A file as plain data, where its keys and values stand, and what is wrong with its form."""
+
+    file: str
+    data: Any = None
+    keys: dict[Path, Position] = {}
+    values: dict[Path, Position] = {}
+    problems: list[Problem] = []
+    nodes: int = 0
+    too_large: bool = False
+
+    def position(self, path: Path) -> Position:
+        """Return where a key stands, or its value, or the nearest key above it."""
+        for length in range(len(path), -1, -1):
+            found = self.keys.get(path[:length]) or self.values.get(path[:length])
+            if found:
+                return found
+        return Position(0, 0)
+
+    def problem(self, path: Path, sentence: str, *, at_value: bool = False) -> Problem:
+        """Return a problem of a key, at the place of the key or of its value."""
+        position = (self.values.get(path) if at_value else None) or self.position(path)
+        return Problem(self.file, position.line, position.column, path, sentence)
+
+
+def parse(text: str, file: str) -> Document:
+    r"""Return the document in a YAML text; what is wrong with its form is in `problems`."""
+    document = Document(file)
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        document.problems.append(_syntax_problem(error, file))
+        return document
+    except RecursionError:
+        document.problems.append(Problem(file, 0, 0, (), f"is nested more than {DEPTH_MAX} deep."))
+        return document
+    if root is not None:
+        document.data = _plain(root, (), document)
+    return document
+
+
+def _syntax_problem(error: yaml.YAMLError, file: str) -> Problem:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    what = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
+    if what.startswith("but ") and getattr(error, "context", None):
+        what = f"{getattr(error, 'context', '')} {what}"
+    if "'\\t'" in what:
+        what = "a tab stands where YAML allows spaces only"
+    line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+    return Problem(file, line, column, (), f"this is not valid YAML: {what}.")
+
+
+def _plain(node: Node, path: Path, document: Document) -> Any:
+    document.nodes += 1
+    document.values.setdefault(path, _position(node))
+    if len(path) > DEPTH_MAX or document.nodes > NODES_MAX:
+        if not document.too_large:
+            document.too_large = True
+            _refused(document, path, f"is more than {DEPTH_MAX} levels deep, or one of more than {NODES_MAX} values.")
+        return None
+    if node.tag not in _TAGS:
+        return _refused(document, path, f"the tag {node.tag.removeprefix(_TAG)!r} is not supported.")
+    if isinstance(node, MappingNode):
+        return _mapping(node, path, document)
+    if isinstance(node, SequenceNode):
+        return [_plain(item, (*path, index), document) for index, item in enumerate(node.value)]
+    return _scalar(node, path, document)
+
+
+def _mapping(node: MappingNode, path: Path, document: Document) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        if not isinstance(key_node, ScalarNode) or not key_node.value.isprintable():
+            position = _position(key_node)
+            document.problems.append(
+                Problem(document.file, position.line, position.column, path, "a key has to be a plain word.")
+            )
+            continue
+        key = str(key_node.value)
+        position, below = _position(key_node), (*path, key)
+        if key in result:
+            first = document.keys[below]
+            sentence = f"is given twice, first in line {first.line}."
+            document.problems.append(Problem(document.file, position.line, position.column, below, sentence))
+            continue
+        document.keys[below] = position
+        result[key] = _plain(value_node, below, document)
+    return result
+
+
+def _scalar(node: Node, path: Path, document: Document) -> Any:
+    text = str(node.value)
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        return _refused(document, path, "holds half a character (a lone surrogate).")
+    if getattr(node, "style", None):  # quoted or a block: a text, whatever it looks like
+        return text
+    return _WORDS[text] if text in _WORDS else _number(text, path, document)
+
+
+def _number(text: str, path: Path, document: Document) -> str | float | None:
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if not _NUMBER.fullmatch(text):
+        return text
+    number = float(text)
+    if math.isfinite(number):
+        return number
+    _refused(document, path, "is too large a number.")
+    return None
+
+
+def _refused(document: Document, path: Path, sentence: str) -> None:
+    document.problems.append(document.problem(path, sentence, at_value=True))
+
+
+def _position(node: Node) -> Position:
+    return Position(node.start_mark.line + 1, node.start_mark.column + 1)

@@ -1,1 +1,0 @@
-"""What crosses a boundary: events, outputs, the log, errors. Imports nothing of ours."""

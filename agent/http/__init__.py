@@ -1,1 +1,0 @@
-"""The HTTP side: reads only. Health, metrics, JSON and a plain page."""

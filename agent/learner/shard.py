@@ -1,0 +1,234 @@
+"""A shard that this process owns: its fold, its place in the journal and its checkpoints."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from processors.contracts.errors import ConfigError
+from processors.contracts.events import DeadLetter, JournalRecord, Origin, PredictionRequested
+from processors.contracts.hosts import HostView
+from processors.contracts.log import CheckpointStore, Consumer, Marker, TopicPartition
+from processors.contracts.outputs import Answer, Emission
+
+# What a learner is handed: its topics, its rhythm, and the fold that each shard is made of.
+
+
+class Fold(Protocol):
+    """One shard's fold: records in, messages out, state by key.
+
+    It has two groups of states. That of hosts is large and less precious, and has a rhythm of checkpoints of its own.
+    """
+
+    @property
+    def now_ms(self) -> int:
+        """The newest tick."""
+
+    def fold(self, record: JournalRecord) -> list[Any]:
+        """Take a record in and return the messages to send because of it."""
+
+    def fold_hosts(self, record: JournalRecord) -> list[Any]:
+        """Take a record in that the jobs' group knows already."""
+
+    @property
+    def hosts_wait(self) -> bool:
+        """Whether the state of hosts is that of some records ago: they are folded with a later one."""
+
+    @property
+    def hosts_now_ms(self) -> int:
+        """The newest tick that the hosts' group has folded."""
+
+    def answer(self, request: PredictionRequested) -> Answer:
+        """Answer a question that is not in the journal."""
+
+    def restore(self, states: Mapping[str, bytes], now_ms: int, hosts_now_ms: int | None = None) -> None:
+        """Put a checkpoint back; without `hosts_now_ms` the hosts begin anew, whatever states of theirs are there."""
+
+    def dirty(self) -> dict[str, bytes | None]:
+        """Return every state that a checkpoint has to write, without those of hosts."""
+
+    def confirm(self) -> None:
+        """Take note that the checkpoint of `dirty` is surely there."""
+
+    def copied_hosts(self) -> Callable[[], dict[str, bytes | None]]:
+        """Copy the states of hosts, and return what makes of the copy what a checkpoint has to write, in any thread."""
+
+    def confirm_hosts(self) -> None:
+        """Take note that the checkpoint of `copied_hosts` is surely there."""
+
+    def power_errors(self) -> Mapping[str, float]:
+        """Return how far estimates of the power of hosts are out where sensors are, in W by component."""
+
+    def first_hosts(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Return system and name of at most so many hosts, those with anomalies first."""
+
+    def host_names(self, limit: int) -> list[tuple[str, str]]:
+        """Return system and name of at most so many hosts in that order; cheap beside their views."""
+
+    def host_view(self, system: str, host: str) -> HostView | None:
+        """Return one host; None where it is not known."""
+
+    def tallied(self) -> dict[tuple[str, str], int]:
+        """Return counts since the last call."""
+
+    def sizes(self) -> dict[str, int]:
+        """Return the number of states by processor."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Everything that depends on the configuration.
+
+    `topics` maps a kind of output to its topic. `encode` makes a record of a message, `dead_letter` one of a journal
+    record that a processor could not take (origin, bytes, what was raised).
+    """
+
+    journal_topic: str
+    journal_partitions: int
+    group: str
+    topics: Mapping[str, str]
+    make_fold: Callable[[], Fold]
+    encode: Callable[[Any], Emission]
+    dead_letter: Callable[[Origin, bytes, Exception], DeadLetter]
+    agent_version: str
+    config_hash: str
+    checkpoint_interval_s: float = 10.0
+    host_checkpoint_interval_s: float = 600.0
+    checkpoint_records_max: int = 20_000
+    flush_timeout_s: float = 30.0
+
+
+NO_HOSTS: Final = dict[str, bytes | None]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What the state of hosts stands for: the next journal offset, and the newest tick before it."""
+
+    offset: int
+    now_ms: int
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A checkpoint on its way: when it was taken, its marker, and whether the hosts are in it."""
+
+    taken_s: float
+    marker: Marker
+    with_hosts: bool
+
+
+class OwnedShard:
+    """Made by a take-over; given up on any error.
+
+    `offset` is the next journal offset to fold, `records` how many were folded since the last snapshot, `saved_s` when
+    the snapshot was taken whose checkpoint was confirmed last. The states of hosts are written more rarely than the
+    others: after a restart the records between are folded for them alone. `hosts_lost` tells that the journal does not
+    hold all of those any more, so that the hosts begin anew.
+    """
+
+    def __init__(self, plan: Plan, store: CheckpointStore, consumer: Consumer, partition: TopicPartition) -> None:
+        self._plan = plan
+        self._store = store
+        restored = store.take_over()
+        marker = restored.marker
+        _check(marker, plan)
+        first = consumer.beginning(partition)
+        self._jobs_from = marker.offset if marker else first
+        if self._jobs_from < first:
+            raise ConfigError(
+                f"The journal of shard {partition[1]} begins at {first}, but the last checkpoint ends at "
+                f"{self._jobs_from}: records were deleted before they were folded. Run `scalewatch rebuild`."
+            )
+        hosts = _hosts(marker)
+        self.hosts_lost = hosts is not None and hosts.offset < first
+        if self.hosts_lost:
+            hosts = None
+        self.fold: Fold = plan.make_fold()
+        self.fold.restore(restored.states, marker.now_ms if marker else 0, hosts.now_ms if hosts else None)
+        self._saved_hosts = hosts
+        self._hosts = hosts or Place(self._jobs_from, 0)
+        self.offset = self._hosts.offset
+        self._number = marker.number if marker else 0
+        self.records = 0
+        self.saved_s: float | None = None
+        self._hosts_saved_s: float | None = None
+        self._saving: Snapshot | None = None
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether anything was folded that no snapshot holds."""
+        return self.records > 0 or self._saved_hosts is None or self._saved_hosts.offset < self._hosts.offset
+
+    def took_over(self, now_s: float) -> None:
+        """Take note of when the shard was taken over: the rhythm of its checkpoints begins."""
+        self.saved_s = now_s
+        self._hosts_saved_s = now_s if self._saved_hosts else None
+
+    def take(self, offset: int, record: JournalRecord) -> list[Any]:
+        """Fold a record, the next one, for whom it is new; return the messages to send because of it."""
+        try:
+            return self.fold.fold(record) if offset >= self._jobs_from else self.fold.fold_hosts(record)
+        finally:
+            if not self.fold.hosts_wait:
+                self._hosts = Place(offset + 1, self.fold.hosts_now_ms)
+
+    def snapshot(self, now_s: float, *, with_hosts: bool = False) -> Callable[[], None]:
+        """Return steps 2 and 3 of a checkpoint of what is known now, to be done once, in any thread.
+
+        What is folded before they are done belongs to the next checkpoint. The hosts are in it when it is their time.
+        """
+        with_hosts = with_hosts or self._hosts_due(now_s)
+        states, hosts = self.fold.dirty(), self.fold.copied_hosts() if with_hosts else NO_HOSTS
+        place = self._hosts if with_hosts else self._saved_hosts
+        marker = Marker(
+            offset=max(self.offset, self._jobs_from),
+            number=self._number + 1,
+            count=0,
+            agent_version=self._plan.agent_version,
+            config_hash=self._plan.config_hash,
+            journal_partitions=self._plan.journal_partitions,
+            now_ms=self.fold.now_ms,
+            hosts_offset=place.offset if place else None,
+            hosts_now_ms=place.now_ms if place else 0,
+        )
+        self._saving = Snapshot(now_s, marker, with_hosts)
+        self.records = 0
+
+        def write() -> None:
+            written = states | hosts()
+            self._store.save(written, msgspec.structs.replace(marker, count=len(written)))
+
+        return write
+
+    def confirm(self) -> int:
+        """Take note that the checkpoint of the last snapshot is surely there; return its journal offset."""
+        if self._saving is None:
+            raise RuntimeError("There was no snapshot.")
+        saved, self._saving = self._saving, None
+        self.saved_s = saved.taken_s
+        self.fold.confirm()
+        if saved.with_hosts:
+            self.fold.confirm_hosts()
+            self._saved_hosts, self._hosts_saved_s = _hosts(saved.marker), saved.taken_s
+        self._number = saved.marker.number
+        return saved.marker.offset
+
+    def close(self) -> None:
+        """Free the connections."""
+        self._store.close()
+
+    def _hosts_due(self, now_s: float) -> bool:
+        saved_s = self._hosts_saved_s
+        return saved_s is None or now_s - saved_s >= self._plan.host_checkpoint_interval_s
+
+
+def _hosts(marker: Marker | None) -> Place | None:
+    if marker is None or marker.hosts_offset is None:
+        return None
+    return Place(marker.hosts_offset, marker.hosts_now_ms)
+
+
+def _check(marker: Marker | None, plan: Plan) -> None:
+    if marker is not None and marker.journal_partitions != plan.journal_partitions:
+        raise ConfigError(
+            f"The state was written with {marker.journal_partitions} journal partitions, the configuration has "
+            f"{plan.journal_partitions}: systems would change their shards. Run `scalewatch rebuild`."
+        )

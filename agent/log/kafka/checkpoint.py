@@ -1,0 +1,216 @@
+"""The fenced checkpoint on Kafka.
+
+Take-over: (a) a transactional producer of the shard's own name, which ends and fences every former owner; (b) the
+sweep; (c) no transaction is open any more; (d) read the committed state back, the last marker is the position.
+Save: (1) states and marker in one transaction, every acknowledgement checked, (2) commit within a deadline, (3) read
+the marker back. None of these steps can be left out: the tests of checkpoints on a broker show for each of them what
+goes wrong without it.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import msgspec
+from kafka import KafkaProducer
+
+from agent.log.kafka.connection import KafkaSettings, give_up, translated, within
+from agent.log.kafka.reading import KafkaReader
+from processors.contracts.errors import CheckpointLostError, ScalewatchError, UnavailableError
+from processors.contracts.log import Batch, Marker, Restored
+
+# The records of a checkpoint: states by their key, and last the marker, which is the position.
+
+
+MARKER_KEY = b"__marker__"
+STATE_BYTES_MAX = 900_000  # brokers refuse batches over 1,048,588 bytes unless told otherwise
+Record = tuple[bytes, bytes | None]
+
+
+def checkpoint_records(states: Mapping[str, bytes | None], marker: Marker) -> list[Record]:
+    """Return keys and values in the order in which they are written, the marker last.
+
+    Raises ValueError, naming the key, where a state is larger than a broker takes, has the marker's key, or where the
+    marker counts other states than these.
+    """
+    if marker.count != len(states):
+        raise ValueError(f"The marker counts {marker.count} states, but there are {len(states)}.")
+    records = [(key.encode(), value) for key, value in states.items()]
+    for key, value in records:
+        _check(key, value)
+    return [*records, (MARKER_KEY, msgspec.json.encode(marker))]
+
+
+def _check(key: bytes, value: bytes | None) -> None:
+    if key == MARKER_KEY:
+        raise ValueError(f"The state key {MARKER_KEY.decode()} is the marker's own.")
+    size_bytes = len(key) + len(value or b"")
+    if size_bytes > STATE_BYTES_MAX:
+        raise ValueError(f"The state {key.decode()} has {size_bytes} bytes; at most {STATE_BYTES_MAX} are allowed.")
+
+
+class Restoration:
+    """Gathers what a state partition holds: the last record of each key, and the last marker."""
+
+    def __init__(self) -> None:
+        self._values: dict[bytes, bytes] = {}
+
+    def add(self, batch: Batch) -> None:
+        """Take the next records of the partition, in their order; a value of None removes its key."""
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            if key is not None and value is not None:
+                self._values[key] = value
+            elif key is not None:
+                self._values.pop(key, None)
+
+    def result(self) -> Restored:
+        """Return the last marker and the states. UnavailableError where the marker is not one of ours."""
+        states = {key.decode(): value for key, value in self._values.items() if key != MARKER_KEY}
+        return Restored(marker=self._marker(), states=states)
+
+    def _marker(self) -> Marker | None:
+        value = self._values.get(MARKER_KEY)
+        try:
+            return None if value is None else msgspec.json.decode(value, type=Marker)
+        except msgspec.MsgspecError as error:
+            raise UnavailableError(f"The marker of the last checkpoint cannot be read: {error}.") from error
+
+
+SWEEP_KEY = b"__sweep__"
+BYTES_PER_S_MIN = 20e6  # of a checkpoint; what is learned of 100,000 series has 280 MB
+END_LOOKS_MAX = 20  # the end of an aborted transaction is written a little after the abort is acknowledged
+
+
+class KafkaCheckpointStore:
+    """Checkpoints of one shard in its partition of the state topic, where nobody else writes.
+
+    After any error the store is dead and has let go of everything; take over with a new one.
+    """
+
+    def __init__(self, settings: KafkaSettings, shard: int) -> None:
+        self._settings = settings
+        self._topic = settings.state_topic
+        self._shard = shard
+        self._owner = f"{settings.state_topic}-{shard}"
+        self._producer: Any = None
+        self._reader: KafkaReader | None = None
+        self._death: str | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Tell whether it was closed, or died of an error."""
+        return self._death is not None
+
+    def take_over(self) -> Restored:
+        """Fence every former owner, sweep what it left open, and read the state back.
+
+        Raises UnavailableError, also when another transaction stays open, or FencedError.
+        """
+        self._check_alive()
+        with self._or_die("Taking over"):
+            for _ in range(self._settings.take_overs_max):
+                self._close()
+                self._fence()
+                self._sweep()
+                if self._ends_agree():
+                    return self._restore()
+            raise UnavailableError(f"A transaction of somebody else stays open in {self._topic}/{self._shard}.")
+
+    def save(self, states: Mapping[str, bytes | None], marker: Marker) -> None:
+        """Write states and marker in one transaction and confirm by reading the marker back.
+
+        Raises ValueError where a state can never be written; then nothing has happened. Raises FencedError,
+        CheckpointLostError or UnavailableError otherwise; then the store is dead.
+        """
+        self._check_alive()
+        if self._reader is None:
+            raise UnavailableError("Nothing can be saved before the take-over.")
+        records = checkpoint_records(states, marker)
+        with self._or_die("Saving a checkpoint"):
+            marker_offset = self._write(records)
+            self._commit()
+            self._confirm(marker_offset, records[-1][1])
+
+    def close(self) -> None:
+        """Free the connections; what is not committed will be aborted by the next owner."""
+        self._death = self._death or "It is closed."
+        self._close()
+
+    def _fence(self) -> None:
+        timeout_ms = round(self._settings.transaction_timeout_s * 1000)
+        arguments = self._settings.producing(f"checkpoint-{self._shard}")
+        producer = KafkaProducer(**arguments, transactional_id=self._owner, transaction_timeout_ms=timeout_ms)
+        self._producer = producer
+        self._deadline(producer.init_transactions, "Fencing the former owner")
+
+    def _sweep(self) -> None:
+        """Abort once, so that records which a former transaction left open can never be committed by ours.
+
+        A broker that is killed within a commit may forget, at its restart, to end the transaction in this partition.
+        Its records then stay open behind the fencing, and our next commit would make them visible.
+        """
+        self._producer.begin_transaction()
+        self._send([(SWEEP_KEY, None)])
+        self._deadline(self._producer.abort_transaction, "Aborting the sweep")
+
+    def _ends_agree(self) -> bool:
+        """Tell whether nothing is open: else what is committed may be hidden behind it."""
+        with self._reading(committed=True) as committed, self._reading(committed=False) as everything:
+            return any(committed.end() == everything.end() for _ in range(END_LOOKS_MAX))
+
+    def _restore(self) -> Restored:
+        self._reader = self._reading(committed=True)
+        restoration = Restoration()
+        self._reader.read(restoration.add)
+        return restoration.result()
+
+    def _write(self, records: list[tuple[bytes, bytes | None]]) -> int:
+        self._producer.begin_transaction()
+        return self._send(records)
+
+    def _send(self, records: list[tuple[bytes, bytes | None]]) -> int:
+        """Write records, wait for each acknowledgement, and return the offset of the last."""
+        send = self._producer.send
+        futures = [send(self._topic, value, key, partition=self._shard) for key, value in records]
+        size_bytes = sum(len(value or b"") for _, value in records)
+        self._producer.flush(self._settings.checkpoint_timeout_s + size_bytes / BYTES_PER_S_MIN)
+        offsets: list[int] = [future.get(0).offset for future in futures]
+        return offsets[-1]
+
+    def _commit(self) -> None:
+        self._deadline(self._producer.commit_transaction, "Committing a checkpoint")
+
+    def _confirm(self, marker_offset: int, marker: bytes | None) -> None:
+        """Read the marker back: a commit can return although everything was aborted."""
+        found = None if self._reader is None else self._reader.record_at(marker_offset)
+        if found is None or found.value != marker:
+            raise CheckpointLostError(f"The checkpoint at {self._topic}/{self._shard}/{marker_offset} is not there.")
+
+    def _deadline(self, call: Any, doing: str) -> None:
+        within(self._settings.checkpoint_timeout_s, call, doing)
+
+    def _reading(self, *, committed: bool) -> KafkaReader:
+        return KafkaReader(self._settings, self._topic, self._shard, committed=committed)
+
+    def _check_alive(self) -> None:
+        if self._death is not None:
+            raise UnavailableError(f"The checkpoint store cannot be used any more. {self._death}")
+
+    @contextmanager
+    def _or_die(self, doing: str) -> Iterator[None]:
+        try:
+            with translated(self._settings, doing):
+                yield
+        except ScalewatchError as error:
+            self._death = str(error)
+            self._close()
+            raise
+
+    def _close(self) -> None:
+        producer, self._producer = self._producer, None
+        reader, self._reader = self._reader, None
+        if producer is not None:
+            give_up(producer)
+        if reader is not None:
+            with suppress(Exception):  # a client that is in trouble may raise anything here
+                reader.close()

@@ -1,0 +1,157 @@
+"""The log on Kafka."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import TopicAlreadyExistsError
+
+from agent.log.kafka.checkpoint import KafkaCheckpointStore
+from agent.log.kafka.connection import KafkaSettings, check_reachable, translated
+from agent.log.kafka.consumer import KafkaLogConsumer
+from agent.log.kafka.producer import KafkaLogProducer
+from agent.log.kafka.reading import KafkaReader
+from processors.contracts.errors import UnavailableError
+from processors.contracts.log import Batch, TopicSettings
+
+# Topics on Kafka: how many partitions they have, and making the missing ones.
+
+
+REPLICAS = 3
+TOPIC_READY_POLLS = 50
+ACTIVE_POLLS, ACTIVE_POLL_S = 100, 0.1
+Result = TypeVar("Result")
+
+
+def partition_counts(settings: KafkaSettings, topics: Sequence[str]) -> dict[str, int]:
+    """Return the number of partitions of those topics that exist. Raises UnavailableError."""
+    return _asking(settings, "Looking up topics", lambda admin: _counts(admin, topics))
+
+
+def create_topics(settings: KafkaSettings, topics: Sequence[TopicSettings]) -> list[str]:
+    """Make the topics that are missing and return their names. Raises UnavailableError."""
+    return _asking(settings, "Creating topics", lambda admin: _create(admin, settings, topics))
+
+
+def _asking(settings: KafkaSettings, doing: str, ask: Callable[[Any], Result]) -> Result:
+    with translated(settings, doing):
+        timeout_ms = round(settings.request_timeout_s * 1000)
+        admin = KafkaAdminClient(**settings.connection("admin"), request_timeout_ms=timeout_ms)
+        try:
+            return ask(admin)
+        finally:
+            admin.close()
+
+
+def _counts(admin: Any, topics: Sequence[str]) -> dict[str, int]:
+    found = admin.describe_topics(list(topics))
+    return {one["topic"]: len(one["partitions"]) for one in found if one["error_code"] == 0}
+
+
+def _create(admin: Any, settings: KafkaSettings, topics: Sequence[TopicSettings]) -> list[str]:
+    existing = _counts(admin, [topic.name for topic in topics])
+    missing = [topic for topic in topics if topic.name not in existing]
+    active = _active_brokers(admin) if missing else 0
+    replicas = settings.replication_factor or min(REPLICAS, active)
+    made = [topic.name for topic in missing if _create_one(admin, topic, replicas)]
+    for _ in range(TOPIC_READY_POLLS):  # a broker learns of a new topic a little after its controller
+        if len(_counts(admin, made)) == len(made):
+            break
+    return made
+
+
+def _active_brokers(admin: Any) -> int:
+    """Return how many brokers serve; one that comes back from a hang is not among them for a second or two."""
+    pause = threading.Event()
+    for _ in range(ACTIVE_POLLS):
+        if brokers := admin.describe_cluster()["brokers"]:
+            return len(brokers)
+        pause.wait(ACTIVE_POLL_S)
+    raise UnavailableError("The cluster has no active broker yet, so no topic can be created.")
+
+
+def _create_one(admin: Any, topic: TopicSettings, replicas: int) -> bool:
+    options = {"cleanup.policy": "compact" if topic.compacted else "delete"}
+    if topic.retention_ms is not None:
+        options["retention.ms"] = str(topic.retention_ms)
+    try:
+        admin.create_topics([NewTopic(topic.name, topic.partitions, replicas, topic_configs=options)])
+    except TopicAlreadyExistsError:  # somebody else was faster
+        return False
+    return True
+
+
+Client = KafkaLogConsumer | KafkaLogProducer | KafkaCheckpointStore
+
+
+class KafkaLog:
+    """Clients of one cluster. Nothing is connected before it is needed."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._clients: list[Client] = []
+        self._partitions: dict[str, int] = {}
+        self._reached = False
+        self._closed = False
+
+    def consumer(
+        self, group: str, topics: Sequence[str], *, member: str, from_beginning: bool = True
+    ) -> KafkaLogConsumer:
+        """Return a new member of a group; topics may be regular expressions when they start with ``^``."""
+        self._connect()
+        consumer = KafkaLogConsumer(self._settings, group, topics, member, from_beginning=from_beginning)
+        self._keep(consumer)
+        return consumer
+
+    def producer(self) -> KafkaLogProducer:
+        """Return a new producer (acks of all replicas, idempotent)."""
+        self._connect()
+        producer = KafkaLogProducer(self._settings)
+        self._keep(producer)
+        return producer
+
+    def checkpoints(self, shard: int) -> KafkaCheckpointStore:
+        """Return a new store for a shard's checkpoints; the shard is the partition of the state topic."""
+        self._connect()
+        store = KafkaCheckpointStore(self._settings, shard)
+        self._keep(store)
+        return store
+
+    def partitions(self, topic: str) -> int | None:
+        """Return the number of partitions, None where the topic does not exist; a known number is not asked again."""
+        self._connect()
+        if topic not in self._partitions:
+            self._partitions.update(partition_counts(self._settings, [topic]))
+        return self._partitions.get(topic)
+
+    def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
+        """Create the topics that are missing; return their names. Raises UnavailableError."""
+        self._connect()
+        return create_topics(self._settings, topics)
+
+    def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
+        """Read a partition from its beginning to its present end; return that end. Raises UnavailableError.
+
+        With `newest` only its last so many offsets: fewer records where compaction or transactions left gaps.
+        """
+        self._connect()
+        with KafkaReader(self._settings, topic, partition) as reader:
+            return reader.read(on_batch, newest)
+
+    def close(self) -> None:
+        """Close everything this log handed out."""
+        self._closed = True
+        for client in self._clients:
+            client.close()
+        self._clients.clear()
+
+    def _keep(self, client: Client) -> None:
+        self._clients = [*(one for one in self._clients if not one.closed), client]
+
+    def _connect(self) -> None:
+        if self._closed:
+            raise UnavailableError("The log is closed.")
+        if not self._reached:
+            check_reachable(self._settings)
+            self._reached = True

@@ -1,0 +1,1 @@
+"""The log in memory: partitions, groups and compaction in one process."""

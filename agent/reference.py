@@ -1,0 +1,288 @@
+"""Reference files: what producers call the nodes of a centre, and what their sensors measure."""
+
+import csv
+import difflib
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from processors.contracts.nodes import Node, Nodes
+from processors.contracts.telemetry import COMPONENTS, FACTORS, IGNORED, PEER, SensorRule, Sensors, quantity_of
+
+# A table in CSV with a head line: rows as texts by column, and whatever is wrong with its form.
+
+
+ROWS_MAX: Final = 200_000
+FAULTS_MAX: Final = 100
+CELL_MAX: Final = 1_024
+
+
+class TableFault(msgspec.Struct, frozen=True):
+    """One thing that is wrong: the line (from 1), the column's name (empty: the whole line), and a sentence."""
+
+    line: int
+    field: str
+    sentence: str
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A line of the table: its number, and its cells that are not empty, by column."""
+
+    line: int
+    cells: dict[str, str]
+
+
+def read_table(text: str, columns: Collection[str], required: Sequence[str], faults: list[TableFault]) -> Iterator[Row]:
+    r"""Yield the rows of a table; what is wrong is added to `faults`, and such rows are left out.
+
+    Columns are parted by commas, cells may be quoted; lines that are blank or start with ``#`` say nothing. The first
+    other line names the columns, of which `required` must be there, and in each row.
+    """
+    rows = _rows(text.removeprefix("\ufeff"), faults)
+    line, head = next(rows, (1, []))
+    names = [name.strip().lower() for name in head]
+    wrong = [*_head_faults(line, names, columns, required)]
+    faults += wrong
+    if wrong:
+        return
+    for count, (line, cells) in enumerate(rows):
+        if count == ROWS_MAX:
+            faults.append(TableFault(line, "", f"has more than {ROWS_MAX} rows before it."))
+            return
+        row = Row(line, {name: cell.strip() for name, cell in zip(names, cells, strict=False) if cell.strip()})
+        wrong = [*_row_faults(row, len(cells), names, required)]
+        faults += wrong
+        if not wrong:
+            yield row
+
+
+def _rows(text: str, faults: list[TableFault]) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(_lines(text), strict=True)
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                yield reader.line_num, cells
+    except csv.Error as error:
+        faults.append(TableFault(reader.line_num, "", f"this is not CSV: {error}."))
+
+
+def _lines(text: str) -> Iterable[str]:
+    """Return the lines, comments as blank ones, so that they keep their numbers."""
+    return ("" if line.lstrip().startswith("#") else line for line in text.splitlines())
+
+
+def _head_faults(
+    line: int, names: list[str], columns: Collection[str], required: Sequence[str]
+) -> Iterator[TableFault]:
+    if not names:
+        yield TableFault(line, "", f"the file is empty; its first line names the columns: {', '.join(columns)}.")
+        return
+    for name in dict.fromkeys(names):
+        if name not in columns:
+            close = difflib.get_close_matches(name, columns, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"use {', '.join(columns)}."
+            yield TableFault(line, name[:40], f"is no column of this file; {hint}")
+        elif names.count(name) > 1:
+            yield TableFault(line, name, "names two columns.")
+    for name in required:
+        if name not in names:
+            yield TableFault(line, name, "is missing among the columns.")
+
+
+def _row_faults(row: Row, cells: int, names: list[str], required: Sequence[str]) -> Iterator[TableFault]:
+    if cells > len(names):
+        yield TableFault(row.line, "", f"has {cells} cells, but there are {len(names)} columns.")
+    for name, cell in row.cells.items():
+        if len(cell) > CELL_MAX or not cell.isprintable():
+            yield TableFault(row.line, name, f"is longer than {CELL_MAX} characters, or has control characters.")
+    for name in required:
+        if name not in row.cells:
+            yield TableFault(row.line, name, "is missing.")
+
+
+# The file of units: what the readings of sensors are, by the message that tells them and where the sensor sits.
+
+
+UNIT_COLUMNS: Final = (
+    "message", "physical_context", "parental_context", "sub_context", "device_context", "index", "location", "source",
+    "resource", "unit",
+)  # fmt: skip
+RULES_MAX: Final = 1_000
+_RESOURCE = re.compile(r"[a-z][a-z0-9_]{0,63}(?:>[^>#\s]{1,64})?")
+_INDEX = re.compile(r"[0-9]{1,5}")
+
+
+def read_units(text: str) -> tuple[Sensors, list[TableFault]]:
+    r"""Return the rules of a file in their order, and everything that is wrong with it."""
+    faults: list[TableFault] = []
+    rules = []
+    for row in read_table(text, UNIT_COLUMNS, ("message", "resource"), faults):
+        wrong = [*_faults(row)]
+        faults += wrong
+        if not wrong:
+            rules.append(_rule(row.cells))
+        if len(rules) > RULES_MAX:
+            faults.append(TableFault(row.line, "", f"has more than {RULES_MAX} rules before it."))
+            break
+    return Sensors(rules), faults
+
+
+def _rule(cells: dict[str, str]) -> SensorRule:
+    return SensorRule(
+        message=cells["message"],
+        resource=cells["resource"],
+        unit=cells.get("unit", "1"),
+        parental_context=cells.get("parental_context", ""),
+        physical_context=cells.get("physical_context", ""),
+        sub_context=cells.get("sub_context", ""),
+        device_context=cells.get("device_context", ""),
+        index=int(cells["index"]) if "index" in cells else None,
+        location=cells.get("location", ""),
+        source=cells.get("source", ""),
+    )
+
+
+def _faults(row: Row) -> list[TableFault]:
+    resource, unit = row.cells["resource"], row.cells.get("unit")
+    wrong = []
+    if not _RESOURCE.fullmatch(resource):
+        wrong.append(
+            TableFault(row.line, "resource", f"{resource[:40]!r} is no resource, such as power_w>system, or ignore.")
+        )
+    elif resource != IGNORED:
+        wrong += _resource_faults(row.line, resource, unit)
+    if "index" in row.cells and not _INDEX.fullmatch(row.cells["index"]):
+        wrong.append(TableFault(row.line, "index", f"must be a whole number, not {row.cells['index'][:40]!r}."))
+    return wrong
+
+
+def _resource_faults(line: int, resource: str, unit: str | None) -> list[TableFault]:
+    quantity = quantity_of(resource)
+    name, _, peer = resource.partition(PEER)
+    units = [unit for unit, (measures, _) in FACTORS.items() if measures == quantity]
+    if unit not in (*units, *([] if quantity else [None])):
+        return [TableFault(line, "unit", f"must be one of {', '.join(units)} for {name}.")]
+    if quantity and peer.partition(":")[0] not in COMPONENTS:
+        texts = ", ".join(f"{name}>{component}" for component in COMPONENTS)
+        return [
+            TableFault(
+                line, "resource", f"{resource!r} names no component: use {texts}, with :INDEX for one of several."
+            )
+        ]
+    return []
+
+
+# The file of nodes: one line each, with all that producers call it.
+
+
+COLUMNS: Final = (
+    "host", "system", "xname", "nid", "component_id", "aliases", "partition", "cores", "sockets", "power_max_w",
+)  # fmt: skip
+NUMBER_MAX: Final = 10**12
+COUNT_MAX: Final = 65_536
+POWER_MAX_W: Final = 1e7
+_ALIASES = re.compile(r"[\s,;]+")
+_XNAME = re.compile(r"x[0-9]+c[0-9]+s[0-9]+b[0-9]+n[0-9]+")
+_WHOLE = re.compile(r"[0-9]{1,18}")
+
+
+def read_nodes(text: str, systems: Collection[str] = ()) -> tuple[Nodes, list[TableFault]]:
+    r"""Return the nodes of a file, and everything that is wrong with it; names that two nodes share are wrong.
+
+    Aliases are parted by blanks, semicolons or, in a quoted cell, commas. Where `systems` are listed, nodes are of one of them.
+    """
+    faults: list[TableFault] = []
+    names = _Names(faults)
+    nodes = []
+    for row in read_table(text, COLUMNS, ("host",), faults):
+        node = _node(row, faults)
+        if systems and node.system and node.system not in systems:
+            faults.append(
+                TableFault(row.line, "system", f"{node.system[:40]!r} is none of the systems {', '.join(systems)}.")
+            )
+        names.take(node, row.line)
+        nodes.append(node)
+    return Nodes(nodes), faults
+
+
+def _node(row: Row, faults: list[TableFault]) -> Node:
+    cells = row.cells
+    xname = cells.get("xname", "").lower()
+    if xname and not _XNAME.fullmatch(xname):
+        faults.append(TableFault(row.line, "xname", f"{xname[:40]!r} is no place of a node, such as x9000c3s0b0n0."))
+    aliases = (name for name in _ALIASES.split(cells.get("aliases", "")) if name)
+    return Node(
+        host=cells["host"],
+        system=cells.get("system", ""),
+        xname=xname,
+        nid=_whole(row, "nid", NUMBER_MAX, faults),
+        component_id=_whole(row, "component_id", NUMBER_MAX, faults),
+        aliases=tuple(dict.fromkeys(aliases)),
+        partition=cells.get("partition", ""),
+        cores=_whole(row, "cores", COUNT_MAX, faults, low=1),
+        sockets=_whole(row, "sockets", COUNT_MAX, faults, low=1),
+        power_max_w=_power_w(row, faults),
+    )
+
+
+def _whole(row: Row, field: str, high: int, faults: list[TableFault], low: int = 0) -> int | None:
+    text = row.cells.get(field)
+    if text is None:
+        return None
+    if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
+        faults.append(TableFault(row.line, field, f"must be a whole number of {low} to {high}, not {text[:40]!r}."))
+        return None
+    return int(text)
+
+
+def _power_w(row: Row, faults: list[TableFault]) -> float | None:
+    text = row.cells.get("power_max_w")
+    if text is None:
+        return None
+    try:
+        power_w = float(text)
+    except ValueError:
+        power_w = math.nan
+    if not 0.0 < power_w <= POWER_MAX_W:
+        faults.append(
+            TableFault(row.line, "power_max_w", f"must be a power in W of up to {POWER_MAX_W:g}, not {text[:40]!r}.")
+        )
+        return None
+    return power_w
+
+
+class _Names:
+    """Which node each name stands for, by system; one without a system is in all of them."""
+
+    def __init__(self, faults: list[TableFault]) -> None:
+        self._faults = faults
+        self._first: dict[tuple[str, str, str | int], dict[str, tuple[Node, int]]] = {}
+
+    def take(self, node: Node, line: int) -> None:
+        """Take the names of a node; those that are another's already are faults."""
+        for field, name in _named(node):
+            taken = self._first.setdefault(("", _kind(field), name), {})
+            other = (
+                taken.get(node.system)
+                or taken.get("")
+                or (next(iter(taken.values()), None) if not node.system else None)
+            )
+            if other is None:
+                taken[node.system] = (node, line)
+            elif other[0] is not node:
+                sentence = f"{name!r} already stands for {other[0].host} (line {other[1]})."
+                self._faults.append(TableFault(line, field, sentence))
+
+
+def _named(node: Node) -> list[tuple[str, str | int]]:
+    texts = [("host", node.host), ("xname", node.xname), *(("aliases", alias) for alias in node.aliases)]
+    names: list[tuple[str, str | int]] = [(field, text.lower()) for field, text in texts if text]
+    names += [("nid", node.nid)] if node.nid is not None else []
+    return names + ([("component_id", node.component_id)] if node.component_id is not None else [])
+
+
+def _kind(field: str) -> str:
+    return field if field in ("nid", "component_id") else "name"

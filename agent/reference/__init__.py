@@ -1,1 +1,0 @@
-"""Reference files: what producers call the nodes of a centre, and what their sensors measure."""

@@ -1,1 +1,0 @@
-"""The demo's screen: what a service knows, in a terminal."""

@@ -1,0 +1,1 @@
+"""Alerts: their life cycle, and the rules by subject."""

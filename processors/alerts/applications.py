@@ -1,0 +1,253 @@
+"""Alert rules: what findings mean to the person who is woken. Each name has a heading in the runbook."""
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from processors.alerts.lifecycle import Condition
+from processors.contracts.events import Attribute
+from processors.contracts.names import ApplicationKey, rfc3339
+from processors.contracts.outputs import AlertEvidence, Reliability, Severity
+from processors.contracts.settings import AlertSettings
+from processors.facts import Scored
+from processors.jobs.failures import FailureJudgement
+from processors.models.drift import Direction
+from processors.run_time.drift import RunJudgement, Shift
+
+SLOW_SIZE: Final = "SlowSize"
+FAST_SIZE: Final = "FastSize"
+STRANGE_RUN: Final = "StrangeRun"
+REGRESSION: Final = "Regression"
+IMPROVEMENT: Final = "Improvement"
+PREDICTION_UNRELIABLE: Final = "PredictionUnreliable"
+APPLICATION_FAILS: Final = "ApplicationFailureRate"
+HOST_FAILS: Final = "HostFailureRate"
+HOST_ANOMALY: Final = "HostAnomaly"
+RACK_ANOMALY: Final = "RackAnomaly"
+STRAGGLER_HOST: Final = "StragglerHost"
+UNEXPLAINED_POWER: Final = "UnexplainedPower"
+DISTURBED_RUN: Final = "DisturbedRun"
+ALERT_NAMES: Final = (
+    SLOW_SIZE, FAST_SIZE, STRANGE_RUN, REGRESSION, IMPROVEMENT, PREDICTION_UNRELIABLE, APPLICATION_FAILS, HOST_FAILS,
+    HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST, UNEXPLAINED_POWER, DISTURBED_RUN,
+)  # fmt: skip
+
+
+def application_labels(key: ApplicationKey) -> dict[str, str]:
+    """Return the labels that name an application."""
+    return {"application": key.application, "system": key.system, "input": key.input, "unit": key.unit}
+
+
+def strange_size(
+    key: ApplicationKey,
+    name: str,
+    n: float,
+    found: tuple[float, float] | None,
+    *,
+    settings: AlertSettings.SlowSize,
+    now_ms: int,
+) -> Condition:
+    """Return the condition of a size that is slow or fast against the rest of its curve.
+
+    `found` is what was observed and what the other sizes suggest, in seconds; None where it is no longer so.
+    """
+    labels = {**application_labels(key), "n": f"{n:g}"}
+    if found is None:
+        return over(name, labels, now_ms)
+    observed_s, expected_s = found
+    change = abs(observed_s / expected_s - 1)
+    word = "slower" if name == SLOW_SIZE else "faster"
+    return Condition(
+        name=name,
+        labels=labels,
+        holds=True,
+        time_ms=now_ms,
+        severity="warning" if name == SLOW_SIZE else "info",
+        for_ms=round(settings.for_s * 1000),
+        keep_firing_ms=round(settings.keep_firing_s * 1000),
+        summary=f"{key.application} is {change * 100:.0f} % {word} on {n:g} {key.unit} than its other sizes suggest.",
+        description=f"Observed {observed_s:.4g} s, expected {expected_s:.4g} s from the curve through the other sizes.",
+        evidence=AlertEvidence(observed=observed_s, expected=expected_s, n=n),
+    )
+
+
+def unreliable(
+    key: ApplicationKey, said: Reliability, observations: int, settings: AlertSettings.Unreliable, now_ms: int
+) -> list[Condition]:
+    """Return one condition for each verdict that matters to users: holding for the present one, else not."""
+    active = settings.enabled and observations >= settings.observations_min
+    return [
+        Condition(
+            name=PREDICTION_UNRELIABLE,
+            labels={**application_labels(key), "verdict": verdict},
+            holds=active and said.verdict == verdict,
+            time_ms=now_ms,
+            kind="reliability",
+            severity="info",
+            for_ms=round(settings.for_s * 1000),
+            summary=f"Predictions of {key.application} are not reliable ({verdict.replace('_', ' ')}).",
+            description=" ".join(said.advice),
+            evidence=AlertEvidence(detail={"reasons": ", ".join(said.reasons)}),
+        )
+        for verdict in settings.verdicts
+    ]
+
+
+def over(name: str, labels: dict[str, str], now_ms: int, *, forgotten: bool = False) -> Condition:
+    """Return the condition of what no longer holds, or is `forgotten`: nobody knows any more whether it does."""
+    return Condition(name=name, labels=labels, holds=False, time_ms=now_ms, forgotten=forgotten)
+
+
+def forgotten(
+    key: ApplicationKey, flagged: Sequence[tuple[str, float]], verdicts: Sequence[str], now_ms: int
+) -> list[Condition]:
+    """Return that nothing holds any more which a model said of its application."""
+    labels = application_labels(key)
+    sizes = [(name, {**labels, "n": f"{n:g}"}) for name, n in flagged]
+    judged = [(PREDICTION_UNRELIABLE, {**labels, "verdict": verdict}) for verdict in verdicts]
+    return [over(name, of, now_ms, forgotten=True) for name, of in (*sizes, *judged)]
+
+
+def failing(
+    name: str, labels: dict[str, str], judged: FailureJudgement, settings: AlertSettings.FailureRate, now_ms: int
+) -> Condition:
+    """Return the condition of a failure rate; a host has to fail more than one application."""
+    causes_min = 2 if name == HOST_FAILS else 1
+    subject = labels.get("host") or labels.get("application", "")
+    severity: Severity = "critical" if judged.recent_failures * 2 > judged.recent_runs else "warning"
+    return Condition(
+        name=name,
+        labels=labels,
+        holds=settings.enabled and judged.credible and judged.causes >= causes_min,
+        time_ms=now_ms,
+        kind="reliability",
+        severity=severity,
+        keep_firing_ms=round(settings.keep_firing_s * 1000),
+        lasts_ms=round(settings.quiet_s * 1000) if name == HOST_FAILS else 0,
+        summary=f"{judged.recent_failures} of the last {judged.recent_runs} runs of {subject} failed.",
+        description=(
+            f"Its rate before was {judged.past_rate * 100:.1f} %; with probability {judged.credibility:.3f} "
+            "it is now above that and above the usual rate."
+        ),
+        evidence=AlertEvidence(observed=judged.recent_failures / max(judged.recent_runs, 1), expected=judged.past_rate),
+    )
+
+
+def sizes_no_longer(
+    flagged: Sequence[tuple[str, float]], still: Sequence[tuple[str, float]]
+) -> list[tuple[str, float]]:
+    """Return what was flagged before and is not any more."""
+    return [flag for flag in flagged if tuple(flag) not in set(still)]
+
+
+# Alert rules about runs: a strange one, and applications that became slower or faster for good.
+
+
+ALERT_OF: Final[dict[Direction, str]] = {"regression": REGRESSION, "improvement": IMPROVEMENT}
+LEARNED: Final = "The model has learned the new level: it expects such run times now."
+BACK: Final = "Its run times are back where they were."
+OVERTAKEN: Final = "Its run times have changed again."
+FORGOTTEN: Final = "Nothing is known of it any more."
+EXPLAINED: Final = "It was no single run: the application's run times have changed for good."
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def strange_run(
+    key: ApplicationKey, scored: Scored, judged: RunJudgement, settings: AlertSettings.StrangeRun, now_ms: int
+) -> Condition | None:
+    """Return the condition of a run that is strange by itself; None where it is not, or too little is known."""
+    ratio = math.exp(scored.ln_ratio)
+    factor = max(ratio, 1.0 / ratio)
+    known = scored.observations >= settings.observations_min
+    told = known and factor >= settings.factor_min and judged.noise <= settings.scatter_max
+    if not (settings.enabled and judged.strange and told):
+        return None
+    run = scored.run
+    summary = (
+        f"{key.application} on {run.n:g} {key.unit} took {run.run_time_s:.4g} s, {factor:.2f} times "
+        f"{'longer' if ratio > 1 else 'shorter'} than the {scored.expected_s:.4g} s expected."
+    )
+    return Condition(
+        name=STRANGE_RUN,
+        labels=strange_run_labels(key, judged.strange),
+        holds=True,
+        momentary=True,
+        time_ms=now_ms,
+        severity="warning" if ratio > 1 else "info",
+        keep_firing_ms=round(settings.keep_firing_s * 1000),
+        summary=summary,
+        description=(
+            f"The band was {scored.low_s:.4g} to {scored.high_s:.4g} s; {scored.observations} runs were known. "
+            f"At most {judged.conformal_p * 100:.1f} % of its newest runs were as far off."
+        ),
+        evidence=AlertEvidence(
+            observed=run.run_time_s,
+            expected=scored.expected_s,
+            low=scored.low_s,
+            high=scored.high_s,
+            n=run.n,
+            runs=(run.run_id,),
+            detail={"conformal_p": judged.conformal_p},
+        ),
+    )
+
+
+def strange_run_labels(key: ApplicationKey, strange: int) -> dict[str, str]:
+    """Return the labels of a strange run's alert; `strange` is 1 for a slow one."""
+    return {**application_labels(key), "direction": "slow" if strange > 0 else "fast"}
+
+
+def shifted(key: ApplicationKey, shift: Shift, settings: AlertSettings.Shift, now_ms: int) -> Condition | None:
+    """Return the condition of an application that became slower or faster; None where that is too little to tell.
+
+    An application whose runs scatter very much is several things under one name: a batch of one of them is no shift.
+    """
+    small = max(shift.factor, 1 / shift.factor) < settings.factor_min
+    if not settings.enabled or small or shift.noise > settings.scatter_max:
+        return None
+    moment = _EPOCH + timedelta(milliseconds=shift.since_ms)
+    change = shift.change
+    then = f"; {change.name} changed from {change.before} to {change.after} then" if change else ""
+    return Condition(
+        name=ALERT_OF[shift.direction],
+        labels=application_labels(key),
+        holds=True,
+        momentary=True,
+        time_ms=now_ms,
+        severity="warning" if shift.direction == "regression" else "info",
+        keep_firing_ms=round(settings.keep_firing_s * 1000),
+        summary=(
+            f"{key.application} on {key.system} takes {shift.factor:.2f} times as long since "
+            f"{moment:%H:%M} on {moment.day} {moment:%b} (UTC, run {shift.since_run}), {shift.runs} runs{then}."
+        ),
+        description=LEARNED,
+        evidence=AlertEvidence(
+            observed=shift.observed_s,
+            expected=shift.expected_s,
+            n=shift.n,
+            runs=shift.run_ids or (shift.since_run,),
+            detail=_detail(shift),
+        ),
+    )
+
+
+def ended(name: str, labels: dict[str, str], why: str, now_ms: int) -> Condition:
+    """Return the condition with which an open alert about runs ends at the next tick."""
+    severity: Severity = "info" if name == IMPROVEMENT or labels.get("direction") == "fast" else "warning"
+    return Condition(
+        name=name, labels=labels, holds=True, momentary=True, time_ms=now_ms, severity=severity, summary=why
+    )  # fmt: skip
+
+
+def _detail(shift: Shift) -> dict[str, Attribute]:
+    change = shift.change
+    changed = {"changed": change.name, "before": change.before or "", "after": change.after} if change else {}
+    return {
+        "factor": shift.factor,
+        "since": rfc3339(shift.since_ms),
+        "since_run": shift.since_run,
+        "runs": shift.runs,
+        "scatter": shift.noise,
+        **changed,
+    }

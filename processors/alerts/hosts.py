@@ -1,0 +1,191 @@
+"""Alert rules about hosts: what anomalies mean to the person who is woken. Each name has a heading in the runbook."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from processors.alerts.applications import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST
+from processors.alerts.lifecycle import Condition
+from processors.contracts.events import Attribute
+from processors.contracts.names import measured
+from processors.contracts.outputs import AlertEvidence
+from processors.contracts.settings import HostAnomaly, RackAnomaly, Straggler
+from processors.hosts.detectors import Difference, Mark
+
+SHOWN: Final = 8  # resources or hosts that an alert lists; of more it says how many
+IN_SUMMARY: Final = 3
+WAYS: Final = {
+    "value": "until now",
+    "step": "its level moved as never before; until now",
+    "hour": "at this hour until now",
+}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Contradicts(NamedTuple):
+    """The resource of a host that goes with the others the least, and what those let expect of it."""
+
+    resource: str
+    observed: float
+    expected: float
+    since_ms: int
+
+
+class Odd(NamedTuple):
+    """What is odd about a host since when: records by resource, of how many it has, and the contradiction if one is."""
+
+    since_ms: int
+    marks: Mapping[str, Mark]
+    resources: int
+    contradicts: Contradicts | None = None
+
+
+class Rack(NamedTuple):
+    """Hosts that belong together: a rack, else a partition, else a whole system ("" then)."""
+
+    system: str
+    kind: str
+    name: str
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels that name it."""
+        return {"system": self.system} if self.kind == "system" else {"system": self.system, self.kind: self.name}
+
+    @property
+    def said(self) -> str:
+        """Its name in a sentence."""
+        return f"system {self.system}" if self.kind == "system" else f"{self.kind} {self.name} on {self.system}"
+
+
+def host_labels(system: str, host: str) -> dict[str, str]:
+    """Return the labels that name a host."""
+    return {"system": system, "host": host}
+
+
+def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms: int) -> Condition:
+    """Return the condition of a host with an anomaly."""
+    first = next(iter(odd.marks.values()), None)
+    against = odd.contradicts
+    where = f"{labels['host']} on {labels['system']}"
+    said = [f"{name} {_told(name, mark)}" for name, mark in odd.marks.items()]
+    parts = []
+    if said:
+        few = f"{len(said)} of {odd.resources} resources are as never before since {_clock(odd.since_ms)}"
+        parts.append(f"{few}: {_listed(said, IN_SUMMARY)}")
+    if against is not None:
+        parts.append(
+            f"its resources contradict each other since {_clock(against.since_ms)}, {against.resource} most: "
+            f"{_number(against.resource, against.observed)} where the others let expect "
+            f"{_number(against.resource, against.expected)}"
+        )
+    return Condition(
+        name=HOST_ANOMALY,
+        labels=labels,
+        holds=True,
+        momentary=True,
+        time_ms=now_ms,
+        keep_firing_ms=round(settings.keep_firing_s * 1000),
+        summary=f"{where}: {'; '.join(parts)}.",
+        description=_listed(
+            [f"{name} {_told(name, mark)} since {_clock(mark.since_ms)}" for name, mark in odd.marks.items()], SHOWN
+        ),
+        evidence=AlertEvidence(
+            observed=first.observed if first else against.observed if against else None,
+            expected=against.expected if against and not first else None,
+            low=first.low if first else None,
+            high=first.high if first else None,
+            detail=_detail(odd),
+        ),
+    )
+
+
+def rack_anomaly(
+    rack: Rack, hosts: Sequence[str], of: int, resources: Mapping[str, int], since_ms: int,
+    *, settings: RackAnomaly, now_ms: int,
+) -> Condition:  # fmt: skip
+    """Return the condition of a rack: which of its `of` hosts, and on how many of them each resource is odd."""
+    common = sorted(resources.items(), key=lambda one: (-one[1], one[0]))
+    odd = _listed([f"{name} on {count}" for name, count in common], IN_SUMMARY)
+    return Condition(
+        name=RACK_ANOMALY,
+        labels=rack.labels,
+        holds=True,
+        momentary=True,
+        time_ms=now_ms,
+        severity="critical",
+        keep_firing_ms=round(settings.keep_firing_s * 1000),
+        summary=(
+            f"{len(hosts)} of {of} hosts of {rack.said} are as never before since {_clock(since_ms)}"
+            f"{': ' + odd if odd else ''}."
+        ),
+        description=f"Hosts: {_listed(list(hosts), SHOWN)}.",
+        evidence=AlertEvidence(
+            observed=float(len(hosts)),
+            expected=0.0,
+            n=float(of),
+            detail={name: f"on {count} hosts" for name, count in common[:SHOWN]},
+        ),
+    )
+
+
+def straggler(
+    labels: dict[str, str], job: str, found: Mapping[str, Difference], *, settings: Straggler, now_ms: int
+) -> Condition:
+    """Return the condition of a host unlike the others of its job, or, without a job, the idle ones of its partition."""
+    since_ms = min(one.since_ms for one in found.values())
+    said = [f"{name} {_number(name, one.observed)}, theirs {_number(name, one.usual)}" for name, one in found.items()]
+    peers = f"the other hosts of job {job}" if job else "the other idle hosts of its partition"
+    first = next(iter(found.values()))
+    detail: dict[str, Attribute] = {"job": job, **dict(list(zip(found, said, strict=True))[:SHOWN])}
+    return Condition(
+        name=STRAGGLER_HOST,
+        labels=labels,
+        holds=True,
+        momentary=True,
+        time_ms=now_ms,
+        keep_firing_ms=round(settings.keep_firing_s * 1000),
+        summary=f"{labels['host']} is unlike {peers} for {(now_ms - since_ms) // 60_000} min: {_listed(said, IN_SUMMARY)}.",
+        description="The job waits for its slowest host." if job else "Something may be left over from an earlier job.",
+        evidence=AlertEvidence(observed=first.observed, expected=first.usual, detail=detail),
+    )
+
+
+def ends(name: str, labels: dict[str, str], why: str, now_ms: int) -> Condition:
+    """Return the condition with which an open alert ends at the next tick."""
+    return Condition(name=name, labels=labels, holds=True, momentary=True, time_ms=now_ms, summary=why)
+
+
+def muted(host: str, state: str) -> str:
+    """Return why alerts of a host end that is out of service."""
+    return f"{host} is out of service ({state}): what it measures raises no alerts until it is back."
+
+
+def _told(name: str, mark: Mark) -> str:
+    low, high = _number(name, mark.low), _number(name, mark.high)
+    return f"{_number(name, mark.observed)} ({WAYS[mark.way]} {low} to {high})"
+
+
+def _number(name: str, value: float) -> str:
+    """Return a value in its unit with digits enough to tell it from the end of its usual range."""
+    return measured(name, value, digits=4)
+
+
+def _detail(odd: Odd) -> dict[str, Attribute]:
+    shown = list(odd.marks.items())[:SHOWN]
+    detail: dict[str, Attribute] = {name: f"{_told(name, mark)} since {_clock(mark.since_ms)}" for name, mark in shown}
+    if odd.contradicts is not None:
+        one = odd.contradicts
+        said = f"{_number(one.resource, one.observed)}, by the others {_number(one.resource, one.expected)}"
+        detail.setdefault(one.resource, said)
+    return detail
+
+
+def _listed(said: Sequence[str], most: int) -> str:
+    more = f", and {len(said) - most} more" if len(said) > most else ""
+    return ", ".join(said[:most]) + more
+
+
+def _clock(time_ms: int) -> str:
+    moment = _EPOCH + timedelta(milliseconds=time_ms)
+    return f"{moment:%H:%M} on {moment.day} {moment:%b} (UTC)"

@@ -1,0 +1,161 @@
+"""Alert rules about profiles of runs: power that counters do not explain, and runs that were disturbed."""
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from processors.alerts.applications import DISTURBED_RUN, UNEXPLAINED_POWER, application_labels, over
+from processors.alerts.lifecycle import Condition
+from processors.contracts.names import ApplicationKey
+from processors.contracts.outputs import AlertEvidence, ProfileModel
+from processors.contracts.settings import DisturbedRun, UnexplainedPower
+from processors.models.counters.model import Unusual
+from processors.models.training.table import Band
+from processors.power.by_size import COUNTER, NIC, RATE
+from processors.power.model import ProfileFact, ProfileFinding
+
+SYSTEM: Final = "system"
+TARGET: Final = "system_power_w"
+MEASURED_MIN: Final = 0.8  # of a run's host-minutes: power that was estimated from counters is always explained by them
+PER: Final = {COUNTER: "per cycle", RATE: "per second", NIC: "per second"}
+NAMED_MAX: Final = 3  # counters that a sentence names
+
+
+class JudgedRun(NamedTuple):
+    """A settled run of an application, what was found of it before it was learned, and the models that found it.
+
+    `expected_s` is the run time that is published for its size, None where none is.
+    """
+
+    key: ApplicationKey
+    fact: ProfileFact
+    finding: ProfileFinding
+    models: Sequence[ProfileModel]
+    expected_s: float | None = None
+
+    @property
+    def slower(self) -> float | None:
+        """The run time over what is published for its size."""
+        return self.fact.run_time_s / self.expected_s if self.expected_s else None
+
+    @property
+    def where(self) -> str:
+        """What ran, and on how much."""
+        return f"{self.key.application} on {self.fact.n:g} {self.key.unit}"
+
+
+def unexplained_power(run: JudgedRun, settings: UnexplainedPower, now_ms: int) -> Condition | None:
+    """Return whether a run's power is one that its counters do not explain; None where nobody can tell."""
+    fact, scored = run.fact, run.finding.scored.get(TARGET, 0)
+    found = run.finding.expected.get(TARGET)
+    measured = fact.profile.measured.get(SYSTEM, 0.0) >= MEASURED_MIN
+    if found is None or scored < settings.scored_min or not measured:
+        return None
+    observed_w, band = found
+    labels = application_labels(run.key)
+    if not (settings.enabled and _outside(observed_w, band, settings)):
+        return over(UNEXPLAINED_POWER, labels, now_ms)
+    model = next((each for each in run.models if each.target == TARGET), None)
+    counters = ", ".join(each.counter for each in model.explained[:NAMED_MAX]) if model else ""
+    by_what = f"The counters that explain it best are {counters}." if counters else "No single counter explains it."
+    return Condition(
+        name=UNEXPLAINED_POWER,
+        labels=labels,
+        holds=True,
+        time_ms=now_ms,
+        severity=settings.severity,
+        lasts_ms=round(settings.quiet_s * 1000),
+        summary=(
+            f"{run.where} drew {observed_w:.4g} W per host, "
+            f"{observed_w / band.value:.2f} times the {band.value:.4g} W that its counters explain."
+        ),
+        description=(
+            f"Nine of ten runs lie between {band.low:.4g} and {band.high:.4g} W; {scored} were predicted before "
+            f"they were learned. {by_what}"
+        ),
+        evidence=AlertEvidence(
+            observed=observed_w,
+            expected=band.value,
+            low=band.low,
+            high=band.high,
+            n=fact.n,
+            runs=(fact.run_id,),
+            model=model.model if model else None,
+            detail={"target": TARGET, "counters": counters, "scored": scored},
+        ),
+    )
+
+
+def _outside(observed: float, band: Band, settings: UnexplainedPower) -> bool:
+    """Tell whether a value is outside a band by both margins; both ends of the band are widened alike, in ln."""
+    off = math.log(observed / band.value)
+    half_width = math.log(band.high / band.value) if off > 0 else math.log(band.value / band.low)
+    return abs(off) > max(settings.band_factor * half_width, math.log1p(settings.margin_share))
+
+
+def disturbed_run(run: JudgedRun, settings: DisturbedRun, now_ms: int) -> Condition | None:
+    """Return the condition of a run that something disturbed; None where it is like others, or too little is known."""
+    fact, weight, slower = run.fact, run.finding.weight, run.slower
+    far = [each for each in run.finding.unusual if _far(each, settings)]
+    known = max((model.runs for model in run.models), default=0)
+    if not settings.enabled or len(far) < settings.counters_min or known < settings.runs_min:
+        return None
+    if slower is None or slower < settings.slower_min:
+        return None
+    first = far[0]
+    named = ", ".join(_told(each) for each in far[:NAMED_MAX]).replace(" times", " times its usual rate", 1)
+    names = [_plain(each.counter) for each in far[:NAMED_MAX]]
+    more = f" and {len(far) - NAMED_MAX} more" if len(far) > NAMED_MAX else ""
+    return Condition(
+        name=DISTURBED_RUN,
+        labels=application_labels(run.key),
+        holds=True,
+        momentary=True,
+        time_ms=now_ms,
+        severity=settings.severity,
+        keep_firing_ms=round(settings.keep_firing_s * 1000),
+        summary=f"{run.where} was disturbed: it took {slower:.2f} times as long as expected, with {named}{more}.",
+        description=(
+            f"This is run {fact.run_id}. Runs like it have {names[0]} at {first.usual:.4g}; this one had {first.rate:.4g}, "
+            f"{abs(first.deviations):.0f} robust standard deviations off. Something else used what it needed, or a host "
+            f"was at fault. It counts {weight:.2g} of a run for the models."
+        ),
+        evidence=AlertEvidence(
+            observed=first.rate,
+            expected=first.usual,
+            n=fact.n,
+            runs=(fact.run_id,),
+            detail={
+                "target": names[0],
+                "deviations": round(first.deviations, 1),
+                "counters": ", ".join(names),
+                "counters_off": len(far),
+                "weight": weight,
+                "slower": round(slower, 3),
+            },
+        ),
+    )
+
+
+def forgotten(key: ApplicationKey, now_ms: int) -> list[Condition]:
+    """Return that nothing holds any more which profiles said of an application."""
+    labels = application_labels(key)
+    return [over(name, labels, now_ms, forgotten=True) for name in (UNEXPLAINED_POWER, DISTURBED_RUN)]
+
+
+def _far(each: Unusual, settings: DisturbedRun) -> bool:
+    return abs(each.deviations) >= settings.deviations_min and abs(
+        each.rate - each.usual
+    ) >= settings.difference_min * abs(each.usual)
+
+
+def _told(each: Unusual) -> str:
+    if each.usual <= 0:
+        return f"{_plain(each.counter)} {each.rate:.3g} in place of {each.usual:.3g}"
+    return f"{_plain(each.counter)} at {each.rate / each.usual:.2f} times"
+
+
+def _plain(value: str) -> str:
+    """Return the name of a counter as its producer told it, with what it is relative to."""
+    kind, colon, name = value.partition(":")
+    return f"{name} {PER[kind + colon]}" if kind + colon in PER else value

@@ -1,0 +1,1 @@
+"""What crosses boundaries: events, outputs, names, settings and the protocols of the log and of readers."""

@@ -1,0 +1,331 @@
+"""Events of the journal: what decoders yield, the collector writes and the learner folds.
+
+Each carries a natural identity and absolute values, never a delta, so that a repeat is a no-op.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.hosts import Profile
+from processors.contracts.names import job_key, rfc3339
+
+Attribute = str | int | float | bool
+UNITS: Final = ("nodes", "cores", "processes", "threads", "gpus")
+SUCCESS: Final = "COMPLETED"
+STATES: Final = (  # the final states of Slurm; others are mapped onto them by the decoders
+    SUCCESS,
+    "CANCELLED",
+    "FAILED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "PREEMPTED",
+    "BOOT_FAIL",
+    "DEADLINE",
+    "OUT_OF_MEMORY",
+    "RESIZING",
+    "REQUEUED",
+    "REVOKED",
+)
+
+
+class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known of a job besides its times: all that identification and attributes may use.
+
+    `sizes` maps a unit to a count; a native event names one, Slurm knows several. `hosts` are host lists as sent,
+    not expanded.
+
+    >>> Evidence(job_name="run7", sizes={"nodes": 64}).sizes["nodes"]
+    64
+    """
+
+    sizes: dict[str, float] = {}
+    application: str | None = None
+    input: str | None = None
+    executable: str | None = None
+    module: str | None = None
+    container: str | None = None
+    job_name: str | None = None
+    user: str | None = None
+    account: str | None = None
+    partition: str | None = None
+    qos: str | None = None
+    work_dir: str | None = None
+    script: str | None = None
+    comment: str | None = None
+    hosts: tuple[str, ...] = ()
+    time_limit_s: float | None = None
+    submit_ms: int | None = None
+    exclusive: bool | None = None
+    array_job_id: str | None = None
+    attributes: dict[str, Attribute] = {}
+
+
+class Event(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):
+    """Base of all events."""
+
+    system: str
+
+    @property
+    def identity(self) -> str:
+        """The natural identity: a second event with the same identity and content changes nothing."""
+        raise NotImplementedError
+
+
+class JobStarted(Event, frozen=True, tag="job.started"):
+    """A job got its nodes and began to run at `start_ms`."""
+
+    job_id: str
+    run_id: str
+    start_ms: int
+    evidence: Evidence
+
+    @property
+    def identity(self) -> str:
+        """The run, as started."""
+        return f"started:{self.run_id}"
+
+
+class JobCompleted(Event, frozen=True, tag="job.completed"):
+    """A run ended; `state` is one of STATES and says how.
+
+    A job cancelled while it was pending has `run_time_s` 0 and never ran.
+    """
+
+    job_id: str
+    run_id: str
+    start_ms: int
+    end_ms: int
+    run_time_s: float
+    state: str
+    evidence: Evidence
+    exit_code: int | None = None
+    failed_host: str | None = None
+
+    @property
+    def identity(self) -> str:
+        """The run, as completed."""
+        return f"completed:{self.run_id}"
+
+
+class Identity(Event, frozen=True, tag="identity"):
+    """Evidence from another source (XALT, a prolog, ...) about what a job runs."""
+
+    job_id: str
+    source: str
+    evidence: Evidence
+
+    @property
+    def identity(self) -> str:
+        """The job and the source."""
+        return f"identity:{job_key(self.system, self.job_id)}:{self.source}"
+
+
+class PredictionRequested(Event, frozen=True, tag="prediction.requested"):
+    """A question: how long would it run at each of these sizes.
+
+    Names an application, or carries raw job fields (in `evidence`) that are identified as the job would be. `features` are
+    those of the communication of a placement, as far as that is known before the run.
+    """
+
+    request_id: str
+    n: tuple[float, ...]
+    evidence: Evidence
+    unit: str | None = None
+    features: dict[str, float] = {}
+
+    @property
+    def identity(self) -> str:
+        """The request's own id."""
+        return f"request:{self.system}:{self.request_id}"
+
+
+class Tick(Event, frozen=True, tag="tick"):
+    """Time as data: the learner's now is the largest tick it has seen. `system` is empty: a tick is for all."""
+
+    time_ms: int
+
+    @property
+    def identity(self) -> str:
+        """The time itself."""
+        return f"tick:{rfc3339(self.time_ms)}"
+
+
+class HostState(Event, frozen=True, tag="host.state"):
+    """A host was drained, went down, or came back: what it measures meanwhile is no anomaly."""
+
+    host: str
+    state: str
+    time_ms: int
+
+    @property
+    def identity(self) -> str:
+        """The host and the moment."""
+        return f"host:{job_key(self.system, self.host)}@{self.time_ms}"
+
+
+class Network(Event, frozen=True, tag="network"):
+    """What the network did for a job, told by its producer: ready features, or bounded arrays to work them out from.
+
+    `links` are bytes, buffered and received packets of each link, `messages` hops and bytes of each message,
+    `fifo_messages` the messages of each injection queue: columns, as `processors.models.communication` takes them.
+    """
+
+    job_id: str
+    time_ms: int
+    features: dict[str, float] = {}
+    links: tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]] = ((), (), ())
+    messages: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
+    fifo_messages: tuple[float, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """The job and the moment."""
+        return f"network:{job_key(self.system, self.job_id)}@{self.time_ms}"
+
+
+class JobProfile(Event, frozen=True, tag="job.profile"):
+    """The profile of a settled run, as it was kept: a rebuild and a backfill tell it instead of its telemetry.
+
+    It comes after the completion of its run.
+    """
+
+    job_id: str
+    run_id: str
+    profile: Profile
+
+    @property
+    def identity(self) -> str:
+        """The run."""
+        return f"profile:{self.run_id}"
+
+
+class ResourceMinute(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One resource of a host in one minute of event time.
+
+    `count`, `mean`, `low`, `high` are of the samples in the minute; `means` those of its 10-second parts, None for a
+    part without a sample. `edges` are the six edges of five equal intervals over the last five minutes, and `shares` the
+    share of their samples in each; one edge and one share where all samples are alike, none where the window is empty.
+    `window_count` is how many samples the window holds, `late` how many came too late for it since the minute before.
+    `last` is the newest value in the minute of a resource that is cumulative (its name ends in ``_total``), in full
+    precision; `energy_j` the energy of the minute where the resource is a power (``_w``). Both are None for others.
+    What is only part of profiles (`processors.contracts.telemetry.is_profiled`) has no means, edges and shares.
+
+    >>> ResourceMinute(6, 0.83, 0.8, 0.9, (0.83,) * 6, (0.8, 0.82, 0.84, 0.86, 0.88, 0.9), (0.4, 0.3, 0.1, 0.1, 0.1), 30).mean
+    0.83
+    """
+
+    count: int
+    mean: float
+    low: float
+    high: float
+    means: tuple[float | None, ...] = ()
+    edges: tuple[float, ...] = ()
+    shares: tuple[float, ...] = ()
+    window_count: int = 0
+    late: int = 0
+    last: float | None = None
+    energy_j: float | None = None
+
+
+class HostMinute(Event, frozen=True, tag="host.minute"):
+    """What a host measured in the minute from `minute_ms` on: one absolute summary per resource, never a delta.
+
+    `source` is the topic and partition that the samples came from; a host whose metrics come from two of them has two
+    summaries. Resources are named as in NWS (cpu_available, memory_free, bandwidth, ...); those between hosts carry the
+    other side: ``bandwidth>group3``.
+
+    A minute is told soon after its end, and again with revision 1 where samples came later: of records with one identity
+    the highest revision counts, whatever their order, for a collector that was stopped may write an old one late.
+    """
+
+    source: str
+    host: str
+    minute_ms: int
+    resources: dict[str, ResourceMinute]
+    revision: int = 0
+
+    @property
+    def identity(self) -> str:
+        """The source, the host and the minute."""
+        return f"minute:{self.source}:{job_key(self.system, self.host)}@{self.minute_ms}"
+
+
+JobEvent = JobStarted | JobCompleted | Identity | PredictionRequested | HostState | Network | JobProfile
+JournalEvent = JobEvent | HostMinute | Tick
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where an event came from: provenance, never part of its identity or of any state."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class JournalRecord(msgspec.Struct, frozen=True):
+    """One record of the journal, as written: the event and its origin."""
+
+    event: JournalEvent
+    origin: Origin | None = None
+
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(JournalRecord)
+
+
+def encode_record(record: JournalRecord) -> bytes:
+    """Return the journal's bytes of a record.
+
+    >>> encode_record(JournalRecord(event=Tick(system="", time_ms=1795168800000)))
+    b'{"event":{"type":"tick","system":"","time_ms":1795168800000},"origin":null}'
+    """
+    return _ENCODER.encode(record)
+
+
+def decode_record(value: bytes) -> JournalRecord:
+    """Return the record of the journal's bytes; msgspec.DecodeError where they are none.
+
+    >>> decode_record(encode_record(JournalRecord(event=Tick(system="", time_ms=1)))).event.identity
+    'tick:1970-01-01T00:00:00.001Z'
+    """
+    return _DECODER.decode(value)
+
+
+# What a decoder yields for one raw message.
+
+
+class Decoded(msgspec.Struct):
+    """The events of one message, the parts of it that are refused, and what was left out on purpose.
+
+    One message may be a batch: an event can be refused while its neighbours are taken. `ignored` counts, by reason,
+    parts that are well-formed and of no use (a job step, a record of a pending job).
+    """
+
+    events: list[JobEvent] = []
+    rejects: list[InvalidInputError] = []
+    ignored: dict[str, int] = {}
+    unknown_fields: int = 0
+
+
+Decode = Callable[[bytes, int], Decoded]
+"""A decoder: message bytes and the time the message was received, in ms; raises InvalidInputError for the whole."""
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A message that could not be used: why, where it stood, and its bytes (base64, bounded)."""
+
+    schema: str
+    id: str
+    time: str
+    reason: str
+    detail: str
+    topic: str
+    partition: int
+    offset: int
+    format: str
+    value_base64: str
+    value_bytes: int
+    truncated: bool

@@ -1,0 +1,221 @@
+"""What is known of hosts while the centre runs: windows of what they measured, for models and for readers."""
+
+from collections.abc import Sequence
+from typing import Final, Literal, Protocol
+
+import msgspec
+from pydantic import Field
+
+from processors.contracts.settings import LONGEST_S, Settings
+
+# The profile of a run: what the telemetry of its hosts says of it, once it has settled.
+
+
+class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Means over the host-minutes that were a run's own: whole minutes of hosts on which nothing else ran.
+
+    `hosts` is how many the run had, `minutes` the host-minutes that count, of `expected` ones; `shared` of them had another
+    job and say nothing of this one. `short` tells that no whole minute lay within the run, so that parts of minutes were
+    taken. `retrospective` tells that the run's start was not known: that it was alone is then only not disproved.
+
+    `counters` are rates per second and host, `nic` those of network interfaces. `power_w` is mean power per host by
+    component, `energy_j` that of all hosts over the whole run; `measured` is the share of host-minutes with a sensor of the
+    component: what is missing was estimated from counters, where it could be, and else taken to be like the rest.
+    `estimated` is the share that was. `left_out` counts readings that were not believed, by reason. `network` are the
+    features of the run's communication.
+
+    >>> Profile(hosts=2, minutes=8, expected=10, power_w={"system": 400.0}, measured={"system": 0.8}).coverage
+    0.8
+    """
+
+    hosts: int
+    minutes: int = 0
+    expected: int = 0
+    shared: int = 0
+    short: bool = False
+    retrospective: bool = False
+    counters: dict[str, float] = {}
+    nic: dict[str, float] = {}
+    power_w: dict[str, float] = {}
+    energy_j: dict[str, float] = {}
+    measured: dict[str, float] = {}
+    estimated: dict[str, float] = {}
+    left_out: dict[str, int] = {}
+    network: dict[str, float] = {}
+
+    @property
+    def coverage(self) -> float:
+        """The share of the host-minutes that were seen and were the run's own (0 to 1)."""
+        return min(self.minutes / self.expected, 1.0) if self.expected else 0.0
+
+
+class Profiles(Protocol):
+    """What the learner of runs asks of hosts; answers follow from the journal up to this place alone."""
+
+    def profile(self, job: str, run_id: str) -> Profile | None:
+        """Return what is known of a run that ended, by the key of its job; None where nothing was told of its hosts."""
+
+
+class NoProfiles:
+    """Knows no run.
+
+    >>> NoProfiles().profile("exa/1", "exa/1@0")
+    """
+
+    def profile(self, job: str, run_id: str) -> Profile | None:
+        """Return nothing."""
+        del job, run_id
+        return None
+
+
+Variation = Literal["low", "medium", "high"]
+COMBINED: Final = "*"  # in the place of a resource: all of a host together
+
+
+class HostSettings(Settings):
+    """What is kept of hosts.
+
+    >>> HostSettings().quiet_s
+    3600.0
+    """
+
+    series_max: int = Field(
+        default=120_000,
+        ge=0,
+        le=2_000_000,
+        description="resources of hosts that are followed; more are counted and left out",
+    )
+    quiet_s: float = Field(
+        default=3600.0, ge=300, le=LONGEST_S, description="a host that says nothing for so long is forgotten"
+    )
+
+
+class HostWindow(msgspec.Struct, frozen=True):
+    """Five minutes of one resource of a host: `edges` and `shares` of its histogram, and the last minute in figures.
+
+    `until_ms` is the end of the window. `edges` has one more element than `shares`, or one each where all samples are
+    alike. `stale` tells that nothing came in the last minute, `thin` that fewer than five samples are in the window.
+
+    >>> HostWindow(300_000, (0.8, 0.9), (1.0,), count=30, mean=0.85, low=0.8, high=0.9).stale
+    False
+    """
+
+    until_ms: int
+    edges: tuple[float, ...]
+    shares: tuple[float, ...]
+    count: int
+    mean: float
+    low: float
+    high: float
+    stale: bool = False
+    thin: bool = False
+
+
+def quantile(window: HostWindow, share: float) -> float | None:
+    """Return the value below which a share (0 to 1) of a window lies; None for a window without samples.
+
+    Values are taken to be spread evenly within each interval, which is all that a histogram tells.
+
+    >>> window = HostWindow(0, (0.0, 1.0, 2.0), (0.5, 0.5), count=4, mean=1.0, low=0.0, high=2.0)
+    >>> quantile(window, 0.5), quantile(window, 0.75)
+    (1.0, 1.5)
+    """
+    if not window.edges or not window.shares:
+        return None
+    if len(window.edges) <= len(window.shares):  # all samples are alike
+        return window.edges[0]
+    below = 0.0
+    for mass, low, high in zip(window.shares, window.edges, window.edges[1:], strict=False):
+        if mass > 0 and below + mass >= share:
+            return low + (high - low) * max(share - below, 0.0) / mass
+        below += mass
+    return window.edges[-1]
+
+
+class Windows(Protocol):
+    """What models ask of hosts; answers follow from the journal up to this place alone."""
+
+    def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
+        """Return the newest window that ended at `until_ms` or before; None where none is kept (only few are)."""
+
+    def hosts_of(self, system: str, partition: str) -> Sequence[str]:
+        """Return the hosts on which jobs of a partition ran of late, in order of their names."""
+
+
+class NoWindows:
+    """Knows no host.
+
+    >>> NoWindows().window("exa", "nid1", "cpu_available", until_ms=0)
+    """
+
+    def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
+        """Return nothing."""
+        del system, host, resource, until_ms
+        return None
+
+    def hosts_of(self, system: str, partition: str) -> Sequence[str]:
+        """Return nothing."""
+        del system, partition
+        return ()
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """The next 10-second mean of a resource: value, standard error (None after one value), and which predictor says so.
+
+    >>> Outlook(0.83, 0.02, "last").predictor
+    'last'
+    """
+
+    value: float
+    error: float | None
+    predictor: str
+
+
+class ResourceView(msgspec.Struct, frozen=True):
+    """One resource of a host, for readers.
+
+    `variation` is the class of the window's range where the resource is a share (0 to 1), None for others. `score` is that
+    of the last anomaly rule (0 to 1), `anomalous_since` the time since which it is part of an open alert.
+    """
+
+    resource: str
+    window: HostWindow
+    variation: Variation | None = None
+    outlook: Outlook | None = None
+    score: float | None = None
+    anomalous_since: str | None = None
+
+
+class HostView(msgspec.Struct, frozen=True):
+    """One host, for readers: `state` as it was told last ("" for none), `job` the key of a job known to run on it."""
+
+    system: str
+    host: str
+    as_of: str
+    state: str = ""
+    job: str | None = None
+    resources: tuple[ResourceView, ...] = ()
+    score: float | None = None
+
+
+def told_first(view: HostView) -> tuple[bool, str, str]:
+    """Return by what hosts are ordered for readers: those with anomalies first, then by system and name.
+
+    >>> told_first(HostView("exa", "nid1", "2026-11-20T10:00:00Z"))
+    (True, 'exa', 'nid1')
+    """
+    calm = not any(resource.anomalous_since for resource in view.resources)
+    return calm, view.system, view.host
+
+
+class Views(Protocol):
+    """What readers ask of hosts."""
+
+    def hosts(self, limit: int) -> Sequence[HostView]:
+        """Return at most so many hosts: those with anomalies first, then by system and name."""
+
+    def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Return system and name of at most so many hosts, those with anomalies first; cheap beside their views."""
+
+    def host(self, system: str, host: str) -> HostView | None:
+        """Return one host; None where it is not known."""

@@ -1,0 +1,200 @@
+"""The log: everything the roles need from a broker, as protocols. `agent.log.memory.log` and `agent.log.kafka.log` implement it.
+
+Batches, never an object per record. A failed write means "unknown", not "lost": whoever gets an error drops its client,
+goes back to its last position and writes again; identities make the repeat a no-op.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+# Limits that every log keeps, so that what works on one works on the other.
+
+
+RECORD_BYTES_MAX = 1_000_000  # a broker refuses batches over 1,048,588 bytes unless told otherwise
+RECORD_OVERHEAD_BYTES = 100  # generous: a record's own fields are some 20 bytes
+
+
+def check_record(topic: str, value: bytes | None, key: bytes | None) -> int:
+    """Return the size of a record in bytes; ValueError where a broker would never take it.
+
+    >>> check_record("raw", b"value", b"key")
+    108
+    """
+    size_bytes = len(value or b"") + len(key or b"") + RECORD_OVERHEAD_BYTES
+    if size_bytes > RECORD_BYTES_MAX:
+        raise ValueError(f"A record of {size_bytes} bytes for {topic} is larger than a broker takes.")
+    return size_bytes
+
+
+TopicPartition = tuple[str, int]
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Consecutive records of one partition, as columns of equal length. `next_offset` is where to go on."""
+
+    topic: str
+    partition: int
+    next_offset: int
+    offsets: Sequence[int]
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None]
+    timestamps_ms: Sequence[int]
+
+
+class Position(msgspec.Struct, frozen=True):
+    """A committed position of a group, with the metadata that was committed along."""
+
+    offset: int
+    metadata: str = ""
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """What a poll found out about partitions: gained and lost since the last poll."""
+
+    gained: tuple[TopicPartition, ...] = ()
+    lost: tuple[TopicPartition, ...] = ()
+
+
+class Poll(msgspec.Struct, frozen=True):
+    """The result of one poll: changes of the assignment come first and are acted on before the batches."""
+
+    assignment: Assignment
+    batches: tuple[Batch, ...] = ()
+
+
+class Consumer(Protocol):
+    """A member of a group over some topics. Offsets of lost partitions are dropped by the consumer itself."""
+
+    def poll(self, timeout_s: float) -> Poll:
+        """Return what is there, waiting at most `timeout_s` for the first record. Raises UnavailableError."""
+
+    def assigned(self) -> frozenset[TopicPartition]:
+        """Return the partitions this member owns now."""
+
+    def committed(self, partition: TopicPartition) -> Position | None:
+        """Return the group's committed position. Raises UnavailableError."""
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Read on from an offset of an owned partition."""
+
+    def beginning(self, partition: TopicPartition) -> int:
+        """Return the first offset that is still there."""
+
+    def end(self, partition: TopicPartition) -> int:
+        """Return the offset after the last record (of the last stable offset)."""
+
+    def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """Commit positions. Raises UnavailableError, or FencedError where this member is no longer of the group."""
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        """Stop returning records of these partitions until `resume`."""
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        """Return records of these partitions again."""
+
+    def close(self) -> None:
+        """Leave the group."""
+
+
+class Producer(Protocol):
+    """Writes at least once. `send` only queues; `flush` returns when every record since the last flush is acknowledged."""
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Queue a record. Raises UnavailableError when the queue is full."""
+
+    def flush(self, timeout_s: float) -> None:
+        """Wait for every acknowledgement. Raises UnavailableError: what was sent is then unknown, the producer dead."""
+
+    def close(self) -> None:
+        """Give up what is queued and free the connections."""
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """The last record of a checkpoint: the position it stands for. The marker is the position.
+
+    `offset` is the next journal offset to fold, `number` counts checkpoints of the shard, `count` the state records
+    of this checkpoint, `now_ms` is the newest tick that was folded. What is learned of hosts is written more rarely: it
+    stands for `hosts_offset` and `hosts_now_ms`, and has no state yet where that is None.
+    """
+
+    offset: int
+    number: int
+    count: int
+    agent_version: str
+    config_hash: str
+    journal_partitions: int
+    now_ms: int = 0
+    hosts_offset: int | None = None
+    hosts_now_ms: int = 0
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """What a take-over found: the last marker (none at the very first start) and every state, still encoded."""
+
+    marker: Marker | None
+    states: Mapping[str, bytes]
+
+
+class CheckpointStore(Protocol):
+    """Fenced checkpoints of one shard. After any error the store is dead: close it and take over with a new one."""
+
+    def take_over(self) -> Restored:
+        """Fence every former owner, sweep what it left open, and read the state back.
+
+        Raises UnavailableError, or FencedError where another owner came between.
+        """
+
+    def save(self, states: Mapping[str, bytes | None], marker: Marker) -> None:
+        """Write states (None removes one) and the marker in one transaction, and confirm by reading the marker back.
+
+        Returns only when the checkpoint is surely there. Raises FencedError, CheckpointLostError, UnavailableError.
+        """
+
+    def close(self) -> None:
+        """Free the connections; never blocks longer than a second or two."""
+
+
+class TopicSettings(msgspec.Struct, frozen=True):
+    """How a topic has to be: `compacted` keeps the last record of each key."""
+
+    name: str
+    partitions: int
+    compacted: bool
+    retention_ms: int | None = None
+
+
+class Log(Protocol):
+    """A broker, or what stands for one."""
+
+    def consumer(self, group: str, topics: Sequence[str], *, member: str, from_beginning: bool = True) -> Consumer:
+        """Return a new member of a group; topics may be regular expressions when they start with ``^``."""
+
+    def producer(self) -> Producer:
+        """Return a new producer (acks of all replicas, idempotent)."""
+
+    def checkpoints(self, shard: int) -> CheckpointStore:
+        """Return a new store for a shard's checkpoints."""
+
+    def partitions(self, topic: str) -> int | None:
+        """Return the number of partitions, None where the topic does not exist. Raises UnavailableError."""
+
+    def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
+        """Create the topics that are missing; return their names. Raises UnavailableError."""
+
+    def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
+        """Read a partition from its beginning to its present end; return that end. Raises UnavailableError.
+
+        With `newest` only its last so many offsets are read: fewer records where compaction or transactions left gaps.
+        """
+
+    def close(self) -> None:
+        """Close everything this log handed out."""

@@ -1,0 +1,297 @@
+"""The nodes of a centre as its file of nodes lists them, and which of them a producer's name stands for."""
+
+import copy
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, product
+from math import prod
+from typing import Final
+
+import msgspec
+
+from processors.contracts.errors import InvalidInputError
+
+# Host lists as schedulers write them: names, ranges in brackets, several brackets in a name, zero padding.
+
+
+HOSTS_COUNT_MAX: Final = 10_000_000
+NO_HOSTS: Final = ("", "None assigned", "None", "(null)", "Unknown")
+
+_NAME = re.compile(r"(?:[^,\[\]\s]|\[[^\[\]]*\])+")
+_PART = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
+_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+
+_Range = tuple[int, int, int]  # first, last, digits
+_Part = str | list[_Range]
+
+
+def count(text: str) -> int:
+    """Return the number of hosts of a list such as ``nid[001042-001045,7],login1``; a host named twice counts twice.
+
+    Raises InvalidInputError (reason ``hosts``) where the text is no host list, or names more than HOSTS_COUNT_MAX.
+
+    >>> count("nid[001042-001045,7]"), count("rack[0-1]node[00-15]"), count("None assigned")
+    (5, 32, 0)
+    """
+    total = 0
+    for parts in _names(text):
+        total += prod(_size(part) for part in parts)
+        if total > HOSTS_COUNT_MAX:
+            raise _invalid(f"The host list names more than {HOSTS_COUNT_MAX} hosts.")
+    return total
+
+
+def expand(text: str, limit: int) -> tuple[str, ...]:
+    """Return the names of a host list; InvalidInputError (reason ``hosts``) as `count`, and above `limit`.
+
+    >>> expand("nid[001042-001044,7],login1", limit=10)
+    ('nid001042', 'nid001043', 'nid001044', 'nid7', 'login1')
+    >>> expand("rack[1-2]node[01-02]", limit=10)
+    ('rack1node01', 'rack1node02', 'rack2node01', 'rack2node02')
+    """
+    if count(text) > limit:
+        raise _invalid(f"The host list names more than {limit} hosts.")
+    return tuple("".join(chosen) for parts in _names(text) for chosen in product(*(_texts(part) for part in parts)))
+
+
+def spread(texts: Sequence[str], limit: int) -> tuple[int, tuple[str, ...]]:
+    """Return how many hosts some lists name, and at most `limit` of them, spread evenly in their order.
+
+    Errors as `count`. Only the names that are returned are made.
+
+    >>> spread(["nid[0001-4000]", "login1"], limit=4)
+    (4001, ('nid0001', 'nid1001', 'nid2001', 'nid3001'))
+    """
+    names = [name for text in texts for name in _told(text)]
+    ends = list(accumulate(1 if isinstance(name, str) else prod(_size(part) for part in name) for name in names))
+    total = ends[-1] if ends else 0
+    found = []
+    for index in (i * total // min(limit, total) for i in range(min(limit, total))):
+        which = bisect_right(ends, index)
+        name = names[which]
+        found.append(name if isinstance(name, str) else _at(name, index - (ends[which - 1] if which else 0)))
+    return total, tuple(found)
+
+
+def _told(text: str) -> Iterable[str | list[_Part]]:
+    """Return the names of a list, whole where it has no brackets: then it may be long, and nothing is to be worked out."""
+    if "[" in text or "]" in text or text.strip() in NO_HOSTS:
+        return _names(text)
+    names = text.split(",")
+    if not all(names) or len(text.split()) != 1 or text != text.strip():
+        raise _unreadable()
+    return names
+
+
+def _at(parts: list[_Part], index: int) -> str:
+    """Return a name of those that the parts make, in the order in which they are written out."""
+    chosen = []
+    for part in reversed(parts):
+        index, own = divmod(index, _size(part))
+        chosen.append(part if isinstance(part, str) else _number(part, own))
+    return "".join(reversed(chosen))
+
+
+def _number(ranges: list[_Range], index: int) -> str:
+    for first, last, digits in ranges:
+        if index <= last - first:
+            return f"{first + index:0{digits}d}"
+        index -= last - first + 1
+    raise IndexError(index)
+
+
+def _names(text: str) -> Iterator[list[_Part]]:
+    if text.strip() in NO_HOSTS:
+        return
+    names = _NAME.findall(text)
+    if ",".join(names) != text:
+        raise _unreadable()
+    for name in names:
+        yield [plain or _ranges(inside) for inside, plain in _PART.findall(name)]
+
+
+def _ranges(inside: str) -> list[_Range]:
+    found = []
+    for item in inside.split(","):
+        match = _RANGE.fullmatch(item)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if match is None or last < first:
+            raise _invalid("The host list has brackets that hold no range.")
+        found.append((first, last, len(match[1])))
+    return found
+
+
+def _size(part: _Part) -> int:
+    return 1 if isinstance(part, str) else sum(last - first + 1 for first, last, _ in part)
+
+
+def _texts(part: _Part) -> list[str]:
+    if isinstance(part, str):
+        return [part]
+    return [f"{number:0{digits}d}" for first, last, digits in part for number in range(first, last + 1)]
+
+
+def _unreadable() -> InvalidInputError:
+    return _invalid("The host list has unbalanced brackets, empty names or blanks.")
+
+
+def _invalid(detail: str) -> InvalidInputError:
+    return InvalidInputError("hosts", detail)
+
+
+_CONTROLLER: Final = re.compile(r"(x[0-9]+c[0-9]+s[0-9]+b[0-9]+)n[0-9]+")
+_NID: Final = re.compile(r"nid0*([0-9]{1,12})")
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+
+_Key = tuple[str, str | int]
+
+
+class Node(msgspec.Struct, frozen=True):
+    """One node: `host` is its name in host lists of jobs, all others are what producers of telemetry call it.
+
+    `system` is empty where the node's names are the same in all systems. `component_id` is the number that LDMS calls it by,
+    without one the `nid` unless that is another node's. `power_max_w` is the most that it can draw.
+
+    >>> Node("nid001042", xname="x9000c3s0b0n0", aliases=("c9-0c3s0n0",)).names
+    ('nid001042', 'x9000c3s0b0n0', 'c9-0c3s0n0')
+    """
+
+    host: str
+    system: str = ""
+    xname: str = ""
+    nid: int | None = None
+    component_id: int | None = None
+    aliases: tuple[str, ...] = ()
+    partition: str = ""
+    cores: int | None = None
+    sockets: int | None = None
+    power_max_w: float | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All texts that stand for it."""
+        return tuple(name for name in (self.host, self.xname, *self.aliases) if name)
+
+
+class Nodes:
+    """Nodes by every name that producers have for them. Frozen; a name costs a few lookups, so ask once for each series.
+
+    Names are compared without regard to case. A name that is not listed is tried without its domain, and as ``nid`` with
+    its number, however padded; a listed one with a domain is found without it where that is nobody else's.
+
+    >>> nodes = Nodes([Node("nid001042", xname="x9000c3s0b0n0", nid=1042, aliases=("c9-0c3s0n0",))])
+    >>> [nodes.host(name) for name in ("NID001042.hpc.example", "nid1042", "x9000c3s0b0n0", "c9-0c3s0n0", "1042", "nid7")]
+    ['nid001042', 'nid001042', 'nid001042', 'nid001042', 'nid001042', None]
+    """
+
+    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+        self._nodes = tuple(nodes)
+        self._systems: Mapping[str, str] = {}
+        self._names: dict[_Key, Node] = {}
+        self._nids: dict[_Key, Node] = {}
+        self._components: dict[_Key, Node] = {}
+        self._controllers: dict[_Key, Node | None] = {}  # None: of several nodes
+        for node in self._nodes:
+            self._add(node)
+        for number, of in [(node.component_id, node) for node in self._nodes] + [
+            (node.nid, node) for node in self._nodes
+        ]:
+            if number is not None and (of.component_id is None or of.component_id == number):
+                self._components.setdefault((of.system, number), of)
+        self._add_short_names()
+
+    def __len__(self) -> int:
+        """Return how many nodes are listed."""
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[Node]:
+        """Yield the nodes in the order of the file."""
+        return iter(self._nodes)
+
+    def node(self, name: str, system: str = "") -> Node | None:
+        """Return the node that a name of any kind stands for in a system; None where it is not listed."""
+        name = name.lower()
+        found = self._of(self._names, name, system) or self._of(self._names, name.partition(".")[0], system)
+        if found is not None:
+            return found
+        nid = _NID.fullmatch(name.partition(".")[0])
+        if nid is not None:
+            return self._of(self._nids, int(nid[1]), system)
+        return self.component(int(name), system) if _NUMBER.fullmatch(name) else None
+
+    def host(self, name: str, system: str = "") -> str | None:
+        """Return the name in host lists of jobs of what a producer calls `name`; None where it is not listed."""
+        node = self.node(name, system)
+        return None if node is None else node.host
+
+    def component(self, number: int, system: str = "") -> Node | None:
+        """Return the node of a component id."""
+        return self._of(self._components, number, system)
+
+    def among(self, systems: Mapping[str, str]) -> "Nodes":
+        """Return the same nodes, for askers that use other names of systems too.
+
+        >>> Nodes([Node("n1", system="exa")]).among({"exa-login": "exa"}).host("n1", "exa-login")
+        'n1'
+        """
+        found = copy.copy(self)
+        found._systems = systems  # noqa: SLF001 - its own copy
+        return found
+
+    def components(self, system: str = "") -> dict[int, str]:
+        """Return the hosts of a system by component id."""
+        system = self._systems.get(system, system)
+        found = {int(number): node.host for (of, number), node in self._components.items() if not of}
+        return found | {int(number): node.host for (of, number), node in self._components.items() if of == system}
+
+    def controlled(self, xname: str, system: str = "") -> Node | None:
+        """Return the node at a place, or the only one behind a controller (``x3000c0s17b0``); None for shared places.
+
+        >>> nodes = Nodes([Node("n1", xname="x3000c0s17b0n0"), Node("n2", xname="x9c3s0b0n0"), Node("n3", xname="x9c3s0b0n1")])
+        >>> [node and node.host for node in map(nodes.controlled, ("x3000c0s17b0", "x9c3s0b0n1", "x9c3s0b0", "x9c3"))]
+        ['n1', 'n3', None, None]
+        """
+        name = xname.lower()
+        return self._of(self._names, name, system) or self._of(self._controllers, name, system)
+
+    def shared(self, xname: str, system: str = "") -> bool:
+        """Tell whether a place is a controller of several listed nodes.
+
+        >>> Nodes([Node("n2", xname="x9c3s0b0n0"), Node("n3", xname="x9c3s0b0n1")]).shared("x9c3s0b0")
+        True
+        """
+        system = self._systems.get(system, system)
+        return any((of, xname.lower()) in self._controllers for of in (system, "")) and not self.controlled(
+            xname, system
+        )
+
+    def _of(self, table: "dict[_Key, Node] | dict[_Key, Node | None]", name: str | int, system: str) -> Node | None:
+        system = self._systems.get(system, system)
+        return (table.get((system, name)) if system else None) or table.get(("", name))
+
+    def _add(self, node: Node) -> None:
+        for name in node.names:
+            self._names.setdefault((node.system, name.lower()), node)
+        if node.nid is not None:
+            self._nids.setdefault((node.system, node.nid), node)
+        controller = _CONTROLLER.fullmatch(node.xname.lower())
+        if controller is not None:
+            key = (node.system, controller[1])
+            self._controllers[key] = None if key in self._controllers else node
+
+    def _add_short_names(self) -> None:
+        """Let names that have a domain be found without it, but for those that two nodes would share."""
+        short: dict[_Key, Node | None] = {}
+        for (system, listed), node in self._names.items():
+            first = str(listed).partition(".")[0]
+            if first == listed or first.isdigit():
+                continue
+            key = (system, first)
+            short[key] = node if short.get(key, node) is node else None
+        for name, found in short.items():
+            if found is not None:
+                self._names.setdefault(name, found)
+
+
+NO_NODES: Final = Nodes()

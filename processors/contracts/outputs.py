@@ -1,0 +1,469 @@
+"""What comes out: the messages of the output topics, as typed structs.
+
+Every message carries `schema` (name and major version), `id`, `time` (event time), `as_of`, `valid_until` and
+`agent_version`. Delivery is at least once: a repeat has the same id and the same content. Where a key repeats, the
+message with the larger `time` is the newer one. Schemas only grow within a major version.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Literal, Protocol
+
+import msgspec
+
+from processors.contracts.events import Attribute
+from processors.contracts.hosts import Profile
+from processors.contracts.load import UnderLoad
+from processors.contracts.names import Horizon
+
+# How good what was said has been, measured: every figure is of something said before its outcome was learned.
+
+
+class HorizonQuality(msgspec.Struct, frozen=True):
+    """How good predictions at one horizon have been: runs scored, median relative error, share inside the 90 % band."""
+
+    horizon: Horizon
+    scored: int
+    median_error: float
+    coverage_90: float
+
+
+class Quality(msgspec.Struct, frozen=True):
+    """How good the published predictions of this application have been: scored before learning.
+
+    `horizons` tells it apart by how far the size lay from those known then; only horizons with runs are there.
+    """
+
+    scored: int = 0
+    median_error: float | None = None
+    coverage_90: float | None = None
+    bias: float | None = None
+    horizons: tuple[HorizonQuality, ...] = ()
+
+
+class PowerQuality(msgspec.Struct, frozen=True, kw_only=True):
+    """How good predictions of a run's power have been: scored before learning, as `Quality`.
+
+    `measured` is the share of the runs' host-minutes with a power sensor, `estimated` that of those estimated from counters.
+    """
+
+    scored: int = 0
+    median_error: float | None = None
+    coverage_90: float | None = None
+    measured: float = 1.0
+    estimated: float = 0.0
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """A counter that explains a target: its coefficient in the target's unit per rate, the same in deviations, and rho.
+
+    rho is its rank correlation with the target.
+    """
+
+    counter: str
+    coefficient: float
+    standardised: float
+    rho: float
+
+
+class ProfileModel(msgspec.Struct, frozen=True, kw_only=True):
+    """What profiles of runs say of one target (`run_time_s`, or `system_power_w`, `cpu_power_w`, ... per host).
+
+    `model` is the one that answers from counters, `scored` the runs that were predicted before they were learned, with the
+    median of their relative errors and the share inside the 90 % band. `explained` are the counters of the linear model.
+    """
+
+    target: str
+    model: str
+    runs: int
+    scored: int
+    median_error: float | None = None
+    coverage_90: float | None = None
+    explained: tuple[Explained, ...] = ()
+
+
+class FeatureModel(msgspec.Struct, frozen=True, kw_only=True):
+    """What features tell of the run times of an application: `attributes` of its jobs, or the `communication` of its runs.
+
+    `model` is the one that answers of those that are tried (of communication: the set of features that is believed),
+    `weight` its share where a request or a job tells the features. `scored` runs were compared with it before they were
+    learned: `error` is the mean of |ln(observed / predicted)|, `curve_error` and `combined_error` those of the curve and of
+    both together on the same runs; `coverage_90` the share of them in the band of both. Of the newest `ranked` of them,
+    `rcc` is the share of pairs that are ordered as predicted (of a tie the first counts as above), `rcc_symmetric` the same
+    with ties as half, `r_squared` the share of the variance that is explained. `importances` are the shares of features in
+    what trees explain.
+    """
+
+    features: str
+    model: str
+    runs: int
+    weight: float
+    scored: int
+    error: float | None = None
+    curve_error: float | None = None
+    combined_error: float | None = None
+    coverage_90: float | None = None
+    ranked: int = 0
+    rcc: float | None = None
+    rcc_symmetric: float | None = None
+    r_squared: float | None = None
+    importances: dict[str, float] = {}
+
+
+# What happened of late, as readers see it: runs that settled, messages that could not be used, sources that speak.
+
+
+class PredictedAtStart(msgspec.Struct, frozen=True, kw_only=True):
+    """What was predicted of a run before it ended: its run time with the band, in seconds, and how far to trust it.
+
+    `coverage` is what the band aims at, `source` where the figures came from: "curve", "similar_runs", "features" or
+    "other_inputs".
+
+    >>> PredictedAtStart(run_time_s=100.0, low_s=90.0, high_s=110.0, coverage=0.9, verdict="reliable", source="curve").holds(95.0)
+    True
+    """
+
+    run_time_s: float
+    low_s: float
+    high_s: float
+    coverage: float
+    verdict: str
+    source: str
+
+    def holds(self, run_time_s: float) -> bool:
+        """Tell whether a run time lies inside the band."""
+        return self.low_s <= run_time_s <= self.high_s
+
+
+class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that settled of late. `user` is as the journal has it: a pseudonym, unless names are configured to be plain.
+
+    `told` is what was predicted of it, None where nothing was; power and energy are those of all its hosts together.
+
+    >>> RecentRun(run_id="exa/1@0", system="exa", job_id="1", application_id=None, n=8.0, start_ms=0, end_ms=60_000,
+    ...           run_time_s=60.0, state="COMPLETED").told is None
+    True
+    """
+
+    run_id: str
+    system: str
+    job_id: str
+    application_id: str | None
+    n: float | None
+    start_ms: int
+    end_ms: int
+    run_time_s: float
+    state: str
+    user: str | None = None
+    time_limit_s: float | None = None
+    told: PredictedAtStart | None = None
+    power_w: float | None = None
+    energy_j: float | None = None
+
+
+class Letter(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that became a dead letter: when, why, and where it lies. Its bytes are not shown.
+
+    >>> Letter(time_ms=0, reason="not-json", detail="", topic="slurm", partition=0, offset=7).offset
+    7
+    """
+
+    time_ms: int
+    reason: str
+    detail: str
+    topic: str
+    partition: int
+    offset: int
+
+
+class SourceSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A raw topic whose events the learner has folded since it started: how many, and the newest event's time.
+
+    >>> SourceSeen(topic="slurm", events=3, newest_ms=60_000).events
+    3
+    """
+
+    topic: str
+    events: int
+    newest_ms: int
+
+
+class RecentThings(Protocol):
+    """Reads of what happened of late, all of them bounded, newest first; safe from any thread."""
+
+    def runs(self, application_id: str) -> Sequence[RecentRun]:
+        """Return the newest settled runs of an application."""
+
+    def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
+        """Return the settled runs of a job; a requeued one has several."""
+
+    def letters(self) -> Sequence[Letter]:
+        """Return the newest dead letters of the whole agent."""
+
+    def sources(self) -> Sequence[SourceSeen]:
+        """Return the sources, the one that spoke last first."""
+
+
+VERDICTS: Final = (
+    "reliable", "insufficient", "high_error", "linear", "runner_up", "superlinear", "slowdown", "far", "uncertain", "unknown"
+)  # fmt: skip
+Source = Literal["observed", "interpolated", "extrapolated", "cold_start", "similar_runs", "features"]
+AlertStatus = Literal["pending", "firing", "resolved"]
+AlertKind = Literal["anomaly", "reliability"]
+Severity = Literal["info", "warning", "critical"]
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """What every output message has."""
+
+    schema: str
+    id: str
+    time: str
+    as_of: str
+    agent_version: str
+    valid_until: str | None = None
+
+
+class Reliability(msgspec.Struct, frozen=True):
+    """Whether to trust it: a verdict of VERDICTS, reasons by severity, and what to do about it."""
+
+    verdict: str
+    reasons: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    next_n: float | None = None
+
+
+class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
+    """The prediction at one size: run time with its band, in seconds.
+
+    `coverage` is what the band aims at, `coverage_measured` the share of past runs at this horizon that fell inside
+    the bands published before they ended (None before any was scored). `power_w` is the mean power of all hosts together and
+    `energy_j` the energy of the whole run, with bands of the same coverage; None where power was never measured.
+    """
+
+    n: float
+    run_time_s: float
+    low_s: float
+    high_s: float
+    coverage: float
+    coverage_measured: float | None
+    speedup: float
+    efficiency: float
+    extrapolation: float
+    source: Source
+    power_w: float | None = None
+    power_low_w: float | None = None
+    power_high_w: float | None = None
+    energy_j: float | None = None
+    energy_low_j: float | None = None
+    energy_high_j: float | None = None
+
+
+class HorizonError(msgspec.Struct, frozen=True):
+    """How far off a model was at one horizon: runs that were scored before they were learned, and their mean error.
+
+    An error is |ln(observed / predicted)|, at most 2; a small one is a relative error. Errors of long ago fade.
+    """
+
+    horizon: Horizon
+    scored: int
+    error: float
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One law of run time: its weight in the prediction, and parameters (units in their names).
+
+    `role` tells whether it is part of the prediction or stands beside it for explanation, `answers` for which sizes it
+    says anything now ("nothing" while fewer than `sizes_min` sizes are known, or where it does not apply), `errors` how
+    right it has been on this application.
+    """
+
+    name: str
+    weight: float
+    parameters: dict[str, float]
+    role: Literal["part", "beside"] = "part"
+    sizes_min: int = 1
+    answers: Literal["all sizes", "larger sizes", "nothing"] = "all sizes"
+    errors: tuple[HorizonError, ...] = ()
+
+
+class Model(msgspec.Struct, frozen=True):
+    """Where a prediction came from.
+
+    `errors` are those of what was published, or beyond its curve would have been, measured as those of its members.
+    """
+
+    name: str
+    members: tuple[Member, ...]
+    errors: tuple[HorizonError, ...] = ()
+
+
+class UsefulSizes(msgspec.Struct, frozen=True):
+    """Sizes worth asking for: the largest useful one, the knee, the largest at half efficiency.
+
+    `least_energy` is the size with the least energy of a run, `least_energy_delay` that with the least product of energy and
+    run time, of the sizes of the curve that can be relied on; None where power was never measured.
+    """
+
+    max: float | None = None
+    knee: float | None = None
+    least_energy: float | None = None
+    least_energy_delay: float | None = None
+    at_half_efficiency: float | None = msgspec.field(default=None, name="at_efficiency_0.5")
+
+
+class Range(msgspec.Struct, frozen=True):
+    """A range of sizes, ends included."""
+
+    min: float
+    max: float
+
+
+class Prediction(Message, frozen=True, kw_only=True):
+    """Topic predictions, keyed by application id: the whole curve of an application.
+
+    `under_load` is for the size that was run last, on the partition where the application usually runs.
+    """
+
+    application: str
+    system: str
+    input: str
+    unit: str
+    observations: int
+    sizes: tuple[float, ...]
+    model: Model
+    curve: tuple[CurvePoint, ...]
+    useful_n: UsefulSizes
+    reliable_n: Range | None
+    preferred_n: tuple[float, ...] | None
+    reliability: Reliability
+    quality: Quality
+    under_load: UnderLoad | None = None
+    power: PowerQuality | None = None
+    profiles: tuple[ProfileModel, ...] = ()
+    features: tuple[FeatureModel, ...] = ()
+
+
+class AnswerPoint(CurvePoint, frozen=True, kw_only=True):
+    """A curve point with a verdict of its own; where the request names hosts or a partition, also under their load."""
+
+    reliability: Reliability
+    under_load: UnderLoad | None = None
+
+
+class Answer(Message, frozen=True, kw_only=True):
+    """Topic answers, keyed by request id: one answer for each request, also where nothing is known.
+
+    `known` is False for an application that has no model; `detail` is then the sentence that says so.
+    """
+
+    request_id: str
+    known: bool
+    detail: str
+    application: str | None
+    system: str
+    input: str | None
+    unit: str | None
+    identified_by: str
+    confidence: float
+    observations: int
+    points: tuple[AnswerPoint, ...]
+    model: Model | None
+    useful_n: UsefulSizes | None
+    quality: Quality | None
+
+
+class JobPrediction(Message, frozen=True, kw_only=True):
+    """Topic job-predictions, keyed by system/job_id: when a running job will end; a tombstone when it is over.
+
+    `probability_exceeds_limit` is the chance to run into the time limit, given that it still runs. `coverage` and
+    `coverage_measured` are those of the curve at its size. `model` is where the numbers came from: the published curve of
+    the application, or the distribution of similar runs with what its user, name, class and centre weigh, whose coverage
+    is that of the centre's jobs; None where nothing is known. `under_load` is the run time by the load of its hosts before
+    it started. `user` is who runs it: a pseudonym, unless names are configured to be plain.
+    """
+
+    system: str
+    job_id: str
+    application: str | None
+    input: str | None
+    unit: str | None
+    n: float | None
+    start: str
+    time_limit_s: float | None
+    known: bool
+    run_time_s: float | None
+    low_s: float | None
+    high_s: float | None
+    coverage: float | None
+    coverage_measured: float | None = None
+    end: str | None
+    end_low: str | None
+    end_high: str | None
+    probability_exceeds_limit: float | None
+    reliability: Reliability
+    model: Model | None = None
+    under_load: UnderLoad | None = None
+    power_w: float | None = None
+    power_low_w: float | None = None
+    power_high_w: float | None = None
+    user: str | None = None
+
+
+class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an alert rests on."""
+
+    observed: float | None = None
+    expected: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: float | None = None
+    runs: tuple[str, ...] = ()
+    model: str | None = None
+    detail: dict[str, Attribute] = {}
+
+
+class Alert(Message, frozen=True, kw_only=True):
+    """Topic alerts, keyed by fingerprint: changes of status only.
+
+    `labels` identify the alert and never hold a changing value; `annotations` are for people (summary, description,
+    runbook).
+    """
+
+    fingerprint: str
+    status: AlertStatus
+    kind: AlertKind
+    severity: Severity
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    starts: str
+    ends: str | None
+    evidence: AlertEvidence
+
+
+class Run(Message, frozen=True, kw_only=True):
+    """Topic runs, keyed by run id: a settled run with its raw identity evidence, the training set of a rebuild.
+
+    `event` holds the completion as it was journalled and `identities` all other evidence of its job, as JSON text of
+    the journal's own form, so that other rules, other code or another state version can fold it anew. `profile` is what the
+    telemetry of its hosts said of it, `told` what was predicted before it ended.
+    """
+
+    run_id: str
+    application_id: str | None
+    identified_by: str
+    confidence: float
+    n: float | None
+    run_time_s: float
+    state: str
+    event: msgspec.Raw
+    identities: tuple[msgspec.Raw, ...]
+    profile: Profile | None = None
+    told: PredictedAtStart | None = None
+
+
+class Emission(msgspec.Struct, frozen=True):
+    """One record to send to an output topic: `kind` names the topic in the configuration, a None value is a tombstone."""
+
+    kind: Literal["predictions", "job_predictions", "answers", "alerts", "runs", "deadletters"]
+    key: str
+    value: bytes | None

@@ -1,0 +1,365 @@
+"""Telemetry on its way through the collector: batches of messages in, columns of samples out, no object per sample."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from processors.contracts.events import Decoded, HostMinute
+from processors.contracts.log import Position
+
+PEER: str = ">"
+"""Stands between a resource and the other side of it in the name of a series: ``bandwidth>group3``."""
+
+JOB: Final = "#"
+"""Stands before the id of the job that a series is of, where its producer knows: ``counter_delta>PAPI_TOT_INS#812``."""
+
+CUMULATIVE: Final = "_total"
+POWER: Final = "_w"
+"""Ends of the names of resources that are more than a level: a counter since some start, and a power in watts."""
+
+POWER_W: Final = "power_w"
+COMPONENTS: Final = ("system", "cpu", "memory", "gpu")
+"""Power in W is the resource ``power_w>cpu``: of a component, all of a host's sockets together, or ``power_w>cpu:0`` of one."""
+
+COUNTER_DELTA: Final = "counter_delta"
+COUNTER_TOTAL: Final = "counter_total"
+ENERGY_TOTAL: Final = "energy_total"
+NIC_TOTAL: Final = "nic_total"
+COUNTER_RATE: Final = "counter_rate"
+COUNTER_LEVEL: Final = "counter_level"
+PROFILED: Final = frozenset({COUNTER_DELTA, COUNTER_TOTAL, ENERGY_TOTAL, NIC_TOTAL, COUNTER_RATE, COUNTER_LEVEL})
+"""Resources that are of use only as part of a run's profile: they have no windows, no forecasts and no detectors.
+
+``counter_delta>PAPI_TOT_CYC`` is what a counter grew since its sample before (the time is the middle of the interval, where
+that is known); ``counter_total>PAPI_TOT_CYC`` its value since some start; ``energy_total>cpu:0`` joules since some start;
+``nic_total>cxi0:ixe_rx_ptl_msgs`` a counter of a network interface. What is of one part of a host has the part after a colon.
+
+``counter_rate>flops_any`` is what a producer made a rate per second of: a run's is the mean over its minutes, and what the
+parts of a host say (``counter_rate>flops_any:0``) adds up. ``counter_level>ipc`` is a ratio, a frequency or an amount, whose
+mean over parts and minutes counts: cores of one host may share such a series.
+"""
+
+
+class Named(NamedTuple):
+    """The parts of the name of a resource: ``counter_delta>PAPI_TOT_INS#812`` is what, of what (peer), and of which job."""
+
+    resource: str
+    peer: str = ""
+    job_id: str = ""
+
+
+def named(name: str) -> Named:
+    """Return the parts of the name of a resource.
+
+    >>> named("counter_delta>PAPI_TOT_INS#812"), named("load1")
+    (Named(resource='counter_delta', peer='PAPI_TOT_INS', job_id='812'), Named(resource='load1', peer='', job_id=''))
+    """
+    rest, _, job_id = name.partition(JOB)
+    resource, _, peer = rest.partition(PEER)
+    return Named(resource, peer, job_id)
+
+
+def is_profiled(name: str) -> bool:
+    """Tell whether a resource is only part of profiles of runs, by its name; what is of one job always is.
+
+    >>> is_profiled("counter_delta>cycles"), is_profiled("power_w>system"), is_profiled("power_w>system#812")
+    (True, False, True)
+    """
+    return JOB in name or name.partition(PEER)[0] in PROFILED
+
+
+def is_cumulative(resource: str) -> bool:
+    """Tell whether a resource only grows until it wraps or is reset, by its name.
+
+    >>> is_cumulative("network_received_total>eth0"), is_cumulative("load1")
+    (True, False)
+    """
+    return named(resource).resource.endswith(CUMULATIVE)
+
+
+def is_power(resource: str) -> bool:
+    """Tell whether a resource is a power in W, by its name.
+
+    >>> is_power("power_w>cpu"), is_power("load1")
+    (True, False)
+    """
+    return named(resource).resource.endswith(POWER)
+
+
+TAKEN: Final = frozenset(
+    {
+        "cpu_available",
+        "cpu_current",
+        "memory_free",
+        "memory_available",
+        "disk_free",
+        "bandwidth",
+        "latency",
+        "connect_time",
+        "load1",
+        POWER_W,
+        *PROFILED,
+    }
+)
+"""The resources taken by default, without what follows a PEER; a host with ten of them costs ten windows."""
+
+
+class Series(NamedTuple):
+    """What is measured where: system, host and resource."""
+
+    system: str
+    host: str
+    resource: str
+
+
+class SeriesIndex:
+    """Numbers for series, in the order in which they came; at most `series_max`, for names come from outside.
+
+    >>> index = SeriesIndex(series_max=1)
+    >>> index.number(Series("exa", "nid1", "cpu_available")), index.number(Series("exa", "nid2", "cpu_available"))
+    (0, None)
+    """
+
+    def __init__(self, series_max: int) -> None:
+        self.series_max = series_max
+        self._numbers: dict[Series, int] = {}
+        self._series: list[Series] = []
+        self.refused = 0
+
+    def __len__(self) -> int:
+        """Return how many series are known."""
+        return len(self._series)
+
+    def __getitem__(self, number: int) -> Series:
+        """Return the series of a number."""
+        return self._series[number]
+
+    def number(self, series: Series) -> int | None:
+        """Return the number of a series, a new one for a new series; None where there are too many."""
+        found = self._numbers.get(series)
+        if found is not None:
+            return found
+        if len(self._series) >= self.series_max:
+            self.refused += 1
+            return None
+        self._numbers[series] = len(self._series)
+        self._series.append(series)
+        return self._numbers[series]
+
+
+class Samples(msgspec.Struct, frozen=True):
+    """m samples as columns, each (m,): number of the series, event time in ms, value in the unit of the resource.
+
+    >>> Samples(np.zeros(2, np.int32), np.arange(2), np.ones(2)).take(slice(1, 2)).time_ms
+    array([1])
+    """
+
+    series: npt.NDArray[np.int32]
+    time_ms: npt.NDArray[np.int64]
+    value: npt.NDArray[np.float64]
+
+    def take(self, which: npt.NDArray[np.bool_] | slice) -> "Samples":
+        """Return some of the samples."""
+        return Samples(self.series[which], self.time_ms[which], self.value[which])
+
+
+class DecodedBatch(msgspec.Struct):
+    """What a slice of messages yields: samples, and by index of the message everything that is not a sample.
+
+    `sample_message` (m,) tells which message of the slice each sample came from.
+    """
+
+    samples: Samples
+    sample_message: npt.NDArray[np.int32]
+    others: list[tuple[int, Decoded]] = []
+
+
+DecodeSamples = Callable[[Sequence[bytes | None], Sequence[int], SeriesIndex], DecodedBatch]
+"""A decoder of telemetry: values of a slice of messages, when each was received (ms), and the numbers of series.
+
+It never raises for a bad message: the refusal is in `others`.
+"""
+
+Part = Callable[[], Iterator[HostMinute]]
+"""Some hosts of a minute that is due; their events are made when it is called."""
+
+
+class SampleWindows(Protocol):
+    """The windows of one source partition; all follows from its records, in order."""
+
+    @property
+    def index(self) -> SeriesIndex:
+        """The numbers of series that samples must have now; another one after `forget`."""
+
+    def fold(
+        self, samples: Samples, offsets: npt.NDArray[np.int64], received_ms: npt.NDArray[np.int64]
+    ) -> Iterator[Part]:
+        """Take samples with the offset and the time of each one's record; yield what is due, in parts.
+
+        Exhaust the iterator before anything else is asked for; between two parts other work may be done.
+        """
+
+    def position(self, next_offset: int) -> Position:
+        """Return where to read again after a crash, `next_offset` or before, with what has to be said then."""
+
+    def counts(self) -> Mapping[str, int]:
+        """Return what became of samples since the last call: `taken`, or why they were left out."""
+
+    def series_held(self) -> int:
+        """Return how many series have samples."""
+
+    def forget(self) -> None:
+        """Give up the names of series without samples, where these have become many."""
+
+
+MakeWindows = Callable[[str, str], SampleWindows]
+"""Makes the windows of a source (topic and partition), with the metadata of the position that was committed, or none."""
+
+
+# What the readings of a centre's sensors are: from a message's name and where its sensor sits to a resource and a unit.
+
+
+IGNORED: Final = "ignore"
+NONE: Final = "-"
+INDEX: Final = "{index}"
+PARENT: Final = "{parent}"
+
+FACTORS: Final[dict[str, tuple[str, float]]] = {
+    "W": ("power", 1.0),
+    "mW": ("power", 1e-3),
+    "kW": ("power", 1e3),
+    "J": ("energy", 1.0),
+    "mJ": ("energy", 1e-3),
+    "kJ": ("energy", 1e3),
+    "MJ": ("energy", 1e6),
+    "Wh": ("energy", 3.6e3),
+    "kWh": ("energy", 3.6e6),
+    "1": ("", 1.0),
+}
+"""What a unit measures, and what of W or J one of it is; ``1`` leaves a value as it is."""
+
+
+def quantity_of(resource: str) -> str:
+    """Return what a resource measures, as its unit must: ``power``, ``energy``, or nothing that has a unit here.
+
+    >>> quantity_of("power_w>cpu:0"), quantity_of("energy_total>system"), quantity_of("inlet_temperature")
+    ('power', 'energy', '')
+    """
+    return {POWER_W: "power", ENERGY_TOTAL: "energy"}.get(resource.partition(PEER)[0], "")
+
+
+class Sensor(NamedTuple):
+    """The identity of a sensor: the message that tells it (``CrayTelemetry.Power``) and its place, as Redfish has it.
+
+    Texts are empty and numbers -1 where the message has none.
+    """
+
+    message: str
+    location: str
+    parental_context: str = ""
+    parental_index: int = -1
+    physical_context: str = ""
+    number: int = -1
+    sub_context: str = ""
+    device_context: str = ""
+    sub_index: int = -1
+    source: str = ""
+
+
+class SensorRule(msgspec.Struct, frozen=True):
+    """Sensors whose fields are as given are the resource `resource`, in `unit`.
+
+    An empty text or None stands for anything, ``-`` for none. `message` may leave out what stands before the last dot,
+    `location` may hold ``*`` and ``?``. ``{index}`` and ``{parent}`` in the resource stand for the sensor's own number and
+    that of what it sits on; a sensor without one leaves out the colon before it. ``ignore`` is no resource: such sensors
+    are left out.
+
+    >>> rule = SensorRule("Power", "power_w>cpu:{parent}", "W", parental_context="CPU")
+    >>> sensor = Sensor("CrayTelemetry.Power", "x9000c3s0b0n0", "CPU", 1, "VoltageRegulator")
+    >>> rule.matches(sensor), rule.named(sensor)
+    (True, 'power_w>cpu:1')
+    """
+
+    message: str
+    resource: str
+    unit: str = "1"
+    parental_context: str = ""
+    physical_context: str = ""
+    sub_context: str = ""
+    device_context: str = ""
+    index: int | None = None
+    location: str = ""
+    source: str = ""
+
+    def matches(self, sensor: Sensor) -> bool:
+        """Tell whether a sensor is meant."""
+        texts = (
+            (self.parental_context, sensor.parental_context),
+            (self.physical_context, sensor.physical_context),
+            (self.sub_context, sensor.sub_context),
+            (self.device_context, sensor.device_context),
+            (self.source, sensor.source),
+        )
+        return (
+            self.is_of(sensor.message)
+            and all(not wanted or found == ("" if wanted == NONE else wanted) for wanted, found in texts)
+            and (self.index is None or self.index == sensor.number)
+            and (not self.location or fnmatchcase(sensor.location.lower(), self.location.lower()))
+        )
+
+    def is_of(self, message: str) -> bool:
+        """Tell whether messages of this name are meant."""
+        return self.message in (message, message.rpartition(".")[2])
+
+    def named(self, sensor: Sensor) -> str:
+        """Return the name of the resource of one sensor."""
+        name = self.resource
+        for part, number in ((INDEX, sensor.number), (PARENT, sensor.parental_index)):
+            name = name.replace(f":{part}", f":{number}" if number >= 0 else "").replace(part, str(max(number, 0)))
+        return name
+
+    @property
+    def factor(self) -> float:
+        """What one of the unit is in that of the resource."""
+        return FACTORS[self.unit][1]
+
+
+class Sensors:
+    """Rules in the order in which they are tried: of sensors that are one resource of a host, the earliest rule's counts.
+
+    >>> sensors = Sensors([SensorRule("Power", "power_w>system", "kW", sub_context="Input")])
+    >>> sensors.find(Sensor("Power", "x1", sub_context="Input")).rank, sensors.find(Sensor("Power", "x1"))
+    (0, None)
+    """
+
+    def __init__(self, rules: Iterable[SensorRule] = ()) -> None:
+        self.rules = tuple(rules)
+
+    def __add__(self, others: "Sensors") -> "Sensors":
+        """Return these rules with others after them."""
+        return Sensors(self.rules + others.rules)
+
+    def find(self, sensor: Sensor) -> "Found | None":
+        """Return the first rule for a sensor; None without one."""
+        for rank, rule in enumerate(self.rules):
+            if rule.matches(sensor):
+                return Found(rank, rule)
+        return None
+
+    def told(self, message: str) -> bool:
+        """Tell whether any rule is about messages of this name."""
+        return any(rule.is_of(message) for rule in self.rules)
+
+
+class Found(NamedTuple):
+    """A rule and its place among all."""
+
+    rank: int
+    rule: SensorRule
+
+
+NO_SENSORS: Final = Sensors()

@@ -1,0 +1,381 @@
+"""Run times of one application from what is known of a run besides its size: attributes of the job, its communication.
+
+Models are learned from runs that settled (`processors.models.features`). What they say is put together with what the
+curve says, in ln t, by how both did on the same runs before these were learned (`processors.models.features`): first
+the curve and the attributes, then both and the communication. Beyond the sizes that were run the curve says how times go on
+from the nearest one.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from processors.contracts.events import Attribute
+from processors.contracts.names import HORIZONS
+from processors.contracts.outputs import AnswerPoint, FeatureModel, HorizonError, Member, Model, Reliability
+from processors.facts import CurveSaid, PublishedPoint
+from processors.models.combination.combine import WIDTH_MAX
+from processors.models.communication import NAMES, r_squared, rcc, rcc_symmetric
+from processors.models.features import ATTRIBUTE_KINDS, NETWORK, NETWORK_KINDS, Blend, Chosen, Forecast, encoded
+from processors.models.statistics import six_digits
+from processors.models.training.runs import Run
+from processors.models.training.table import CHOICE
+from processors.models.training.trainer import Learner, Trainer
+from processors.run_time.members import ERROR_MAX, WINDOW
+from processors.run_time.prediction import REASON_WORDS, RELIABLE, UNCERTAIN
+from processors.store import Pace, counted, due
+
+# How good what features say of run times has been.
+
+
+RANKED_MIN = 8
+
+
+def feature_model(features: str, learner: Learner, blend: Blend, pairs: Sequence[tuple[float, float]]) -> FeatureModel:
+    """Return what is told of one kind of features; `pairs` are what the believed model said, and what came, in seconds."""
+    name = learner.believed or "none"
+    model = learner.models.get(name)
+    first, second, both = (six_digits(each) if blend.scored else None for each in blend.errors)
+    order = _order(pairs)
+    return FeatureModel(
+        features=features,
+        model=name,
+        runs=len(learner.table) if learner.table is not None else 0,
+        weight=six_digits(blend.share),
+        scored=blend.scored,
+        error=second,
+        curve_error=first,
+        combined_error=both,
+        coverage_90=six_digits(blend.inside) if blend.scored else None,
+        ranked=len(pairs),
+        rcc=order[0],
+        rcc_symmetric=order[1],
+        r_squared=order[2],
+        importances=_rounded(model.importances()) if isinstance(model, Chosen) else {},
+    )
+
+
+def _order(pairs: Sequence[tuple[float, float]]) -> tuple[float | None, float | None, float | None]:
+    if len(pairs) < RANKED_MIN:
+        return None, None, None
+    predicted, actual = np.array(pairs).T
+    rcc_, symmetric, explained = (_known(score(predicted, actual)) for score in (rcc, rcc_symmetric, r_squared))
+    return rcc_, symmetric, explained
+
+
+def _known(value: float) -> float | None:
+    return six_digits(value) if math.isfinite(value) else None
+
+
+def _rounded(shares: dict[str, float]) -> dict[str, float]:
+    return {name: six_digits(share) for name, share in shares.items() if share > 0}
+
+
+ATTRIBUTES: Final = "attributes"
+COMMUNICATION: Final = "communication"
+STAGES: Final = (ATTRIBUTES, COMMUNICATION)
+COMBINED: Final = "combination"
+KINDS: Final = {ATTRIBUTES: ATTRIBUTE_KINDS, COMMUNICATION: NETWORK_KINDS}
+SIZE: Final = "n"
+ATTRIBUTES_MAX: Final = 40  # of a run
+PAIRS_MAX: Final = 64  # newest runs by which an order is judged
+SCORED_PER_TICK: Final = 4  # runs of an application
+USUAL: Final = 0.5  # a choice that this share of runs made has to be told
+
+
+class FeatureFact(msgspec.Struct, frozen=True):
+    """A run that settled: its attributes and the features of its communication.
+
+    `curve` is what was published about it when it ended; None where it was reported before, or nothing was published.
+    """
+
+    run_id: str
+    n: float
+    run_time_s: float
+    end_ms: int
+    now_ms: int
+    attributes: Mapping[str, Attribute] = {}
+    network: Mapping[str, float] = {}
+    curve: CurveSaid | None = None
+
+
+class FeatureQuestion(NamedTuple):
+    """A run to come: what is known of it, what the curve says at its size, and at the nearest size that was run."""
+
+    attributes: Mapping[str, Attribute]
+    network: Mapping[str, float]
+    at: PublishedPoint
+    near: PublishedPoint
+
+
+class Pooled(NamedTuple):
+    """Curve and features together, in seconds, and the share of each of STAGES that said something."""
+
+    run_time_s: float
+    low_s: float
+    high_s: float
+    shares: dict[str, float]
+    coverage: float | None = None
+
+
+class _Said(NamedTuple):
+    stage: str
+    forecast: Forecast
+    before: Forecast
+    pooled: Forecast
+
+
+class FeatureTimesState(msgspec.Struct, omit_defaults=True):
+    """Stored form; `errors` by stage and index of the horizon: runs scored, and their mean |ln(observed / predicted)|."""
+
+    trainer: dict[str, Any] | None = None
+    blends: dict[str, dict[str, Any]] = {}
+    errors: dict[str, dict[int, tuple[int, float]]] = {}
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    waiting_ms: int | None = None
+    pace: Pace = (0, 0)
+
+
+class FeatureTimes:
+    """What features say of the run times of one application."""
+
+    name: ClassVar[str] = "feature_times"
+    version: ClassVar[int] = 1
+
+    def __init__(self, runs_max: int, state: FeatureTimesState) -> None:
+        self._trainer = Trainer(KINDS, runs_max, state.trainer)
+        self._blends = {stage: Blend.build(kept) for stage, kept in state.blends.items()}
+        self._errors = {name: dict(rows) for name, rows in state.errors.items()}
+        self._pairs = {stage: list(pairs) for stage, pairs in state.pairs.items()}
+        self._waiting_ms = state.waiting_ms
+        self._pace = state.pace
+
+    @classmethod
+    def build(cls, runs_max: int, state: FeatureTimesState | None = None) -> "FeatureTimes":
+        """Return what a stored state was of, or something that knows nothing."""
+        return cls(runs_max, state or FeatureTimesState())
+
+    def nearest(self, n: float) -> float:
+        """Return the size nearest to `n` within the range of those that models were fitted to."""
+        tables = [learner.table for learner in self._trainer.learners.values()]
+        sizes = [table.values[:, table.names.index(SIZE)] for table in tables if table is not None and len(table)]
+        if not sizes:
+            return n
+        return float(min(max(n, min(each.min() for each in sizes)), max(each.max() for each in sizes)))
+
+    def score(self, fact: FeatureQuestion) -> Pooled | None:
+        """Return what curve and features say together of a run to come; None where the curve alone has a say."""
+        said = self._said(fact)
+        shares = {each.stage: self._blend(each.stage).share for each in said}
+        if not any(shares.values()):
+            return None
+        last = said[-1]
+        for earlier, later in pairwise(STAGES):
+            if earlier in shares and later in shares:
+                shares[earlier] *= 1.0 - shares[later]
+        blend = self._blend(last.stage)
+        return Pooled(*blend.band(last.pooled), shares, blend.inside)
+
+    def missing(self, attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:
+        """Return what a run has to tell of its attributes, or of its communication, and does not."""
+        values = _values(attributes, network, 1.0)
+        stages = [stage for stage, told in ((ATTRIBUTES, attributes), (COMMUNICATION, network)) if told]
+        names = {name: None for stage in stages for name in self._missing(self._trainer.learners[stage], values)}
+        return tuple(name.removeprefix(NETWORK) for name in names)
+
+    def learn(self, fact: FeatureFact) -> None:
+        """Take a run in, after all were compared with it; one with a known id replaces that."""
+        values = _values(fact.attributes, fact.network, fact.n)
+        mapped = any(name.startswith(NETWORK) for name in values)
+        stages = (*([ATTRIBUTES] if fact.attributes else []), *([COMMUNICATION] if mapped else []))
+        targets = dict.fromkeys(stages, fact.run_time_s)
+        run = Run(fact.run_id, fact.end_ms, values, targets)
+        if self._trainer.reservoir.find(run.id) == run:
+            return
+        if fact.curve is not None and due(self._pace, fact.now_ms, SCORED_PER_TICK):
+            self._pace = counted(self._pace, fact.now_ms)
+            self._compare(fact, fact.curve)
+            self._trainer.learn(run)
+        else:
+            self._trainer.reservoir.add(run)
+        self._wait(fact.now_ms)
+
+    def forget(self, run_id: str, now_ms: int) -> None:
+        """Let a run tell nothing any more: it belongs to another application."""
+        if self._trainer.reservoir.drop(run_id):
+            self._wait(now_ms)
+
+    def step(self) -> bool:
+        """Do a part of the next fit; return whether there is more to do."""
+        self._trainer.tick()
+        if self._trainer.wants:
+            return True
+        self._waiting_ms = None
+        return False
+
+    @property
+    def step_cost(self) -> int:
+        """What a step of the fit that goes on costs, in units of about a millisecond."""
+        return self._trainer.step_cost
+
+    def errors(self, name: str) -> tuple[HorizonError, ...]:
+        """Return the errors of one of STAGES, or of COMBINED, by horizon."""
+        rows = sorted(self._errors.get(name, {}).items())
+        return tuple(HorizonError(HORIZONS[at], scored, error) for at, (scored, error) in rows)
+
+    def models(self) -> tuple[FeatureModel, ...]:
+        """Return how each of STAGES did, and what it is."""
+        return tuple(
+            feature_model(stage, self._trainer.learners[stage], self._blend(stage), self._pairs.get(stage, ()))
+            for stage in STAGES
+            if self._trainer.learners[stage].believed is not None
+        )
+
+    def due_ms(self) -> int | None:
+        """Return since when a fit waits to go on; None where none does."""
+        return self._waiting_ms
+
+    def snapshot(self) -> FeatureTimesState:
+        """Return the stored form."""
+        return FeatureTimesState(
+            self._trainer.snapshot(),
+            {stage: blend.snapshot() for stage, blend in self._blends.items()},
+            {name: dict(rows) for name, rows in self._errors.items()},
+            {stage: list(pairs) for stage, pairs in self._pairs.items()},
+            self._waiting_ms,
+            self._pace,
+        )
+
+    def _said(self, asked: FeatureQuestion) -> list[_Said]:
+        """Return what each stage says, and what it makes of that and of what was said before."""
+        values = _values(asked.attributes, asked.network, asked.near.n)
+        curve, near = (
+            Forecast.of_band(point.run_time_s, point.low_s, point.high_s) for point in (asked.at, asked.near)
+        )
+        pooled, found = curve, list[_Said]()
+        for stage in STAGES:
+            own = self._forecast(stage, values, curve, near)
+            if own is not None:
+                before, pooled = pooled, self._blend(stage).said(pooled, own)
+                found.append(_Said(stage, own, before, pooled))
+        return found
+
+    def _forecast(self, stage: str, values: Mapping[str, float], curve: Forecast, near: Forecast) -> Forecast | None:
+        learner = self._trainer.learners[stage]
+        if self._missing(learner, values):
+            return None
+        band = learner.predict(values)
+        if band is None:
+            return None
+        own = Forecast.of_band(band.value, band.low, band.high)
+        further = max(curve.deviation**2 - near.deviation**2, 0.0)
+        return Forecast(own.ln_t + curve.ln_t - near.ln_t, math.sqrt(own.deviation**2 + further))
+
+    def _missing(self, learner: Learner, values: Mapping[str, float]) -> tuple[str, ...]:
+        """Return the columns of the model that answers which these values do not tell; a word that is new is told."""
+        table, model = learner.table, learner.models.get(learner.believed or "")
+        if table is None or not isinstance(model, Chosen):
+            return ()
+        told = {name.partition(CHOICE)[0] for name in values}
+        wanted: dict[str, float] = {}
+        for name, column in zip(model.names, table.values[:, list(model.at)].T, strict=True):
+            known = float((column == column).mean()) if CHOICE in name else 1.0  # noqa: PLR0124  not nan
+            base = name.partition(CHOICE)[0]
+            wanted[base] = wanted.get(base, 0.0) + known
+        return tuple(name for name, share in wanted.items() if share >= USUAL and name not in told)
+
+    def _compare(self, fact: FeatureFact, curve: CurveSaid) -> None:
+        ln_t, horizon = math.log(fact.run_time_s), HORIZONS.index(curve.horizon)
+        said = self._said(FeatureQuestion(fact.attributes, fact.network, curve.at, curve.near))
+        for each in said:
+            blend = self._blend(each.stage)
+            blend.learn(each.before, each.forecast, ln_t)
+            self._blends[each.stage] = blend
+            self._note(each.stage, horizon, ln_t - each.forecast.ln_t)
+            pairs = self._pairs.setdefault(each.stage, [])
+            pairs.append((six_digits(math.exp(each.forecast.ln_t)), six_digits(fact.run_time_s)))
+            del pairs[:-PAIRS_MAX]
+        if said:
+            self._note(COMBINED, horizon, ln_t - said[-1].pooled.ln_t)
+
+    def _note(self, name: str, horizon: int, off: float) -> None:
+        rows = self._errors.setdefault(name, {})
+        scored, mean = rows.get(horizon, (0, 0.0))
+        error = min(abs(off), ERROR_MAX)
+        rows[horizon] = scored + 1, six_digits(mean + (error - mean) / min(scored + 1, WINDOW))
+
+    def _blend(self, stage: str) -> Blend:
+        return self._blends.get(stage) or Blend()
+
+    def _wait(self, now_ms: int) -> None:
+        if self._waiting_ms is None and self._trainer.wants:
+            self._waiting_ms = now_ms
+
+
+def _values(attributes: Mapping[str, Attribute], network: Mapping[str, float], n: float) -> dict[str, float]:
+    """Return what is known of a run as values: attributes, communication under `network.`, and the size."""
+    known = sorted(encoded(attributes).items())[:ATTRIBUTES_MAX]
+    told = {NETWORK + name: network[name] for name in NAMES if name in network}
+    return {**{name: value for name, value in known if not name.startswith(NETWORK)}, **told, SIZE: n}
+
+
+# What features said, as messages tell it.
+
+
+NAME: Final = "features"
+DECIDES: Final = 0.5  # the share from which features, and no more the curve, say how far to trust
+WIDE: Final = "wide_band"
+
+
+def model_with(model: Model, times: FeatureTimes, shares: Mapping[str, float]) -> Model:
+    """Return where a prediction came from that features had a say in: what there was, with less weight, and they."""
+    rest = 1.0 - sum(shares.values())
+    before = (msgspec.structs.replace(each, weight=six_digits(each.weight * rest)) for each in model.members)
+    own = (
+        Member(stage, six_digits(shares[stage]), {}, errors=times.errors(stage)) for stage in STAGES if stage in shares
+    )
+    return Model(NAME, (*before, *own), times.errors(COMBINED))
+
+
+def judged(said: Pooled, curve: Reliability, *, inside: bool) -> Reliability:
+    """Return how far to trust what curve and features say, where the curve alone is trusted so far.
+
+    Within the sizes that were run it is the width of the band, once features decide.
+    """
+    if sum(said.shares.values()) < DECIDES or not inside:
+        return curve
+    if math.log(said.high_s / said.low_s) / 2.0 <= WIDTH_MAX:
+        return Reliability(RELIABLE)
+    return Reliability(UNCERTAIN, (WIDE,), (f"This is uncertain: {REASON_WORDS[WIDE]}.",))
+
+
+def with_features(point: AnswerPoint, said: Pooled, one_s: float, *, inside: bool) -> AnswerPoint:
+    """Return the point of an answer with what features say of it; `one_s` is what they say of size 1."""
+    speedup = one_s / said.run_time_s
+    decides = sum(said.shares.values()) >= DECIDES
+    return msgspec.structs.replace(
+        point,
+        run_time_s=six_digits(said.run_time_s),
+        low_s=six_digits(said.low_s),
+        high_s=six_digits(said.high_s),
+        coverage_measured=None if said.coverage is None else six_digits(said.coverage),
+        speedup=six_digits(speedup),
+        efficiency=six_digits(speedup / point.n),
+        source=NAME if decides else point.source,
+        reliability=judged(said, point.reliability, inside=inside),
+    )
+
+
+def published_point(point: AnswerPoint) -> PublishedPoint:
+    """Return the point of an answer as the point of a curve."""
+    return PublishedPoint(point.n, point.run_time_s, point.low_s, point.high_s)
+
+
+def words(shares: Mapping[str, float]) -> str:
+    """Return a sentence about what had how much of a say."""
+    told = " and ".join(f"{stage} {share:.0%}" for stage, share in shares.items() if share)
+    return f"Features of the run have a say: {told}."

@@ -1,0 +1,159 @@
+"""Scores of telemetry as it comes: each sample by the record rule, each host by all its resources together."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from processors.contracts.names import rfc3339
+from processors.contracts.telemetry import Samples, SeriesIndex
+from processors.hosts.rows import rounds
+from processors.models.detect.multivariate import RESOURCES_MAX, CombinedRule, CombinedSettings
+from processors.models.detect.record import RecordRule, RecordSettings
+
+ALL: Final = "*"
+RESOURCES_MIN: Final = 2  # of a host that is scored by all its resources
+
+
+class ScoreLine(msgspec.Struct, frozen=True):
+    """One score: of a sample, or of all resources of a host (resource ``*``) in an interval, at its first sample."""
+
+    host: str
+    resource: str
+    time: str
+    score: float
+    fired: bool
+
+
+class _Host:
+    """Where a host's resources stand: series -> place, and its row among the hosts of as many resources."""
+
+    def __init__(self) -> None:
+        self.places: dict[int, int] = {}
+        self.row = -1  # none yet
+
+
+class StreamScorer:
+    """Scores samples that come in order of time; what comes later than its interval is counted and passed over.
+
+    A sample of the far future would leave all after it too late: where clocks may be wrong, those that are `far_ahead`
+    (`processors.windows.partition`) are to be taken out first.
+
+    An interval of `interval_ms` is held until one of a later interval comes, or `end`. A host is scored with the mean of
+    each resource in the interval, by at most RESOURCES_MAX resources; one that gains a resource begins to learn anew.
+    """
+
+    def __init__(
+        self,
+        index: SeriesIndex,
+        record: RecordSettings | None = None,
+        combined: CombinedSettings | None = None,
+        interval_ms: int = 10_000,
+    ) -> None:
+        self._index = index
+        self._record = RecordRule(record)
+        self._settings = combined
+        self._interval_ms = interval_ms
+        self._rules: dict[int, CombinedRule] = {}
+        self._free: dict[int, list[int]] = {}
+        self._hosts: dict[tuple[str, str], _Host] = {}
+        self._held: list[Samples] = []
+        self._interval: int | None = None
+        self.late = 0
+
+    def score(self, samples: Samples) -> Iterator[ScoreLine]:
+        """Take samples, and yield the scores of the intervals that are complete, in order of time."""
+        interval = samples.time_ms // self._interval_ms
+        latest = np.maximum.accumulate(interval) if interval.size else interval
+        begun = self._interval
+        keep = interval >= (latest if begun is None else np.maximum(latest, begun))
+        self.late += int(keep.size - keep.sum())
+        kept, interval = samples.take(keep), interval[keep]
+        bounds = np.flatnonzero(np.diff(interval)) + 1
+        for start, stop in zip([0, *bounds.tolist()], [*bounds.tolist(), interval.size], strict=True):
+            if start == stop:
+                return
+            if self._interval is not None and interval[start] != self._interval:
+                yield from self.end()
+            self._interval = int(interval[start])
+            self._held.append(kept.take(slice(start, stop)))
+
+    def end(self) -> Iterator[ScoreLine]:
+        """Yield the scores of the interval that is held: of each sample, then of each host."""
+        held, self._held = self._held, []
+        if not held:
+            return
+        samples = Samples(
+            *(np.concatenate([getattr(each, name) for each in held]) for name in Samples.__struct_fields__)
+        )
+        yield from self._each(samples)
+        yield from self._together(samples)
+
+    def _each(self, samples: Samples) -> Iterator[ScoreLine]:
+        """Score each sample; a series that has several in the interval takes as many rounds."""
+        score, fired = np.zeros(samples.value.size), np.zeros(samples.value.size, bool)
+        for at in rounds(samples.series):
+            step = self._record.step(samples.series[at].astype(np.intp), samples.value[at], samples.time_ms[at])
+            score[at], fired[at] = step.score, step.fired
+        for number, time_ms, one, yes in zip(
+            samples.series.tolist(), samples.time_ms.tolist(), score.tolist(), fired.tolist(), strict=True
+        ):
+            series = self._index[number]
+            yield ScoreLine(series.host, series.resource, rfc3339(time_ms), one, yes)
+
+    def _together(self, samples: Samples) -> Iterator[ScoreLine]:
+        """Score each host by the means of its resources in the interval."""
+        finite = samples.take(np.isfinite(samples.value))
+        numbers, place = np.unique(finite.series, return_inverse=True)
+        mean = np.bincount(place, finite.value) / np.bincount(place) if numbers.size else np.zeros(0)
+        measured: dict[tuple[str, str], dict[int, float]] = {}
+        for number, value in zip(numbers.tolist(), mean.tolist(), strict=True):
+            measured.setdefault(self._index[number][:2], {})[number] = value
+        groups: dict[int, list[tuple[tuple[str, str], dict[int, float]]]] = {}
+        for key, values in measured.items():
+            resources = self._enter(key, values)
+            if resources >= RESOURCES_MIN:
+                groups.setdefault(resources, []).append((key, values))
+        time = rfc3339(int(samples.time_ms.min()))
+        for resources, group in sorted(groups.items()):
+            yield from self._group(resources, group, time)
+
+    def _group(
+        self, resources: int, group: list[tuple[tuple[str, str], dict[int, float]]], time: str
+    ) -> Iterator[ScoreLine]:
+        """Score the hosts of as many resources in one step."""
+        rows, values = np.zeros(len(group), np.intp), np.full((len(group), resources), np.nan)
+        for i, (key, measured) in enumerate(group):
+            host = self._hosts[key]
+            rows[i] = host.row
+            for number, value in measured.items():
+                if number in host.places:
+                    values[i, host.places[number]] = value
+        step = self._rules[resources].step(rows, values)
+        for (key, _), score, fired in zip(group, step.score.tolist(), step.fired.tolist(), strict=True):
+            yield ScoreLine(key[1], ALL, time, score, fired)
+
+    def _enter(self, key: tuple[str, str], values: dict[int, float]) -> int:
+        """Give each resource a place and the host a row; return how many places it has."""
+        host = self._hosts.setdefault(key, _Host())
+        before = len(host.places)
+        for number in values:
+            if number not in host.places and len(host.places) < RESOURCES_MAX:
+                host.places[number] = len(host.places)
+        now = len(host.places)
+        if now != before and now >= RESOURCES_MIN:
+            if host.row >= 0:
+                self._rules[before].clear(np.array([host.row]))
+                self._free[before].append(host.row)
+            host.row = self._new_row(now)
+        return now
+
+    def _new_row(self, resources: int) -> int:
+        """Return a row among the hosts of as many resources: one that was left, or the next."""
+        rule = self._rules.setdefault(resources, CombinedRule(resources, self._settings))
+        free = self._free.setdefault(resources, [])
+        if not free:
+            rule.grow(rule.size + 1)
+            return rule.size - 1
+        return free.pop()

@@ -1,0 +1,185 @@
+"""The memory of seen runs: which runs were counted, where, and as what; bounded by dropping the oldest buckets.
+
+A run that starts before everything that is still remembered can not be told from a repeat and is refused, so nothing
+is ever counted twice. Per run 20 bytes are kept.
+"""
+
+import struct
+from typing import ClassVar
+
+import msgspec
+
+from processors.store import digest64
+
+# The memory of answered requests: a request that is repeated after a crash is not answered twice.
+
+
+MINUTE_MS = 60_000
+KEEP_MS = 10 * MINUTE_MS
+REQUESTS_MAX = 30_000  # of one minute; keeps the stored form well below a broker's limit on records
+
+
+class AskedState(msgspec.Struct):
+    """Stored form: digests of the requests of one minute, and when they may be forgotten."""
+
+    requests: list[int] = []
+    keep_until_ms: int = 0
+
+
+class Asked:
+    """The requests that were answered within one minute."""
+
+    name: ClassVar[str] = "asked"
+    version: ClassVar[int] = 1
+
+    def __init__(self, requests: dict[int, None], keep_until_ms: int) -> None:
+        self._requests = requests
+        self._keep_until_ms = keep_until_ms
+
+    @classmethod
+    def build(cls, state: AskedState | None = None) -> "Asked":
+        """Return the minute of a stored state, or an empty one."""
+        return cls(dict.fromkeys(state.requests), state.keep_until_ms) if state else cls({}, 0)
+
+    def score(self, fact: str) -> bool:
+        """Tell whether a request was answered."""
+        return digest64(fact) in self._requests
+
+    def learn(self, fact: tuple[str, int]) -> None:
+        """Note that a request was answered at a time; the oldest is forgotten where there are too many."""
+        identity, now_ms = fact
+        request = digest64(identity)
+        if request not in self._requests and len(self._requests) >= REQUESTS_MAX:
+            del self._requests[next(iter(self._requests))]
+        self._requests[request] = None
+        self._keep_until_ms = now_ms - now_ms % MINUTE_MS + MINUTE_MS + KEEP_MS
+
+    def due_ms(self) -> int | None:
+        """Return when the minute may be forgotten."""
+        return self._keep_until_ms
+
+    def snapshot(self) -> AskedState:
+        """Return the stored form."""
+        return AskedState(list(self._requests), self._keep_until_ms)
+
+
+def minute(now_ms: int) -> str:
+    """Return the key of a minute."""
+    return str(now_ms // MINUTE_MS)
+
+
+BUCKET_MS = 15 * 60_000
+BUCKET_RUNS_MAX = 30_000  # keeps a stored bucket well below a broker's limit on records
+_ENTRY = struct.Struct("<QQL")
+
+
+class SeenRun(msgspec.Struct, frozen=True, gc=False):
+    """A run as remembered: the digest of its application (0: none) and of its content."""
+
+    application: int
+    content: int
+
+    @property
+    def trained(self) -> bool:
+        """Whether a model has learned the run."""
+        return bool(self.content & 1)
+
+    def tells(self, content: int) -> bool:
+        """Tell whether a report has the same content as the one that is remembered."""
+        return self.content | 1 == content | 1
+
+
+class SeenState(msgspec.Struct):
+    """Stored form of a bucket: packed entries (run, application, content), sorted by run."""
+
+    runs: bytes = b""
+
+
+class SeenRuns:
+    """The runs that started within one quarter of an hour."""
+
+    name: ClassVar[str] = "seen"
+    version: ClassVar[int] = 1
+
+    def __init__(self, runs: dict[int, SeenRun]) -> None:
+        self._runs = runs
+
+    @classmethod
+    def build(cls, state: SeenState | None = None) -> "SeenRuns":
+        """Return the bucket of a stored state, or an empty one."""
+        packed = state.runs if state else b""
+        return cls({run: SeenRun(application, content) for run, application, content in _ENTRY.iter_unpack(packed)})
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def score(self, fact: tuple[str, int]) -> SeenRun | None:
+        """Return what is remembered of a run, given its id and its new content; None for a new run."""
+        return self._runs.get(digest64(fact[0]))
+
+    def learn(self, fact: tuple[str, SeenRun]) -> None:
+        """Remember a run, or remember it anew."""
+        run_id, seen = fact
+        self._runs[digest64(run_id)] = seen
+
+    def full(self) -> bool:
+        """Tell whether the bucket takes no further run."""
+        return len(self._runs) >= BUCKET_RUNS_MAX
+
+    def due_ms(self) -> int | None:
+        """Return None: a bucket never waits for time."""
+        return None
+
+    def snapshot(self) -> SeenState:
+        """Return the stored form."""
+        entries = sorted(self._runs.items())
+        return SeenState(b"".join(_ENTRY.pack(run, seen.application, seen.content) for run, seen in entries))
+
+
+def bucket(run_id: str, start_ms: int) -> str:
+    """Return the key of the bucket of a run: its quarter of an hour and one of four parts; keys sort by time."""
+    return f"{start_ms // BUCKET_MS:010d}.{digest64(run_id) & 3}"
+
+
+class LowWaterState(msgspec.Struct):
+    """Stored form: the smallest key that is still remembered."""
+
+    bucket: str = ""
+
+
+class LowWater:
+    """What was forgotten: runs that belong before this bucket can not be told from repeats."""
+
+    name: ClassVar[str] = "low_water"
+    version: ClassVar[int] = 1
+
+    def __init__(self, state: LowWaterState) -> None:
+        self._state = state
+
+    @classmethod
+    def build(cls, state: LowWaterState | None = None) -> "LowWater":
+        """Return the mark of a stored state, or one that forgot nothing."""
+        return cls(msgspec.structs.replace(state) if state else LowWaterState())
+
+    def score(self, fact: str) -> bool:
+        """Tell whether a bucket was forgotten."""
+        return fact < self._state.bucket
+
+    def learn(self, fact: str) -> None:
+        """Note the smallest bucket that is still remembered."""
+        self._state.bucket = max(self._state.bucket, fact)
+
+    def due_ms(self) -> int | None:
+        """Return None: the mark never waits for time."""
+        return None
+
+    def snapshot(self) -> LowWaterState:
+        """Return the stored form."""
+        return LowWaterState(self._state.bucket)
+
+
+def content_digest(n: float | None, run_time_s: float, state: str, end_ms: int, *, trained: bool) -> int:
+    """Return 32 bits that stand for what a report says of a run; the lowest bit tells whether a model learned it."""
+    size = None if n is None else float(n)
+    digest = digest64(repr(size), repr(float(run_time_s)), state, str(end_ms)) & 0xFFFFFFFE
+    return digest | trained

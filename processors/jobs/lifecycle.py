@@ -1,0 +1,339 @@
+"""The life of one job: started, running, completed, settled, with all evidence of what it runs.
+
+A job may have several runs (a requeue gives a new one under the same id). A run settles some time after its end, so
+that evidence which is late still counts.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from processors.contracts.events import Attribute, Evidence, Identity, JobCompleted, JobStarted, Network
+from processors.contracts.hosts import Profile
+from processors.contracts.outputs import PredictedAtStart
+from processors.contracts.settings import EVIDENCE_FIELDS, JobSettings
+from processors.facts import CurveSaid
+from processors.jobs.remaining_time import Forecast, ToldAtStart
+from processors.load.scores import StartLoad
+from processors.models.communication import features, told
+from processors.models.statistics import six_digits
+
+# What the pieces of evidence of one job add to each other.
+
+
+NAMING: Final = frozenset((*EVIDENCE_FIELDS, "input", "sizes", "attributes"))
+_NOTHING: tuple[None, dict[str, Any], tuple[()]] = (None, {}, ())
+
+
+def given(evidence: Evidence) -> dict[str, Any]:
+    """Return what evidence tells, by field."""
+    names = evidence.__struct_fields__
+    return {name: value for name in names if (value := getattr(evidence, name)) not in _NOTHING}
+
+
+def beyond(own: Evidence, start: Evidence | None) -> Evidence | None:
+    """Return what a start tells beyond a completion, of what can name or size a job; None where that is nothing."""
+    if start is None:
+        return None
+    known = given(own)
+    rest = {name: value for name, value in given(start).items() if name in NAMING and name not in known}
+    return Evidence(**rest) if rest else None
+
+
+# What the network did for a job, as features, held until its runs settle.
+
+
+TOLD_MAX: Final = 4  # of a job; of more the oldest two become one
+
+
+class NetworkTold(msgspec.Struct, frozen=True, array_like=True):
+    """Features of communication, and when they were told."""
+
+    time_ms: int
+    features: dict[str, float]
+
+
+def features_of(event: Network, names_max: int) -> dict[str, float]:
+    """Return ready features and those that arrays amount to; a ready one goes before. ValueError where arrays do not fit."""
+    found = features(told(event.links, event.messages, event.fifo_messages)) | event.features
+    kept = sorted((name, six_digits(value)) for name, value in found.items() if abs(value) < float("inf"))
+    return dict(kept[:names_max])
+
+
+def joined(before: Sequence[NetworkTold], new: NetworkTold) -> tuple[NetworkTold, ...]:
+    """Return what is told with something new, in the order of time; what is told again for a moment replaces that."""
+    kept = sorted([*(each for each in before if each.time_ms != new.time_ms), new], key=lambda each: each.time_ms)
+    if len(kept) > TOLD_MAX:
+        kept[:2] = [NetworkTold(kept[1].time_ms, kept[0].features | kept[1].features)]
+    return tuple(kept)
+
+
+def parted(
+    known: Sequence[NetworkTold], start_ms: int, until_ms: int
+) -> tuple[dict[str, float], tuple[NetworkTold, ...]]:
+    """Return the features of a run that began and had settled then, and what is not of it; what was told last counts."""
+    found: dict[str, float] = {}
+    for each in known:
+        if start_ms <= each.time_ms <= until_ms:
+            found |= each.features
+    return found, tuple(each for each in known if not start_ms <= each.time_ms <= until_ms)
+
+
+IDENTITIES_MAX = 8
+ENDED_MAX = 8
+SAME_START_MS = 60_000  # two producers may differ in when a run began
+JobFact = JobStarted | JobCompleted | Identity
+
+
+class Placement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a run was taken for: an application (None: it has no model), its size, and how that was found out.
+
+    `input_sizes` say how large its input is, where that is known.
+    """
+
+    application_id: str | None
+    n: float | None
+    source: str
+    confidence: float
+    input_sizes: tuple[tuple[str, float], ...] = ()
+
+    def tells_other_than(self, before: "Placement") -> bool:
+        """Tell whether a run that was placed before is now of another application or size, or of a larger input."""
+        now, then = ((one.application_id, one.n, one.input_sizes) for one in (self, before))
+        return now != then
+
+
+class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A run that ended and waits to settle; `start` is what only its start told of it, `profile` one that was told.
+
+    `published` is what was published about it when it was first said to have ended, where features need it; `told` is
+    what its users were told of it before.
+    """
+
+    event: JobCompleted
+    placement: Placement
+    settle_ms: int
+    start: Evidence | None = None
+    profile: Profile | None = None
+    published: CurveSaid | None = None
+    told: PredictedAtStart | None = None
+
+
+class JobState(msgspec.Struct, omit_defaults=True):
+    """Stored form of a job."""
+
+    started: JobStarted | None = None
+    forecast: Forecast | None = None
+    start_load: StartLoad | None = None
+    revise_ms: int | None = None
+    resized: bool = False
+    identities: dict[str, Identity] = {}
+    ended: list[EndedRun] = []
+    keep_until_ms: int = 0
+    networks: tuple[NetworkTold, ...] = ()
+    told: ToldAtStart | None = None
+
+
+class Job:
+    """One job of one system."""
+
+    name: ClassVar[str] = "job"
+    version: ClassVar[int] = 1
+
+    def __init__(self, settings: JobSettings, state: JobState) -> None:
+        self._settings = settings
+        self._state = state
+
+    @classmethod
+    def build(cls, settings: JobSettings, state: JobState | None = None) -> "Job":
+        """Return the job of a stored state, or one of which nothing is known."""
+        return cls(settings, msgspec.structs.replace(state) if state else JobState())
+
+    @property
+    def running(self) -> JobStarted | None:
+        """The run that goes on now."""
+        return self._state.started
+
+    @property
+    def forecast(self) -> Forecast | None:
+        """What was last published about the run that goes on."""
+        return self._state.forecast
+
+    @property
+    def start_load(self) -> StartLoad | None:
+        """What was told of the run that goes on under the load of its hosts."""
+        return self._state.start_load
+
+    def told_of(self, event: JobCompleted) -> PredictedAtStart | None:
+        """Return what was told of a run while it went on: at its start, or when it was found out what it is."""
+        running, said = self._state.started, self._state.told
+        same = running is not None and abs(running.start_ms - event.start_ms) <= SAME_START_MS
+        return said.told if same and said is not None and said.time_ms <= event.end_ms else None
+
+    @property
+    def resized(self) -> bool:
+        """Whether the job changed its size: its runs then say nothing about one size."""
+        return self._state.resized
+
+    @property
+    def identities(self) -> tuple[Identity, ...]:
+        """All other evidence of the job, sorted by source."""
+        return tuple(identity for _, identity in sorted(self._state.identities.items()))
+
+    @property
+    def ended(self) -> tuple[EndedRun, ...]:
+        """Runs that ended and wait to settle."""
+        return tuple(self._state.ended)
+
+    def score(self, fact: JobFact) -> bool:
+        """Tell whether the fact is news; a repeat, or the late start of a run that ended, is none."""
+        if isinstance(fact, Identity):
+            known = self._state.identities
+            return known.get(fact.source) != fact and (fact.source in known or len(known) < IDENTITIES_MAX)
+        if isinstance(fact, JobStarted):
+            return fact != self._state.started and self._follows(fact)
+        return all(fact != run.event for run in self._state.ended)
+
+    def learn(self, fact: JobFact) -> None:
+        """Take in a start or other evidence; a completion comes by `end`."""
+        if not self.score(fact):
+            return
+        if isinstance(fact, Identity):
+            self._state.identities = {**self._state.identities, fact.source: fact}
+        elif isinstance(fact, JobStarted):
+            self._state.started, self._state.forecast = fact, None
+            self._state.start_load = self._state.told = None
+        self._keep(fact)
+
+    def end(
+        self,
+        event: JobCompleted,
+        placement: Placement,
+        published: CurveSaid | None = None,
+        told: PredictedAtStart | None = None,
+    ) -> None:
+        """Take in a completion, or the corrected report of one, what it was taken for, and what was published about it."""
+        start = self.start_of(event.run_id)
+        running = self._state.started
+        if running is not None and (event.start_ms >= running.start_ms or event.end_ms > running.start_ms):
+            self.forget_run()  # a job runs once at a time, whatever two producers say of the second it began
+        others = [run for run in self._state.ended if run.event.run_id != event.run_id]
+        before = next((run for run in self._state.ended if run.event.run_id == event.run_id), None)
+        profile, said = (before.profile, before.published) if before else (None, None)
+        settle_ms = event.end_ms + round(self._settings.settle_max_s * 1000)
+        more, told = beyond(event.evidence, start), before.told if before else told
+        self._state.ended = [*others, EndedRun(event, placement, settle_ms, more, profile, published or said, told)]
+        self._state.resized = self._state.resized or event.state == "RESIZING"
+        self._keep(event)
+
+    def replace(self, run: EndedRun, by: EndedRun) -> None:
+        """Take an ended run for something else than before, or know more of it."""
+        self._state.ended = [by if other is run else other for other in self._state.ended]
+
+    def settle(self, now_ms: int) -> list[EndedRun]:
+        """Remove and return the runs whose time has come, the oldest first."""
+        done = [run for run in self._state.ended if run.settle_ms <= now_ms]
+        self._state.ended = [run for run in self._state.ended if run.settle_ms > now_ms]
+        return done
+
+    def settle_excess(self) -> list[EndedRun]:
+        """Remove and return the runs beyond ENDED_MAX, the oldest first: their time does not wait for a tick."""
+        excess = max(len(self._state.ended) - ENDED_MAX, 0)
+        done, self._state.ended = self._state.ended[:excess], self._state.ended[excess:]
+        return done
+
+    def start_of(self, run_id: str) -> Evidence | None:
+        """Return what the start of a run told, or what of it is still needed."""
+        if self._state.started is not None and self._state.started.run_id == run_id:
+            return self._state.started.evidence
+        return next((run.start for run in self._state.ended if run.event.run_id == run_id), None)
+
+    @property
+    def networks(self) -> tuple[NetworkTold, ...]:
+        """What was told of the job's network that no run has settled with."""
+        return self._state.networks
+
+    def network(self, told: tuple[NetworkTold, ...]) -> None:
+        """Hold what the network did for the job until its run settles."""
+        self._state.networks = told
+
+    def keep_until(self, time_ms: int) -> None:
+        """Remember the job at least until then."""
+        self._state.keep_until_ms = max(self._state.keep_until_ms, time_ms)
+
+    def published(self, forecast: Forecast, now_ms: int, revise_s: float = 0.0) -> None:
+        """Note what was published about the running job; it is looked at again after a while, of `revise_s` at least."""
+        self._state.forecast = forecast
+        self._state.revise_ms = now_ms + round(max(self._settings.revise_s, revise_s) * 1000)
+
+    def told(self, said: ToldAtStart | None) -> None:
+        """Note what was told of the run that goes on, for when it ends."""
+        self._state.told = said
+
+    def loaded(self, start_load: StartLoad | None) -> None:
+        """Note what was told of the run that goes on under the load of its hosts."""
+        self._state.start_load = start_load
+
+    def forget_run(self) -> None:
+        """Give up on the run that goes on: its end never came."""
+        self._state.started = self._state.forecast = self._state.start_load = None
+        self._state.revise_ms = self._state.told = None
+
+    def over(self, now_ms: int) -> bool:
+        """Tell whether nothing of the job is needed any more."""
+        state = self._state
+        waiting = state.started is not None or bool(state.ended)
+        return not waiting and (
+            now_ms >= state.keep_until_ms or not (state.identities or state.resized or state.networks)
+        )
+
+    def due_ms(self) -> int | None:
+        """Return when a run settles, the forecast is revised, or the job may be forgotten."""
+        state = self._state
+        due_ms = state.keep_until_ms
+        for run in state.ended:
+            due_ms = min(due_ms, run.settle_ms)
+        if state.started is not None and state.revise_ms is not None:
+            due_ms = min(due_ms, state.revise_ms)
+        return due_ms
+
+    def expired(self, now_ms: int) -> bool:
+        """Tell whether the run that goes on has gone on for so long that its end must have been missed."""
+        return self._state.started is not None and now_ms >= self._state.keep_until_ms
+
+    def snapshot(self) -> JobState:
+        """Return the stored form."""
+        return msgspec.structs.replace(self._state)
+
+    def _follows(self, fact: JobStarted) -> bool:
+        started = self._state.started
+        later = started is None or fact.start_ms >= started.start_ms
+        ended = [run.event for run in self._state.ended]
+        return later and all(fact.run_id != run.run_id and fact.start_ms >= run.end_ms for run in ended)
+
+    def _keep(self, fact: JobFact) -> None:
+        settings = self._settings
+        if isinstance(fact, JobStarted):
+            self.keep_until(fact.start_ms + round(settings.open_job_max_s * 1000))
+        elif isinstance(fact, JobCompleted):  # other evidence has no time of its own
+            # of a resized job the last record will have the same start, and must not be taken for one size
+            keep_s = settings.open_job_max_s if fact.state == "RESIZING" else settings.evidence_keep_s
+            self.keep_until(fact.end_ms + round(keep_s * 1000))
+
+
+def merged_evidence(job: Job, event: JobStarted | JobCompleted) -> Evidence:
+    """Return the evidence of a run: the completion's own, where it says less the start's."""
+    own, start = event.evidence, job.start_of(event.run_id)
+    if start is None or start is own:
+        return own
+    return msgspec.structs.replace(start, **given(own))
+
+
+def told_attributes(job: Job, event: JobCompleted) -> dict[str, Attribute]:
+    """Return what may tell builds and versions apart, from all evidence of a run: module, container, attributes."""
+    told: dict[str, Attribute] = {}
+    for evidence in (*(identity.evidence for identity in job.identities), merged_evidence(job, event)):
+        named = {"module": evidence.module, "container": evidence.container, "executable": evidence.executable}
+        told |= {name: value for name, value in named.items() if value} | evidence.attributes
+    return told

@@ -1,0 +1,1 @@
+"""Run time under the load of hosts (Schopf)."""

@@ -1,0 +1,185 @@
+"""What is told of a run time under load: the figures, where they came from, how good they have been, and what is missing."""
+
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from processors.contracts.hosts import Windows
+from processors.contracts.load import LoadHistogram, UnderLoad, UnderLoadSettings
+from processors.contracts.names import rfc3339
+from processors.facts import PublishedPoint
+from processors.load.hosts import Load, Place, TooLittleError, load
+from processors.load.prediction import (
+    Learned,
+    Structure,
+    Structures,
+    Told,
+    by_equation,
+    load_spread,
+    loaded_run_time,
+    measured,
+    quiet_run_time,
+    slowdown,
+    told,
+)
+from processors.load.scores import LoadScores
+from processors.models.histogram.arithmetic import quantiles, scaled, variation_class
+from processors.models.histogram.values import INTERVALS_MAX, Histogram
+from processors.models.statistics import six_digits
+from processors.models.structure.parse import EquationError
+
+CPU: Final = "cpu_available"
+DEFAULT: Final = "default"
+
+
+class Question(NamedTuple):
+    """How long does it run there: at size `n`, whose plain prediction is `band`, by the windows before `until_ms`.
+
+    `scores` are those of the application, `pool` those of its centre.
+    """
+
+    application: str | None
+    place: Place
+    n: float
+    band: PublishedPoint | None
+    until_ms: int
+    scores: LoadScores | None = None
+    pool: LoadScores | None = None
+
+
+class Figures(NamedTuple):
+    """What was reckoned, the load by which the quiet run time is stretched, and what it came from."""
+
+    told: Told
+    load: float | None
+    learned: Learned
+    loads: Mapping[str, Load]
+    equation: str = DEFAULT
+
+
+class Teller:
+    """Tells run times under load; knows the structural models of the configuration."""
+
+    def __init__(self, settings: UnderLoadSettings) -> None:
+        self._structures = Structures(settings)
+
+    def needs_curve(self, application: str | None) -> bool:
+        """Tell whether the run time under load of an application follows from its plain one."""
+        structure = self._structures.of(application) if application else None
+        return structure is None or structure.needs_curve
+
+    def tell(self, windows: Windows, question: Question) -> UnderLoad:
+        """Return the run time under load, or the reason why there is no figure."""
+        place = question.place
+        blank = UnderLoad(
+            as_of=rfc3339(question.until_ms),
+            hosts=place.words,
+            hosts_count=float(place.hosts),  # as a restored one is
+            n=question.n,
+            looked_at=len(place.names),
+        )
+        try:
+            return _filled(blank, self.figures(windows, question), question)
+        except TooLittleError as error:
+            return msgspec.structs.replace(blank, reason=str(error), missing=error.missing)
+        except EquationError as error:
+            return msgspec.structs.replace(blank, reason=f"The equation has no value: {error}")
+
+    def figures(self, windows: Windows, question: Question) -> Figures:
+        """Return the figures; TooLittleError where too little is known for any, EquationError where an equation fails."""
+        structure = self._structures.of(question.application) if question.application else None
+        if structure is not None:
+            return _structural(structure, windows, question)
+        band = _band(question)
+        cpu = load(windows, question.place, CPU, question.until_ms)
+        slowed, learned = slowdown(cpu), _learned(question)
+        quiet = quiet_run_time(band, INTERVALS_MAX)
+        run_time = loaded_run_time(quiet, slowed, learned)
+        return Figures(told(load_spread(run_time, learned.width)), _median(slowed), learned, {CPU: cpu})
+
+    def pool_load(self, windows: Windows, question: Question) -> float | None:
+        """Return the load of a pool of hosts as the default equation takes it; None where it is not known.
+
+        A structural model has one usual load, that of the hosts on which its runs were.
+        """
+        try:
+            if question.application and self._structures.of(question.application):
+                return None
+            return _median(slowdown(load(windows, question.place, CPU, question.until_ms)))
+        except TooLittleError:
+            return None
+
+
+def _structural(structure: Structure, windows: Windows, question: Question) -> Figures:
+    found = measured(structure, windows, question.place, question.n, question.until_ms)
+    if not structure.needs_curve:
+        said = by_equation(structure.model, found.values, None)
+        return Figures(said, None, Learned(), found.loads, _name(structure))
+    usual = (question.scores.usual("own", question.n) if question.scores else None) or 1.0
+    quiet = scaled(quiet_run_time(_band(question)), 1 / usual)
+    said = by_equation(structure.model, found.values, quiet)
+    load_ = said.quantiles_s[1] / _median(quiet)
+    return Figures(said, load_, Learned(usual), found.loads, _name(structure))
+
+
+def _filled(blank: UnderLoad, figures: Figures, question: Question) -> UnderLoad:
+    said, loads, cpu = figures.told, figures.loads.values(), figures.loads.get(CPU)
+    low_s, middle_s, high_s = (six_digits(value) for value in said.quantiles_s)
+    scores, whose = _judges(question)
+    return msgspec.structs.replace(
+        blank,
+        missing=max((each.missing for each in loads), default=0),
+        stale=max((each.stale for each in loads), default=0),
+        thin=max((each.thin for each in loads), default=0),
+        histogram=_histogram(said.histogram),
+        mean_s=six_digits(said.mean_s),
+        q05_s=low_s,
+        q50_s=middle_s,
+        q95_s=high_s,
+        variation=variation_class(cpu.range_max) if cpu else None,
+        load=six_digits(figures.load) if figures.load is not None else None,
+        usual_load=six_digits(figures.learned.usual_load),
+        follows=round(figures.learned.follows, 4),
+        width=round(figures.learned.width, 4),
+        equation=figures.equation,
+        monte_carlo_gap=round(said.gap, 4) if said.gap is not None else None,
+        quality=scores.quality(whose) if scores else None,
+        better=scores.better if scores else False,
+    )
+
+
+def _histogram(x: Histogram) -> LoadHistogram:
+    edges = tuple(six_digits(float(edge)) for edge in x.edges)
+    return LoadHistogram(edges, tuple(round(float(share), 9) for share in x.shares))
+
+
+def _band(question: Question) -> PublishedPoint:
+    if question.band is None:
+        raise TooLittleError("No run time is known for this size.")
+    return question.band
+
+
+def _learned(question: Question) -> Learned:
+    """Return what the runs of the application taught; where these are few, those of its centre say the rest."""
+    own, pool, view = question.scores, question.pool, question.place.view
+    usual = own.usual(view, question.n) if own else None
+    if own is None or usual is None:
+        return Learned()
+    follows, width = (pool.share(view), pool.width(view)) if pool else (1.0, 1.0)
+    return Learned(usual, own.share(view, follows), own.width(view, width))
+
+
+def _judges(question: Question) -> tuple[LoadScores | None, Literal["application", "centre"]]:
+    """Return whose scores tell how good histograms are: the application's own, once there are enough."""
+    if question.scores is not None and question.scores.known:
+        return question.scores, "application"
+    return question.pool, "centre"
+
+
+def _median(x: Histogram) -> float:
+    return float(quantiles(x, [0.5])[0])
+
+
+def _name(structure: Structure) -> str:
+    return structure.settings.application

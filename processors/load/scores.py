@@ -1,0 +1,255 @@
+"""How histograms of run times under load have done: an application's runs, or all of a centre, newer ones counting more.
+
+Here is also what an application's runs met at their starts: the usual load that its curve was learned under, and the
+partition where it usually runs.
+"""
+
+import math
+from typing import ClassVar, Final, Literal
+
+import msgspec
+
+from processors.contracts.load import LoadHistogram, LoadQuality, UnderLoad
+from processors.facts import PublishedPoint
+from processors.load.hosts import View
+from processors.load.prediction import FORGETTING, Followed, Usual, quiet_run_time
+from processors.models.downey.bayes import BAND_DEVIATIONS
+from processors.models.histogram.arithmetic import crps, in_range, interval_index, pit
+from processors.models.histogram.values import INTERVALS, INTERVALS_MAX, Histogram, given
+
+RUNS_MIN: Final = 12  # scored runs before an application's own figures are told
+PARTITIONS_MAX: Final = 3
+PARTITION_BYTES_MAX: Final = 64
+_TENTHS: Final = 10
+
+
+class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was told under the load of a run's hosts before it started, and what its end is scored against.
+
+    `view` tells whether these were its own hosts or any of its partition, `band` is what was told without their load,
+    `pool_load` the load of its partition.
+    """
+
+    application_id: str
+    view: View
+    said: UnderLoad
+    band: PublishedPoint | None = None
+    pool_load: float | None = None
+    partition: str | None = None
+
+
+class LoadedRun(msgspec.Struct, frozen=True):
+    """A run that ended: what was told at its start, how long it took, and the loads that had been usual at its size."""
+
+    start: StartLoad
+    run_time_s: float
+    own_usual: float | None = None
+    pool_usual: float | None = None
+
+    @property
+    def own_load(self) -> float | None:
+        """The load of its hosts."""
+        return self.start.said.load if self.start.view == "own" else None
+
+    @property
+    def pool_load(self) -> float | None:
+        """The load of its partition."""
+        return self.start.pool_load if self.start.view == "own" else self.start.said.load
+
+
+class LoadScore(msgspec.Struct, frozen=True):
+    """How a histogram did on one run: interval (-1 below all, 5 above), and CRPS over the run time that the band said."""
+
+    interval: int
+    inside: bool
+    pit: float
+    expected: tuple[float, ...]
+    crps: float | None
+    band_crps: float | None
+
+
+class LoadScoresState(msgspec.Struct, omit_defaults=True):
+    """Stored form: sums that fade, `hits` also of runs below and above all intervals; partitions with their runs.
+
+    `n` is the size of the newest run.
+    """
+
+    n: float = 0.0
+    scored: int = 0
+    inside: float = 0.0
+    hits: tuple[float, ...] = (0.0,) * (INTERVALS + 2)
+    expected: tuple[float, ...] = (0.0,) * INTERVALS
+    pit: tuple[float, ...] = (0.0,) * _TENTHS
+    crps: float = 0.0
+    band_crps: float = 0.0
+    own: Usual = Usual()
+    pool: Usual = Usual()
+    own_followed: Followed = Followed()
+    pool_followed: Followed = Followed()
+    partitions: tuple[tuple[str, float], ...] = ()
+
+
+class LoadScores:
+    """Scores of one application, or of a centre."""
+
+    name: ClassVar[str] = "load_scores"
+    version: ClassVar[int] = 1
+
+    def __init__(self, state: LoadScoresState) -> None:
+        self._state = state
+
+    @classmethod
+    def build(cls, state: LoadScoresState | None = None) -> "LoadScores":
+        """Return the scores of a stored state, or none."""
+        return cls(msgspec.structs.replace(state) if state else LoadScoresState())
+
+    @property
+    def known(self) -> bool:
+        """Whether enough runs were scored to say how good histograms are."""
+        return self._state.scored >= RUNS_MIN
+
+    @property
+    def better(self) -> bool:
+        """Whether histograms have beaten plain bands so far."""
+        return self.known and self._state.crps < self._state.band_crps
+
+    @property
+    def newest_n(self) -> float:
+        """The size of the run that was learned last."""
+        return self._state.n
+
+    @property
+    def partition(self) -> str | None:
+        """The partition of most runs of late."""
+        return max(self._state.partitions, key=lambda each: (each[1], each[0]), default=(None, 0.0))[0]
+
+    def usual(self, view: View, n: float) -> float | None:
+        """Return the usual load of runs of a size; None until it is known."""
+        return (self._state.own if view == "own" else self._state.pool).at(n)
+
+    def share(self, view: View, prior: float = 1.0) -> float:
+        """Return how closely run times follow the load, from 0 to 1."""
+        return self._followed(view).share(prior)
+
+    def width(self, view: View, prior: float = 1.0) -> float:
+        """Return the factor by which the spread of what is told has to be scaled."""
+        return self._followed(view).width(prior)
+
+    def _followed(self, view: View) -> Followed:
+        return self._state.own_followed if view == "own" else self._state.pool_followed
+
+    def quality(self, of: Literal["application", "centre"]) -> LoadQuality | None:
+        """Return the measured quality; None before any run was scored."""
+        state = self._state
+        runs = sum(state.hits)
+        if not state.scored or not runs:
+            return None
+        return LoadQuality(
+            of=of,
+            scored=state.scored,
+            in_range=_share(state.inside, runs),
+            hits=tuple(_share(hits, runs) for hits in state.hits[1:-1]),
+            expected=tuple(_share(mass, runs) for mass in state.expected),
+            crps_ratio=round(state.crps / state.band_crps, 4) if state.band_crps else None,
+            pit=tuple(_share(part, runs) for part in state.pit),
+        )
+
+    def score(self, fact: LoadedRun) -> LoadScore | None:
+        """Compare a run with what was told at its start; None where nothing was."""
+        told = fact.start.said.histogram
+        if told is None:
+            return None
+        histogram = given(told.edges_s, told.probabilities)
+        band, run_time_s = fact.start.band, fact.run_time_s
+        plain = quiet_run_time(band, INTERVALS_MAX) if band else None
+        return LoadScore(
+            interval=int(interval_index(histogram, run_time_s))
+            if histogram.intervals == INTERVALS
+            else _middle(told, run_time_s),
+            inside=bool(in_range(histogram, run_time_s)),
+            pit=float(pit(histogram, run_time_s)),
+            expected=_five(histogram),
+            crps=float(crps(histogram, run_time_s)) / band.run_time_s if band else None,
+            band_crps=float(crps(plain, run_time_s)) / band.run_time_s if band and plain else None,
+        )
+
+    def learn(self, fact: LoadedRun) -> None:
+        """Take a run in; each run once."""
+        score, n = self.score(fact), fact.start.said.n
+        state = msgspec.structs.replace(
+            self._state,
+            n=n,
+            own=self._state.own.met(n, fact.own_load),
+            pool=self._state.pool.met(n, fact.pool_load),
+            own_followed=_followed(self._state.own_followed, fact, fact.own_load, fact.own_usual),
+            pool_followed=_followed(self._state.pool_followed, fact, fact.pool_load, fact.pool_usual),
+            partitions=_counted(self._state.partitions, fact.start.partition),
+        )
+        self._state = _scored(state, score) if score else state
+
+    def due_ms(self) -> int | None:
+        """Return None: scores change by runs only."""
+        return None
+
+    def snapshot(self) -> LoadScoresState:
+        """Return the stored form."""
+        return msgspec.structs.replace(self._state)
+
+
+def _scored(state: LoadScoresState, score: LoadScore) -> LoadScoresState:
+    tenth = min(int(score.pit * _TENTHS), _TENTHS - 1)
+    both = score.crps is not None and score.band_crps is not None
+    fading = FORGETTING if both else 1.0
+    return msgspec.structs.replace(
+        state,
+        scored=state.scored + 1,
+        inside=_faded(state.inside, float(score.inside)),
+        hits=_with(state.hits, score.interval + 1),
+        expected=tuple(_faded(old, new) for old, new in zip(state.expected, score.expected, strict=True)),
+        pit=_with(state.pit, tenth),
+        crps=_faded(state.crps, score.crps or 0.0, fading),
+        band_crps=_faded(state.band_crps, score.band_crps or 0.0, fading),
+    )
+
+
+def _with(sums: tuple[float, ...], index: int) -> tuple[float, ...]:
+    return tuple(_faded(old, float(i == index)) for i, old in enumerate(sums))
+
+
+def _faded(old: float, new: float, forgetting: float = FORGETTING) -> float:
+    return float(f"{forgetting * old + new:.5g}")
+
+
+def _share(part: float, whole: float) -> float:
+    return round(part / whole, 4)
+
+
+def _five(histogram: Histogram) -> tuple[float, ...]:
+    if histogram.intervals == INTERVALS:
+        return tuple(float(share) for share in histogram.shares)
+    return (0.0, 0.0, 1.0, 0.0, 0.0)
+
+
+def _middle(told: LoadHistogram, run_time_s: float) -> int:
+    """Return the interval for a run time that was told to be certain: the middle one, or beyond all."""
+    told_s = told.edges_s[0]
+    return INTERVALS // 2 if run_time_s == told_s else -1 if run_time_s < told_s else INTERVALS
+
+
+def _followed(before: Followed, fact: LoadedRun, load: float | None, usual: float | None) -> Followed:
+    """Learn how a run followed the load, once the usual one is known."""
+    band, said = fact.start.band, fact.start.said
+    if band is None or not load or not usual or not (said.q05_s and said.q50_s and said.q95_s):
+        return before
+    deviation = math.log(said.q95_s / said.q05_s) / (2 * BAND_DEVIATIONS) / said.width
+    distance = abs(math.log(fact.run_time_s / said.q50_s)) / deviation if deviation > 0 else 0.0
+    return before.ran(math.log(load / usual), math.log(fact.run_time_s / band.run_time_s), distance)
+
+
+def _counted(known: tuple[tuple[str, float], ...], name: str | None) -> tuple[tuple[str, float], ...]:
+    if not name or len(name.encode()) > PARTITION_BYTES_MAX:
+        return known
+    faded = [(other, _faded(count, float(other == name))) for other, count in known]
+    if all(other != name for other, _ in faded):
+        faded.append((name, 1.0))
+    return tuple(sorted(faded, key=lambda each: (-each[1], each[0]))[:PARTITIONS_MAX])

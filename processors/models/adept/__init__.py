@@ -1,0 +1,1 @@
+"""ADEPT (Deshmeh, Machina, Sodan): the study of one curve with Downey's model."""

@@ -1,0 +1,467 @@
+"""What is unusual about a run-time curve, in ADEPT's order: special sizes, then single points, then phases."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from processors.models.adept.anomalies import AnomalousSize, excess_over_chord, find_anomalies
+from processors.models.downey.fit import QuickFitter, fit_downey
+from processors.models.laws.amdahl import AmdahlFits, least_squares_amdahl
+
+Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
+
+
+# Stepwise scalability: a curve that falls into phases, each with its own law, with a jump of run time between them.
+#
+# ADEPT (Deshmeh, Machina, Sodan 2010) keeps one model instance per phase, from five sizes on.
+
+
+Indices = NDArray[np.intp]
+
+SIZES_MIN = 5  # of ADEPT
+PHASE_MIN = 2
+NOISE_FLOOR = 0.02  # relative error below which a better fit is no evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Neighbouring sizes with one law: `jump` is the relative step of run time from the phase before (0 for the first).
+
+    `parallel_s` and `serial_s` are Amdahl's law of the phase, T = parallel_s / n + serial_s, which found it; with two or
+    three sizes it says nothing about where the speed-up ends, so it is no law to extrapolate with.
+
+    >>> Phase(2.0, 8.0, 0.0, 100.0, 5.0).last_n
+    8.0
+    """
+
+    first_n: float
+    last_n: float
+    jump: float
+    parallel_s: float
+    serial_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """The phases in order of size, and the relative error of their Amdahl fits.
+
+    >>> Phases((Phase(1.0, 2.0, 0.0, 8.0, 0.0),), 0.01).rms
+    0.01
+    """
+
+    phases: tuple[Phase, ...]
+    rms: float
+
+    def index(self, n: Floats) -> Indices:
+        """Return the phase of each size; between two phases that of the closest size in log n, of two the larger.
+
+        >>> two = Phases((Phase(1.0, 2.0, 0.0, 8.0, 0.0), Phase(4.0, 8.0, 0.5, 16.0, 0.0)), 0.0)
+        >>> two.index(np.array([1.0, 2.5, 3.0, 99.0])).tolist()
+        [0, 0, 1, 1]
+        """
+        middles = [(before.last_n * after.first_n) ** 0.5 for before, after in pairwise(self.phases)]
+        return np.searchsorted(np.array(middles), n, side="right")
+
+
+def find_phases(n: Floats, run_time_s: Floats, tolerance: float, *, rms_of_one: float) -> Phases | None:
+    """Return the two or three phases that explain the curve better than one Downey fit does, or None.
+
+    `n` (sorted, distinct) and `run_time_s` have shape (k,); `tolerance` is the relative jump that counts;
+    `rms_of_one` the relative error of the Downey fit of all sizes. The phases must win by the Bayesian information
+    criterion (Schwarz 1978), with 2 ln k to spare.
+
+    >>> n, t = np.arange(2.0, 17.0, 2.0), 100.0 / np.arange(2.0, 17.0, 2.0)
+    >>> found = find_phases(n, np.where(n >= 10, 1.4, 1.0) * t, 0.1, rms_of_one=0.12)
+    >>> [(phase.first_n, phase.last_n, round(phase.jump, 2)) for phase in found.phases]
+    [(2.0, 8.0, 0.0), (10.0, 16.0, 0.4)]
+    """
+    k = n.size
+    if k < SIZES_MIN or rms_of_one <= tolerance / 3.0:
+        return None
+    segments = _Segments(n, run_time_s)
+    one = _criterion(np.array([k * rms_of_one**2]), 3, k)[0]
+    candidates = [_best_cut(segments, cuts, tolerance) for cuts in _cuts(k)]
+    criterion, starts = min(candidates, key=lambda candidate: candidate[0])
+    if not criterion < one - 2.0 * np.log(k):
+        return None
+    return segments.phases(starts)
+
+
+def _cuts(k: int) -> list[Indices]:
+    """Return the first indices of the second and later phases, one array (m, phases-1) per number of phases."""
+    two = np.arange(PHASE_MIN, k - PHASE_MIN + 1)[:, None]
+    i, j = np.triu_indices(max(k - 3 * PHASE_MIN + 1, 0))
+    return [two, np.column_stack([i + PHASE_MIN, j + 2 * PHASE_MIN])]
+
+
+def _criterion(squares: Floats, parameters: int, k: int) -> Floats:
+    return np.asarray(k * np.log(squares / k + NOISE_FLOOR**2) + parameters * np.log(k))
+
+
+class _Segments:
+    """Amdahl fits of every run of neighbouring sizes, and what they say about the size that follows."""
+
+    def __init__(self, n: Floats, run_time_s: Floats) -> None:
+        k = n.size
+        self.n, self.run_time_s = n, run_time_s
+        first, last = np.triu_indices(k, 1)
+        index = np.arange(k)
+        inside = (index >= first[:, None]) & (index <= last[:, None])
+        fits: AmdahlFits = least_squares_amdahl(n, run_time_s, inside.astype(float))
+        following = np.minimum(last + 1, k - 1)
+        self.number = np.zeros((k, k), np.intp)
+        self.number[first, last] = np.arange(first.size)
+        self.fits = fits
+        self.jump = run_time_s[following] / fits.predict(n[following]) - 1.0
+
+    def of(self, starts: Indices) -> Indices:
+        """Return the numbers of the segments that the starts (m, p-1) of later phases cut, shape (m, p)."""
+        rows = starts.shape[0]
+        firsts = np.column_stack([np.zeros(rows, np.intp), starts])
+        lasts = np.column_stack([starts - 1, np.full(rows, self.n.size - 1)])
+        return np.asarray(self.number[firsts, lasts])
+
+    def phases(self, starts: Indices) -> Phases:
+        numbers = self.of(starts[None, :])[0]
+        edges = [0, *starts.tolist(), self.n.size]
+        phases = [
+            self._phase(first, last, int(number), 0.0 if place == 0 else float(self.jump[numbers[place - 1]]))
+            for place, ((first, last), number) in enumerate(zip(pairwise(edges), numbers, strict=True))
+        ]
+        return Phases(tuple(phases), float(np.sqrt(self.fits.squares[numbers].sum() / self.n.size)))
+
+    def _phase(self, first: int, last: int, number: int, jump: float) -> Phase:
+        parallel_s, serial_s = float(self.fits.parallel_s[number]), float(self.fits.serial_s[number])
+        return Phase(float(self.n[first]), float(self.n[last - 1]), jump, parallel_s, serial_s)
+
+
+def _best_cut(segments: _Segments, starts: Indices, tolerance: float) -> tuple[float, Indices]:
+    """Return the lowest criterion among the cuts whose every boundary jumps, and its starts; inf where there is none."""
+    if not starts.size:
+        return np.inf, starts
+    numbers = segments.of(starts)
+    phases = numbers.shape[1]
+    jumps = np.abs(segments.jump[numbers[:, :-1]]).min(axis=1)
+    criterion = _criterion(segments.fits.squares[numbers].sum(axis=1), 3 * phases - 1, segments.n.size)
+    criterion = np.where(jumps >= tolerance, criterion, np.inf)
+    best = int(np.argmin(criterion))
+    return float(criterion[best]), starts[best]
+
+
+# Specially optimised sizes: classes of sizes (powers of two, squares, whole nodes) that an application favours.
+#
+# ADEPT (Deshmeh, Machina, Sodan 2010) looks for such patterns from nine sizes on and leaves the other sizes out of the fit.
+
+
+SPECIAL_SIZES_MIN = 9  # of ADEPT
+GROUP_MIN = 3  # members, and others among them
+SLOW_SHARE = 0.8  # of the others must be slow
+FIT_FLOOR = 0.02  # a fit of the members this good needs no comparison with the fit of all
+LISTED_MAX = 64
+CANDIDATES_MAX = 4096.0
+LEAD = 1.2  # a later class must score this much better than an earlier one
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialSizes:
+    """A class of sizes on which the application runs faster: its name, its members, and the slow-down of the others.
+
+    `slowdown` 0.3 means that other sizes take 30 % longer than the curve of the members says.
+
+    >>> SpecialSizes("pow2", (1.0, 2.0, 4.0), 0.3, 1).is_member(np.array([8.0, 12.0])).tolist()
+    [True, False]
+    """
+
+    name: str
+    members: tuple[float, ...]
+    slowdown: float
+    multiple: int
+
+    def is_member(self, n: Floats) -> Booleans:
+        """Return which sizes belong to the class, same shape as `n`.
+
+        >>> SpecialSizes("multiple of 8", (8.0,), 0.3, 8).is_member(np.array([16.0, 20.0])).tolist()
+        [True, False]
+        """
+        return members(self.name, n, self.multiple)
+
+    def sizes_up_to(self, largest_n: float, allowed: tuple[float, ...] = ()) -> tuple[float, ...]:
+        """Return the members of the class to allocate: those that were run, and others up to `largest_n`.
+
+        Only sizes of `allowed` where there are any; where the others are many, only those that were run.
+
+        >>> SpecialSizes("pow2", (1.0, 2.0, 4.0), 0.3, 1).sizes_up_to(16.0)
+        (1.0, 2.0, 4.0, 8.0, 16.0)
+        """
+        if allowed:
+            candidates = np.array(sorted(set(allowed)), float)
+        else:
+            candidates = np.arange(1.0, min(largest_n, CANDIDATES_MAX) + 1.0)
+        more = candidates[self.is_member(candidates) & (candidates <= largest_n) & (candidates >= self.members[0])]
+        if not allowed and (more.size > LISTED_MAX or largest_n > CANDIDATES_MAX):
+            return self.members
+        return tuple(np.union1d(more, self.members).tolist())
+
+
+def _is_power_of_two(n: Floats) -> Booleans:
+    mantissa, _ = np.frexp(n)
+    return np.asarray((mantissa == 0.5) & (n >= 1.0))
+
+
+def _is_square(n: Floats) -> Booleans:
+    return np.array([float(size).is_integer() and isqrt(int(size)) ** 2 == int(size) for size in n], bool)
+
+
+SHAPES: dict[str, Callable[[Floats], Booleans]] = {"pow2": _is_power_of_two, "square": _is_square}
+MULTIPLES = (8, 4, 2)
+
+
+def classes(cores_per_node: int | None = None) -> tuple[tuple[str, int], ...]:
+    """Return (name, multiple) of every class that is looked for, in the order in which an earlier one is preferred.
+
+    >>> classes(48)[0], classes()[-1]
+    (('multiple of 48', 48), ('multiple of 2', 2))
+    """
+    own = (cores_per_node,) if cores_per_node is not None and cores_per_node > 1 else ()
+    multiples = own + tuple(multiple for multiple in MULTIPLES if multiple not in own)
+    named = tuple((f"multiple of {multiple}", multiple) for multiple in multiples)
+    return named[: len(own)] + tuple((name, 1) for name in SHAPES) + named[len(own) :]
+
+
+def members(name: str, n: Floats, multiple: int = 1) -> Booleans:
+    """Return which sizes belong to the class of that name; sizes that are not whole belong to none.
+
+    >>> members("square", np.array([4.0, 8.0, 9.0])).tolist()
+    [True, False, True]
+    """
+    return SHAPES[name](n) if name in SHAPES else np.fmod(n, multiple) == 0.0
+
+
+def find_special_sizes(
+    n: Floats, run_time_s: Floats, tolerance: float, fitter: QuickFitter, *, cores_per_node: int | None = None
+) -> SpecialSizes | None:
+    """Return the class of sizes that explains the others' slowness best, or None.
+
+    `n` (sorted, distinct) and `run_time_s` have shape (k,), `fitter` fits them; `tolerance` is the relative deviation
+    that counts.
+
+    >>> n = np.arange(1.0, 17.0)
+    >>> t = np.where(np.fmod(n, 4) == 0, 1.0, 1.3) * 100.0 / n
+    >>> found = find_special_sizes(n, t, 0.1, QuickFitter(n, t))
+    >>> found.name, round(found.slowdown, 2)
+    ('multiple of 4', 0.3)
+    """
+    if n.size < SPECIAL_SIZES_MIN:
+        return None
+    split = {(name, multiple): members(name, n, multiple) for name, multiple in classes(cores_per_node)}
+    split = {kind: inside for kind, inside in split.items() if _among(n, inside).sum() >= GROUP_MIN}
+    if not split:
+        return None
+    fits = fitter.fit(np.stack([np.ones(n.size, bool), *split.values()]))
+    error_max = max(0.5 * float(fits.rms[0]), FIT_FLOOR)
+    slowness = run_time_s / fits.predict(n) - 1.0
+    best, best_score = None, 0.0
+    for row, (kind, inside) in enumerate(split.items(), 1):
+        rms, others = float(fits.rms[row]), slowness[row, _among(n, inside)]
+        typical = float(np.median(others))
+        share = float(np.mean(others > tolerance))
+        score = share**2 * typical / (rms + 0.01)  # fast ones among the others speak for a wider class
+        enough = rms < error_max and share >= SLOW_SHARE and typical > max(tolerance, 3.0 * rms)
+        if enough and score > best_score * (LEAD if best else 1.0):
+            best, best_score = kind, score
+    return None if best is None else _described(n, run_time_s, best, split[best])
+
+
+def _among(n: Floats, inside: Booleans) -> Booleans:
+    """Return the other sizes that lie among the members, none where these are too few."""
+    if inside.sum() < GROUP_MIN:
+        return np.zeros(n.size, bool)
+    return np.asarray(~inside & (n > n[inside][0]) & (n < 2.0 * n[inside][-1]))
+
+
+def _described(n: Floats, run_time_s: Floats, kind: tuple[str, int], inside: Booleans) -> SpecialSizes:
+    """Return the class with the slow-down of the others by an exact fit of its members."""
+    among = _among(n, inside)
+    slowdown = np.median(run_time_s[among] / fit_downey(n[inside], run_time_s[inside]).predict(n[among]) - 1.0)
+    return SpecialSizes(kind[0], tuple(n[inside].tolist()), float(slowdown), kind[1])
+
+
+# Sizes worth allocating, read off a predicted curve: the knee, the last efficient size, the largest meaningful one.
+
+
+EFFICIENCY_MIN = 0.5
+NO_GAIN = 0.01  # a run time this close to the shortest one is no reason to allocate more
+
+
+class MeaningfulSizes(NamedTuple):
+    """Each None where the curve does not show it within its range.
+
+    `knee` is where speed-up times efficiency is greatest, `at_half_efficiency` the last size with an efficiency of 0.5,
+    `max` the smaller of that and of the size from which the run time falls no more. From one unit on they are whole.
+
+    >>> MeaningfulSizes(knee=16.0, at_half_efficiency=32.0, max=31.0).max
+    31.0
+    """
+
+    knee: float | None
+    at_half_efficiency: float | None
+    max: float | None
+
+
+def last_efficient_size(n: Floats, speedup: Floats, efficiency_min: float = EFFICIENCY_MIN) -> float | None:
+    """Return the last size of a curve with at least this efficiency, interpolated; None where the curve ends before.
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    >>> last_efficient_size(n, np.minimum(n, 4.0))
+    8.0
+    """
+    return _crossing(np.log(n), np.log(speedup / n) - np.log(efficiency_min))
+
+
+def meaningful_sizes(n: Floats, speedup: Floats, allowed: Floats, speedup_allowed: Floats) -> MeaningfulSizes:
+    """Return what a curve of `m` sizes shows; `n` (rising) and `speedup` have shape (m,).
+
+    The knee is one of the `allowed` sizes (a,), rising; it and the speed-up there decide nothing else.
+    Source of the knee: Eager, Zahorjan, Lazowska, "Speedup versus efficiency in parallel systems" (1989).
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    >>> meaningful_sizes(n, np.minimum(n, 4.0), n, np.minimum(n, 4.0))
+    MeaningfulSizes(knee=4.0, at_half_efficiency=8.0, max=4.0)
+    """
+    half = _whole(last_efficient_size(n, speedup), np.floor)
+    worth = speedup_allowed**2 / allowed if allowed.size else allowed
+    best = int(worth.argmax()) if worth.size else 0
+    knee = float(allowed[best]) if best < worth.size - 1 else None
+    flat = _whole(_flat_from(n, speedup), np.ceil)
+    known = [size for size in (half, flat) if size is not None]
+    return MeaningfulSizes(knee, half, min(known, default=None))
+
+
+def _whole(n: float | None, rounding: np.ufunc) -> float | None:
+    """Return a whole size: nobody can be given a part of a node; sizes below one are shares and stay."""
+    return n if n is None or n < 1.0 else float(rounding(round(n, 4)))
+
+
+def _crossing(ln_n: Floats, excess: Floats) -> float | None:
+    """Return the size from which the excess stays negative, interpolated; None where the curve ends before."""
+    positive = np.flatnonzero(excess >= 0.0)
+    last = int(positive[-1]) if positive.size else 0
+    if not positive.size or last == ln_n.size - 1:
+        return None
+    share = excess[last] / (excess[last] - excess[last + 1])
+    return float(round(np.exp(ln_n[last] + share * (ln_n[last + 1] - ln_n[last])), 6))
+
+
+def _flat_from(n: Floats, speedup: Floats) -> float | None:
+    """Return the first size whose run time is as good as the shortest one; None where it still falls at the end."""
+    first = int(np.flatnonzero(speedup >= speedup.max() * (1.0 - NO_GAIN))[0])
+    return None if first >= n.size - 2 else float(round(n[first], 6))
+
+
+CONTRADICTING = 4
+STEP_SHARE = 0.4
+ERROR_SHARE = 0.25
+CLEAR_STEP = 0.8
+CLEAR_STEPS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """At most one kind of pattern; `kept` (k,) is True for the sizes that are in line.
+
+    `error` is the relative error of one Downey curve for all sizes, 0 where there is no pattern.
+
+    >>> Patterns(np.array([True])).special is None
+    True
+    """
+
+    kept: Booleans
+    special: SpecialSizes | None = None
+    anomalies: tuple[AnomalousSize, ...] = ()
+    phases: Phases | None = None
+    error: float = 0.0
+
+    @property
+    def fitted(self) -> Booleans:
+        """The sizes that the predicted curve should be fitted to: those in line, if they can contradict a curve.
+
+        Three sizes always agree with one, so of four none is known to be wrong, and leaving one out made the
+        extrapolations of real applications much worse.
+
+        >>> Patterns(np.array([True, True, False, True])).fitted.tolist()
+        [True, True, True, True]
+        """
+        return self.kept if self.special is not None or self.kept.sum() >= CONTRADICTING else np.ones_like(self.kept)
+
+
+def find_patterns(n: Floats, run_time_s: Floats, tolerance: float, cores_per_node: int | None = None) -> Patterns:
+    """Return what is unusual; `n` (sorted, distinct) and `run_time_s` have shape (k,).
+
+    `tolerance` is the relative deviation that counts, `cores_per_node` adds the multiples of a node to the classes of
+    special sizes. Phases are believed only where single points don't explain the curve about as well.
+
+    >>> find_patterns(np.array([1.0, 2.0, 4.0, 8.0, 16.0]), np.array([64.0, 32.0, 16.0, 12.0, 4.0]), 0.1).anomalies[0].n
+    8.0
+    """
+    everything = np.ones(n.size, bool)
+    if not _suspicious(n, run_time_s, tolerance):
+        return _of_points(n, run_time_s, tolerance)
+    fitter = QuickFitter(n, run_time_s)
+    error = _error(fitter, everything)
+    if error <= ERROR_SHARE * tolerance:
+        return _of_points(n, run_time_s, tolerance)
+    special = find_special_sizes(n, run_time_s, tolerance, fitter, cores_per_node=cores_per_node)
+    if special is not None:
+        return Patterns(special.is_member(n), special, error=error)
+    anomalies = find_anomalies(n, run_time_s, tolerance, fitter)
+    phases = find_phases(n, run_time_s, tolerance, rms_of_one=error)
+    if phases is not None and (anomalies.violations > 0.0 or _error(fitter, anomalies.kept) > 2.0 * phases.rms + 0.01):
+        return Patterns(everything, phases=phases, error=error)
+    return Patterns(anomalies.kept, anomalies=anomalies.sizes, error=error if anomalies.sizes else 0.0)
+
+
+def _of_points(n: Floats, run_time_s: Floats, tolerance: float) -> Patterns:
+    """Return the single points out of line where no other pattern can be."""
+    anomalies = find_anomalies(n, run_time_s, tolerance)
+    error = _error(QuickFitter(n, run_time_s), np.ones(n.size, bool)) if anomalies.sizes else 0.0
+    return Patterns(anomalies.kept, anomalies=anomalies.sizes, error=error)
+
+
+def _error(fitter: QuickFitter, subset: Booleans) -> float:
+    """Return the relative error of one Downey curve for a subset of the sizes."""
+    return float(fitter.fit(subset[None, :]).rms[0])
+
+
+def find_hidden_special(
+    n: Floats, run_time_s: Floats, tolerance: float, cores_per_node: int | None = None
+) -> SpecialSizes | None:
+    """Return the favoured class among many sizes, or None; arguments as for `find_patterns`.
+
+    Where neighbouring sizes are merged before a fit, fast and slow ones are merged too, so this looks at all of them.
+
+    >>> n = np.arange(1.0, 33.0)
+    >>> found = find_hidden_special(n, np.where(np.fmod(n, 4) == 0, 1.0, 1.3) * 100.0 / n, 0.1)
+    >>> found.name, round(found.slowdown, 2)
+    ('multiple of 4', 0.3)
+    """
+    if n.size < SPECIAL_SIZES_MIN or np.sum(excess_over_chord(n, run_time_s) > CLEAR_STEP * tolerance) < CLEAR_STEPS:
+        return None
+    return find_special_sizes(n, run_time_s, tolerance, QuickFitter(n, run_time_s), cores_per_node=cores_per_node)
+
+
+def _suspicious(n: Floats, run_time_s: Floats, tolerance: float) -> bool:
+    """Return whether the costly search for special sizes and phases could find any.
+
+    A step by the tolerance lifts some size above the chord of its neighbours by about half of it, and leaves an error
+    in Amdahl's law, Downey's simplest curve.
+    """
+    if n.size < min(SPECIAL_SIZES_MIN, SIZES_MIN) or excess_over_chord(n, run_time_s).max() <= STEP_SHARE * tolerance:
+        return False
+    error = float(np.sqrt(least_squares_amdahl(n, run_time_s, np.ones((1, n.size))).squares[0] / n.size))
+    return error > ERROR_SHARE * tolerance

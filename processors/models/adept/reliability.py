@@ -1,0 +1,331 @@
+"""Whether a prediction can be trusted: what the observations leave undecided about the curve (ADEPT's judgement).
+
+The fits here have no prior, which would decide by itself what the observations do not.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from processors.models.adept import advice
+from processors.models.adept.patterns import Patterns
+from processors.models.downey.bayes import AnchoredCurve
+from processors.models.downey.curve import inverse_speedup
+from processors.models.downey.fit import Profile, profile
+from processors.models.laws.amdahl import AmdahlFits, least_squares_amdahl
+
+Floats = NDArray[np.float64]
+
+
+SIZES_MIN = 3  # of ADEPT
+MISFIT = 0.02  # relative error of a model that is right
+HIGH_ERROR = 0.10
+PARALLELISM_RATIO = 1.5  # between the largest and the smallest A that fit
+DISAGREEMENT = 0.10  # in ln T, from which two curves count as different
+FLATNESS = 1.25  # Amdahl's law may fit this much worse than the best curve and still explain the data
+NOISE_FLOOR = 0.03  # standard deviation of ln t that the constants here allow for
+STEP_FLOOR = 0.05  # share by which work n t may fall, or run time rise, before it counts
+REACH = 2.0  # times the largest size: good on twice the number of nodes, says ADEPT
+GRID = 129
+
+# superlinear data often look linear too; that no curve can follow them is the graver finding
+VERDICTS = ("insufficient", "high_error", "superlinear", "linear", "runner_up", "slowdown", "far")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the observations say about every target; sizes in units of n, errors relative.
+
+    `acceptable` are the curves that fit about as well as the best one, at one A each; `rms` and `rms_amdahl` the errors of
+    the best curve and of Amdahl's law, `amdahl` that law; `superlinear` the sizes between which the work shrinks;
+    `fastest_n` the fastest size, where the largest is slower.
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0])
+    >>> evidence = gather(n, 100.0 / n)
+    >>> evidence.count, evidence.superlinear, evidence.fastest_n
+    (4, None, None)
+    """
+
+    count: int
+    smallest_n: float
+    largest_n: float
+    rms: float
+    rms_amdahl: float
+    amdahl: AmdahlFits
+    acceptable: Profile
+    superlinear: tuple[float, float] | None
+    fastest_n: float | None
+    worst_n: float
+    misfit: float
+
+
+def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0) -> Evidence:
+    """Return what `k` >= 1 observations say; `n` (sorted, distinct) and `run_time_s` have shape (k,).
+
+    `noise` is the standard deviation of ln t; below 0.03 it says no more than that it was not measured.
+    Anomalous sizes and those that a pattern sets apart should be left out.
+    Sources: ADEPT (Deshmeh, Machina, Sodan 2010) for the cases, the constants are this project's.
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0])
+    >>> evidence = gather(n, 100.0 / n + 1.0)
+    >>> round(evidence.rms_amdahl, 6), evidence.acceptable.parallelism.round().max().item()
+    (0.0, 128.0)
+    """
+    excess = max(1.0, noise / NOISE_FLOOR)
+    misfit, step = MISFIT * excess, STEP_FLOOR * excess
+    curves = _curves(n, run_time_s)
+    best = int(curves.objective.argmin())
+    limit = curves.objective[best] + n.size * misfit**2
+    acceptable = Profile(*(column[curves.objective <= limit] for column in curves))
+    amdahl = least_squares_amdahl(n, run_time_s, np.ones((1, n.size)))
+    fitted = _predict(Profile(*(column[best : best + 1] for column in curves)), n)[0]
+    errors = np.abs(fitted / run_time_s - 1.0)
+    return Evidence(
+        n.size,
+        float(n[0]),
+        float(n[-1]),
+        _root_mean(curves.objective[best], n.size),
+        _root_mean(amdahl.squares[0], n.size),
+        amdahl,
+        acceptable,
+        _superlinear(n, run_time_s, step),
+        fastest_before_slowdown(n, run_time_s, noise),
+        float(n[int(errors.argmax())]),
+        misfit,
+    )
+
+
+def _curves(n: Floats, run_time_s: Floats) -> Profile:
+    """Return the best curve at each of many A, sorted by A, those where a size starts to saturate among them."""
+    largest = 16.0 * float(n[-1])
+    serial = float((n * run_time_s).min())
+    kinks = np.concatenate([n, (n + 1.0) / 2.0, serial / run_time_s])
+    grid = np.concatenate([_grid(largest), np.clip(kinks, 1.0, largest)])
+    return profile(n, run_time_s, np.unique(grid))
+
+
+@lru_cache(maxsize=64)
+def _grid(largest: float) -> Floats:
+    grid = np.geomspace(1.0, largest, GRID)
+    grid.flags.writeable = False
+    return grid
+
+
+def _predict(curves: Profile, n: Floats) -> Floats:
+    """Return the run times of all curves at all sizes, shape (curves, sizes)."""
+    inverse = inverse_speedup(1.0 / n, curves.parallelism[:, None], curves.curvature[:, None])
+    return np.asarray(curves.t1_s[:, None] * inverse)
+
+
+def _root_mean(squares: float, count: int) -> float:
+    return float(np.sqrt(max(squares, 0.0) / count))
+
+
+def _superlinear(n: Floats, run_time_s: Floats, step: float) -> tuple[float, float] | None:
+    """Return the sizes between which the work n t shrinks most, if by more than the step."""
+    work = np.log(n) + np.log(run_time_s)
+    fall = np.maximum.accumulate(work) - work
+    to = int(fall.argmax())
+    if fall[to] <= -np.log1p(-min(step, 0.9)):
+        return None
+    return float(n[int(work[: to + 1].argmax())]), float(n[to])
+
+
+def fastest_before_slowdown(n: Floats, run_time_s: Floats, noise: float = 0.0) -> float | None:
+    """Return the fastest size if the largest is clearly slower, else None.
+
+    >>> fastest_before_slowdown(np.array([8.0, 16.0, 32.0]), np.array([17.0, 15.0, 19.0]))
+    16.0
+    """
+    best, step = int(run_time_s.argmin()), STEP_FLOOR * max(1.0, noise / NOISE_FLOOR)
+    return float(n[best]) if run_time_s[-1] / run_time_s[best] > 1.0 + step else None
+
+
+def judge(evidence: Evidence, target: float | None = None) -> tuple[str, ...]:
+    """Return what speaks against the prediction at `target` (default: twice the largest size), by severity.
+
+    Empty: it is reliable. The names are those of VERDICTS.
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0])
+    >>> judge(gather(n, 100.0 / n + 1.0))
+    ('linear',)
+    """
+    if evidence.count < SIZES_MIN:
+        return ("insufficient",)
+    reference = REACH * evidence.largest_n if target is None else target
+    linear = is_linear(evidence, reference)
+    found = {
+        "high_error": evidence.rms > HIGH_ERROR,
+        "linear": linear,
+        "runner_up": not linear and is_open(evidence, reference),
+        "superlinear": evidence.superlinear is not None,
+        "slowdown": evidence.fastest_n is not None,
+        "far": not evidence.smallest_n / REACH <= reference <= REACH * evidence.largest_n,
+    }
+    return tuple(name for name in VERDICTS if found.get(name))
+
+
+def is_linear(evidence: Evidence, reference: float) -> bool:
+    """Return whether Amdahl's law explains all, so that the curve may saturate at once or never, and this matters.
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0])
+    >>> is_linear(gather(n, 100.0 / n + 1.0), 8.0), is_linear(gather(n, 100.0 / n + 1.0), 16.0)
+    (False, True)
+    """
+    if evidence.rms_amdahl > max(FLATNESS * evidence.rms, evidence.misfit):
+        return False
+    return amdahl_gain(evidence, reference) > DISAGREEMENT
+
+
+def amdahl_gain(evidence: Evidence, reference: float) -> float:
+    """Return ln of what Amdahl's law still gains from the largest size to the reference.
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0])
+    >>> round(amdahl_gain(gather(n, 100.0 / n), 16.0), 3)
+    0.693
+    """
+    parallel_s, serial_s = float(evidence.amdahl.parallel_s[0]), float(evidence.amdahl.serial_s[0])
+    at_largest, at_reference = (parallel_s / size + serial_s for size in (evidence.largest_n, reference))
+    return float(np.log(at_largest) - np.log(at_reference))
+
+
+def is_open(evidence: Evidence, reference: float) -> bool:
+    """Return whether curves of different A fit about equally well and differ at the reference.
+
+    >>> n = np.array([2.0, 6.0, 16.0, 24.0])
+    >>> is_open(gather(n, np.array([51.246, 19.594, 9.225, 7.762])), 48.0)
+    True
+    """
+    parallelism = evidence.acceptable.parallelism
+    return parallelism[-1] / parallelism[0] >= PARALLELISM_RATIO and disagreement(evidence, reference) > DISAGREEMENT
+
+
+def disagreement(evidence: Evidence, reference: float) -> float:
+    """Return ln of the ratio between the slowest and the fastest acceptable curve at the reference.
+
+    >>> n = np.array([2.0, 6.0, 16.0, 24.0])
+    >>> round(disagreement(gather(n, np.array([51.246, 19.594, 9.225, 7.762])), 48.0), 2)
+    0.36
+    """
+    predicted = np.log(_predict(evidence.acceptable, np.array([reference])))
+    return float(predicted.max() - predicted.min())
+
+
+# The verdict on a prediction, with its reasons and what to do about each: evidence, judgement and advice put together.
+
+
+SUGGEST_FOR = frozenset({"insufficient", "linear", "runner_up", "far"})  # reasons that one more run may remove
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a prediction can be trusted: `verdict` is the gravest of `reasons`, or reliable where there is none.
+
+    `advice` are sentences for people, `next_n` the size whose run would tell most (None: no size would help).
+
+    >>> from processors.models.adept.study import study
+    >>> study([1, 2, 4, 8], [100.0, 51.0, 26.5, 14.25]).verdict().reasons
+    ('linear',)
+    """
+
+    verdict: str
+    reasons: tuple[str, ...]
+    advice: tuple[str, ...]
+    next_n: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Judges the predictions of one study; evidence is gathered once, on first use.
+
+    `n` (k,) are distinct sizes, rising, `run_time_s` their times in any unit; `allowed_sizes` are those that may be
+    suggested, empty for powers of two; `curves` has one per phase, or that of the favoured sizes first.
+
+    >>> from processors.models.adept.study import study
+    >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).verdict(1024).next_n
+    64.0
+    """
+
+    n: Floats
+    run_time_s: Floats
+    noise: float
+    allowed_sizes: tuple[float, ...]
+    patterns: Patterns
+    curves: tuple[AnchoredCurve, ...]
+
+    def verdict(self, target: float | None, curve: int) -> Verdict:
+        """Return the verdict on `target`, which the curve of that number answers; None: on twice the largest size."""
+        evidence = self._evidence[0 if self.patterns.special is not None else curve]
+        reasons = judge(evidence, target)
+        if not reasons and self.patterns.phases is not None and (target is None or target > self.n[-1]):
+            reasons = ("far",)  # after a step in the past the next one may come with any size
+        next_n = self._next_n(reasons, target) if SUGGEST_FOR.intersection(reasons) else None
+        facts = _facts(evidence, reasons, target, next_n)
+        sentences = tuple(advice.sentence(reason, facts) for reason in reasons)
+        return Verdict(reasons[0] if reasons else "reliable", reasons, sentences + self.pattern_advice, next_n)
+
+    @cached_property
+    def _evidence(self) -> tuple[Evidence, ...]:
+        """What can be said about each curve; whether it slows down is judged on all sizes that are in line."""
+        kept = self.patterns.kept
+        fastest = fastest_before_slowdown(self.n[kept], self.run_time_s[kept], self.noise)
+        judged = self.curves if self.patterns.special is None else self.curves[:1]
+        gathered = (gather(*self._points(curve), noise=self.noise) for curve in judged)
+        return tuple(replace(evidence, fastest_n=fastest) for evidence in gathered)
+
+    def _points(self, curve: AnchoredCurve) -> tuple[Floats, Floats]:
+        if curve.n.size == self.n.size and self.patterns.kept.all():
+            return self.n, self.run_time_s
+        inside = np.isin(self.n, curve.n) & self.patterns.kept
+        return self.n[inside], self.run_time_s[inside]
+
+    def _next_n(self, reasons: tuple[str, ...], target: float | None) -> float | None:
+        candidates, towards = self._candidates, None
+        if "far" in reasons:  # only a run on the target's side brings it nearer
+            smallest = target is not None and target < self.n[0]
+            towards = candidates < self.n[0] if smallest else candidates > self.n[-1]
+            candidates = candidates[towards]
+        if candidates.size <= 1:
+            return float(candidates[0]) if candidates.size else None
+        return advice.most_informative(candidates, self._sd_ln if towards is None else self._sd_ln[towards])
+
+    @cached_property
+    def _candidates(self) -> Floats:
+        """Sizes that could be run next."""
+        return advice.candidate_sizes(self.n, self.allowed_sizes)
+
+    @cached_property
+    def _sd_ln(self) -> Floats:
+        """The standard deviation of ln T at each candidate."""
+        return self.curves[0 if self.patterns.special is not None else -1].sd_ln(self._candidates)
+
+    @cached_property
+    def pattern_advice(self) -> tuple[str, ...]:
+        """Sentences about what is unusual, whatever the verdict."""
+        special, phases = self.patterns.special, self.patterns.phases
+        sentences = [advice.anomaly_sentence(found.n, found.deviation) for found in self.patterns.anomalies]
+        if special is not None:
+            sentences.append(advice.special_sentence(special.name, special.slowdown))
+        if phases is not None:
+            pairs = zip(phases.phases[:-1], phases.phases[1:], strict=True)
+            sentences += [advice.jump_sentence(before.last_n, after.first_n, after.jump) for before, after in pairs]
+        return tuple(sentences)
+
+
+def _facts(evidence: Evidence, reasons: tuple[str, ...], target: float | None, next_n: float | None) -> advice.Facts:
+    reference = REACH * evidence.largest_n if target is None else target
+    return advice.Facts(
+        count=evidence.count,
+        smallest_n=evidence.smallest_n,
+        largest_n=evidence.largest_n,
+        rms=evidence.rms,
+        worst_n=evidence.worst_n,
+        superlinear=evidence.superlinear or (0.0, 0.0),
+        fastest_n=evidence.fastest_n or 0.0,
+        disagreement=disagreement(evidence, reference) if "runner_up" in reasons else 0.0,
+        reference_n=reference,
+        target=target,
+        next_n=next_n,
+    )

@@ -1,0 +1,403 @@
+"""What the sizes of one application say: patterns, prediction with its band, useful sizes; see `adept` and `verdict`."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from processors.models.adept import reliability
+from processors.models.adept.anomalies import AnomalousSize, fluctuation, tolerance
+from processors.models.adept.patterns import SPECIAL_SIZES_MIN as SPECIAL_MIN
+from processors.models.adept.patterns import (
+    MeaningfulSizes,
+    Patterns,
+    Phases,
+    SpecialSizes,
+    find_hidden_special,
+    find_patterns,
+    meaningful_sizes,
+)
+from processors.models.adept.reliability import Judge, Verdict
+from processors.models.aggregates.sizes import observations
+from processors.models.downey.bayes import AnchoredCurve, Posterior, anchored_curve, parallel_curve
+from processors.models.downey.fit import DowneyFit, fit_downey
+from processors.models.downey.two_step import DEVIATION, Envelope, TwoStepFit, envelope, fit_two_step
+
+Floats = NDArray[np.float64]
+
+
+Indices = NDArray[np.intp]
+
+SIZE_MAX = 1e30  # sizes and ratios of times beyond are taken for this: nothing measured comes near
+ANOMALY_TRUST = 0.1  # of ADEPT's idea to reduce the weight of anomalous sizes
+DEVIATION_MAX = 0.5
+USEFUL_REACH = 4.0  # times the largest size
+USEFUL_STEPS = 49
+OBSERVED, INTERPOLATED, EXTRAPOLATED = "observed", "interpolated", "extrapolated"
+
+
+class StudyPrediction(NamedTuple):
+    """Predictions at m targets, arrays of shape (m,); times in seconds.
+
+    `low_s` and `high_s` hold 90 % of single runs; `extrapolation` is n*/n_max; `source` says observed, interpolated or
+    extrapolated.
+
+    >>> from processors.models.adept.study import study
+    >>> predicted = study([1, 2, 4], [100.0, 52.0, 28.0]).predict([2, 3, 8])
+    >>> predicted.source, predicted.extrapolation.tolist()
+    (('observed', 'interpolated', 'extrapolated'), [0.5, 0.75, 2.0])
+    """
+
+    run_time_s: Floats
+    low_s: Floats
+    high_s: Floats
+    speedup: Floats
+    efficiency: Floats
+    extrapolation: Floats
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What the sizes of one application say; built by `study`. Everything that is not needed for a prediction is lazy.
+
+    `n` and `run_time_s` (k,) are the observed sizes and times, sorted; inside, times are counted in `scale_s`.
+
+    >>> from processors.models.adept.study import study
+    >>> found = study([1, 2, 4, 8, 16, 32], [100.0, 50.25, 25.38, 19.41, 6.72, 3.61])
+    >>> [(size.n, size.direction) for size in found.anomalies]
+    [(8.0, 'slow')]
+    """
+
+    n: Floats
+    run_time_s: Floats
+    weight: Floats
+    noise: float
+    allowed_sizes: tuple[float, ...]
+    scale_s: float
+    patterns: Patterns
+    curves: tuple[AnchoredCurve, ...]
+    _sizes: Floats
+    _times: Floats
+
+    @property
+    def special(self) -> SpecialSizes | None:
+        """The class of sizes that the application favours, or None."""
+        return self.patterns.special
+
+    @property
+    def phases(self) -> Phases | None:
+        """The phases of a stepwise curve, or None."""
+        return self.patterns.phases
+
+    @property
+    def posterior(self) -> Posterior:
+        """The belief about the curve of the largest sizes; its time unit is `scale_s`."""
+        return self.curves[-1].posterior if self.special is None else self.curves[0].posterior
+
+    @cached_property
+    def anomalies(self) -> tuple[AnomalousSize, ...]:
+        """The sizes out of line, times in seconds."""
+        return tuple(
+            replace(found, observed_s=self._second(found.observed_s), expected_s=self._second(found.expected_s))
+            for found in self.patterns.anomalies
+        )
+
+    @cached_property
+    def fluctuation(self) -> Floats:
+        """R of each interval between neighbouring sizes, shape (k-1,)."""
+        return fluctuation(self._sizes, self._times)
+
+    @cached_property
+    def fit(self) -> DowneyFit:
+        """The Downey curve of least squares of the sizes that are in line; it must not be extrapolated."""
+        kept = self.patterns.kept
+        fitted = fit_downey(self._sizes[kept], self._times[kept])
+        return replace(fitted, t1_s=self._second(fitted.t1_s))
+
+    @cached_property
+    def envelope(self) -> Envelope:
+        """Bounds of the parameters of every Downey curve near the sizes that are in line."""
+        kept = self.patterns.kept
+        bounds = envelope(self._sizes[kept], self._times[kept], self._deviation)
+        return replace(bounds, t1_low_s=self._second(bounds.t1_low_s), t1_high_s=self._second(bounds.t1_high_s))
+
+    def predict(self, targets: ArrayLike) -> StudyPrediction:
+        """Return the predictions at `targets`, shape (m,); ValueError unless they are positive and finite.
+
+        >>> from processors.models.adept.study import study
+        >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).predict([12, 64]).run_time_s.round().tolist()
+        [98.0, 63.0]
+        """
+        wanted = np.atleast_1d(np.asarray(targets, dtype=np.float64))
+        each = [curve.predict(wanted) for curve in self.curves]
+        ln_times = (self._answers(wanted, list(field)) for field in zip(*each, strict=True))
+        run_time_s, low_s, high_s = (self._seconds(_exp(ln)) for ln in ln_times)
+        speedup = _exp(self._ln_t1 - self._answers(wanted, [predicted.ln_run_time for predicted in each]))
+        with np.errstate(over="ignore", under="ignore"):
+            efficiency, extrapolation = speedup / wanted, wanted / self.n[-1]
+        return StudyPrediction(run_time_s, low_s, high_s, speedup, efficiency, extrapolation, self.sources(wanted))
+
+    def run_times(self, targets: Floats) -> Floats:
+        """Return the run times at targets (m,) in seconds, without their bands and at a part of the cost.
+
+        >>> from processors.models.adept.study import study
+        >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).run_times(np.array([12.0, 64.0])).round().tolist()
+        [98.0, 63.0]
+        """
+        return self._seconds(_exp(self._ln_run_time(targets)))
+
+    def _answers(self, targets: Floats, by_curve: list[Floats]) -> Floats:
+        """Return of each target the value of the curve that answers for it; `by_curve` has one (m,) per curve."""
+        if len(by_curve) == 1:
+            return by_curve[0]
+        return np.stack(by_curve)[self._curve_of(targets), np.arange(targets.size)]
+
+    def _ln_run_time(self, targets: Floats) -> Floats:
+        return self._answers(targets, [curve.ln_run_time(targets) for curve in self.curves])
+
+    @cached_property
+    def _ln_t1(self) -> float:
+        return float(self._ln_run_time(np.ones(1))[0])
+
+    @cached_property
+    def useful(self) -> MeaningfulSizes:
+        """The sizes worth asking for, among sizes up to four times the largest."""
+        reach = USEFUL_REACH * float(self._sizes[-1])
+        observed = self._sizes.tolist()
+        grid = np.array(sorted({*_useful_grid(max(reach, 2.0)), *observed}))
+        allowed = {size for size in self.allowed_sizes if 0.0 < size <= reach}
+        if not self.allowed_sizes:
+            allowed = {*(2.0**power for power in range(math.floor(math.log2(reach)) + 1)), *observed}
+        named = np.array(sorted(allowed), dtype=np.float64)
+        ln_times = self._ln_run_time(np.concatenate([[1.0], grid, named]))
+        speedup = _exp(ln_times[0] - ln_times[1:])
+        return meaningful_sizes(grid, speedup[: grid.size], named, speedup[grid.size :])
+
+    @cached_property
+    def preferred_sizes(self) -> tuple[float, ...]:
+        """The sizes of the class that the application favours, up to twice the largest; empty where it favours none."""
+        if self.special is None:
+            return ()
+        return self.special.sizes_up_to(reliability.REACH * float(self._sizes[-1]), self.allowed_sizes)
+
+    @property
+    def model_name(self) -> str:
+        """What predicts: adept, or bayes_downey where the sizes are too few for a study."""
+        return "adept" if self._sizes.size >= reliability.SIZES_MIN else "bayes_downey"
+
+    def parameters(self) -> dict[str, float]:
+        """Return the means of Downey's parameters: A (of ln A), sigma, and serial time in seconds (of ln).
+
+        >>> from processors.models.adept.study import study
+        >>> {name: round(value, 1) for name, value in study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).parameters().items()}
+        {'A': 15.9, 'sigma': 0.5, 't1_s': 994.9}
+        """
+        belief = self.posterior
+        parallelism, t1 = _exp(np.array([belief.cells.ln_parallelism @ belief.mass, belief.ln_t1_s @ belief.mass]))
+        return {"A": float(parallelism), "sigma": float(belief.cells.sigma @ belief.mass), "t1_s": self._second(t1)}
+
+    def _curve_of(self, targets: Floats) -> Indices:
+        if self.special is not None and len(self.curves) > 1:
+            return np.where(self.special.is_member(targets), 0, 1)
+        return self.phases.index(targets) if self.phases is not None else np.zeros(targets.size, np.intp)
+
+    def sources(self, targets: Floats) -> tuple[str, ...]:
+        """Return where a prediction at each target (m,) comes from: observed, interpolated or extrapolated."""
+        known = self.n.tolist()
+        observed, smallest, largest = set(known), known[0], known[-1]
+        return tuple(
+            OBSERVED if n in observed else INTERPOLATED if smallest <= n <= largest else EXTRAPOLATED
+            for n in targets.tolist()
+        )
+
+    def verdict(self, target: float | None = None) -> Verdict:
+        """Return whether the prediction at `target` can be trusted; without one, at twice the largest size.
+
+        >>> from processors.models.adept.study import study
+        >>> study([1, 2, 4, 8], [100.0, 51.0, 26.5, 14.25]).verdict(6).verdict
+        'reliable'
+        """
+        target = None if target is None else _within_reason(target)
+        place = len(self.curves) - 1
+        if target is not None and place:
+            place = int(self._curve_of(np.array([target]))[0])
+        return self._judge.verdict(target, place)
+
+    @property
+    def pattern_advice(self) -> tuple[str, ...]:
+        """Sentences about what is unusual, whatever the verdict."""
+        return self._judge.pattern_advice
+
+    @cached_property
+    def _judge(self) -> Judge:
+        suggested = self.preferred_sizes or self.allowed_sizes
+        return Judge(self._sizes, self._times, self.noise, suggested, self.patterns, self.curves)
+
+    def two_step(self, target: float) -> TwoStepFit | None:
+        """Return ADEPT's own fit for one target, None for fewer than three sizes; ValueError for an invalid target.
+
+        >>> from processors.models.adept.study import study
+        >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).two_step(24.0).closest_n
+        32.0
+        """
+        wanted = _within_reason(target)
+        used = self._used_for(wanted)
+        trust = np.where(self.patterns.kept, 1.0, ANOMALY_TRUST)
+        inline = used & self.patterns.kept
+        if inline.sum() < reliability.SIZES_MIN:
+            return None
+        bounds = envelope(self._sizes[inline], self._times[inline], self._deviation)
+        found = fit_two_step(self._sizes[used], self._times[used], wanted, bounds, noise=self.noise, trust=trust[used])
+        return replace(found, target_n=target, run_time_s=self._second(found.run_time_s), t1_s=self._second(found.t1_s))
+
+    def _used_for(self, target: float) -> NDArray[np.bool_]:
+        """Return which sizes the curve of a target is fitted to; anomalous ones are in, at a lower weight."""
+        if self.special is not None:
+            return self.patterns.kept
+        if self.phases is not None:
+            curve = self.curves[int(self._curve_of(np.array([target]))[0])]
+            return np.isin(self._sizes, curve.n)
+        return np.ones(self._sizes.size, bool)
+
+    @property
+    def _deviation(self) -> float:
+        return min(DEVIATION * max(1.0, self.noise / reliability.NOISE_FLOOR), DEVIATION_MAX)
+
+    def _seconds(self, scaled: Floats) -> Floats:
+        """Return times in the models' unit as seconds, kept finite."""
+        limits = np.finfo(np.float64)
+        with np.errstate(over="ignore", under="ignore"):
+            return np.asarray(np.clip(scaled * self.scale_s, limits.tiny, limits.max))
+
+    def _second(self, scaled: float) -> float:
+        return float(self._seconds(np.asarray(scaled)))
+
+
+@lru_cache(maxsize=64)
+def _useful_grid(reach: float) -> tuple[float, ...]:
+    return tuple(np.geomspace(1.0, reach, USEFUL_STEPS).tolist())
+
+
+def _within_reason(target: float) -> float:
+    """Return a target size that floats can work with; ValueError unless it is positive and finite."""
+    if not 0.0 < target < math.inf:
+        raise ValueError("A target must be positive and finite.")
+    return min(max(target, 1.0 / SIZE_MAX), SIZE_MAX)
+
+
+def _exp(ln: Floats) -> Floats:
+    return np.asarray(np.exp(np.clip(ln, -700.0, 700.0)))
+
+
+# ADEPT's study of one application: patterns, envelope, curve, prediction and verdict from a handful of sizes.
+#
+# Source: Deshmeh, Machina and Sodan, "ADEPT scalability predictor in support of adaptive resource allocation" (IPDPS 2010).
+# The order is theirs; the prediction is a Bayes average of Downey curves anchored at the observations (see `curve`), which
+# on real applications errs about as much as their fit per target (`Study.two_step`) at a fraction of its cost.
+
+
+HINDSIGHT = 0.8  # of the error that a pattern explains stays in the band: the next size may break it
+
+
+def study(
+    n: ArrayLike,
+    median_s: ArrayLike,
+    weight: ArrayLike | None = None,
+    noise: float = reliability.NOISE_FLOOR,
+    *,
+    cores_per_node: int | None = None,
+    allowed_sizes: Sequence[float] | None = None,
+    unthinned: tuple[Sequence[float] | Floats, Sequence[float] | Floats] | None = None,
+) -> Study:
+    """Return the study of `k` >= 1 sizes: `n`, their median run times in seconds, and how sure those are; shape (k,).
+
+    `noise` is the standard deviation of ln t between runs; `cores_per_node` lets whole nodes be found as favoured sizes;
+    `allowed_sizes` are those that advice may name, by default powers of two. Where neighbouring sizes were merged,
+    `unthinned` are all sizes and medians: favoured sizes show only there, and are then used. Order does not matter.
+    Raises ValueError unless sizes and times are positive and finite and the noise is not negative.
+
+    >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).verdict(64).verdict
+    'reliable'
+    """
+    if not 0.0 <= noise < math.inf:
+        raise ValueError("The noise must be finite and not negative.")
+    given = _Given.of(n, median_s, weight)
+    if unthinned is not None and len(unthinned[0]) >= SPECIAL_MIN:
+        everything = _Given.of(*unthinned, None)
+        special = find_hidden_special(everything.sizes, everything.times, tolerance(noise), cores_per_node)
+        if special is not None:
+            return _studied(everything, noise, allowed_sizes, Patterns(special.is_member(everything.sizes), special))
+    patterns = find_patterns(given.sizes, given.times, tolerance(noise), cores_per_node)
+    return _studied(given, noise, allowed_sizes, patterns)
+
+
+class _Given(NamedTuple):
+    """Sizes and times as given, sorted, and as models take them: distinct sizes, times in units of the scale, weights."""
+
+    n: Floats
+    run_time_s: Floats
+    sizes: Floats
+    times: Floats
+    weights: Floats
+    scale_s: float
+
+    @classmethod
+    def of(cls, n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None) -> "_Given":
+        seen = observations(n, run_time_s, weight)
+        sizes, times = np.asarray(n, dtype=np.float64), np.asarray(run_time_s, dtype=np.float64)
+        order = np.lexsort((times, sizes))
+        distinct = _distinct(seen.n, seen.run_time_s, seen.weight, seen.scale_s)
+        return cls(sizes[order], times[order], *distinct, seen.scale_s)
+
+
+def _studied(given: _Given, noise: float, allowed_sizes: Sequence[float] | None, patterns: Patterns) -> Study:
+    curves = _curves(given.sizes, given.times, given.weights, noise, patterns)
+    allowed = tuple(allowed_sizes or ())
+    return Study(
+        given.n,
+        given.run_time_s,
+        given.weights,
+        noise,
+        allowed,
+        given.scale_s,
+        patterns,
+        curves,
+        given.sizes,
+        given.times,
+    )
+
+
+def _distinct(n: Floats, run_time_s: Floats, weight: Floats, scale_s: float) -> tuple[Floats, Floats, Floats]:
+    """Return sizes that differ, times in units of the scale and weights; equal sizes become their weighted mean of ln t."""
+    with np.errstate(over="ignore"):
+        sizes, times = np.minimum(n, SIZE_MAX), np.minimum(run_time_s / scale_s, SIZE_MAX)
+    used = weight > 0.0
+    sizes, times, weights = sizes[used], times[used], weight[used]
+    first = np.flatnonzero(np.diff(sizes, prepend=-1.0) > 0.0)
+    if first.size == sizes.size:
+        return sizes, times, weights
+    total = np.add.reduceat(weights, first)
+    return sizes[first], np.exp(np.add.reduceat(weights * np.log(times), first) / total), total
+
+
+def _curves(
+    n: Floats, run_time_s: Floats, weight: Floats, noise: float, patterns: Patterns
+) -> tuple[AnchoredCurve, ...]:
+    """Return one curve; of special sizes a second one for the others; of a stepwise curve one per phase."""
+    unexplained = HINDSIGHT * patterns.error
+    if patterns.phases is not None:
+        phase = patterns.phases.index(n)
+        inside = (phase == number for number in range(len(patterns.phases.phases)))
+        parts = ((n[part], run_time_s[part], weight[part]) for part in inside)
+        return tuple(anchored_curve(*part, noise, unexplained=unexplained) for part in parts)
+    kept = patterns.fitted
+    curve = anchored_curve(n[kept], run_time_s[kept], weight[kept], noise, unexplained=unexplained)
+    if patterns.special is None:
+        return (curve,)
+    slowdown = patterns.special.slowdown
+    return curve, parallel_curve(curve, n[~kept], run_time_s[~kept], weight[~kept], noise=noise, slowdown=slowdown)

@@ -1,0 +1,1 @@
+"""What is retained of many runs in bounded memory."""

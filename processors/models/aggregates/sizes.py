@@ -1,0 +1,337 @@
+"""Run times of one application by size: what every model of run time is fitted to.
+
+All that crosses from events to models goes through the integer arithmetic of the sketches and is summed in the order of
+sizes, so any order of events, merged or not, gives the same bits.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from processors.models.aggregates.sketch import LogSketch
+from processors.models.downey.curve import Floats, checked_sizes
+
+# Observed run times of one application at several sizes, checked and put in one order before any model sees them.
+
+
+_TIME_MIN_S = np.finfo(np.float64).tiny
+_TIME_MAX_S = np.finfo(np.float64).max
+_WEIGHT_MAX = 1e100
+_SIZE_MAX = 1e100
+
+
+class Observations(NamedTuple):
+    """Sizes, run times and weights, each of shape (k,), sorted; whatever the order they came in, the bits are the same.
+
+    `scale_s` is a power of two near the smallest time: models work with `rate` = scale_s/run_time_s, which lies in
+    (0, 2), and therefore neither overflow nor depend on the unit of time.
+
+    >>> seen = observations([8, 4], [3000.0, 6000.0])
+    >>> seen.n.tolist(), seen.scale_s, seen.seconds(2.0)
+    ([4.0, 8.0], 2048.0, 4096.0)
+    """
+
+    n: Floats
+    run_time_s: Floats
+    weight: Floats
+    rate: Floats
+    scale_s: float
+
+    def seconds(self, scaled: float) -> float:
+        """Return a time in the models' unit as seconds, kept finite."""
+        return min(max(float(scaled) * self.scale_s, _TIME_MIN_S), _TIME_MAX_S)
+
+
+def observations(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = None) -> Observations:
+    """Return checked observations; without weights each weighs 1.
+
+    Sizes below one processor say no more than T(1) = n t, so they become observations of n = 1; sizes above 1e100
+    become 1e100. What weighs 0 is left out.
+    Raises ValueError unless sizes and times are positive and finite, weights 0 or between 1e-100 and 1e100 and not all
+    0, and all of one length, at least 1.
+
+    >>> observations([4, 0.5], [25.0, 200.0])[:3]
+    (array([1., 4.]), array([100.,  25.]), array([1., 1.]))
+    """
+    sizes, times = checked_sizes(n), np.asarray(run_time_s, dtype=np.float64)
+    weights = np.ones_like(times) if weight is None else np.asarray(weight, dtype=np.float64)
+    _check(sizes, times, weights)
+    if sizes.min() < 1:
+        times = np.where(sizes < 1, np.maximum(times * np.minimum(sizes, 1), _TIME_MIN_S), times)
+        sizes = np.maximum(sizes, 1)
+    sizes = np.minimum(sizes, _SIZE_MAX)
+    if weights.min() == 0:
+        sizes, times, weights = sizes[weights > 0], times[weights > 0], weights[weights > 0]
+    if not (sizes[1:] > sizes[:-1]).all():
+        order = np.lexsort((weights, times, sizes))
+        sizes, times, weights = sizes[order], times[order], weights[order]
+    scale_s = math.ldexp(1.0, math.frexp(times.min())[1] - 1)
+    rate = np.maximum(scale_s / times, _TIME_MIN_S)
+    return Observations(sizes, times, weights, rate, scale_s)
+
+
+def _check(sizes: Floats, times: Floats, weights: Floats) -> None:
+    if sizes.ndim != 1 or sizes.size == 0 or sizes.shape != times.shape or sizes.shape != weights.shape:
+        raise ValueError("Sizes, run times and weights must be lists of one length, at least 1.")
+    if not (times.min() > 0 and times.max() < np.inf):
+        raise ValueError("Run times must be positive and finite.")
+    if not (((weights >= 1 / _WEIGHT_MAX) & (weights <= _WEIGHT_MAX) | (weights == 0)).all() and weights.any()):
+        raise ValueError("Weights must be 0 or lie between 1e-100 and 1e100, and not all be 0.")
+
+
+SIZES_MAX = 64
+NOISE_MIN = 0.03  # standard deviation of ln t below which no run-to-run noise is believed
+MISFIT = 0.02  # relative error of the models themselves
+REPEATS_MIN = 8  # with fewer repeats the noise is not measured
+_DIGITS = 9
+
+
+class Derived(NamedTuple):
+    """What models need of one size: runs, median, minimum, and the sum of squares of ln t about its mean.
+
+    >>> Derived(1, 2.0, 2.0, 0.0).runs
+    1
+    """
+
+    runs: int
+    median_s: float
+    min_s: float
+    squares: float
+
+
+class SizeStat:
+    """The run times of one size and the time of the last one in ms since the epoch.
+
+    >>> stat = SizeStat()
+    >>> stat.add(12.0, time_ms=5)
+    >>> stat.derived().runs, stat.last_ms
+    (1, 5)
+    """
+
+    __slots__ = ("_derived", "last_ms", "sketch")
+
+    def __init__(self, sketch: LogSketch | None = None, last_ms: int = 0) -> None:
+        self.sketch = sketch or LogSketch()
+        self.last_ms = last_ms
+        self._derived: Derived | None = None
+
+    def add(self, run_time_s: float, time_ms: int) -> None:
+        """Count a run; ValueError unless its time is positive and finite."""
+        self.sketch.add(run_time_s)
+        self.last_ms = max(self.last_ms, time_ms)
+        self._derived = None
+
+    def merge(self, other: "SizeStat") -> None:
+        """Add the runs of another."""
+        self.sketch.merge(other.sketch)
+        self.last_ms = max(self.last_ms, other.last_ms)
+        self._derived = None
+
+    def copy(self) -> "SizeStat":
+        """Return one with the same data."""
+        return SizeStat(self.sketch.copy(), self.last_ms)
+
+    def derived(self) -> Derived:
+        """Return what models need, computed once per change."""
+        if self._derived is None:
+            self._derived = _derive(self.sketch)
+        return self._derived
+
+
+class SizeTable:
+    """Run times by size, of at most SIZES_MAX sizes: the one whose last run is the oldest goes first, and is counted.
+
+    Sizes that agree in nine digits are one size.
+
+    >>> table = SizeTable()
+    >>> table.add(8, 100.0, time_ms=1)
+    >>> table.add(8, 104.0, time_ms=2)
+    >>> aggregate(table).median_s.round(2).tolist()
+    [102.0]
+    >>> SizeTable.build(table.snapshot()).snapshot() == table.snapshot()
+    True
+    """
+
+    __slots__ = ("evicted", "stats")
+
+    def __init__(self) -> None:
+        self.stats: dict[float, SizeStat] = {}
+        self.evicted = 0
+
+    def add(self, n: float, run_time_s: float, time_ms: int) -> None:
+        """Count a run of a size. Raises ValueError unless size and time are positive and finite."""
+        size = rounded_size(n)
+        if size in self.stats:
+            self.stats[size].add(run_time_s, time_ms)
+            return
+        stat = SizeStat()
+        stat.add(run_time_s, time_ms)
+        self.stats[size] = stat
+        self._bound()
+
+    def merge(self, other: "SizeTable") -> None:
+        """Add the runs of another table; it stays as it is."""
+        for n, stat in other.stats.items():
+            if n in self.stats:
+                self.stats[n].merge(stat)
+            else:
+                self.stats[n] = stat.copy()
+        self.evicted += other.evicted
+        self._bound()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state as plain data: sizes ascending, each [n, last_ms, *sketch]."""
+        rows = [[n, self.stats[n].last_ms, *self.stats[n].sketch.snapshot()] for n in sorted(self.stats)]
+        return {"evicted": self.evicted, "sizes": rows}
+
+    @classmethod
+    def build(cls, state: dict[str, Any] | None = None) -> "SizeTable":
+        """Return the table of a snapshot, or an empty one."""
+        table = cls()
+        if state is not None:
+            table.evicted = state["evicted"]
+            table.stats = {
+                float(n): SizeStat(LogSketch.build(sketch), last_ms) for n, last_ms, *sketch in state["sizes"]
+            }
+        return table
+
+    def _bound(self) -> None:
+        while len(self.stats) > SIZES_MAX:
+            oldest = min(self.stats, key=lambda n: (self.stats[n].last_ms, n))
+            del self.stats[oldest]
+            self.evicted += 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sizes:
+    """Aggregated observations by ascending size, arrays of shape (k,): what a model is fitted to.
+
+    `weight` is (tau^2 + s^2)/(tau^2 + s^2/count), tau the models' own misfit and s = `noise` the standard deviation of
+    ln t within a size, pooled over sizes: many repeats make a size surer, but never surer than the model.
+    """
+
+    n: Floats
+    median_s: Floats
+    min_s: Floats
+    count: Floats
+    weight: Floats
+    noise: float
+
+
+def aggregate(
+    table: SizeTable, extra_runs: Iterable[tuple[float, float]] = (), known: dict[float, Derived] | None = None
+) -> Sizes:
+    """Return the observations of a table and of further runs (n, run time in s) that are not in it yet.
+
+    The table stays as it is. `known` is what was derived of some sizes before: they must not have changed since, are
+    taken as they are, and what is derived of the others is put there.
+    Raises ValueError on a run whose size or time is not positive and finite.
+
+    >>> sizes = aggregate(SizeTable(), [(4, 50.0), (1, 200.0), (4, 52.0), (4, 51.0)])
+    >>> sizes.n.tolist(), sizes.median_s.round(2).tolist(), sizes.noise
+    ([1.0, 4.0], [200.0, 51.0], 0.03)
+    """
+    found = {} if known is None else known
+    fresh: dict[float, SizeStat] = {}
+    for n, run_time_s in extra_runs:
+        if n in found or (size := rounded_size(n)) in found:
+            continue
+        if size not in fresh:
+            fresh[size] = table.stats[size].copy() if size in table.stats else SizeStat()
+        fresh[size].add(run_time_s, 0)
+    found.update((n, stat.derived()) for n, stat in fresh.items())
+    found.update((n, stat.derived()) for n, stat in table.stats.items() if n not in found)
+    sizes = sorted(found)
+    rows = [found[n] for n in sizes]
+    count, median_s, min_s, squares = np.array(rows, dtype=np.float64).reshape(-1, 4).T
+    repeats = float(count.sum()) - len(rows)
+    return sizes_of(np.array(sizes), median_s, min_s, count, repeats=repeats, squares=float(squares.sum()))
+
+
+def sizes_of(n: Floats, median_s: Floats, min_s: Floats, count: Floats, *, repeats: float, squares: float) -> Sizes:
+    """Return observations with their weights; the noise comes from the sum of squares over so many repeats.
+
+    >>> one = np.ones(1)
+    >>> sizes_of(one, one, one, one, repeats=10.0, squares=0.1).noise
+    0.1
+    """
+    noise = _pooled_noise(repeats, squares)
+    return Sizes(n, median_s, min_s, count, _weights(count, noise), noise)
+
+
+def thin(sizes: Sizes, limit: int = 12) -> Sizes:
+    """Return at most `limit` sizes, the nearest neighbours in ln n merged; the smallest and the largest stay.
+
+    A merged size lies at the means of ln n and ln t, weighted by counts. Raises ValueError when limit is below 3.
+
+    >>> many = aggregate(SizeTable(), [(n, 100 / n) for n in (1, 2, 3.9, 4.1, 8)])
+    >>> thin(many, 4).n.round(2).tolist()
+    [1.0, 2.0, 4.0, 8.0]
+    """
+    if limit < 3:
+        raise ValueError("Thinning keeps at least three sizes.")
+    if sizes.n.size <= limit:
+        return sizes
+    groups = _groups(np.log(sizes.n).tolist(), sizes.count.tolist(), limit)
+    count = np.add.reduceat(sizes.count, groups)
+    n, median_s, min_s = (_log_means(row, sizes.count, groups) for row in (sizes.n, sizes.median_s, sizes.min_s))
+    return Sizes(n, median_s, min_s, count, _weights(count, sizes.noise), sizes.noise)
+
+
+def rounded_size(n: float) -> float:
+    """Return a size to nine digits; ValueError unless it is positive and finite.
+
+    >>> rounded_size(0.1 + 0.2)
+    0.3
+    """
+    if not 0 < n < math.inf:
+        raise ValueError("A size must be positive and finite.")
+    size = float(n)
+    return size if size.is_integer() and size < 10**_DIGITS else float(f"{size:.{_DIGITS}g}")
+
+
+def _derive(sketch: LogSketch) -> Derived:
+    return Derived(sketch.count, sketch.quantile(0.5), sketch.min, sketch.squares())
+
+
+def _pooled_noise(repeats: float, squares: float) -> float:
+    """Return the standard deviation of ln t within a size; its floor where the repeats are too few to tell."""
+    return NOISE_MIN if repeats < REPEATS_MIN else max(NOISE_MIN, math.sqrt(squares / repeats))
+
+
+def _weights(count: Floats, noise: float) -> Floats:
+    weights: Floats = (MISFIT**2 + noise**2) / (MISFIT**2 + noise**2 / count)
+    return weights
+
+
+def _groups(logs: list[float], counts: list[float], limit: int) -> list[int]:
+    """Return where each group of merged neighbours starts: the nearest pair merges until `limit` groups are left.
+
+    The two ends never merge. Gaps are compared at nine decimals, so that equal ratios merge from the small sizes on
+    whatever their rounding.
+    """
+    starts, logs, counts = list(range(len(logs))), list(logs), list(counts)
+    gaps = [math.inf, *(round(b - a, 9) for a, b in pairwise(logs[1:-1])), math.inf]
+    while len(starts) > limit:
+        at = gaps.index(min(gaps))
+        total = counts[at] + counts[at + 1]
+        logs[at] = (counts[at] * logs[at] + counts[at + 1] * logs[at + 1]) / total
+        counts[at] = total
+        del logs[at + 1], counts[at + 1], starts[at + 1], gaps[at]
+        for pair in (at - 1, at):
+            if 0 < pair < len(logs) - 2:
+                gaps[pair] = round(logs[pair + 1] - logs[pair], 9)
+    return starts
+
+
+def _log_means(values: Floats, count: Floats, groups: list[int]) -> Floats:
+    """Return the weighted geometric mean of each group; a group of one keeps its value to the bit."""
+    total = np.add.reduceat(count, groups)
+    means = np.exp(np.add.reduceat(count * np.log(values), groups) / total)
+    alone = np.diff([*groups, values.size]) == 1
+    return np.where(alone, values[groups], means)

@@ -1,0 +1,465 @@
+"""Run time from whatever is configured of a job: sizes, counts, choices.
+
+`attributes` (attributes of a job as numbers) -> `law` (powers and products of them) -> `forest` (the law, and what trees
+make of its residuals) -> `model` (both, and which one to believe).
+"""
+
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from processors.models.communication import HYBRIDS
+from processors.models.conformal import AggregatedRadius
+from processors.models.counters.selection import Floats, Linear, ridge
+from processors.models.statistics import Z95, six_digits
+from processors.models.training.table import CHOICE, Answering, Model, Predicted, Table, left_out
+from processors.models.training.trainer import Kind, Learner
+from processors.models.trees import Forest, Growth, growing
+
+# A law of attributes: ln of the target is linear in ln of each, and bends a little where runs are many.
+#
+# Products and powers of attributes (the extra-linear terms of H. Zhu's and B. Barnes's regressions of run times: B. Barnes
+# et al., "A regression-based approach to scalability prediction", ICS 2008). Beyond what was seen powers go on for a while,
+# bends do not.
+
+
+LAW_RUNS_MIN: Final = 6
+RUNS_PER_TERM: Final = 4  # so many, and the law may bend
+BENDING_MAX: Final = 16  # attributes: the products of more are too many
+FURTHER: Final = 4.0  # times the range that was seen, up to which a power goes on
+RATIO_MAX: Final = 30.0  # of the target to its extremes: nothing further is answered
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Law:
+    """The law of a table: which columns are taken by their ln, what was seen of each, and the coefficients.
+
+    >>> x = np.arange(1.0, 31.0)[:, None]
+    >>> found = law(Table(("n",), x, 100.0 / x[:, 0], np.ones(30), np.arange(30)))
+    >>> round(found.predict(np.array([[60.0]])).value.item(), 1)
+    1.7
+    """
+
+    by_ln: npt.NDArray[np.bool_]
+    low: Floats
+    high: Floats
+    bends: bool
+    linear: Linear
+    low_ln: float
+    high_ln: float
+
+    def ln(self, values: Floats) -> Floats:
+        """Return ln of the target of rows (m, p)."""
+        found = self.linear.predict(self._terms(_taken(values, self.by_ln)))
+        return np.clip(found, self.low_ln, self.high_ln)
+
+    def predict(self, values: Floats) -> Predicted:
+        """Return the target of rows (m, p); the deviation is not known here and told as 0."""
+        found = np.exp(self.ln(values))
+        return Predicted(found, np.zeros(len(found)))
+
+    def _terms(self, taken: Floats) -> Floats:
+        reach = np.where(self.by_ln, np.log(FURTHER), 0.0)
+        straight = np.clip(taken, self.low - reach, self.high + reach)
+        if not self.bends:
+            return straight
+        inside = np.clip(taken, self.low, self.high) - (self.low + self.high) / 2
+        first, second = np.triu_indices(taken.shape[1])
+        return np.concatenate([straight, inside[:, first] * inside[:, second]], axis=1)
+
+
+def law(table: Table) -> Law:
+    """Return the law of a table; ValueError for less than RUNS_MIN runs or without columns.
+
+    >>> law(Table((), np.zeros((9, 0)), np.ones(9), np.ones(9), np.arange(9)))
+    Traceback (most recent call last):
+    ValueError: A law needs 6 runs and an attribute.
+    """
+    if len(table) < LAW_RUNS_MIN or not table.names:
+        raise ValueError(f"A law needs {LAW_RUNS_MIN} runs and an attribute.")
+    values = table.filled()
+    by_ln = np.asarray((values > 0).all(axis=0))
+    taken = _taken(values, by_ln)
+    columns = taken.shape[1]
+    terms = columns * (columns + 3) // 2
+    bends = columns <= BENDING_MAX and len(table) >= RUNS_PER_TERM * terms
+    target = np.log(table.target)
+    far = np.log(RATIO_MAX)
+    shape = Law(by_ln, taken.min(axis=0), taken.max(axis=0), bends, _NOTHING, target.min() - far, target.max() + far)
+    linear = ridge(shape._terms(taken), target, table.weight, 1.0 / len(table))  # noqa: SLF001  its own terms
+    return Law(by_ln, shape.low, shape.high, bends, linear, shape.low_ln, shape.high_ln)
+
+
+_NOTHING: Final = Linear(0.0, np.zeros(0), np.zeros(0))
+
+
+def _taken(values: Floats, by_ln: npt.NDArray[np.bool_]) -> Floats:
+    """Return the columns as the law takes them: by their ln, or, where some are not positive, by what is like it.
+
+    What is not positive where all were is the least there is.
+    """
+    return np.where(by_ln, np.log(np.maximum(values, 1e-300)), np.arcsinh(values))
+
+
+# The law of a table, and what trees make of its residuals: powers go on where trees end, trees find what powers do not.
+
+
+FOREST_TREES: Final = 20
+LEAF_ROWS: Final = 2  # run times have outliers: medians of several leaves of two are calm
+RUNS_MIN: Final = 12
+_NORMAL_90: Final = 1.645
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grown:
+    """A law and the forest of its residuals; the answer is the median of what lies in the leaves.
+
+    >>> from processors.models.training.table import finished
+    >>> x = np.arange(1.0, 41.0)[:, None]
+    >>> found = finished(fitting(Table(("n",), x, np.where(x[:, 0] < 20, 10.0, 50.0), np.ones(40), np.arange(40))))
+    >>> found.predict(np.array([[10.0], [30.0]])).value.round(-1).tolist()
+    [10.0, 50.0]
+    """
+
+    law: Law
+    forest: Forest
+
+    def predict(self, values: Floats) -> Predicted:
+        """Return the target of rows (m, p), and the deviation of what lies in the leaves."""
+        low, middle, high = self.forest.quantiles(values, (0.05, 0.5, 0.95)).T
+        return Predicted(np.exp(self.law.ln(values) + middle), (high - low) / 2 / _NORMAL_90)
+
+
+def fitting(
+    table: Table, growth: Growth | None = None, rows_at_once: int | None = None
+) -> Generator[None, None, Grown]:
+    """Yield as trees grow, and return the model of a table; ValueError for less than RUNS_MIN runs or without columns.
+
+    >>> next(fitting(Table(("n",), np.ones((3, 1)), np.ones(3), np.ones(3), np.arange(3))))
+    Traceback (most recent call last):
+    ValueError: A forest of residuals needs 12 runs.
+    """
+    if len(table) < RUNS_MIN:
+        raise ValueError(f"A forest of residuals needs {RUNS_MIN} runs.")
+    found = law(table)
+    yield
+    values = table.filled()
+    rest = np.log(table.target) - found.ln(values)
+    told = growth or Growth(FOREST_TREES, LEAF_ROWS)
+    many = {} if rows_at_once is None else {"rows_at_once": rows_at_once}
+    forest = yield from growing(values, rest, table.weight, told, **many)
+    return Grown(found, forest)
+
+
+# Two forecasts of one run time as one, weighted by how both did and by how alike their errors were.
+#
+# J. M. Bates, C. W. J. Granger, "The combination of forecasts", Operational Research Quarterly 20 (1969): the share of the
+# second that would have had the least squared error in ln t. A second forecast that tells nothing new gets a share that does
+# no harm; one that tells all gets all. The band is conformal: it holds as many runs as its own past bands say it has to be
+# wide for (`processors.models.conformal`).
+
+
+FORGETTING: Final = 0.98
+RUNS_FULL: Final = 8.0  # scored runs before the second forecast may have the share that they say
+ERROR_MAX: Final = 1.0  # of ln t, that one run counts for
+ALIKE: Final = 0.03  # of ln t: forecasts that differ by less are alike, and the first is believed
+DEVIATION_MIN: Final = 1e-3
+LN_BAND_MAX: Final = math.log(1000.0)
+SCORED_MAX: Final = 1_000_000
+WINDOW: Final = 64  # runs, in means
+WORST: Final = 2.0  # of ln t, that one run counts for in a mean
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """A run time by its logarithm, and the standard deviation of that.
+
+    >>> Forecast.of_band(100.0, 80.0, 125.0).deviation.__round__(3)
+    0.136
+    """
+
+    ln_t: float
+    deviation: float
+
+    @classmethod
+    def of_band(cls, run_time_s: float, low_s: float, high_s: float) -> "Forecast":
+        """Return what a band of 90 % about a run time says, ends in any unit of time."""
+        return cls(math.log(run_time_s), max(math.log(high_s / low_s) / (2 * Z95), DEVIATION_MIN))
+
+
+@dataclass(slots=True)
+class Blend:
+    """What is known of a first and a second forecast: weighted sums of squared errors, of their product, and of runs.
+
+    `errors` are means of |ln(observed / predicted)| of the first, the second and both, `inside` is the share of runs in the
+    band of both: of the newest ones mostly, about WINDOW of them.
+
+    >>> blend = Blend()
+    >>> for i in range(60):
+    ...     blend.learn(Forecast(5.0, 0.3), Forecast(5.3 if i % 2 else 4.7, 0.05), 5.3 if i % 2 else 4.7)
+    >>> blend.share > 0.99, round(blend.said(Forecast(5.0, 0.3), Forecast(5.3, 0.05)).ln_t, 2)
+    (True, 5.3)
+    >>> Blend().share
+    0.0
+    """
+
+    first: float = 0.0
+    second: float = 0.0
+    both: float = 0.0
+    runs: float = 0.0
+    scored: int = 0
+    errors: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    inside: float = 0.0
+    radius: AggregatedRadius = field(default_factory=AggregatedRadius)
+
+    @property
+    def share(self) -> float:
+        """The share of the second forecast, from 0 to 1."""
+        apart = self.first + self.second - 2.0 * self.both
+        best = (self.first - self.both) / (apart + RUNS_FULL / 2 * ALIKE**2)
+        return min(max(best, 0.0), 1.0) * min(self.runs / RUNS_FULL, 1.0)
+
+    def said(self, first: Forecast, second: Forecast) -> Forecast:
+        """Return the two as one; the deviation is not yet that of the past."""
+        share = self.share
+        return Forecast(
+            (1.0 - share) * first.ln_t + share * second.ln_t,
+            (1.0 - share) * first.deviation + share * second.deviation,
+        )
+
+    def band(self, said: Forecast) -> tuple[float, float, float]:
+        """Return run time and band of what was `said`, in seconds."""
+        reach = min(self.radius.radius() * max(said.deviation, DEVIATION_MIN), LN_BAND_MAX)
+        return math.exp(said.ln_t), math.exp(said.ln_t - reach), math.exp(said.ln_t + reach)
+
+    def learn(self, first: Forecast, second: Forecast, ln_t: float) -> None:
+        """Take in what came after both."""
+        said = self.said(first, second)
+        self._note(said, [ln_t - each.ln_t for each in (first, second, said)])
+        self.radius.learn(six_digits(abs(ln_t - said.ln_t) / max(said.deviation, DEVIATION_MIN)))
+        a, b = (min(max(ln_t - each.ln_t, -ERROR_MAX), ERROR_MAX) for each in (first, second))
+        self.first, self.second, self.both = (
+            six_digits(FORGETTING * old + new)
+            for old, new in ((self.first, a * a), (self.second, b * b), (self.both, a * b))
+        )
+        self.runs = six_digits(FORGETTING * self.runs + 1.0)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state as plain data.
+
+        >>> Blend.build(Blend().snapshot()) == Blend()
+        True
+        """
+        return {
+            "sums": [self.first, self.second, self.both, self.runs],
+            "scored": self.scored,
+            "errors": list(self.errors),
+            "inside": self.inside,
+            "radius": self.radius.snapshot(),
+        }
+
+    @classmethod
+    def build(cls, state: Mapping[str, Any]) -> "Blend":
+        """Return what a snapshot was taken of."""
+        first, second, both, runs = state["sums"]
+        told = list(state["errors"]), state["inside"], AggregatedRadius.build(state["radius"])
+        return cls(first, second, both, runs, state["scored"], *told)
+
+    def _note(self, said: Forecast, off: list[float]) -> None:
+        self.scored = min(self.scored + 1, SCORED_MAX)
+        rate = 1.0 / min(self.scored, WINDOW)
+        _, low, high = (math.log(each) for each in self.band(said))
+        held = 1.0 if low <= said.ln_t + off[-1] <= high else 0.0
+        self.inside = six_digits(self.inside + rate * (held - self.inside))
+        self.errors = [
+            six_digits(old + rate * (min(abs(new), WORST) - old)) for old, new in zip(self.errors, off, strict=True)
+        ]
+
+
+# What is expected of a run from its attributes: by a law, or by a law and trees; each tells how wrong it was left out.
+
+
+LAW: Final = "law"
+FOREST: Final = "forest"
+MODEL_DEVIATION_MIN: Final = 0.005
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """A model, and its error and deviation on runs that were left out.
+
+    >>> class Same:
+    ...     error = 0.0
+    ...     def predict(self, values): return Predicted(values[:, 0], values[:, 0] * 0)
+    >>> Measured(Same(), 0.1, 0.2).predict(np.array([[3.0]])).deviation.round(2).tolist()
+    [0.2]
+    """
+
+    model: Answering
+    error: float
+    deviation: float
+
+    def predict(self, values: Floats) -> Predicted:
+        """Return the target of rows (m, p); deviations of the model's own widen or narrow that of left-out runs."""
+        found = self.model.predict(values)
+        own = np.where(found.deviation > 0, found.deviation, self.deviation)
+        return Predicted(found.value, np.sqrt((self.deviation**2 + own**2) / 2))
+
+
+def importances(learner: Learner) -> dict[str, float]:
+    """Return the share of each attribute in what the trees explain beyond the law; {} where there are none.
+
+    >>> importances(Learner("run_time_s", KINDS))
+    {}
+    """
+    found = learner.models.get(FOREST)
+    if learner.table is None or not isinstance(found, Measured) or not isinstance(found.model, Grown):
+        return {}
+    return dict(zip(learner.table.names, found.model.forest.importances().tolist(), strict=True))
+
+
+def _law(table: Table) -> Generator[None, None, Answering]:
+    found = law(table)
+    yield
+    return found
+
+
+def _forest(table: Table) -> Generator[None, None, Answering]:
+    found = yield from fitting(table)
+    return found
+
+
+def measured(fit: Callable[[Table], Generator[None, None, Answering]], table: Table) -> Generator[None, None, Model]:
+    """Yield as the fits go on, and return what `fit` makes of a table, with its error on runs that were left out.
+
+    >>> from processors.models.training.table import finished
+    >>> x = np.arange(1.0, 17.0)[:, None]
+    >>> finished(measured(_law, Table(("n",), x, 10 * x[:, 0], np.ones(16), np.arange(16)))).error < 0.05
+    True
+    """
+    model = yield from fit(table)
+    off = yield from left_out(table, fit)
+    return Measured(model, off.error, max(off.deviation, MODEL_DEVIATION_MIN))
+
+
+KINDS: Final[Mapping[str, Kind]] = {LAW: partial(measured, _law), FOREST: partial(measured, _forest)}
+
+
+# Attributes of a job as numbers: a number is itself, a word is one of several choices.
+
+
+def encoded(attributes: Mapping[str, object]) -> dict[str, float]:
+    """Return the attributes as values of a run: numbers as they are, also those in text; a word as `name=word` with 1.
+
+    Runs without a choice count as 0 there. Lists, nested attributes and what is not finite are left out.
+
+    >>> encoded({"atoms": 32000, "solver": "sweep", "steps": "100", "restart": True, "notes": None})
+    {'atoms': 32000.0, 'solver=sweep': 1.0, 'steps': 100.0, 'restart': 1.0}
+    """
+    found: dict[str, float] = {}
+    for name, value in attributes.items():
+        if isinstance(value, int | float):
+            found[name] = float(value)
+        elif isinstance(value, str) and value:
+            number = _number(value)
+            if number is None:
+                found[f"{name}{CHOICE}{value}"] = 1.0
+            else:
+                found[name] = number
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+# Models of run time on columns of their own: those of attributes, and those of sets of communication features.
+#
+# Columns of communication begin with `network.`; a model of attributes does not look at them, one of a set of features
+# (`processors.models.communication`) looks at those of its set and at the attributes.
+
+
+NETWORK: Final = "network."
+TREES: Final = Growth(trees=10, leaf_rows=1)  # as in Jain et al.
+Choose = Callable[[Sequence[str]], tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """A model of some columns of a table: their names, and where they are.
+
+    >>> import numpy as np
+    >>> class Same:
+    ...     error = 0.0
+    ...     def predict(self, values): return Predicted(values[:, 0], values[:, 0] * 0)
+    >>> Chosen(("b",), (1,), Same()).predict(np.array([[3.0, 4.0]])).value.tolist()
+    [4.0]
+    """
+
+    names: tuple[str, ...]
+    at: tuple[int, ...]
+    model: Model
+
+    @property
+    def error(self) -> float:
+        """The error of runs that were left out."""
+        return self.model.error
+
+    def predict(self, values: Floats) -> Predicted:
+        """Return the target of rows (m, p) of the whole table."""
+        return self.model.predict(values[:, list(self.at)])
+
+    def importances(self) -> dict[str, float]:
+        """Return the share of each column in what the trees explain beyond the law; {} where there are no trees."""
+        grown = self.model.model if isinstance(self.model, Measured) else None
+        found = grown.forest.importances().tolist() if isinstance(grown, Grown) else [0.0] * len(self.names)
+        return dict(zip(self.names, found, strict=True)) if any(found) else {}
+
+
+def of_attributes(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that are not of communication.
+
+    >>> of_attributes(("atoms", "n", "network.max_bytes"))
+    ('atoms', 'n')
+    """
+    return tuple(name for name in names if not name.startswith(NETWORK))
+
+
+def of_set(features: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """Return the attributes and these features; ValueError where a table has not all of them.
+
+    >>> of_set(("max_bytes",), ("n", "network.avg_bytes", "network.max_bytes"))
+    ('n', 'network.max_bytes')
+    """
+    wanted = tuple(NETWORK + name for name in features)
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        raise ValueError(f"No run tells {', '.join(missing)}.")
+    return (*of_attributes(names), *wanted)
+
+
+def _fitted(choose: Choose, kind: Kind, table: Table) -> Generator[None, None, Model]:
+    names = choose(table.names)
+    model = yield from kind(table.only(names))
+    return Chosen(names, tuple(table.names.index(name) for name in names), model)
+
+
+def _trees(table: Table) -> Generator[None, None, Answering]:
+    found = yield from fitting(table, TREES)
+    return found
+
+
+ATTRIBUTE_KINDS: Final[Mapping[str, Kind]] = {
+    name: partial(_fitted, of_attributes, kind) for name, kind in KINDS.items()
+}
+NETWORK_KINDS: Final[Mapping[str, Kind]] = {
+    name: partial(_fitted, partial(of_set, features), partial(measured, _trees)) for name, features in HYBRIDS.items()
+}

@@ -1,0 +1,423 @@
+"""Forecasts of the next value of many series at once, after the Network Weather Service.
+
+Source: Wolski, "Dynamically forecasting network performance using the Network Weather Service" (1998); Wolski, Spring,
+Hayes, "The Network Weather Service" (1999). Thirty simple predictors run side by side, and at each moment the one whose
+errors were least until then answers. The Network Weather Service adds up errors; here old ones fade, so that a series
+that changes its ways gets another predictor soon.
+
+A series is a row of one array. What a row becomes depends on its own values alone, to the bit, not on the rows beside it.
+
+`layout` (what a row holds) -> `windows`, `adaptive`, `autoregression` (predictors) -> `battery` (all of them, and choice).
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+
+
+# What a row of a series holds: its latest values, what each predictor says, how wrong each was.
+
+
+RECENT: Final = 101  # values kept of each series
+MEANS: Final = (5, 10, 20, 30, 50)
+MEDIANS: Final = (5, 11, 21, 31, 51)
+TRIMMED: Final = (11, 31, 51)
+GAINS: Final = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9)
+ORDER: Final = 5  # of the autoregression
+
+PREDICTORS: Final = (
+    "last",
+    "running_mean",
+    *(f"mean_{window}" for window in MEANS),
+    *(f"median_{window}" for window in MEDIANS),
+    *(f"trimmed_mean_{window}" for window in TRIMMED),
+    *(f"smoothing_{gain}" for gain in GAINS),
+    "gradient",
+    "adaptive_mean",
+    "adaptive_median",
+    "autoregression",
+)
+"""Names of the predictors, in the order of their columns."""
+
+
+def _columns(*sizes: int) -> list[slice]:
+    ends = np.cumsum(sizes).tolist()
+    return [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+
+
+LAST, RUNNING_MEAN, MEAN, MEDIAN, TRIMMED_MEAN, SMOOTHING, GRADIENT, ADAPTIVE_MEAN, ADAPTIVE_MEDIAN, AUTOREGRESSION = (
+    _columns(1, 1, len(MEANS), len(MEDIANS), len(TRIMMED), len(GAINS), 1, 1, 1, 1)
+)
+"""Where each family of predictors stands among the predictions."""
+
+_ALL: Final = len(PREDICTORS)
+NEWEST_FIRST, PREDICTION, BESIDE, SQUARED, ABSOLUTE, COUNT, RUNNING, GAIN, LAST_ERROR, WINDOW, COEFFICIENT = _columns(
+    RECENT, _ALL, 4, _ALL, _ALL, 1, 2, 1, 1, 2, ORDER
+)
+"""Columns of a row: values, predictions of the next one, what both adaptive windows would say one shorter and longer, means
+of squared and absolute errors, count of values, mean of all in two parts, gain and last error of the gradient, both
+windows, coefficients of the autoregression."""
+
+WIDTH: Final = COEFFICIENT.stop
+FIRST_GAIN: Final = 0.1
+FIRST_WINDOW: Final = 10
+
+
+def empty(series: int) -> Floats:
+    """Return rows of series without a value, (series, WIDTH).
+
+    >>> empty(2).shape == (2, WIDTH)
+    True
+    """
+    rows = np.zeros((series, WIDTH), dtype=np.float32)
+    rows[:, NEWEST_FIRST] = np.inf  # sorts behind all values
+    rows[:, GAIN] = FIRST_GAIN
+    rows[:, WINDOW] = FIRST_WINDOW
+    rows[:, COEFFICIENT.start] = 1.0  # says the last value until it is fitted
+    return rows
+
+
+# Autoregression of many series at once, by the recursion of Levinson and Durbin.
+
+
+EVERY = 100  # values between two fits
+_RIDGE = 1e-6  # of the variance, so that a series that repeats itself has an answer
+
+
+def fitted(recent: Floats) -> Floats:
+    """Return coefficients (series, ORDER) of full rows of latest values, newest first, each of EVERY or more.
+
+    The biased autocovariance makes each fit stable. A constant series gets coefficients of zero: it says its mean.
+    Source: Durbin, "The fitting of time-series models" (1960).
+
+    >>> wave = np.sin(np.arange(101) * 0.5, dtype=np.float32)[None]
+    >>> bool(abs(predicted(wave[:, 1:], fitted(wave), wave.mean(axis=1, keepdims=True)) - wave[:, :1]) < 0.1)
+    True
+    """
+    off = recent - recent.mean(axis=1, keepdims=True, dtype=np.float64)
+    size = off.shape[1]
+    covariance = [(off[:, lag:] * off[:, : size - lag]).sum(axis=1) for lag in range(ORDER + 1)]
+    return _levinson(np.stack(covariance, axis=1)).astype(np.float32)
+
+
+def predicted(recent: Floats, coefficients: Floats, mean: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the next value (series, 1) from at least ORDER latest ones, their mean (series, 1) and the coefficients.
+
+    >>> predicted(np.ones((1, 5), dtype=np.float32), np.full((1, 5), 0.1, dtype=np.float32), np.zeros((1, 1))).round(3)
+    array([[0.5]])
+    """
+    off = recent[:, :ORDER] - mean
+    return np.asarray(mean + (np.where(np.isfinite(off), off, 0.0) * coefficients).sum(axis=1, keepdims=True))
+
+
+def _levinson(covariance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the solutions (series, p) of the Toeplitz systems of autocovariances (series, p + 1)."""
+    order = covariance.shape[1] - 1
+    found = np.zeros((len(covariance), order))
+    error = covariance[:, 0] * (1 + _RIDGE)
+    for k in range(order):
+        left = covariance[:, k + 1] - (found[:, :k] * covariance[:, k:0:-1]).sum(axis=1)
+        reflection = np.divide(left, error, out=np.zeros_like(left), where=error > 0)
+        found[:, :k] -= reflection[:, None] * found[:, :k][:, ::-1]
+        found[:, k] = reflection
+        error = error * (1 - reflection**2)
+    return found
+
+
+# Means, medians and trimmed means of the latest values of each series.
+
+
+TRIM = 0.3  # of the values left out at each end
+Counts = npt.NDArray[np.intp]
+
+
+def sums(recent: Floats) -> npt.NDArray[np.float64]:
+    """Return the sums of the latest 1, 2, ... values, (series, values).
+
+    >>> sums(np.array([[3.0, 1.0, np.inf]], dtype=np.float32)).tolist()
+    [[3.0, 4.0, inf]]
+    """
+    return np.cumsum(recent, axis=1, dtype=np.float64)
+
+
+def means(running: npt.NDArray[np.float64], count: Counts, windows: Counts) -> npt.NDArray[np.float64]:
+    """Return the mean of each window, (series, windows), from the running sums; `windows` is (windows,) or per series.
+
+    >>> means(np.array([[3.0, 4.0, 10.0]]), np.array([[3]]), np.array([1, 2, 9])).round(3).tolist()
+    [[3.0, 2.0, 3.333]]
+    """
+    size = np.minimum(windows, count)
+    return np.asarray(np.take_along_axis(running, size - 1, axis=1) / size)
+
+
+def ordered(recent: Floats, count: Counts) -> tuple[Floats, Floats]:
+    """Return the medians of MEDIANS (series, 5) and the trimmed means of TRIMMED (series, 3).
+
+    `recent` (series, values) is newest first, infinite where there is none yet; `count` (series, 1) is how many are.
+
+    >>> median, trimmed = ordered(np.array([[9.0, 1.0, 2.0, *[np.inf] * 60]], dtype=np.float32), np.array([[3]]))
+    >>> median.tolist(), trimmed.tolist()
+    ([[2.0, 2.0, 2.0, 2.0, 2.0]], [[4.0, 4.0, 4.0]])
+    """
+    found, trimmed = [], []
+    for window in MEDIANS:
+        rising = np.sort(recent[:, :window], axis=1)
+        size = np.minimum(count, window)
+        found.append(middle(rising, size))
+        if window in TRIMMED:
+            trimmed.append(_trimmed(rising, size))
+    return np.concatenate(found, axis=1), np.concatenate(trimmed, axis=1)
+
+
+def middle(rising: Floats, size: Counts) -> Floats:
+    """Return the median (series, 1) of the first `size` (series, 1) of rising values (series, values).
+
+    >>> middle(np.array([[1.0, 2.0, 9.0]], dtype=np.float32), np.array([[2]])).tolist()
+    [[1.5]]
+    """
+    ends = np.concatenate([(size - 1) // 2, size // 2], axis=1)
+    return np.asarray(np.take_along_axis(rising, ends, axis=1).mean(axis=1, keepdims=True))
+
+
+def _trimmed(rising: Floats, size: Counts) -> Floats:
+    left_out = (TRIM * size).astype(np.intp)
+    at = np.arange(rising.shape[1])
+    kept = (at >= left_out) & (at < size - left_out)
+    total = np.where(kept, rising, np.float32(0)).sum(axis=1, keepdims=True)
+    return np.asarray(total / (size - 2 * left_out).astype(np.float32))
+
+
+# A mean and a median over a window that grows or shrinks by one, toward what would have been nearer to the last value.
+
+
+WINDOW_MIN, WINDOW_MAX = 2, 100
+_AROUND = np.array([-1, 0, 1])
+
+
+def moved(window: Floats, shorter: Floats, same: Floats, longer: Floats, value: Floats) -> Floats:
+    """Return the windows for the next value, all (series, k), from what each width said about this one.
+
+    >>> one = np.ones((1, 1), dtype=np.float32)
+    >>> moved(10 * one, 3 * one, 2 * one, one, one).tolist(), moved(10 * one, one, one, 2 * one, one).tolist()
+    ([[11.0]], [[10.0]])
+    """
+    below, at, above = abs(shorter - value), abs(same - value), abs(longer - value)
+    step = np.where((below < at) & (below <= above), -1, np.where(above < at, 1, 0))
+    return np.asarray(np.clip(window + step, WINDOW_MIN, WINDOW_MAX), dtype=np.float32)
+
+
+def around_mean(running: npt.NDArray[np.float64], count: Counts, window: Counts) -> npt.NDArray[np.float64]:
+    """Return the means of windows one shorter, as told, one longer, (series, 3), from running sums (series, values).
+
+    >>> around_mean(np.array([[4.0, 6.0, 12.0]]), np.array([[3]]), np.array([[2]])).tolist()
+    [[4.0, 3.0, 4.0]]
+    """
+    return means(running, count, window + _AROUND)
+
+
+def around_median(recent: Floats, count: Counts, window: Counts) -> Floats:
+    """Return the medians of windows one shorter, as told, one longer, (series, 3).
+
+    `recent` (series, values) is newest first, with `count` (series, 1) values. One sort serves all three: taking the
+    oldest value out or one more in shifts the order statistics by one place at most.
+
+    >>> around_median(np.array([[5.0, 1.0, 2.0, 9.0]], dtype=np.float32), np.array([[4]]), np.array([[3]])).tolist()
+    [[3.0, 2.0, 3.5]]
+    """
+    size = np.minimum(window, count)
+    rising = np.sort(np.where(np.arange(recent.shape[1]) < size, recent, np.float32(np.inf)), axis=1)
+    at = middle(rising, size)
+    shorter = np.where(
+        (size > 1) & (window <= count), _without(rising, size, np.take_along_axis(recent, size - 1, axis=1)), at
+    )
+    older = np.take_along_axis(recent, np.minimum(size, recent.shape[1] - 1), axis=1)
+    longer = np.where(size < np.minimum(count, window + 1), _with(rising, size, older), at)
+    return np.concatenate([shorter, at, longer], axis=1)
+
+
+def _without(rising: Floats, size: Counts, value: Floats) -> Floats:
+    """Return the median without one of the values."""
+    at = np.maximum(np.concatenate([(size - 2) // 2, (size - 1) // 2], axis=1), 0)
+    here = np.take_along_axis(rising, at, axis=1)
+    after = np.take_along_axis(rising, np.minimum(at + 1, size - 1), axis=1)
+    return np.asarray(np.where(here < value, here, after).mean(axis=1, keepdims=True))
+
+
+def _with(rising: Floats, size: Counts, value: Floats) -> Floats:
+    """Return the median with one value more."""
+    at = np.concatenate([size // 2, (size + 1) // 2], axis=1)
+    before = np.take_along_axis(rising, np.maximum(at - 1, 0), axis=1)
+    here = np.take_along_axis(rising, np.minimum(at, rising.shape[1] - 1), axis=1)
+    found = np.minimum(np.where(at > 0, np.maximum(value, before), value), here)
+    return np.asarray(found.mean(axis=1, keepdims=True))
+
+
+# All predictors over many series: each new value scores them and teaches them, the one with the least error answers.
+
+
+DISCOUNT = 0.99  # of an error's weight with each further one
+GRADIENT_STEP = 0.1
+GAIN_MIN, GAIN_MAX = 0.01, 1.0
+VALUE_MAX = 1e17  # squares of single precision end at 3e38; nothing that is measured is so large
+COUNT_MAX = 1_000_000  # a multiple of EVERY; then the mean of all begins to forget
+BLOCK = 512  # rows at a time, so that they stay in the cache
+_MEANS = np.array(MEANS)
+_GAINS = np.array(GAINS, dtype=np.float32)
+
+
+class Forecast(NamedTuple):
+    """Of each series: the next value, its standard error and the predictor, by least squared and least absolute errors.
+
+    Values are NaN and predictors -1 of series without a value; errors are NaN before the second.
+    """
+
+    value: Floats
+    error: Floats
+    predictor: npt.NDArray[np.intp]
+    absolute_value: Floats
+    absolute_error: Floats
+    absolute_predictor: npt.NDArray[np.intp]
+
+
+class Forecasters:
+    """The predictors of many series.
+
+    >>> forecasters = Forecasters(2)
+    >>> for value in (4.0, 5.0, 4.0, 5.0):
+    ...     forecasters.observe(np.arange(2), np.array([value, np.nan]))
+    >>> forecast = forecasters.forecast(np.arange(2))
+    >>> forecast.value.tolist(), forecast.predictor.tolist()
+    ([4.5, nan], [1, -1])
+    """
+
+    def __init__(self, series: int, rows: Floats | None = None) -> None:
+        """Start with `series` empty series, or with rows (series, WIDTH) as `rows` gave them; ValueError else."""
+        if rows is not None and rows.shape != (series, WIDTH):
+            raise ValueError(f"Rows of {series} series have {WIDTH} columns each.")
+        self._rows = empty(series) if rows is None else np.array(rows, dtype=np.float32)
+
+    def __len__(self) -> int:
+        """Return how many series there are."""
+        return len(self._rows)
+
+    def rows(self, first: int, last: int) -> Floats:
+        """Return a copy of the state of some series, (last - first, WIDTH)."""
+        return self._rows[first:last].copy()
+
+    def stored(self, first: int, last: int) -> bytes:
+        """Return the same as plain little-endian bytes."""
+        return self._rows[first:last].astype("<f4", copy=False).tobytes()
+
+    def put(self, first: int, rows: Floats) -> None:
+        """Put the state of some series, (k, WIDTH), in the place of those from `first` on."""
+        self._rows[first : first + len(rows)] = rows
+
+    def grow(self, series: int) -> None:
+        """Have at least so many series; new ones are empty."""
+        more = series - len(self._rows)
+        if more > 0:
+            self._rows = np.concatenate([self._rows, empty(more)])
+
+    def clear(self, series: npt.NDArray[np.intp]) -> None:
+        """Forget all of some series, (k,)."""
+        self._rows[series] = empty(len(series))
+
+    def observe(self, series: npt.NDArray[np.intp], values: npt.ArrayLike) -> None:
+        """Take in one value (k,) of each of the series (k,), each named once.
+
+        A series whose value is NaN, infinite or beyond VALUE_MAX stays as it is.
+        """
+        value = np.asarray(values, dtype=np.float64)
+        there = np.flatnonzero(abs(value) <= VALUE_MAX)
+        for start in range(0, len(there), BLOCK):
+            at = there[start : start + BLOCK]
+            block = self._rows[series[at]]
+            _observe(block, value[at, None].astype(np.float32))
+            self._rows[series[at]] = block
+
+    def forecast(self, series: npt.NDArray[np.intp]) -> Forecast:
+        """Return what is expected next of some series, (k,)."""
+        rows = self._rows[series]
+        count, prediction = rows[:, COUNT][:, 0], rows[:, PREDICTION]
+        squared, absolute = rows[:, SQUARED], rows[:, ABSOLUTE]
+        by_square = _chosen(prediction, np.sqrt(squared), count)
+        return Forecast(*by_square, *_chosen(prediction, absolute, count))
+
+
+def _chosen(prediction: Floats, error: Floats, count: Floats) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+    best = error.argmin(axis=1)
+    value, least = (np.take_along_axis(each, best[:, None], axis=1)[:, 0] for each in (prediction, error))
+    nan = np.float32(np.nan)
+    return np.where(count > 0, value, nan), np.where(count > 1, least, nan), np.where(count > 0, best, -1)
+
+
+def _observe(block: Floats, value: Floats) -> None:
+    """Score the predictions of rows by the next value (rows, 1), learn it, and predict the one after."""
+    first = block[:, COUNT] == 0
+    _score(block, value)
+    _adapt(block, value, first)
+    block[:, 1:RECENT] = block[:, : RECENT - 1].copy()
+    block[:, :1] = value
+    count = block[:, COUNT]
+    block[:, COUNT] = np.where(count >= COUNT_MAX, count - EVERY, count) + 1
+    _predict(block)
+
+
+def _score(block: Floats, value: Floats) -> None:
+    """Move the discounted means of errors; a row without a value has nothing to score."""
+    count = block[:, COUNT].astype(np.float64)
+    weight = np.where(count > 0, (1 - DISCOUNT) / np.maximum(1 - DISCOUNT**count, 1e-9), 0).astype(np.float32)
+    error = abs(value - block[:, PREDICTION])
+    block[:, ABSOLUTE] += weight * (error - block[:, ABSOLUTE])
+    error *= error
+    block[:, SQUARED] += weight * (error - block[:, SQUARED])
+
+
+def _adapt(block: Floats, value: Floats, first: npt.NDArray[np.bool_]) -> None:
+    """Teach the predictors that learn from the errors of their last words."""
+    prediction, beside = block[:, PREDICTION], block[:, BESIDE]
+    same = prediction[:, ADAPTIVE_MEAN.start : ADAPTIVE_MEDIAN.stop]
+    window = block[:, WINDOW]
+    block[:, WINDOW] = np.where(first, window, moved(window, beside[:, :2], same, beside[:, 2:], value))
+
+    smooth = prediction[:, SMOOTHING]
+    prediction[:, SMOOTHING] = np.where(first, value, smooth + _GAINS * (value - smooth))
+
+    level, before = prediction[:, GRADIENT], block[:, LAST_ERROR]
+    error = np.where(first, np.float32(0), value - level)
+    both = error * error + before * before
+    slope = np.divide(error * before, both, out=np.zeros_like(both), where=both > 0)
+    gain = np.clip(block[:, GAIN] + np.float32(GRADIENT_STEP) * slope, GAIN_MIN, GAIN_MAX)
+    prediction[:, GRADIENT] = np.where(first, value, level + gain * error)
+    block[:, GAIN], block[:, LAST_ERROR] = gain, error
+
+    count = block[:, COUNT]
+    mean = block[:, RUNNING].sum(axis=1, keepdims=True, dtype=np.float64)
+    mean += (value - mean) / (count.astype(np.float64) + 1)
+    high = mean.astype(np.float32)
+    block[:, RUNNING] = np.concatenate([high, mean - high], axis=1)
+    prediction[:, RUNNING_MEAN] = high
+
+
+def _predict(block: Floats) -> None:
+    """Write what the predictors that look at latest values say."""
+    recent, prediction, beside = block[:, :RECENT], block[:, PREDICTION], block[:, BESIDE]
+    total = block[:, COUNT].astype(np.intp)
+    count = np.minimum(total, RECENT)
+    due = np.flatnonzero(total % EVERY == 0)
+    if len(due):
+        block[due, COEFFICIENT] = fitted(recent[due][:, :EVERY])
+
+    running = sums(recent)
+    prediction[:, LAST] = recent[:, :1]
+    prediction[:, MEAN] = means(running, count, _MEANS)
+    prediction[:, MEDIAN], prediction[:, TRIMMED_MEAN] = ordered(recent, count)
+    window = block[:, WINDOW].astype(np.intp)
+    mean, median = around_mean(running, count, window[:, :1]), around_median(recent, count, window[:, 1:])
+    prediction[:, ADAPTIVE_MEAN], prediction[:, ADAPTIVE_MEDIAN] = mean[:, 1:2], median[:, 1:2]
+    beside[:, 0::2], beside[:, 1::2] = mean[:, 0::2], median[:, 0::2]
+    level = np.take_along_axis(running, count - 1, axis=1) / count
+    prediction[:, AUTOREGRESSION] = predicted(recent, block[:, COEFFICIENT], level)

@@ -1,0 +1,359 @@
+"""How long the next run may take where no scaling law helps: past runs, weighted by how alike they are.
+
+A run's past comes in groups, from the most alike to the least: runs of its user, of its name, of its class (time limit
+and size) and of the centre. Each group keeps its newest runs. A past run counts with
+
+    weight = trust decay^age exp(-|ln L'/L| / limit_width - |ln n'/n| / size_width) (other_name if the names differ)
+
+L the time limits, n the sizes, age the number of runs since. Classes and centre share a fixed trust among their runs;
+user and name have the more say the more alike runs they hold. The sum is a weighted sample of ln run time: its
+quantiles are the forecast, its median the point forecast. It is a kernel regression on ordered keys, as in Smith,
+Foster, Taylor, "Predicting Application Run Times with Historical Information" (1998), with weights in place of templates.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from processors.models.statistics import six_digits
+
+Floats = npt.NDArray[np.float64]
+
+
+# Past runs of a group of jobs as numbers: what is known of a job before it runs, and how long it took.
+
+
+Rows = npt.NDArray[np.float32]
+
+RUNS_MAX = 64
+NAMES_MAX = 2**24  # a name's number has to be exact as a float of 32 bits
+TIME_ROW, LIMIT_ROW, SIZE_ROW, NAME_ROW = range(4)
+_STORED = "<f4"
+_ROOM = RUNS_MAX + 32  # so that all are moved at one run in 32 only
+_LIMIT_CLASS = 1.4  # time limits within a factor of four share a class
+_SIZE_CLASS = 2.0 * math.log(2.0)  # and so do such sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is known of a job before it runs: its size, a number that stands for its name, its time limit in seconds.
+
+    `name` must be a whole number below NAMES_MAX; 0 stands for no name. Raises ValueError where a number can not be true.
+
+    >>> Job(n=64, name=7, time_limit_s=3600.0).n
+    64
+    """
+
+    n: float
+    name: int = 0
+    time_limit_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if not 0 < self.n < math.inf:
+            raise ValueError("A size must be positive and finite.")
+        if not 0 <= self.name < NAMES_MAX:
+            raise ValueError("A name is a whole number from 0 to 2^24.")
+        if self.time_limit_s is not None and not 0 < self.time_limit_s < math.inf:
+            raise ValueError("A time limit must be positive and finite.")
+
+
+def class_of(job: Job) -> tuple[int, int]:
+    """Return the class of a job: its time limit and its size, both in steps of about four; -1 for no limit.
+
+    >>> class_of(Job(n=16, time_limit_s=3600.0)) == class_of(Job(n=20, time_limit_s=4000.0)), class_of(Job(n=1))
+    (True, (-1, 0))
+    """
+    limit = -1 if job.time_limit_s is None else max(round(math.log(job.time_limit_s) / _LIMIT_CLASS), 0)
+    return limit, round(math.log(job.n) / _SIZE_CLASS)
+
+
+class PastRuns:
+    """The newest runs of a group, newest first, at most RUNS_MAX; to six digits, as they are stored.
+
+    >>> past = PastRuns()
+    >>> past.add(Job(n=4), 100.0)
+    >>> past.count, past.run_times_s(), PastRuns(past.packed()).run_times_s()
+    (1, [100.0], [100.0])
+    """
+
+    __slots__ = ("_first", "_rows", "count")
+
+    def __init__(self, packed: bytes = b"") -> None:
+        held = np.frombuffer(packed, dtype=_STORED).reshape(4, -1)
+        self._rows = np.empty((4, _ROOM), dtype=np.float32)
+        self.count = held.shape[1]
+        self._first = _ROOM - self.count
+        self.rows[:] = held
+
+    def __repr__(self) -> str:
+        """Return the run times."""
+        return f"PastRuns({self.run_times_s()})"
+
+    @property
+    def rows(self) -> Rows:
+        """Return ln run time, ln limit (nan: none), ln size and name, shape (4, count)."""
+        return self._rows[:, self._first : self._first + self.count]
+
+    def packed(self) -> bytes:
+        """Return the rows as they are stored: 16 bytes a run."""
+        return self.rows.astype(_STORED).tobytes()
+
+    def run_times_s(self) -> list[float]:
+        """Return the run times, newest first."""
+        return [six_digits(time_s) for time_s in np.exp(self.rows[TIME_ROW].astype(np.float64))]
+
+    def add(self, job: Job, run_time_s: float, runs_max: int = RUNS_MAX) -> None:
+        """Take a run in; the oldest beyond `runs_max` leaves. ValueError unless its time is positive and finite."""
+        row = _row(job, run_time_s)
+        if not self._first:
+            self._first = _ROOM - self.count
+            self._rows[:, self._first :] = self._rows[:, : self.count]
+        self._first -= 1
+        self._rows[:, self._first] = row
+        self.count = min(self.count + 1, runs_max)
+
+    def replace(self, index: int, job: Job, run_time_s: float) -> None:
+        """Correct the run that has `index` newer ones before it; errors as `add`, IndexError where there is none."""
+        if not 0 <= index < self.count:
+            raise IndexError("There is no such run.")
+        self.rows[:, index] = _row(job, run_time_s)
+
+    def remove(self, index: int) -> None:
+        """Take the run away that has `index` newer ones before it; IndexError where there is none."""
+        if not 0 <= index < self.count:
+            raise IndexError("There is no such run.")
+        rows = self.rows
+        rows[:, index:-1] = rows[:, index + 1 :]
+        self.count -= 1
+
+
+@lru_cache(maxsize=64)  # a run is learned by all its groups in a row
+def _row(job: Job, run_time_s: float) -> Rows:
+    if not 0 < run_time_s < math.inf:
+        raise ValueError("A run time must be positive and finite.")
+    limit = math.nan if job.time_limit_s is None else math.log(job.time_limit_s)
+    row = np.array((math.log(run_time_s), limit, math.log(job.n), float(job.name)), dtype=np.float32)
+    row.flags.writeable = False
+    return row
+
+
+LIMIT_WIDTH = 0.3  # a time limit 1.35 times another makes a run count 1/e
+SIZE_WIDTH = 1.0  # and so does a size 2.7 times another
+LIMIT_FAR = 10.0  # widths: limits this far apart, or unknown, are all the same
+OTHER_NAME = 0.1
+PRIOR_TRUST = 0.02
+PRIOR_POINTS = 16
+OVERRUN_S = 120.0  # schedulers end a job up to two minutes after its limit
+AT_LIMIT = 1e-4  # a run that came so near to its limit has reached it: times are stored to six digits
+REACHING_TRUST = 2.0  # how often the runs of the least alike group reach their limit counts as so many fresh runs
+REACHING_RUNS = (1.0, 20.0)  # before any is known one in 20 does
+LONGEST_S = 7 * 86_400.0  # without a limit the prior ends here
+LOW, UPPER, HIGH = 0.05, 0.9, 0.95
+STEP = 0.005
+SHARE_MIN, SHARE_MAX = 0.0005, 0.2
+_EDGE = 1e-9
+_TINY = 1e-12
+_PRIOR = (np.arange(PRIOR_POINTS) + 0.5) / PRIOR_POINTS
+_PRIOR_WEIGHTS = np.full(PRIOR_POINTS, PRIOR_TRUST / PRIOR_POINTS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """How a group of past runs counts.
+
+    `shift` is the power of the ratio of time limits by which a past run time is scaled: people raise the limit of a run
+    that they expect to take longer. `pooled` groups share `trust` among their runs, in others each run brings its own.
+
+    >>> weights = np.array([1.0, 1.0])
+    >>> CLASS.weigh(weights), weights.round(2).tolist()
+    ((0.8, 0.0), [0.4, 0.4])
+    """
+
+    trust: float
+    decay: float
+    shift: float
+    pooled: bool
+    decays: Floats
+
+    def weigh(self, likeness: Floats) -> tuple[float, float]:
+        """Turn the likeness of the runs, newest first, into their weights; return their sum, and what single runs bring."""
+        likeness *= self.decays[: likeness.size]
+        if self.pooled:
+            likeness += _TINY
+            likeness *= self.trust / float(np.add.reduce(likeness))
+            return self.trust, 0.0
+        total = float(np.add.reduce(likeness))
+        return total, total
+
+
+def group_of(trust: float, decay: float, shift: float, *, pooled: bool) -> Group:
+    """Return a group with its weights by age.
+
+    >>> group_of(1.0, 0.5, 0.0, pooled=False).decays[:3].tolist()
+    [1.0, 0.5, 0.25]
+    """
+    weights = np.power(decay, np.arange(RUNS_MAX))
+    return Group(trust, decay, shift, pooled, weights if pooled else trust * weights)
+
+
+USER = group_of(trust=1.0, decay=0.92, shift=0.5, pooled=False)
+NAME = group_of(trust=0.35, decay=0.95, shift=0.5, pooled=False)
+CLASS = group_of(trust=0.8, decay=1.0, shift=1.0, pooled=True)
+CENTRE = group_of(trust=0.2, decay=1.0, shift=1.0, pooled=True)
+
+
+@dataclass(slots=True)
+class Levels:
+    """The levels of a distribution that .05, .9 and .95 of the runs really keep below, learned from those that did.
+
+    Adaptive conformal inference (Gibbs, Candes 2021) for each by itself: with probability p aimed at, a level rises by
+    p STEP after a run above its quantile and falls by (1 - p) STEP after one below. In the long run the share below is
+    p, whatever the law of the runs.
+
+    >>> levels = Levels()
+    >>> levels.note(3000.0, (10.0, 800.0, 1000.0))
+    >>> levels.told
+    (0.02525, 0.9445, 0.97475)
+    """
+
+    low: float = 0.025  # a few runs know the tails badly, so all start further out than they aim at
+    upper: float = 0.94
+    high: float = 0.97
+
+    @property
+    def told(self) -> tuple[float, float, float]:
+        """The three levels."""
+        return self.low, self.upper, self.high
+
+    def note(self, run_time_s: float, quantiles_s: tuple[float, float, float]) -> None:
+        """Take in a run and the three quantiles that were told before it."""
+        self.low = self._moved(self.low, LOW, run_time_s < quantiles_s[0] * (1 - _EDGE))
+        self.upper = 1 - self._moved(1 - self.upper, 1 - UPPER, run_time_s > quantiles_s[1] * (1 + _EDGE))
+        self.high = 1 - self._moved(1 - self.high, 1 - HIGH, run_time_s > quantiles_s[2] * (1 + _EDGE))
+
+    @staticmethod
+    def _moved(share: float, aim: float, passed: bool) -> float:  # noqa: FBT001  # private, and named at each call
+        return round(min(max(share + STEP * (aim - passed), SHARE_MIN), SHARE_MAX), 9)
+
+
+class RunTimeDistribution:
+    """A distribution of run time: weighted points on the ln scale, ascending, linear between them.
+
+    `alike` is the weight of runs that are alike, in fresh runs of the same user, name, size and limit; `shares` is what
+    each group that holds runs weighs in the whole, in the order in which the groups were given. `reaching` is the
+    probability to reach the time limit, None without one.
+
+    >>> past = PastRuns()
+    >>> for time_s in (90.0, 100.0, 110.0): past.add(Job(n=4), time_s)
+    >>> found = distribution([(USER, past)], Job(n=4))
+    >>> round(found.quantile(0.5), -1), round(found.alike, 2), found.below(1e6) > 0.95
+    (100.0, 2.77, True)
+    """
+
+    __slots__ = ("_cumulative", "_points", "alike", "reaching", "shares")
+
+    def __init__(
+        self,
+        points: Floats,
+        weights: Floats,
+        alike: float,
+        shares: tuple[float, ...] = (),
+        reaching: float | None = None,
+    ) -> None:
+        order = points.argsort(kind="stable")
+        cumulative = weights[order].cumsum()
+        self._points = points[order]
+        self._cumulative = (cumulative - weights[order] / 2) / cumulative[-1]
+        self.alike = alike
+        self.shares = shares
+        self.reaching = reaching
+
+    def quantile(self, level: float) -> float:
+        """Return the run time in seconds at a level between 0 and 1."""
+        return self.quantiles((level,))[0]
+
+    def quantiles(self, levels: Sequence[float]) -> list[float]:
+        """Return the run times in seconds at levels between 0 and 1; ValueError at others."""
+        if not all(0 <= level <= 1 for level in levels):
+            raise ValueError("A quantile needs a level between 0 and 1.")
+        times_s: list[float] = np.exp(np.interp(levels, self._cumulative, self._points)).tolist()
+        return times_s
+
+    def below(self, run_time_s: float) -> float:
+        """Return the probability of a shorter run; beyond all points it stops at half of what the last one leaves."""
+        if not run_time_s > 0:
+            return 0.0
+        first, last = float(self._cumulative[0]), float(self._cumulative[-1])
+        return float(
+            np.interp(math.log(run_time_s), self._points, self._cumulative, left=first / 2, right=(1 + last) / 2)
+        )
+
+
+def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDistribution:
+    """Return the distribution of a job's run time from the groups of runs that it belongs to, in any number.
+
+    A weak prior, even in ln t from one second to the time limit (or a week), answers where there are none and keeps the
+    tails open. No mass lies more than OVERRUN_S beyond the time limit.
+
+    >>> 1 < distribution([], Job(n=4, time_limit_s=3600.0)).quantile(0.5) < 3600
+    True
+    """
+    held = [(group, runs.rows) for group, runs in past if runs.count]
+    prior = _PRIOR * max(math.log(job.time_limit_s or LONGEST_S), 1.0)
+    reaching = None if job.time_limit_s is None else REACHING_RUNS[0] / REACHING_RUNS[1]
+    if not held:
+        return RunTimeDistribution(prior, _PRIOR_WEIGHTS, 0.0, (), reaching)
+    rows = np.concatenate([rows for _, rows in held], axis=1, dtype=np.float64)
+    counts = [rows.shape[1] for _, rows in held]
+    likeness, points = _likeness(rows, job), rows[TIME_ROW]
+    alike, start, shares = 0.0, 0, []
+    for (group, _), count in zip(held, counts, strict=True):
+        weight, own = group.weigh(likeness[start : start + count])
+        alike, start = alike + own, start + count
+        shares.append(weight)
+    whole = sum(shares) + PRIOR_TRUST
+    if job.time_limit_s is not None:
+        reaching = _reaching(rows, likeness, counts[-1])
+        points = _at_limit(rows, np.repeat([group.shift for group, _ in held], counts), job.time_limit_s)
+    return RunTimeDistribution(
+        np.concatenate((points, prior)),
+        np.concatenate((likeness, _PRIOR_WEIGHTS)),
+        alike,
+        tuple(weight / whole for weight in shares),
+        reaching,
+    )
+
+
+def _reaching(rows: Floats, weights: Floats, last: int) -> float:
+    """Return the weighted share of runs that reached their own limit, drawn to that of the `last` ones.
+
+    The points tell it too high: a run that came near to a shorter limit is moved beyond this one.
+    """
+    reached = rows[TIME_ROW] >= rows[LIMIT_ROW] - AT_LIMIT  # a run without a limit never does
+    usual = (float(np.count_nonzero(reached[-last:])) + REACHING_RUNS[0]) / (last + REACHING_RUNS[1])
+    whole = float(np.add.reduce(weights)) + PRIOR_TRUST + REACHING_TRUST
+    return (float(weights @ reached) + REACHING_TRUST * usual) / whole
+
+
+def _likeness(rows: Floats, job: Job) -> Floats:
+    """Return how alike each past run is to the job, 1 for the same size, limit and name."""
+    distance = np.abs(rows[SIZE_ROW] - math.log(job.n)) / SIZE_WIDTH
+    if job.time_limit_s is not None:
+        apart = np.abs(rows[LIMIT_ROW] - math.log(job.time_limit_s))
+        distance += np.fmin(apart / LIMIT_WIDTH, LIMIT_FAR)  # fmin also where a past run had no limit
+    likeness: Floats = np.exp(-distance)
+    likeness[rows[NAME_ROW] != job.name] *= OTHER_NAME
+    return likeness
+
+
+def _at_limit(rows: Floats, shifts: Floats, time_limit_s: float) -> Floats:
+    """Return past run times on the ln scale, shifted where they had another limit and cut off behind this one."""
+    change = math.log(time_limit_s) - rows[LIMIT_ROW]
+    change[np.isnan(change)] = 0.0
+    points: Floats = np.minimum(rows[TIME_ROW] + shifts * change, math.log(time_limit_s + OVERRUN_S))
+    return points

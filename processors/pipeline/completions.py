@@ -1,0 +1,458 @@
+"""Completed runs: recognised, placed with an application, scored against what was published, and learned."""
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from processors.alerts import applications
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import SUCCESS, Attribute, HostState, JobCompleted, JobStarted
+from processors.contracts.names import ApplicationKey
+from processors.contracts.nodes import expand
+from processors.facts import Outcome, PublishedCurve, PublishedPoint, RunFact, Scored, trains
+from processors.inputs import Sizes
+from processors.jobs.deduplication import SeenRun, bucket, content_digest
+from processors.jobs.failures import FailureJudgement, FailureRate
+from processors.jobs.lifecycle import Job, Placement, merged_evidence, told_attributes
+from processors.pipeline.alerts import Warnings
+from processors.pipeline.features import Features
+from processors.pipeline.inputs import Unseen
+from processors.pipeline.similar_runs import Histories
+from processors.pipeline.state import OF_APPLICATION, Desk
+from processors.run_time.drift import ScoredRun, Shift, Taken
+from processors.run_time.members import MemberFact
+from processors.run_time.model import RunTime
+from processors.store import digest64
+
+# Watching the runs of each application: strange ones, and levels that moved for good. What is found moves the model.
+
+
+MARGIN_MIN: Final = 0.03  # of ln run time, by which a level may miss one from before and still be it
+UNWATCHED: Final = Taken(None)
+
+
+class Watch:
+    """The watches of one shard."""
+
+    def __init__(self, desk: Desk, warnings: Warnings) -> None:
+        self._desk = desk
+        self._warnings = warnings
+
+    def take(self, application_id: str, model: RunTime, scored: Scored, attributes: Mapping[str, Attribute]) -> Taken:
+        """Judge a run before its model learns it; one of an earlier level says nothing about the present one."""
+        if model.began_before_its_level(scored.run):
+            return UNWATCHED
+        drift = self._desk.drifts.open(application_id)
+        taken = drift.take(ScoredRun(scored, attributes))
+        if taken.judgement is not None:
+            self._desk.drifts.changed(application_id, drift, self._desk.now_ms)
+        return taken
+
+    def strange(self, application_id: str, scored: Scored | None) -> int:
+        """Return how strange a run is whose report was corrected: 1 slow, -1 fast, 0 not at all or not to be told."""
+        drift = self._desk.drifts.get(application_id)
+        judged = drift.score(ScoredRun(scored)) if drift and scored else None
+        return judged.strange if judged else 0
+
+    def follow(self, application_id: str, model: RunTime, scored: Scored, taken: Taken) -> None:
+        """Move the model's level where it shifted, and tell people; history moves models only."""
+        key = ApplicationKey.parse(application_id)
+        recent = self._desk.recent(scored.run.end_ms)
+        if taken.over is not None:
+            self._end(applications.ALERT_OF[taken.over.direction], key, applications.BACK)
+        if taken.found is not None and model.of_one_size_only(taken.found.sizes, taken.found.since_run):
+            self._adopt(application_id)  # the other sizes may be as before: the median of this one will follow
+        elif taken.found is not None:
+            self._tell_shift(key, taken.found, back=self._move(model, taken.found), recent=recent)
+        elif taken.judgement is not None and recent:
+            settings, now_ms = self._desk.settings.alerts.strange_run, self._desk.now_ms
+            said = applications.strange_run(key, scored, taken.judgement, settings, now_ms)
+            self._warnings.take([said] if said else [])
+
+    def published(self, application_id: str) -> None:
+        """Note that the curve that users are told now is at the new level."""
+        self._adopt(application_id)
+
+    def _adopt(self, application_id: str) -> None:
+        drift = self._desk.drifts.get(application_id)
+        if drift is not None and drift.shift is not None:
+            drift.adopted()
+            self._desk.drifts.changed(application_id, drift, self._desk.now_ms)
+
+    def _move(self, model: RunTime, shift: Shift) -> bool:
+        margin = max(MARGIN_MIN, 2 * shift.noise / math.sqrt(shift.runs))
+        self._desk.tally["shift", shift.direction] += 1
+        return model.move_level(
+            shift.since_run, shift.since_ms, math.log(shift.factor), margin=margin, seen_ms=self._desk.now_ms
+        )
+
+    def _tell_shift(self, key: ApplicationKey, shift: Shift, *, back: bool, recent: bool) -> None:
+        slower = shift.direction == "regression"
+        opposite = applications.IMPROVEMENT if slower else applications.REGRESSION
+        undone = self._end(opposite, key, applications.BACK if back else applications.OVERTAKEN)
+        strange = applications.strange_run_labels(key, 1 if slower else -1)
+        self._warnings.ends(
+            applications.ended(applications.STRANGE_RUN, strange, applications.EXPLAINED, self._desk.now_ms)
+        )
+        said = applications.shifted(key, shift, self._desk.settings.alerts.shift, self._desk.now_ms)
+        if said is not None and recent and not (back and undone):
+            self._warnings.take([said])
+
+    def _end(self, name: str, key: ApplicationKey, why: str) -> bool:
+        labels = applications.application_labels(key)
+        return self._warnings.ends(applications.ended(name, labels, why, self._desk.now_ms))
+
+
+# What the model of an application learns of one run, and what follows from the run before that.
+
+
+class Training:
+    """Teaches the models of one shard; a run is scored against what was published before it is learned."""
+
+    def __init__(self, desk: Desk, warnings: Warnings) -> None:
+        self._desk = desk
+        self._warnings = warnings
+        self._unseen = Unseen(desk)
+        self._watch = Watch(desk, warnings)
+
+    def train(
+        self,
+        application_id: str,
+        fact: RunFact,
+        sizes: Sizes,
+        attributes: Mapping[str, Attribute],
+        *,
+        first: bool,
+        replaces: bool,
+    ) -> None:
+        """Learn a run of an input of the given sizes; `attributes` tell builds and versions apart.
+
+        `first` is its first report, `replaces` a corrected one of a run of the same application.
+        """
+        model = self._desk.models.open(application_id)
+        if replaces and not model.holds(fact.run_id):
+            self._desk.tally["refused", "correction_too_late"] += 1
+            return
+        scored = model.score(fact)
+        if first:
+            self._compare(application_id, model.published, fact, scored)
+        if scored is None or not first:
+            model.learn(fact, self._watch.strange(application_id, scored))
+        else:
+            taken = self._watch.take(application_id, model, scored, attributes)
+            model.learn(fact, taken.judgement.strange if taken.judgement else 0)
+            model.note(scored)
+            self._watch.follow(application_id, model, scored, taken)
+        self._desk.model_changed(application_id, model)
+        self._unseen.ran(application_id, sizes, model)
+
+    def forget(self, application_id: str, run_id: str) -> bool:
+        """Take a run away from a model that learned it; False where it is not held any more."""
+        self._forget_profile(application_id, run_id)
+        model = self._desk.models.get(application_id)
+        if model is None or not model.forget(run_id, self._desk.now_ms):
+            return False
+        self._desk.model_changed(application_id, model)
+        self._unseen.fitted(ApplicationKey.parse(application_id), model)
+        if not model.observations:
+            self._warnings.forget_application(application_id)
+        return True
+
+    def _forget_profile(self, application_id: str, run_id: str) -> None:
+        profiles = self._desk.profile_models.get(application_id)
+        if profiles is not None and profiles.forget(run_id):
+            self._desk.profile_models.changed(application_id, profiles, self._desk.now_ms)
+
+    def _compare(
+        self, application_id: str, published: PublishedCurve | None, fact: RunFact, scored: Scored | None
+    ) -> None:
+        """Let the run say which law was right."""
+        members = self._desk.members.get(application_id)
+        if members is None or published is None:
+            return
+        told = scored.ln_ratio if scored else None
+        members.learn(MemberFact(fact.n, fact.run_time_s, published.horizon(fact.n), told))
+        self._desk.members.changed(application_id, members, self._desk.now_ms)
+
+
+# Outcomes of runs: failure rates of applications and hosts, against their own past and the centre's usual rate.
+
+
+FAILED_STATES = frozenset({"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
+HOST_STATES = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
+IN_SERVICE = "up"
+
+
+class Outcomes:
+    """Counts how runs ended. A host is followed from its first failure on: before it, there is nothing to compare."""
+
+    def __init__(self, desk: Desk, warnings: Warnings) -> None:
+        self._desk = desk
+        self._warnings = warnings
+        self._settings = desk.settings.alerts.failure_rate
+
+    def take(self, event: JobCompleted, application_id: str | None, former: str | None, *, first: bool) -> None:
+        """Count an outcome; runs that were cancelled or moved tell nothing.
+
+        A later report of the same run (not `first`) replaces what it counted before, as what belonged to `former`,
+        where that is still among the recent outcomes.
+        """
+        failed = event.state in FAILED_STATES
+        outcome = Outcome(event.run_id, failed) if failed or event.state == SUCCESS else None
+        moved = former is not None and former != application_id
+        if moved:
+            self._learn(f"{OF_APPLICATION}{former}", event.run_id, None, first=False)
+        if application_id is None or (outcome is None and first):
+            return
+        centre = self._learn(f"centre/{event.system}", event.run_id, outcome, first=first)
+        key = f"{OF_APPLICATION}{application_id}"
+        rate = self._learn(key, event.run_id, outcome, first=first or former != application_id)
+        usual = centre.rate()
+        if self._worth_judging(rate, event):
+            labels = applications.application_labels(ApplicationKey.parse(application_id))
+            self._judge(applications.APPLICATION_FAILS, labels, rate, rate.score(usual, len(self._desk.models)))
+        self._hosts(event, application_id, usual, first=first)
+        self._bound()
+
+    def host_told(self, event: HostState) -> None:
+        """Forget how runs ended on a host that is taken out of service: what comes back may have been mended."""
+        key = f"{event.system}/{event.host}"
+        if event.state != IN_SERVICE and key in self._desk.hosts and self._desk.recent(event.time_ms):
+            self._desk.hosts.remove(key)
+            labels = {"system": event.system, "host": event.host}
+            self._warnings.take([applications.over(applications.HOST_FAILS, labels, self._desk.now_ms)])
+
+    def _hosts(self, event: JobCompleted, application_id: str, usual: float, *, first: bool) -> None:
+        failed = event.state in HOST_STATES
+        if not failed and not len(self._desk.hosts):
+            return
+        blamed, spared = (Outcome(event.run_id, to_blame, of=application_id) for to_blame in (True, False))
+        for host in self._names(event):
+            key = f"{event.system}/{host}"
+            known = self._desk.hosts.get(key)
+            if not failed and known is None:
+                continue
+            rate = known or self._desk.hosts.open(key)
+            outcome = blamed if failed and event.failed_host in {None, host} else spared
+            if first or known is None:
+                rate.learn(outcome)
+            else:
+                rate.correct(event.run_id, outcome)
+            self._desk.hosts.changed(key, rate, self._desk.now_ms)
+            if self._worth_judging(rate, event):
+                labels = {"system": event.system, "host": host}
+                self._judge(applications.HOST_FAILS, labels, rate, rate.score(usual, len(self._desk.hosts)))
+
+    def _names(self, event: JobCompleted) -> tuple[str, ...]:
+        try:
+            hosts = ",".join(event.evidence.hosts)
+            if hosts.isalnum():  # most runs have one host, and no brackets
+                return (hosts,)
+            return expand(hosts, self._settings.hosts_per_run_max) if hosts else ()
+        except InvalidInputError:
+            self._desk.tally["bound", "hosts_per_run_max"] += 1
+            return ()
+
+    def _learn(self, key: str, run_id: str, outcome: Outcome | None, *, first: bool) -> FailureRate:
+        rate = self._desk.failures.open(key)
+        if first and outcome is not None:
+            rate.learn(outcome)
+        else:
+            rate.correct(run_id, outcome)
+        self._desk.failures_changed(key, rate)
+        return rate
+
+    def _worth_judging(self, rate: FailureRate, event: JobCompleted) -> bool:
+        """Tell whether a rate may raise an alert, or has one open: what is neither costs most and is left alone."""
+        return (rate.suspicious() or not rate.quiet) and self._desk.recent(event.end_ms)
+
+    def _judge(self, name: str, labels: dict[str, str], rate: FailureRate, judged: FailureJudgement) -> None:
+        condition = applications.failing(name, labels, judged, self._settings, self._desk.now_ms)
+        rate.quiet = not self._warnings.opens(condition)
+
+    def _bound(self) -> None:
+        excess = len(self._desk.hosts) - self._settings.hosts_max
+        for key in self._desk.hosts.longest_unused(excess) if excess > 0 else ():
+            self._desk.hosts.remove(key)
+            system, _, host = key.partition("/")
+            self._warnings.take(
+                [applications.over(applications.HOST_FAILS, {"system": system, "host": host}, self._desk.now_ms)]
+            )
+            self._desk.tally["bound", "hosts_max"] += 1
+        excess = len(self._desk.failures) - self._desk.settings.run_time.applications_max
+        for key in self._desk.failures.longest_unused(excess) if excess > 0 else ():
+            self._desk.remove_failures(key)
+            self._warnings.forget_failures(key)
+            self._desk.tally["bound", "applications_max"] += 1
+
+
+NOTHING = 0  # digest of no application
+AS_BEFORE = "as before"
+
+
+class Runs:
+    """Learns from the runs of one shard, each exactly once."""
+
+    def __init__(self, desk: Desk, warnings: Warnings, histories: Histories) -> None:
+        self._desk = desk
+        self._histories = histories
+        self._training = Training(desk, warnings)
+        self._outcomes = Outcomes(desk, warnings)
+        self._features = Features(desk)
+
+    def place(self, job: Job, event: JobCompleted) -> Placement:
+        """Return what a run is taken for, from all evidence of its job."""
+        found = self._desk.identify(merged_evidence(job, event), event.system, job.identities, None)
+        return Placement(
+            found.key.id if found.key else None, found.n, found.source, found.confidence, found.input_sizes
+        )
+
+    def known(self, event: JobStarted) -> bool:
+        """Tell whether the run that is said to start has ended already, or may have."""
+        return self.reported(event) or self._before_memory(bucket(event.run_id, event.start_ms))
+
+    def reported(self, event: JobStarted | JobCompleted) -> bool:
+        """Tell whether the end of a run is known already."""
+        return self._desk.seen.open(bucket(event.run_id, event.start_ms)).score((event.run_id, 0)) is not None
+
+    def completed(self, job: Job, event: JobCompleted) -> Placement | None:
+        """Learn a run, or the corrected report of one; None where it is a repeat or can not be told from one."""
+        key = bucket(event.run_id, event.start_ms)
+        if self._before_memory(key):
+            self._desk.tally["refused", "too_old"] += 1
+            return None
+        seen = self._desk.seen.open(key)
+        known = seen.score((event.run_id, 0))
+        if known is None and seen.full():
+            self._desk.tally["bound", "seen_buckets_max"] += 1
+            self._desk.tally["refused", "too_many"] += 1
+            return None
+        before = self._before(job, event, known)
+        placement = self._corrected(job, event, before)
+        fact = self._fact(job, event, placement)
+        content = _content(event, placement, fact)
+        if known is not None and known.tells(content) and _same_place(known, placement, before):
+            self._desk.tally["event", "repeated"] += 1
+            return None
+        if fact is None and event.state == SUCCESS and event.run_time_s > 0 and placement.n is not None:
+            self._desk.tally["refused", "not_one_size" if job.resized else "implausible"] += 1
+        self._remember_times(job, event, placement, before, first=known is None)
+        told = told_attributes(job, event)
+        self._learn(event, placement, fact, self._trained(known), told, first=known is None)
+        former = before.application_id if before else None
+        self._outcomes.take(event, placement.application_id, former, first=known is None)
+        self._remember(key, event.run_id, placement, content)
+        return placement
+
+    def moved(self, job: Job, event: JobCompleted, old: Placement, new: Placement) -> None:
+        """Take a run for another application or size than before: later evidence says so."""
+        key = bucket(event.run_id, event.start_ms)
+        fact = self._fact(job, event, new)
+        self._remember_times(job, event, new, old, first=False)
+        former = self._trained(self._desk.seen.open(key).score((event.run_id, 0)))
+        self._learn(event, new, fact, former, {}, first=False)
+        self._outcomes.take(event, new.application_id, old.application_id, first=False)
+        self._remember(key, event.run_id, new, _content(event, new, fact))
+
+    def _trained(self, known: SeenRun | None) -> str | None:
+        """Return the application whose model has learned a run."""
+        return self._desk.application_id(known.application) if known is not None and known.trained else None
+
+    def _before(self, job: Job, event: JobCompleted, known: SeenRun | None) -> Placement | None:
+        """Return what a run was taken for when it was reported before; None for the first report, or if it is forgotten."""
+        if known is None:
+            return None
+        pending = next((run.placement for run in job.ended if run.event.run_id == event.run_id), None)
+        former = self._desk.application_id(known.application)
+        return pending or (Placement(former, None, AS_BEFORE, 1.0) if former else None)
+
+    def _corrected(self, job: Job, event: JobCompleted, before: Placement | None) -> Placement:
+        # the second report of a run may come from a poorer source, or after the other evidence of the job was forgotten
+        found = self.place(job, event)
+        if before is None or before.application_id is None:
+            return found
+        application_id, n, source = found.application_id, found.n, found.source
+        if application_id != before.application_id and found.confidence < before.confidence:
+            unit = ApplicationKey.parse(before.application_id).unit
+            application_id, n, source = before.application_id, event.evidence.sizes.get(unit), AS_BEFORE
+        if n is None and application_id == before.application_id:
+            model = self._desk.models.get(application_id)
+            n = before.n or (model.n_of(event.run_id) if model else None)
+        sizes = found.input_sizes if application_id == found.application_id else ()
+        return Placement(application_id, n, source, found.confidence, sizes)
+
+    def _remember_times(
+        self, job: Job, event: JobCompleted, placement: Placement, before: Placement | None, *, first: bool
+    ) -> None:
+        """Let a run count for its user, name and class; a part of a job that changed its size does not."""
+        evidence = merged_evidence(job, event)
+        if not first:
+            was = self._histories.was(job, event, before, evidence)
+            self._histories.corrected(event, was, placement, evidence)
+        elif not job.resized:
+            self._histories.ended(event, placement, evidence, self._said_by_size(event, placement))
+
+    def _said_by_size(self, event: JobCompleted, placement: Placement) -> PublishedPoint | None:
+        """Return what the curve of its application had said of a run; None for one that is no test of a curve."""
+        if event.state != SUCCESS or placement.application_id is None or placement.n is None:
+            return None
+        model = self._desk.models.get(placement.application_id)
+        return model.published.curve_at(placement.n) if model is not None and model.published is not None else None
+
+    def _learn(
+        self,
+        event: JobCompleted,
+        placement: Placement,
+        fact: RunFact | None,
+        former: str | None,
+        told: Mapping[str, Attribute],
+        *,
+        first: bool,
+    ) -> None:
+        """Learn a run; `former` is the application that it trained before, `told` what else is known of it."""
+        stays = fact is not None and placement.application_id == former
+        if former is not None and not stays:
+            self._features.forget(former, event.run_id)
+        if former is not None and not stays and not self._training.forget(former, event.run_id):
+            self._desk.tally["refused", "correction_too_late"] += 1
+        elif fact is not None and placement.application_id is not None:
+            sizes = placement.input_sizes
+            self._training.train(placement.application_id, fact, sizes, told, first=first, replaces=stays)
+
+    def _fact(self, job: Job, event: JobCompleted, placement: Placement) -> RunFact | None:
+        if placement.application_id is None or not trains(placement.n, event, resized=job.resized):
+            return None
+        return RunFact(
+            event.run_id, float(placement.n), event.run_time_s, event.start_ms, event.end_ms, self._desk.now_ms
+        )
+
+    def _remember(self, key: str, run_id: str, placement: Placement, content: int) -> None:
+        seen = self._desk.seen.open(key)
+        application_id = placement.application_id
+        seen.learn((run_id, SeenRun(digest64(application_id) if application_id else NOTHING, content)))
+        self._desk.seen.changed(key, seen, self._desk.now_ms)
+        if len(self._desk.seen) > self._desk.settings.jobs.seen_buckets_max:
+            self._forget_oldest_bucket()
+
+    def _before_memory(self, key: str) -> bool:
+        mark = self._desk.low_water.get("mark")
+        return mark is not None and mark.score(key)
+
+    def _forget_oldest_bucket(self) -> None:
+        keys = sorted(self._desk.seen.keys())
+        self._desk.seen.remove(keys[0])
+        mark = self._desk.low_water.open("mark")
+        mark.learn(keys[1])
+        self._desk.low_water.changed("mark", mark, self._desk.now_ms)
+        self._desk.tally["bound", "seen_buckets_max"] += 1
+
+
+def _content(event: JobCompleted, placement: Placement, fact: RunFact | None) -> int:
+    return content_digest(placement.n, event.run_time_s, event.state, event.end_ms, trained=fact is not None)
+
+
+def _same_place(known: SeenRun, placement: Placement, before: Placement | None) -> bool:
+    """Tell whether a run is taken for what it was, or for what nobody knows any more."""
+    application_id = placement.application_id
+    same = known.application == (digest64(application_id) if application_id else NOTHING)
+    return same or (before is None and known.application != NOTHING)

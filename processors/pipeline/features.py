@@ -1,0 +1,208 @@
+"""Features in the fold: runs are learned with their attributes when they settle, answers and forecasts take them in."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+import msgspec
+
+from processors.contracts.events import Attribute, Evidence, JobStarted, PredictionRequested
+from processors.contracts.hosts import Profile
+from processors.contracts.names import LATEST_MS
+from processors.contracts.outputs import AnswerPoint, FeatureModel, Member, Model, Reliability
+from processors.contracts.settings import FeatureSettings
+from processors.facts import CurveSaid, plausible, trains
+from processors.features import (
+    FeatureFact,
+    FeatureQuestion,
+    FeatureTimes,
+    Pooled,
+    judged,
+    model_with,
+    published_point,
+    with_features,
+    words,
+)
+from processors.jobs.lifecycle import EndedRun, Job, Placement, merged_evidence, parted
+from processors.pipeline.state import Desk
+from processors.store import FIT_COST_MAX, share
+
+FIELDS: Final = ("module", "container", "executable", "partition", "account", "qos", "user", "time_limit_s")
+
+CURVE: Final = "curve"
+
+Points = tuple[AnswerPoint, ...]
+
+
+class Told(NamedTuple):
+    """What is known of a run besides its size: attributes that count, and features of its communication."""
+
+    attributes: Mapping[str, Attribute]
+    network: Mapping[str, float]
+
+
+NOTHING: Final = Told({}, {})
+
+
+class FeatureForecast(NamedTuple):
+    """What features and curve say of a run that goes on, where that came from, and how far to trust it."""
+
+    said: Pooled
+    model: Model
+    reliability: Reliability
+
+
+class Features:
+    """What features say of the run times of one shard; nothing where neither attributes nor communication are told."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def of_request(self, event: PredictionRequested) -> Told:
+        """Return what a request tells of the run to come."""
+        return Told(_chosen(self._desk.settings.features, event.evidence), event.features)
+
+    def of_job(self, job: Job, event: JobStarted) -> Told:
+        """Return what is known of a run that goes on."""
+        return Told(self._attributes(job, event.evidence), parted(job.networks, event.start_ms, LATEST_MS)[0])
+
+    def published(self, placement: Placement) -> CurveSaid | None:
+        """Return what is published about a run that just ended, where features will be compared with it."""
+        key, n = placement.application_id, placement.n
+        times = self._times(key)
+        model = self._desk.models.get(key) if key else None
+        if times is None or model is None or model.published is None or n is None or not plausible(n, 1.0):
+            return None
+        at, near = model.published.at(n), model.published.at(times.nearest(n))
+        return CurveSaid(at, near, model.published.horizon(n)) if at and near else None
+
+    def settled(self, job: Job, run: EndedRun, profile: Profile | None) -> Profile | None:
+        """Learn a run that settled, where anything but its size is known of it; return its profile with its communication."""
+        began, goes_on = run.event.start_ms, job.running
+        until_ms = min(run.settle_ms, goes_on.start_ms - 1) if goes_on else run.settle_ms
+        own, rest = parted(job.networks, began, until_ms)
+        job.network(rest)
+        network = (profile.network if profile else {}) | own
+        attributes = self._attributes(job, merged_evidence(job, run.event))
+        if attributes or network:
+            self._learn(job, run, Told(attributes, network))
+        if not network:
+            return profile
+        return msgspec.structs.replace(profile or Profile(hosts=0), network=network)
+
+    def _learn(self, job: Job, run: EndedRun, told: Told) -> None:
+        event, placement = run.event, run.placement
+        key, n = placement.application_id, placement.n
+        if key is None or n is None or key not in self._desk.models:
+            return
+        if not trains(n, event, resized=job.resized):
+            return
+        fact = FeatureFact(
+            event.run_id, n, event.run_time_s, event.end_ms, self._desk.now_ms, *told, curve=run.published
+        )
+        self._guarded(key, lambda times: times.learn(fact))
+
+    def forget(self, application_id: str, run_id: str) -> None:
+        """Let a run that belongs to another application tell nothing of this one any more."""
+        if application_id in self._desk.feature_times:
+            self._guarded(application_id, lambda times: times.forget(run_id, self._desk.now_ms))
+
+    def tick(self, since_ms: int) -> None:
+        """Go on with fits, that which waits for longest first; a short tick has its share of what a full one may cost."""
+        left = share(FIT_COST_MAX, since_ms)
+        while left > 0 and (due := self._desk.feature_times.due(self._desk.now_ms, 1)):
+            done: list[int] = []
+            self._guarded(due[0], partial(_steps, left, done))
+            left -= max(sum(done), 1)
+
+    def sizes(self, application_id: str, told: Told, asked: Sequence[float]) -> list[float]:
+        """Return the sizes beyond those asked for of which the curve has to tell, so that features can go with it."""
+        times = self._times(application_id) if told.attributes or told.network else None
+        if times is None:
+            return []
+        return sorted({1.0, *(times.nearest(n) for n in (1.0, *asked))} - set(asked))
+
+    def answered(self, application_id: str, told: Told, points: Points, model: Model) -> tuple[Points, Model, str]:
+        """Return the points of an answer with what features say of them, where it comes from, and a sentence about that.
+
+        `points` are those of the curve, at all sizes that are needed.
+        """
+        times = self._times(application_id)
+        if times is None or not (told.attributes or told.network):
+            return points, model, ""
+        missing = times.missing(*told)
+        why = f" It does not tell {', '.join(missing)}: such features do not count." if missing else ""
+        by_size = {point.n: published_point(point) for point in points}
+        pooled = {
+            n: said
+            for n, at in by_size.items()
+            if (near := by_size.get(times.nearest(n))) is not None
+            and (said := times.score(FeatureQuestion(*told, at, near))) is not None
+        }
+        one = pooled.get(1.0)
+        if one is None or len(pooled) < len(by_size):
+            return points, model, why
+        inside = {n: times.nearest(n) == n for n in by_size}
+        made = tuple(with_features(point, pooled[point.n], one.run_time_s, inside=inside[point.n]) for point in points)
+        return made, model_with(model, times, one.shares), f"{why} {words(one.shares)}"
+
+    def forecast(self, application_id: str, n: float, told: Told) -> FeatureForecast | None:
+        """Return what features and the published curve say of a run; None where the curve alone has a say."""
+        times = self._times(application_id) if told.attributes or told.network else None
+        model = self._desk.models.get(application_id)
+        curve = model.published if model else None
+        if times is None or curve is None:
+            return None
+        at, near = curve.at(n), curve.at(times.nearest(n))
+        said = times.score(FeatureQuestion(*told, at, near)) if at and near else None
+        if said is None or near is None:
+            return None
+        trust = judged(said, Reliability(curve.verdict, curve.reasons), inside=near.n == n)
+        return FeatureForecast(said, model_with(Model(CURVE, (Member(CURVE, 1.0, {}),)), times, said.shares), trust)
+
+    def models(self, application_id: str) -> tuple[FeatureModel, ...]:
+        """Return what features tell of an application, for those who read predictions."""
+        times = self._times(application_id)
+        return times.models() if times is not None else ()
+
+    def _attributes(self, job: Job, own: Evidence) -> dict[str, Attribute]:
+        told: dict[str, Attribute] = {}
+        for evidence in (*(identity.evidence for identity in job.identities), own):
+            told |= _chosen(self._desk.settings.features, evidence)
+        return told
+
+    def _times(self, application_id: str | None) -> FeatureTimes | None:
+        try:
+            return self._desk.feature_times.get(application_id) if application_id else None
+        except Exception:  # noqa: BLE001  what can not be read back begins anew, and the curve answers
+            self._lost(application_id)
+            return None
+
+    def _guarded(self, application_id: str, work: Callable[[FeatureTimes], None]) -> None:
+        try:
+            times = self._desk.feature_times.open(application_id)
+            work(times)
+            self._desk.feature_times.changed(application_id, times, self._desk.now_ms)
+        except Exception:  # noqa: BLE001  features of one application must not stop the others
+            self._lost(application_id)
+
+    def _lost(self, application_id: str | None) -> None:
+        self._desk.tally["fault", FeatureTimes.name] += 1
+        if application_id is not None:
+            self._desk.feature_times.remove(application_id)
+
+
+def _chosen(settings: FeatureSettings, evidence: Evidence) -> dict[str, Attribute]:
+    """Return the attributes of evidence that count; an attribute goes before a field of its name."""
+    if not settings.attributes:
+        return {}
+    fields = {name: value for name in FIELDS if (value := getattr(evidence, name)) is not None}
+    return {name: value for name, value in (fields | evidence.attributes).items() if settings.names(name)}
+
+
+def _steps(most: int, done: list[int], times: FeatureTimes) -> None:
+    """Do steps of a fit that cost so much, and note what each cost."""
+    goes_on = True
+    while goes_on and sum(done) < most:
+        goes_on = times.step()
+        done.append(times.step_cost)

@@ -1,0 +1,79 @@
+"""Inputs and what they tell each other: noted with every run and fit, asked where an input has few runs or none."""
+
+from typing import Final
+
+from processors.contracts.names import ApplicationKey
+from processors.inputs import OWN_SIZES_MAX, InputFact, Inputs, OtherInputs, Sizes, input_key, other_inputs, summarised
+from processors.jobs.remaining_time import FromInputs
+from processors.pipeline.state import Desk, inputs_key
+from processors.run_time.model import RunTime
+
+NAMES_MAX: Final = 8  # more than a configuration names: it was changed
+
+
+class Unseen:
+    """Keeps how large inputs are and how long they run, for those of which nothing is known."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def ran(self, application_id: str, sizes: Sizes, model: RunTime) -> None:
+        """Note a run of an input of known sizes; a published curve stays as it is until it is fitted anew."""
+        if not sizes:
+            return
+        key = ApplicationKey.parse(application_id)
+        known = self._known(key)
+        names = _joined(known.names if known else (), sizes)
+        record = known.of(input_key(key)) if known else None
+        told = tuple(dict(sizes).get(name, 0.0) for name in names)
+        if record is None or record.sizes != told or model.published is None:
+            self._learn(key, names, told, model)
+
+    def fitted(self, key: ApplicationKey, model: RunTime) -> None:
+        """Note how an input runs now that its curve changed, if its sizes are known."""
+        known = self._known(key)
+        record = known.of(input_key(key)) if known else None
+        if known is not None and record is not None and model.observations:
+            self._learn(key, known.names, record.sizes, model)
+
+    def others(self, key: ApplicationKey, sizes: Sizes | None = None) -> OtherInputs | None:
+        """Return what other inputs tell of one; without sizes those that were noted with its runs count."""
+        known = self._known(key)
+        if known is None:
+            return None
+        if sizes is None:
+            record = known.of(input_key(key))
+            told = zip(known.names, record.sizes, strict=True) if record else ()
+            sizes = tuple((name, size) for name, size in told if size)
+        return other_inputs(known, key, sizes)
+
+    def leaned_on(self, key: ApplicationKey, model: RunTime) -> OtherInputs | None:
+        """Return what other inputs tell of one that was run at too few sizes to stand on its own."""
+        return self.others(key) if len(model.sizes()) <= OWN_SIZES_MAX else None
+
+    def forecast(self, key: ApplicationKey, sizes: Sizes, n: float) -> FromInputs | None:
+        """Return how long an input without a curve will run, None where no other input tells."""
+        others = self.others(key, sizes)
+        if others is None:
+            return None
+        band = others.band([n])
+        return FromInputs(float(band.run_time_s[0]), float(band.low_s[0]), float(band.high_s[0]))
+
+    def _known(self, key: ApplicationKey) -> Inputs | None:
+        return self._desk.inputs.get(inputs_key(key))
+
+    def _learn(self, key: ApplicationKey, names: tuple[str, ...], sizes: tuple[float, ...], model: RunTime) -> None:
+        known = self._desk.inputs.open(inputs_key(key))
+        fact = InputFact(names, summarised(input_key(key), sizes, model))
+        if known.score(fact):
+            if known.overflows(fact):
+                self._desk.tally["bound", "inputs_max"] += 1
+            known.learn(fact)
+            self._desk.inputs.changed(inputs_key(key), known, self._desk.now_ms)
+
+
+def _joined(names: tuple[str, ...], sizes: Sizes) -> tuple[str, ...]:
+    """Return the names that are kept, with new ones at the end where a run knows more; too many begin anew."""
+    fresh = tuple(name for name, _ in sizes)
+    joined = names + tuple(name for name in fresh if name not in names)
+    return joined if len(joined) <= NAMES_MAX else fresh

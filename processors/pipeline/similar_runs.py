@@ -1,0 +1,173 @@
+"""Past runs of users, names, classes of jobs and centres: every run that held its nodes, however it ended."""
+
+import math
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from processors.contracts.events import Evidence, JobCompleted
+from processors.facts import PublishedPoint, plausible
+from processors.jobs.lifecycle import Job, Placement, merged_evidence
+from processors.models.statistics import quantile_of_band
+from processors.pipeline.state import Desk
+from processors.similar_runs import (
+    KEPT_MAX,
+    UPPER,
+    Bout,
+    ComingJob,
+    EndedJob,
+    Expected,
+    GroupKind,
+    RunHistory,
+    Told,
+    expected,
+    group_keys,
+    loss_s,
+    told,
+)
+
+
+class Histories:
+    """The histories of one shard. The name in them is the application's id, so that another input is another name."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def told(self, system: str, job: ComingJob | None) -> Told | None:
+        """Return what similar runs tell of a job; None where they are too few. Changes nothing."""
+        if job is None:
+            return None
+        keys = group_keys(system, job)
+        return told(job, {kind: self._desk.histories.open(key) for kind, key in keys.items()})
+
+    def known_user(self, system: str, job: ComingJob) -> bool:
+        """Tell whether a run of the job's user is known."""
+        key = group_keys(system, job).get("user")
+        return key is not None and key in self._desk.histories
+
+    def ended(
+        self, event: JobCompleted, placement: Placement, evidence: Evidence, point: PublishedPoint | None
+    ) -> None:
+        """Learn a run, after the bands that were told before it; where `point` is what its curve said, both are compared.
+
+        Not every run is scored where many end between two ticks.
+        """
+        job = coming(placement.application_id, placement.n, evidence)
+        if job is None or not held_nodes(event, job):
+            return
+        keys = group_keys(home(event.system, placement.application_id), job)
+        groups = {kind: self._desk.histories.open(key) for kind, key in keys.items()}
+        self._score(job, event.run_time_s, groups, point)
+        run = EndedJob(event.run_id, job, event.run_time_s)
+        for kind, history in groups.items():
+            history.learn(run, KEPT_MAX[kind])
+            self._desk.histories.changed(keys[kind], history, self._desk.now_ms)
+
+    def corrected(self, event: JobCompleted, was: ComingJob | None, placement: Placement, evidence: Evidence) -> None:
+        """Take a run for something else than before: `was` is what it had been taken for, as far as that is known.
+
+        It moves from the groups that it left to those that it joined, and is replaced where it stays. A run that left its
+        histories already is not learned a second time.
+        """
+        now = coming(placement.application_id, placement.n, evidence)
+        before = self._keys(event.system, was)
+        if now is not None and not held_nodes(event, now):
+            now = None
+        after = self._keys(event.system, now)
+        left = [self._forget(key, event.run_id) for key in before.values() if key not in after.values()]
+        if now is None:
+            return
+        run = EndedJob(event.run_id, now, event.run_time_s)
+        for kind, key in after.items():
+            history = self._desk.histories.open(key)
+            if not history.correct(run):
+                if not any(left) or key in before.values():
+                    continue
+                history.learn(run, KEPT_MAX[kind])
+            self._desk.histories.changed(key, history, self._desk.now_ms)
+
+    def was(self, job: Job, event: JobCompleted, before: Placement | None, evidence: Evidence) -> ComingJob | None:
+        """Return what a run was taken for when it was reported before."""
+        pending = next((run for run in job.ended if run.event.run_id == event.run_id), None)
+        if pending is not None:
+            place = pending.placement
+            return coming(place.application_id, place.n, merged_evidence(job, pending.event))
+        if before is None or before.application_id is None:
+            return None
+        model = self._desk.models.get(before.application_id)
+        return coming(before.application_id, before.n or (model.n_of(event.run_id) if model else None), evidence)
+
+    def prefers_similar(self, application_id: str, n: float, *, of_one_size: bool) -> bool:
+        """Tell whether similar runs say more of a job than the curve of its application.
+
+        The runs that were scored decide. Before there are enough, a curve that knows one size alone is no curve yet.
+        """
+        rivals = self._desk.rivals.get(application_id)
+        found = rivals.score(n) if rivals is not None else None
+        return of_one_size if found is None else found
+
+    def not_by_size(self, application_id: str) -> bool:
+        """Tell whether the run times of an application do not follow its size."""
+        rivals = self._desk.rivals.get(application_id)
+        return rivals is not None and rivals.chosen
+
+    def tick(self) -> None:
+        """Forget the histories that were unused for the longest time, where there are too many."""
+        excess = len(self._desk.histories) - self._desk.settings.run_time.histories_max
+        for key in self._desk.histories.longest_unused(excess) if excess > 0 else ():
+            self._desk.histories.remove(key)
+            self._desk.tally["bound", "histories_max"] += 1
+
+    def _score(
+        self, job: ComingJob, run_time_s: float, groups: Mapping[GroupKind, RunHistory], point: PublishedPoint | None
+    ) -> None:
+        centre, now_ms = groups["centre"], self._desk.now_ms
+        rivals = self._desk.rivals.open(job.name) if point and job.name else None
+        compares = rivals is not None and rivals.wants(now_ms)
+        if not compares and not centre.wants(now_ms):
+            return
+        found = expected(job, groups)
+        if compares and point and job.name:
+            self._compare(job.name, job.n, run_time_s, point, found)
+        if centre.wants(now_ms):
+            centre.note(run_time_s, found, now_ms)
+
+    def _compare(
+        self, application_id: str, n: float, run_time_s: float, point: PublishedPoint, found: Expected
+    ) -> None:
+        rivals = self._desk.rivals.open(application_id)
+        upper_s = quantile_of_band(point.run_time_s, point.high_s, UPPER)
+        by_curve = loss_s(run_time_s, point.run_time_s, upper_s)
+        by_past = loss_s(run_time_s, found.run_time_s, found.upper_s)
+        rivals.learn(Bout(n, by_curve, by_past, self._desk.now_ms))
+        self._desk.rivals.changed(application_id, rivals, self._desk.now_ms)
+
+    def _forget(self, key: str, run_id: str) -> bool:
+        history = self._desk.histories.get(key)
+        if history is None or not history.forget(run_id):
+            return False
+        self._desk.histories.changed(key, history, self._desk.now_ms)
+        return True
+
+    @staticmethod
+    def _keys(system: str, job: ComingJob | None) -> Mapping[GroupKind, str]:
+        return group_keys(home(system, job.name), job) if job is not None else {}
+
+
+def coming(application_id: str | None, n: float | None, evidence: Evidence) -> ComingJob | None:
+    """Return a job as histories see it; None where its size is not known, or none that a machine has."""
+    if n is None or not plausible(n, 1.0):
+        return None
+    limit_s = evidence.time_limit_s
+    if limit_s is not None and not 0 < limit_s < math.inf:
+        limit_s = None
+    return ComingJob(float(n), application_id, evidence.user, limit_s)
+
+
+def held_nodes(event: JobCompleted, job: ComingJob) -> bool:
+    """Tell whether a run held nodes of one size for its time: no part of a job that changed its size, or never ran."""
+    return event.state != "RESIZING" and plausible(job.n, event.run_time_s)
+
+
+def home(system: str, application_id: str | None) -> str:
+    """Return the centre that a run belongs to: that of its application, whose name is no alias."""
+    return unquote(application_id.partition("/")[0]) if application_id else system

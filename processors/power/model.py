@@ -1,0 +1,330 @@
+"""What profiles of an application's runs tell: models of run time and power from counters, and power by size.
+
+Each settled run is scored against what was known before, then learned. Its counters are compared with those of runs like
+it first: a run that others disturbed counts less. Runs are kept in one bounded reservoir that all models share; they are
+fitted in steps, and answer as before until all are done.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from processors.contracts.events import Attribute
+from processors.contracts.hosts import Profile
+from processors.contracts.outputs import Explained, PowerQuality, ProfileModel
+from processors.contracts.settings import ProfileSettings
+from processors.models.counters.model import KINDS, RUNS_MIN, Unusual, explanation, unusual, weight
+from processors.models.statistics import six_digits
+from processors.models.training.runs import Run
+from processors.models.training.table import Band, Floats, Table
+from processors.models.training.trainer import Learner, Trainer
+from processors.power.by_size import (
+    COLUMNS,
+    COUNTER,
+    LN_N,
+    NIC,
+    POWER,
+    RATE,
+    RUN_TIME,
+    TARGETS,
+    PowerBySize,
+    PowerRecord,
+    TargetScore,
+    coverage,
+    median_error,
+    target_weights,
+    targets_of,
+    values_of,
+)
+
+# The counters of a linear model as messages tell them.
+
+
+EXPLAINED_COUNTERS_MAX: Final = 8  # that are told: the ones that move the target most
+
+
+def explained(learner: Learner) -> tuple[Explained, ...]:
+    """Return the counters of a learner's linear model, the one that moves the target most first."""
+    return tuple(
+        Explained(
+            each.counter.removeprefix(COUNTER),
+            six_digits(each.coefficient),
+            round(each.standardised, 4),
+            round(each.rho, 4),
+        )
+        for each in explanation(learner)[:EXPLAINED_COUNTERS_MAX]
+    )
+
+
+# Whether a run was disturbed: its counters against those of runs like it.
+#
+# Runs are alike that had the same size. Where these are too few all of them are, with their counters moved to this size by
+# the power of n that each follows. Only the newest count, so that what has changed for good is soon nothing unusual.
+
+
+NEWEST: Final = 32
+ADJUSTED_MIN: Final = 2 * RUNS_MIN
+SLOPE_RIDGE: Final = 1.0  # of ln n squared: a counter does not follow the size before some runs say so
+SAME: Final = 1e-5  # of ln n
+FAR_MIN: Final = 5.0  # robust deviations
+
+
+class Disturbance(NamedTuple):
+    """The unusual counters of a run, the farthest first, and how much it counts for that (0 to 1)."""
+
+    unusual: tuple[Unusual, ...] = ()
+    weight: float = 1.0
+
+
+def disturbance(runs: Sequence[Run], values: dict[str, float]) -> Disturbance:
+    """Return how a run was disturbed, as the other runs let it be seen; nothing where too few of them are known."""
+    names = tuple(sorted(name for name in values if name.startswith((COUNTER, RATE, NIC))))
+    newest = sorted(runs, key=lambda run: (-run.time_ms, run.id))
+    ln_n = values[LN_N]
+    same = [run for run in newest if abs(run.values.get(LN_N, np.inf) - ln_n) <= SAME][:NEWEST]
+    near = [run for run in newest if LN_N in run.values][: 2 * NEWEST]
+    if names and len(same) >= RUNS_MIN:
+        return _judged(_table(names, _rows(same, names)), values)
+    if names and len(near) >= ADJUSTED_MIN:
+        return _judged(
+            _table(names, _moved(_rows(near, names), np.array([run.values[LN_N] for run in near]), ln_n)), values
+        )
+    return Disturbance()
+
+
+def far(runs: int, counters: int) -> float:
+    """Return how many robust deviations are unusual among so many runs, for so many counters together.
+
+    About one undisturbed run in a hundred has a counter further out: measured on normal and log-normal counters and on some
+    with heavy tails. Of few runs the median deviation is often much too small, hence the square.
+    """
+    return max((4.0 + 1.3 * math.log(max(counters, 1))) * (1.0 + (10.0 / runs) ** 2), FAR_MIN)
+
+
+def _judged(table: Table, values: dict[str, float]) -> Disturbance:
+    least = far(len(table), len(table.names))
+    found = unusual(table, values, least)
+    return Disturbance(tuple(found), weight(found, least))
+
+
+def _rows(runs: Sequence[Run], names: tuple[str, ...]) -> Floats:
+    return np.array([[run.values.get(name, np.nan) for name in names] for run in runs])
+
+
+def _table(names: tuple[str, ...], rows: Floats) -> Table:
+    return Table(names, rows, np.ones(len(rows)), np.ones(len(rows)), np.arange(len(rows)))
+
+
+def _moved(rows: Floats, ln_n: Floats, to: float) -> Floats:
+    """Return counters (k, p) of runs of sizes (k,) as they would be at another size."""
+    found = rows.copy()
+    off = ln_n - ln_n.mean()
+    for j, column in enumerate(rows.T):
+        known = np.isfinite(column) & (column > 0)
+        if known.sum() < RUNS_MIN or not (column[np.isfinite(column)] > 0).all():
+            continue
+        ln_rate = np.log(column[known])
+        slope = float(off[known] @ (ln_rate - ln_rate.mean()) / (off[known] @ off[known] + SLOPE_RIDGE))
+        found[known, j] = np.exp(ln_rate + slope * (to - ln_n[known]))
+    return found
+
+
+SCORES_MAX: Final = 64
+
+
+class ProfileFact(msgspec.Struct, frozen=True):
+    """A settled run of an application at size `n`, with its profile; `attributes` are what else is known of it."""
+
+    run_id: str
+    n: float
+    run_time_s: float
+    end_ms: int
+    profile: Profile
+    attributes: Mapping[str, Attribute] = {}
+
+
+class ProfileFinding(NamedTuple):
+    """A run against what was expected of its counters before it was learned.
+
+    `expected` has for each target that was known (TARGETS) what the run had and the band, `scored` how many runs had been
+    scored for it before; `unusual` are counters that are not as in runs like it, the farthest first; `weight` is how much
+    the run counts (0 to 1).
+    """
+
+    expected: Mapping[str, tuple[float, Band]] = {}
+    unusual: tuple[Unusual, ...] = ()
+    weight: float = 1.0
+    scored: Mapping[str, int] = {}
+
+
+class PowerAt(msgspec.Struct, frozen=True):
+    """The power of all hosts of a run of size `n` together, in W, and between what nine of ten runs will lie."""
+
+    n: float
+    power_w: float
+    low_w: float
+    high_w: float
+
+
+class ProfileModelsState(msgspec.Struct, omit_defaults=True):
+    """Stored form."""
+
+    trainer: dict[str, Any] = {}
+    power: PowerRecord = PowerRecord()
+    scores: dict[str, list[TargetScore]] = {}
+    waiting_ms: int | None = None
+
+
+class ProfileModels:
+    """The models of the profiles of one application."""
+
+    name: ClassVar[str] = "profile_models"
+    version: ClassVar[int] = 1
+
+    def __init__(self, settings: ProfileSettings, state: ProfileModelsState) -> None:
+        self._trainer = Trainer(dict.fromkeys(TARGETS, KINDS), settings.runs_max, state.trainer or None, COLUMNS)
+        self._by_size = PowerBySize(state.power)
+        self._scores = {target: list(state.scores.get(target, ())) for target in TARGETS}
+        self._waiting_ms = state.waiting_ms
+        self._judged: tuple[ProfileFact, ProfileFinding] | None = None
+
+    @classmethod
+    def build(cls, settings: ProfileSettings, state: ProfileModelsState | None = None) -> "ProfileModels":
+        """Return the models of a stored state, or ones that know nothing."""
+        return cls(settings, state or ProfileModelsState())
+
+    def score(self, fact: ProfileFact) -> ProfileFinding:
+        """Compare a run with what is expected of its counters, and its counters with those of runs like it."""
+        if self._judged is None or self._judged[0] is not fact:
+            self._judged = fact, self._finding(fact)
+        return self._judged[1]
+
+    def _finding(self, fact: ProfileFact) -> ProfileFinding:
+        values = values_of(fact.n, fact.profile)
+        targets = targets_of(fact.run_time_s, fact.profile)
+        bands = {target: self._trainer.predict(target, values) for target in targets if target in TARGETS}
+        expected = {target: (targets[target], band) for target, band in bands.items() if band is not None}
+        others = [run for run in self._trainer.reservoir.runs() if run.id != fact.run_id]
+        disturbed = disturbance(others, values)
+        scored = {target: len(self._scores[target]) for target in expected}
+        return ProfileFinding(expected, disturbed.unusual, disturbed.weight, scored)
+
+    def learn(self, fact: ProfileFact) -> None:
+        """Take a run in; one that is known by its id is replaced."""
+        known = self.run(fact.run_id)
+        finding = self.score(fact)
+        values, targets = values_of(fact.n, fact.profile), targets_of(fact.run_time_s, fact.profile)
+        weights = target_weights(fact.profile)
+        run = Run(fact.run_id, fact.end_ms, values, targets, finding.weight, weights=weights)
+        if known == run:
+            return
+        if known is None:
+            self._note(fact, finding, targets)
+            self._trainer.learn(run)
+        else:
+            self._trainer.reservoir.add(run)
+        self._changed()
+        if self._waiting_ms is None and self._trainer.wants:
+            self._waiting_ms = fact.end_ms
+
+    def run(self, run_id: str) -> Run | None:
+        """Return a run that is held; None where it is not."""
+        return self._trainer.reservoir.find(run_id)
+
+    def corrected(self, run_id: str, n: float, run_time_s: float) -> bool:
+        """Let a run that is held have been of another size or length; False where nothing changes, or it is not held."""
+        run = self.run(run_id)
+        if run is None:
+            return False
+        values, targets = dict(run.values) | {LN_N: math.log(n)}, dict(run.targets) | {RUN_TIME: run_time_s}
+        other = replace(run, values=values, targets=targets)
+        if other == run:
+            return False
+        self._trainer.reservoir.add(other)
+        self._changed()
+        return True
+
+    def forget(self, run_id: str) -> bool:
+        """Take a run away, as it was of another application; False where it is not held."""
+        if not self._trainer.reservoir.drop(run_id):
+            return False
+        self._changed()
+        return True
+
+    @property
+    def step_cost(self) -> int:
+        """What a step of the fit that goes on costs, in units of about a millisecond."""
+        return self._trainer.step_cost
+
+    def tick(self) -> bool:
+        """Do a step of the fit that is due; return whether there was anything to do."""
+        before = self._trainer.reservoir.epoch
+        done = self._trainer.tick()
+        self._judged = None
+        if not self._trainer.wants:
+            self._waiting_ms = None
+        elif self._trainer.reservoir.epoch > before:  # others wait, too: this one begins to wait anew
+            self._waiting_ms = max((run.time_ms for run in self._trainer.reservoir.waiting.values()), default=None)
+        return done
+
+    def power(self, sizes: Sequence[float]) -> tuple[PowerAt | None, ...]:
+        """Return the power of all hosts together at sizes, None before two runs with power."""
+        found = self._by_size.bands(self._trainer.reservoir.runs(), sizes)
+        return tuple(
+            None if band is None else PowerAt(n, band.value, band.low, band.high)
+            for n, band in zip(sizes, found, strict=True)
+        )
+
+    def power_quality(self) -> PowerQuality | None:
+        """Return how good what was told of power by size has been; None where power was never measured."""
+        return self._by_size.quality()
+
+    def models(self) -> tuple[ProfileModel, ...]:
+        """Return the model of each target that is known, with the counters that explain it."""
+        found = []
+        for target in TARGETS:
+            learner = self._trainer.learners[target]
+            if learner.believed is None:
+                continue
+            scores = self._scores[target]
+            found.append(
+                ProfileModel(
+                    target=target,
+                    model=learner.believed,
+                    runs=len(learner.table or ()),
+                    scored=len(scores),
+                    median_error=median_error(scores),
+                    coverage_90=coverage(scores),
+                    explained=explained(learner),
+                )
+            )
+        return tuple(found)
+
+    def due_ms(self) -> int | None:
+        """Return when models want to be fitted; None where nothing is new."""
+        return self._waiting_ms
+
+    def snapshot(self) -> ProfileModelsState:
+        """Return the stored form."""
+        return ProfileModelsState(
+            self._trainer.snapshot(),
+            self._by_size.snapshot(),
+            {target: list(scores) for target, scores in self._scores.items() if scores},
+            self._waiting_ms,
+        )
+
+    def _changed(self) -> None:
+        self._by_size.changed()
+        self._judged = None
+
+    def _note(self, fact: ProfileFact, finding: ProfileFinding, targets: Mapping[str, float]) -> None:
+        """Remember how the run compares with what was told before it."""
+        for target, (observed, band) in finding.expected.items():
+            self._scores[target] = [*self._scores[target], TargetScore.of(observed, band)][-SCORES_MAX:]
+        total = targets.get(POWER)
+        if total is not None:
+            self._by_size.learn(self._trainer.reservoir.runs(), fact.n, total, fact.profile)

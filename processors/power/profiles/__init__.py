@@ -1,0 +1,1 @@
+"""Profiles of jobs: what the meters of their hosts read while they ran."""

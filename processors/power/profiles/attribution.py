@@ -1,0 +1,314 @@
+"""Whose a minute of a host is: of the one run that was there from its beginning to its end, and nobody's else."""
+
+from collections.abc import Iterable, Iterator
+from typing import ClassVar, Final, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from processors.contracts.events import JobCompleted, JobStarted
+from processors.power.profiles.finalisation import Amounts
+from processors.power.profiles.meters import ALWAYS, MeterRoster
+from processors.windows.settings import MINUTE_MS
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+# Whether a system tells the starts of its jobs: only then is a host of which no job is known an idle one.
+
+
+TELLS_MS: Final = 86_400_000  # a system that told no start for so long does not tell them
+
+
+class StartsToldState(msgspec.Struct):
+    """Stored form: when a start was told last."""
+
+    last_ms: int = -1
+
+
+class StartsTold:
+    """When a system told a start last."""
+
+    name: ClassVar[str] = "profile_starts"
+    version: ClassVar[int] = 1
+
+    def __init__(self, state: StartsToldState) -> None:
+        self._last_ms = state.last_ms
+
+    @classmethod
+    def build(cls, state: StartsToldState | None = None) -> "StartsTold":
+        """Return what a stored state tells, or a system of which nothing is known."""
+        return cls(state or StartsToldState())
+
+    def score(self, fact: int) -> bool:
+        """Tell whether starts are told, as of a time in ms."""
+        return self._last_ms >= 0 and fact - self._last_ms <= TELLS_MS
+
+    def learn(self, fact: int) -> None:
+        """Take note that a start was told at a time in ms."""
+        self._last_ms = max(self._last_ms, fact)
+
+    def due_ms(self) -> int | None:
+        """Return when it may be forgotten."""
+        return self._last_ms + TELLS_MS + 1
+
+    def snapshot(self) -> StartsToldState:
+        """Return the stored form."""
+        return StartsToldState(self._last_ms)
+
+
+# A run on its hosts, as profiles need it: when it was there, and on which.
+
+
+RUN_MAX_MS: Final = 30 * 86_400_000  # a run of which no end was told is forgotten after this
+
+
+class ProfileRunState(msgspec.Struct, omit_defaults=True):
+    """Stored form: the job, host lists as they were sent, times, and the row of its sums.
+
+    `spoiled` tells that its end was told so late that minutes after it were taken to be the run's.
+    """
+
+    system: str = ""
+    job_id: str = ""
+    hosts: tuple[str, ...] = ()
+    start_ms: int = -1
+    end_ms: int | None = None
+    run_time_s: float = 0.0
+    started: bool = False
+    replaced: bool = False
+    spoiled: bool = False
+    keep_until_ms: int | None = None
+    row: int = -1
+
+
+class ProfileRun:
+    """One run of a job on its hosts."""
+
+    name: ClassVar[str] = "profile_run"
+    version: ClassVar[int] = 1
+
+    def __init__(self, state: ProfileRunState) -> None:
+        self.state = msgspec.structs.replace(state)
+
+    @classmethod
+    def build(cls, state: ProfileRunState | None = None) -> "ProfileRun":
+        """Return the run of a stored state, or one of which nothing is known."""
+        return cls(state or ProfileRunState())
+
+    def score(self, fact: JobStarted | JobCompleted) -> bool:
+        """Tell whether the fact would change anything."""
+        twin = ProfileRun(self.state)
+        twin.learn(fact)
+        return twin.state != self.state
+
+    def learn(self, fact: JobStarted | JobCompleted) -> None:
+        """Take its start or its end in; what is told of hosts last counts."""
+        state = self.state
+        state.system, state.job_id, state.start_ms = fact.system, fact.job_id, fact.start_ms
+        if isinstance(fact, JobStarted):
+            state.started = True
+            state.hosts = state.hosts or fact.evidence.hosts
+            return
+        state.end_ms, state.run_time_s, state.replaced = fact.end_ms, fact.run_time_s, False
+        state.hosts = fact.evidence.hosts or state.hosts
+
+    def replace_at(self, end_ms: int) -> None:
+        """Let it end when a later run of its job began: its own end was not told."""
+        self.state.end_ms, self.state.replaced = end_ms, True
+        self.state.run_time_s = (end_ms - self.state.start_ms) / 1000
+
+    def due_ms(self) -> int | None:
+        """Return when it may be forgotten."""
+        state = self.state
+        return state.start_ms + RUN_MAX_MS if state.keep_until_ms is None else state.keep_until_ms
+
+    def snapshot(self) -> ProfileRunState:
+        """Return the stored form."""
+        return msgspec.structs.replace(self.state)
+
+
+LONG_AGO_MS = -(1 << 62)
+RUNNING_MS = 1 << 62  # the end of what has not ended
+
+
+class Stays(NamedTuple):
+    """Runs on hosts (k,): row of the host, row of the run, from when, and until when."""
+
+    host: Ints
+    run: Ints
+    start_ms: Ints
+    end_ms: Ints
+
+
+class Given(NamedTuple):
+    """What runs get (m,): row of the run, number of the quantity, whether the minute is only in part the run's, and sums."""
+
+    run: Ints
+    quantity: Ints
+    short: npt.NDArray[np.bool_]
+    amount: Floats
+    seconds: Floats
+
+
+def given(minute_ms: int, amounts: Amounts, stays: Stays, hosts: int, shared: int) -> Given:
+    """Return what runs get of what some of `hosts` rows did in a minute; `shared` is the number of that quantity.
+
+    An amount that took several minutes is a run's that was there in all of them. Of a minute in which a run began or ended
+    it gets the share of the time, as a short one. Where several runs were, each is told that it was not alone.
+    """
+    end_ms = minute_ms + MINUTE_MS
+    here = (stays.start_ms < end_ms) & (stays.end_ms > minute_ms)
+    count = np.bincount(stays.host[here], minlength=hosts)
+    run, start_ms, stop_ms = (np.full(hosts, -1, np.int64) for _ in range(3))
+    for column, of in ((run, stays.run), (start_ms, stays.start_ms), (stop_ms, stays.end_ms)):
+        column[stays.host[here]] = of[here]
+    others_ms = np.full(hosts, LONG_AGO_MS)
+    np.maximum.at(
+        others_ms, stays.host[~here & (stays.end_ms <= minute_ms)], stays.end_ms[~here & (stays.end_ms <= minute_ms)]
+    )
+    host = amounts["host"]
+    from_ms = end_ms - amounts["reach"].astype(np.int64) * MINUTE_MS
+    alone = (count[host] == 1) & (others_ms[host] <= from_ms)
+    whole = alone & (start_ms[host] <= from_ms) & (stop_ms[host] >= end_ms)
+    part = (count[host] == 1) & ~whole & (amounts["reach"] == 1)
+    part &= (start_ms[host] > minute_ms) | (stop_ms[host] < end_ms)
+    inside_ms = np.minimum(stop_ms[host], end_ms) - np.maximum(start_ms[host], minute_ms)
+    share = np.where(part, inside_ms / MINUTE_MS, 1.0)
+    at = np.flatnonzero(whole | part)
+    counts = amounts["quantity"][at] < len(ALWAYS)  # a count is what it is
+    lone = _shared(stays, here & (count[stays.host] > 1), host)
+    return Given(
+        np.concatenate([run[host[at]], lone]),
+        np.concatenate([amounts["quantity"][at].astype(np.int64), np.full(len(lone), shared)]),
+        np.concatenate([part[at], np.zeros(len(lone), np.bool_)]),
+        np.concatenate([amounts["amount"][at] * np.where(counts, 1.0, share[at]), np.ones(len(lone))]),
+        np.concatenate([amounts["reach"][at] * share[at] * (MINUTE_MS / 1000), np.full(len(lone), MINUTE_MS / 1000)]),
+    )
+
+
+def _shared(stays: Stays, together: npt.NDArray[np.bool_], told: npt.NDArray[np.int32]) -> Ints:
+    """Return the runs that were with others on hosts that told something, once for each host."""
+    return stays.run[together & np.isin(stays.host, told)] if together.any() else np.zeros(0, np.int64)
+
+
+# Which runs are or were of late on which hosts: what is looked up here follows from the runs that are kept.
+
+
+Rows = npt.NDArray[np.int64]
+
+
+class _Present:
+    """A run: its state, the names of its hosts, and their rows as of one numbering."""
+
+    __slots__ = ("names", "rows", "state", "version")
+
+    def __init__(self, state: ProfileRunState, names: tuple[str, ...]) -> None:
+        self.state, self.names = state, names
+        self.rows, self.version = np.zeros(0, np.int64), -1
+
+
+class Told(NamedTuple):
+    """A run's hosts: how many, and the rows (k,) of those that told something, rising."""
+
+    hosts: int
+    rows: Rows
+
+
+class Presence:
+    """Runs on hosts, by their ids."""
+
+    def __init__(self, roster: MeterRoster) -> None:
+        self._roster = roster
+        self._runs: dict[str, _Present] = {}
+        self._on: dict[tuple[str, str], dict[str, None]] = {}
+        self._of_job: dict[tuple[str, str], dict[str, None]] = {}
+        self.held = 0
+
+    def __len__(self) -> int:
+        """Return how many runs there are."""
+        return len(self._runs)
+
+    def __contains__(self, run_id: str) -> bool:
+        return run_id in self._runs
+
+    def enter(self, run_id: str, state: ProfileRunState, names: tuple[str, ...]) -> None:
+        """Take a run in, or what else became known of it."""
+        self.leave(run_id)
+        self._runs[run_id] = _Present(state, names)
+        self._of_job.setdefault((state.system, state.job_id), {})[run_id] = None
+        for name in names:
+            self._on.setdefault((state.system, name), {})[run_id] = None
+        self.held += len(names)
+
+    def leave(self, run_id: str) -> None:
+        """Forget a run."""
+        run = self._runs.pop(run_id, None)
+        if run is None:
+            return
+        self.held -= len(run.names)
+        _remove(self._of_job, (run.state.system, run.state.job_id), run_id)
+        for name in run.names:
+            _remove(self._on, (run.state.system, name), run_id)
+
+    def of_job(self, system: str, job_id: str) -> tuple[str, ...]:
+        """Return the runs of a job."""
+        return tuple(self._of_job.get((system, job_id), ()))
+
+    def of(self, run_id: str) -> Told:
+        """Return the hosts of a run. Those that only the job itself tells of count where no others are known."""
+        run = self._runs[run_id]
+        rows = self._rows(run)
+        return Told(len(run.names) or len(rows), rows)
+
+    def stays(self, start_ms: int, end_ms: int) -> Stays:
+        """Return all runs on hosts that touch a time."""
+        return _stays((run.state, self._rows(run)) for run in self._runs.values() if _touches(run, start_ms, end_ms))
+
+    def stays_with(self, run_id: str) -> Stays:
+        """Return a run and all others on its hosts, of which each is numbered by its place among the rows of this run."""
+        run = self._runs[run_id]
+        rows, system = self._rows(run), run.state.system
+        others = {other for name in run.names for other in self._on[system, name]} | {run_id}
+        others |= set(self._of_job[system, run.state.job_id])
+        return _stays(
+            (self._runs[other].state, _places(rows, self._rows(self._runs[other]))) for other in sorted(others)
+        )
+
+    def _rows(self, run: _Present) -> Rows:
+        if run.version != self._roster.version:
+            hosts, system = self._roster.hosts.numbers, run.state.system
+            found = [row for name in run.names if (row := hosts.row((system, name))) is not None]
+            found += self._roster.marked(system, run.state.job_id)
+            run.rows, run.version = np.array(sorted(found), dtype=np.int64), self._roster.version
+        return run.rows
+
+
+def _touches(run: _Present, start_ms: int, end_ms: int) -> bool:
+    state = run.state
+    return state.start_ms < end_ms and (state.end_ms is None or state.end_ms > start_ms)
+
+
+def _stays(found: Iterable[tuple[ProfileRunState, Rows]]) -> Stays:
+    runs = [(state, rows) for state, rows in found if len(rows)]
+    count = [len(rows) for _, rows in runs]
+    ends = (RUNNING_MS if state.end_ms is None else state.end_ms for state, _ in runs)
+    host = np.concatenate([rows for _, rows in runs]) if runs else np.zeros(0, np.int64)
+    columns: Iterator[Iterable[int]] = iter(
+        ((state.row for state, _ in runs), (state.start_ms for state, _ in runs), ends)
+    )
+    return Stays(host, *(np.repeat(np.array(list(column), dtype=np.int64), count) for column in columns))
+
+
+def _places(rows: Rows, of: Rows) -> Rows:
+    """Return where in `rows` those of some rows stand that are among them."""
+    return np.flatnonzero(np.isin(rows, of))
+
+
+def _remove(index: dict[tuple[str, str], dict[str, None]], key: tuple[str, str], run_id: str) -> None:
+    found = index.get(key, {})
+    found.pop(run_id, None)
+    if not found:
+        index.pop(key, None)

@@ -1,0 +1,297 @@
+"""Hosts and their resources that profiles are made of, by row, with what each told last."""
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from functools import lru_cache
+from typing import ClassVar, Final, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from processors.contracts.telemetry import (
+    COMPONENTS,
+    COUNTER_DELTA,
+    COUNTER_LEVEL,
+    COUNTER_RATE,
+    COUNTER_TOTAL,
+    ENERGY_TOTAL,
+    JOB,
+    NIC_TOTAL,
+    POWER_W,
+    named,
+)
+from processors.hosts.rows import NEVER_MS, HostRows, Roster, Rows, RowTable, SeriesRows
+
+# Numbers of quantities: what is summed is kept by number, for there are many sums and few names.
+
+
+NAMES_MAX: Final = 2048
+
+
+class QuantityNames:
+    """Numbers of quantities, at most NAMES_MAX; the smallest free one first."""
+
+    def __init__(self, names: Sequence[str | None] = ()) -> None:
+        """Begin with these names by number, None of a number that is free; ValueError where one stands twice."""
+        self.restore(names)
+
+    def restore(self, names: Sequence[str | None]) -> None:
+        """Begin anew with these names."""
+        if len(names) > NAMES_MAX or len(set(names) - {None}) < len(names) - list(names).count(None):
+            raise ValueError("A quantity stands twice, or there are too many.")
+        self.all = list(names)
+        self._numbers = {name: number for number, name in enumerate(self.all) if name is not None}
+
+    def __len__(self) -> int:
+        """Return how many have a number."""
+        return len(self._numbers)
+
+    def number(self, name: str) -> int | None:
+        """Return the number of a name; None where it has none."""
+        return self._numbers.get(name)
+
+    def of(self, number: int) -> str:
+        """Return the name of a number, "" of one that is free."""
+        return self.all[number] or ""
+
+    def add(self, name: str) -> int | None:
+        """Return the number of a name, a new one where it has none; None where there are too many."""
+        if name in self._numbers:
+            return self._numbers[name]
+        if len(self._numbers) >= NAMES_MAX:
+            return None
+        number = self.all.index(None) if len(self._numbers) < len(self.all) else len(self.all)
+        self.all[number : number + 1] = [name]
+        self._numbers[name] = number
+        return number
+
+    def keep(self, numbers: Iterable[int]) -> None:
+        """Let all names go but those of these numbers."""
+        kept = set(numbers)
+        self.all = [name if number in kept else None for number, name in enumerate(self.all)]
+        while self.all and self.all[-1] is None:
+            self.all.pop()
+        self._numbers = {name: number for number, name in enumerate(self.all) if name is not None}
+
+
+# What a resource of a host is to a profile: how it is read, and which quantity of a run it adds to.
+
+
+COUNTER: Final = "counter/"
+NIC: Final = "nic/"
+POWER: Final = "power/"
+ENERGY: Final = "energy/"
+ESTIMATED: Final = "estimated/"
+LEFT_OUT: Final = "left_out/"
+COVERED: Final = "covered"
+SHARED: Final = "shared"
+REASONS: Final = ("missing", "negative", "zero", "excessive", "reset", "doubtful", "part")
+ALWAYS: Final = (COVERED, JOB + COVERED, SHARED, *(LEFT_OUT + reason for reason in REASONS))
+"""How names of quantities begin, or whole ones: minutes that are told, and minutes with another job. Why readings
+are left out. ALWAYS are the quantities that every run may have."""
+
+NAME_CHARACTERS_MAX: Final = 96
+
+
+class Kind(IntEnum):
+    """How a resource is read."""
+
+    DELTA = 0  # what it grew in each sample
+    TOTAL = 1  # a count since some start
+    ENERGY = 2  # joules since some start, within a range
+    MEMORY_ENERGY = 3  # the same of memory
+    POWER = 4  # watts
+    GPU_POWER = 5  # watts of what may be off
+    RATE = 6  # what a producer made a rate per second of; parts add up
+    LEVEL = 7  # a ratio, a frequency or an amount: the mean over parts counts
+
+
+class Quantity(NamedTuple):
+    """What a resource is: `name` is what it adds to, `own` the mark of the job whose it is, else "", `part` of a host or all."""
+
+    kind: Kind
+    name: str
+    part: bool
+    own: str = ""
+
+
+_COUNTERS: Final = {
+    COUNTER_DELTA: Kind.DELTA,
+    COUNTER_TOTAL: Kind.TOTAL,
+    COUNTER_RATE: Kind.RATE,
+    COUNTER_LEVEL: Kind.LEVEL,
+}
+_POWERS: Final = {"gpu": Kind.GPU_POWER}
+_ENERGIES: Final = {"memory": Kind.MEMORY_ENERGY}
+
+
+@lru_cache(maxsize=8192)
+def quantity(name: str) -> Quantity | None:
+    """Return what a resource is to a profile, by its name; None where it is nothing.
+
+    What is of one part of a host adds to the same quantity as its other parts. What is of one job is a quantity of its own,
+    for the host may tell the same of all its jobs together.
+    """
+    resource, peer, job = named(name)
+    found = _read(resource, peer)
+    if found is None or len(found.name) > NAME_CHARACTERS_MAX:
+        return None
+    return Quantity(found.kind, JOB + found.name, found.part, JOB + job) if job else found
+
+
+def _read(resource: str, peer: str) -> Quantity | None:
+    whole, colon, part = peer.rpartition(":")
+    if resource in _COUNTERS and peer:
+        is_part = bool(colon) and part.isdigit()
+        return Quantity(_COUNTERS[resource], COUNTER + (whole if is_part else peer), is_part)
+    if resource == NIC_TOTAL and part:
+        return Quantity(Kind.TOTAL, NIC + part, bool(whole))
+    component, colon, _ = peer.partition(":")
+    component = component or COMPONENTS[0]
+    if component not in COMPONENTS:
+        return None
+    if resource == POWER_W:
+        return Quantity(_POWERS.get(component, Kind.POWER), POWER + component, bool(colon))
+    if resource == ENERGY_TOTAL:
+        return Quantity(_ENERGIES.get(component, Kind.ENERGY), ENERGY + component, bool(colon))
+    return None
+
+
+T = TypeVar("T", bound=np.generic)
+
+
+class MeterHosts(HostRows):
+    """Hosts of which something is followed. The hosts that one job alone tells of have its mark: ``nid1#812``."""
+
+    name: ClassVar[str] = "profile_hosts"
+
+
+class Meters(SeriesRows):
+    """Resources of hosts; `learned_ms` is when the last minute began that was closed with a value."""
+
+    name: ClassVar[str] = "profile_meters"
+
+
+class Lasts(RowTable):
+    """What each resource told last: its value, where it is a count since some start, and how many minutes it took."""
+
+    name: ClassVar[str] = "profile_lasts"
+    version: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        super().__init__(np.dtype([("last", "<f8"), ("reach", "<i4")]), last=np.nan)
+
+
+class Covered(RowTable):
+    """Up to when each host has told something."""
+
+    name: ClassVar[str] = "profile_covered"
+    version: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        super().__init__(np.dtype([("until_ms", "<i8")]), until_ms=NEVER_MS)
+
+
+class MeterRoster(Roster):
+    """Rows of hosts and resources, and what follows from the names of those.
+
+    `kind_of`, `host_of`, `quantity_of` and `part_of`, whether it is of one part of the host, are (rows,) each.
+    `version` changes with every host that comes or goes.
+    """
+
+    def __init__(self, meters_max: int, names: QuantityNames) -> None:
+        super().__init__(meters_max)
+        self.hosts, self.series = MeterHosts(), Meters()
+        self.lasts, self.covered = Lasts(), Covered()
+        self.series.join(self.lasts)
+        self.hosts.join(self.covered)
+        self.names = names
+        self.version = 0
+        self._marked: dict[tuple[str, str], dict[int, None]] = {}
+        for name in ALWAYS:
+            names.add(name)
+        self.kind_of: npt.NDArray[np.int8] = np.zeros(0, np.int8)
+        self.host_of: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self.quantity_of: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self.part_of: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
+
+    @property
+    def own(self) -> npt.NDArray[np.bool_]:
+        """Which quantities (by number) are of one job alone."""
+        return np.array([(name or "").startswith(JOB) for name in self.names.all])
+
+    def meter(self, system: str, host: str, resource: str, minute_ms: int) -> int | None:
+        """Return the row of a resource, a new one where it needs one; None where it is no meter or there are too many."""
+        found = quantity(resource)
+        if found is None or JOB in host:  # the mark of a job is no part of a host's name
+            return None
+        if self.names.add(found.name) is None:
+            return None
+        hosts = len(self.hosts.numbers)
+        entered = self.enter(system, host + found.own, resource, minute_ms)
+        if entered is None:
+            return None
+        self.version += len(self.hosts.numbers) - hosts
+        self._note(entered[0], found, entered[1])
+        return entered[0]
+
+    def marked(self, system: str, job_id: str) -> list[int]:
+        """Return the hosts that one job alone tells of."""
+        return list(self._marked.get((system, job_id), ()))
+
+    def noted(self) -> None:
+        """Work out again what follows from names, after a restore."""
+        for row, (host, resource) in self.series.numbers:
+            found = quantity(resource)
+            if found is not None:
+                self._note(row, found, host)
+
+    def told(self, meters: Rows, hosts: Rows, minute_ms: int) -> None:
+        """Note that these rows told a minute."""
+        for table, rows in ((self.series.table, meters), (self.hosts.table, hosts)):
+            table["last_ms"][rows] = np.maximum(table["last_ms"][rows], minute_ms)
+
+    def forget_before(self, minute_ms: int) -> int:
+        """Forget resources whose last minute began before, and hosts without one; return how many hosts they were."""
+        hosts = super().forget_before(minute_ms)
+        if hosts:
+            self.version += 1
+            self._marked = {}
+            for row, (system, name) in self.hosts.numbers:
+                self._mark(row, system, name)
+        return hosts
+
+    def forget_marked_before(self, minute_ms: int, of_system: Callable[[str], bool]) -> None:
+        """Forget hosts that one job alone told of, of some systems, whose last minute began before."""
+        last_ms = self.hosts.table["last_ms"]
+        quiet = {row for rows in self._marked.values() for row in rows if last_ms[row] < minute_ms}
+        gone = [row for row in sorted(quiet) if of_system((self.hosts.numbers.key(row) or ("", ""))[0])]
+        if not gone:
+            return
+        meters = [row for host in gone for row in self._resources.pop(host, {}).values()]
+        self.series.release(np.array(meters, dtype=np.intp))
+        self.hosts.release(np.array(gone, dtype=np.intp))
+        self.version += 1
+        over = set(gone)
+        left = {key: {row: None for row in rows if row not in over} for key, rows in self._marked.items()}
+        self._marked = {key: rows for key, rows in left.items() if rows}
+
+    def _note(self, row: int, found: Quantity, host: int) -> None:
+        room = len(self.series.table) - len(self.kind_of)
+        if room > 0:
+            self.kind_of, self.host_of = _longer(self.kind_of, room), _longer(self.host_of, room)
+            self.quantity_of, self.part_of = _longer(self.quantity_of, room), _longer(self.part_of, room)
+        key = self.hosts.numbers.key(host)
+        if found.own and key is not None:
+            self._mark(host, *key)
+        self.kind_of[row], self.host_of[row], self.part_of[row] = found.kind, host, found.part
+        self.quantity_of[row] = self.names.add(found.name) or 0
+
+    def _mark(self, host: int, system: str, name: str) -> None:
+        mark = name.partition(JOB)[2]
+        if mark:
+            self._marked.setdefault((system, mark), {})[host] = None
+
+
+def _longer(column: npt.NDArray[T], room: int) -> npt.NDArray[T]:
+    return np.concatenate([column, np.zeros(room, column.dtype)])

@@ -1,0 +1,1 @@
+"""Run time by size: model, prediction, related curves, drift and messages of one application."""

@@ -1,0 +1,352 @@
+"""Drift of one application: did its runs become slower or faster for good, since when, and with which new build.
+
+Each scored run is judged by itself first (is it strange), then added to a two-sided CUSUM. A run at a size of which no
+run was known tells less, by the width of its band; at a size that was out of line it tells nothing. Where one size alone
+explains an alarm, no other has moved. A shift stays open until the model that expects has caught up, or the application
+is back where it was; meanwhile what the shift explains raises nothing new.
+"""
+
+import math
+from collections.abc import Mapping
+from statistics import median
+from typing import ClassVar, Final
+
+import msgspec
+
+from processors.contracts.events import Attribute
+from processors.facts import Scored
+from processors.models import drift
+from processors.models.statistics import Z95
+from processors.store import digest64
+
+# Attributes of an application's runs (build, version, ...) that changed: which values are new, and since which run.
+
+
+ATTRIBUTES_MAX: Final = 8
+VALUES_MAX: Final = 16  # what has more values is a measure of the problem, not a build
+VALUE_LENGTH: Final = 64
+EARLIER_RUNS: Final = 3  # a drift may be dated a few runs late
+
+
+class AttributeChange(msgspec.Struct, frozen=True):
+    """An attribute with a value never seen before; `before` is what it was, None where nothing is known."""
+
+    name: str
+    before: str | None
+    after: str
+
+
+class KnownValues(msgspec.Struct, frozen=True):
+    """The values of one attribute, each with the index of its first run, and the newest. None left: it has too many."""
+
+    first: dict[str, int]
+    newest: str
+
+
+KnownAttributes = dict[str, KnownValues]
+
+
+def remembered(known: KnownAttributes, attributes: Mapping[str, Attribute], index: int) -> KnownAttributes:
+    """Return what is known after the run number `index`."""
+    after = dict(known)
+    for name, value in _texts(attributes).items():
+        held = known.get(name)
+        if held is None and len(after) < ATTRIBUTES_MAX:
+            after[name] = KnownValues({value: index}, value)
+        elif held is not None and held.first:
+            first = {value: index} | held.first  # the first run with a value stays the first
+            after[name] = KnownValues(first if len(first) <= VALUES_MAX else {}, value)
+    return after
+
+
+def changes(known: KnownAttributes, attributes: Mapping[str, Attribute]) -> tuple[AttributeChange, ...]:
+    """Return the attributes of a run that have a value never seen before."""
+    texts = {name: value for name, value in _texts(attributes).items() if name in known}
+    return tuple(
+        AttributeChange(name, known[name].newest, value)
+        for name, value in texts.items()
+        if known[name].first and value not in known[name].first
+    )
+
+
+def change_at(known: KnownAttributes, attributes: Mapping[str, Attribute], index: int) -> AttributeChange | None:
+    """Return an attribute whose present value was first seen about the run number `index`, None where none was."""
+    for name, value in _texts(attributes).items():
+        first = known[name].first if name in known else {}
+        older = [each for each in first if first[each] < first.get(value, -1)]
+        if older and first[value] >= index - EARLIER_RUNS:
+            return AttributeChange(name, max(older, key=lambda each: first[each]), value)
+    return None
+
+
+def _texts(attributes: Mapping[str, Attribute]) -> dict[str, str]:
+    return {name[:VALUE_LENGTH]: str(attributes[name])[:VALUE_LENGTH] for name in sorted(attributes)}
+
+
+OBSERVATIONS_MIN: Final = 4  # runs that the expectation has to know
+WARM_UP_RUNS: Final = 12  # tell how much runs scatter, and nothing else
+CAUGHT_UP_RUNS: Final = 16
+RUN_IDS_MAX: Final = 8
+REPEATS_MAX: Final = 4  # a run that is told twice is recognised among so many
+
+
+class ScoredRun(msgspec.Struct, frozen=True):
+    """A run against its prediction, and what else is known of it: build, version and the like."""
+
+    scored: Scored
+    attributes: Mapping[str, Attribute] = {}
+
+
+class Shift(msgspec.Struct, frozen=True):
+    """Runs take `factor` times as long as expected since the run `since_run`, which started at `since_ms`.
+
+    `runs` is how many it was found from, `run_ids` the newest of them, `sizes` theirs (one: it may be a matter of that size
+    alone), and n, observed_s and expected_s are of the last. `change` is an attribute that changed just then, or None.
+    """
+
+    direction: drift.Direction
+    factor: float
+    since_ms: int
+    since_run: str
+    found_ms: int
+    runs: int
+    change: AttributeChange | None = None
+    noise: float = drift.NOISE_MIN
+    sizes: tuple[float, ...] = ()
+    run_ids: tuple[str, ...] = ()
+    n: float | None = None
+    observed_s: float | None = None
+    expected_s: float | None = None
+
+
+class RunJudgement(msgspec.Struct, frozen=True):
+    """A run by itself: its distance from what is expected, by the band and among earlier runs, and new attributes.
+
+    `noise` is the standard deviation of ln run time that was known before it. `strange` says how it is strange: 1 for
+    slow, -1 for fast, 0 for not at all.
+    """
+
+    ln_ratio: float
+    noise: float
+    band_p: float
+    conformal_p: float
+    strange: int
+    changes: tuple[AttributeChange, ...] = ()
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What one run brought: its judgement, a shift that was found, a shift that is over."""
+
+    judgement: RunJudgement | None
+    found: Shift | None = None
+    over: Shift | None = None
+
+
+class RecentRatio(msgspec.Struct, frozen=True, array_like=True):
+    """A run while a sum was above 0."""
+
+    ln_ratio: float
+    start_ms: int
+    run_id: str
+    n: float
+
+
+class Rise(msgspec.Struct, frozen=True, array_like=True):
+    """One of the sums, in how many of the newest runs it was above 0, and the noise that was known before them."""
+
+    sum: float = 0.0
+    runs: int = 0
+    noise: float = 0.0
+
+
+class DriftState(msgspec.Struct, omit_defaults=True):
+    """Stored form."""
+
+    index: int = 0
+    noise: float | None = None
+    up: Rise = Rise()
+    down: Rise = Rise()
+    runs: list[RecentRatio] = []
+    shift: Shift | None = None
+    since_shift: list[float] = []
+    scored: int = 0
+    farthest: list[tuple[int, float]] = []
+    repeats: list[int] = []
+    attributes: KnownAttributes = {}
+
+
+class Drift:
+    """Watches the runs of one application."""
+
+    name: ClassVar[str] = "drift"
+    version: ClassVar[int] = 1
+
+    def __init__(self, state: DriftState) -> None:
+        self._state = state
+
+    @classmethod
+    def build(cls, state: DriftState | None = None) -> "Drift":
+        """Return the watch of a stored state, or a new one."""
+        return cls(_copy(state) if state else DriftState())
+
+    @property
+    def shift(self) -> Shift | None:
+        """The shift that is open."""
+        return self._state.shift
+
+    def score(self, fact: ScoredRun) -> RunJudgement | None:
+        """Judge a run by itself; None where its prediction is not to be trusted, outside of what was observed."""
+        scored = fact.scored
+        if scored.observations < OBSERVATIONS_MIN or scored.horizon != "inside" or not math.isfinite(scored.ln_ratio):
+            return None
+        off = self._unexplained(scored)
+        distance = abs(off) / _deviation(scored)
+        noise = self._noise(scored)
+        conformal_p = drift.farthest_p(self._state.farthest, self._state.scored, distance)
+        rare = drift.rare(conformal_p, self._state.scored)
+        strange = rare and not scored.inside and drift.far(off, noise)
+        return RunJudgement(
+            ln_ratio=scored.ln_ratio,
+            noise=noise,
+            band_p=drift.normal_p(distance),
+            conformal_p=conformal_p,
+            strange=(1 if off > 0 else -1) if strange else 0,
+            changes=changes(self._state.attributes, fact.attributes),
+        )
+
+    def learn(self, fact: ScoredRun) -> None:
+        """Take a run in; `take` also tells what follows from it."""
+        self.take(fact)
+
+    def take(self, fact: ScoredRun) -> Taken:
+        """Take a run in and return what follows from it; nothing follows from a repeat or an untrusted prediction."""
+        state, digest = self._state, digest64(fact.scored.run.run_id) >> 32
+        judgement = self.score(fact)
+        if judgement is None or digest in state.repeats:
+            return Taken(None)
+        if fact.scored.ground == "doubted":
+            return Taken(judgement)
+        state.repeats = [*state.repeats, digest][-REPEATS_MAX:]
+        state.attributes = remembered(state.attributes, fact.attributes, state.index)
+        off = self._unexplained(fact.scored)
+        noise = state.noise = self._noise(fact.scored)
+        direction = self._add(fact.scored, drift.clipped(off, self._scale(fact.scored)), noise)
+        if state.shift is None:
+            state.noise = drift.noise_after(noise, off, state.index)
+            distance = round(abs(off) / _deviation(fact.scored), 3)
+            state.farthest = drift.farthest_after(state.farthest, state.scored, distance)
+            state.scored += 1
+        state.index += 1
+        found = self._found(direction, fact, noise) if direction else None
+        return Taken(judgement, found, None if found else self._caught_up(fact.scored))
+
+    def adopted(self) -> None:
+        """Note that the model that expects has taken the open shift in at once: from now on it is expected."""
+        self._state.shift, self._state.since_shift = None, []
+        self._start_anew()
+
+    def due_ms(self) -> int | None:
+        """Return None: drift is found by runs only."""
+        return None
+
+    def snapshot(self) -> DriftState:
+        """Return the stored form."""
+        return _copy(self._state)
+
+    def _noise(self, scored: Scored) -> float:
+        # the band of the first prediction stands in until runs have told how much they scatter
+        first = min(max(_deviation(scored), drift.NOISE_MIN), drift.NOISE_MAX)
+        return first if self._state.noise is None else self._state.noise
+
+    def _scale(self, scored: Scored) -> float:
+        """Return by what a run may be off: the noise, and how wrong the expectation may be of a size it knows no run of."""
+        noise = self._noise(scored)
+        return noise if scored.ground == "runs" else max(noise, _deviation(scored))
+
+    def _unexplained(self, scored: Scored) -> float:
+        shift = self._state.shift
+        return drift.beyond(scored.ln_ratio, math.log(shift.factor) if shift else 0.0, self._noise(scored))
+
+    def _add(self, scored: Scored, z: float, noise: float) -> drift.Direction | None:
+        state, run = self._state, scored.run
+        if state.index < WARM_UP_RUNS:
+            return None
+        cusum = drift.Cusum(state.up.sum, state.down.sum)
+        direction = cusum.add(z)
+        state.up, state.down = _risen(state.up, cusum.up, noise), _risen(state.down, cusum.down, noise)
+        longest = max(state.up.runs, state.down.runs)
+        runs = [*state.runs, RecentRatio(round(scored.ln_ratio, 5), run.start_ms, run.run_id, run.n)]
+        state.runs = runs[-longest:] if longest else []
+        return direction
+
+    def _start_anew(self) -> None:
+        self._state.up, self._state.down, self._state.runs = Rise(), Rise(), []
+
+    def _found(self, direction: drift.Direction, fact: ScoredRun, noise: float) -> Shift | None:
+        """Return the shift behind an alarm and open it; None where it is too small to matter. Both sums start anew."""
+        state = self._state
+        rise = state.up if direction == "regression" else state.down
+        risen = state.runs[-rise.runs :]
+        self._start_anew()
+        since = risen[drift.began([run.ln_ratio for run in risen], rise.noise) :]
+        runs = len(since)
+        one = drift.explained_by_one([run.ln_ratio for run in since], [run.n for run in since], rise.noise)
+        since = [run for run in since if one in {None, run.n}]
+        ln_factor = median(run.ln_ratio for run in since)
+        if not drift.matters(ln_factor, noise) or (ln_factor > 0) != (direction == "regression"):
+            return None
+        state.noise = rise.noise  # what the shift itself added to it is no noise
+        state.since_shift = [run.ln_ratio for run in since][-CAUGHT_UP_RUNS:]
+        state.shift = Shift(
+            direction,
+            factor=round(math.exp(ln_factor), 6),
+            since_ms=since[0].start_ms,
+            since_run=since[0].run_id,
+            found_ms=fact.scored.run.end_ms,
+            runs=len(since),
+            noise=round(rise.noise, 4),
+            sizes=tuple(sorted({run.n for run in since})),
+            run_ids=tuple(run.run_id for run in since)[-RUN_IDS_MAX:],
+            n=fact.scored.run.n,
+            observed_s=fact.scored.run.run_time_s,
+            expected_s=fact.scored.expected_s,
+            change=change_at(state.attributes, fact.attributes, state.index - runs),
+        )
+        return state.shift
+
+    def _caught_up(self, scored: Scored) -> Shift | None:
+        """Return the open shift where the newest runs take about as long as expected again, and close it."""
+        state, shift = self._state, self._state.shift
+        if shift is None:
+            return None
+        early = len(state.since_shift) < CAUGHT_UP_RUNS
+        state.since_shift = [*state.since_shift, round(scored.ln_ratio, 6)][-CAUGHT_UP_RUNS:]
+        centre, ln_factor = median(state.since_shift), math.log(shift.factor)
+        if early:  # an alarm comes after few runs, so the next ones still tell how large the shift is
+            same_way = centre * ln_factor > 0 and drift.matters(centre, self._noise(scored))
+            ln_factor = centre if same_way else ln_factor
+            state.shift = msgspec.structs.replace(
+                shift, factor=round(math.exp(ln_factor), 6), runs=len(state.since_shift)
+            )  # fmt: skip
+            return None
+        near = max(self._noise(scored) / 2, drift.FACTOR_MIN / 2)
+        if abs(centre) > min(near, abs(ln_factor) / 3):
+            return None
+        self.adopted()
+        return shift
+
+
+def _risen(rise: Rise, total: float, noise: float) -> Rise:
+    if not total:
+        return Rise()
+    before = rise.noise if rise.runs else round(noise, 6)
+    return Rise(round(total, 6), min(rise.runs + 1, drift.RATIOS_MAX), before)
+
+
+def _deviation(scored: Scored) -> float:
+    """Return the standard deviation of ln run time that the band tells."""
+    return max(scored.half_width / Z95, 1e-6)
+
+
+def _copy(state: DriftState) -> DriftState:
+    return msgspec.structs.replace(state)  # its lists are replaced and never changed

@@ -1,0 +1,425 @@
+"""Run-time model of one application: observed sizes, the curve that was published, and how good it was.
+
+The newest runs stay unmerged, so that a corrected report replaces a run exactly; older ones live on as sketches by
+size. A fit is a function of these alone, whatever the order of events.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any, ClassVar, Final, NamedTuple
+
+import msgspec
+
+from processors.contracts.outputs import Quality
+from processors.contracts.settings import RunTimeSettings
+from processors.facts import PublishedCurve, RunFact, Scored
+from processors.models.adept.study import Study, study
+from processors.models.aggregates.levels import LevelTable, PlacedRun, aggregate_levels
+from processors.models.aggregates.sizes import REPEATS_MIN, Derived, Sizes, rounded_size, thin
+from processors.models.combination.evidence import Curve, evidence
+from processors.models.combination.evidence import Evidence as LawEvidence
+from processors.models.drift import agreeing
+from processors.models.statistics import Z95
+from processors.run_time.quality import Score, quality, score_of, widening
+from processors.store import digest64
+
+# The newest runs of an application, which a corrected report can still replace, and how much each of them counts.
+
+
+STRANGE_MERGE_EACH: Final = 4
+
+
+class RecentRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An unmerged run; `strange` is 1 or -1 where it was strangely slow or fast when it was first reported."""
+
+    run_id: str
+    n: float
+    run_time_s: float
+    end_ms: int
+    strange: int = 0
+
+    @property
+    def start_ms(self) -> int:
+        """When it started, by its run time."""
+        return self.end_ms - round(self.run_time_s * 1000)
+
+
+def placed(runs: Sequence[RecentRun]) -> list[PlacedRun]:
+    """Return runs as an aggregate wants them: strange ones count little unless others at their size agree."""
+    if not any(run.strange for run in runs):
+        return [placed_run(run) for run in runs]
+    return [placed_run(run, strange=_doubted(run, runs)) for run in runs]
+
+
+def placed_run(run: RecentRun, *, strange: bool = False) -> PlacedRun:
+    """Return one run as an aggregate wants it."""
+    return PlacedRun(run.n, run.run_time_s, run.start_ms, strange)
+
+
+def with_disturbed(runs: Sequence[RecentRun], run_id: str) -> list[RecentRun] | None:
+    """Return the runs with one that others disturbed marked as strangely slow.
+
+    None where it is no slower than is usual at its size, marked already, or not there.
+    """
+    found = next((run for run in runs if run.run_id == run_id and not run.strange), None)
+    at_size = [run.run_time_s for run in runs if found is not None and rounded_size(run.n) == rounded_size(found.n)]
+    if found is None or found.run_time_s <= median(at_size):
+        return None
+    return [msgspec.structs.replace(run, strange=1) if run is found else run for run in runs]
+
+
+def others_before(runs: Sequence[RecentRun], n: float, since_run: str) -> bool:
+    """Tell whether, of the runs before one, more than a third up to the last of another size were of other sizes."""
+    ids = [run.run_id for run in runs]
+    before = runs[: ids.index(since_run) if since_run in ids else None]
+    others = [i for i, run in enumerate(before, 1) if run.n != n]
+    return bool(others) and len(others) * 3 > others[-1]
+
+
+def merges(runs: Sequence[RecentRun]) -> bool:
+    """Tell whether the first of the runs is merged once it is too old to be replaced.
+
+    Of strange ones every fourth is, told by its id: together they count a quarter, whatever the order of events.
+    """
+    return not _doubted(runs[0], runs) or digest64(runs[0].run_id) % STRANGE_MERGE_EACH == 0
+
+
+def _doubted(run: RecentRun, runs: Sequence[RecentRun]) -> bool:
+    if not run.strange:
+        return False
+    size = rounded_size(run.n)
+    at_size = sorted((each.end_ms, each.run_id, each.strange) for each in runs if rounded_size(each.n) == size)
+    return not agreeing(run.strange, [strange for _, _, strange in at_size])
+
+
+# What the sizes that were run say of themselves: which are out of line, which must be believed, how their runs scatter.
+
+
+CONFIRMED_RUNS: Final = 3
+SCATTER_MAX: Final = 0.3  # of ln T: runs that scatter more are of several kinds, and no normal law tells their band
+
+
+class ObservedSizes(NamedTuple):
+    """Sizes by what must be believed of them.
+
+    `confirmed` are out of line and were run so often that they must be believed, with their times in s: the combination
+    of laws takes them in, the study passes them by, and who asks for one gets what it really takes. `doubted` are out of
+    line and were run less often: every curve passes them by. `scatter` is within what part of ln T nine of ten runs
+    repeat, either way, at each size that was run often: how runs of one size scatter, over all sizes together. It is
+    empty where they repeat too few times to tell, or are of several kinds.
+    """
+
+    confirmed: Mapping[float, float]
+    doubted: frozenset[float]
+    scatter: Mapping[float, float]
+
+
+def observed_sizes(
+    study: Study, weights: Mapping[float, float], table: LevelTable, unmerged: Sequence[RecentRun]
+) -> ObservedSizes:
+    """Return what is to be believed of the sizes of a study; `weights` is how many runs each counts for.
+
+    Of a level that was left, runs weigh little; that the size was run often stays true.
+    """
+    often = {n for n in study.n.tolist() if max(weights.get(n, 0.0), _runs(n, table, unmerged)) >= CONFIRMED_RUNS}
+    repeats = sum(max(weight - 1.0, 0.0) for weight in weights.values())
+    measured = often if repeats >= REPEATS_MIN and study.noise <= SCATTER_MAX else set()
+    return ObservedSizes(
+        {size.n: size.observed_s for size in study.anomalies if size.n in often},
+        frozenset(size.n for size in study.anomalies if size.n not in often),
+        {n: Z95 * study.noise * math.sqrt(1.0 + 1.0 / weights[n]) for n in sorted(measured) if weights.get(n)},
+    )
+
+
+def _runs(n: float, table: LevelTable, unmerged: Sequence[RecentRun]) -> int:
+    return table.count(n) + sum(rounded_size(run.n) == n and not run.strange for run in placed(unmerged))
+
+
+# From stored states of run-time models that older agents wrote to the present version, a version at a time.
+
+
+def with_distances(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a state of version 1 as one of version 2, whose scores tell how far from the curve a run was.
+
+    Scores from before get the distance 1: they say of the band neither that it is too narrow nor too wide.
+    """
+    return state | {"scores": [[*score, 1.0][:4] for score in state.get("scores", [])]}
+
+
+def with_strangeness(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a state of version 2 as one of version 3, whose unmerged runs tell whether they were strange."""
+    return state | {"runs": [[*run, 0][:5] for run in state.get("runs", [])]}
+
+
+UPGRADES: Final = {1: with_distances, 2: with_strangeness}
+
+
+FIT_SIZES_MAX = 12
+GROWTH = 8  # a curve is fitted anew at once when an eighth of the runs is new
+FAULTS_MAX = 3
+WAIT_MS = 600_000  # and after this long in any case
+
+
+class RunTimeState(msgspec.Struct, omit_defaults=True):
+    """Stored form."""
+
+    sizes: dict[str, Any] = {}
+    runs: list[RecentRun] = []
+    total: int = 0
+    new_runs: int = 0
+    waiting_ms: int | None = None
+    published: PublishedCurve | None = None
+    flagged: list[tuple[str, float]] = []
+    scores: list[Score] = []
+    faults: int = 0
+
+
+class RunTime:
+    """Everything known of the run time of one application."""
+
+    name: ClassVar[str] = "run_time"
+    version: ClassVar[int] = 3
+
+    def __init__(self, settings: RunTimeSettings, state: RunTimeState) -> None:
+        self._settings = settings
+        self._state = state
+        self._table = LevelTable.build(state.sizes or None)
+        self._held = {run.run_id for run in state.runs}
+        self._study: Study | None = None
+        self._counts: dict[float, float] = {}
+        self._derived: dict[float, Derived] = {}  # of the sizes that have not changed since
+        self._sizes: Sizes | None = None
+        self._evidence: LawEvidence | None = None
+
+    @classmethod
+    def build(cls, settings: RunTimeSettings, state: RunTimeState | None = None) -> "RunTime":
+        """Return the model of a stored state, or an empty one."""
+        return cls(settings, msgspec.structs.replace(state, runs=list(state.runs)) if state else RunTimeState())
+
+    @property
+    def observations(self) -> int:
+        """How many runs are known."""
+        return self._state.total
+
+    @property
+    def published(self) -> PublishedCurve | None:
+        """The curve that was published last."""
+        return self._state.published
+
+    @property
+    def scores(self) -> tuple[Score, ...]:
+        """Scores of published predictions, the newest last."""
+        return tuple(self._state.scores)
+
+    @property
+    def widening(self) -> float:
+        """The factor that the model's own band needs to hold 90 % of the runs."""
+        return widening(self._state.scores)
+
+    @property
+    def quality(self) -> Quality:
+        """Measured quality of the published predictions."""
+        return quality(self._state.scores)
+
+    @property
+    def flagged(self) -> tuple[tuple[str, float], ...]:
+        """What the last published study found: alert names and the sizes concerned."""
+        return tuple(self._state.flagged)
+
+    @property
+    def newest_ms(self) -> int:
+        """The end of the newest run that is still unmerged."""
+        return max((run.end_ms for run in self._state.runs), default=0)
+
+    def holds(self, run_id: str) -> bool:
+        """Tell whether a run is still unmerged, so that it can be replaced or taken away."""
+        return run_id in self._held
+
+    def n_of(self, run_id: str) -> float | None:
+        """Return the size of a run that is still unmerged."""
+        return next((run.n for run in self._state.runs if run.run_id == run_id), None)
+
+    def score(self, fact: RunFact) -> Scored | None:
+        """Compare a run with the curve that was published before; None where that says nothing about its size."""
+        return self._state.published.score(fact) if self._state.published else None
+
+    def note(self, scored: Scored) -> None:
+        """Remember a score."""
+        widened = self._state.published.widening if self._state.published else 1.0
+        self._state.scores = [*self._state.scores, score_of(scored, widened)][-self._settings.scores_max :]
+
+    def learn(self, fact: RunFact, strange: int = 0) -> None:
+        """Take a run in; one that is held under the same id is replaced, and no more strange if it was."""
+        entry = RecentRun(fact.run_id, fact.n, fact.run_time_s, fact.end_ms, strange)
+        if fact.run_id in self._held:
+            if any(msgspec.structs.replace(run, strange=strange) == entry for run in self._state.runs):
+                return
+            self._stale(self.n_of(fact.run_id))
+            self._state.runs = [entry if run.run_id == fact.run_id else run for run in self._state.runs]
+        else:
+            self._state.runs.append(entry)
+            self._held.add(fact.run_id)
+            self._state.total += 1
+            if len(self._state.runs) > self._settings.unmerged_runs_max:
+                self._merge_oldest()
+        self._changed(fact.seen_ms, fact.n)
+
+    def began_before_its_level(self, fact: RunFact) -> bool:
+        """Tell whether a run belongs to an earlier level, so that the present one says nothing about it."""
+        since_ms = self._table.since_ms
+        return since_ms is not None and fact.end_ms - round(fact.run_time_s * 1000) < since_ms
+
+    def of_one_size_only(self, sizes: Sequence[float], since_run: str) -> bool:
+        """Tell whether runs since one were of a single size, while of those before their row a third was of others."""
+        return len(sizes) == 1 and others_before(self._state.runs, sizes[0], since_run)
+
+    def move_level(self, since_run: str, since_ms: int, ln_factor: float, *, margin: float, seen_ms: int) -> bool:
+        """Begin a new level with a run: older ones count less, and as if they had taken longer by the factor.
+
+        True where it is a level known from before, within `margin` in ln. The curve is to be fitted anew at once.
+        """
+        began_ms = next((run.start_ms for run in self._state.runs if run.run_id == since_run), since_ms)
+        back = self._table.move(began_ms, ln_factor, margin)
+        self._state.runs = [
+            msgspec.structs.replace(run, strange=0) if run.start_ms >= began_ms else run for run in self._state.runs
+        ]  # that was no accident
+        self._changed(seen_ms)
+        self._state.new_runs = self._state.total
+        return back
+
+    def disturbed(self, run_id: str, seen_ms: int) -> bool:
+        """Count an unmerged run that others disturbed as a strange one; False where it is not slow, or is one already."""
+        marked = with_disturbed(self._state.runs, run_id)
+        if marked is not None:
+            self._state.runs = marked
+            self._changed(seen_ms, self.n_of(run_id))
+        return marked is not None
+
+    def forget(self, run_id: str, seen_ms: int) -> bool:
+        """Take an unmerged run away: it belongs to another application; False where it is not held."""
+        if run_id not in self._held:
+            return False
+        self._stale(self.n_of(run_id))
+        self._state.runs = [run for run in self._state.runs if run.run_id != run_id]
+        self._state.total -= 1
+        self._held.remove(run_id)
+        self._changed(seen_ms)
+        return True
+
+    def study(self) -> Study:
+        """Return the fit of everything known now; ValueError where nothing is."""
+        if self._study is None:
+            whole = aggregate_levels(self._table, placed(self._state.runs), self._derived)
+            sizes = thin(whole, FIT_SIZES_MAX)
+            self._counts = dict(zip(sizes.n.tolist(), sizes.count.tolist(), strict=True))
+            self._sizes = sizes
+            self._study = study(
+                sizes.n,
+                sizes.median_s,
+                sizes.weight,
+                sizes.noise,
+                cores_per_node=self._settings.cores_per_node,
+                allowed_sizes=self._settings.allowed_sizes or None,
+                unthinned=(whole.n, whole.median_s),
+            )
+        return self._study
+
+    def evidence(self, key: str, system: str) -> LawEvidence | None:
+        """Return what the sizes say of the laws of scaling; None where ADEPT's study has to answer.
+
+        That is with fewer than two sizes, and where it found phases or favoured sizes. A size out of line counts once
+        it was run often enough to be believed.
+        """
+        study = self.study()
+        if self._evidence is None and study.special is None and study.phases is None:
+            curve = self._curve(key, system)
+            self._evidence = evidence(curve) if len(curve.n) > 1 else None
+        return self._evidence
+
+    def _curve(self, key: str, system: str) -> Curve:
+        sizes = self._sizes
+        if sizes is None:
+            return Curve(key, system, (), ())
+        doubted = self.observed().doubted
+        kept = [i for i, n in enumerate(sizes.n.tolist()) if n not in doubted]
+        n, median_s = (tuple(float(column[i]) for i in kept) for column in (sizes.n, sizes.median_s))
+        return Curve(key, system, n, median_s)
+
+    def observed(self) -> ObservedSizes:
+        """Return what is to be believed of the sizes that were run."""
+        return observed_sizes(self.study(), self._counts, self._table, self._state.runs)
+
+    def least_s(self) -> dict[float, float]:
+        """Return the least run time at each size, in seconds: what runs take that nothing disturbed."""
+        self.study()
+        return dict(zip(self._sizes.n.tolist(), self._sizes.min_s.tolist(), strict=True)) if self._sizes else {}
+
+    def publish(self, curve: PublishedCurve, flagged: list[tuple[str, float]]) -> None:
+        """Note the curve that users are told now: the runs that follow are scored against it."""
+        self._state.published, self._state.flagged = curve, list(flagged)
+        self._state.new_runs, self._state.waiting_ms, self._state.faults = 0, None, 0
+
+    def tell_again(self, now_ms: int) -> None:
+        """Note that what is told beside run times has changed: it is published anew when a single run would be."""
+        if self._state.published is not None and self._state.waiting_ms is None:
+            self._state.waiting_ms = now_ms
+
+    def withdraw(self) -> None:
+        """Note that users are told nothing any more: too few runs are left after corrections."""
+        self._state.published, self._state.flagged, self._state.waiting_ms = None, [], None
+
+    @property
+    def on_probation(self) -> bool:
+        """Whether too few runs are known for a curve."""
+        return self._state.total < self._settings.publish_after_runs
+
+    def fit_failed(self, now_ms: int) -> None:
+        """Note that no curve could be fitted: try again later, and after FAULTS_MAX times only once there are new runs."""
+        self._state.faults += 1
+        self._state.waiting_ms = now_ms + WAIT_MS if self._state.faults < FAULTS_MAX else None
+
+    def sizes(self) -> tuple[float, ...]:
+        """Return the observed sizes, rising."""
+        if self._study is not None and self._derived:
+            return tuple(sorted(self._derived))  # all are known there
+        return tuple(sorted({*self._table.sizes(), *(rounded_size(run.n) for run in self._state.runs)}))
+
+    def medians_s(self) -> dict[float, float]:
+        """Return the median run time of each observed size, in seconds."""
+        found = aggregate_levels(self._table, placed(self._state.runs))
+        return dict(zip(found.n.tolist(), found.median_s.tolist(), strict=True))
+
+    def due_ms(self) -> int | None:
+        """Return when the curve is to be fitted anew; None where nothing is new, or on probation."""
+        state = self._state
+        if state.waiting_ms is None or (self.on_probation and state.published is None):
+            return None
+        if self.on_probation:
+            return state.waiting_ms
+        at_once = state.published is None or state.new_runs * GROWTH >= state.total
+        return state.waiting_ms if at_once else state.waiting_ms + WAIT_MS
+
+    def snapshot(self) -> RunTimeState:
+        """Return the stored form."""
+        return msgspec.structs.replace(self._state, sizes=self._table.snapshot(), runs=list(self._state.runs))
+
+    def _merge_oldest(self) -> None:
+        oldest, wanted, evicted = self._state.runs[0], merges(self._state.runs), self._table.own.evicted
+        self._held.remove(self._state.runs.pop(0).run_id)
+        if wanted:
+            self._table.add(placed_run(oldest), oldest.end_ms)
+        if not wanted or self._table.own.evicted != evicted:
+            self._derived.clear()  # otherwise a size consists of the same runs, merged or not
+
+    def _stale(self, n: float | None) -> None:
+        if n is not None:
+            self._derived.pop(rounded_size(n), None)
+
+    def _changed(self, seen_ms: int, n: float | None = None) -> None:
+        self._stale(n)
+        self._study = self._evidence = None
+        self._state.new_runs += 1
+        self._state.faults = 0
+        if self._state.waiting_ms is None:
+            self._state.waiting_ms = seen_ms

@@ -1,0 +1,178 @@
+"""The prediction of an application: the combination of laws, with ADEPT's study for patterns, verdict and words.
+
+The combination answers for ordinary curves. Where ADEPT finds phases or favoured sizes, or fewer than two sizes are
+known, its study answers.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from processors.inputs import NAME, RUN_DEVIATION, Band, OtherInputs
+from processors.models.adept.reliability import Verdict
+from processors.models.adept.study import Study
+from processors.models.combination.combine import WIDTH_INSIDE_MAX, Combination
+from processors.models.input_size import Knot
+
+Floats = NDArray[np.float64]
+HIGH_ERROR: Final = "high_error"
+CANNOT_RELY: Final = frozenset({"insufficient", HIGH_ERROR})
+REACH: Final = 2.0  # the verdict on an application is that on this many times its largest size
+RELIABLE: Final = "reliable"
+UNCERTAIN: Final = "uncertain"
+REASON_WORDS: Final = {
+    "far": "the size is far from those that were run",
+    "laws_disagree": "the laws of scaling disagree about it",
+    "forecasts_missed": "earlier forecasts of this application missed",
+    "siblings_missed": "forecasts of its other inputs missed",
+    "few_sizes": "few sizes were run",
+    "wide_gap": "the largest sizes that were run lie far apart",
+    "poor_fit": "its run times lie on no smooth curve",
+    "below_smallest": "no smaller size was run",
+    "wide_band": "its run times vary",
+}
+
+
+class OutlookPoints(NamedTuple):
+    """Predictions at m sizes, (m,): seconds, speed-up and efficiency against one, where each came from.
+
+    `verdicts` are on each size, `whole` is that on the application.
+    """
+
+    run_time_s: Floats
+    low_s: Floats
+    high_s: Floats
+    speedup: Floats
+    efficiency: Floats
+    extrapolation: Floats
+    source: tuple[str, ...]
+    verdicts: tuple[Verdict, ...]
+    whole: Verdict
+
+
+class Outlook(NamedTuple):
+    """One application as it is known now. `combination` is None where the study alone answers.
+
+    `others` are other inputs of the application, where this one was run too little to stand on its own. `scatter` is the
+    half-width in ln T of what nine of ten runs take at sizes that were run often: however badly the laws of scaling pass
+    through such a size, its band is no wider.
+    """
+
+    study: Study
+    combination: Combination | None
+    others: OtherInputs | None = None
+    scatter: Mapping[float, float] = MappingProxyType({})
+
+    @property
+    def model_name(self) -> str:
+        """What predicts: the combination, or the name of the study."""
+        return "combination" if self.combination is not None else self.study.model_name
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """What each law weighs beyond the largest size; Downey's model alone where the study answers."""
+        own = self.combination.weights if self.combination is not None else {"downey": 1.0}
+        if self.others is None:
+            return own
+        beyond = np.array([2.0 * float(self.study.n[-1])])
+        share = float(self._with_others(self.others, self._alone([*beyond, 1.0]), beyond)[1][0])
+        return {name: weight * (1.0 - share) for name, weight in own.items()} | {NAME: share}
+
+    def predict(self, targets: Sequence[float]) -> OutlookPoints:
+        """Return the predictions at the targets; ValueError unless they are positive and finite."""
+        if self.others is None:
+            return self._alone(targets)
+        sizes = np.asarray([*targets, 1.0], dtype=np.float64)
+        alone = self._alone(sizes.tolist())
+        band = self._with_others(self.others, alone, sizes)[0]
+        with np.errstate(over="ignore", under="ignore"):
+            speedup = np.asarray(band.run_time_s[-1] / band.run_time_s[:-1])
+        told = f"With so few runs it leans on {self.others.shown}."
+        return OutlookPoints(
+            band.run_time_s[:-1],
+            band.low_s[:-1],
+            band.high_s[:-1],
+            speedup,
+            speedup / sizes[:-1],
+            alone.extrapolation[:-1],
+            alone.source[:-1],
+            tuple(_advised(verdict, told) for verdict in alone.verdicts[:-1]),
+            alone.whole,
+        )
+
+    def _with_others(self, others: OtherInputs, alone: OutlookPoints, sizes: Floats) -> tuple[Band, Floats]:
+        """Return what the other inputs and the curve alone say together, and the share of the others."""
+        count = sizes.size
+        law = Band(alone.run_time_s[:count], alone.low_s[:count], alone.high_s[:count])
+        run = zip(self.study.n.tolist(), np.log(self.study.run_time_s).tolist(), strict=True)
+        return others.pooled(law, sizes, [Knot(n, ln_t, RUN_DEVIATION) for n, ln_t in run])
+
+    def _alone(self, targets: Sequence[float]) -> OutlookPoints:
+        judged = self._judged()
+        if self.combination is None:
+            return OutlookPoints(*self.study.predict(targets), tuple(self.study.verdict(n) for n in targets), judged)
+        sizes = np.asarray(targets, dtype=np.float64)
+        found = self.combination.predict([*targets, REACH * float(self.study.n[-1]), 1.0])
+        run_time_s, *band = (times[:-2] for times in found[:3])
+        low_s, high_s, narrow = self._no_wider_than_runs(sizes, run_time_s, *band)
+        with np.errstate(over="ignore", under="ignore"):
+            speedup = np.asarray(found.run_time_s[-1] / run_time_s)
+        trusted = judged.verdict not in CANNOT_RELY
+        verdicts = tuple(
+            self._verdict(n, reliable=(held or near) and trusted, reasons=why)
+            for n, held, near, why in zip(targets, found.reliable[:-2], narrow, found.reasons[:-2], strict=True)
+        )
+        if trusted and found.reliable[-2]:
+            judged = Verdict(RELIABLE, (), self.study.pattern_advice, None)
+        return OutlookPoints(
+            run_time_s,
+            low_s,
+            high_s,
+            speedup,
+            speedup / sizes,
+            sizes / self.study.n[-1],
+            self.study.sources(sizes),
+            verdicts,
+            judged,
+        )
+
+    def _no_wider_than_runs(
+        self, n: Floats, run_time_s: Floats, low_s: Floats, high_s: Floats
+    ) -> tuple[Floats, Floats, list[bool]]:
+        """Return the ends of the band at sizes (m,), and where runs of the size itself make it narrow enough to rely on."""
+        scatter = np.array([self.scatter.get(size, math.inf) for size in n.tolist()])
+        ln_t = np.log(run_time_s)
+        ends_s = np.maximum(low_s, np.exp(ln_t - scatter)), np.minimum(high_s, np.exp(ln_t + scatter))
+        return *ends_s, (scatter <= WIDTH_INSIDE_MAX).tolist()
+
+    def verdict(self) -> Verdict:
+        """Return the verdict on the application: that on twice its largest size, with what is unusual about it."""
+        return self.study.verdict() if self.combination is None else self._alone(()).whole
+
+    def _judged(self, n: float | None = None) -> Verdict:
+        """Return the study's verdict, without a high error of Downey's law where another law explains the sizes.
+
+        A curve that turns up again is no noise; that it slows down is what there is to say of it.
+        """
+        judged = self.study.verdict(n)
+        explained = self.combination is not None and judged.verdict == HIGH_ERROR and self.combination.explains
+        if not explained or len(judged.reasons) == 1:
+            return judged
+        return Verdict(judged.reasons[1], judged.reasons[1:], judged.advice[1:], judged.next_n)
+
+    def _verdict(self, n: float, *, reliable: bool, reasons: tuple[str, ...]) -> Verdict:
+        if reliable:
+            return Verdict(RELIABLE, (), (), None)
+        judged = self._judged(n)
+        if judged.verdict != RELIABLE:
+            return judged
+        words = "; ".join(REASON_WORDS[reason] for reason in reasons)
+        return Verdict(UNCERTAIN, reasons, (f"This is uncertain: {words}.",) if words else (), judged.next_n)
+
+
+def _advised(verdict: Verdict, sentence: str) -> Verdict:
+    return Verdict(verdict.verdict, verdict.reasons, (*verdict.advice, sentence), verdict.next_n)

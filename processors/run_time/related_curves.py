@@ -1,0 +1,171 @@
+"""What the curves of one application teach each other, and what all applications of a centre teach about errors.
+
+The laws of the combination are weighed by how well they forecast: on the curve itself, and on the other inputs and
+systems of the application. Their records are kept here as plain data, so that a curve need not read the others.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+import msgspec
+
+from processors.models.combination.bands import NO_SCORES, Counts, SystemScores, share
+from processors.models.combination.combine import Learned
+from processors.models.combination.gate import NO_OFFSETS, SiblingSummary
+
+CURVES_MAX: Final = 8  # of an application; the newest teach the others
+
+
+class CurveRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A curve's part: id, system, losses of its forecasts (one row per size from the third on), runs when it was taken.
+
+    `inside` tells log2 n, error and bow of each inner size that was left out.
+    """
+
+    key: str
+    system: str
+    losses: tuple[tuple[float, ...], ...]
+    runs: int
+    inside: tuple[tuple[float, float, float], ...] = ()
+
+
+class LawsState(msgspec.Struct, omit_defaults=True):
+    """Stored form: records of the curves, the oldest first; offsets of the laws; counts of scores by system."""
+
+    curves: list[CurveRecord] = []
+    offsets: tuple[float, ...] = NO_OFFSETS
+    scores: list[tuple[str, dict[int, int]]] = []
+
+
+class Laws:
+    """The record of the laws on one application."""
+
+    name: ClassVar[str] = "laws"
+    version: ClassVar[int] = 1
+
+    def __init__(self, state: LawsState) -> None:
+        self._state = state
+        self._learned: Learned | None = None
+
+    @classmethod
+    def build(cls, state: LawsState | None = None) -> "Laws":
+        """Return the record of a stored state, or an empty one."""
+        return cls(msgspec.structs.replace(state) if state else LawsState())
+
+    @property
+    def siblings(self) -> tuple[SiblingSummary, ...]:
+        """What the curves tell each other."""
+        return tuple(
+            SiblingSummary(record.key, record.system, record.losses, record.inside) for record in self._state.curves
+        )
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        """The ids of the curves, the oldest first."""
+        return tuple(record.key for record in self._state.curves)
+
+    @property
+    def learned(self) -> Learned:
+        """Offsets and scores of the application."""
+        if self._learned is None:
+            scores = tuple(SystemScores(system, _dense(counts)) for system, counts in self._state.scores)
+            self._learned = Learned(self._state.offsets, scores)
+        return self._learned
+
+    @property
+    def share(self) -> Counts:
+        """What the application adds to the pool of the centre."""
+        return share(self.learned.scores)
+
+    def due(self, key: str, *, sizes: int, runs: int) -> bool:
+        """Tell whether a curve has changed enough to be taken anew: a new size, or four times the runs."""
+        known = next((record for record in self._state.curves if record.key == key), None)
+        return known is None or len(known.losses) != max(sizes - 2, 0) or runs >= 4 * known.runs
+
+    def score(self, fact: CurveRecord) -> bool:
+        """Tell whether a record is news."""
+        return fact not in self._state.curves
+
+    def learn(self, fact: CurveRecord) -> None:
+        """Take the record of a curve in; the oldest goes where there are too many."""
+        if self.score(fact):
+            others = [record for record in self._state.curves if record.key != fact.key]
+            self._state.curves = [*others, fact][-CURVES_MAX:]
+
+    def taught(self, learned: Learned) -> None:
+        """Note what the forecasts of all curves teach."""
+        self._learned = learned
+        self._state.offsets = learned.offsets
+        self._state.scores = [(one.system, _sparse(one.counts)) for one in learned.scores]
+
+    def forget(self, key: str) -> bool:
+        """Forget a curve; tell whether any is left."""
+        self._state.curves = [record for record in self._state.curves if record.key != key]
+        return bool(self._state.curves)
+
+    def due_ms(self) -> int | None:
+        """Return None: records change with their curves."""
+        return None
+
+    def snapshot(self) -> LawsState:
+        """Return the stored form."""
+        return msgspec.structs.replace(self._state, curves=list(self._state.curves), scores=list(self._state.scores))
+
+
+class PoolState(msgspec.Struct, omit_defaults=True):
+    """Stored form: counts by cell."""
+
+    counts: dict[int, int] = {}
+
+
+class Pool:
+    """Scores of all applications of the centre: a new population may be rougher than the old one."""
+
+    name: ClassVar[str] = "score_pool"
+    version: ClassVar[int] = 1
+
+    def __init__(self, state: PoolState) -> None:
+        self._state = state
+        self._counts: Counts | None = None
+
+    @classmethod
+    def build(cls, state: PoolState | None = None) -> "Pool":
+        """Return the pool of a stored state, or an empty one."""
+        return cls(msgspec.structs.replace(state) if state else PoolState())
+
+    @property
+    def counts(self) -> Counts:
+        """The counts of every cell."""
+        if self._counts is None:
+            self._counts = _dense(self._state.counts)
+        return self._counts
+
+    def score(self, fact: tuple[Counts, Counts]) -> bool:
+        """Tell whether an application's new share differs from its old one."""
+        return fact[0] != fact[1]
+
+    def learn(self, fact: tuple[Counts, Counts]) -> None:
+        """Put an application's new share in the place of its old one."""
+        old, new = fact
+        counts = [count - gone + come for count, gone, come in zip(self.counts, old, new, strict=True)]
+        self._counts = tuple(counts)
+        self._state.counts = _sparse(counts)
+
+    def due_ms(self) -> int | None:
+        """Return None: the pool changes with its applications."""
+        return None
+
+    def snapshot(self) -> PoolState:
+        """Return the stored form."""
+        return PoolState(dict(self._state.counts))
+
+
+def _sparse(counts: Sequence[int]) -> dict[int, int]:
+    return {cell: count for cell, count in enumerate(counts) if count}
+
+
+def _dense(counts: dict[int, int]) -> Counts:
+    cells = list(NO_SCORES)
+    for cell, count in counts.items():
+        cells[cell] = count
+    return tuple(cells)

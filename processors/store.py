@@ -1,0 +1,274 @@
+"""Shelves: the processors of one kind, kept by key, decoded on first use, dirty until a checkpoint is confirmed."""
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+
+import msgspec
+
+from processors.contracts.errors import ConfigError
+
+# Short, stable digests: the same on every machine and in every process.
+
+
+REMEMBERED = 8192  # the digests of one run and of its application are asked for a dozen times in a row
+
+
+@lru_cache(maxsize=REMEMBERED)
+def digest64(*parts: str) -> int:
+    """Return 64 bits that stand for the parts."""
+    text = "\x1f".join(parts)
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def hexdigest(*parts: str) -> str:
+    """Return 16 hexadecimal digits that stand for the parts, for ids and fingerprints."""
+    return f"{digest64(*parts):016x}"
+
+
+# How much is done between two ticks, and at one: it follows from the journal, and so is the same in a replay.
+#
+# At a quick pace some runs tell as much as all, and cost less to score.
+
+
+FULL_TICK_MS: Final = 10_000
+FIT_COST_MAX: Final = 60  # of the steps of fits in ten seconds, of all applications: about as many milliseconds
+
+Pace = tuple[int, int]  # the time of the last tick in ms, and how many runs were scored since
+
+
+def due(pace: Pace, now_ms: int, most: int) -> bool:
+    """Tell whether one more run is to be scored before the next tick."""
+    return pace[0] != now_ms or pace[1] < most
+
+
+def counted(pace: Pace, now_ms: int) -> Pace:
+    """Return the pace with one more run scored."""
+    return now_ms, (pace[1] if pace[0] == now_ms else 0) + 1
+
+
+def share(most: int, since_ms: int) -> int:
+    """Return how much may be done at a tick, where in ten seconds it is at most so much; `since_ms` is since the last tick.
+
+    Frequent ticks have their share each, so that none holds the fold for long.
+    """
+    return -(-most * min(since_ms, FULL_TICK_MS) // FULL_TICK_MS)
+
+
+# The processor contract: score before learning, time as an argument, state as plain versioned data.
+
+
+Fact = TypeVar("Fact", contravariant=True)
+Finding = TypeVar("Finding", covariant=True)
+
+
+class Processor(Protocol[Fact, Finding]):
+    """A pure component about one thing (an application, a job, a host, an alert).
+
+    `name` is the prefix of its state's keys; `version` numbers the form of its state. Its class has a `build`
+    that takes settings and a state, or None for a new one, and `snapshot` returns a copy that `build` takes back.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[int]
+
+    def score(self, fact: Fact) -> Finding:
+        """Judge a fact by what was known before it; changes nothing and works before any learning."""
+
+    def learn(self, fact: Fact) -> None:
+        """Take a fact in, wholly or (where it raises) not at all; a repeat changes nothing."""
+
+    def due_ms(self) -> int | None:
+        """Return when it next wants a tick; None while it only waits for facts."""
+
+    def snapshot(self) -> msgspec.Struct:
+        """Return the state as plain data, a copy."""
+
+
+P = TypeVar("P", bound=Processor[Any, Any])
+Upgrade = Callable[[Any], Any]
+STALE_MAX = 1000  # entries of the queue of times that nothing waits for any more, besides one for each key
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """How a state is stored. What the shelf needs stands outside of `data`, so that a restore need not decode it."""
+
+    version: int
+    used_ms: int
+    due_ms: int | None
+    data: msgspec.Raw
+
+
+class Kind(msgspec.Struct, Generic[P], frozen=True):
+    """What a shelf has to know of its processors.
+
+    `upgrades` maps an old state version to the function that turns plain data of it into the next version's.
+    """
+
+    name: str
+    version: int
+    state: type[msgspec.Struct]
+    build: Callable[[Any], P]
+    upgrades: Mapping[int, Upgrade] = {}
+
+
+class Slot(Generic[P]):
+    """One key's place: the processor, or its encoded state until it is used; `stored` if a checkpoint may hold it."""
+
+    __slots__ = ("due_ms", "processor", "raw", "stored", "used_ms")
+
+    def __init__(self, raw: bytes | None, used_ms: int, due_ms: int | None, *, stored: bool) -> None:
+        self.processor: P | None = None
+        self.raw, self.used_ms, self.due_ms, self.stored = raw, used_ms, due_ms, stored
+
+
+class Shelf(Generic[P]):
+    """Processors of one kind by key.
+
+    A processor that was changed has to be told of with `changed`. Everything that a restore rebuilds is a function of
+    the stored states, so that a restored shelf behaves like one that never stopped.
+    """
+
+    def __init__(self, kind: Kind[P], live_max: int = 5000) -> None:
+        self.kind = kind
+        self._live_max = live_max
+        self._slots: dict[str, Slot[P]] = {}
+        self._live: dict[str, None] = {}
+        self._due: list[tuple[int, str]] = []
+        self._dirty: dict[str, None] = {}
+        self._saving: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._slots
+
+    def keys(self) -> Iterator[str]:
+        """Return all keys, in the order of their creation."""
+        return iter(self._slots)
+
+    def restore(self, key: str, value: bytes) -> None:
+        """Put an encoded state back; ConfigError where this agent can not read it."""
+        envelope = self._readable(key, value)
+        self._slots[key] = Slot(value, envelope.used_ms, envelope.due_ms, stored=True)
+        self._schedule(key, envelope.due_ms)
+
+    def get(self, key: str) -> P | None:
+        """Return the processor of a key, or None."""
+        slot = self._slots.get(key)
+        if slot is None:
+            return None
+        if slot.processor is not None and len(self._slots) <= self._live_max:
+            return slot.processor  # all may stay decoded: no order of use to keep
+        return self._processor(key, slot)
+
+    def open(self, key: str) -> P:
+        """Return the processor of a key; a new one where there is none (kept only once it is told `changed`)."""
+        found = self.get(key)
+        return self.kind.build(None) if found is None else found
+
+    def changed(self, key: str, processor: P, now_ms: int) -> None:
+        """Take in a processor that is new or was changed."""
+        slot = self._slots.get(key)
+        due_ms = processor.due_ms()
+        if slot is None:
+            self._slots[key] = slot = Slot(None, now_ms, None, stored=key in self._dirty or key in self._saving)
+        slot.processor, slot.raw, slot.used_ms = processor, None, now_ms
+        self._live[key] = self._dirty[key] = None
+        if due_ms != slot.due_ms:
+            slot.due_ms = due_ms
+            self._schedule(key, due_ms)
+
+    def remove(self, key: str) -> None:
+        """Forget a key; one that no checkpoint has seen leaves nothing to write."""
+        slot = self._slots.pop(key, None)
+        if slot is None:
+            return
+        self._live.pop(key, None)
+        if slot.stored or key in self._saving:
+            self._dirty[key] = None
+        else:
+            self._dirty.pop(key, None)
+
+    def due(self, now_ms: int, limit: int) -> list[str]:
+        """Return keys whose time has come, the longest overdue first, ties by key; at most `limit`."""
+        found: list[str] = []
+        while self._due and self._due[0][0] <= now_ms and len(found) < limit:
+            due_ms, key = heapq.heappop(self._due)
+            slot = self._slots.get(key)
+            if slot is not None and slot.due_ms == due_ms:
+                slot.due_ms = None
+                found.append(key)
+        return found
+
+    def longest_unused(self, excess: int) -> list[str]:
+        """Return the `excess` keys that were unused for the longest time, ties by key."""
+        return heapq.nsmallest(excess, self._slots, key=lambda key: (self._slots[key].used_ms, key))
+
+    def encode(self, key: str) -> bytes | None:
+        """Return the state of a key as it would be stored, None where it is gone."""
+        slot = self._slots.get(key)
+        if slot is None or slot.processor is None:
+            return slot.raw if slot else None
+        data = msgspec.Raw(msgspec.json.encode(slot.processor.snapshot()))
+        return msgspec.json.encode(Envelope(self.kind.version, slot.used_ms, slot.processor.due_ms(), data))
+
+    def dirty(self) -> dict[str, bytes | None]:
+        """Return what a checkpoint has to write; it stays dirty until `confirm`."""
+        self._saving.update(self._dirty)
+        self._dirty.clear()
+        return {key: self.encode(key) for key in self._saving}
+
+    def confirm(self) -> None:
+        """Take note that the checkpoint of `dirty` is surely there; give memory of processors long unused back."""
+        for key in self._saving:
+            if key in self._slots:
+                self._slots[key].stored = True
+        self._saving.clear()
+        for key in list(self._live)[: max(0, len(self._live) - self._live_max)]:
+            slot = self._slots[key]
+            slot.raw, slot.processor = self.encode(key), None
+            del self._live[key]
+
+    def _readable(self, key: str, value: bytes) -> Envelope:
+        what = f"The stored state {self.kind.name}/{key}"
+        try:
+            envelope = msgspec.json.decode(value, type=Envelope)
+        except msgspec.MsgspecError as error:
+            raise ConfigError(f"{what} is damaged ({error}): run `scalewatch rebuild`.") from error
+        if envelope.version > self.kind.version:
+            raise ConfigError(
+                f"{what} was written by a newer agent, in version {envelope.version} where this one knows "
+                f"{self.kind.version}: start that agent again, or run `scalewatch rebuild`."
+            )
+        if not all(version in self.kind.upgrades for version in range(envelope.version, self.kind.version)):
+            raise ConfigError(f"{what} has version {envelope.version}, which is too old: run `scalewatch rebuild`.")
+        return envelope
+
+    def _processor(self, key: str, slot: Slot[P]) -> P:
+        if slot.processor is None:
+            slot.processor, slot.raw = self.kind.build(self._decode(slot.raw or b"")), None
+            self._live[key] = None
+        elif len(self._slots) > self._live_max:
+            self._live[key] = self._live.pop(key, None)
+        return slot.processor
+
+    def _decode(self, value: bytes) -> msgspec.Struct:
+        envelope = msgspec.json.decode(value, type=Envelope)
+        if envelope.version == self.kind.version:
+            return msgspec.json.decode(envelope.data, type=self.kind.state)
+        plain = msgspec.json.decode(envelope.data)
+        for version in range(envelope.version, self.kind.version):
+            plain = self.kind.upgrades[version](plain)
+        return msgspec.convert(plain, type=self.kind.state)
+
+    def _schedule(self, key: str, due_ms: int | None) -> None:
+        if due_ms is None:
+            return
+        heapq.heappush(self._due, (due_ms, key))
+        if len(self._due) > 2 * len(self._slots) + STALE_MAX:
+            self._due = [(slot.due_ms, key) for key, slot in self._slots.items() if slot.due_ms is not None]
+            heapq.heapify(self._due)

@@ -1,0 +1,296 @@
+"""A minute of event time of many series at once: means, range, and the histogram of the last five minutes."""
+
+from collections.abc import Callable, Iterable, Iterator
+from math import isnan
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from processors.contracts.events import HostMinute, ResourceMinute
+from processors.contracts.telemetry import Series
+from processors.models.histogram.values import INTERVALS
+from processors.windows.last_values import Lasts
+from processors.windows.rings import Pool, Rings
+from processors.windows.settings import MINUTE_MS, PART_MS, PARTS, significant
+from processors.windows.sums import SumColumns
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+# Energy of a minute from samples of power.
+
+
+GAP_MAX_MS: Final = 120_000  # between two samples, for power to be linear between them
+
+
+def energy_j(row: Ints, after_ms: Ints, power_w: Floats, rows: int) -> Floats:
+    """Return the energy of the minute for each row (rows,) in J; nan where a row has no sample in it.
+
+    Samples (m,) are in any order: the row of each, its time after the minute's begin (negative for those before it) and
+    its power. Between two samples at most GAP_MAX_MS apart power is linear (trapezoidal rule), also from the last sample
+    before the minute. After a longer gap, and after the minute's last sample, the nearest sample's power is taken: so a
+    minute never depends on what came after it, and one without samples has no energy.
+    """
+    near = np.flatnonzero((after_ms >= -GAP_MAX_MS) & (after_ms < MINUTE_MS))
+    order = near[np.lexsort((after_ms[near], row[near]))]
+    row, at_s, power = row[order], after_ms[order] / 1000.0, power_w[order]
+    minute = at_s >= 0.0
+    same = np.concatenate(([False], row[1:] == row[:-1])) if len(row) else np.zeros(0, np.bool_)
+    before_s, before = np.concatenate(([0.0], at_s))[: len(row)], np.concatenate(([0.0], power))[: len(row)]
+    step_s = np.where(same, at_s - before_s, np.inf)
+    linked = step_s * 1000.0 <= GAP_MAX_MS
+    start_s = np.where(linked, np.maximum(before_s, 0.0), 0.0)  # from where on this sample's step counts
+    share = np.where(linked & (step_s > 0.0), (at_s - start_s) / np.where(step_s > 0.0, step_s, 1.0), 0.0)
+    at_start = np.where(linked, power + share * (before - power), power)
+    of_step = np.where(minute, (at_s - start_s) * (at_start + power) / 2.0, 0.0)
+    last = minute & np.concatenate((~same[1:], np.ones(min(1, len(row)), np.bool_)))
+    of_rest = np.where(last, (MINUTE_MS / 1000.0 - at_s) * power, 0.0)
+    total = np.bincount(row, of_step + of_rest, minlength=rows)
+    return np.where(np.bincount(row, minute, minlength=rows) > 0, total, np.nan)
+
+
+WINDOW_MS: Final = 300_000
+STRIP: Final = 1024  # rings summed up at a time, so that they stay in the processor's cache
+
+
+class MinuteColumns(msgspec.Struct, frozen=True):
+    """What m series measured in one minute, those of a host side by side. None has `count` 0.
+
+    `count`, `mean`, `low`, `high` (m,) of the minute, `means` (m, 6) of its parts (nan: no sample), `edges` (m, 6) and
+    `shares` (m, 5) of five equal intervals over the five minutes that end with it, `window_count` (m,), `late` (m,).
+    Values have seven significant digits; shares are exact and sum to one. `revision` is 1 where the minute is told again.
+    `last` (m,) is the newest value of cumulative resources, `energy_j` (m,) the energy where they are a power; else nan.
+    The power of one job has no window: nan in `means` and `edges`, 0 in the others.
+    """
+
+    minute_ms: int
+    series: Ints
+    count: Ints
+    mean: Floats
+    low: Floats
+    high: Floats
+    means: Floats
+    edges: Floats
+    shares: Floats
+    window_count: Ints
+    late: Ints
+    last: Floats
+    energy_j: Floats
+    revision: int = 0
+
+    def take(self, rows: Ints) -> "MinuteColumns":
+        """Return these rows, in this order."""
+        columns = {name: getattr(self, name)[rows] for name in self.__struct_fields__[1:-1]}
+        return MinuteColumns(self.minute_ms, **columns, revision=self.revision)
+
+
+def summarise(
+    rings: Rings,
+    minute_ms: int,
+    chosen: npt.NDArray[np.bool_],
+    late: Ints,
+    *,
+    lasts: Lasts | None = None,
+    revision: int = 0,
+) -> MinuteColumns:
+    """Sum up the chosen series (by number) that have a sample in the minute; `late` is by number, too.
+
+    `lasts` knows which series are of power, and what cumulative ones had last; without it none is either. Intervals are [edge, next edge), the last one closed, compared with the edges as computed in 32 bits.
+    """
+    none = np.zeros(len(chosen), np.bool_)
+    kinds = (none, none) if lasts is None else (lasts.power(len(chosen)), lasts.profiled(len(chosen)))
+    strips = [
+        _strip(rings, pool, slice(first, min(first + STRIP, pool.rows)), minute_ms, chosen=chosen, kinds=kinds)
+        for pool in rings.pools
+        for first in range(0, pool.rows, STRIP)
+    ]
+    kept = [strip for strip in strips if strip is not None]
+    if not kept:
+        kept = [_nothing()]
+    columns = {name: np.concatenate([strip[name] for strip in kept]) for name in kept[0]}
+    series = columns["series"]
+    last = np.full(len(series), np.nan) if lasts is None else lasts.of(series, minute_ms // MINUTE_MS)
+    return MinuteColumns(minute_ms, late=late[series], last=last, **columns, revision=revision)
+
+
+class MinutePart(msgspec.Struct, frozen=True):
+    """Some hosts of a minute: what has windows, and what is summed up alone."""
+
+    windows: MinuteColumns
+    sums: SumColumns | None
+
+    def __len__(self) -> int:
+        """Return how many series there are."""
+        return len(self.windows.series) + (0 if self.sums is None else len(self.sums.series))
+
+    def ordered_by(self, host: npt.ArrayLike) -> "MinutePart":
+        """Return the rows by host number (of the series), then by series."""
+        of_series = np.asarray(host)
+        order = np.lexsort((self.windows.series, of_series[self.windows.series]))
+        if self.sums is None or not len(self.sums.series):
+            return MinutePart(self.windows.take(order), None)
+        sums_order = np.lexsort((self.sums.series, of_series[self.sums.series]))
+        return MinutePart(self.windows.take(order), self.sums.take(sums_order))
+
+
+def host_minutes(part: MinutePart, names: Callable[[int], Series], source: str) -> Iterator[HostMinute]:
+    """Yield one event per host, rows of a host side by side; ask for a part of them where all take too long."""
+    hosts: dict[tuple[str, str], dict[str, ResourceMinute]] = {}
+    columns, sums = part.windows, part.sums
+    _note(hosts, map(names, columns.series.tolist()), _resources(columns))
+    if sums is not None:
+        _note(hosts, map(names, sums.series.tolist()), sums.resources())
+    for (system, host), resources in hosts.items():
+        yield HostMinute(system, source, host, columns.minute_ms, resources, columns.revision)
+
+
+def _note(
+    hosts: dict[tuple[str, str], dict[str, ResourceMinute]], names: Iterable[Series], minutes: Iterable[ResourceMinute]
+) -> None:
+    before, of_host = ("", ""), dict[str, ResourceMinute]()
+    for (system, host, resource), minute in zip(names, minutes, strict=True):
+        if (system, host) != before:
+            before = system, host
+            of_host = hosts.setdefault(before, {})
+        of_host[resource] = minute
+
+
+def _resources(columns: MinuteColumns) -> Iterator[ResourceMinute]:
+    alike = (columns.edges[:, 0] == columns.edges[:, -1]).tolist()
+    means = columns.means.astype(object)
+    means[np.isnan(columns.means)] = None
+    last, energy = _or_none(columns.last), _or_none(columns.energy_j)
+    parts = (columns.count, columns.mean, columns.low, columns.high, means, columns.edges, columns.shares)
+    rows = zip(
+        *(part.tolist() for part in (*parts, columns.window_count, columns.late)), last, energy, alike, strict=True
+    )
+    for count, mean, low, high, tens, edges, shares, window_count, late, newest, joules, one in rows:
+        if not window_count:  # a part of profiles alone
+            yield ResourceMinute(count, mean, low, high, late=late, last=newest, energy_j=joules)
+            continue
+        ends, masses = ((edges[0],), (1.0,)) if one else (tuple(edges), tuple(shares))
+        yield ResourceMinute(count, mean, low, high, tuple(tens), ends, masses, window_count, late, newest, joules)
+
+
+def _or_none(values: Floats) -> list[float | None]:
+    if np.isnan(values).all():  # as nearly always
+        return [None] * len(values)
+    return [None if isnan(value) else value for value in values.tolist()]
+
+
+def _strip(
+    rings: Rings,
+    pool: Pool,
+    rows: slice,
+    minute_ms: int,
+    *,
+    chosen: npt.NDArray[np.bool_],
+    kinds: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]],
+) -> dict[str, npt.NDArray[Any]] | None:
+    power, profiled = kinds
+    owner = pool.owner[rows].astype(np.int64)
+    wanted = np.flatnonzero(chosen[owner])
+    if not len(wanted):
+        return None
+    every = len(wanted) == len(owner)
+    time, value = (pool.time[rows], pool.value[rows]) if every else (pool.time[rows][wanted], pool.value[rows][wanted])
+    owner = owner[wanted]
+    age = time - np.uint32((minute_ms + MINUTE_MS - WINDOW_MS) & 0xFFFFFFFF)  # since the window's begin, wraps around
+    window = age < WINDOW_MS
+    filled = rings.filled[owner]
+    if filled.min() < pool.capacity:
+        window &= np.arange(pool.capacity) < filled[:, None]
+    row, column = np.nonzero(window & (age >= WINDOW_MS - MINUTE_MS))
+    minute = _minute(row, age[row, column], value[row, column], len(owner))
+    some = np.flatnonzero(minute["count"])
+    if not len(some):
+        return None
+    histogram = _histograms(value, window, ~profiled[owner])
+    minute["means"][profiled[owner]] = np.nan
+    energy = _energy(age, value, window, power[owner])
+    found = {"series": owner, **minute, **histogram, "energy_j": energy}
+    return {name: part[some] for name, part in found.items()}
+
+
+def _minute(
+    row: Ints, age: npt.NDArray[np.uint32], value: npt.NDArray[np.float32], rows: int
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of the minute (rows,), of its samples in order of the row."""
+    count = np.bincount(row, minlength=rows)
+    part = row * PARTS + (age.astype(np.int64) - (WINDOW_MS - MINUTE_MS)) // PART_MS
+    counts = np.bincount(part, minlength=rows * PARTS).reshape(rows, PARTS)
+    sums = np.bincount(part, weights=value, minlength=rows * PARTS).reshape(rows, PARTS)
+    starts = (np.cumsum(count) - count)[count > 0]
+    low, high = np.zeros(rows), np.zeros(rows)
+    if len(value):
+        low[count > 0], high[count > 0] = np.minimum.reduceat(value, starts), np.maximum.reduceat(value, starts)
+    return {
+        "count": count,
+        "mean": significant(sums.sum(axis=1) / np.maximum(count, 1)),
+        "low": significant(low),
+        "high": significant(high),
+        "means": significant(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)),
+    }
+
+
+def _energy(
+    age: npt.NDArray[np.uint32],
+    value: npt.NDArray[np.float32],
+    window: npt.NDArray[np.bool_],
+    power: npt.NDArray[np.bool_],
+) -> Floats:
+    """Return the energy of the minute of each row of power; nan for the others."""
+    if not power.any():
+        return np.full(len(window), np.nan)
+    row, column = np.nonzero(window & power[:, None])
+    after_ms = age[row, column].astype(np.int64) - (WINDOW_MS - MINUTE_MS)
+    return significant(energy_j(row, after_ms, value[row, column].astype(np.float64), len(window)))
+
+
+def _histograms(
+    value: npt.NDArray[np.float32], window: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_]
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the histograms of the rows that are wanted."""
+    if wanted.all():
+        return _histogram(value, window)
+    found = _histogram(value[wanted], window[wanted])
+    every: dict[str, npt.NDArray[Any]] = {
+        "window_count": np.zeros(len(value), np.int64),
+        "edges": np.full((len(value), INTERVALS + 1), np.nan),
+        "shares": np.zeros((len(value), INTERVALS)),
+    }
+    for name, part in every.items():
+        part[wanted] = found[name]
+    return every
+
+
+def _histogram(value: npt.NDArray[np.float32], window: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[Any]]:
+    low = np.where(window, value, np.float32(np.inf)).min(axis=1)
+    shown = np.where(window, value, np.float32(-np.inf))  # what is outside counts in no interval
+    high = shown.max(axis=1)
+    none = ~window.any(axis=1)
+    low, high = np.where(none, np.float32(0), low), np.where(none, np.float32(0), high)
+    share = np.arange(INTERVALS + 1) / INTERVALS
+    low_64, high_64 = low.astype(np.float64)[:, None], high.astype(np.float64)[:, None]
+    edges = (low_64 * (1 - share) + high_64 * share).astype(np.float32)
+    edges[:, 0], edges[:, -1] = low, high
+    total = np.count_nonzero(window, axis=1)
+    above = [total, *(np.count_nonzero(shown >= edges[:, j, None], axis=1) for j in range(1, INTERVALS))]
+    counts = -np.diff(np.stack([*above, np.zeros_like(total)], axis=1), axis=1)
+    return {
+        "window_count": total,
+        "edges": significant(edges.astype(np.float64)),
+        "shares": counts / np.maximum(total, 1)[:, None],
+    }
+
+
+def _nothing() -> dict[str, npt.NDArray[Any]]:
+    whole, real = np.zeros(0, np.int64), np.zeros(0)
+    edges, parts = np.zeros((0, INTERVALS + 1)), np.zeros((0, PARTS))
+    return {
+        "series": whole, "count": whole, "mean": real, "low": real, "high": real, "means": parts,
+        "window_count": whole, "edges": edges, "shares": np.zeros((0, INTERVALS)), "energy_j": real,
+    }  # fmt: skip

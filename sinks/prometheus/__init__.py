@@ -1,0 +1,1 @@
+"""Prometheus: the table of metrics, and what is exported at each scrape."""

@@ -1,0 +1,183 @@
+"""The local table of predictions: SQLite for programs, JSON lines for scripts that have no database at hand."""
+
+import math
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+
+from processors.contracts.outputs import Prediction
+
+# A prediction as flat rows, one per size: the form of the local table.
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One size of one application; units as in the message.
+
+    `reliable` tells whether the size lies where the prediction can be relied on. `useful_n_max` is the largest size worth
+    asking for, `knee_n` where more begins to bring little; None where that is not known.
+    """
+
+    application_id: str
+    system: str
+    application: str
+    input: str
+    unit: str
+    n: float
+    run_time_s: float
+    low_s: float
+    high_s: float
+    coverage: float
+    reliable: bool
+    verdict: str
+    useful_n_max: float | None
+    knee_n: float | None
+    power_w: float | None
+    energy_j: float | None
+    as_of: str
+    valid_until: str | None
+
+
+def rows(application_id: str, prediction: Prediction) -> Iterator[Row]:
+    """Yield the sizes of a curve, in their order."""
+    reach = prediction.reliable_n
+    for point in prediction.curve:
+        yield Row(
+            application_id=application_id,
+            system=prediction.system,
+            application=prediction.application,
+            input=prediction.input,
+            unit=prediction.unit,
+            n=point.n,
+            run_time_s=point.run_time_s,
+            low_s=point.low_s,
+            high_s=point.high_s,
+            coverage=point.coverage,
+            reliable=reach is not None and reach.min <= point.n <= reach.max,
+            verdict=prediction.reliability.verdict,
+            useful_n_max=prediction.useful_n.max,
+            knee_n=prediction.useful_n.knee,
+            power_w=point.power_w,
+            energy_j=point.energy_j,
+            as_of=prediction.as_of,
+            valid_until=prediction.valid_until,
+        )
+
+
+VERSION: Final = "1"
+_NAMES: Final = Row.__struct_fields__
+_TABLE: Final = f"""
+create table if not exists about (name text primary key, value text not null);
+create table if not exists predictions ({", ".join(_NAMES)}, primary key (application_id, n));
+create index if not exists by_name on predictions (system, application);
+"""
+_INSERT: Final = f"insert into predictions values ({', '.join('?' * len(_NAMES))})"  # noqa: S608 - of marks alone
+
+
+class TableWriter:
+    """Keeps an SQLite file of predictions; readers see each change whole, and may read while it is written.
+
+    Raises ValueError for a file that is a table of another version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("pragma journal_mode = wal")
+        self._connection.executescript(_TABLE)
+        self._connection.execute("insert or ignore into about values ('version', ?)", (VERSION,))
+        (version,) = self._connection.execute("select value from about where name = 'version'").fetchone()
+        if version != VERSION:
+            self._connection.close()
+            raise ValueError(f"{path} is a table of version {version}; this program keeps version {VERSION}.")
+
+    def change(self, changed: Mapping[str, Sequence[Row] | None], *, whole: bool) -> None:
+        """Take in the rows of applications, None for one that is gone; `whole`: there are no others."""
+        self._connection.execute("begin immediate")
+        if whole:
+            self._connection.execute("delete from predictions")
+        for application_id, rows in changed.items():
+            self._connection.execute("delete from predictions where application_id = ?", (application_id,))
+            self._connection.executemany(_INSERT, [msgspec.structs.astuple(row) for row in rows or ()])
+        self._connection.execute("commit")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file."""
+        self.close()
+
+
+def write_lines(path: Path, rows: Iterable[Row]) -> None:
+    """Write rows as JSON lines; who reads the file meanwhile sees the old one or the new one, whole."""
+    new = path.with_name(f".{path.name}.new")
+    with new.open("wb") as file:
+        file.writelines(msgspec.json.encode(row) + b"\n" for row in rows)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
+class Predictions:
+    """Reads the table; every answer is as fresh as the file. Raises sqlite3.OperationalError where there is none."""
+
+    def __init__(self, path: Path) -> None:
+        self._uri = f"{path.resolve().as_uri()}?mode=ro"
+
+    def applications(self) -> list[tuple[str, str, str, str]]:
+        """Return system, application, input and unit of all that is there, sorted."""
+        return self._select("select distinct system, application, input, unit from predictions order by 1, 2, 3, 4")
+
+    def curve(self, system: str, application: str, input: str = "", unit: str = "nodes") -> list[Row]:  # noqa: A002
+        """Return all sizes of an application, ascending; [] where it is not known."""
+        found = self._select(
+            f"select {', '.join(_NAMES)} from predictions"  # noqa: S608 - names of our own
+            " where system = ? and application = ? and input = ? and unit = ? order by n",
+            (system, application, input, unit),
+        )
+        return [
+            msgspec.convert(
+                dict(zip(_NAMES, row, strict=True)) | {"reliable": bool(row[_NAMES.index("reliable")])}, Row
+            )
+            for row in found
+        ]
+
+    def at(self, n: float, system: str, application: str, input: str = "", unit: str = "nodes") -> Row | None:  # noqa: A002
+        """Return the prediction at a size, between two of the curve by ln T over ln n; None outside of the curve."""
+        curve = self.curve(system, application, input, unit)
+        above = next((i for i, row in enumerate(curve) if row.n >= n), None)
+        if above is None or (above == 0 and curve[0].n > n):
+            return None
+        return curve[above] if curve[above].n == n else between(curve[above - 1], curve[above], n)
+
+    def _select(self, query: str, values: Sequence[object] = ()) -> list[Any]:
+        connection = sqlite3.connect(self._uri, uri=True)
+        try:
+            return connection.execute(query, values).fetchall()
+        finally:
+            connection.close()
+
+
+def between(below: Row, above: Row, n: float) -> Row:
+    """Return the row of a size between two: ln T over ln n is taken for straight, and the verdict for the worse of both."""
+    share = math.log(n / below.n) / math.log(above.n / below.n)
+
+    def mixed(low: float | None, high: float | None) -> float | None:
+        if low is None or high is None or low <= 0 or high <= 0:
+            return None
+        return math.exp((1 - share) * math.log(low) + share * math.log(high))
+
+    names = ("run_time_s", "low_s", "high_s", "power_w", "energy_j")
+    values = {name: mixed(getattr(below, name), getattr(above, name)) for name in names}
+    return msgspec.structs.replace(below, n=n, reliable=below.reliable and above.reliable, **values)

@@ -1,0 +1,369 @@
+"""The demo's screen: applications, alerts, hosts and running jobs in the terminal; plain lines where there is none."""
+
+from collections.abc import Callable, Sequence
+from math import log
+from threading import Event
+from typing import Final, Literal, NamedTuple
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from processors.contracts.hosts import HostView, ResourceView, quantile
+from processors.contracts.load import UnderLoad
+from processors.contracts.names import measured
+from processors.contracts.outputs import Alert, CurvePoint, JobPrediction, Prediction
+from processors.contracts.service import Service
+from sinks.web.links import Truth
+from sinks.web.views.agent import Troubles
+from sinks.web.views.overview import Row, change, error_against_truth, rows, worst_first
+from sinks.web.words import duration, moment, power, printable, share, size
+
+# Tables of the screen: how many rows there is room for, which columns a width allows, and rows of blocks.
+
+
+BLOCKS: Final = "▁▂▃▄▅▆▇█"
+APPLICATIONS_SHOWN: Final = 16
+JOBS_SHOWN: Final = 8
+ALERTS_SHOWN: Final = 6
+HOSTS_SHOWN: Final = 6
+LOADED_SHOWN: Final = 3
+
+
+class Room(NamedTuple):
+    """How many rows of each table a terminal of `height` lines shows, so that none pushes another out."""
+
+    applications: int
+    alerts: int
+    jobs: int
+    hosts: int
+    loaded: int
+
+    @classmethod
+    def of(cls, height: int) -> "Room":
+        """Return the shares of what headline, titles and heads leave; an alert may need two lines."""
+        hosts, loaded = (0, 0) if height < 36 else (min(height // 12, HOSTS_SHOWN), min(height // 18, LOADED_SHOWN))
+        rest = max(height - 8 - (hosts + loaded + 4 if hosts else 0), 8)
+        alerts, jobs = min(rest // 8, ALERTS_SHOWN), min(rest // 4, JOBS_SHOWN)
+        return cls(min(rest - 2 * alerts - jobs, APPLICATIONS_SHOWN), alerts, jobs, hosts, loaded)
+
+
+class Column(NamedTuple):
+    """A column of a table, left out where the terminal is narrower than `from_width`."""
+
+    name: str
+    justify: Literal["left", "right"] = "left"
+    from_width: int = 0
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Return positive values as a row of blocks whose heights are their logarithms."""
+    logs = [log(value) for value in values if 0 < value < 1e300]
+    if not logs:
+        return ""
+    low, high = min(logs), max(logs)
+    if high - low < 1e-9:
+        return BLOCKS[3] * len(logs)
+    return "".join(BLOCKS[round((value - low) / (high - low) * (len(BLOCKS) - 1))] for value in logs)
+
+
+def heights(shares: Sequence[float]) -> str:
+    """Return the shares of a histogram as a row of blocks, the largest of them the highest."""
+    top = max(shares, default=0.0)
+    return "".join(BLOCKS[round(value / top * (len(BLOCKS) - 1))] for value in shares) if top > 0 else ""
+
+
+def table(
+    columns: Sequence[Column],
+    rows_of_cells: Sequence[Sequence[Text]],
+    width: int,
+    title: str,
+    hidden: frozenset[str] = frozenset(),
+) -> Table:
+    """Return a table without the columns that are hidden or for which the terminal is too narrow."""
+    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    kept = [index for index, column in enumerate(columns) if column.from_width <= width and column.name not in hidden]
+    for index in kept:
+        made.add_column(columns[index].name, justify=columns[index].justify, no_wrap=columns[index].name != "what")
+    for cells in rows_of_cells:
+        made.add_row(*(cells[index] for index in kept))
+    return made
+
+
+# What the screen shows beside the applications: alerts, running jobs, hosts, and run times under their load.
+
+
+STYLES: Final = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
+_ALERT_COLUMNS: Final = (Column("since", from_width=100), Column("alert"), Column("status"), Column("what"))
+_JOB_COLUMNS: Final = (
+    Column("job"), Column("application"), Column("size", "right"), Column("started", from_width=110),
+    Column("predicted end"), Column("earliest to latest", from_width=90), Column("exceeds limit", "right"),
+)  # fmt: skip
+_HOST_COLUMNS: Final = (
+    Column("host"), Column("job", from_width=120), Column("resource"), Column("5 min"), Column("mean", "right"),
+    Column("90 % of samples", from_width=90), Column("variation"), Column("next", "right", 100), Column("anomaly"),
+)  # fmt: skip
+_LOADED_COLUMNS: Final = (
+    Column("job"), Column("application"), Column("size", "right", 90), Column("hosts", from_width=120),
+    Column("by its curve", "right"), Column("under load", "right"), Column("90 %", from_width=90),
+    Column("histogram", from_width=100), Column("variation"),
+)  # fmt: skip
+_VARIATIONS: Final = (None, "low", "medium", "high")
+_VARIATION_STYLES: Final = {"high": "yellow", "medium": "", "low": "green"}
+
+
+def alerts_table(alerts: Sequence[Alert], width: int, rows_max: int) -> list[Table]:
+    """Return the table of alerts, open ones first; nothing where there is none."""
+    shown = [*worst_first(alerts), *(alert for alert in alerts if alert.status == "resolved")][:rows_max]
+    cells = []
+    for alert in shown:
+        style = "dim" if alert.status == "resolved" else STYLES[alert.severity]
+        words = (moment(alert.starts), alert_name(alert), alert.status, summary(alert))
+        cells.append([Text(word, style=style) for word in words])
+    return [table(_ALERT_COLUMNS, cells, width, "Alerts")] if cells else []
+
+
+def jobs_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> list[Table]:
+    """Return the table of running jobs, those that started last first; nothing where there is none."""
+    title = "Running jobs" if len(jobs) <= rows_max else f"Running jobs ({rows_max} of {len(jobs)})"
+    newest = sorted(jobs, key=lambda job: job.start, reverse=True)[:rows_max]
+    return [table(_JOB_COLUMNS, [_job_cells(job) for job in newest], width, title)] if newest else []
+
+
+def hosts_table(views: Sequence[HostView], width: int, rows_max: int) -> list[Table]:
+    """Return the table of hosts, of each the resource that tells most; nothing without hosts.
+
+    The first host stays first. Then come those with anomalies, and those whose load changes most.
+    """
+    told = [(view, max(view.resources, key=_tells)) for view in views if view.resources]
+    shown = [*told[:1], *sorted(told[1:], key=lambda pair: _tells(pair[1]), reverse=True)][:rows_max]
+    cells = [_host_cells(view, entry) for view, entry in shown]
+    return [table(_HOST_COLUMNS, cells, width, "Hosts")] if cells else []
+
+
+def loaded_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> list[Table]:
+    """Return the table of the jobs that started last of those whose hosts' load tells their run time."""
+    pairs = [(job, job.under_load) for job in sorted(jobs, key=lambda job: job.start, reverse=True)]
+    told = [(job, load) for job, load in pairs if load is not None and load.histogram is not None][:rows_max]
+    cells = [_loaded_cells(job, load) for job, load in told]
+    return [table(_LOADED_COLUMNS, cells, width, "Run times under the load of their hosts")] if cells else []
+
+
+def summary(alert: Alert) -> str:
+    """Return what an alert says, in one sentence."""
+    return printable(alert.annotations.get("summary", ""))
+
+
+def alert_name(alert: Alert) -> str:
+    """Return the name of an alert."""
+    return printable(alert.labels.get("alertname", alert.kind))
+
+
+def _job_cells(job: JobPrediction) -> list[Text]:
+    return [
+        Text(printable(job.job_id)),
+        Text(printable(job.application or "unknown")),
+        Text("-" if job.n is None else size(job.n)),
+        Text(moment(job.start)),
+        Text(moment(job.end)),
+        Text(f"{moment(job.end_low)[11:]} to {moment(job.end_high)[11:]}" if job.known else "-"),
+        Text(share(job.probability_exceeds_limit), style=_limit_style(job.probability_exceeds_limit)),
+    ]
+
+
+def _tells(entry: ResourceView) -> tuple[bool, int]:
+    """Return how much a resource has to say: what is anomalous first, then by its class of variation."""
+    return entry.anomalous_since is not None, _VARIATIONS.index(entry.variation)
+
+
+def _host_cells(view: HostView, entry: ResourceView) -> list[Text]:
+    window, outlook = entry.window, entry.outlook
+    low, high = (measured(entry.resource, quantile(window, part)) for part in (0.05, 0.95))
+    style = "dim" if window.stale else STYLES["warning"] if entry.anomalous_since else ""
+    return [
+        Text(printable(view.host), style=style),
+        Text(printable(view.job or "-")),
+        Text(printable(entry.resource)),
+        Text(heights(window.shares), style="blue"),
+        Text(measured(entry.resource, window.mean)),
+        Text(f"{low} to {high}"),
+        Text(entry.variation or "-", style=_VARIATION_STYLES.get(entry.variation or "", "")),
+        Text(measured(entry.resource, outlook.value) if outlook else "-"),
+        Text(_anomaly(entry), style=style),
+    ]
+
+
+def _anomaly(entry: ResourceView) -> str:
+    if entry.anomalous_since:
+        return f"since {moment(entry.anomalous_since)[11:]}"
+    return "-" if entry.score is None else f"{entry.score:.2f}"
+
+
+def _loaded_cells(job: JobPrediction, load: UnderLoad) -> list[Text]:
+    ends = (load.q05_s, load.q95_s)
+    return [
+        Text(printable(job.job_id)),
+        Text(printable(job.application or "unknown")),
+        Text("-" if job.n is None else size(job.n)),
+        Text(printable(load.hosts)),
+        Text("-" if job.run_time_s is None else duration(job.run_time_s)),
+        Text("-" if load.q50_s is None else duration(load.q50_s)),
+        Text(" to ".join("-" if end_s is None else duration(end_s) for end_s in ends)),
+        Text(heights(load.histogram.probabilities if load.histogram else ()), style="blue"),
+        Text(load.variation or "-", style=_VARIATION_STYLES.get(load.variation or "", "")),
+    ]
+
+
+def _limit_style(probability: float | None) -> str:
+    return "bold red" if probability is not None and probability > 0.5 else ""
+
+
+REFRESH_S: Final = 1.0
+SUMMARY_EVERY: Final = 30  # refreshes between two plain summaries
+HOSTS_LOOKED_AT: Final = 60
+POWER: Final = "power"
+_APPLICATION_COLUMNS: Final = (
+    Column("application"), Column("runs", "right", 90), Column("curve", from_width=125), Column("at", "right"),
+    Column("run time", "right"), Column("90 % band", from_width=100), Column(POWER, "right", 115), Column("verdict"),
+    Column("error", "right"),
+    Column("in band", "right", 110), Column("off truth", "right"),
+)  # fmt: skip
+
+
+def observed_end(entry: Prediction) -> CurvePoint | None:
+    """Return the point of the curve at the largest size that was run, None where none was."""
+    observed = [point for point in entry.curve if point.source == "observed"]
+    return max(observed, key=lambda point: point.n, default=None)
+
+
+class Screen:
+    """Shows a service until it is told to stop.
+
+    `headline` gives the first line: what a demo wants to say of its time and pace. `truth` is what predictions are
+    shown against, None where it is not known; `troubles` tells what went wrong. Names are shown as text: markup in them
+    has no effect.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        truth: Truth | None = None,
+        headline: Callable[[], str] = str,
+        troubles: Troubles = tuple,
+        console: Console | None = None,
+    ) -> None:
+        self._service = service
+        self._truth = truth
+        self._headline = headline
+        self._troubles = troubles
+        self._console = console or Console()
+        self._told: set[tuple[str, str, str]] = set()
+
+    def run(self, stop: Event, refresh_s: float = REFRESH_S) -> None:
+        """Show until `stop` is set: a live screen in a terminal, else a line for each change of an alert."""
+        if self._console.is_terminal:
+            self._run_live(stop, refresh_s)
+        else:
+            self._run_plain(stop, refresh_s)
+
+    def _run_live(self, stop: Event, refresh_s: float) -> None:
+        with Live(self.render(), console=self._console, auto_refresh=False, screen=True) as live:
+            while not stop.wait(refresh_s):
+                live.update(self.render(), refresh=True)
+
+    def _run_plain(self, stop: Event, refresh_s: float) -> None:
+        refreshes = 0
+        while True:
+            told = self.lines() + (self.summary() if refreshes % SUMMARY_EVERY == 0 else [])
+            for line in told:
+                self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+            refreshes += 1
+            if stop.wait(refresh_s):
+                return
+
+    def render(self) -> RenderableType:
+        """Return the whole screen as it is now."""
+        alerts = self._service.alerts()
+        predictions = self._service.predictions()
+        room = Room.of(self._console.height)
+        shown = rows(predictions, alerts, self._truth, room.applications)
+        parts: list[RenderableType] = [Text(self._headline(), style="bold")]
+        parts += [
+            Text(f"The {role.role} is not ready: {'; '.join(role.reasons)}", style="yellow")
+            for role in self._service.health()
+            if not role.ready
+        ]
+        parts += [Text(said, style="bold red" if grave else "yellow") for said, grave in self._troubles()]
+        width, jobs = self._console.width, self._service.jobs()
+        parts += [self._applications(shown, len(predictions)), *alerts_table(alerts, width, room.alerts)]
+        parts += hosts_table(self._service.hosts(HOSTS_LOOKED_AT) if room.hosts else (), width, room.hosts)
+        parts += [*loaded_table(jobs, width, room.loaded), *jobs_table(jobs, width, room.jobs)]
+        return Group(*parts)
+
+    def lines(self) -> list[str]:
+        """Return a line for each alert that changed its status since the last call, the oldest first."""
+        alerts = self._service.alerts()
+        changed = [alert for alert in alerts if _change(alert) not in self._told]
+        self._told = {_change(alert) for alert in alerts}  # bounded as the service's list is
+        return [_alert_line(alert) for alert in sorted(changed, key=lambda alert: alert.time)]
+
+    def summary(self) -> list[str]:
+        """Return the state in plain lines: one for each application, those that need attention first."""
+        shown = rows(self._service.predictions(), self._service.alerts(), self._truth, APPLICATIONS_SHOWN)
+        head = self._headline()
+        said = [trouble.sentence for trouble in self._troubles()]
+        return [*([head] if head else []), *said, *(self._summary_line(row) for row in shown)]
+
+    def _summary_line(self, row: Row) -> str:
+        entry, point = row.prediction, observed_end(row.prediction)
+        parts = [f"{entry.observations} runs", row.verdict]
+        if point is not None:
+            parts.append(f"{duration(point.run_time_s)} at {size(point.n)} {entry.unit}")
+        error = error_against_truth(entry, self._truth)
+        if error is not None:
+            parts.append(f"{share(error)} off the truth")
+        return f"{_name(entry)}: {', '.join(parts)}"
+
+    def _applications(self, shown: Sequence[Row], total: int) -> Table:
+        left_out = total - len(shown)
+        title = f"Applications ({left_out} more on the page)" if left_out > 0 else "Applications"
+        cells = [self._cells(row) for row in shown]
+        hidden = {"off truth"} if self._truth is None else set()
+        if all(row.prediction.power is None for row in shown):
+            hidden.add(POWER)
+        return table(_APPLICATION_COLUMNS, cells, self._console.width, title, frozenset(hidden))
+
+    def _cells(self, row: Row) -> list[Text]:
+        entry, point = row.prediction, observed_end(row.prediction)
+        worst = worst_first(row.alerts)
+        true_s = self._truth(row.id, point.n) if self._truth and point else None
+        return [
+            Text(_name(entry), style=STYLES[worst[0].severity] if worst else ""),
+            Text(str(entry.observations)),
+            Text(sparkline([point.run_time_s for point in entry.curve]), style="blue"),
+            Text(size(point.n) if point else "-"),
+            Text(duration(point.run_time_s) if point else "-"),
+            Text(_relative_band(point) if point else "-"),
+            Text(power(point.power_w) if point else "-"),
+            Text(row.verdict, style="green" if row.verdict == "reliable" else ""),
+            Text(share(entry.quality.median_error)),
+            Text(share(entry.quality.coverage_90)),
+            Text(change(point.run_time_s / true_s - 1) if point and true_s else "-"),
+        ]
+
+
+def _relative_band(point: CurvePoint) -> str:
+    return f"{change(point.low_s / point.run_time_s - 1)} {change(point.high_s / point.run_time_s - 1)}"
+
+
+def _name(entry: Prediction) -> str:
+    return printable(f"{entry.application} {entry.input}".rstrip())
+
+
+def _change(alert: Alert) -> tuple[str, str, str]:
+    return alert.fingerprint, alert.status, alert.starts  # an alert that came again is there twice: open and resolved
+
+
+def _alert_line(alert: Alert) -> str:
+    return f"{moment(alert.time)} {alert.status} {alert.severity} {alert_name(alert)}: {summary(alert)}"

@@ -1,0 +1,275 @@
+"""Who reads: an operator sees everything, a user the detail of their own jobs."""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Final
+from urllib.parse import unquote
+
+import msgspec
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.types import Scope
+
+from processors.contracts.events import PredictionRequested
+from processors.contracts.hosts import HostView
+from processors.contracts.names import job_key
+from processors.contracts.outputs import Alert, Answer, JobPrediction, Letter, Prediction, RecentRun, SourceSeen
+from processors.contracts.service import Health, Service
+from processors.contracts.telemetry import JOB
+
+NAME_BYTES_MAX: Final = 256
+TOKEN_BYTES_MAX: Final = 4096
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """Who asks: `user` as the journal writes users (None: nobody in particular), and whether it is an operator."""
+
+    user: str | None = None
+    operator: bool = False
+
+    def sees(self, user: str | None) -> bool:
+        """Tell whether the detail of a job of this user may be shown."""
+        return self.operator or (user is not None and user == self.user)
+
+
+EVERYBODY: Final = Reader(operator=True)  # where nothing limits access
+STRANGER: Final = Reader()
+# who asks in this thread or task, for what is handed no request; where that was never said, a stranger
+PRESENT: Final[ContextVar[Reader]] = ContextVar("reader", default=STRANGER)
+
+
+def reader(request: Request) -> Reader:
+    """Return who asks; whoever comes through an open port is an operator."""
+    found: Reader = request.scope.get("scalewatch.reader", EVERYBODY)
+    return found
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A bearer token that is taken: its digest, and who shows it. The token itself is not kept."""
+
+    digest: bytes
+    reader: Reader
+
+    @classmethod
+    def of(cls, token: str, reader: Reader) -> "Token":
+        """Return the entry of a token."""
+        return cls(_digest(token.encode()), reader)
+
+
+class Access(msgspec.Struct, frozen=True):
+    """Tells from a request who asks: by a bearer token, or by the header of a proxy that is trusted.
+
+    `written` turns a user name into the journal's, None where the journal names nobody. What a trusted proxy says goes
+    before a token, which the proxy may have passed on from its own log-in.
+    """
+
+    tokens: Sequence[Token] = ()
+    user_header: str | None = None
+    trusted_proxies: Sequence[IPv4Network | IPv6Network] = ()
+    operators: frozenset[str] = frozenset()
+    written: Callable[[str], str | None] = str
+    metrics_open: bool = False
+
+    def reader_of(self, scope: Scope) -> Reader | None:
+        """Return who asks; None where that is not known."""
+        headers = Headers(scope=scope)
+        name = self._named(headers, scope.get("client"))
+        if name is not None:
+            return Reader(user=self.written(name), operator=name in self.operators)
+        shown = _bearer(headers)
+        return None if shown is None else self._shown(shown)
+
+    def _named(self, headers: Headers, client: tuple[str, int] | None) -> str | None:
+        """Return the user name that a trusted proxy tells; one that comes twice was not told by the proxy alone."""
+        if self.user_header is None or not self._trusted(client):
+            return None
+        told = headers.getlist(self.user_header)
+        name = told[0].strip() if len(told) == 1 else ""
+        return _text(name) if 0 < len(name) <= NAME_BYTES_MAX else None
+
+    def _trusted(self, client: tuple[str, int] | None) -> bool:
+        try:
+            address = ip_address(client[0].partition("%")[0]) if client else None
+        except ValueError:
+            return False
+        if isinstance(address, IPv6Address) and address.ipv4_mapped:
+            address = address.ipv4_mapped
+        return address is not None and any(address in network for network in self.trusted_proxies)
+
+    def _shown(self, token: bytes) -> Reader | None:
+        """Return whose token it is; every one is compared, so that the time taken tells nothing."""
+        digest, found = _digest(token), None
+        for entry in self.tokens:
+            if hmac.compare_digest(digest, entry.digest):
+                found = entry.reader
+        return found
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
+
+
+def _bearer(headers: Headers) -> bytes | None:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    shown = token.strip().encode("latin-1")
+    return shown if scheme.lower() == "bearer" and 0 < len(shown) <= TOKEN_BYTES_MAX else None
+
+
+def _text(name: str) -> str:
+    """Return the name in a header as text: headers are bytes, and proxies write UTF-8."""
+    raw = name.encode("latin-1")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return name
+
+
+# What a reader sees of a service: an operator all of it, others no detail of jobs that are not theirs.
+#
+# Applications, hosts and alerts are for everybody who may read. Jobs and runs of others are left out, and so are their names
+# where something else mentions them. Dead letters are for operators.
+
+
+UNREADY: Final = "It is not ready; operators see why."
+RUNS_LOOKED_UP_MAX: Final = 64  # of one alert
+OTHERS: Final = "another user's {}"
+_MENTIONED: Final = re.compile(r"\b(run|job) ([^\s/]+/[^\s/]+?)(?=[\s,;:.)]*(?:\s|$))")
+_SERIES: Final = re.compile(rf"{JOB}([^\s,;:)]+)")
+
+
+class Seen:
+    """A service as the present reader sees it; where nobody said who reads, a stranger does."""
+
+    def __init__(self, service: Service, present: Callable[[], Reader] = PRESENT.get) -> None:
+        self._service, self._present = service, present
+
+    def predictions(self) -> Sequence[Prediction]:
+        """Return the latest prediction of every application, sorted by application id."""
+        return self._service.predictions()
+
+    def prediction(self, application_id: str) -> Prediction | None:
+        """Return the latest prediction of one application."""
+        return self._service.prediction(application_id)
+
+    def answer(self, request: PredictionRequested) -> Answer:
+        """Answer a question from the models as they are now."""
+        return self._service.answer(request)
+
+    def jobs(self) -> Sequence[JobPrediction]:
+        """Return the latest predictions of the reader's running jobs."""
+        present = self._present()
+        found = self._service.jobs()
+        return found if present.operator else [job for job in found if present.sees(job.user)]
+
+    def ended(self, system: str, job_id: str) -> JobPrediction | None:
+        """Return what was last told of a job of the reader's that ended a short while ago."""
+        found = self._service.ended(system, job_id)
+        return found if found is not None and self._present().sees(found.user) else None
+
+    def runs(self, application_id: str) -> Sequence[RecentRun]:
+        """Return the reader's newest settled runs of an application."""
+        return self._own(self._service.runs(application_id))
+
+    def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
+        """Return the settled runs of a job of the reader's."""
+        return self._own(self._service.runs_of_job(system, job_id))
+
+    def alerts(self) -> Sequence[Alert]:
+        """Return the alerts; runs and jobs of others are not named in them."""
+        found = self._service.alerts()
+        if self._present().operator:
+            return found
+        running = self._running()
+        return [self._alert(alert, running) for alert in found]
+
+    def hosts(self, limit: int) -> Sequence[HostView]:
+        """Return at most so many hosts, without the jobs of others on them."""
+        found = self._service.hosts(limit)
+        if self._present().operator:
+            return found
+        running = self._running()
+        return [_host(view, running) for view in found]
+
+    def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Return system and name of at most so many hosts, those with anomalies first."""
+        return self._service.host_names(limit)
+
+    def host(self, system: str, host: str) -> HostView | None:
+        """Return one host, without the job of another on it."""
+        found = self._service.host(system, host)
+        return found if found is None or self._present().operator else _host(found, self._running())
+
+    def letters(self) -> Sequence[Letter]:
+        """Return the newest dead letters to operators, to others nothing: they quote what producers sent."""
+        return self._service.letters() if self._present().operator else ()
+
+    def sources(self) -> Sequence[SourceSeen]:
+        """Return the sources, the one that spoke last first."""
+        return self._service.sources()
+
+    def health(self) -> Sequence[Health]:
+        """Return the health of every role; the reasons, which quote brokers, to operators alone."""
+        found = self._service.health()
+        if self._present().operator:
+            return found
+        return [role if role.ready else msgspec.structs.replace(role, reasons=(UNREADY,)) for role in found]
+
+    def _own(self, runs: Iterable[RecentRun]) -> Sequence[RecentRun]:
+        present = self._present()
+        return [run for run in runs if present.sees(run.user)]
+
+    def _running(self) -> frozenset[str]:
+        return frozenset(job_key(job.system, job.job_id) for job in self.jobs())
+
+    def _alert(self, alert: Alert, running: frozenset[str]) -> Alert:
+        known: dict[str, bool] = {}
+
+        def own(name: str) -> bool:
+            if name not in known:
+                known[name] = name in running or (len(known) < RUNS_LOOKED_UP_MAX and self._is_own(name))
+            return known[name]
+
+        evidence, system = alert.evidence, alert.labels.get("system", "")
+        named = (*evidence.runs, *filter(None, [str(evidence.detail.get("job", ""))]))
+        hidden = [name for name in named if not own(name)]
+
+        def said(text: str) -> str:
+            for name in hidden:
+                text = text.replace(f"run {name}", OTHERS.format("run")).replace(f"job {name}", OTHERS.format("job"))
+                text = text.replace(name, OTHERS.format("job"))
+            text = _MENTIONED.sub(lambda found: found[0] if own(found[2]) else OTHERS.format(found[1]), text)
+            return _SERIES.sub(lambda found: found[0] if own(job_key(system, found[1])) else "", text)
+
+        detail = {
+            said(name): value if not isinstance(value, str) else said(value)
+            for name, value in evidence.detail.items()
+            if name != "job" or value not in hidden
+        }
+        return msgspec.structs.replace(
+            alert,
+            annotations={name: said(text) for name, text in alert.annotations.items()},
+            evidence=msgspec.structs.replace(evidence, runs=tuple(filter(own, evidence.runs)), detail=detail),
+        )
+
+    def _is_own(self, name: str) -> bool:
+        """Tell whether a run or a job, by its id, is the reader's; what is no longer known is nobody's."""
+        system, _, rest = name.partition("/")
+        job_id, at, _ = rest.rpartition("@")
+        runs = self.runs_of_job(unquote(system), unquote(job_id if at else rest))
+        return any(run.run_id == name or not at for run in runs)
+
+
+def _host(view: HostView, running: frozenset[str]) -> HostView:
+    """Return a host without what is of jobs that are not among these: some producers tell of each job on a host."""
+    own = tuple(entry for entry in view.resources if _is_shown(view.system, entry.resource, running))
+    job = view.job if view.job in running else None
+    return msgspec.structs.replace(view, job=job, resources=own)
+
+
+def _is_shown(system: str, resource: str, running: frozenset[str]) -> bool:
+    _, of_job, job_id = resource.partition(JOB)
+    return not of_job or job_key(system, job_id) in running

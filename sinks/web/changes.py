@@ -1,0 +1,143 @@
+"""What of the service has changed, as server-sent events: open pages then fetch themselves again."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Final
+from zlib import crc32
+
+import anyio
+import anyio.to_thread
+import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from processors.contracts.errors import UnavailableError
+from processors.contracts.hosts import HostView
+from processors.contracts.service import Service
+from sinks.web.access import PRESENT, Reader
+
+STREAMS_MAX: Final = 50
+LOOKS_MAX: Final = 200  # readers whose last look is kept
+LOOK_S: Final = 1.0  # between two looks at the service, which all streams of a reader share
+LOOK_SHARE: Final = 0.1  # of the time at most is spent on looking
+STOP_CHECK_S: Final = 0.25
+HEARTBEAT_S: Final = 15.0
+RETRY_MS: Final = 3000
+STOPPING: Final = "scalewatch.stopping"  # in the scope of a request: a function that tells whether the server stops
+
+Versions = Mapping[str, str]
+Pause = Callable[[float], Awaitable[None]]
+
+
+def versions(service: Service) -> Versions:
+    """Return a short text for each kind of thing that the service shows, another one whenever something of it changed."""
+    told: dict[str, Iterable[object]] = {
+        "predictions": ((entry.id, entry.time) for entry in service.predictions()),
+        "jobs": ((entry.id, entry.time) for entry in service.jobs()),
+        "alerts": ((entry.fingerprint, entry.status, entry.time) for entry in service.alerts()),
+        "hosts": (_of_host(entry) for entry in service.hosts(1)),
+        "sources": ((entry.topic, entry.events, entry.newest_ms) for entry in service.sources()),
+        "letters": ((entry.time_ms, entry.topic, entry.partition, entry.offset) for entry in service.letters()),
+        "health": ((role.role, role.ready, role.reasons, role.partitions, role.restarts) for role in service.health()),
+    }
+    return {name: f"{crc32(repr(list(values)).encode()):08x}" for name, values in told.items()}
+
+
+def _of_host(entry: HostView) -> tuple[object, ...]:
+    """Return what changes with every tick: the first host stands for all."""
+    return entry.system, entry.host, entry.as_of, tuple(each.window.until_ms for each in entry.resources)
+
+
+class Changes:
+    """Tells pages what changed, at most once a second; beyond `streams_max` open ones the answer is 503, and pages poll."""
+
+    def __init__(self, service: Service, *, streams_max: int = STREAMS_MAX, pause: Pause = anyio.sleep) -> None:
+        self._service = service
+        self._streams_max = streams_max
+        self._pause = pause
+        self._looks: dict[Reader, _Look] = {}
+        self.open = 0
+
+    def versions(self) -> Versions:
+        """Return the versions of what the present reader sees, as they are now; those told last while the models are away."""
+        look = self._look_of(PRESENT.get())
+        with suppress(UnavailableError):
+            look.told = versions(self._service)
+        return look.told
+
+    def versions_for_page(self) -> Versions:
+        """Return versions not newer than what a page is about to read: those told last, if they are told all the time."""
+        told = self._look_of(PRESENT.get()).told
+        return told if self.open and told else self.versions()
+
+    async def show(self, request: Request) -> Response:
+        """Answer with a stream of events, each the versions of everything as JSON."""
+        if self.open >= self._streams_max:
+            detail = f"{self._streams_max} pages are open already; this one asks every few seconds instead.\n"
+            return PlainTextResponse(detail, 503, {"Retry-After": "60"})
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # a proxy must not collect events
+        if request.method == "HEAD":
+            return Response(headers=headers, media_type="text/event-stream")
+        stopping: Callable[[], bool] = request.scope.get(STOPPING, bool)
+        return _Stream(self, self.events(stopping), headers)
+
+    async def events(self, stopping: Callable[[], bool]) -> AsyncIterator[str]:
+        """Yield an event at first and whenever something changed, and a comment while nothing does."""
+        yield f"retry: {RETRY_MS}\n\n"
+        told: Versions | None = None
+        quiet_s = 0.0
+        while not stopping():
+            seen = await self._look()
+            if seen != told:
+                yield f"data: {msgspec.json.encode(seen).decode()}\n\n"
+                told, quiet_s = seen, 0.0
+            elif quiet_s >= HEARTBEAT_S:
+                yield ": nothing new\n\n"
+                quiet_s = 0.0
+            waited_s = 0.0
+            while waited_s < LOOK_S and not stopping():
+                await self._pause(STOP_CHECK_S)
+                waited_s += STOP_CHECK_S
+            quiet_s += waited_s
+
+    async def _look(self) -> Versions:
+        began_s = anyio.current_time()
+        look = self._look_of(PRESENT.get())
+        if began_s - look.at_s >= look.wait_s:
+            look.at_s = began_s  # before the look, so that other streams of this reader do not look meanwhile
+            await anyio.to_thread.run_sync(self.versions)
+            took_s = (anyio.current_time() - began_s) * min(len(self._looks), max(1, self.open))
+            look.wait_s = max(0.9 * LOOK_S, took_s / LOOK_SHARE)
+        return look.told
+
+    def _look_of(self, reader: Reader) -> "_Look":
+        """Return the last look for a reader; readers see different things, and one must not learn of another's."""
+        look = self._looks.pop(reader, None) or _Look()
+        self._looks[reader] = look  # the latest last
+        while len(self._looks) > LOOKS_MAX:
+            self._looks.pop(next(iter(self._looks)), None)
+        return look
+
+
+class _Look(msgspec.Struct):
+    """What was seen last for a reader, when, and how long to wait before the next look."""
+
+    told: Versions = {}
+    at_s: float = float("-inf")
+    wait_s: float = LOOK_S
+
+
+class _Stream(StreamingResponse):
+    """A stream that is counted while it is open, however it ends."""
+
+    def __init__(self, changes: Changes, events: AsyncIterator[str], headers: Mapping[str, str]) -> None:
+        super().__init__(events, headers=headers, media_type="text/event-stream")
+        self._changes = changes
+        changes.open += 1
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._changes.open -= 1

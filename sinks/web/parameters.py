@@ -1,0 +1,108 @@
+"""Query parameters, checked; what is wrong becomes one sentence."""
+
+from math import isfinite
+from typing import Final
+
+from starlette.datastructures import QueryParams
+
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import Attribute
+from processors.contracts.nodes import spread
+
+SIZES_MAX: Final = 100
+SIZE_LARGEST: Final = 1e9
+TEXT_MAX: Final = 256
+HOSTS_MAX: Final = 16_384  # characters
+ATTRIBUTES_MAX: Final = 32
+FEATURES_MAX: Final = 64
+ROWS_DEFAULT: Final = 1000
+ROWS_MAX: Final = 10_000
+
+
+class BadParameterError(Exception):
+    """A query parameter is wrong; the text is one full sentence."""
+
+
+def text(query: QueryParams, name: str) -> str | None:
+    """Return a text parameter, None where it was not given."""
+    value = query.get(name)
+    if value is not None and len(value) > TEXT_MAX:
+        raise BadParameterError(f"{name} is longer than {TEXT_MAX} characters.")
+    return value
+
+
+def sizes(query: QueryParams) -> tuple[float, ...]:
+    """Return the sizes asked for: `n` repeated, or a list with commas; nothing where it was not given."""
+    parts = [part.strip() for value in query.getlist("n") for part in value.split(",")]
+    if len(parts) > SIZES_MAX:
+        raise BadParameterError(f"n has {len(parts)} sizes, at most {SIZES_MAX} are answered at once.")
+    return tuple(_size(part) for part in parts)
+
+
+def hosts(query: QueryParams) -> tuple[str, ...]:
+    """Return the host lists asked for, `hosts` repeated or one text; nothing where it was not given."""
+    texts = tuple(value for value in query.getlist("hosts") if value)
+    if sum(map(len, texts)) > HOSTS_MAX:
+        raise BadParameterError(f"hosts has more than {HOSTS_MAX} characters; write host lists.")
+    try:
+        spread(texts, limit=1)
+    except InvalidInputError as error:
+        raise BadParameterError(str(error)) from None
+    return texts
+
+
+def attributes(query: QueryParams) -> dict[str, Attribute]:
+    """Return the attributes of a job that are told: `attribute.NAME`, numbers as text, which count as numbers."""
+    return dict(_named(query, "attribute.", ATTRIBUTES_MAX))
+
+
+def features(query: QueryParams) -> dict[str, float]:
+    """Return the features of the communication of a placement that are told: `feature.NAME`, numbers."""
+    return {name: _number(name, value) for name, value in _named(query, "feature.", FEATURES_MAX).items()}
+
+
+def _named(query: QueryParams, prefix: str, most: int) -> dict[str, str]:
+    found = {name.removeprefix(prefix): value for name, value in query.items() if name.startswith(prefix)}
+    if len(found) > most:
+        raise BadParameterError(f"There are {len(found)} parameters {prefix}NAME, at most {most} are taken.")
+    for name, value in found.items():
+        if not name or max(len(name), len(value)) > TEXT_MAX:
+            raise BadParameterError(f"{prefix}{name[:40]} needs a name and a value of at most {TEXT_MAX} characters.")
+    return found
+
+
+def _number(name: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = float("nan")
+    if not isfinite(number):
+        raise BadParameterError(f"feature.{name[:40]}={value[:40]!r} is no number.")
+    return number
+
+
+def _size(part: str) -> float:
+    try:
+        n = float(part)
+    except ValueError:
+        n = float("nan")
+    if not (isfinite(n) and 0 < n <= SIZE_LARGEST):
+        raise BadParameterError(f"n={part[:40]!r} is no size: it has to be a number above 0 and at most 1e9.")
+    return n
+
+
+def rows(query: QueryParams) -> tuple[int, int]:
+    """Return offset and limit of a list."""
+    return _whole(query, "offset", 0, 10**9), _whole(query, "limit", ROWS_DEFAULT, ROWS_MAX)
+
+
+def page(query: QueryParams) -> int:
+    """Return the number of the page asked for, from 1 on."""
+    return max(1, _whole(query, "page", 1, 10**6))
+
+
+def _whole(query: QueryParams, name: str, default: int, largest: int) -> int:
+    given = query.get(name, str(default))
+    if not (given.isascii() and given.isdigit() and len(given) <= 10 and int(given) <= largest):
+        raise BadParameterError(f"{name}={given[:40]!r} has to be a whole number from 0 to {largest}.")
+    return int(given)

@@ -1,0 +1,1 @@
+"""Views: what each page shows, as plain data for its template."""

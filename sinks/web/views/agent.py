@@ -1,0 +1,249 @@
+"""What the page of the agent itself shows: roles, sources, and each kind of trouble with what to do about it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from processors.contracts.names import rfc3339
+from processors.contracts.outputs import Letter, SourceSeen
+from processors.contracts.service import Health
+from sinks.prometheus.registry import Metrics
+from sinks.web.runbook import anchor
+from sinks.web.views.overview import SourceRow, source_rows
+from sinks.web.words import counted, duration, moment
+
+# What went wrong since the process began, in sentences: a fault must not look like silence.
+
+
+FAULT: Final = "processor"  # the reason of dead letters whose event made a processor fail
+
+
+class TroubleView(NamedTuple):
+    """A sentence, and whether it tells of a fault in the agent rather than in what it was sent."""
+
+    sentence: str
+    grave: bool
+
+
+Troubles = Callable[[], Sequence[TroubleView]]
+
+
+def troubles(metrics: Metrics) -> list[TroubleView]:
+    """Return one sentence for each kind of trouble, faults first; none while all is well."""
+    letters = metrics.above_zero("scalewatch_dead_letters_total")
+    faults = metrics.above_zero("scalewatch_processor_faults_total")
+    if FAULT in letters:
+        faults["events that became dead letters"] = letters.pop(FAULT)
+    runs, bounds = (metrics.above_zero(f"scalewatch_{name}_total") for name in ("runs_refused", "bounds_hit"))
+    found = (
+        (faults, f"A processor failed {_count(faults, 'time')}", True),
+        (letters, f"{_count(letters, 'message')} could not be used", False),
+        (runs, f"{_count(runs, 'report')} of runs changed no model", False),
+        (bounds, f"A bound was reached {_count(bounds, 'time')}", False),
+    )
+    return [
+        TroubleView(f"{what} since the start: {_listed(counts)}.", grave) for counts, what, grave in found if counts
+    ]
+
+
+def _count(counts: Mapping[str, float], thing: str) -> str:
+    return counted(round(sum(counts.values())), thing)
+
+
+def _listed(counts: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {count:.0f}" for name, count in sorted(counts.items(), key=lambda item: -item[1]))
+
+
+Counts = Callable[[str], Mapping[str, float]]  # a counter with one label: its series that are not zero
+LAG_LONG_S: Final = 120.0
+CHECKPOINT_OLD_S: Final = 600.0
+LETTERS_SHOWN: Final = 20
+_REFUSED: Final = {
+    "too_old": "ended before what the agent still remembers, so nobody knows whether it was counted already",
+    "too_many": "came when so many runs of its time were remembered that no more are",
+    "correction_too_late": "corrects a run that is merged into the model already",
+    "not_one_size": "changed its size while it ran",
+    "implausible": "has no size, or times that can not be",
+    "network_of_no_run": "tells of the network of a run that never ended, or was settled",
+}
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """What an operator should do, in one sentence, and the heading of the runbook that says more."""
+
+    sentence: str
+    heading: str
+
+    @property
+    def href(self) -> str:
+        """The place in the runbook."""
+        return f"/runbook#{anchor(self.heading)}"
+
+
+_WAITS: Final = Advice("Look at the broker from this machine: nothing is lost while the role waits.", "Not ready")
+_BEHIND: Final = Advice(
+    "Wait after an outage; else give the collector more replicas or the learner more shards.", "Lag"
+)
+_UNSAVED: Final = Advice("Mend the broker's transactions or find the second learner of this shard.", "Checkpoint age")
+_RESTARTED: Final = Advice("Mend what the log names at each end; one restart is no incident.", "Role restarted")
+_LETTERS: Final = Advice(
+    "Mend the producer or the configuration, then send them again with scalewatch deadletter replay.",
+    "Dead letters rising",
+)
+_FAULTS: Final = Advice("Report the sentence that the dead letters hold: this is a fault of ours.", "Processor faults")
+_REFUSALS: Final = Advice(
+    "Mostly nothing: each is counted and changes no model; scalewatch rebuild takes in corrections that came late.",
+    "Refused runs",
+)
+_SILENT: Final = Advice(
+    "See whether its producer still writes; hosts and models stay as they are meanwhile.", "Source silent"
+)
+_BOUNDS: Final = Advice("Raise the bound, or group names that appear only once with a rule.", "Bounds hit")
+
+
+class RoleRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A role with what is known of it, and what to do about what is amiss."""
+
+    health: Health
+    partitions: str
+    lag: str
+    saved: str
+    advice: Sequence[Advice]
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """One kind of trouble since the start: its counts by name, with what a name means, and what to do."""
+
+    title: str
+    anchor: str
+    counts: Sequence[tuple[str, int, str]]
+    advice: Advice
+
+
+class LetterRow(msgspec.Struct, frozen=True):
+    """A dead letter, where it lies, and the command that shows it whole."""
+
+    letter: Letter
+    time: str
+    place: str
+    command: str
+
+
+class AgentView(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent itself."""
+
+    roles: Sequence[RoleRow]
+    sources: Sequence[SourceRow]
+    silent: Advice | None
+    troubles: Sequence[Trouble]
+    letters: Sequence[LetterRow]
+    letters_known: int
+    reasons: Sequence[tuple[str, int]]
+
+
+def agent_view(
+    health: Sequence[Health],
+    sources: Sequence[SourceSeen],
+    letters: Sequence[Letter],
+    counts: Counts,
+    now_ms: int | None,
+) -> AgentView:
+    """Return what to show of the agent; `now_ms` is the event time against which the age of sources is told."""
+    rows = source_rows(sources, now_ms or 0)
+    return AgentView(
+        roles=[role_row(role) for role in health],
+        sources=rows,
+        silent=_SILENT if any(row.is_old for row in rows) else None,
+        troubles=list(_troubles(counts)),
+        letters=[letter_row(letter) for letter in letters[:LETTERS_SHOWN]],
+        letters_known=len(letters),
+        reasons=sorted(Counter(letter.reason for letter in letters).items(), key=lambda item: (-item[1], item[0])),
+    )
+
+
+def role_row(role: Health) -> RoleRow:
+    """Return what to show of a role."""
+    return RoleRow(
+        health=role,
+        partitions=ranges(role.partitions),
+        lag="-" if role.lag_s is None else duration(role.lag_s),
+        saved="-" if role.checkpoint_age_s is None else f"{duration(role.checkpoint_age_s)} ago",
+        advice=list(_advice(role)),
+    )
+
+
+def _advice(role: Health) -> Iterator[Advice]:
+    if not role.ready:
+        yield _WAITS
+    if role.lag_s is not None and role.lag_s > LAG_LONG_S:
+        yield _BEHIND
+    if role.checkpoint_age_s is not None and role.checkpoint_age_s > CHECKPOINT_OLD_S:
+        yield _UNSAVED
+    if role.restarts:
+        yield _RESTARTED
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Return whole numbers in words, those that follow each other as a range."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    said = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return ", ".join(said) or "none"
+
+
+def letter_row(letter: Letter) -> LetterRow:
+    """Return what to show of a dead letter; names that come from outside are quoted for a shell."""
+    since = rfc3339(letter.time_ms)
+    command = (
+        f"scalewatch deadletter list -c agent.yaml --reason {quoted(letter.reason)} --topic {quoted(letter.topic)}"
+    )
+    place = f"{letter.topic} / {letter.partition} / {letter.offset}"
+    return LetterRow(letter, moment(since), place, f"{command} --since {since} --limit 1 --json")
+
+
+def quoted(text: str) -> str:
+    """Return a text as one word of a shell."""
+    plain = text and all(letter.isascii() and (letter.isalnum() or letter in "-_.") for letter in text)
+    return text if plain else "'" + text.replace("'", "'\\''") + "'"
+
+
+def _troubles(counts: Counts) -> Iterator[Trouble]:
+    letters, faults = (dict(counts(f"scalewatch_{name}_total")) for name in ("dead_letters", "processor_faults"))
+    if FAULT in letters:
+        faults["events that became dead letters"] = letters.pop(FAULT)
+    refused, bounds = (counts(f"scalewatch_{name}_total") for name in ("runs_refused", "bounds_hit"))
+    told: tuple[tuple[str, Mapping[str, float], Mapping[str, str], Advice], ...] = (
+        ("Faults of processors", faults, {}, _FAULTS),
+        ("Dead letters", letters, {}, _LETTERS),
+        ("Reports of runs that changed no model", refused, _REFUSED, _REFUSALS),
+        ("Bounds that were reached", bounds, {}, _BOUNDS),
+    )
+    for title, found, meanings, advice in told:
+        if found:
+            rows = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+            yield Trouble(
+                title, anchor(title), [(name, round(count), meanings.get(name, "")) for name, count in rows], advice
+            )
+
+
+def standing(view: AgentView) -> str:
+    """Return how the agent is, in one sentence."""
+    waiting = [row.health.role for row in view.roles if not row.health.ready]
+    if not view.roles:
+        return "No role has started yet."
+    if waiting:
+        return f"Not ready: {', '.join(waiting)}."
+    behind = [row for row in view.roles if row.advice]
+    old = [row.topic for row in view.sources if row.is_old]
+    said = [f"{counted(len(behind), 'role')} should be looked at"] if behind else []
+    said += [f"{counted(len(old), 'source')} {'is' if len(old) == 1 else 'are'} silent"] if old else []
+    said += [f"{counted(len(view.troubles), 'kind')} of trouble since the start"] if view.troubles else []
+    if not said:
+        return "All is well: every role is ready, and nothing was lost or refused since the start."
+    return f"Every role is ready. {'; '.join(said).capitalize()}."

@@ -1,0 +1,154 @@
+"""The box "what if I ask for n": one size beside the usual one, in words that a person decides by."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+from zlib import crc32
+
+import msgspec
+from starlette.datastructures import QueryParams
+
+from processors.contracts.errors import UnavailableError
+from processors.contracts.events import Evidence, PredictionRequested
+from processors.contracts.names import ApplicationKey
+from processors.contracts.outputs import AnswerPoint, Prediction, RecentRun
+from processors.contracts.service import Service
+from sinks.web import parameters
+from sinks.web.words import counted, duration, energy, explained, share, size
+
+SAME: Final = 0.03  # a difference below is none
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the box shows: `n` as it was typed, then a refusal, or sentences and the two sizes side by side."""
+
+    n: str
+    usual: float | None
+    refusal: str = ""
+    sentences: Sequence[str] = ()
+    warning: str = ""
+    points: Sequence[AnswerPoint] = ()
+
+
+def usual_size(entry: Prediction, runs: Sequence[RecentRun]) -> float | None:
+    """Return the size that is asked for most of late, of those as often asked for the smallest; None where nobody knows."""
+    counts = Counter(run.n for run in runs if run.n is not None)
+    if counts:
+        return min(counts, key=lambda n: (-counts[n], n))
+    if entry.under_load is not None:
+        return entry.under_load.n
+    return entry.sizes[len(entry.sizes) // 2] if entry.sizes else None
+
+
+def asked(service: Service, entry: Prediction, query: QueryParams, runs: Sequence[RecentRun]) -> Asked:
+    """Return what the box shows for a query; whatever is wrong with it is said in one sentence."""
+    usual = usual_size(entry, runs)
+    typed = " ".join(query.getlist("n"))[: parameters.TEXT_MAX].strip()
+    if not typed:
+        return Asked(n="", usual=usual)
+    try:
+        sizes = parameters.sizes(query)
+        if len(sizes) > 1:
+            return Asked(n=typed, usual=usual, refusal="Ask for one size at a time; the table of the chart has many.")
+        beside = [] if usual is None or usual == sizes[0] else [usual]
+        answer = service.answer(question(entry, [*sizes, *beside]))
+    except (parameters.BadParameterError, UnavailableError) as problem:
+        return Asked(n=typed, usual=usual, refusal=str(problem))
+    by_size = {point.n: point for point in answer.points}  # which come in the order of their sizes
+    points = [by_size[n] for n in (sizes[0], *beside) if n in by_size]
+    if not answer.known or sizes[0] not in by_size:
+        return Asked(n=typed, usual=usual, refusal=answer.detail or "Nothing can be said of this size.")
+    return Asked(
+        n=typed,
+        usual=usual,
+        sentences=tuple(_sentences(entry, points)),
+        warning=_warning(entry, sizes[0]),
+        points=points,
+    )
+
+
+def question(entry: Prediction, sizes: Sequence[float]) -> PredictionRequested:
+    """Return the question how long an application runs at these sizes; the same question has the same id."""
+    key = ApplicationKey(entry.application, entry.system, entry.input, entry.unit)
+    return PredictionRequested(
+        system=entry.system,
+        request_id=f"page-{crc32(f'{key.id}?{list(sizes)}'.encode()):08x}",
+        n=tuple(sizes),
+        evidence=Evidence(application=entry.application, input=entry.input),
+        unit=entry.unit,
+    )
+
+
+def _sentences(entry: Prediction, points: Sequence[AnswerPoint]) -> list[str]:
+    point, *rest = points
+    band = f"{duration(point.low_s)} to {duration(point.high_s)}"
+    told = [
+        f"At {_sized(point.n, entry.unit)} a run takes about {duration(point.run_time_s)}; {share(point.coverage)} of runs should take {band}.",
+        "No run has checked such a band yet."
+        if point.coverage_measured is None
+        else f"So far {share(point.coverage_measured)} of the runs at such sizes fell inside their bands.",
+    ]
+    if rest:
+        told.append(_against(point, rest[0], entry.unit))
+    if point.reliability.verdict != "reliable":
+        told.append(explained(point.reliability.verdict))
+    return [sentence for sentence in told if sentence]
+
+
+def _against(point: AnswerPoint, usual: AnswerPoint, unit: str) -> str:
+    speed = usual.run_time_s / point.run_time_s
+    cost = point.n * point.run_time_s / (usual.n * usual.run_time_s)
+    told = f"Beside the usual {_sized(usual.n, unit)} that is {_faster(speed)}, for {_more(cost)} {_hours(unit)}"
+    if point.energy_j and usual.energy_j:
+        told += f" and {_more(point.energy_j / usual.energy_j)} energy"
+    return f"{told}."
+
+
+def _faster(ratio: float) -> str:
+    if abs(ratio - 1) < SAME:
+        return "as fast"
+    return f"{ratio:.2g} times as fast" if ratio > 1 else f"{1 / ratio:.2g} times as slow"
+
+
+def _more(ratio: float) -> str:
+    if abs(ratio - 1) < SAME:
+        return "the same"
+    return f"{share(abs(ratio - 1))} {'more' if ratio > 1 else 'less'}" if ratio < 2 else f"{ratio:.2g} times the"
+
+
+def _warning(entry: Prediction, n: float) -> str:
+    useful, reliable = entry.useful_n.max, entry.reliable_n
+    if useful is not None and n > useful:
+        return (
+            f"That is beyond the largest useful size, {size(useful)}: more {entry.unit} hardly help, or make it slower."
+        )
+    if reliable is not None and not reliable.min <= n <= reliable.max:
+        return f"Predictions can be relied on from {size(reliable.min)} to {size(reliable.max)} {entry.unit}; this is outside."
+    return ""
+
+
+def _sized(n: float, unit: str) -> str:
+    return counted(1, unit.removesuffix("s")) if n == 1 else f"{size(n)} {unit}"
+
+
+def _hours(unit: str) -> str:
+    return f"{unit.removesuffix('s')}-hours"
+
+
+def cells(point: AnswerPoint, unit: str) -> list[tuple[str, str]]:
+    """Return what the box says of one size: names and values, in the order of the rows."""
+    rows = [
+        ("run time", duration(point.run_time_s)),
+        ("band", f"{duration(point.low_s)} to {duration(point.high_s)}"),
+        ("efficiency", share(point.efficiency)),
+        (_hours(unit), f"{point.n * point.run_time_s / 3600:.3g}"),
+    ]
+    return [*rows, ("energy", energy(point.energy_j))] if point.energy_j else rows
+
+
+def both(answer: Asked, unit: str) -> list[tuple[str, str, str]]:
+    """Return the rows of the box: a name, the value at the size asked for, and at the usual size ("" where it is the same)."""
+    if not answer.points:
+        return []
+    columns = [dict(cells(point, unit)) for point in answer.points]
+    return [(name, value, columns[1].get(name, "-") if len(columns) > 1 else "") for name, value in columns[0].items()]

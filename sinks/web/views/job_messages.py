@@ -1,0 +1,330 @@
+"""What the person who ran a job is told of it, in plain sentences: how it went, and how far to trust that."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from processors.contracts.names import parse_rfc3339
+from processors.contracts.outputs import CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun
+from sinks.web.words import (
+    INSIDE,
+    between,
+    counted,
+    duration,
+    energy,
+    explained,
+    moment,
+    next_limit,
+    rounded,
+    share,
+    sized,
+    span,
+)
+
+COMPLETED: Final = "COMPLETED"
+SHORT_S: Final = 10.0  # starting and ending take as long
+NEAR: Final = 0.1  # outside of its band by so little, a run is nothing to worry about
+FAR: Final = 1000.0  # times as long: a number says no more
+ALIKE: Final = 0.02  # two run times that differ by less are said to be equal
+DOUBTFUL: Final = frozenset({"high_error", "insufficient", "far", "uncertain", "unknown"})  # of a size that was run
+HARDLY: Final = 0.05
+PROBABLY: Final = 0.5
+_ENDED: Final = {
+    "FAILED": "It failed after {}",
+    "OUT_OF_MEMORY": "It ran out of memory after {}",
+    "NODE_FAIL": "One of its hosts failed after {}",
+    "BOOT_FAIL": "Its hosts did not start; it ended after {}",
+    "CANCELLED": "It was cancelled after {}",
+    "DEADLINE": "It met its deadline and was ended after {}",
+    "PREEMPTED": "It had to make room for another job after {}",
+    "REQUEUED": "It was put back into the queue after {}",
+}
+
+
+def outcome(run: RecentRun, unit: str) -> str:
+    """Return how a run went against what is usual, in one plain sentence."""
+    if run.state == COMPLETED:
+        return _completed(run, unit)
+    if run.state == "TIMEOUT":
+        return _timed_out(run)
+    how = _ENDED.get(run.state, "It ended as {state} after {time}").replace("{}", "{time}")
+    said = how.format(state=run.state or "unknown", time=rounded(run.run_time_s))
+    return f"{said}{_usually(run.told)}."
+
+
+def _completed(run: RecentRun, unit: str) -> str:
+    told, took = run.told, f"It took {_took(run)}"
+    if told is None or told.run_time_s <= 0:
+        return f"{took}. {_not_compared(run)}"
+    if max(run.run_time_s, told.run_time_s) < SHORT_S:
+        return f"{took}. Runs this short are not compared: to start and to end takes as long."
+    against = _against(run.run_time_s / told.run_time_s, _usual(told, run.n, unit))
+    most = _like_it(told)
+    if told.holds(run.run_time_s):
+        return f"{took}, {against}; {most}."
+    if abs(run.run_time_s / told.run_time_s - 1) < NEAR:
+        return f"{took}, {against}, a little outside of the ordinary: {most}."
+    return f"{took}, {against}. That is out of the ordinary: {most}."
+
+
+def _took(run: RecentRun) -> str:
+    """Return the run time, to the second where the band is so narrow that minutes would not tell them apart."""
+    ends = () if run.told is None else (rounded(run.told.low_s), rounded(run.told.high_s))
+    narrow = len(set(ends)) == 1 or (
+        run.told is not None and not run.told.holds(run.run_time_s) and rounded(run.run_time_s) in ends
+    )
+    return duration(run.run_time_s) if narrow else rounded(run.run_time_s)
+
+
+def _against(ratio: float, usual: str) -> str:
+    if abs(ratio - 1) < ALIKE:
+        return f"as long as {usual}"
+    if ratio >= FAR:
+        return f"far longer than {usual}"
+    if ratio >= 2:
+        return f"{ratio:.2g} times as long as {usual}" if ratio < 99 else f"{ratio:.0f} times as long as {usual}"
+    return f"{share(abs(ratio - 1))} {'longer' if ratio > 1 else 'shorter'} than {usual}"
+
+
+def _usual(told: PredictedAtStart, n: float | None, unit: str) -> str:
+    if told.source == "similar_runs":
+        return "similar runs do"
+    at = "" if n is None else f" at {sized(n, unit)}"
+    return f"usual at its settings{at.replace(' at ', ' and ', 1)}" if told.source == "features" else f"usual{at}"
+
+
+def _like_it(told: PredictedAtStart) -> str:
+    return f"{of_runs(told.coverage)} like it take {between(told.low_s, told.high_s)}"
+
+
+def of_runs(coverage: float) -> str:
+    """Return how many runs a band is to hold."""
+    tenths = coverage * 10
+    return f"{tenths:.0f} of 10 runs" if abs(tenths - round(tenths)) < 0.01 else f"{share(coverage)} of runs"
+
+
+def _timed_out(run: RecentRun) -> str:
+    told, limit_s = run.told, run.time_limit_s
+    said = (
+        f"Its time limit of {rounded(limit_s)} ended it"
+        if limit_s
+        else f"Its time limit ended it after {rounded(run.run_time_s)}"
+    )
+    if told is None or limit_s is None:
+        return f"{said}{_usually(told)}."
+    if limit_s < told.high_s:
+        return f"{said}; that was too short, for {_like_it(told)}."
+    return f"{said}, though {_like_it(told)}: something held it up, or it had more to do than others."
+
+
+def _usually(told: PredictedAtStart | None) -> str:
+    return "" if told is None else f"; {_like_it(told)}"
+
+
+def _not_compared(run: RecentRun) -> str:
+    if run.n is None:
+        return "Its size was not told, or changed while it ran, so it is compared with no other run."
+    if run.application_id is None:
+        return "Nobody knows which application it was, so it is compared with no other run."
+    return "Nothing had been predicted of it before it ended, as for the first runs of an application or a size."
+
+
+def trust(verdict: str, source: str = "curve") -> str:
+    """Return in one sentence how far to trust what is said to be usual."""
+    if source == "similar_runs":
+        return (
+            "Take this with care. It rests on runs of the same user, name or kind, not on a model of the application."
+        )
+    if verdict == "reliable":
+        return "You can rely on this."
+    if verdict in DOUBTFUL:
+        return f"Take this with care. {explained(verdict)}"
+    return f"At sizes that were run you can rely on this. {explained(verdict)}".rstrip()
+
+
+def record(runs: Sequence[RecentRun]) -> str:
+    """Return how often runs lay inside the bands that were told of them; empty where none was told."""
+    known = [(run, run.told) for run in runs if run.told is not None and run.state == COMPLETED]
+    if not known:
+        return ""
+    held = sum(told.holds(run.run_time_s) for run, told in known)
+    last = "the last run" if len(known) == 1 else f"the last {counted(len(known), 'run')}"
+    before = "it ended" if len(known) == 1 else "they ended"
+    return f"Of {last} of which something was said before {before}, {held} {'was' if held == 1 else 'were'} inside."
+
+
+def expected_end(job: JobPrediction) -> str:
+    """Return when a running job will end, in one sentence."""
+    if not job.known or job.end is None or job.run_time_s is None or job.coverage is None:
+        return f"When it will end can not be said yet. {explained(job.reliability.verdict)}".rstrip()
+    often = of_runs(job.coverage).replace("runs", "such jobs")
+    end = moment(job.end)[-5:] if job.end[:10] == job.as_of[:10] else moment(job.end)
+    return (
+        f"It should end about {end} UTC, {rounded(job.run_time_s)} after its start; "
+        f"{often} end {_between(job.end_low, job.end_high)}."
+    )
+
+
+def _between(low: str | None, high: str | None) -> str:
+    if low is None or high is None:
+        return "at times that are not known"
+    alike = moment(low)[:10] == moment(high)[:10]
+    said = f"{moment(low)[-5:]} and {moment(high)[-5:]}" if alike else span(low, high).replace(" to ", " and ")
+    return f"between {said}"
+
+
+def limit_chance(job: JobPrediction) -> str:
+    """Return how a running job stands to its time limit, in one sentence; empty where it has none."""
+    limit_s, chance = job.time_limit_s, job.probability_exceeds_limit
+    if limit_s is None:
+        return ""
+    limit = f"its time limit of {duration(limit_s)}"
+    if chance is None:
+        return f"How it stands to {limit} can not be said."
+    if chance < HARDLY:
+        return f"It will hardly reach {limit}: the chance is {share(chance)}."
+    if chance < PROBABLY:
+        return f"It may reach {limit}: the chance is {share(chance)}."
+    return (
+        f"{limit.capitalize()} will probably end it, with a chance of {share(chance)}: "
+        "let it save its work, or ask the centre for more time."
+    )
+
+
+def settling(ended: JobPrediction, runs: Sequence[RecentRun]) -> str:
+    """Return what is said of a job whose run has ended and not settled yet; nothing where the run is among those known."""
+    start_ms = parse_rfc3339(ended.start)
+    if any(run.start_ms >= start_ms for run in runs):
+        return ""
+    return "Its run is over. How it went is told here when it has settled, some minutes after its end."
+
+
+# What to ask for next time: the time limit, the size, and what a run costs in energy; plain sentences.
+
+
+MARGIN: Final = 1.1
+GENEROUS: Final = 1.5  # so many times what is needed is no mistake
+LITTLE: Final = 0.25  # longer with half the size
+USED_UP: Final = 1.05  # beyond the largest useful size by more than rounding
+ALIKE_SHARE: Final = 0.05
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """A time limit worth asking for, in seconds, and why."""
+
+    limit_s: float
+    sentence: str
+
+
+def told_now(point: CurvePoint, verdict: str) -> PredictedAtStart:
+    """Return what the curve says of one of its points, in the form in which it is told of a run."""
+    return PredictedAtStart(
+        run_time_s=point.run_time_s,
+        low_s=point.low_s,
+        high_s=point.high_s,
+        coverage=point.coverage,
+        verdict=verdict,
+        source="curve",
+    )
+
+
+def limit_advice(usual: PredictedAtStart | None, had_s: float | None) -> Limit | None:
+    """Return the time limit to ask for next time: the upper end of the band with a tenth to spare, rounded up.
+
+    `had_s` is the limit that the run had. None where nothing is known of such runs.
+    """
+    if usual is None or not 0 < usual.high_s < math.inf:
+        return None
+    limit_s = next_limit(usual.high_s * MARGIN)
+    why = f"{_within(usual.coverage)} end within {rounded(usual.high_s)}"
+    if usual.verdict in DOUBTFUL or usual.source == "similar_runs":
+        asked = f"ask for no less than {rounded(limit_s)}"
+        return Limit(limit_s, f"Stay generous and {asked}: {why}, as far as anybody can tell.")
+    if had_s is not None and limit_s <= had_s <= GENEROUS * limit_s:
+        return Limit(had_s, f"Your limit of {rounded(had_s)} fits: {why}.")
+    return Limit(limit_s, f"Ask for {rounded(limit_s)}: {why}.{_about(had_s, limit_s)}")
+
+
+def _within(coverage: float) -> str:
+    """Return how many runs stay below the upper end of a band that holds so many."""
+    below = (1 + coverage) / 2
+    twentieths = below * 20
+    whole = abs(twentieths - round(twentieths)) < 0.01
+    return f"{twentieths:.0f} of 20 runs like it" if whole else f"{share(below)} of runs like it"
+
+
+def _about(had_s: float | None, limit_s: float) -> str:
+    if had_s is None:
+        return ""
+    if had_s < limit_s:
+        return f" Your limit of {rounded(had_s)} is tight."
+    return f" You asked for {rounded(had_s)}; a shorter limit may let it start sooner."
+
+
+def time_at(points: Sequence[CurvePoint], n: float) -> float | None:
+    """Return the run time at a size between those that were run, in seconds; None outside of them.
+
+    Between two points a straight line on logarithmic axes.
+    """
+    known = sorted((point.n, point.run_time_s) for point in points if point.source in INSIDE and point.run_time_s > 0)
+    for (low, low_s), (high, high_s) in zip(known, known[1:] or known, strict=False):
+        if low == n:
+            return low_s
+        if low <= n <= high:
+            part = 0.0 if high == low else math.log(n / low) / math.log(high / low)
+            return math.exp(math.log(low_s) * (1 - part) + math.log(high_s) * part)
+    return known[0][1] if known and known[0][0] == n else None
+
+
+def size_advice(entry: Prediction | None, n: float | None) -> str:
+    """Return what to know of the size: whether it helped, and what half of it would have cost; empty where nobody knows."""
+    if entry is None or n is None:
+        return ""
+    if entry.reliability.verdict in DOUBTFUL:
+        return f"Which size is best can not be said yet. {explained(entry.reliability.verdict)}"
+    most = entry.useful_n.max
+    if most is not None and n > most * USED_UP:
+        return _too_many(entry, n, most)
+    took_s, half_s = time_at(entry.curve, n), time_at(entry.curve, n / 2)
+    if took_s is None or half_s is None or n < 2:
+        return "" if most is None else f"Up to {sized(most, entry.unit)} more still help."
+    return _against_half(sized(n / 2, entry.unit), took_s, half_s, alone=n == 2)
+
+
+def _against_half(half: str, took_s: float, half_s: float, *, alone: bool) -> str:
+    longer = half_s / took_s - 1
+    told = f"{half} {'takes' if alone else 'take'} about {rounded(half_s)}"
+    if longer < ALIKE_SHARE:
+        return f"Half the size is as good: {told}."
+    if longer <= LITTLE:
+        return f"Half the size costs little: {told}, {share(longer)} longer, and leave{'s' if alone else ''} the rest to others."
+    return f"The size is well used: {told}, {share(longer)} longer."
+
+
+def _too_many(entry: Prediction, n: float, most: float) -> str:
+    at_most_s = time_at(entry.curve, most)
+    instead = f", and {sized(most, entry.unit)} take about {rounded(at_most_s)}" if at_most_s else ""
+    return f"Ask for {sized(most, entry.unit)}: more hardly help{instead}. You asked for {sized(n, entry.unit)}."
+
+
+def energy_words(run: RecentRun, point: CurvePoint | None) -> str:
+    """Return what a run used in energy against what is usual; empty where it was not measured."""
+    used_j = run.energy_j
+    if used_j is None:
+        return ""
+    said = f"It used {kilowatt_hours(used_j)} ({energy(used_j)})"
+    usual_j = point.energy_j if point is not None else None
+    if not usual_j or run.state != "COMPLETED":
+        return f"{said}."
+    ratio = used_j / usual_j
+    if abs(ratio - 1) < ALIKE_SHARE:
+        return f"{said}, as much as usual."
+    return f"{said}, {share(abs(ratio - 1))} {'more' if ratio > 1 else 'less'} than usual."
+
+
+def kilowatt_hours(joules: float) -> str:
+    """Return an energy in the unit of bills."""
+    amount = joules / 3.6e6
+    return f"{amount:.0f} kWh" if amount >= 100 else f"{amount:.3g} kWh"

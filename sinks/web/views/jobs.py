@@ -1,0 +1,237 @@
+"""What the page of a job shows, worked out from the service: plain data, sentences, and the picture of its application."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+from urllib.parse import quote, unquote
+
+import msgspec
+from markupsafe import Markup
+
+from processors.contracts.names import ApplicationKey, rfc3339
+from processors.contracts.outputs import CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun
+from processors.contracts.service import Service
+from sinks.web.access import Reader
+from sinks.web.charts import Drawing, Mark, Plot, PlotAxis, curve_svg, drawable, duration_ticks, powers, told
+from sinks.web.links import link
+from sinks.web.views import job_messages
+from sinks.web.words import between, duration, moment, power, rounded, share, size, sized
+
+RECORD_RUNS: Final = 50  # of the application, by which it is told how often bands held
+DEFAULT_UNIT: Final = "nodes"
+
+
+class RunView(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that ended, in sentences and facts; empty sentences have nothing to say."""
+
+    run: RecentRun
+    outcome: str
+    trust: str
+    record: str
+    limit: str
+    size: str
+    energy: str
+    ended: str
+    facts: Sequence[tuple[str, str]]
+    plot: Plot | None = None
+    entry: Prediction | None = None
+    application: str = ""
+
+
+class RunningView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that runs, in sentences and facts."""
+
+    job: JobPrediction
+    end: str
+    limit: str
+    trust: str
+    facts: Sequence[tuple[str, str]]
+    application: str = ""
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job: what runs now, and the runs that ended, newest first; a job that was put back into the queue has several.
+
+    `settling` is the sentence about a run that has just ended and that nothing else is known of yet.
+    """
+
+    system: str
+    job_id: str
+    running: RunningView | None
+    runs: Sequence[RunView]
+    settling: str = ""
+
+
+def owners(service: Service, system: str, job_id: str) -> set[str | None]:
+    """Return who ran a job, as the journal writes users; nobody where the job is not known."""
+    told = (_running(service, system, job_id), service.ended(system, job_id))
+    users = {run.user for run in service.runs_of_job(system, job_id)}
+    return users | {job.user for job in told if job is not None}
+
+
+def may_see(reader: Reader, users: set[str | None]) -> bool:
+    """Tell whether a reader may see a job that these users ran."""
+    return all(reader.sees(user) for user in users)
+
+
+def job_view(service: Service, system: str, job_id: str) -> JobView | None:
+    """Return what to show of a job; None where nothing is known of it."""
+    running = _running(service, system, job_id)
+    runs = service.runs_of_job(system, job_id)
+    ended = service.ended(system, job_id)
+    settling = job_messages.settling(ended, runs) if ended is not None else ""
+    if running is None and not runs and not settling:
+        return None
+    return JobView(
+        system=system,
+        job_id=job_id,
+        running=None if running is None else running_view(service, running),
+        runs=[run_view(service, run, newest=place == 0) for place, run in enumerate(runs)],
+        settling=settling,
+    )
+
+
+def running_view(service: Service, job: JobPrediction) -> RunningView:
+    """Return what to show of a job that runs."""
+    source = "similar_runs" if job.model is not None and job.model.name == "similar_runs" else "curve"
+    id_ = _application(job)
+    return RunningView(
+        job=job,
+        end=job_messages.expected_end(job),
+        limit=job_messages.limit_chance(job),
+        trust=job_messages.trust(job.reliability.verdict, source) if job.known else "",
+        facts=list(_running_facts(job)),
+        application=f"/applications/{link(id_)}" if id_ and service.prediction(id_) is not None else "",
+    )
+
+
+def _application(job: JobPrediction) -> str:
+    if job.application is None:
+        return ""
+    return ApplicationKey(job.application, job.system, job.input or "", job.unit or DEFAULT_UNIT).id
+
+
+def _running_facts(job: JobPrediction) -> Iterator[tuple[str, str]]:
+    yield "started", f"{moment(job.start)} UTC"
+    if job.known and job.run_time_s is not None and job.low_s is not None and job.high_s is not None:
+        yield "run time", f"{rounded(job.run_time_s)} ({between(job.low_s, job.high_s)})"
+    yield "time limit", "none told" if job.time_limit_s is None else duration(job.time_limit_s)
+    yield "chance to reach it", share(job.probability_exceeds_limit)
+    if job.power_w is not None:
+        yield "power of all its hosts", f"{power(job.power_w)} ({power(job.power_low_w)} to {power(job.power_high_w)})"
+    if job.under_load is not None and job.under_load.q50_s is not None:
+        yield "run time under the load of its hosts", duration(job.under_load.q50_s)
+    if job.coverage_measured is not None:
+        yield "such bands held so far", share(job.coverage_measured)
+
+
+def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> RunView:
+    """Return what to show of a run that ended; only the newest of a job gets a picture and advice."""
+    entry = None if run.application_id is None else service.prediction(run.application_id)
+    unit = _unit(run, entry)
+    point = _point(entry, run.n)
+    usual = run.told if point is None or entry is None else job_messages.told_now(point, entry.reliability.verdict)
+    advice = job_messages.limit_advice(usual, run.time_limit_s) if newest else None
+    others = service.runs(run.application_id)[:RECORD_RUNS] if newest and run.application_id else ()
+    return RunView(
+        run=run,
+        outcome=job_messages.outcome(run, unit),
+        trust=job_messages.trust(run.told.verdict, run.told.source) if run.told else "",
+        record=job_messages.record(others),
+        limit=advice.sentence if advice else "",
+        size=job_messages.size_advice(entry, run.n) if newest else "",
+        energy=job_messages.energy_words(run, point),
+        ended=moment(rfc3339(run.end_ms)),
+        facts=list(_facts(run, unit)),
+        plot=_plot(entry, run) if newest else None,
+        entry=entry,
+        application=f"/applications/{link(run.application_id)}" if entry is not None and run.application_id else "",
+    )
+
+
+def _unit(run: RecentRun, entry: Prediction | None) -> str:
+    if entry is not None:
+        return entry.unit
+    try:
+        return ApplicationKey.parse(run.application_id or "").unit
+    except ValueError:
+        return DEFAULT_UNIT
+
+
+def _point(entry: Prediction | None, n: float | None) -> CurvePoint | None:
+    return None if entry is None else next((point for point in entry.curve if point.n == n), None)
+
+
+def _facts(run: RecentRun, unit: str) -> Iterator[tuple[str, str]]:
+    yield "size", "not known" if run.n is None else sized(run.n, unit)
+    yield "started", f"{moment(rfc3339(run.start_ms))} UTC"
+    yield "ended", f"{moment(rfc3339(run.end_ms))} UTC, {run.state}"
+    yield "run time", duration(run.run_time_s)
+    if run.told is not None:
+        yield "had been predicted", _predicted(run.told)
+    yield "time limit", "none told" if run.time_limit_s is None else duration(run.time_limit_s)
+    if run.power_w is not None:
+        yield "mean power of all its hosts", power(run.power_w)
+
+
+def _predicted(told: PredictedAtStart) -> str:
+    return f"{rounded(told.run_time_s)} ({between(told.low_s, told.high_s)})"
+
+
+def _plot(entry: Prediction | None, run: RecentRun) -> Plot | None:
+    if entry is None or not entry.curve or run.n is None:
+        return None
+    sizes = [n for n in (*(point.n for point in entry.curve), run.n) if drawable(n)]
+    times = [value for point in entry.curve for value in (point.low_s, point.high_s) if drawable(value)]
+    times += [run.run_time_s] if drawable(run.run_time_s) else []
+    return Plot(
+        f"Run time of {entry.application} against {entry.unit}, and this run",
+        _picture(entry, run.n, run.run_time_s),
+        PlotAxis("log", told(powers(min(sizes), max(sizes), 2, 12), size) if sizes else ()),
+        PlotAxis("log", told(duration_ticks(min(times), max(times), 8), duration) if times else ()),
+    )
+
+
+def _picture(entry: Prediction, n: float, run_time_s: float) -> Markup:
+    drawing = Drawing(
+        title=f"Run time of {entry.application} against {entry.unit}, and this run",
+        description=f"This run took {rounded(run_time_s)} at {sized(n, entry.unit)}; the table has the curve.",
+        unit=entry.unit,
+        points=entry.curve,
+        marks=[Mark(n, run_time_s, "anomaly", f"this run: {rounded(run_time_s)}")],
+    )
+    return Markup(curve_svg(drawing))  # noqa: S704 -- curves.py escapes
+
+
+def _running(service: Service, system: str, job_id: str) -> JobPrediction | None:
+    return next((job for job in service.jobs() if (job.system, job.job_id) == (system, job_id)), None)
+
+
+def visible(jobs: Sequence[JobPrediction], reader: Reader) -> list[JobPrediction]:
+    """Return the running jobs that a reader may see."""
+    return [job for job in jobs if reader.sees(job.user)]
+
+
+def jobs_like(jobs: Sequence[JobPrediction], search: str) -> list[JobPrediction]:
+    """Return the jobs with a text in their id, system, application or input, in any case."""
+    sought = search.casefold()
+    return [
+        job
+        for job in jobs
+        if sought in " ".join((f"{job.system}/{job.job_id}", job.application or "", job.input or "")).casefold()
+    ]
+
+
+def worst_first(jobs: Sequence[JobPrediction]) -> list[JobPrediction]:
+    """Return the jobs that will most probably hit their limit first, else in the order given."""
+    return sorted(jobs, key=lambda job: -(job.probability_exceeds_limit or 0.0))
+
+
+def job_link(system: str, job_id: str) -> str:
+    """Return the address of the page of a job; names come from outside, so they are escaped."""
+    return f"/jobs/{quote(system, safe='')}/{quote(job_id, safe='')}"
+
+
+def link_of_key(key: str) -> str:
+    """Return the address of the page of a job by its key."""
+    system, _, job_id = key.partition("/")
+    return job_link(unquote(system), unquote(job_id))

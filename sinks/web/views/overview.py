@@ -1,0 +1,309 @@
+"""What the pages show, worked out from the service: plain data without HTML, but for the finished pictures."""
+
+from collections.abc import Sequence
+from heapq import nsmallest
+from math import isfinite
+from statistics import median
+from typing import Final
+
+import msgspec
+from markupsafe import Markup
+
+from processors.contracts.names import HORIZONS, Horizon, rfc3339
+from processors.contracts.outputs import (
+    Alert,
+    CurvePoint,
+    HorizonError,
+    JobPrediction,
+    Member,
+    Model,
+    Prediction,
+    SourceSeen,
+)
+from sinks.web.charts import Drawing, Mark, curve_svg, small_curve_svg
+from sinks.web.links import Truth, application_id, link
+from sinks.web.words import attention, duration, explained, moment, share, size, verdict_words
+
+# How fresh the sources are: the newest event of each against the present in event time.
+
+
+OLD_S: Final = 900.0  # a source that is so far behind stands out
+
+
+class SourceRow(msgspec.Struct, frozen=True):
+    """A source: its topic, how many events came, the newest one's time, and how far that is behind the present."""
+
+    topic: str
+    events: int
+    newest: str
+    behind: str
+    is_old: bool
+
+
+def source_rows(sources: Sequence[SourceSeen], now_ms: int = 0) -> list[SourceRow]:
+    """Return the sources, those furthest behind first. `now_ms` is the present, where something else than they tells it."""
+    now = max([now_ms, *(seen.newest_ms for seen in sources)])
+    return [
+        SourceRow(
+            seen.topic,
+            seen.events,
+            moment(rfc3339(seen.newest_ms)),
+            _behind((now - seen.newest_ms) / 1000),
+            (now - seen.newest_ms) / 1000 > OLD_S,
+        )
+        for seen in sorted(sources, key=lambda seen: (seen.newest_ms, seen.topic))
+    ]
+
+
+def _behind(seconds: float) -> str:
+    return "newest" if seconds < 1 else f"{duration(seconds)} behind"
+
+
+# Who is right on an application: the laws of run time in the order of their errors, for the page and the commands.
+
+
+INSIDE: Final[Horizon] = "inside"
+PREDICTION: Final = "prediction"  # in the place of a law: what was published
+_LAWS: Final = {
+    PREDICTION: "what was predicted",
+    "usl": "universal scalability (Gunther)",
+    "ideal": "perfect speed-up from the largest size",
+    "last_two": "slope of the two largest sizes",
+    "amdahl_short": "Amdahl, from the nearest sizes",
+    "root_short": "growth with the square root, from the nearest sizes",
+    "linear_short": "linear growth, from the nearest sizes",
+    "amdahl_middle": "Amdahl, from the nearer sizes",
+    "kazmina": "Kazmina and Antonov",
+    "barnes_linear": "Barnes, linear",
+    "barnes_quadratic": "Barnes, quadratic",
+    "amdahl": "Amdahl",
+    "amdahl_log": "Amdahl with logarithmic communication",
+    "sup5": "five terms",
+    "downey": "Downey, average of his curves",
+    "adept": "ADEPT in two steps",
+    "attributes": "attributes of the job",
+    "communication": "communication of the run",
+    "curve": "its published curve",
+}
+
+
+class Ranked(msgspec.Struct, frozen=True):
+    """A law in its place: name, what it is, weight (None: beside the prediction), errors by horizon, and a remark."""
+
+    name: str
+    law: str
+    weight: float | None
+    errors: dict[str, HorizonError]
+    remark: str
+    parameters: dict[str, float]
+
+
+def ranked(model: Model) -> list[Ranked]:
+    """Return the laws and the prediction itself, the one with the least error first; without errors the weightiest.
+
+    Errors outside of the sizes that were run decide, once there are any.
+    """
+    rows = [_ranked(member) for member in model.members]
+    if model.errors:
+        rows.append(Ranked(PREDICTION, _LAWS[PREDICTION], None, _by_horizon(model.errors), "", {}))
+    deciding: Sequence[Horizon] = [
+        name for name in HORIZONS if name != INSIDE and any(name in row.errors for row in rows)
+    ] or [INSIDE]
+    return sorted(rows, key=lambda row: (_mean(row, deciding), -(row.weight or 0.0), row.name))
+
+
+def horizons(rows: Sequence[Ranked]) -> list[str]:
+    """Return the horizons at which any of the laws has been scored, the nearest first."""
+    return [name for name in HORIZONS if any(name in row.errors for row in rows)]
+
+
+def _ranked(member: Member) -> Ranked:
+    weight = member.weight if member.role == "part" else None
+    law = _LAWS.get(member.name, member.name.replace("_", " "))
+    return Ranked(member.name, law, weight, _by_horizon(member.errors), _remark(member), member.parameters)
+
+
+def _by_horizon(errors: Sequence[HorizonError]) -> dict[str, HorizonError]:
+    return {error.horizon: error for error in errors}
+
+
+def _remark(member: Member) -> str:
+    if member.answers == "larger sizes":
+        return "for larger sizes than were run"
+    if member.answers == "nothing":
+        return f"needs {member.sizes_min} sizes, or does not apply"
+    return ""
+
+
+def _mean(row: Ranked, deciding: Sequence[str]) -> float:
+    parts = [row.errors[name] for name in deciding if name in row.errors]
+    scored = sum(part.scored for part in parts)
+    return sum(part.error * part.scored for part in parts) / scored if scored else float("inf")
+
+
+TARGET: Final = "target"  # evidence that has one is of that, in its own unit
+SEVERITIES: Final = ("critical", "warning", "info")
+_KEY: Final = ("application", "system", "input", "unit")
+
+
+class Row(msgspec.Struct, frozen=True):
+    """An application in the overview."""
+
+    id: str
+    link: str
+    prediction: Prediction
+    picture: Markup
+    verdict: str
+    explained: str
+    alerts: Sequence[Alert]
+    largest_observed: CurvePoint | None
+    error_against_truth: float | None
+
+
+class PointRow(msgspec.Struct, frozen=True):
+    """A size in the table beside the curve."""
+
+    point: CurvePoint
+    truth_s: float | None
+    deviation: float | None
+
+
+def rows(
+    predictions: Sequence[Prediction], alerts: Sequence[Alert], truth: Truth | None, rows_max: int = 1000
+) -> list[Row]:
+    """Return the applications, those that need attention first, at most `rows_max`."""
+    by_key: dict[tuple[str | None, ...], list[Alert]] = {}
+    for alert in alerts:
+        if alert.status != "resolved":
+            by_key.setdefault(tuple(alert.labels.get(name) for name in _KEY), []).append(alert)
+    # pictures are dear: only of what is shown
+    first = nsmallest(rows_max, predictions, key=lambda entry: _place(entry, by_key.get(_key(entry), [])))
+    return [_row(entry, by_key.get(_key(entry), []), truth) for entry in first]
+
+
+def named_like(predictions: Sequence[Prediction], search: str) -> Sequence[Prediction]:
+    """Return the predictions with a text in their application, system, input or unit, in any case."""
+    if not search:
+        return predictions
+    sought = search.casefold()
+    return [entry for entry in predictions if any(sought in part.casefold() for part in _key(entry))]
+
+
+def _place(entry: Prediction, alerts: Sequence[Alert]) -> tuple[int, int, float, tuple[str, ...]]:
+    worst = min((SEVERITIES.index(alert.severity) for alert in alerts), default=len(SEVERITIES))
+    error = entry.quality.median_error or 0.0
+    return worst, attention(entry.reliability.verdict), -error, _key(entry)
+
+
+def _key(entry: Prediction) -> tuple[str, ...]:
+    return entry.application, entry.system, entry.input, entry.unit
+
+
+def _row(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None) -> Row:
+    id_ = application_id(entry)
+    observed = [point for point in entry.curve if point.source == "observed"]
+    return Row(
+        id=id_,
+        link=f"/applications/{link(id_)}",
+        prediction=entry,
+        picture=picture(entry, alerts, truth, small=True),
+        verdict=verdict_words(entry.reliability.verdict),
+        explained=explained(entry.reliability.verdict),
+        alerts=alerts,
+        largest_observed=max(observed, key=lambda point: point.n, default=None),
+        error_against_truth=error_against_truth(entry, truth),
+    )
+
+
+def error_against_truth(entry: Prediction, truth: Truth | None) -> float | None:
+    """Return the median relative error at the sizes that were run, None where there is no truth to compare with."""
+    pairs = [(point, row.truth_s) for row in point_rows(entry, truth) if (point := row.point).source == "observed"]
+    errors = [abs(point.run_time_s / true_s - 1) for point, true_s in pairs if true_s]
+    return median(errors) if errors else None
+
+
+def point_rows(entry: Prediction, truth: Truth | None) -> list[PointRow]:
+    """Return the sizes of the curve, each with the truth where there is one."""
+    id_ = application_id(entry)
+    found = []
+    for point in entry.curve:
+        true_s = truth(id_, point.n) if truth else None
+        usable = true_s is not None and isfinite(true_s) and true_s > 0
+        deviation = point.run_time_s / true_s - 1 if true_s is not None and usable else None
+        found.append(PointRow(point, true_s if usable else None, deviation))
+    return found
+
+
+def run_time_at(entry: Prediction, n: float) -> float | None:
+    """Return the run time that the curve tells at one of its sizes, None at another."""
+    return next((point.run_time_s for point in entry.curve if point.n == n), None)
+
+
+def picture(
+    entry: Prediction,
+    alerts: Sequence[Alert],
+    truth: Truth | None,
+    *,
+    small: bool,
+    runs: Sequence[Mark] = (),
+    uprights: Sequence[tuple[float, str]] = (),
+) -> Markup:
+    """Return the picture of an application's curve; the text in it is escaped where the picture is made."""
+    drawing = Drawing(
+        title=f"Run time of {entry.application} against {entry.unit}",
+        description=_described(entry),
+        unit=entry.unit,
+        points=entry.curve,
+        marks=[*runs, *anomalies(alerts)],
+        uprights=uprights,
+        truth=[(row.point.n, row.truth_s) for row in point_rows(entry, truth) if row.truth_s],
+    )
+    return Markup(small_curve_svg(drawing) if small else curve_svg(drawing))  # noqa: S704 -- curves.py escapes
+
+
+def _described(entry: Prediction) -> str:
+    if not entry.curve:
+        return "There is no curve yet."
+    first, last = entry.curve[0], entry.curve[-1]
+    return (
+        f"From {duration(first.run_time_s)} at {size(first.n)} to {duration(last.run_time_s)} at {size(last.n)}"
+        f" {entry.unit}, on logarithmic axes; the table has every value."
+    )
+
+
+def anomalies(alerts: Sequence[Alert]) -> list[Mark]:
+    """Return the sizes that stand out of a curve by open alerts, with what they say."""
+    return [
+        Mark(alert.evidence.n, alert.evidence.observed, "anomaly", alert.annotations.get("summary", ""))
+        for alert in alerts
+        if alert.kind == "anomaly" and alert.evidence.n and alert.evidence.observed
+        and alert.evidence.expected and alert.evidence.expected > 1  # seconds: a failure rate is no point of the curve
+        and TARGET not in alert.evidence.detail  # nor is a power or a counter
+    ]  # fmt: skip
+
+
+def jobs_of(entry: Prediction, jobs: Sequence[JobPrediction]) -> list[JobPrediction]:
+    """Return the running jobs of an application."""
+    key = _key(entry)
+    return [job for job in jobs if (job.application, job.system, job.input, job.unit) == key]
+
+
+def alerts_of(entry: Prediction, alerts: Sequence[Alert]) -> list[Alert]:
+    """Return the alerts of an application, resolved ones too."""
+    return [alert for alert in alerts if tuple(alert.labels.get(name) for name in _KEY) == _key(entry)]
+
+
+def worst_first(alerts: Sequence[Alert]) -> list[Alert]:
+    """Return the alerts that are not resolved: firing before pending, then the worst, else in the order given."""
+    is_open = [alert for alert in alerts if alert.status != "resolved"]
+    return sorted(is_open, key=lambda alert: (alert.status != "firing", SEVERITIES.index(alert.severity)))
+
+
+def band(low_s: float | None, high_s: float | None) -> str:
+    """Return a band of run times."""
+    return "-" if low_s is None or high_s is None else f"{duration(low_s)} to {duration(high_s)}"
+
+
+def change(ratio: float | None) -> str:
+    """Return a signed share."""
+    return "-" if ratio is None else f"{'+' if ratio > 0 else ''}{share(ratio)}"

@@ -1,0 +1,183 @@
+"""Words for people: verdicts explained, durations, sizes and shares. The page and the demo's screen share them."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from processors.contracts.names import measured
+from processors.contracts.outputs import CurvePoint, UsefulSizes
+
+INSIDE: Final = frozenset({"observed", "interpolated"})  # sources of points among the sizes that were run
+_EXPLAINED: Final = {
+    "reliable": "The runs seen so far pin the curve down.",
+    "insufficient": "Fewer than three sizes have been seen: the curve is a first guess from what applications usually do.",
+    "high_error": "The runs do not lie on one scaling curve: something other than the size decides the run time.",
+    "linear": "No run has reached the size where more nodes stop helping: nobody knows yet where that is.",
+    "runner_up": "Two quite different curves fit the runs equally well.",
+    "superlinear": "Doubling the size more than halves the run time, which no scaling law explains: memory or cache.",
+    "slowdown": "At the largest sizes the run time grows again: more nodes only cost.",
+    "far": "The size asked for is far outside the sizes that have been run.",
+    "uncertain": "The forecast for this size may be far off; the reasons say why.",
+    "unknown": "Nothing is known of this application.",
+}
+_ATTENTION: Final = (
+    "high_error", "slowdown", "superlinear", "runner_up", "linear", "far", "uncertain", "insufficient", "unknown", "reliable"
+)  # fmt: skip
+_UNITS: Final = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+_ONE: Final = {"nodes": "node", "cores": "core", "processes": "process", "threads": "thread", "gpus": "gpu"}
+
+
+def verdict_words(verdict: str) -> str:
+    """Return a verdict as it is written for people."""
+    return verdict.replace("_", " ")
+
+
+def explained(verdict: str) -> str:
+    """Return what a verdict means, in one sentence; empty for a verdict of a later version."""
+    return _EXPLAINED.get(verdict, "")
+
+
+def attention(verdict: str) -> int:
+    """Return the place of a verdict in a list that begins with what needs attention most."""
+    return _ATTENTION.index(verdict) if verdict in _ATTENTION else len(_ATTENTION)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration with its two largest units."""
+    if seconds < 0:
+        return f"-{duration(-seconds)}"
+    if seconds < 10:
+        return f"{seconds:.2g} s"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    if not seconds < 1e9:
+        return f"{seconds:.3g} s"
+    return _two_units(round(seconds))
+
+
+def _two_units(seconds: int) -> str:
+    place = next(index for index, (length, _) in enumerate(_UNITS) if seconds >= length)
+    length, name = _UNITS[place]
+    smaller_length, smaller = _UNITS[min(place + 1, len(_UNITS) - 1)]
+    whole, rest = divmod(seconds, int(length))
+    part = rest // int(smaller_length)
+    return f"{whole} {name} {part} {smaller}" if part and place < len(_UNITS) - 1 else f"{whole} {name}"
+
+
+def size(n: float) -> str:
+    """Return a size: whole numbers in full, others with three digits."""
+    return str(int(n)) if n == int(n) else f"{n:.3g}"
+
+
+def counted(count: int, thing: str) -> str:
+    """Return a number of things."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
+def share(ratio: float | None) -> str:
+    """Return a share in per cent, a dash where it is not known."""
+    if ratio is None:
+        return "-"
+    return f"{100 * ratio:.1f} %" if abs(ratio) < 0.0995 else f"{100 * ratio:.0f} %"
+
+
+def power(power_w: float | None) -> str:
+    """Return a power, a dash where it is not known."""
+    return measured("power_w", power_w)
+
+
+def energy(energy_j: float | None) -> str:
+    """Return an energy, a dash where it is not known."""
+    return measured("energy_j", energy_j)
+
+
+def energy_advice(points: Sequence[CurvePoint], useful: UsefulSizes, unit: str) -> str:
+    """Return what to know of energy, in one sentence: the size that takes least, and what the fastest costs beside it.
+
+    `points` are those that can be relied on; empty where there is nothing to say.
+    """
+    known = {point.n: (point.run_time_s, point.energy_j) for point in points if point.energy_j}
+    least, fastest = useful.least_energy, min(known, key=lambda n: (known[n][0], n), default=None)
+    if least is None or fastest is None or least not in known:
+        return ""
+    (least_s, least_j), (fastest_s, fastest_j) = known[least], known[fastest]
+    said = f"A run takes least energy at {sized(least, unit)}, {energy(least_j)}"
+    if fastest == least or not least_j or not fastest_j:
+        return f"{said}, and is fastest there."
+    ratios = f"{_ratio(least_s / fastest_s)} times as fast for {_ratio(fastest_j / least_j)} times the energy"
+    return f"{said}; {sized(fastest, unit)} {'is' if fastest == 1 else 'are'} {ratios}."
+
+
+def sized(n: float, unit: str) -> str:
+    """Return a size with its unit."""
+    return f"{size(n)} {_ONE.get(unit, unit)}" if n == 1 else f"{size(n)} {unit}"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2g}" if value < 99 else f"{value:.0f}"
+
+
+def measured_apart(resource: str, values: Sequence[float]) -> Callable[[float], str]:
+    """Return how to write what was measured such that these values, of which no two are alike, look different."""
+    alike = len(set(values))
+    digits = next((n for n in range(3, 7) if len({measured(resource, value, n) for value in values}) >= alike), 7)
+    return lambda value: measured(resource, value, digits)
+
+
+def span(start: str | None, stop: str | None) -> str:
+    """Return two moments, the day said once where it is one."""
+    first, last = moment(start), moment(stop)
+    return f"{first} to {last[11:] if last[:10] == first[:10] and len(last) > 11 else last}"
+
+
+def moment(rfc3339: str | None) -> str:
+    """Return a moment without its seconds and letters, a dash where there is none."""
+    return rfc3339[:16].replace("T", " ") if rfc3339 else "-"
+
+
+def printable(text: str) -> str:
+    r"""Return a text whose control characters cannot reach a terminal."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+# Durations as people say them: no more digits than matter to somebody who waits.
+
+
+_STEPS: Final = ((36_000.0, 900), (600.0, 60), (100.0, 5))  # from so many seconds on, rounded to so many
+
+
+def rounded(seconds: float) -> str:
+    """Return a duration, rounded: whole minutes from ten minutes on, quarters of an hour from ten hours on."""
+    step = next((step for least, step in _STEPS if seconds >= least), None)
+    return duration(seconds if step is None or seconds >= 1e9 else round(seconds / step) * step)
+
+
+def between(low_s: float, high_s: float) -> str:
+    """Return a range of durations, the unit said once where that reads well."""
+    low, high = rounded(low_s), rounded(high_s)
+    if low == high and low_s != high_s:
+        low, high = duration(low_s), duration(high_s)
+    (number, _, unit), (_, _, other) = low.partition(" "), high.partition(" ")
+    return f"{number} to {high}" if unit == other else f"{low} to {high}"
+
+
+def next_limit(seconds: float) -> float:
+    """Return a time limit that a person would write down, in seconds: not below, in steps that grow with it."""
+    minutes = seconds / 60
+    step = next((step for most, step in ((10, 1), (120, 5), (480, 15), (1440, 30)) if minutes <= most), 60)
+    return max(-(-minutes // step) * step, 1.0) * 60.0
+
+
+# Templates of HTML: one policy and one set of words for the pages of a running agent and for reports.
+
+
+def environment(package: str) -> Environment:
+    """Return the templates of a package: everything is escaped, and a missing value is an error."""
+    made = Environment(
+        loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    made.filters.update(
+        counted=counted, share=share, moment=moment, verdict_words=verdict_words
+    )  # fmt: skip
+    return made
