@@ -1,4 +1,4 @@
-"""Facts: what passes between processors."""
+"""Facts: what passes between rooms. Runs and their outcomes, bands of run time, and the curve that was published."""
 
 import math
 from bisect import bisect_left
@@ -10,55 +10,8 @@ import msgspec
 
 from processors.contracts.events import SUCCESS, JobCompleted
 from processors.contracts.names import Horizon, horizon_of
+from processors.contracts.outputs import Reliability, Source, UsefulSizes
 from processors.models.statistics import Z95
-
-# When will a running job end: the published band as a log-normal law, given that the job still runs.
-
-
-_NORMAL = NormalDist()
-_SURVIVAL_MIN = 1e-9
-_SPREAD_MAX = 50.0  # of ln T: beyond it nothing is known, and the numbers of the machine end
-
-
-class EndForecast(msgspec.Struct, frozen=True):
-    """Run time in seconds with its 90 % band, and the probability that it exceeds the time limit."""
-
-    run_time_s: float
-    low_s: float
-    high_s: float
-    exceeds: float | None
-
-
-def forecast(run_time_s: float, low_s: float, high_s: float, elapsed_s: float, limit_s: float | None) -> EndForecast:
-    """Return the run time of a job that has run for `elapsed_s` and has not ended.
-
-    The law is ln T ~ N(ln run_time_s, s^2) with s from the width of the 90 % band, cut off below the elapsed time.
-    """
-    spread = min(max((math.log(high_s) - math.log(low_s)) / (2 * Z95), 1e-6), _SPREAD_MAX)
-    centre = math.log(run_time_s)
-
-    def below(time_s: float) -> float:
-        return _NORMAL.cdf((math.log(time_s) - centre) / spread) if time_s > 0 else 0.0
-
-    passed = below(elapsed_s)
-    alive = max(1.0 - passed, _SURVIVAL_MIN)
-
-    def quantile(share: float) -> float:
-        level = min(max(passed + share * alive, 1e-12), 1 - 1e-12)
-        return max(math.exp(centre + spread * _NORMAL.inv_cdf(level)), elapsed_s)
-
-    exceeds = None if limit_s is None else min(max((1.0 - below(limit_s)) / alive, 0.0), 1.0)
-    point = run_time_s if passed < 1e-6 else quantile(0.5)  # nothing is cut off yet
-    return EndForecast(float(point), min(quantile(0.05), point), max(quantile(0.95), point), exceeds)
-
-
-def noteworthy(old: tuple[float, float, float] | None, new: EndForecast, tolerance: float = 0.02) -> bool:
-    """Tell whether a forecast differs enough from the last one (run time, low, high) to be published."""
-    if old is None:
-        return True
-    pairs = zip(old, (new.run_time_s, new.low_s, new.high_s), strict=True)
-    return any(abs(math.log(b / a)) > tolerance for a, b in pairs)
-
 
 N_MIN: Final = 1e-3
 N_MAX: Final = 1e9
@@ -80,21 +33,84 @@ class RunFact(msgspec.Struct, frozen=True):
 
 
 def plausible(n: float, run_time_s: float) -> bool:
-    """Tell whether size and run time can be true: a thousandth to a thousand million, in units and in seconds."""
+    """Return whether size and run time can be true: a thousandth to a thousand million, in units and in seconds."""
     return N_MIN <= n <= N_MAX and RUN_TIME_MIN_S <= run_time_s <= RUN_TIME_MAX_S
 
 
 def trains(n: float | None, event: JobCompleted, *, resized: bool) -> TypeGuard[float]:
-    """Tell whether a run tells how long its application takes at size `n`: it came to its end, in one size, and can be true."""
+    """Return whether a run shows how long its application takes at size `n`: it came to its end, in one size, and can be true."""
     return event.state == SUCCESS and not resized and n is not None and plausible(n, event.run_time_s)
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How a run of something (an application on a host, say) ended; `of` tells causes apart."""
+    """How a run of something (an application on a host, say) ended; `of` separates causes."""
 
     run_id: str
     failed: bool
     of: str = ""
+
+
+_NORMAL = NormalDist()
+_SURVIVAL_MIN: Final = 1e-9
+_UNTOUCHED: Final = 1e-6  # a share of runs that have ended by now, below which a band is as it was at the start
+_LN_DEVIATION_MIN: Final = 1e-6
+_LN_DEVIATION_MAX: Final = 50.0  # beyond it nothing is known, and the numbers of the machine end
+
+
+class Band(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A run time and the ends of the band that is to hold 90 % of the runs, in seconds."""
+
+    run_time_s: float
+    low_s: float
+    high_s: float
+
+
+class Remaining(msgspec.Struct, frozen=True):
+    """The whole run time of a job that still runs, and the probability that it exceeds its time limit."""
+
+    band: Band
+    exceeds_limit: float | None
+
+
+def remaining(band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
+    """Condition a band on a job having run for `elapsed_s` without an end.
+
+    ln T is normal on either side of the run time, with the deviation that puts 5 % below `low_s` and 5 % above `high_s`; what
+    lies below the elapsed time is cut off. A job that has just started has exactly the band that any other reader sees.
+    """
+    centre = math.log(band.run_time_s)
+    below_deviation, above_deviation = (
+        min(max(abs(math.log(end_s) - centre) / Z95, _LN_DEVIATION_MIN), _LN_DEVIATION_MAX)
+        for end_s in (band.low_s, band.high_s)
+    )
+
+    def passed(time_s: float) -> float:
+        if time_s <= 0:
+            return 0.0
+        ln_ratio = math.log(time_s) - centre
+        return _NORMAL.cdf(ln_ratio / (below_deviation if ln_ratio < 0 else above_deviation))
+
+    ended = passed(elapsed_s)
+    alive = max(1.0 - ended, _SURVIVAL_MIN)
+
+    def quantile(share: float) -> float:
+        deviations = _NORMAL.inv_cdf(min(max(ended + share * alive, 1e-12), 1 - 1e-12))
+        ln_ratio = deviations * (below_deviation if deviations < 0 else above_deviation)
+        return max(math.exp(centre + ln_ratio), elapsed_s)
+
+    exceeds = None if limit_s is None else min(max((1.0 - passed(limit_s)) / alive, 0.0), 1.0)
+    if ended < _UNTOUCHED and elapsed_s <= band.low_s:
+        return Remaining(band, exceeds)
+    middle_s = quantile(0.5)
+    return Remaining(Band(middle_s, min(quantile(0.05), middle_s), max(quantile(0.95), middle_s)), exceeds)
+
+
+def noteworthy(old: Band | None, new: Band, tolerance: float = 0.02) -> bool:
+    """Return whether a prediction differs enough from the last one, by `tolerance` in ln T, to be published."""
+    if old is None:
+        return True
+    pairs = zip((old.run_time_s, old.low_s, old.high_s), (new.run_time_s, new.low_s, new.high_s), strict=True)
+    return any(abs(math.log(after / before)) > tolerance for before, after in pairs)
 
 
 class Scored(msgspec.Struct, frozen=True):
@@ -117,16 +133,20 @@ class Scored(msgspec.Struct, frozen=True):
     ground: Ground = "runs"
 
 
-# A published curve: what users were told, as points; between points ln T is linear in ln n.
-
-
 class PublishedPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Run time and band at one size, in seconds."""
+    """Run time and band at one size, in seconds, where they come from, and the index of their verdict in the curve's list."""
 
     n: float
     run_time_s: float
     low_s: float
     high_s: float
+    source: Source = "interpolated"
+    verdict: int = 0
+
+    @property
+    def band(self) -> Band:
+        """The run time with its band."""
+        return Band(self.run_time_s, self.low_s, self.high_s)
 
 
 class CurveSaid(msgspec.Struct, frozen=True, array_like=True):
@@ -137,12 +157,16 @@ class CurveSaid(msgspec.Struct, frozen=True, array_like=True):
     horizon: Horizon
 
 
-class PublishedCurve(msgspec.Struct, frozen=True):
-    """The points by rising size, the sizes that were observed then (smallest, largest), and how many runs there were.
+class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The curve of an application as it was fitted last: every number that anybody is given of it.
 
-    `by_size` is what the curve itself says, where something else was published because run times do not follow the size.
-    At the sizes of `own` it rests on their own runs; those of `doubted` were run and out of line, and it passes them by.
-    `power_w` is what was told of power at its points; empty where power was not known.
+    `points` rise with the size; between them ln T is linear in ln n, and so are both ends of the band. `one` is the point of
+    size 1, whether or not the curve reaches it. `n_min` and `n_max` are the sizes that were observed. `by_size` holds the
+    curve itself where something else was published, because run times do not follow the size.
+    At the sizes of `own` it rests on their own runs; those of `doubted` were run and are out of line: it passes them by.
+    `whole` is the verdict on the application, `verdicts` are those of the points, `coverage` the measured coverage by horizon. `model` and `weights` name what was
+    fitted and what each ensemble member weighs, `downey` are the parameters of Downey's model. `power_w` is the power that was
+    published at its points; empty where power was not known.
     """
 
     points: tuple[PublishedPoint, ...]
@@ -150,21 +174,31 @@ class PublishedCurve(msgspec.Struct, frozen=True):
     n_max: float
     observations: int
     time_ms: int
-    verdict: str = "insufficient"
-    reasons: tuple[str, ...] = ()
+    whole: Reliability = Reliability("insufficient")
     widening: float = 1.0
     by_size: tuple[PublishedPoint, ...] = ()
     own: tuple[float, ...] = ()
     doubted: tuple[float, ...] = ()
     power_w: tuple[float | None, ...] = ()
+    one: PublishedPoint | None = None
+    verdicts: tuple[Reliability, ...] = ()
+    coverage: dict[Horizon, float] = {}
+    useful: UsefulSizes | None = None
+    model: str = ""
+    weights: dict[str, float] = {}
+    downey: dict[str, float] = {}
 
     def at(self, n: float) -> PublishedPoint | None:
-        """Return the curve at a size; None outside of it."""
+        """Return what was published at a size; None outside of the curve."""
         return _at(self.points, n)
 
     def curve_at(self, n: float) -> PublishedPoint | None:
-        """Return what the curve itself says at a size; None outside of it."""
-        return _at(self.by_size or self.points, n)
+        """Return what the curve itself gives at a size; None outside of it, but for size 1."""
+        return _at(self.by_size or self.points, n) or (self.one if n == 1.0 else None)
+
+    def judged(self, point: PublishedPoint) -> Reliability:
+        """Return the verdict on a point of this curve."""
+        return self.verdicts[point.verdict] if self.verdicts else self.whole
 
     @property
     def of_one_size(self) -> bool:
@@ -180,7 +214,7 @@ class PublishedCurve(msgspec.Struct, frozen=True):
         return "runs" if n in self.own else "doubted" if n in self.doubted else "curve"
 
     def score(self, run: RunFact) -> Scored | None:
-        """Return how a run compares; None where the curve says nothing about its size."""
+        """Return how a run compares; None where the curve does not reach its size."""
         point = self.at(run.n)
         if point is None:
             return None
@@ -207,11 +241,14 @@ def _at(points: Sequence[PublishedPoint], n: float) -> PublishedPoint | None:
         return points[i]
     left, right = points[i - 1], points[i]
     share = math.log(n / left.n) / math.log(right.n / left.n)
+    further = left if left.source != "observed" else right  # what no run of the size itself supports is judged as that
     return PublishedPoint(
         n,
         _between(left.run_time_s, right.run_time_s, share),
         _between(left.low_s, right.low_s, share),
         _between(left.high_s, right.high_s, share),
+        "extrapolated" if "extrapolated" in {left.source, right.source} else "interpolated",
+        further.verdict,
     )
 
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from processors.contracts.events import Attribute
 from processors.contracts.names import HORIZONS
-from processors.contracts.outputs import AnswerPoint, FeatureModel, HorizonError, Member, Model, Reliability
-from processors.facts import CurveSaid, PublishedPoint
+from processors.contracts.outputs import FeatureModel, HorizonError, Member, Model, Reliability
+from processors.facts import Band, CurveSaid
 from processors.models.combination.combine import WIDTH_MAX
 from processors.models.communication import NAMES, r_squared, rcc, rcc_symmetric
 from processors.models.features import ATTRIBUTE_KINDS, NETWORK, NETWORK_KINDS, Blend, Chosen, Forecast, encoded
@@ -104,12 +104,13 @@ class FeatureFact(msgspec.Struct, frozen=True):
 
 
 class FeatureQuestion(NamedTuple):
-    """A run to come: what is known of it, what the curve says at its size, and at the nearest size that was run."""
+    """A run to come: what is known of it, the curve's band at its size, and that at the nearest size that was run, `near_n`."""
 
     attributes: Mapping[str, Attribute]
     network: Mapping[str, float]
-    at: PublishedPoint
-    near: PublishedPoint
+    at: Band
+    near: Band
+    near_n: float
 
 
 class Pooled(NamedTuple):
@@ -252,7 +253,7 @@ class FeatureTimes:
 
     def _said(self, asked: FeatureQuestion) -> list[_Said]:
         """Return what each stage says, and what it makes of that and of what was said before."""
-        values = _values(asked.attributes, asked.network, asked.near.n)
+        values = _values(asked.attributes, asked.network, asked.near_n)
         curve, near = (
             Forecast.of_band(point.run_time_s, point.low_s, point.high_s) for point in (asked.at, asked.near)
         )
@@ -290,7 +291,7 @@ class FeatureTimes:
 
     def _compare(self, fact: FeatureFact, curve: CurveSaid) -> None:
         ln_t, horizon = math.log(fact.run_time_s), HORIZONS.index(curve.horizon)
-        said = self._said(FeatureQuestion(fact.attributes, fact.network, curve.at, curve.near))
+        said = self._said(FeatureQuestion(fact.attributes, fact.network, curve.at.band, curve.near.band, curve.near.n))
         for each in said:
             blend = self._blend(each.stage)
             blend.learn(each.before, each.forecast, ln_t)
@@ -351,28 +352,6 @@ def judged(said: Pooled, curve: Reliability, *, inside: bool) -> Reliability:
     if math.log(said.high_s / said.low_s) / 2.0 <= WIDTH_MAX:
         return Reliability(RELIABLE)
     return Reliability(UNCERTAIN, (WIDE,), (f"This is uncertain: {REASON_WORDS[WIDE]}.",))
-
-
-def with_features(point: AnswerPoint, said: Pooled, one_s: float, *, inside: bool) -> AnswerPoint:
-    """Return the point of an answer with what features say of it; `one_s` is what they say of size 1."""
-    speedup = one_s / said.run_time_s
-    decides = sum(said.shares.values()) >= DECIDES
-    return msgspec.structs.replace(
-        point,
-        run_time_s=six_digits(said.run_time_s),
-        low_s=six_digits(said.low_s),
-        high_s=six_digits(said.high_s),
-        coverage_measured=None if said.coverage is None else six_digits(said.coverage),
-        speedup=six_digits(speedup),
-        efficiency=six_digits(speedup / point.n),
-        source=NAME if decides else point.source,
-        reliability=judged(said, point.reliability, inside=inside),
-    )
-
-
-def published_point(point: AnswerPoint) -> PublishedPoint:
-    """Return the point of an answer as the point of a curve."""
-    return PublishedPoint(point.n, point.run_time_s, point.low_s, point.high_s)
 
 
 def words(shares: Mapping[str, float]) -> str:

@@ -5,15 +5,15 @@ also failed ones and those that met their time limit, for a scheduler waits for 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import ClassVar, Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
-from processors.contracts.outputs import CurvePoint, Member, Model, Prediction, Reliability, UsefulSizes
-from processors.facts import EndForecast, RunFact, Scored
+from processors.contracts.outputs import Member, Model, Reliability
+from processors.facts import Band, Remaining, RunFact, Scored
 from processors.models.similar_runs import (
     CENTRE,
     CLASS,
@@ -31,7 +31,6 @@ from processors.models.similar_runs import (
     distribution,
 )
 from processors.models.statistics import pinball, six_digits
-from processors.run_time.quality import COVERAGE
 from processors.store import Pace, counted, digest64, due, hexdigest
 
 # Does the run time of an application follow its size? Its curve and the distribution of its past runs, scored as rivals.
@@ -410,18 +409,17 @@ def reliability(alike: float, why: str) -> Reliability:
     return Reliability(verdict, reasons, tuple(SENTENCES[reason] for reason in reasons))
 
 
-def end_forecast(found: Expected, elapsed_s: float, limit_s: float | None) -> EndForecast:
-    """Return when a job ends that has run for `elapsed_s` and has not ended: the distribution, cut off below that."""
+def conditioned(found: Expected, band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
+    """Condition the distribution on a job having run for `elapsed_s` without an end; `band` is that of the whole run."""
     law = found.law
     passed = law.below(elapsed_s)
     exceeds = _exceeds(found, passed, elapsed_s, limit_s)
-    first = law.quantile(0.0)
-    if elapsed_s <= first:  # nothing is cut off yet
-        return EndForecast(found.run_time_s, found.low_s, max(found.high_s, found.run_time_s), exceeds)
+    if elapsed_s <= law.quantile(0.0):  # nothing is cut off yet
+        return Remaining(band, exceeds)
     low, middle, high = (max(law.quantile(passed + share * (1.0 - passed)), elapsed_s) for share in found.ends)
     if limit_s is not None and found.high_s > limit_s:
         high = max(high, limit_s + OVERRUN_S)
-    return EndForecast(middle, min(low, middle), max(high, middle), exceeds)
+    return Remaining(Band(middle, min(low, middle), max(high, middle)), exceeds)
 
 
 def _exceeds(found: Expected, passed: float, elapsed_s: float, limit_s: float | None) -> float | None:
@@ -435,49 +433,3 @@ def _exceeds(found: Expected, passed: float, elapsed_s: float, limit_s: float | 
     if elapsed_s >= limit_s:
         return 1.0
     return max(reaching, reaching / max(1.0 - passed, (1.0 + OTHER_ENDS_MIN) * reaching))
-
-
-def points(found: Sequence[tuple[float, Told]], one: Told) -> tuple[CurvePoint, ...]:
-    """Return the points of sizes; `one` is what is told of size 1.
-
-    Speed-up and efficiency are what these times amount to. Nothing is extrapolated: the extrapolation is 1.
-    """
-    one_s = one.expected.run_time_s
-    return tuple(
-        CurvePoint(
-            n=n,
-            run_time_s=six_digits(said.expected.run_time_s),
-            low_s=six_digits(said.expected.low_s),
-            high_s=six_digits(max(said.expected.high_s, said.expected.run_time_s)),
-            coverage=COVERAGE,
-            coverage_measured=None if said.coverage is None else six_digits(said.coverage),
-            speedup=six_digits(one_s / said.expected.run_time_s),
-            efficiency=six_digits(one_s / said.expected.run_time_s / n),
-            extrapolation=1.0,
-            source="similar_runs",
-        )
-        for n, said in found
-    )
-
-
-def spread(said: Prediction, found: Sequence[Told], one: Told) -> Prediction:
-    """Return the prediction of an application whose times do not follow its size: the spread of its past runs.
-
-    `found` are told of the sizes of its curve, which are kept. No size is worth more than another then. The laws of its
-    curve stand beside, with their errors.
-    """
-    sizes = [point.n for point in said.curve]
-    similar = points(list(zip(sizes, found, strict=True)), one)
-    curve = tuple(
-        msgspec.structs.replace(new, source="observed") if old.source == "observed" else new
-        for old, new in zip(said.curve, similar, strict=True)
-    )
-    laws = (msgspec.structs.replace(law, weight=0.0, role="beside") for law in said.model.members)
-    return msgspec.structs.replace(
-        said,
-        model=Model(MODEL_NAME, (*found[0].model.members, *laws), said.model.errors),
-        curve=curve,
-        useful_n=UsefulSizes(),
-        reliable_n=None,
-        reliability=reliability(ALIKE_MIN, NOT_BY_SIZE),
-    )

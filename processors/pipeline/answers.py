@@ -1,83 +1,20 @@
 """Answers: each request gets one, also where nothing is known."""
 
-from collections.abc import Sequence
-
 import msgspec
 
 from processors.contracts.events import PredictionRequested
 from processors.contracts.names import ApplicationKey
-from processors.contracts.outputs import Answer, AnswerPoint, Model, UsefulSizes
+from processors.contracts.outputs import Answer
 from processors.facts import N_MAX, N_MIN
-from processors.inputs import NAME, Inputs
+from processors.features import STAGES
 from processors.jobs.deduplication import KEEP_MS, MINUTE_MS, minute
 from processors.pipeline.features import Features
-from processors.pipeline.fits import Teaching
 from processors.pipeline.inputs import Unseen
 from processors.pipeline.load import UnderLoads
-from processors.pipeline.power import Power, least_energy
-from processors.pipeline.similar_runs import Histories, coming, home
+from processors.pipeline.power import Power
+from processors.pipeline.predictor import Predicted, Predictor, Question
 from processors.pipeline.state import Desk, Identified
-from processors.run_time.messages import cold_start, curve_sizes, judged_points, model_of, useful
 from processors.run_time.model import RunTime
-from processors.run_time.prediction import Outlook
-from processors.similar_runs import NO_CURVE, NOT_BY_SIZE, points, reliability
-
-# Answers from similar runs: where nothing names the job, no curve is known, or times do not follow the size.
-
-
-Said = tuple[tuple[AnswerPoint, ...], Model]
-
-
-class SimilarAnswers:
-    """The points of answers, each with a verdict, and the model behind them."""
-
-    def __init__(self, histories: Histories) -> None:
-        self._histories = histories
-
-    def of_strangers(self, event: PredictionRequested, key: ApplicationKey | None, n: Sequence[float]) -> Said | None:
-        """Return what is told where no run of the application is known.
-
-        None unless the request tells what is similar: a user of whom runs are known, or a time limit.
-        """
-        application_id = key.id if key else None
-        system = home(event.system, application_id)
-        job = coming(application_id, n[0], event.evidence) if n else None
-        if job is None or (job.time_limit_s is None and not self._histories.known_user(system, job)):
-            return None
-        return self._said(system, application_id, event, n, NO_CURVE)
-
-    def of_spread(
-        self,
-        event: PredictionRequested,
-        key: ApplicationKey,
-        model: RunTime,
-        n: Sequence[float],
-        beside: Sequence[float] = (),
-    ) -> Said | None:
-        """Return what is told where times do not follow the size, or where the one size is asked for that was run.
-
-        None where the curve has to answer. Sizes `beside` those that were asked for are told, too.
-        """
-        sizes = model.sizes()
-        own_size = len(sizes) == 1 and tuple(n) == sizes
-        not_by_size = self._histories.not_by_size(key.id)
-        if not not_by_size and not (own_size and self._histories.prefers_similar(key.id, sizes[0], of_one_size=True)):
-            return None
-        return self._said(key.system, key.id, event, (*n, *beside), NO_CURVE if len(sizes) == 1 else NOT_BY_SIZE)
-
-    def _said(
-        self, system: str, application_id: str | None, event: PredictionRequested, n: Sequence[float], why: str
-    ) -> Said | None:
-        jobs = [coming(application_id, each, event.evidence) for each in (1.0, *n)]
-        told = [said for job in jobs if (said := self._histories.told(system, job)) is not None]
-        if not n or len(told) < len(jobs):
-            return None
-        made = (
-            AnswerPoint(**msgspec.structs.asdict(point), reliability=reliability(said.expected.alike, why))
-            for point, said in zip(points(list(zip(n, told[1:], strict=True)), told[0]), told[1:], strict=True)
-        )
-        return tuple(made), told[1].model
-
 
 SIZES_MAX = 64
 
@@ -85,14 +22,13 @@ SIZES_MAX = 64
 class Answering:
     """Answers from the models as they are at that place of the journal."""
 
-    def __init__(self, desk: Desk, histories: Histories) -> None:
+    def __init__(self, desk: Desk, predictor: Predictor, features: Features, unseen: Unseen, power: Power) -> None:
         self._desk = desk
-        self._similar = SimilarAnswers(histories)
-        self._teaching = Teaching(desk)
-        self._unseen = Unseen(desk)
+        self._predictor = predictor
+        self._features = features
+        self._unseen = unseen
+        self._power = power
         self._under_loads = UnderLoads(desk)
-        self._features = Features(desk)
-        self._power = Power(desk)
 
     def requested(self, event: PredictionRequested) -> None:
         """Answer a request of the journal, once."""
@@ -112,98 +48,59 @@ class Answering:
         return self._under_loads.answered(event, found.key, self._answer(event, found))
 
     def _answer(self, event: PredictionRequested, found: Identified) -> Answer:
-        key = found.key
+        asked, key = _asked(event), found.key
+        question = Question(
+            event.system, key, event.evidence, found.input_sizes, self._features.of_request(event), explained=True
+        )
+        points, predicted = self._predictor.points(question, asked)
         model = self._desk.models.get(key.id) if key else None
-        if key is None or model is None or not model.observations:
-            answer = self._unknown(event, found, key) if key else None
-            return answer if answer is not None and answer.known else self._of_strangers(event, found)
-        try:
-            return self._known(event, found, key, model)
-        except Exception:  # noqa: BLE001  a model that can not be fitted must not cost the answer
-            self._desk.tally["fault", RunTime.name] += 1
-            detail = f"{model.observations} runs are known, but no curve fits them."
-            return msgspec.structs.replace(self._blank(event, found), detail=detail)
-
-    def _known(self, event: PredictionRequested, found: Identified, key: ApplicationKey, model: RunTime) -> Answer:
-        asked = _asked(event)
-        answer = msgspec.structs.replace(
-            self._blank(event, found),
-            known=True,
-            detail=f"{model.observations} runs at {len(model.sizes())} sizes are known.{_left_out(event, asked)}",
-            observations=model.observations,
-            quality=model.quality,
-        )
-        told = self._features.of_request(event)
-        others = self._features.sizes(key.id, told, asked)
-        points, source, useful_n = self._by_size(event, key, model, asked, others)
-        points, source, words = self._features.answered(key.id, told, points, source)
+        blank = self._blank(event, found)
+        known = model is not None and model.observations > 0
+        if not points and (asked or not known):
+            detail = self._why_unknown(question, found)
+            if known and model is not None:
+                detail = f"{model.observations} runs are known, but no curve fits them."
+            return msgspec.structs.replace(blank, detail=detail)
+        first = predicted[points[0].n] if points else None
+        curve = self._predictor.curve(key) if key is not None else None
         return msgspec.structs.replace(
-            answer,
-            detail=answer.detail + words,
-            points=self._power.answered(key.id, [point for point in points if point.n in asked]),
-            model=source,
-            useful_n=useful_n,
+            blank,
+            known=True,
+            detail=self._detail(question, found, model, first) + _left_out(event, asked),
+            observations=model.observations if known and model is not None else 0,
+            points=self._power.answered(key.id, points) if key else points,
+            model=first.model if first is not None else None,
+            useful_n=curve.useful if curve is not None else None,
+            quality=model.quality if known and model is not None else None,
         )
 
-    def _by_size(
-        self, event: PredictionRequested, key: ApplicationKey, model: RunTime, asked: list[float], others: list[float]
-    ) -> tuple[tuple[AnswerPoint, ...], Model, UsefulSizes | None]:
-        """Return what sizes alone say: the curve, or similar runs where times do not follow the size."""
-        similar = self._similar.of_spread(event, key, model, asked, others)
-        if similar is not None:
-            return *similar, None
-        outlook = self._teaching.outlook(key, model)
-        curve = _points(outlook, [*asked, *others], model)
-        source = model_of(outlook, self._desk.members.get(key.id))
-        return curve, source, self._useful(key, model, outlook)
-
-    def _useful(self, key: ApplicationKey, model: RunTime, outlook: Outlook) -> UsefulSizes:
-        """Return the sizes worth asking for; those of least energy are among the sizes of the whole curve."""
-        found = useful(outlook.study)
-        if not self._power.known(key.id, model):
-            return found
-        sizes = curve_sizes(model.sizes(), self._desk.settings.run_time.curve_factor_max)
-        return least_energy(found, self._power.answered(key.id, _points(outlook, sizes, model)))
-
-    def _of_strangers(self, event: PredictionRequested, found: Identified) -> Answer:
-        """Answer from runs of other applications, where the request tells which are similar."""
-        blank, asked = msgspec.structs.replace(self._blank(event, found), detail=self._why(event, found)), _asked(event)
-        said = self._similar.of_strangers(event, found.key, asked)
-        if said is None:
-            return blank
-        detail = f"{blank.detail} It is told from similar runs.{_left_out(event, asked)}"
-        return msgspec.structs.replace(blank, known=True, detail=detail, points=said[0], model=said[1])
-
-    def _unknown(self, event: PredictionRequested, found: Identified, key: ApplicationKey) -> Answer:
-        """Answer about an input that was never run, from the other inputs of its application where these tell."""
-        blank = msgspec.structs.replace(self._blank(event, found), detail=self._why(event, found))
-        try:
-            others = self._unseen.others(key, found.input_sizes)
-            asked = _asked(event)
-            if others is None or not asked:
-                return blank
-            detail = (
-                f"No run of {key.application} with input {key.input or '(none)'} is known: this is from {others.shown}."
-            )
-            points = cold_start(others, asked)
-            return msgspec.structs.replace(blank, known=True, detail=detail, points=points, model=Model(NAME, ()))
-        except Exception:  # noqa: BLE001  what can not be reckoned must not cost the answer
-            self._desk.tally["fault", Inputs.name] += 1
-            return blank
+    def _detail(self, question: Question, found: Identified, model: RunTime | None, first: Predicted | None) -> str:
+        """Return the sentences that say where an answer comes from."""
+        key = question.key
+        if model is not None and model.observations and key is not None:
+            shares = {member.name: member.weight for member in first.model.members} if first else {}
+            of_features: dict[str, float] = {stage: shares[stage] for stage in STAGES if stage in shares}
+            runs = f"{model.observations} runs at {len(model.sizes())} sizes are known."
+            return runs + self._features.explanation(key.id, question.known, of_features)
+        if first is not None and first.source == "cold_start" and key is not None:
+            others = self._unseen.others(key, question.input_sizes)
+            shown = others.shown if others is not None else "other inputs"
+            return f"No run of {key.application} with input {key.input or '(none)'} is known: this is from {shown}."
+        return f"{self._why_unknown(question, found)} It is predicted from similar runs."
 
     def tick(self) -> None:
         """Forget requests of long ago."""
         for key in self._desk.asked.due(self._desk.now_ms, 1000):
             self._desk.asked.remove(key)
 
-    def _why(self, event: PredictionRequested, found: Identified) -> str:
-        key = found.key
+    def _why_unknown(self, question: Question, found: Identified) -> str:
+        key = question.key
         if key is None:
             return f"The request could not be identified: {found.reason or 'nothing names a program'}."
         prefix = key.id.rsplit("/", 2)[0] + "/"
         near = [ApplicationKey.parse(other) for other in self._desk.models.keys() if other.startswith(prefix)]  # noqa: SIM118  no mapping
         if not near:
-            return f"No run of {key.application} on {event.system} is known."
+            return f"No run of {key.application} on {question.system} is known."
         some = ", ".join(sorted({f"{other.input or 'no input'} in {other.unit}" for other in near})[:5])
         return f"No run of {key.application} with input {key.input or '(none)'} in {key.unit} is known; known: {some}."
 
@@ -230,11 +127,6 @@ class Answering:
             useful_n=None,
             quality=None,
         )
-
-
-def _points(outlook: Outlook, sizes: Sequence[float], model: RunTime) -> tuple[AnswerPoint, ...]:
-    judged = judged_points(outlook, sizes, model)
-    return tuple(AnswerPoint(**msgspec.structs.asdict(point), reliability=said) for point, said in judged)
 
 
 def _asked(event: PredictionRequested) -> list[float]:

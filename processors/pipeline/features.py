@@ -1,6 +1,6 @@
 """Features in the fold: runs are learned with their attributes when they settle, answers and forecasts take them in."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -9,18 +9,12 @@ import msgspec
 from processors.contracts.events import Attribute, Evidence, JobStarted, PredictionRequested
 from processors.contracts.hosts import Profile
 from processors.contracts.names import LATEST_MS
-from processors.contracts.outputs import AnswerPoint, FeatureModel, Member, Model, Reliability
+from processors.contracts.outputs import FeatureModel
 from processors.contracts.settings import FeatureSettings
 from processors.facts import CurveSaid, plausible, trains
 from processors.features import (
     FeatureFact,
-    FeatureQuestion,
     FeatureTimes,
-    Pooled,
-    judged,
-    model_with,
-    published_point,
-    with_features,
     words,
 )
 from processors.jobs.lifecycle import EndedRun, Job, Placement, merged_evidence, parted
@@ -28,10 +22,6 @@ from processors.pipeline.state import Desk
 from processors.store import FIT_COST_MAX, share
 
 FIELDS: Final = ("module", "container", "executable", "partition", "account", "qos", "user", "time_limit_s")
-
-CURVE: Final = "curve"
-
-Points = tuple[AnswerPoint, ...]
 
 
 class Told(NamedTuple):
@@ -42,14 +32,6 @@ class Told(NamedTuple):
 
 
 NOTHING: Final = Told({}, {})
-
-
-class FeatureForecast(NamedTuple):
-    """What features and curve say of a run that goes on, where that came from, and how far to trust it."""
-
-    said: Pooled
-    model: Model
-    reliability: Reliability
 
 
 class Features:
@@ -115,50 +97,18 @@ class Features:
             self._guarded(due[0], partial(_steps, left, done))
             left -= max(sum(done), 1)
 
-    def sizes(self, application_id: str, told: Told, asked: Sequence[float]) -> list[float]:
-        """Return the sizes beyond those asked for of which the curve has to tell, so that features can go with it."""
-        times = self._times(application_id) if told.attributes or told.network else None
+    def model(self, application_id: str) -> FeatureTimes | None:
+        """Return the models of an application's features, None where there are none."""
+        return self._times(application_id)
+
+    def explanation(self, application_id: str, told: Told, shares: Mapping[str, float]) -> str:
+        """Return what an answer says of the features that were asked for: what is missing, and what counts how much."""
+        times = self._times(application_id) if told != NOTHING else None
         if times is None:
-            return []
-        return sorted({1.0, *(times.nearest(n) for n in (1.0, *asked))} - set(asked))
-
-    def answered(self, application_id: str, told: Told, points: Points, model: Model) -> tuple[Points, Model, str]:
-        """Return the points of an answer with what features say of them, where it comes from, and a sentence about that.
-
-        `points` are those of the curve, at all sizes that are needed.
-        """
-        times = self._times(application_id)
-        if times is None or not (told.attributes or told.network):
-            return points, model, ""
+            return ""
         missing = times.missing(*told)
         why = f" It does not tell {', '.join(missing)}: such features do not count." if missing else ""
-        by_size = {point.n: published_point(point) for point in points}
-        pooled = {
-            n: said
-            for n, at in by_size.items()
-            if (near := by_size.get(times.nearest(n))) is not None
-            and (said := times.score(FeatureQuestion(*told, at, near))) is not None
-        }
-        one = pooled.get(1.0)
-        if one is None or len(pooled) < len(by_size):
-            return points, model, why
-        inside = {n: times.nearest(n) == n for n in by_size}
-        made = tuple(with_features(point, pooled[point.n], one.run_time_s, inside=inside[point.n]) for point in points)
-        return made, model_with(model, times, one.shares), f"{why} {words(one.shares)}"
-
-    def forecast(self, application_id: str, n: float, told: Told) -> FeatureForecast | None:
-        """Return what features and the published curve say of a run; None where the curve alone has a say."""
-        times = self._times(application_id) if told.attributes or told.network else None
-        model = self._desk.models.get(application_id)
-        curve = model.published if model else None
-        if times is None or curve is None:
-            return None
-        at, near = curve.at(n), curve.at(times.nearest(n))
-        said = times.score(FeatureQuestion(*told, at, near)) if at and near else None
-        if said is None or near is None:
-            return None
-        trust = judged(said, Reliability(curve.verdict, curve.reasons), inside=near.n == n)
-        return FeatureForecast(said, model_with(Model(CURVE, (Member(CURVE, 1.0, {}),)), times, said.shares), trust)
+        return f"{why} {words(shares)}" if shares else why
 
     def models(self, application_id: str) -> tuple[FeatureModel, ...]:
         """Return what features tell of an application, for those who read predictions."""

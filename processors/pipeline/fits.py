@@ -1,15 +1,14 @@
-"""Refits: models that are due are fitted anew, published, and looked at for alerts.
+"""Fits: models that are due are fitted anew, published, and looked at for alerts.
 
 It happens at ticks only, so it does not depend on how records were batched; the oldest wait goes first.
 """
 
 import msgspec
 
-from processors import similar_runs
 from processors.alerts import applications
 from processors.contracts.names import ApplicationKey
-from processors.contracts.outputs import Prediction
-from processors.models.combination.combine import SHIPPED, Combination, learn, summary
+from processors.contracts.outputs import Prediction, UsefulSizes
+from processors.models.combination.combine import SHIPPED, learn, summary
 from processors.models.combination.gate import SiblingSummary
 from processors.models.combination.replay import Rows, rows
 from processors.pipeline.alerts import Warnings
@@ -17,39 +16,28 @@ from processors.pipeline.completions import Watch
 from processors.pipeline.features import Features
 from processors.pipeline.inputs import Unseen
 from processors.pipeline.load import UnderLoads
-from processors.pipeline.power import Power
-from processors.pipeline.similar_runs import Histories
+from processors.pipeline.power import Power, least_energy
+from processors.pipeline.predictor import CENTRE, Predictor, Question
 from processors.pipeline.state import Desk, Tombstone, laws_key
 from processors.power.by_size import told_powers
 from processors.run_time.members import Fits, Members
-from processors.run_time.messages import fits, model_of, prediction, published_curve
+from processors.run_time.messages import as_reference, fits, model_of, of_similar_runs, prediction, published_points
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import Outlook
-from processors.run_time.related_curves import CurveRecord, Laws, Pool
-from processors.similar_runs import ComingJob
+from processors.run_time.related_curves import CurveRecord
+from processors.similar_runs import ALIKE_MIN, NOT_BY_SIZE, reliability
 from processors.store import FULL_TICK_MS, share
 
-# How curves teach each other: records of an application's laws, offsets, and scores pooled over the centre.
 
-
-CENTRE = "centre"
-
-
-class Teaching:
-    """Builds the outlook of an application from its own curve and what others have taught."""
+class RelatedCurves:
+    """Lets the curves of one application, and of the centre, learn from each other how well each ensemble member did."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._unseen = Unseen(desk)
-
-    def outlook(self, key: ApplicationKey, model: RunTime) -> Outlook:
-        """Return how an application looks now; changes nothing."""
-        others = self._unseen.leaned_on(key, model)
-        return Outlook(model.study(), self._combination(key, model, self._laws(key)), others, model.observed().scatter)
 
     def learn(self, key: ApplicationKey, model: RunTime) -> None:
-        """Let a curve that has changed enough teach the others of its application, and the centre."""
-        laws = self._laws(key)
+        """Let a curve that has changed enough inform the others of its application, and the centre."""
+        laws = self._desk.laws.open(laws_key(key))
         found = model.evidence(key.id, key.system)
         if found is None or not laws.due(key.id, sizes=found.k, runs=model.observations):
             return
@@ -59,7 +47,7 @@ class Teaching:
         siblings = laws.siblings
         laws.taught(learn([made for curve in laws.curves if (made := self._rows(curve, siblings)) is not None]))
         self._desk.laws.changed(laws_key(key), laws, self._desk.now_ms)
-        pool = self._pool()
+        pool = self._desk.pool.open(CENTRE)
         if pool.score((before, laws.share)):
             pool.learn((before, laws.share))
             self._desk.pool.changed(CENTRE, pool, self._desk.now_ms)
@@ -70,39 +58,22 @@ class Teaching:
         found = model.evidence(key.id, key.system) if model else None
         return rows(SHIPPED.gate, found, siblings) if found is not None else None
 
-    def _combination(self, key: ApplicationKey, model: RunTime, laws: Laws) -> Combination | None:
-        found = model.evidence(key.id, key.system)
-        if found is None:
-            return None
-        siblings = tuple(_in_unit(key.unit, sibling) for sibling in laws.siblings)
-        return Combination(found, siblings, laws.learned, self._pool().counts, SHIPPED)
-
-    def _laws(self, key: ApplicationKey) -> Laws:
-        return self._desk.laws.open(laws_key(key))
-
-    def _pool(self) -> Pool:
-        return self._desk.pool.open(CENTRE)
-
-
-def _in_unit(unit: str, sibling: SiblingSummary) -> SiblingSummary:
-    """Return what a sibling tells, without what it tells of its sizes where these are counted in another unit."""
-    alike = not sibling.inside or ApplicationKey.parse(sibling.key).unit == unit
-    return sibling if alike else sibling._replace(inside=())
-
 
 class Refits:
     """Fits and publishes the models of one shard."""
 
-    def __init__(self, desk: Desk, warnings: Warnings, histories: Histories) -> None:
+    def __init__(
+        self, desk: Desk, warnings: Warnings, predictor: Predictor, *, features: Features, unseen: Unseen, power: Power
+    ) -> None:
         self._desk = desk
-        self._histories = histories
         self._warnings = warnings
-        self._teaching = Teaching(desk)
-        self._unseen = Unseen(desk)
+        self._predictor = predictor
+        self._related = RelatedCurves(desk)
+        self._unseen = unseen
         self._under_loads = UnderLoads(desk)
-        self._features = Features(desk)
+        self._features = features
         self._watch = Watch(desk, warnings)
-        self._power = Power(desk)
+        self._power = power
 
     def tick(self, since_ms: int) -> None:
         """Fit and publish what is due, at most `refits_per_tick_max`; then evict what is too much.
@@ -132,25 +103,41 @@ class Refits:
         if model.on_probation:
             self._withdraw(application_id, model)
             return
-        key = ApplicationKey.parse(application_id)
-        settings = self._desk.settings.run_time
-        self._teaching.learn(key, model)
-        outlook = self._teaching.outlook(key, model)
+        key, now_ms = ApplicationKey.parse(application_id), self._desk.now_ms
+        self._related.learn(key, model)
+        self._predictor.begin()
+        outlook = self._predictor.outlook(key, model)
         members = self._desk.members.open(application_id)
-        laws = self._laws(outlook, model, members)
-        source = model_of(outlook, members, laws)
-        said = prediction(key, model, outlook, settings, self._desk.context, source=source)
+        ensemble = self._ensemble(outlook, model, members)
+        curve = self._predictor.fit(key, model)
         flagged = self._strange_sizes(key, model)
-        curve = published_curve(said, model.widening, self._desk.now_ms, model.observed().doubted)
-        spread = self._spread(key, said)
-        if spread is not None:
-            by_size, curve = curve.points, published_curve(spread, 1.0, self._desk.now_ms)
-            said, curve = spread, msgspec.structs.replace(curve, by_size=by_size)
+        model.publish(curve, flagged)  # from here on the predictor answers from this curve
+        points, found = self._predictor.points(Question(key.system, key), [point.n for point in curve.points])
+        points = self._power.answered(application_id, points)
+        source = model_of(curve, members, ensemble)
+        similar = next((found[n] for n in found if found[n].similar is not None), None)
+        useful = least_energy(curve.useful or UsefulSizes(), points)
+        curve = msgspec.structs.replace(curve, power_w=told_powers(points), useful=useful)
+        if similar is not None and self._predictor.not_by_size(key):
+            curve = of_similar_runs(curve, points, reliability(ALIKE_MIN, NOT_BY_SIZE))
+            source = as_reference(source, similar.model)
+        elif similar is not None:  # of the one size that was run
+            curve = msgspec.structs.replace(curve, points=published_points(points), by_size=curve.points)
+        model.publish(curve, flagged)
+        said = prediction(
+            key,
+            model,
+            curve,
+            points,
+            self._desk.settings.run_time,
+            context=self._desk.context,
+            preferred_n=outlook.study.preferred_sizes or None,
+            source=source,
+        )
         said = self._power.predicted(application_id, said)
         said = msgspec.structs.replace(said, features=self._features.models(application_id))
-        model.publish(msgspec.structs.replace(curve, power_w=told_powers(said.curve)), flagged)
-        members.publish(laws)
-        self._desk.members.changed(application_id, members, self._desk.now_ms)
+        members.publish(ensemble)
+        self._desk.members.changed(application_id, members, now_ms)
         self._desk.model_changed(application_id, model)
         self._unseen.fitted(key, model)
         self._watch.published(application_id)
@@ -158,21 +145,12 @@ class Refits:
         self._desk.tally["fit", "published"] += 1
         self._unreliable(key, said)
 
-    def _laws(self, outlook: Outlook, model: RunTime, members: Members) -> Fits | None:
+    def _ensemble(self, outlook: Outlook, model: RunTime, members: Members) -> Fits | None:
         try:
             return fits(outlook, model.observations, members.fits, model.least_s())
         except Exception:  # noqa: BLE001  what stands beside a prediction must not cost it
             self._desk.tally["fault", Members.name] += 1
             return None
-
-    def _spread(self, key: ApplicationKey, said: Prediction) -> Prediction | None:
-        """Return what to publish where run times do not follow the size; None where they do."""
-        if not self._histories.not_by_size(key.id):
-            return None
-        sizes = [1.0, *(point.n for point in said.curve)]
-        told = [self._histories.told(key.system, ComingJob(n, key.id)) for n in sizes]
-        found = [each for each in told if each is not None]
-        return similar_runs.spread(said, found[1:], found[0]) if len(found) == len(sizes) else None
 
     def _withdraw(self, application_id: str, model: RunTime) -> None:
         # corrections took runs away: what is left would never have been published

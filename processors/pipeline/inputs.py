@@ -4,7 +4,6 @@ from typing import Final
 
 from processors.contracts.names import ApplicationKey
 from processors.inputs import OWN_SIZES_MAX, InputFact, Inputs, OtherInputs, Sizes, input_key, other_inputs, summarised
-from processors.jobs.remaining_time import FromInputs
 from processors.pipeline.state import Desk, inputs_key
 from processors.run_time.model import RunTime
 
@@ -50,14 +49,6 @@ class Unseen:
     def leaned_on(self, key: ApplicationKey, model: RunTime) -> OtherInputs | None:
         """Return what other inputs tell of one that was run at too few sizes to stand on its own."""
         return self.others(key) if len(model.sizes()) <= OWN_SIZES_MAX else None
-
-    def forecast(self, key: ApplicationKey, sizes: Sizes, n: float) -> FromInputs | None:
-        """Return how long an input without a curve will run, None where no other input tells."""
-        others = self.others(key, sizes)
-        if others is None:
-            return None
-        band = others.band([n])
-        return FromInputs(float(band.run_time_s[0]), float(band.low_s[0]), float(band.high_s[0]))
 
     def _known(self, key: ApplicationKey) -> Inputs | None:
         return self._desk.inputs.get(inputs_key(key))

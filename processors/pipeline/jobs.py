@@ -1,220 +1,106 @@
 """Lives of jobs: starts, other evidence, ends; forecasts of running jobs; settled runs for the training set."""
 
-from typing import NamedTuple
+from typing import Final
 
 import msgspec
 
 from processors.contracts.events import Identity, JobCompleted, JobStarted, Network
 from processors.contracts.names import LATEST_MS, ApplicationKey, job_key, rfc3339
-from processors.contracts.outputs import JobPrediction, Model, PredictedAtStart, Reliability, Run
-from processors.facts import N_MAX, N_MIN, EndForecast, PublishedCurve, forecast, noteworthy
-from processors.features import DECIDES
-from processors.inputs import NAME, UNSEEN, Inputs
+from processors.contracts.outputs import JobPrediction, PredictedAtStart, Run
+from processors.facts import Remaining, noteworthy
 from processors.jobs.lifecycle import EndedRun, Job, NetworkTold, Placement, features_of, joined
-from processors.jobs.remaining_time import Forecast, FromInputs, ToldAtStart, told_by, told_by_curve
+from processors.jobs.remaining_time import (
+    Forecast,
+    FromInputs,
+    ToldAtStart,
+    predicted_at_start,
+    predicted_by_curve,
+)
 from processors.models.statistics import six_digits
 from processors.pipeline.completions import Runs
-from processors.pipeline.features import NOTHING, Features, Told
-from processors.pipeline.inputs import Unseen
+from processors.pipeline.features import Features
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.power import Power, Profiles
-from processors.pipeline.similar_runs import Histories, coming, home
-from processors.pipeline.state import Desk, Identified, Tombstone
+from processors.pipeline.predictor import UNKNOWN, Predicted, Predictor, Question
+from processors.pipeline.state import Desk, Tombstone
 from processors.power.by_size import PowerBand
-from processors.run_time.model import RunTime
-from processors.run_time.quality import COVERAGE, coverages
-from processors.similar_runs import NO_CURVE, NOT_BY_SIZE, end_forecast, reliability
+from processors.run_time.quality import COVERAGE
 from processors.store import hexdigest
 
-# Who tells when a running job ends: its application's curve, other inputs of it, or similar runs.
-
-
-NOT_KNOWN = Reliability("unknown", ("no_model",), ())
-COLD_START = Reliability(
-    "uncertain", (UNSEEN,), ("No curve of this input is known: this comes from other inputs of the application.",)
-)
-OF_CURVE = Model("curve", ())
-OF_INPUTS = Model(NAME, ())
-BAND_MAX = 1e4  # a curve whose band is wider says nothing
-REVISE_SHARE = 0.25  # of the time it has run: a broad distribution changes with every minute, but not by much
-
-
-class EndOutlook(NamedTuple):
-    """When a job ends, and where that came from; `end` is None where nothing is known.
-
-    `measured` is the share of late of runs that kept to such bands, `revise_s` how long it may stay as it is at least.
-    """
-
-    end: EndForecast | None
-    model: Model | None
-    reliability: Reliability
-    measured: float | None = None
-    revise_s: float = 0.0
-    from_inputs: FromInputs | None = None
-
-
-UNKNOWN = EndOutlook(None, None, NOT_KNOWN)
-
-
-class EndOutlooks:
-    """Asks those who may know of one shard's jobs, the one that knows most first.
-
-    The published curve of its application answers. Similar runs do where there is none, where it knows one size alone,
-    and where they have told more of its runs than it did; an input that was never run is told by other inputs first.
-    """
-
-    def __init__(self, desk: Desk, histories: Histories) -> None:
-        self._desk = desk
-        self._histories = histories
-        self._unseen = Unseen(desk)
-        self._features = Features(desk)
-
-    def first(self, started: JobStarted, found: Identified, told: Told = NOTHING) -> EndOutlook:
-        """Return when a job ends that has just been taken for something; `told` is known of it besides its size."""
-        key = found.key.id if found.key else None
-        by_curve = self._by_features(key, found.n, started, told) or self._by_curve(key, found.n, started)
-        return by_curve or self._by_inputs(self._from_inputs(found), started) or self._else(key, found.n, started)
-
-    def again(self, started: JobStarted, last: Forecast, told: Told = NOTHING) -> EndOutlook:
-        """Return when a job ends of which something was told before."""
-        key = last.application_id
-        by_curve = self._by_features(key, last.n, started, told) or self._by_curve(key, last.n, started)
-        return by_curve or self._by_inputs(last.from_inputs, started) or self._else(key, last.n, started)
-
-    def _by_features(
-        self, application_id: str | None, n: float | None, started: JobStarted, told: Told
-    ) -> EndOutlook | None:
-        """Return what features and the curve say; None where they say nothing, or less than similar runs."""
-        if application_id is None or n is None or told == NOTHING:
-            return None
-        found = self._features.forecast(application_id, n, told)
-        if found is None:
-            return None
-        said, curve = found.said, self._desk.models.open(application_id).published
-        if sum(said.shares.values()) < DECIDES and curve and self._prefers_similar(application_id, curve, n):
-            return None
-        elapsed_s, limit_s = self._elapsed_s(started), _limit_s(started)
-        end = forecast(said.run_time_s, said.low_s, said.high_s, elapsed_s, limit_s)
-        return EndOutlook(end, found.model, found.reliability, said.coverage)
-
-    def _by_curve(self, application_id: str | None, n: float | None, started: JobStarted) -> EndOutlook | None:
-        model = self._desk.models.get(application_id) if application_id else None
-        curve = model.published if model else None
-        if model is None or curve is None or application_id is None or n is None:
-            return None
-        if self._prefers_similar(application_id, curve, n):
-            why = NO_CURVE if curve.of_one_size else NOT_BY_SIZE
-            similar = self._by_similar(application_id, n, started, why)
-            if similar is not None:
-                return similar
-        return self._of_curve(model, curve, n, started)
-
-    def _prefers_similar(self, application_id: str, curve: PublishedCurve, n: float) -> bool:
-        point = curve.at(n)
-        useless = point is not None and point.high_s > BAND_MAX * point.low_s
-        return useless or self._histories.prefers_similar(application_id, n, of_one_size=curve.of_one_size)
-
-    def _of_curve(self, model: RunTime, curve: PublishedCurve, n: float, started: JobStarted) -> EndOutlook | None:
-        point = curve.at(n)
-        if point is None:
-            return None
-        end = forecast(point.run_time_s, point.low_s, point.high_s, self._elapsed_s(started), _limit_s(started))
-        measured = coverages(model.scores).get(curve.horizon(n))
-        return EndOutlook(end, OF_CURVE, Reliability(curve.verdict, curve.reasons), measured)
-
-    def _from_inputs(self, found: Identified) -> FromInputs | None:
-        """Return the run time by other inputs of the application; None where these tell nothing."""
-        if found.key is None or found.n is None or not found.input_sizes or not N_MIN <= found.n <= N_MAX:
-            return None
-        try:
-            return self._unseen.forecast(found.key, found.input_sizes, found.n)
-        except Exception:  # noqa: BLE001  what can not be reckoned must not cost the forecast
-            self._desk.tally["fault", Inputs.name] += 1
-            return None
-
-    def _by_inputs(self, band: FromInputs | None, started: JobStarted) -> EndOutlook | None:
-        if band is None:
-            return None
-        end = forecast(band.run_time_s, band.low_s, band.high_s, self._elapsed_s(started), _limit_s(started))
-        return EndOutlook(end, OF_INPUTS, COLD_START, from_inputs=band)
-
-    def _else(self, application_id: str | None, n: float | None, started: JobStarted) -> EndOutlook:
-        """Return what similar runs tell of a job without a curve; a size beyond a curve is not known."""
-        model = self._desk.models.get(application_id) if application_id else None
-        if model is not None and model.published is not None:
-            return UNKNOWN
-        return self._by_similar(application_id, n, started, NO_CURVE) or UNKNOWN
-
-    def _by_similar(
-        self, application_id: str | None, n: float | None, started: JobStarted, why: str
-    ) -> EndOutlook | None:
-        job = coming(application_id, n, started.evidence)
-        told = self._histories.told(home(started.system, application_id), job)
-        if told is None or job is None:
-            return None
-        elapsed_s = self._elapsed_s(started)
-        end = end_forecast(told.expected, elapsed_s, job.time_limit_s)
-        judged = reliability(told.expected.alike, why)
-        return EndOutlook(end, told.model, judged, told.coverage, REVISE_SHARE * elapsed_s)
-
-    def _elapsed_s(self, started: JobStarted) -> float:
-        return max(self._desk.now_ms - started.start_ms, 0) / 1000
-
-
-def _limit_s(started: JobStarted) -> float | None:
-    return started.evidence.time_limit_s
-
-
 # Forecasts of running jobs, from what was published of their application.
+
+
+REVISE_SHARE: Final = 0.25  # of the time it has run: a broad distribution changes with every minute, but not by much
 
 
 class Forecasts:
     """Publishes when running jobs will end, and revises it while they run."""
 
-    def __init__(self, desk: Desk, histories: Histories) -> None:
+    def __init__(self, desk: Desk, predictor: Predictor, features: Features, power: Power) -> None:
         self._desk = desk
-        self._outlooks = EndOutlooks(desk, histories)
+        self._predictor = predictor
         self._under_loads = UnderLoads(desk)
-        self._power = Power(desk)
-        self._features = Features(desk)
+        self._power = power
+        self._features = features
 
     def publish(self, job: Job) -> None:
-        """Say when the job will end."""
+        """Publish when the job will end."""
         started = job.running
         if started is None:
             return
         found = self._desk.identify(started.evidence, started.system, job.identities, None)
         key = found.key.id if found.key else None
-        outlook = self._outlooks.first(started, found, self._features.of_job(job, started))
-        first = Forecast(key, found.n, *_times(outlook.end))
+        known = self._features.of_job(job, started)
+        question = Question(started.system, found.key, started.evidence, found.input_sizes, known, runs=True)
+        predicted, end = self._predicted(question, found.n, started)
+        first = Forecast(key, found.n, end.band if end else None, _of_inputs(predicted))
         before, now = job.start_load, self._under_loads.at_start(started, first)
         if now is not None or before is None or (before.application_id, before.said.n) != (key, found.n):
             job.loaded(now)  # else the windows are gone, and what they said still holds
-        told = told_by(outlook.end, outlook.model, outlook.reliability)
-        job.told(ToldAtStart(self._desk.now_ms, told) if told else None)
-        self._send(job, started, first, outlook)
+        kept = predicted_at_start(end.band, predicted.model, predicted.reliability) if predicted and end else None
+        job.told(ToldAtStart(self._desk.now_ms, kept) if kept else None)
+        self._send(job, started, first, predicted, end)
 
     def revise(self, job: Job) -> None:
-        """Say it anew if it changed noticeably."""
+        """Publish it anew if it changed noticeably."""
         started, last = job.running, job.forecast
         if started is None or last is None:
             return
-        outlook = self._outlooks.again(started, last, self._features.of_job(job, started))
-        if outlook.end is not None and noteworthy(_numbers(last), outlook.end):
-            self._send(job, started, last, outlook)
+        key = ApplicationKey.parse(last.application_id) if last.application_id else None
+        known = self._features.of_job(job, started)
+        question = Question(started.system, key, started.evidence, (), known, last.from_inputs, runs=True)
+        predicted, end = self._predicted(question, last.n, started)
+        if end is not None and noteworthy(last.band, end.band):
+            self._send(job, started, msgspec.structs.replace(last, band=end.band), predicted, end)
         else:
-            job.published(last, self._desk.now_ms, outlook.revise_s)
+            job.published(last, self._desk.now_ms, self._revise_s(started, predicted))
 
-    def _send(self, job: Job, started: JobStarted, of: Forecast, outlook: EndOutlook) -> None:
-        expected = outlook.end
-        said = Forecast(of.application_id, of.n, *_times(expected), outlook.from_inputs)
-        context = self._desk.context
-        power = self._power.at(said.application_id, [said.n])[0] if said.n is not None else None
-        key = ApplicationKey.parse(said.application_id) if said.application_id else None
+    def _predicted(
+        self, question: Question, n: float | None, started: JobStarted
+    ) -> tuple[Predicted | None, Remaining | None]:
+        """Return what the predictor gives for the whole run, and what is left of that after the time that it has run."""
+        predicted = self._predictor.predict(question, [n]).get(n) if n is not None else None
+        if predicted is None:
+            return None, None
+        return predicted, predicted.remaining(self._elapsed_s(started), started.evidence.time_limit_s)
+
+    def _elapsed_s(self, started: JobStarted) -> float:
+        return max(self._desk.now_ms - started.start_ms, 0) / 1000
+
+    def _revise_s(self, started: JobStarted, predicted: Predicted | None) -> float:
+        broad = predicted is not None and predicted.similar is not None
+        return REVISE_SHARE * self._elapsed_s(started) if broad else 0.0
+
+    def _send(
+        self, job: Job, started: JobStarted, of: Forecast, predicted: Predicted | None, end: Remaining | None
+    ) -> None:
+        context, band = self._desk.context, end.band if end else None
+        power = self._power.at(of.application_id, [of.n])[0] if of.n is not None else None
+        key = ApplicationKey.parse(of.application_id) if of.application_id else None
         self._desk.outbox.append(
             JobPrediction(
                 schema="scalewatch.job-prediction/1",
-                id=f"{started.run_id}@{context.now_ms}:{_digest(said, power)}",
+                id=f"{started.run_id}@{context.now_ms}:{_digest(of, power)}",
                 time=context.time,
                 as_of=context.time,
                 agent_version=context.agent_version,
@@ -223,21 +109,21 @@ class Forecasts:
                 application=key.application if key else None,
                 input=key.input if key else None,
                 unit=key.unit if key else None,
-                n=said.n,
+                n=of.n,
                 start=rfc3339(started.start_ms),
                 time_limit_s=started.evidence.time_limit_s,
-                known=expected is not None,
-                run_time_s=expected.run_time_s if expected else None,
-                low_s=expected.low_s if expected else None,
-                high_s=expected.high_s if expected else None,
-                coverage=COVERAGE if expected else None,
-                coverage_measured=outlook.measured,
-                end=_end(started, expected.run_time_s) if expected else None,
-                end_low=_end(started, expected.low_s) if expected else None,
-                end_high=_end(started, expected.high_s) if expected else None,
-                probability_exceeds_limit=expected.exceeds if expected else None,
-                reliability=outlook.reliability,
-                model=outlook.model,
+                known=predicted is not None,
+                run_time_s=band.run_time_s if band else None,
+                low_s=band.low_s if band else None,
+                high_s=band.high_s if band else None,
+                coverage=COVERAGE if band else None,
+                coverage_measured=predicted.coverage_measured if predicted else None,
+                end=_end(started, band.run_time_s) if band else None,
+                end_low=_end(started, band.low_s) if band else None,
+                end_high=_end(started, band.high_s) if band else None,
+                probability_exceeds_limit=end.exceeds_limit if end else None,
+                reliability=predicted.reliability if predicted else UNKNOWN,
+                model=predicted.model if predicted else None,
                 under_load=job.start_load.said if job.start_load else None,
                 power_w=six_digits(power.power_w) if power else None,
                 power_low_w=six_digits(power.low_w) if power else None,
@@ -245,11 +131,13 @@ class Forecasts:
                 user=started.evidence.user,
             )
         )
-        job.published(said, context.now_ms, outlook.revise_s)
+        job.published(of, context.now_ms, self._revise_s(started, predicted))
 
 
-def _times(expected: EndForecast | None) -> tuple[float | None, float | None, float | None]:
-    return (expected.run_time_s, expected.low_s, expected.high_s) if expected else (None, None, None)
+def _of_inputs(predicted: Predicted | None) -> FromInputs | None:
+    if predicted is None or predicted.source != "cold_start":
+        return None
+    return FromInputs(predicted.band, predicted.extrapolation, predicted.reliability)
 
 
 def _end(started: JobStarted, run_time_s: float) -> str | None:
@@ -258,18 +146,10 @@ def _end(started: JobStarted, run_time_s: float) -> str | None:
     return rfc3339(round(end_ms)) if end_ms <= LATEST_MS else None
 
 
-def _digest(said: Forecast, power: PowerBand | None) -> str:
-    """Return what tells two forecasts of one moment apart: other evidence may follow a start at once."""
+def _digest(of: Forecast, power: PowerBand | None) -> str:
+    """Return what separates two predictions of one moment: other evidence may follow a start at once."""
     known = (repr(power.power_w), repr(power.low_w), repr(power.high_w)) if power else ()
-    return hexdigest(
-        said.application_id or "", repr(said.n), repr(said.run_time_s), repr(said.low_s), repr(said.high_s), *known
-    )
-
-
-def _numbers(last: Forecast | None) -> tuple[float, float, float] | None:
-    if last is None or last.run_time_s is None or last.low_s is None or last.high_s is None:
-        return None
-    return last.run_time_s, last.low_s, last.high_s
+    return hexdigest(of.application_id or "", repr(of.n), repr(of.band), *known)
 
 
 DUE_PER_TICK_MAX = 20_000
@@ -279,13 +159,13 @@ STARTED = "job.started"  # source of the evidence that a run's start gave
 class Lives:
     """All jobs of one shard; at most `open_jobs_max` are known at once, the longest untouched are forgotten first."""
 
-    def __init__(self, desk: Desk, runs: Runs, histories: Histories) -> None:
+    def __init__(self, desk: Desk, runs: Runs, forecasts: Forecasts, features: Features) -> None:
         self._desk = desk
         self._runs = runs
-        self._forecasts = Forecasts(desk, histories)
+        self._forecasts = forecasts
         self._under_loads = UnderLoads(desk)
         self._profiles = Profiles(desk)
-        self._features = Features(desk)
+        self._features = features
 
     def started(self, event: JobStarted) -> None:
         """Forecast the end of a job that began to run."""
@@ -399,7 +279,7 @@ class Lives:
 
     def _told_by_curve(self, event: JobCompleted, placement: Placement) -> PredictedAtStart | None:
         model = self._desk.models.get(placement.application_id) if placement.application_id else None
-        return told_by_curve(model.published if model else None, placement.n, event.end_ms)
+        return predicted_by_curve(model.published if model else None, placement.n, event.end_ms)
 
     def _settled(self, job: Job, run: EndedRun) -> Run:
         event = msgspec.json.encode(run.event)

@@ -159,6 +159,5 @@ def _tells(said: UnderLoad) -> bool:
 
 
 def _point(n: float, forecast: Forecast) -> PublishedPoint | None:
-    if forecast.run_time_s is None or forecast.low_s is None or forecast.high_s is None:
-        return None
-    return PublishedPoint(n, forecast.run_time_s, forecast.low_s, forecast.high_s)
+    band = forecast.band
+    return PublishedPoint(n, band.run_time_s, band.low_s, band.high_s) if band is not None else None

@@ -1,7 +1,6 @@
 """Profiles of runs: asked for when a run settles, compared with what was expected, and learned."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -10,16 +9,14 @@ from processors.alerts import profiles
 from processors.contracts.events import JobProfile
 from processors.contracts.hosts import Profile
 from processors.contracts.names import ApplicationKey, job_key
-from processors.contracts.outputs import AnswerPoint, CurvePoint, Prediction, Range, UsefulSizes
+from processors.contracts.outputs import AnswerPoint, Prediction, UsefulSizes
 from processors.facts import plausible, trains
 from processors.jobs.lifecycle import EndedRun, Job, told_attributes
 from processors.pipeline.alerts import OpenAlerts
 from processors.pipeline.state import Desk
 from processors.power.by_size import PowerBand, changed, powered, relied_on, with_least_energy
 from processors.power.model import ProfileFact, ProfileFinding, ProfileModels
-from processors.run_time.model import RunTime
 from processors.run_time.prediction import RELIABLE
-from processors.similar_runs import MODEL_NAME as NOT_BY_SIZE
 from processors.store import FIT_COST_MAX, share
 
 # Power and energy on what is published: predictions, answers and forecasts of running jobs.
@@ -43,7 +40,7 @@ class Power:
             return (None,) * len(sizes)
 
     def predicted(self, application_id: str, said: Prediction) -> Prediction:
-        """Return a prediction with what profiles say: power and energy, the sizes that take least, and their models."""
+        """Return a prediction with the models of profiles and how good their power has been."""
         models = self._desk.profile_models.get(application_id)
         if models is None:
             return said
@@ -52,16 +49,7 @@ class Power:
         except Exception:  # noqa: BLE001  as above
             self._desk.tally["fault", ProfileModels.name] += 1
             return said
-        found = self.at(application_id, [point.n for point in said.curve])
-        curve = tuple(powered(point, power) for point, power in zip(said.curve, found, strict=True))
-        useful = said.useful_n
-        if said.model.name != NOT_BY_SIZE:
-            useful = with_least_energy(useful, relied_on(curve, partial(_within, said.reliable_n)))
-        return msgspec.structs.replace(said, curve=curve, useful_n=useful, power=quality, profiles=told)
-
-    def known(self, application_id: str, model: RunTime) -> bool:
-        """Tell whether power is known at any of the sizes that were run."""
-        return any(power is not None for power in self.at(application_id, model.sizes()))
+        return msgspec.structs.replace(said, power=quality, profiles=told)
 
     def answered(self, application_id: str, points: Sequence[AnswerPoint]) -> tuple[AnswerPoint, ...]:
         """Return the points of an answer with power and energy."""
@@ -87,10 +75,6 @@ def least_energy(useful: UsefulSizes, points: Sequence[AnswerPoint]) -> UsefulSi
 
 def _reliable(point: AnswerPoint) -> bool:
     return point.reliability.verdict == RELIABLE
-
-
-def _within(reliable: Range | None, point: CurvePoint) -> bool:
-    return reliable is not None and reliable.min <= point.n <= reliable.max
 
 
 # Alerts about profiles of runs, raised when they settle; and predictions whose power has changed are told again.

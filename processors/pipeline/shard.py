@@ -27,8 +27,10 @@ from processors.pipeline.features import Features
 from processors.pipeline.fits import Refits
 from processors.pipeline.host_state import encoded, of_hosts
 from processors.pipeline.hosts import HostShard
-from processors.pipeline.jobs import Lives
-from processors.pipeline.power import Profiles
+from processors.pipeline.inputs import Unseen
+from processors.pipeline.jobs import Forecasts, Lives
+from processors.pipeline.power import Power, Profiles
+from processors.pipeline.predictor import Predictor
 from processors.pipeline.similar_runs import Histories
 from processors.pipeline.state import Desk, FoldSettings, Identify, Tombstone
 from processors.power.profiles.sums import ARRAYS
@@ -48,11 +50,15 @@ class Shard:
         self.desk = Desk(settings, identify, self.hosts, self.hosts)
         self._warnings = Warnings(self.desk)
         self._histories = Histories(self.desk)
-        self._lives = Lives(self.desk, Runs(self.desk, self._warnings, self._histories), self._histories)
+        self._features, unseen, power = Features(self.desk), Unseen(self.desk), Power(self.desk)
+        self._predictor = Predictor(self.desk, self._histories, self._features, unseen)
+        forecasts = Forecasts(self.desk, self._predictor, self._features, power)
+        self._lives = Lives(self.desk, Runs(self.desk, self._warnings, self._histories), forecasts, self._features)
         self._profiles = Profiles(self.desk)
-        self._refits = Refits(self.desk, self._warnings, self._histories)
-        self._answering = Answering(self.desk, self._histories)
-        self._features = Features(self.desk)
+        self._refits = Refits(
+            self.desk, self._warnings, self._predictor, features=self._features, unseen=unseen, power=power
+        )
+        self._answering = Answering(self.desk, self._predictor, self._features, unseen, power)
         self._handlers: dict[type, Callable[[Any], None]] = {
             JobStarted: self._lives.started,
             JobCompleted: self._lives.completed,
@@ -87,6 +93,7 @@ class Shard:
         """
         event = record.event
         self._take_hosts(event)
+        self._predictor.begin()
         try:
             if type(event) in self._handlers:
                 self._handlers[type(event)](event)
@@ -104,6 +111,7 @@ class Shard:
 
     def answer(self, request: PredictionRequested) -> Answer:
         """Answer a question that is not in the journal; changes nothing that is stored."""
+        self._predictor.begin()
         return self._answering.answer(request)
 
     def first_hosts(self, limit: int) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from urllib.parse import unquote
 
 from processors.contracts.events import Evidence, JobCompleted
+from processors.contracts.names import ApplicationKey
 from processors.facts import PublishedPoint, plausible
 from processors.jobs.lifecycle import Job, Placement, merged_evidence
 from processors.models.statistics import quantile_of_band
@@ -39,10 +40,17 @@ class Histories:
         keys = group_keys(system, job)
         return told(job, {kind: self._desk.histories.open(key) for kind, key in keys.items()})
 
-    def known_user(self, system: str, job: ComingJob) -> bool:
-        """Tell whether a run of the job's user is known."""
-        key = group_keys(system, job).get("user")
-        return key is not None and key in self._desk.histories
+    def tells_of(self, system: str, key: ApplicationKey | None, evidence: Evidence) -> bool:
+        """Return whether a run to come says what is similar to it: a known user, a time limit, or a name that ran before.
+
+        Without any of these the runs of the whole centre would answer, which says nothing of this one.
+        """
+        application_id = key.id if key else None
+        job = coming(application_id, 1.0, evidence)
+        if job is None or job.time_limit_s is not None:
+            return job is not None
+        keys = group_keys(home(system, application_id), job)
+        return any(key in self._desk.histories for kind, key in keys.items() if kind in ("user", "name"))
 
     def ended(
         self, event: JobCompleted, placement: Placement, evidence: Evidence, point: PublishedPoint | None
@@ -96,14 +104,10 @@ class Histories:
         model = self._desk.models.get(before.application_id)
         return coming(before.application_id, before.n or (model.n_of(event.run_id) if model else None), evidence)
 
-    def prefers_similar(self, application_id: str, n: float, *, of_one_size: bool) -> bool:
-        """Tell whether similar runs say more of a job than the curve of its application.
-
-        The runs that were scored decide. Before there are enough, a curve that knows one size alone is no curve yet.
-        """
+    def better_record(self, application_id: str) -> bool | None:
+        """Return whether similar runs predicted the runs of an application better than its curve; None before enough were scored."""
         rivals = self._desk.rivals.get(application_id)
-        found = rivals.score(n) if rivals is not None else None
-        return of_one_size if found is None else found
+        return rivals.score(1.0) if rivals is not None else None
 
     def not_by_size(self, application_id: str) -> bool:
         """Tell whether the run times of an application do not follow its size."""

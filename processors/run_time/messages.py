@@ -1,14 +1,13 @@
 """Predictions as messages: the curve of an application, ready to publish."""
 
-import math
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final, Literal, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from processors.contracts.names import ApplicationKey, horizon_of, rfc3339
+from processors.contracts.names import ApplicationKey, rfc3339
 from processors.contracts.outputs import (
     AnswerPoint,
     CurvePoint,
@@ -17,22 +16,17 @@ from processors.contracts.outputs import (
     Prediction,
     Range,
     Reliability,
-    Source,
     UsefulSizes,
 )
 from processors.contracts.settings import RunTimeSettings
 from processors.facts import PublishedCurve, PublishedPoint
-from processors.inputs import NAME, OtherInputs
+from processors.inputs import NAME
 from processors.models import battery
-from processors.models.adept.reliability import Verdict
-from processors.models.adept.study import Study
-from processors.models.battery import ABILITIES, BESIDE, LARGER_ONLY, combined, explained, rounded
+from processors.models.battery import ABILITIES, BESIDE, LARGER_ONLY, explained, rounded
 from processors.models.combination.evidence import LAWS
-from processors.models.statistics import six_digits
 from processors.run_time.members import PUBLISHED, Fits, Members
 from processors.run_time.model import RunTime
-from processors.run_time.prediction import RELIABLE, Outlook, OutlookPoints
-from processors.run_time.quality import COVERAGE, coverages
+from processors.run_time.prediction import RELIABLE, Outlook
 
 Floats = NDArray[np.float64]
 
@@ -44,22 +38,23 @@ DOWNEY: Final = "downey"
 NO_LAWS: Final[tuple[tuple[float, ...], ...]] = ((),) * (len(LAWS) + len(BESIDE))
 
 
-def model_of(outlook: Outlook, members: Members | None, fits: Fits | None = None) -> Model:
-    """Return where the prediction came from; laws are told as in `fits`, by default as they were published last."""
+def model_of(curve: PublishedCurve, members: Members | None, fits: Fits | None = None) -> Model:
+    """Return where a curve came from: ensemble members with their weights, and the reference models beside them.
+
+    Parameters are those in `fits`, by default as they were published last.
+    """
     history = members or Members.build()
     known = fits or history.fits
     own = dict(zip((*LAWS, *BESIDE), known.parameters if known else NO_LAWS, strict=True))
-    if fits is None and outlook.combination is not None:  # runs have come since, and the weights are those of now
-        own |= dict(zip(LAWS, combined(outlook.combination.evidence), strict=True))
-    weights = outlook.weights
+    weights = curve.weights
     parts = [name for name in weights if name not in (DOWNEY, NAME)]
     others = [name for name in BESIDE if name != DOWNEY]
-    errors, downey = history.errors(), outlook.study.parameters()
+    errors = history.errors()
     told = tuple(
         Member(
             name=name,
             weight=rounded(weights.get(name, 0.0))[0],
-            parameters=_rounded(downey) if name == DOWNEY else explained(name, own[name]),
+            parameters=_rounded(curve.downey) if name == DOWNEY else explained(name, own[name]),
             role="part" if name in weights else "beside",
             sizes_min=ABILITIES[name].sizes_min,
             answers=_answers(name, own[name]),
@@ -68,7 +63,7 @@ def model_of(outlook: Outlook, members: Members | None, fits: Fits | None = None
         for name in (*parts, DOWNEY, *others)
     )
     leaned = (Member(NAME, rounded(weights[NAME])[0], {}),) if NAME in weights else ()
-    return Model(outlook.model_name, told + leaned, errors[PUBLISHED])
+    return Model(curve.model, told + leaned, errors[PUBLISHED])
 
 
 def _rounded(parameters: dict[str, float]) -> dict[str, float]:
@@ -112,10 +107,6 @@ def _no_news(before: Fits, n: tuple[float, ...], runs: int) -> bool:
     return (before.sizes, before.n_min, before.n_max) == (len(n), n[0], n[-1]) and runs < GROWTH * before.runs
 
 
-CURVE_POINTS_MAX = 32
-LN_BAND_MAX = math.log(1000.0)  # a band ends at a thousandth and at a thousand times the prediction
-
-
 class Context(msgspec.Struct, frozen=True):
     """What every message says of its maker and its moment."""
 
@@ -128,111 +119,24 @@ class Context(msgspec.Struct, frozen=True):
         return rfc3339(self.now_ms)
 
 
-def curve_sizes(sizes: Sequence[float], factor_max: float) -> list[float]:
-    """Return the sizes of a curve: those observed and powers of two up to `factor_max` times the largest."""
-    low, high = sizes[0], sizes[-1] * factor_max
-    powers = [2.0**i for i in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
-    wanted = sorted({*map(float, sizes), *powers})
-    if len(wanted) <= CURVE_POINTS_MAX:
-        return wanted
-    picked = np.linspace(0, len(wanted) - 1, CURVE_POINTS_MAX).round().astype(int)
-    return [wanted[i] for i in picked]
-
-
-def judged_points(
-    outlook: Outlook, sizes: Sequence[float], model: RunTime
-) -> tuple[tuple[CurvePoint, Reliability], ...]:
-    """Return the prediction at each size with its own verdict."""
-    return _judged(outlook, outlook.predict(sizes), sizes, model)
-
-
-def _judged(
-    outlook: Outlook, predicted: OutlookPoints, sizes: Sequence[float], model: RunTime
-) -> tuple[tuple[CurvePoint, Reliability], ...]:
-    times = predicted.run_time_s
-    low_s, high_s = (_widened(times, end, model.widening) for end in (predicted.low_s, predicted.high_s))
-    confirmed = model.observed().confirmed if outlook.combination is None else {}
-    shift = np.array([confirmed.get(n, time_s) / time_s for n, time_s in zip(sizes, times.tolist(), strict=True)])
-    ratios = (predicted.speedup / shift, predicted.efficiency / shift, predicted.extrapolation)
-    columns = zip(*(column.tolist() for column in (times * shift, low_s * shift, high_s * shift, *ratios)), strict=True)
-    known, measured = model.sizes(), coverages(model.scores)
-    return tuple(
-        (
-            CurvePoint(
-                n=float(n),
-                run_time_s=six_digits(row[0]),
-                low_s=six_digits(row[1]),
-                high_s=six_digits(row[2]),
-                coverage=COVERAGE,
-                coverage_measured=measured.get(horizon_of(n, known[0], known[-1])),
-                speedup=six_digits(row[3]),
-                efficiency=six_digits(row[4]),
-                extrapolation=six_digits(row[5]),
-                source=cast("Source", source),
-            ),
-            reliability(verdict),
-        )
-        for n, row, source, verdict in zip(sizes, columns, predicted.source, predicted.verdicts, strict=True)
-    )
-
-
-def cold_start(others: OtherInputs, sizes: Sequence[float]) -> tuple[AnswerPoint, ...]:
-    """Return the prediction of an input that was never run, at each size."""
-    band = others.band([*sizes, 1.0])
-    said = others.reliability()
-    with np.errstate(over="ignore"):
-        speedup = band.run_time_s[-1] / band.run_time_s[:-1]
-    return tuple(
-        AnswerPoint(
-            n=float(n),
-            run_time_s=six_digits(band.run_time_s[i]),
-            low_s=six_digits(band.low_s[i]),
-            high_s=six_digits(band.high_s[i]),
-            coverage=COVERAGE,
-            coverage_measured=None,
-            speedup=six_digits(speedup[i]),
-            efficiency=six_digits(speedup[i] / n),
-            extrapolation=six_digits(n / others.n_max),
-            source="cold_start",
-            reliability=said,
-        )
-        for i, n in enumerate(sizes)
-    )
-
-
-def _widened(run_time_s: Floats, end_s: Floats, factor: float) -> Floats:
-    # to the power of a wide band's widening a number means nothing any more
-    with np.errstate(over="ignore", under="ignore"):
-        ln_ratio = factor * (np.log(end_s) - np.log(run_time_s))
-        ends_s = run_time_s * np.exp(np.clip(ln_ratio, -LN_BAND_MAX, LN_BAND_MAX))
-    return np.clip(ends_s, 1e-300, 1e300)
-
-
-def reliability(verdict: Verdict) -> Reliability:
-    """Return a verdict as messages carry it."""
-    return Reliability(verdict.verdict, tuple(verdict.reasons), tuple(verdict.advice), verdict.next_n)
-
-
-def useful(study: Study) -> UsefulSizes:
-    """Return the sizes worth asking for; None for what the curve does not show."""
-    sizes = study.useful
-    return UsefulSizes(max=sizes.max, knee=sizes.knee, at_half_efficiency=sizes.at_half_efficiency)
-
-
-def reliable_range(judged: Sequence[tuple[CurvePoint, Reliability]]) -> Range | None:
-    """Return the smallest and the largest size for which the verdict is reliable; None where there is none."""
-    trusted = [point.n for point, said in judged if said.verdict == RELIABLE]
+def reliable_range(points: Iterable[AnswerPoint]) -> Range | None:
+    """Return the smallest and the largest size with the verdict reliable; None where there is none."""
+    trusted = [point.n for point in points if point.reliability.verdict == RELIABLE]
     return Range(trusted[0], trusted[-1]) if trusted else None
 
 
 def prediction(
-    key: ApplicationKey, model: RunTime, outlook: Outlook, settings: RunTimeSettings, context: Context, *, source: Model
+    key: ApplicationKey,
+    model: RunTime,
+    curve: PublishedCurve,
+    points: Sequence[AnswerPoint],
+    settings: RunTimeSettings,
+    *,
+    context: Context,
+    preferred_n: tuple[float, ...] | None,
+    source: Model,
 ) -> Prediction:
-    """Return the message of one application: its whole curve as known now, and where it comes from."""
-    observed = model.sizes()
-    sizes = curve_sizes(observed, settings.curve_factor_max)
-    predicted = outlook.predict(sizes)
-    judged = _judged(outlook, predicted, sizes, model)
+    """Return the message of one application: its curve as `points`, and where it comes from."""
     return Prediction(
         schema="scalewatch.prediction/1",
         id=f"{key.id}@{context.now_ms}",
@@ -245,35 +149,47 @@ def prediction(
         input=key.input,
         unit=key.unit,
         observations=model.observations,
-        sizes=observed,
+        sizes=model.sizes(),
         model=source,
-        curve=tuple(point for point, _ in judged),
-        useful_n=useful(outlook.study),
-        reliable_n=reliable_range(judged),
-        preferred_n=outlook.study.preferred_sizes or None,
-        reliability=reliability(predicted.whole),
+        curve=tuple(_of_curve(point, curve) for point in points),
+        useful_n=curve.useful or UsefulSizes(),
+        reliable_n=reliable_range(points),
+        preferred_n=preferred_n,
+        reliability=curve.whole,
         quality=model.quality,
     )
 
 
-def published_curve(
-    said: Prediction, widening: float, now_ms: int, doubted: Collection[float] | None = None
-) -> PublishedCurve:
-    """Return what later runs are scored against.
+def _of_curve(point: AnswerPoint, curve: PublishedCurve) -> CurvePoint:
+    """Return a point without the verdict of its own; a size that was run is observed, whoever predicts it."""
+    fields = {name: getattr(point, name) for name in CurvePoint.__struct_fields__}
+    known = curve.curve_at(point.n)
+    return CurvePoint(**fields | ({"source": "observed"} if known is not None and known.source == "observed" else {}))
 
-    `doubted` are the sizes that were run and are passed by; None where no size is told from its own runs.
+
+def published_points(points: Iterable[AnswerPoint]) -> tuple[PublishedPoint, ...]:
+    """Return the points that later runs are scored against, of a curve that another source than its fit has given."""
+    return tuple(PublishedPoint(each.n, each.run_time_s, each.low_s, each.high_s, each.source) for each in points)
+
+
+def of_similar_runs(curve: PublishedCurve, points: Iterable[AnswerPoint], whole: Reliability) -> PublishedCurve:
+    """Return the curve of an application whose run times do not follow its size: the spread of its past runs.
+
+    No size is worth more than another then, and nothing is known from runs of one size alone. The fit stays in `by_size`.
     """
-    run = {point.n for point in said.curve if point.source == "observed"} if doubted is not None else set()
-    out_of_line = run.intersection(doubted or ())
-    return PublishedCurve(
-        points=tuple(PublishedPoint(point.n, point.run_time_s, point.low_s, point.high_s) for point in said.curve),
-        n_min=said.sizes[0],
-        n_max=said.sizes[-1],
-        observations=said.observations,
-        time_ms=now_ms,
-        verdict=said.reliability.verdict,
-        reasons=said.reliability.reasons,
-        widening=widening,
-        own=tuple(sorted(run - out_of_line)),
-        doubted=tuple(sorted(out_of_line)),
+    return msgspec.structs.replace(
+        curve,
+        points=published_points(points),
+        by_size=curve.points,
+        own=(),
+        doubted=(),
+        widening=1.0,
+        whole=whole,
+        useful=UsefulSizes(),
     )
+
+
+def as_reference(source: Model, answering: Model) -> Model:
+    """Return where a prediction came from that another model than the fit has given: the fit's members stand beside it."""
+    beside = (msgspec.structs.replace(member, weight=0.0, role="beside") for member in source.members)
+    return Model(answering.name, (*answering.members, *beside), source.errors)

@@ -1,4 +1,4 @@
-"""The prediction of an application: the combination of laws, with ADEPT's study for patterns, verdict and words.
+"""The fit of an application at sizes: the combination of laws, with ADEPT's study for patterns, verdict and words.
 
 The combination answers for ordinary curves. Where ADEPT finds phases or favoured sizes, or fewer than two sizes are
 known, its study answers.
@@ -6,17 +6,23 @@ known, its study answers.
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from processors.contracts.outputs import Reliability, Source, UsefulSizes
+from processors.facts import PublishedCurve, PublishedPoint
 from processors.inputs import NAME, RUN_DEVIATION, Band, OtherInputs
 from processors.models.adept.reliability import Verdict
 from processors.models.adept.study import Study
 from processors.models.combination.combine import WIDTH_INSIDE_MAX, Combination
 from processors.models.input_size import Knot
+from processors.models.statistics import six_digits
+from processors.run_time.model import RunTime
+from processors.run_time.quality import coverages
 
 Floats = NDArray[np.float64]
 HIGH_ERROR: Final = "high_error"
@@ -176,3 +182,97 @@ class Outlook(NamedTuple):
 
 def _advised(verdict: Verdict, sentence: str) -> Verdict:
     return Verdict(verdict.verdict, verdict.reasons, (*verdict.advice, sentence), verdict.next_n)
+
+
+CURVE_POINTS_MAX: Final = 48
+MIDDLE_RATIO_MIN: Final = 1.5  # between sizes that lie further apart stands a size that was not run
+LN_BAND_MAX: Final = math.log(1000.0)  # a band ends at a thousandth and at a thousand times the run time
+
+
+def curve_sizes(sizes: Sequence[float], factor_max: float) -> list[float]:
+    """Return the sizes of a published curve, rising.
+
+    They are those observed, powers of two up to `factor_max` times the largest, and a whole size between any two that lie far
+    apart where one was observed. Without the last, who reads the curve between two sizes that were run would take their narrow
+    bands for that of a size that was not: at 48 nodes between 32 and 64 the band was .70 as wide as the fit's own.
+    """
+    low, high = sizes[0], sizes[-1] * factor_max
+    powers = [2.0**i for i in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
+    own = set(map(float, sizes))
+    knots = sorted({*own, *powers})
+    middles = {
+        middle
+        for left, right in pairwise(knots)
+        if right >= MIDDLE_RATIO_MIN * left
+        and (left in own or right in own)
+        and left < (middle := float(round(math.sqrt(left * right)))) < right
+    }
+    wanted = sorted({*knots, *middles}) if len(knots) + len(middles) <= CURVE_POINTS_MAX else knots
+    if len(wanted) <= CURVE_POINTS_MAX:
+        return wanted
+    picked = np.linspace(0, len(wanted) - 1, CURVE_POINTS_MAX).round().astype(int)
+    return [wanted[i] for i in picked]
+
+
+def fitted_curve(outlook: Outlook, model: RunTime, sizes: Sequence[float], now_ms: int) -> PublishedCurve:
+    """Return the curve of an application at sizes: run times with the bands that anybody is given, and their verdicts.
+
+    A confirmed size (one that was run often and is out of line for good) is as its own runs are, where the study answers.
+    """
+    at = [*sizes, 1.0]
+    found = outlook.predict(at)
+    run_time_s = found.run_time_s
+    low_s, high_s = (_calibrated(run_time_s, end_s, model.widening) for end_s in (found.low_s, found.high_s))
+    observed = model.observed()
+    confirmed = observed.confirmed if outlook.combination is None else {}
+    shift = np.array([confirmed.get(n, time_s) / time_s for n, time_s in zip(at, run_time_s.tolist(), strict=True)])
+    verdicts = [reliability(verdict) for verdict in found.verdicts]
+    distinct = list(dict.fromkeys(verdicts))
+    rows = (np.array([run_time_s, low_s, high_s]) * shift).T.tolist()
+    points = [
+        PublishedPoint(
+            float(n),
+            six_digits(row[0]),
+            six_digits(row[1]),
+            six_digits(row[2]),
+            cast("Source", source),
+            distinct.index(verdict),
+        )
+        for n, row, source, verdict in zip(at, rows, found.source, verdicts, strict=True)
+    ]
+    known = model.sizes()
+    run = {point.n for point in points[:-1] if point.source == "observed"}
+    out_of_line = run.intersection(observed.doubted)
+    useful = outlook.study.useful
+    return PublishedCurve(
+        points=tuple(points[:-1]),
+        n_min=known[0],
+        n_max=known[-1],
+        observations=model.observations,
+        time_ms=now_ms,
+        whole=reliability(found.whole),
+        widening=model.widening,
+        own=tuple(sorted(run - out_of_line)),
+        doubted=tuple(sorted(out_of_line)),
+        one=points[-1],
+        verdicts=tuple(distinct),
+        coverage=coverages(model.scores),
+        useful=UsefulSizes(max=useful.max, knee=useful.knee, at_half_efficiency=useful.at_half_efficiency),
+        model=outlook.model_name,
+        weights=outlook.weights,
+        downey=outlook.study.parameters(),
+    )
+
+
+def reliability(verdict: Verdict) -> Reliability:
+    """Return a verdict as messages carry it."""
+    return Reliability(verdict.verdict, tuple(verdict.reasons), tuple(verdict.advice), verdict.next_n)
+
+
+def _calibrated(run_time_s: Floats, end_s: Floats, factor: float) -> Floats:
+    """Return an end of the bands, (m,), moved to `factor` times its distance from the run time, in ln T."""
+    # to the power of a wide band's factor a number means nothing any more
+    with np.errstate(over="ignore", under="ignore"):
+        ln_ratio = factor * (np.log(end_s) - np.log(run_time_s))
+        ends_s = run_time_s * np.exp(np.clip(ln_ratio, -LN_BAND_MAX, LN_BAND_MAX))
+    return np.clip(ends_s, 1e-300, 1e300)

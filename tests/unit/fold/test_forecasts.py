@@ -69,11 +69,13 @@ def test_a_job_of_an_application_that_is_learned_while_it_runs_gets_its_predicti
     assert centre.topic("job_predictions")["exa/1"]["known"]
 
 
-def test_a_size_beyond_the_published_curve_is_said_to_be_unknown() -> None:
+def test_a_size_beyond_the_published_curve_gets_a_wide_band_and_is_not_called_reliable() -> None:
     centre = learned()
-    centre.starts("1", "lammps", nodes=4096)
-    said = centre.topic("job_predictions")["exa/1"]
-    assert (said["known"], said["end"], said["reliability"]["verdict"]) == (False, None, "unknown")
+    for job_id, nodes in (("1", 4), ("2", 4096)):
+        centre.starts(job_id, "lammps", nodes=nodes)
+    near, far = (centre.topic("job_predictions")[f"exa/{job_id}"] for job_id in ("1", "2"))
+    assert far["high_s"] / far["low_s"] > 2 * near["high_s"] / near["low_s"]
+    assert far["reliability"]["verdict"] not in {"reliable", "unknown"}
 
 
 def test_a_start_of_long_ago_is_told_as_a_job_that_has_run_since() -> None:

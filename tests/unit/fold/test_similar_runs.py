@@ -136,7 +136,7 @@ def test_an_application_whose_times_do_not_follow_its_size_says_so_wherever_it_i
 def test_a_request_of_an_unknown_application_is_answered_by_its_user_and_limit(centre: Scenario) -> None:
     ran(centre, 20, 300.0, user="u-anna", time_limit_s=600.0)
     answer = centre.asks("r1", 4, 8, application="new", user="u-anna", time_limit_s=600.0)
-    assert answer["detail"] == "No run of new on exa is known. It is told from similar runs."
+    assert answer["detail"] == "No run of new on exa is known. It is predicted from similar runs."
     assert (answer["known"], answer["observations"], answer["application"]) == (True, 0, "new")
     assert [point["n"] for point in answer["points"]] == [4.0, 8.0]
     for point in answer["points"]:

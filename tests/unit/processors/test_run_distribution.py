@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from processors.facts import RunFact
+from processors.facts import Band, RunFact
 from processors.models.similar_runs import RUNS_MAX, Levels
 from processors.run_time.drift import Drift, ScoredRun
 from processors.similar_runs import (
@@ -17,7 +17,7 @@ from processors.similar_runs import (
     GroupKind,
     RunHistory,
     RunHistoryState,
-    end_forecast,
+    conditioned,
     expected,
     group_keys,
     model_job,
@@ -25,6 +25,7 @@ from processors.similar_runs import (
 )
 
 HOUR_S = 3600.0
+WHOLE = Band(100.0, 80.0, 125.0)  # of the whole run; what is conditioned is the distribution
 
 
 class Centre:
@@ -99,7 +100,7 @@ def test_a_run_that_reaches_the_limit_may_end_a_little_after_it() -> None:
 
 
 def exceeds(centre: Centre, job: ComingJob, elapsed_s: float = 0.0) -> float:
-    found = end_forecast(expected(job, centre.of(job)), elapsed_s, job.time_limit_s).exceeds
+    found = conditioned(expected(job, centre.of(job)), WHOLE, elapsed_s, job.time_limit_s).exceeds_limit
     assert found is not None
     return found
 
@@ -132,8 +133,8 @@ def test_a_run_without_a_limit_met_none() -> None:
     for i in range(60):
         centre.ended(f"a{i}", ComingJob(n=4, user="u1"), 2 * HOUR_S)
     assert exceeds(centre, job) < 0.05
-    assert end_forecast(expected(job, {}), 0.0, HOUR_S).exceeds == pytest.approx(0.05)
-    assert end_forecast(expected(ComingJob(n=4), centre.of(job)), 0.0, None).exceeds is None
+    assert conditioned(expected(job, {}), WHOLE, 0.0, HOUR_S).exceeds_limit == pytest.approx(0.05)
+    assert conditioned(expected(ComingJob(n=4), centre.of(job)), WHOLE, 0.0, None).exceeds_limit is None
 
 
 def test_a_repeat_changes_nothing_and_a_correction_replaces() -> None:

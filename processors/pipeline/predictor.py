@@ -1,0 +1,338 @@
+"""The one predictor: what a run of an application will take, whoever asks.
+
+The published curve is the predictor over sizes, an answer is the predictor over a request, and the end of a running job is
+the predictor conditioned on the job having run so long. Sources are asked in the order of `Predictor.sources`; the first that
+knows a size gives its run time, band, verdict and origin.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from processors.contracts.events import Evidence
+from processors.contracts.names import ApplicationKey
+from processors.contracts.outputs import AnswerPoint, Member, Model, Reliability, Source
+from processors.facts import N_MAX, N_MIN, Band, PublishedCurve, Remaining, remaining
+from processors.features import DECIDES, FeatureQuestion, judged, model_with
+from processors.features import NAME as FEATURES
+from processors.inputs import NAME as OTHER_INPUTS
+from processors.inputs import Inputs, OtherInputs, Sizes
+from processors.jobs.remaining_time import FromInputs
+from processors.models.combination.combine import SHIPPED, Combination
+from processors.models.combination.gate import SiblingSummary
+from processors.models.statistics import six_digits
+from processors.pipeline.features import NOTHING, Features, Told
+from processors.pipeline.inputs import Unseen
+from processors.pipeline.similar_runs import Histories, coming, home
+from processors.pipeline.state import Desk, laws_key
+from processors.run_time.messages import model_of
+from processors.run_time.model import RunTime
+from processors.run_time.prediction import Outlook, curve_sizes, fitted_curve
+from processors.run_time.quality import COVERAGE
+from processors.run_time.related_curves import Laws
+from processors.similar_runs import NO_CURVE, NOT_BY_SIZE, Expected, conditioned, reliability
+
+CENTRE: Final = "centre"
+CURVE: Final = "curve"
+BAND_RATIO_MAX: Final = 1e4  # a curve whose band is wider than this, from end to end, says nothing
+UNKNOWN: Final = Reliability("unknown", ("no_model",), ())
+
+
+@dataclass(frozen=True)
+class Question:
+    """A run to come: whose it is, and what is known of it besides its size.
+
+    `input_sizes` measure its input. `from_inputs` is what other inputs gave for it before, which is then not asked again.
+    `explained` asks for every ensemble member of the model, and not for its name alone. `runs` says that the job exists: it is one
+    of the centre's runs, whose spread says when it may end, where nothing else is known. A request may be for none of them.
+    """
+
+    system: str
+    key: ApplicationKey | None
+    evidence: Evidence = field(default_factory=Evidence)
+    input_sizes: Sizes = ()
+    known: Told = NOTHING
+    from_inputs: FromInputs | None = None
+    explained: bool = False
+    runs: bool = False
+
+
+class Predicted(NamedTuple):
+    """What a run takes at one size, by the first source that knows it.
+
+    `coverage_measured` is the share of recent runs that kept to such bands, None before any was scored; `extrapolation` how
+    many times the size is that of the largest run. `similar` is the distribution itself where similar runs answered.
+    """
+
+    n: float
+    band: Band
+    coverage_measured: float | None
+    extrapolation: float
+    source: Source
+    reliability: Reliability
+    model: Model
+    similar: Expected | None = None
+
+    def remaining(self, elapsed_s: float, limit_s: float | None) -> Remaining:
+        """Condition the run time on a job of this size having run for `elapsed_s` without an end."""
+        if self.similar is not None:
+            return conditioned(self.similar, self.band, elapsed_s, limit_s)
+        return remaining(self.band, elapsed_s, limit_s)
+
+    def point(self, one_s: float | None) -> AnswerPoint:
+        """Return the point of a message; `one_s` is what this predictor gives for size 1, from which speed-up follows."""
+        speedup = (one_s if one_s is not None else self.band.run_time_s) / self.band.run_time_s
+        return AnswerPoint(
+            n=self.n,
+            run_time_s=self.band.run_time_s,
+            low_s=self.band.low_s,
+            high_s=self.band.high_s,
+            coverage=COVERAGE,
+            coverage_measured=self.coverage_measured,
+            speedup=six_digits(speedup),
+            efficiency=six_digits(speedup / self.n),
+            extrapolation=six_digits(self.extrapolation),
+            source=self.source,
+            reliability=self.reliability,
+        )
+
+
+BySize = dict[float, Predicted]
+
+
+class Predictor:
+    """Predicts run times in one shard from what is known at this place of the journal; changes nothing."""
+
+    def __init__(self, desk: Desk, histories: Histories, features: Features, unseen: Unseen) -> None:
+        self._desk = desk
+        self._histories = histories
+        self._features = features
+        self._unseen = unseen
+        self._now: dict[str, Outlook] = {}
+        self.sources: tuple[Callable[[Question, Sequence[float]], BySize], ...] = (
+            self._by_features,
+            self._by_similar_runs_of_better_record,
+            self._by_curve,
+            self._by_other_inputs,
+            self._by_similar_runs,
+        )
+
+    def begin(self) -> None:
+        """Forget what was worked out for the last record: what is known may have changed."""
+        self._now.clear()
+
+    def predict(self, question: Question, sizes: Sequence[float]) -> BySize:
+        """Predict a run at each of the sizes that any source knows."""
+        found: dict[float, Predicted] = {}
+        for source in self.sources:
+            missing = [n for n in sizes if n not in found and N_MIN <= n <= N_MAX]
+            if missing:
+                found |= source(question, missing)
+        return found
+
+    def points(self, question: Question, sizes: Sequence[float]) -> tuple[tuple[AnswerPoint, ...], BySize]:
+        """Predict a run at sizes, as points of messages with speed-up and efficiency, and as what was predicted."""
+        found = self.predict(question, [*sizes, 1.0])
+        one_s = found[1.0].band.run_time_s if 1.0 in found else None
+        return tuple(found[n].point(one_s) for n in sizes if n in found), found
+
+    def curve(self, key: ApplicationKey) -> PublishedCurve | None:
+        """Return the curve of an application as it was published; before the first publication as it is now."""
+        model = self._desk.models.get(key.id)
+        if model is None or not model.observations:
+            return None
+        return model.published or self.fit(key, model)
+
+    def fit(self, key: ApplicationKey, model: RunTime, sizes: Sequence[float] | None = None) -> PublishedCurve:
+        """Fit the curve of an application to what is known now, by default at the sizes that are published."""
+        factor_max = self._desk.settings.run_time.curve_factor_max
+        wanted = curve_sizes(model.sizes(), factor_max) if sizes is None else sizes
+        return fitted_curve(self.outlook(key, model), model, wanted, self._desk.now_ms)
+
+    def outlook(self, key: ApplicationKey, model: RunTime) -> Outlook:
+        """Return the study and the ensemble of an application, with what related curves and other inputs add."""
+        if key.id not in self._now:
+            others = self._unseen.leaned_on(key, model)
+            combination = self._combination(key, model)
+            self._now[key.id] = Outlook(model.study(), combination, others, model.observed().scatter)
+        return self._now[key.id]
+
+    def not_by_size(self, key: ApplicationKey) -> bool:
+        """Return whether the run times of an application do not follow its size."""
+        return self._histories.not_by_size(key.id)
+
+    def _combination(self, key: ApplicationKey, model: RunTime) -> Combination | None:
+        found = model.evidence(key.id, key.system)
+        if found is None:
+            return None
+        related: Laws = self._desk.laws.open(laws_key(key))
+        siblings = tuple(_in_unit(key.unit, sibling) for sibling in related.siblings)
+        return Combination(found, siblings, related.learned, self._desk.pool.open(CENTRE).counts, SHIPPED)
+
+    # The sources, in their order.
+
+    def _by_features(self, question: Question, sizes: Sequence[float]) -> BySize:
+        """Predict from attributes and communication on top of what sizes alone give, unless similar runs know more than both."""
+        times = self._features.model(question.key.id) if question.key and question.known != NOTHING else None
+        if times is None or question.key is None:
+            return {}
+        near = {n: times.nearest(n) for n in sizes}
+        by_size = self._by_size(question, sorted({*sizes, *near.values()}))
+        found = {}
+        for n in sizes:
+            if n not in by_size or near[n] not in by_size:
+                continue
+            at, of_near = by_size[n], by_size[near[n]]
+            pooled = times.score(FeatureQuestion(*question.known, at.band, of_near.band, near[n]))
+            decides = pooled is not None and sum(pooled.shares.values()) >= DECIDES
+            if pooled is None or (at.similar is not None and not decides):
+                continue
+            found[n] = at._replace(
+                band=_rounded(Band(pooled.run_time_s, pooled.low_s, pooled.high_s)),
+                coverage_measured=_known(pooled.coverage),
+                source=FEATURES if decides else at.source,
+                reliability=judged(pooled, at.reliability, inside=near[n] == n),
+                model=model_with(at.model, times, pooled.shares),
+                similar=None,
+            )
+        return found
+
+    def _by_size(self, question: Question, sizes: Sequence[float]) -> BySize:
+        """Predict from the size alone: similar runs where these have the better record, else the curve."""
+        found = self._by_similar_runs_of_better_record(question, sizes)
+        return found | self._by_curve(question, [n for n in sizes if n not in found])
+
+    def _by_similar_runs_of_better_record(self, question: Question, sizes: Sequence[float]) -> BySize:
+        """Predict from similar runs where these have predicted the application better than its curve."""
+        preferred = self._preferred(question, sizes)
+        if not preferred or question.key is None:
+            return {}
+        model = self._desk.models.get(question.key.id)
+        why = NO_CURVE if model is not None and len(model.sizes()) == 1 else NOT_BY_SIZE
+        return self._similar(question, preferred, why)
+
+    def _preferred(self, question: Question, sizes: Sequence[float]) -> list[float]:
+        """Return the sizes at which similar runs go before the curve.
+
+        The runs that both were scored by decide. Before there are enough, a single size that was run has no curve yet, and a
+        curve with a useless band is none.
+        """
+        key = question.key
+        model = self._desk.models.get(key.id) if key else None
+        if key is None or model is None or not model.observations:
+            return []
+        better = self._histories.better_record(key.id)
+        if better is not None:
+            return list(sizes) if better else self._useless(model, sizes)
+        observed = model.sizes()
+        alone = [n for n in sizes if observed == (n,)]
+        return alone + [n for n in self._useless(model, sizes) if n not in alone]
+
+    def _useless(self, model: RunTime, sizes: Sequence[float]) -> list[float]:
+        curve = model.published
+        points = [(n, curve.curve_at(n)) for n in sizes] if curve is not None else []
+        return [n for n, point in points if point is not None and point.high_s > BAND_RATIO_MAX * point.low_s]
+
+    def _by_curve(self, question: Question, sizes: Sequence[float]) -> BySize:
+        """Predict from the published curve; where it ends, from a fit to what is known now."""
+        key = question.key
+        model = self._desk.models.get(key.id) if key else None
+        curve = self._fitted(key, model) if key is not None and model is not None else None
+        if key is None or model is None or curve is None:
+            return {}
+        beyond = [n for n in sizes if curve.curve_at(n) is None]
+        further = self._fitted(key, model, beyond) if beyond else None
+        named = self._model(key, curve, explained=question.explained)
+        found = {}
+        for n in sizes:
+            of = curve if further is None or n not in beyond else further
+            point = of.curve_at(n)
+            if point is not None:
+                found[n] = Predicted(
+                    n,
+                    _rounded(point.band),
+                    _known(of.coverage.get(of.horizon(n))),
+                    n / curve.n_max,
+                    point.source,
+                    of.judged(point),
+                    named,
+                )
+        return found
+
+    def _fitted(
+        self, key: ApplicationKey, model: RunTime, sizes: Sequence[float] | None = None
+    ) -> PublishedCurve | None:
+        try:
+            if sizes is None:
+                return self.curve(key)
+            return self.fit(key, model, sizes)
+        except Exception:  # noqa: BLE001  a model that cannot be fitted must not cost the prediction
+            self._desk.tally["fault", RunTime.name] += 1
+            return None
+
+    def _model(self, key: ApplicationKey, curve: PublishedCurve, *, explained: bool) -> Model:
+        if not explained:
+            return Model(CURVE, (Member(CURVE, 1.0, {}),))
+        return model_of(curve, self._desk.members.get(key.id))
+
+    def _by_other_inputs(self, question: Question, sizes: Sequence[float]) -> BySize:
+        """Predict an input that was never run from the other inputs of its application."""
+        if question.key is None or question.key.id in self._desk.models:
+            return {}
+        if question.from_inputs is not None:
+            before, model = question.from_inputs, Model(OTHER_INPUTS, ())
+            return {
+                n: Predicted(n, before.band, None, before.extrapolation, "cold_start", before.reliability, model)
+                for n in sizes
+            }
+        others = self._others(question.key, question.input_sizes)
+        if others is None:
+            return {}
+        trust, model, found = others.reliability(), Model(OTHER_INPUTS, ()), {}
+        for n in sizes:  # one by one: what is said of a size must not depend on which others were asked about
+            band = others.band([n])
+            whole = _rounded(Band(*(float(column[0]) for column in band)))
+            found[n] = Predicted(n, whole, None, n / others.n_max, "cold_start", trust, model)
+        return found
+
+    def _others(self, key: ApplicationKey, sizes: Sizes) -> OtherInputs | None:
+        try:
+            return self._unseen.others(key, sizes) if sizes else None
+        except Exception:  # noqa: BLE001  what cannot be calculated must not cost the prediction
+            self._desk.tally["fault", Inputs.name] += 1
+            return None
+
+    def _by_similar_runs(self, question: Question, sizes: Sequence[float]) -> BySize:
+        """Predict from past runs of the same user, name or class, where the question says what is similar."""
+        says = question.runs or self._histories.tells_of(question.system, question.key, question.evidence)
+        return self._similar(question, sizes, NO_CURVE) if says else {}
+
+    def _similar(self, question: Question, sizes: Sequence[float], why: str) -> BySize:
+        application_id = question.key.id if question.key else None
+        system = home(question.system, application_id)
+        found = {}
+        for n in sizes:
+            told = self._histories.told(system, coming(application_id, n, question.evidence))
+            if told is None:
+                continue
+            expected = told.expected
+            band = Band(expected.run_time_s, expected.low_s, max(expected.high_s, expected.run_time_s))
+            trust = reliability(expected.alike, why)
+            found[n] = Predicted(
+                n, _rounded(band), _known(told.coverage), 1.0, "similar_runs", trust, told.model, similar=expected
+            )
+        return found
+
+
+def _rounded(band: Band) -> Band:
+    return Band(six_digits(band.run_time_s), six_digits(band.low_s), six_digits(band.high_s))
+
+
+def _known(share: float | None) -> float | None:
+    return None if share is None else six_digits(share)
+
+
+def _in_unit(unit: str, sibling: SiblingSummary) -> SiblingSummary:
+    """Return a related curve without its own sizes where these are counted in another unit."""
+    alike = not sibling.inside or ApplicationKey.parse(sibling.key).unit == unit
+    return sibling if alike else sibling._replace(inside=())
