@@ -1,7 +1,7 @@
 """Shelves: the processors of one kind, kept by key, decoded on first use, dirty until a checkpoint is confirmed."""
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
@@ -88,7 +88,6 @@ class Processor(Protocol[Fact, Finding]):
 
 
 P = TypeVar("P", bound=Processor[Any, Any])
-Upgrade = Callable[[Any], Any]
 STALE_MAX = 1000  # entries of the queue of times that nothing waits for any more, besides one for each key
 
 
@@ -102,16 +101,12 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 class Kind(msgspec.Struct, Generic[P], frozen=True):
-    """What a shelf has to know of its processors.
-
-    `upgrades` maps an old state version to the function that turns plain data of it into the next version's.
-    """
+    """What a store has to know of its processors. State of another version than `version` is rebuilt from settled runs."""
 
     name: str
     version: int
     state: type[msgspec.Struct]
     build: Callable[[Any], P]
-    upgrades: Mapping[int, Upgrade] = {}
 
 
 class Slot(Generic[P]):
@@ -244,7 +239,7 @@ class Shelf(Generic[P]):
                 f"{what} was written by a newer agent, in version {envelope.version} where this one knows "
                 f"{self.kind.version}: start that agent again, or run `scalewatch rebuild`."
             )
-        if not all(version in self.kind.upgrades for version in range(envelope.version, self.kind.version)):
+        if envelope.version < self.kind.version:
             raise ConfigError(f"{what} has version {envelope.version}, which is too old: run `scalewatch rebuild`.")
         return envelope
 
@@ -258,12 +253,7 @@ class Shelf(Generic[P]):
 
     def _decode(self, value: bytes) -> msgspec.Struct:
         envelope = msgspec.json.decode(value, type=Envelope)
-        if envelope.version == self.kind.version:
-            return msgspec.json.decode(envelope.data, type=self.kind.state)
-        plain = msgspec.json.decode(envelope.data)
-        for version in range(envelope.version, self.kind.version):
-            plain = self.kind.upgrades[version](plain)
-        return msgspec.convert(plain, type=self.kind.state)
+        return msgspec.json.decode(envelope.data, type=self.kind.state)
 
     def _schedule(self, key: str, due_ms: int | None) -> None:
         if due_ms is None:

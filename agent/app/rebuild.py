@@ -59,7 +59,7 @@ def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], N
     finally:
         store.close()
     _publish(config, log, said)  # (5)
-    return Rebuilt(len(runs), len(pending), len(fold.desk.models))
+    return Rebuilt(len(runs), len(pending), len(fold.state.models))
 
 
 def _settled(config: Config, log: Log, shard: int) -> Iterable[Run]:

@@ -8,7 +8,7 @@ from processors.alerts import applications, profiles
 from processors.alerts.lifecycle import AlertLife, Condition, Transition
 from processors.contracts.names import ApplicationKey, rfc3339
 from processors.contracts.outputs import Alert
-from processors.pipeline.state import OF_APPLICATION, Desk, FoldSettings
+from processors.pipeline.state import OF_APPLICATION, FoldSettings, ShardState
 from processors.run_time.messages import Context
 from processors.store import Shelf, hexdigest
 
@@ -16,7 +16,7 @@ DUE_PER_TICK_MAX: Final = 1000
 
 
 class AlertDesk(Protocol):
-    """What alerts need of a desk: a shelf of their own, and where what they say goes."""
+    """What alerts need of a state: a shelf of their own, and where what they say goes."""
 
     settings: FoldSettings
     now_ms: int
@@ -30,10 +30,10 @@ class AlertDesk(Protocol):
 
 
 class OpenAlerts:
-    """All alerts of one desk; at most `open_max` are open at once, more are counted."""
+    """All alerts of one state; at most `open_max` are open at once, more are counted."""
 
-    def __init__(self, desk: AlertDesk) -> None:
-        self._alerts = desk
+    def __init__(self, state: AlertDesk) -> None:
+        self._alerts = state
 
     def take(self, conditions: Iterable[Condition]) -> None:
         """Note conditions and send what changes."""
@@ -42,14 +42,14 @@ class OpenAlerts:
 
     def opens(self, condition: Condition) -> bool:
         """Note a condition, send what changes, and tell whether its alert is open then."""
-        key, desk = fingerprint(condition), self._alerts
-        known = key in desk.alerts
+        key, state = fingerprint(condition), self._alerts
+        known = key in state.alerts
         if not condition.holds and not known:
             return False
-        if not known and len(desk.alerts) >= desk.settings.alerts.open_max:
-            desk.tally["bound", "open_alerts_max"] += 1
+        if not known and len(state.alerts) >= state.settings.alerts.open_max:
+            state.tally["bound", "open_alerts_max"] += 1
             return False
-        life = desk.alerts.open(key)
+        life = state.alerts.open(key)
         if life.score(condition):
             self._send(key, life, life.take(condition))
         return life.open
@@ -69,13 +69,13 @@ class OpenAlerts:
             self._send(key, life, life.tick(self._alerts.now_ms))
 
     def _send(self, key: str, life: AlertLife, transitions: Iterable[Transition]) -> None:
-        desk = self._alerts
-        runbook = desk.settings.alerts.runbook_url
-        desk.outbox.extend(message(key, change, runbook, desk.context) for change in transitions)
+        state = self._alerts
+        runbook = state.settings.alerts.runbook_url
+        state.outbox.extend(message(key, change, runbook, state.context) for change in transitions)
         if life.open:
-            desk.alerts.changed(key, life, desk.now_ms)
+            state.alerts.changed(key, life, state.now_ms)
         else:
-            desk.alerts.remove(key)
+            state.alerts.remove(key)
 
 
 def fingerprint(condition: Condition) -> str:
@@ -114,25 +114,29 @@ def message(key: str, change: Transition, runbook_url: str, context: Context) ->
 class Warnings(OpenAlerts):
     """All alerts of one shard about applications."""
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk)
-        self._desk = desk
+    def __init__(self, state: ShardState) -> None:
+        super().__init__(state)
+        self._state = state
+
+    def fire_and_resolve(self, _work: object) -> None:
+        """Let the alerts whose time has come fire or resolve."""
+        self.tick()
 
     def forget_application(self, application_id: str) -> None:
         """Forget the model of an application, with everything that it said: messages and alerts."""
-        model = self._desk.models.get(application_id)
+        model = self._state.models.get(application_id)
         flagged = model.flagged if model else ()
-        verdicts = self._desk.settings.alerts.unreliable.verdicts
+        verdicts = self._state.settings.alerts.unreliable.verdicts
         key = ApplicationKey.parse(application_id)
-        self.take(applications.forgotten(key, flagged, verdicts, self._desk.now_ms))
-        self.take(profiles.forgotten(key, self._desk.now_ms))
+        self.take(applications.forgotten(key, flagged, verdicts, self._state.now_ms))
+        self.take(profiles.forgotten(key, self._state.now_ms))
         for name in (applications.REGRESSION, applications.IMPROVEMENT):
             labels = applications.application_labels(key)
-            self.ends(applications.ended(name, labels, applications.FORGOTTEN, self._desk.now_ms))
-        self._desk.remove_model(application_id)
+            self.ends(applications.ended(name, labels, applications.FORGOTTEN, self._state.now_ms))
+        self._state.remove_application(application_id)
 
     def forget_failures(self, key: str) -> None:
         """Let the alert of a failure rate end that is forgotten."""
         if key.startswith(OF_APPLICATION):
             labels = applications.application_labels(ApplicationKey.parse(key.removeprefix(OF_APPLICATION)))
-            self.take([applications.over(applications.APPLICATION_FAILS, labels, self._desk.now_ms)])
+            self.take([applications.over(applications.APPLICATION_FAILS, labels, self._state.now_ms)])

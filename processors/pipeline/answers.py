@@ -13,7 +13,8 @@ from processors.pipeline.inputs import Unseen
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.power import Power
 from processors.pipeline.predictor import Predicted, Predictor, Question
-from processors.pipeline.state import Desk, Identified
+from processors.pipeline.stage import STOP, TickWork
+from processors.pipeline.state import Identified, ShardState
 from processors.run_time.model import RunTime
 
 SIZES_MAX = 64
@@ -22,29 +23,35 @@ SIZES_MAX = 64
 class Answering:
     """Answers from the models as they are at that place of the journal."""
 
-    def __init__(self, desk: Desk, predictor: Predictor, features: Features, unseen: Unseen, power: Power) -> None:
-        self._desk = desk
+    def __init__(
+        self, state: ShardState, predictor: Predictor, features: Features, unseen: Unseen, power: Power
+    ) -> None:
+        self._state = state
         self._predictor = predictor
         self._features = features
         self._unseen = unseen
         self._power = power
-        self._under_loads = UnderLoads(desk)
+        self._under_loads = UnderLoads(state)
 
-    def requested(self, event: PredictionRequested) -> None:
-        """Answer a request of the journal, once."""
-        now_ms = self._desk.now_ms
+    def deduplicate(self, event: PredictionRequested) -> bool | None:
+        """Remember a request of the journal; stop one that was answered before."""
+        now_ms = self._state.now_ms
         minutes = [minute(now_ms - back) for back in range(0, KEEP_MS + 1, MINUTE_MS)]
-        if any(self._desk.asked.open(key).score(event.identity) for key in minutes):
-            self._desk.tally["event", "repeated"] += 1
-            return
-        asked = self._desk.asked.open(minutes[0])
+        if any(self._state.asked.open(key).score(event.identity) for key in minutes):
+            self._state.tally["event", "repeated"] += 1
+            return STOP
+        asked = self._state.asked.open(minutes[0])
         asked.learn((event.identity, now_ms))
-        self._desk.asked.changed(minutes[0], asked, now_ms)
-        self._desk.outbox.append(self.answer(event))
+        self._state.asked.changed(minutes[0], asked, now_ms)
+        return None
+
+    def publish(self, event: PredictionRequested) -> None:
+        """Answer a request of the journal."""
+        self._state.outbox.append(self.answer(event))
 
     def answer(self, event: PredictionRequested) -> Answer:
         """Return the answer to a question; changes nothing."""
-        found = self._desk.identify(event.evidence, event.system, (), event.unit)
+        found = self._state.identify(event.evidence, event.system, (), event.unit)
         return self._under_loads.answered(event, found.key, self._answer(event, found))
 
     def _answer(self, event: PredictionRequested, found: Identified) -> Answer:
@@ -53,7 +60,7 @@ class Answering:
             event.system, key, event.evidence, found.input_sizes, self._features.of_request(event), explained=True
         )
         points, predicted = self._predictor.points(question, asked)
-        model = self._desk.models.get(key.id) if key else None
+        model = self._state.models.get(key.id) if key else None
         blank = self._blank(event, found)
         known = model is not None and model.observations > 0
         if not points and (asked or not known):
@@ -88,24 +95,24 @@ class Answering:
             return f"No run of {key.application} with input {key.input or '(none)'} is known: this is from {shown}."
         return f"{self._why_unknown(question, found)} It is predicted from similar runs."
 
-    def tick(self) -> None:
+    def forget_old(self, _work: TickWork) -> None:
         """Forget requests of long ago."""
-        for key in self._desk.asked.due(self._desk.now_ms, 1000):
-            self._desk.asked.remove(key)
+        for key in self._state.asked.due(self._state.now_ms, 1000):
+            self._state.asked.remove(key)
 
     def _why_unknown(self, question: Question, found: Identified) -> str:
         key = question.key
         if key is None:
             return f"The request could not be identified: {found.reason or 'nothing names a program'}."
         prefix = key.id.rsplit("/", 2)[0] + "/"
-        near = [ApplicationKey.parse(other) for other in self._desk.models.keys() if other.startswith(prefix)]  # noqa: SIM118  no mapping
+        near = [ApplicationKey.parse(other) for other in self._state.models.keys() if other.startswith(prefix)]  # noqa: SIM118  no mapping
         if not near:
             return f"No run of {key.application} on {question.system} is known."
         some = ", ".join(sorted({f"{other.input or 'no input'} in {other.unit}" for other in near})[:5])
         return f"No run of {key.application} with input {key.input or '(none)'} in {key.unit} is known; known: {some}."
 
     def _blank(self, event: PredictionRequested, found: Identified) -> Answer:
-        context, key = self._desk.context, found.key
+        context, key = self._state.context, found.key
         return Answer(
             schema="scalewatch.answer/1",
             id=f"{event.system}:{event.request_id}@{context.now_ms}",

@@ -18,7 +18,8 @@ from processors.pipeline.alerts import Warnings
 from processors.pipeline.features import Features
 from processors.pipeline.inputs import Unseen
 from processors.pipeline.similar_runs import Histories
-from processors.pipeline.state import OF_APPLICATION, Desk
+from processors.pipeline.stage import STOP, CompletionWork, JobWork
+from processors.pipeline.state import OF_APPLICATION, ShardState
 from processors.run_time.drift import ScoredRun, Shift, Taken
 from processors.run_time.members import MemberFact
 from processors.run_time.model import RunTime
@@ -34,30 +35,30 @@ UNWATCHED: Final = Taken(None)
 class Watch:
     """The watches of one shard."""
 
-    def __init__(self, desk: Desk, warnings: Warnings) -> None:
-        self._desk = desk
+    def __init__(self, state: ShardState, warnings: Warnings) -> None:
+        self._state = state
         self._warnings = warnings
 
     def take(self, application_id: str, model: RunTime, scored: Scored, attributes: Mapping[str, Attribute]) -> Taken:
         """Judge a run before its model learns it; one of an earlier level says nothing about the present one."""
         if model.began_before_its_level(scored.run):
             return UNWATCHED
-        drift = self._desk.drifts.open(application_id)
+        drift = self._state.drifts.open(application_id)
         taken = drift.take(ScoredRun(scored, attributes))
         if taken.judgement is not None:
-            self._desk.drifts.changed(application_id, drift, self._desk.now_ms)
+            self._state.drifts.changed(application_id, drift, self._state.now_ms)
         return taken
 
     def strange(self, application_id: str, scored: Scored | None) -> int:
         """Return how strange a run is whose report was corrected: 1 slow, -1 fast, 0 not at all or not to be told."""
-        drift = self._desk.drifts.get(application_id)
+        drift = self._state.drifts.get(application_id)
         judged = drift.score(ScoredRun(scored)) if drift and scored else None
         return judged.strange if judged else 0
 
     def follow(self, application_id: str, model: RunTime, scored: Scored, taken: Taken) -> None:
         """Move the model's level where it shifted, and tell people; history moves models only."""
         key = ApplicationKey.parse(application_id)
-        recent = self._desk.recent(scored.run.end_ms)
+        recent = self._state.recent(scored.run.end_ms)
         if taken.over is not None:
             self._end(applications.ALERT_OF[taken.over.direction], key, applications.BACK)
         if taken.found is not None and model.of_one_size_only(taken.found.sizes, taken.found.since_run):
@@ -65,7 +66,7 @@ class Watch:
         elif taken.found is not None:
             self._tell_shift(key, taken.found, back=self._move(model, taken.found), recent=recent)
         elif taken.judgement is not None and recent:
-            settings, now_ms = self._desk.settings.alerts.strange_run, self._desk.now_ms
+            settings, now_ms = self._state.settings.alerts.strange_run, self._state.now_ms
             said = applications.strange_run(key, scored, taken.judgement, settings, now_ms)
             self._warnings.take([said] if said else [])
 
@@ -74,16 +75,16 @@ class Watch:
         self._adopt(application_id)
 
     def _adopt(self, application_id: str) -> None:
-        drift = self._desk.drifts.get(application_id)
+        drift = self._state.drifts.get(application_id)
         if drift is not None and drift.shift is not None:
             drift.adopted()
-            self._desk.drifts.changed(application_id, drift, self._desk.now_ms)
+            self._state.drifts.changed(application_id, drift, self._state.now_ms)
 
     def _move(self, model: RunTime, shift: Shift) -> bool:
         margin = max(MARGIN_MIN, 2 * shift.noise / math.sqrt(shift.runs))
-        self._desk.tally["shift", shift.direction] += 1
+        self._state.tally["shift", shift.direction] += 1
         return model.move_level(
-            shift.since_run, shift.since_ms, math.log(shift.factor), margin=margin, seen_ms=self._desk.now_ms
+            shift.since_run, shift.since_ms, math.log(shift.factor), margin=margin, seen_ms=self._state.now_ms
         )
 
     def _tell_shift(self, key: ApplicationKey, shift: Shift, *, back: bool, recent: bool) -> None:
@@ -92,15 +93,15 @@ class Watch:
         undone = self._end(opposite, key, applications.BACK if back else applications.OVERTAKEN)
         strange = applications.strange_run_labels(key, 1 if slower else -1)
         self._warnings.ends(
-            applications.ended(applications.STRANGE_RUN, strange, applications.EXPLAINED, self._desk.now_ms)
+            applications.ended(applications.STRANGE_RUN, strange, applications.EXPLAINED, self._state.now_ms)
         )
-        said = applications.shifted(key, shift, self._desk.settings.alerts.shift, self._desk.now_ms)
+        said = applications.shifted(key, shift, self._state.settings.alerts.shift, self._state.now_ms)
         if said is not None and recent and not (back and undone):
             self._warnings.take([said])
 
     def _end(self, name: str, key: ApplicationKey, why: str) -> bool:
         labels = applications.application_labels(key)
-        return self._warnings.ends(applications.ended(name, labels, why, self._desk.now_ms))
+        return self._warnings.ends(applications.ended(name, labels, why, self._state.now_ms))
 
 
 # What the model of an application learns of one run, and what follows from the run before that.
@@ -109,11 +110,11 @@ class Watch:
 class Training:
     """Teaches the models of one shard; a run is scored against what was published before it is learned."""
 
-    def __init__(self, desk: Desk, warnings: Warnings) -> None:
-        self._desk = desk
+    def __init__(self, state: ShardState, warnings: Warnings, unseen: Unseen) -> None:
+        self._state = state
         self._warnings = warnings
-        self._unseen = Unseen(desk)
-        self._watch = Watch(desk, warnings)
+        self._unseen = unseen
+        self._watch = Watch(state, warnings)
 
     def train(
         self,
@@ -129,9 +130,9 @@ class Training:
 
         `first` is its first report, `replaces` a corrected one of a run of the same application.
         """
-        model = self._desk.models.open(application_id)
+        model = self._state.models.open(application_id)
         if replaces and not model.holds(fact.run_id):
-            self._desk.tally["refused", "correction_too_late"] += 1
+            self._state.tally["refused", "correction_too_late"] += 1
             return
         scored = model.score(fact)
         if first:
@@ -143,36 +144,36 @@ class Training:
             model.learn(fact, taken.judgement.strange if taken.judgement else 0)
             model.note(scored)
             self._watch.follow(application_id, model, scored, taken)
-        self._desk.model_changed(application_id, model)
+        self._state.model_changed(application_id, model)
         self._unseen.ran(application_id, sizes, model)
 
     def forget(self, application_id: str, run_id: str) -> bool:
         """Take a run away from a model that learned it; False where it is not held any more."""
         self._forget_profile(application_id, run_id)
-        model = self._desk.models.get(application_id)
-        if model is None or not model.forget(run_id, self._desk.now_ms):
+        model = self._state.models.get(application_id)
+        if model is None or not model.forget(run_id, self._state.now_ms):
             return False
-        self._desk.model_changed(application_id, model)
+        self._state.model_changed(application_id, model)
         self._unseen.fitted(ApplicationKey.parse(application_id), model)
         if not model.observations:
             self._warnings.forget_application(application_id)
         return True
 
     def _forget_profile(self, application_id: str, run_id: str) -> None:
-        profiles = self._desk.profile_models.get(application_id)
+        profiles = self._state.profile_models.get(application_id)
         if profiles is not None and profiles.forget(run_id):
-            self._desk.profile_models.changed(application_id, profiles, self._desk.now_ms)
+            self._state.profile_models.changed(application_id, profiles, self._state.now_ms)
 
     def _compare(
         self, application_id: str, published: PublishedCurve | None, fact: RunFact, scored: Scored | None
     ) -> None:
         """Let the run say which law was right."""
-        members = self._desk.members.get(application_id)
+        members = self._state.members.get(application_id)
         if members is None or published is None:
             return
         told = scored.ln_ratio if scored else None
         members.learn(MemberFact(fact.n, fact.run_time_s, published.horizon(fact.n), told))
-        self._desk.members.changed(application_id, members, self._desk.now_ms)
+        self._state.members.changed(application_id, members, self._state.now_ms)
 
 
 # Outcomes of runs: failure rates of applications and hosts, against their own past and the centre's usual rate.
@@ -186,10 +187,10 @@ IN_SERVICE = "up"
 class Outcomes:
     """Counts how runs ended. A host is followed from its first failure on: before it, there is nothing to compare."""
 
-    def __init__(self, desk: Desk, warnings: Warnings) -> None:
-        self._desk = desk
+    def __init__(self, state: ShardState, warnings: Warnings) -> None:
+        self._state = state
         self._warnings = warnings
-        self._settings = desk.settings.alerts.failure_rate
+        self._settings = state.settings.alerts.failure_rate
 
     def take(self, event: JobCompleted, application_id: str | None, former: str | None, *, first: bool) -> None:
         """Count an outcome; runs that were cancelled or moved tell nothing.
@@ -210,38 +211,38 @@ class Outcomes:
         usual = centre.rate()
         if self._worth_judging(rate, event):
             labels = applications.application_labels(ApplicationKey.parse(application_id))
-            self._judge(applications.APPLICATION_FAILS, labels, rate, rate.score(usual, len(self._desk.models)))
+            self._judge(applications.APPLICATION_FAILS, labels, rate, rate.score(usual, len(self._state.models)))
         self._hosts(event, application_id, usual, first=first)
         self._bound()
 
-    def host_told(self, event: HostState) -> None:
+    def forget_host(self, event: HostState) -> None:
         """Forget how runs ended on a host that is taken out of service: what comes back may have been mended."""
         key = f"{event.system}/{event.host}"
-        if event.state != IN_SERVICE and key in self._desk.hosts and self._desk.recent(event.time_ms):
-            self._desk.hosts.remove(key)
+        if event.state != IN_SERVICE and key in self._state.hosts and self._state.recent(event.time_ms):
+            self._state.hosts.remove(key)
             labels = {"system": event.system, "host": event.host}
-            self._warnings.take([applications.over(applications.HOST_FAILS, labels, self._desk.now_ms)])
+            self._warnings.take([applications.over(applications.HOST_FAILS, labels, self._state.now_ms)])
 
     def _hosts(self, event: JobCompleted, application_id: str, usual: float, *, first: bool) -> None:
         failed = event.state in HOST_STATES
-        if not failed and not len(self._desk.hosts):
+        if not failed and not len(self._state.hosts):
             return
         blamed, spared = (Outcome(event.run_id, to_blame, of=application_id) for to_blame in (True, False))
         for host in self._names(event):
             key = f"{event.system}/{host}"
-            known = self._desk.hosts.get(key)
+            known = self._state.hosts.get(key)
             if not failed and known is None:
                 continue
-            rate = known or self._desk.hosts.open(key)
+            rate = known or self._state.hosts.open(key)
             outcome = blamed if failed and event.failed_host in {None, host} else spared
             if first or known is None:
                 rate.learn(outcome)
             else:
                 rate.correct(event.run_id, outcome)
-            self._desk.hosts.changed(key, rate, self._desk.now_ms)
+            self._state.hosts.changed(key, rate, self._state.now_ms)
             if self._worth_judging(rate, event):
                 labels = {"system": event.system, "host": host}
-                self._judge(applications.HOST_FAILS, labels, rate, rate.score(usual, len(self._desk.hosts)))
+                self._judge(applications.HOST_FAILS, labels, rate, rate.score(usual, len(self._state.hosts)))
 
     def _names(self, event: JobCompleted) -> tuple[str, ...]:
         try:
@@ -250,120 +251,145 @@ class Outcomes:
                 return (hosts,)
             return expand(hosts, self._settings.hosts_per_run_max) if hosts else ()
         except InvalidInputError:
-            self._desk.tally["bound", "hosts_per_run_max"] += 1
+            self._state.tally["bound", "hosts_per_run_max"] += 1
             return ()
 
     def _learn(self, key: str, run_id: str, outcome: Outcome | None, *, first: bool) -> FailureRate:
-        rate = self._desk.failures.open(key)
+        rate = self._state.failures.open(key)
         if first and outcome is not None:
             rate.learn(outcome)
         else:
             rate.correct(run_id, outcome)
-        self._desk.failures_changed(key, rate)
+        self._state.failures_changed(key, rate)
         return rate
 
     def _worth_judging(self, rate: FailureRate, event: JobCompleted) -> bool:
         """Tell whether a rate may raise an alert, or has one open: what is neither costs most and is left alone."""
-        return (rate.suspicious() or not rate.quiet) and self._desk.recent(event.end_ms)
+        return (rate.suspicious() or not rate.quiet) and self._state.recent(event.end_ms)
 
     def _judge(self, name: str, labels: dict[str, str], rate: FailureRate, judged: FailureJudgement) -> None:
-        condition = applications.failing(name, labels, judged, self._settings, self._desk.now_ms)
+        condition = applications.failing(name, labels, judged, self._settings, self._state.now_ms)
         rate.quiet = not self._warnings.opens(condition)
 
     def _bound(self) -> None:
-        excess = len(self._desk.hosts) - self._settings.hosts_max
-        for key in self._desk.hosts.longest_unused(excess) if excess > 0 else ():
-            self._desk.hosts.remove(key)
+        excess = len(self._state.hosts) - self._settings.hosts_max
+        for key in self._state.hosts.longest_unused(excess) if excess > 0 else ():
+            self._state.hosts.remove(key)
             system, _, host = key.partition("/")
             self._warnings.take(
-                [applications.over(applications.HOST_FAILS, {"system": system, "host": host}, self._desk.now_ms)]
+                [applications.over(applications.HOST_FAILS, {"system": system, "host": host}, self._state.now_ms)]
             )
-            self._desk.tally["bound", "hosts_max"] += 1
-        excess = len(self._desk.failures) - self._desk.settings.run_time.applications_max
-        for key in self._desk.failures.longest_unused(excess) if excess > 0 else ():
-            self._desk.remove_failures(key)
+            self._state.tally["bound", "hosts_max"] += 1
+        excess = len(self._state.failures) - self._state.settings.run_time.applications_max
+        for key in self._state.failures.longest_unused(excess) if excess > 0 else ():
+            self._state.remove_failures(key)
             self._warnings.forget_failures(key)
-            self._desk.tally["bound", "applications_max"] += 1
+            self._state.tally["bound", "applications_max"] += 1
 
 
 NOTHING = 0  # digest of no application
 AS_BEFORE = "as before"
 
 
-class Runs:
-    """Learns from the runs of one shard, each exactly once."""
+class Completions:
+    """Takes completed runs in, each exactly once: recognised, placed with an application, scored, learned, remembered."""
 
-    def __init__(self, desk: Desk, warnings: Warnings, histories: Histories) -> None:
-        self._desk = desk
+    def __init__(
+        self, state: ShardState, warnings: Warnings, histories: Histories, features: Features, unseen: Unseen
+    ) -> None:
+        self._state = state
         self._histories = histories
-        self._training = Training(desk, warnings)
-        self._outcomes = Outcomes(desk, warnings)
-        self._features = Features(desk)
+        self._training = Training(state, warnings, unseen)
+        self._outcomes = Outcomes(state, warnings)
+        self._features = features
+
+    def recognise(self, work: CompletionWork) -> bool | None:
+        """Find an earlier report of the run; stop one that cannot be told from a repeat."""
+        key = bucket(work.event.run_id, work.event.start_ms)
+        if self._before_memory(key):
+            self._state.tally["refused", "too_old"] += 1
+            return STOP
+        seen = self._state.seen.open(key)
+        work.known = seen.score((work.event.run_id, 0))
+        if work.known is None and seen.full():
+            self._state.tally["bound", "seen_buckets_max"] += 1
+            self._state.tally["refused", "too_many"] += 1
+            return STOP
+        return None
+
+    def identify(self, work: CompletionWork) -> bool | None:
+        """Place the run with an application and a size; stop a report that says nothing new."""
+        event, job, known = work.event, work.job, work.known
+        work.before = self._before(job, event, known)
+        work.placement = self._corrected(job, event, work.before)
+        work.fact = self._fact(job, event, work.placement)
+        work.content = _content(event, work.placement, work.fact)
+        if known is not None and known.tells(work.content) and _same_place(known, work.placement, work.before):
+            self._state.tally["event", "repeated"] += 1
+            return STOP
+        if work.fact is None and event.state == SUCCESS and event.run_time_s > 0 and work.placement.n is not None:
+            self._state.tally["refused", "not_one_size" if job.resized else "implausible"] += 1
+        return None
+
+    def compare_with_similar_runs(self, work: CompletionWork) -> None:
+        """Let a run count for its user, name and class; a part of a job that changed its size does not."""
+        event, job = work.event, work.job
+        evidence = merged_evidence(job, event)
+        if not work.first:
+            was = self._histories.was(job, event, work.before, evidence)
+            self._histories.corrected(event, was, work.placement, evidence)
+        elif not job.resized:
+            self._histories.ended(event, work.placement, evidence, self._curve_point(event, work.placement))
+
+    def learn(self, work: CompletionWork) -> None:
+        """Score the run by the published curve, look for drift, and let the model of its application learn it."""
+        former = self._trained(work.known)
+        self._learn(
+            work.event, work.placement, work.fact, former, told_attributes(work.job, work.event), first=work.first
+        )
+
+    def count_failures(self, work: CompletionWork) -> None:
+        """Count how the run ended, for its application, its hosts and the centre."""
+        former = work.before.application_id if work.before else None
+        self._outcomes.take(work.event, work.placement.application_id, former, first=work.first)
+
+    def remember(self, work: CompletionWork) -> None:
+        """Remember the run, so that a repeat is recognised."""
+        self._remember(work.event, work.placement, work.content)
+
+    def move(self, work: JobWork, event: JobCompleted, old: Placement, new: Placement) -> None:
+        """Take a run for another application or size than before: later evidence says so."""
+        known = self._state.seen.open(bucket(event.run_id, event.start_ms)).score((event.run_id, 0))
+        fact = self._fact(work.job, event, new)
+        moved = CompletionWork(event, work.key, work.job, known, old, new, fact, _content(event, new, fact))
+        evidence = merged_evidence(work.job, event)
+        self._histories.corrected(event, self._histories.was(work.job, event, old, evidence), new, evidence)
+        self._learn(event, new, fact, self._trained(known), {}, first=False)
+        self._outcomes.take(event, new.application_id, old.application_id, first=False)
+        self.remember(moved)
 
     def place(self, job: Job, event: JobCompleted) -> Placement:
         """Return what a run is taken for, from all evidence of its job."""
-        found = self._desk.identify(merged_evidence(job, event), event.system, job.identities, None)
+        found = self._state.identify(merged_evidence(job, event), event.system, job.identities, None)
         return Placement(
             found.key.id if found.key else None, found.n, found.source, found.confidence, found.input_sizes
         )
 
-    def known(self, event: JobStarted) -> bool:
-        """Tell whether the run that is said to start has ended already, or may have."""
-        return self.reported(event) or self._before_memory(bucket(event.run_id, event.start_ms))
-
-    def reported(self, event: JobStarted | JobCompleted) -> bool:
-        """Tell whether the end of a run is known already."""
-        return self._desk.seen.open(bucket(event.run_id, event.start_ms)).score((event.run_id, 0)) is not None
-
-    def completed(self, job: Job, event: JobCompleted) -> Placement | None:
-        """Learn a run, or the corrected report of one; None where it is a repeat or can not be told from one."""
+    def has_ended(self, event: JobStarted) -> bool:
+        """Return whether the run that is reported to start has ended already, or may have."""
         key = bucket(event.run_id, event.start_ms)
-        if self._before_memory(key):
-            self._desk.tally["refused", "too_old"] += 1
-            return None
-        seen = self._desk.seen.open(key)
-        known = seen.score((event.run_id, 0))
-        if known is None and seen.full():
-            self._desk.tally["bound", "seen_buckets_max"] += 1
-            self._desk.tally["refused", "too_many"] += 1
-            return None
-        before = self._before(job, event, known)
-        placement = self._corrected(job, event, before)
-        fact = self._fact(job, event, placement)
-        content = _content(event, placement, fact)
-        if known is not None and known.tells(content) and _same_place(known, placement, before):
-            self._desk.tally["event", "repeated"] += 1
-            return None
-        if fact is None and event.state == SUCCESS and event.run_time_s > 0 and placement.n is not None:
-            self._desk.tally["refused", "not_one_size" if job.resized else "implausible"] += 1
-        self._remember_times(job, event, placement, before, first=known is None)
-        told = told_attributes(job, event)
-        self._learn(event, placement, fact, self._trained(known), told, first=known is None)
-        former = before.application_id if before else None
-        self._outcomes.take(event, placement.application_id, former, first=known is None)
-        self._remember(key, event.run_id, placement, content)
-        return placement
-
-    def moved(self, job: Job, event: JobCompleted, old: Placement, new: Placement) -> None:
-        """Take a run for another application or size than before: later evidence says so."""
-        key = bucket(event.run_id, event.start_ms)
-        fact = self._fact(job, event, new)
-        self._remember_times(job, event, new, old, first=False)
-        former = self._trained(self._desk.seen.open(key).score((event.run_id, 0)))
-        self._learn(event, new, fact, former, {}, first=False)
-        self._outcomes.take(event, new.application_id, old.application_id, first=False)
-        self._remember(key, event.run_id, new, _content(event, new, fact))
+        return self._state.seen.open(key).score((event.run_id, 0)) is not None or self._before_memory(key)
 
     def _trained(self, known: SeenRun | None) -> str | None:
         """Return the application whose model has learned a run."""
-        return self._desk.application_id(known.application) if known is not None and known.trained else None
+        return self._state.application_id(known.application) if known is not None and known.trained else None
 
     def _before(self, job: Job, event: JobCompleted, known: SeenRun | None) -> Placement | None:
         """Return what a run was taken for when it was reported before; None for the first report, or if it is forgotten."""
         if known is None:
             return None
         pending = next((run.placement for run in job.ended if run.event.run_id == event.run_id), None)
-        former = self._desk.application_id(known.application)
+        former = self._state.application_id(known.application)
         return pending or (Placement(former, None, AS_BEFORE, 1.0) if former else None)
 
     def _corrected(self, job: Job, event: JobCompleted, before: Placement | None) -> Placement:
@@ -376,27 +402,16 @@ class Runs:
             unit = ApplicationKey.parse(before.application_id).unit
             application_id, n, source = before.application_id, event.evidence.sizes.get(unit), AS_BEFORE
         if n is None and application_id == before.application_id:
-            model = self._desk.models.get(application_id)
+            model = self._state.models.get(application_id)
             n = before.n or (model.n_of(event.run_id) if model else None)
         sizes = found.input_sizes if application_id == found.application_id else ()
         return Placement(application_id, n, source, found.confidence, sizes)
 
-    def _remember_times(
-        self, job: Job, event: JobCompleted, placement: Placement, before: Placement | None, *, first: bool
-    ) -> None:
-        """Let a run count for its user, name and class; a part of a job that changed its size does not."""
-        evidence = merged_evidence(job, event)
-        if not first:
-            was = self._histories.was(job, event, before, evidence)
-            self._histories.corrected(event, was, placement, evidence)
-        elif not job.resized:
-            self._histories.ended(event, placement, evidence, self._said_by_size(event, placement))
-
-    def _said_by_size(self, event: JobCompleted, placement: Placement) -> PublishedPoint | None:
-        """Return what the curve of its application had said of a run; None for one that is no test of a curve."""
+    def _curve_point(self, event: JobCompleted, placement: Placement) -> PublishedPoint | None:
+        """Return what the curve of its application had given for a run; None for one that is no test of a curve."""
         if event.state != SUCCESS or placement.application_id is None or placement.n is None:
             return None
-        model = self._desk.models.get(placement.application_id)
+        model = self._state.models.get(placement.application_id)
         return model.published.curve_at(placement.n) if model is not None and model.published is not None else None
 
     def _learn(
@@ -414,7 +429,7 @@ class Runs:
         if former is not None and not stays:
             self._features.forget(former, event.run_id)
         if former is not None and not stays and not self._training.forget(former, event.run_id):
-            self._desk.tally["refused", "correction_too_late"] += 1
+            self._state.tally["refused", "correction_too_late"] += 1
         elif fact is not None and placement.application_id is not None:
             sizes = placement.input_sizes
             self._training.train(placement.application_id, fact, sizes, told, first=first, replaces=stays)
@@ -423,28 +438,28 @@ class Runs:
         if placement.application_id is None or not trains(placement.n, event, resized=job.resized):
             return None
         return RunFact(
-            event.run_id, float(placement.n), event.run_time_s, event.start_ms, event.end_ms, self._desk.now_ms
+            event.run_id, float(placement.n), event.run_time_s, event.start_ms, event.end_ms, self._state.now_ms
         )
 
-    def _remember(self, key: str, run_id: str, placement: Placement, content: int) -> None:
-        seen = self._desk.seen.open(key)
-        application_id = placement.application_id
-        seen.learn((run_id, SeenRun(digest64(application_id) if application_id else NOTHING, content)))
-        self._desk.seen.changed(key, seen, self._desk.now_ms)
-        if len(self._desk.seen) > self._desk.settings.jobs.seen_buckets_max:
+    def _remember(self, event: JobCompleted, placement: Placement, content: int) -> None:
+        key, application_id = bucket(event.run_id, event.start_ms), placement.application_id
+        seen = self._state.seen.open(key)
+        seen.learn((event.run_id, SeenRun(digest64(application_id) if application_id else NOTHING, content)))
+        self._state.seen.changed(key, seen, self._state.now_ms)
+        if len(self._state.seen) > self._state.settings.jobs.seen_buckets_max:
             self._forget_oldest_bucket()
 
     def _before_memory(self, key: str) -> bool:
-        mark = self._desk.low_water.get("mark")
+        mark = self._state.low_water.get("mark")
         return mark is not None and mark.score(key)
 
     def _forget_oldest_bucket(self) -> None:
-        keys = sorted(self._desk.seen.keys())
-        self._desk.seen.remove(keys[0])
-        mark = self._desk.low_water.open("mark")
+        keys = sorted(self._state.seen.keys())
+        self._state.seen.remove(keys[0])
+        mark = self._state.low_water.open("mark")
         mark.learn(keys[1])
-        self._desk.low_water.changed("mark", mark, self._desk.now_ms)
-        self._desk.tally["bound", "seen_buckets_max"] += 1
+        self._state.low_water.changed("mark", mark, self._state.now_ms)
+        self._state.tally["bound", "seen_buckets_max"] += 1
 
 
 def _content(event: JobCompleted, placement: Placement, fact: RunFact | None) -> int:

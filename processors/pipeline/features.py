@@ -18,7 +18,8 @@ from processors.features import (
     words,
 )
 from processors.jobs.lifecycle import EndedRun, Job, Placement, merged_evidence, parted
-from processors.pipeline.state import Desk
+from processors.pipeline.stage import TickWork
+from processors.pipeline.state import Guard, ShardState
 from processors.store import FIT_COST_MAX, share
 
 FIELDS: Final = ("module", "container", "executable", "partition", "account", "qos", "user", "time_limit_s")
@@ -37,12 +38,12 @@ NOTHING: Final = Told({}, {})
 class Features:
     """What features say of the run times of one shard; nothing where neither attributes nor communication are told."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
 
     def of_request(self, event: PredictionRequested) -> Told:
         """Return what a request tells of the run to come."""
-        return Told(_chosen(self._desk.settings.features, event.evidence), event.features)
+        return Told(_chosen(self._state.settings.features, event.evidence), event.features)
 
     def of_job(self, job: Job, event: JobStarted) -> Told:
         """Return what is known of a run that goes on."""
@@ -52,7 +53,7 @@ class Features:
         """Return what is published about a run that just ended, where features will be compared with it."""
         key, n = placement.application_id, placement.n
         times = self._times(key)
-        model = self._desk.models.get(key) if key else None
+        model = self._state.models.get(key) if key else None
         if times is None or model is None or model.published is None or n is None or not plausible(n, 1.0):
             return None
         at, near = model.published.at(n), model.published.at(times.nearest(n))
@@ -75,24 +76,24 @@ class Features:
     def _learn(self, job: Job, run: EndedRun, told: Told) -> None:
         event, placement = run.event, run.placement
         key, n = placement.application_id, placement.n
-        if key is None or n is None or key not in self._desk.models:
+        if key is None or n is None or key not in self._state.models:
             return
         if not trains(n, event, resized=job.resized):
             return
         fact = FeatureFact(
-            event.run_id, n, event.run_time_s, event.end_ms, self._desk.now_ms, *told, curve=run.published
+            event.run_id, n, event.run_time_s, event.end_ms, self._state.now_ms, *told, curve=run.published
         )
         self._guarded(key, lambda times: times.learn(fact))
 
     def forget(self, application_id: str, run_id: str) -> None:
         """Let a run that belongs to another application tell nothing of this one any more."""
-        if application_id in self._desk.feature_times:
-            self._guarded(application_id, lambda times: times.forget(run_id, self._desk.now_ms))
+        if application_id in self._state.feature_times:
+            self._guarded(application_id, lambda times: times.forget(run_id, self._state.now_ms))
 
-    def tick(self, since_ms: int) -> None:
+    def fit_features(self, work: TickWork) -> None:
         """Go on with fits, that which waits for longest first; a short tick has its share of what a full one may cost."""
-        left = share(FIT_COST_MAX, since_ms)
-        while left > 0 and (due := self._desk.feature_times.due(self._desk.now_ms, 1)):
+        left = share(FIT_COST_MAX, work.since_ms)
+        while left > 0 and (due := self._state.feature_times.due(self._state.now_ms, 1)):
             done: list[int] = []
             self._guarded(due[0], partial(_steps, left, done))
             left -= max(sum(done), 1)
@@ -118,28 +119,24 @@ class Features:
     def _attributes(self, job: Job, own: Evidence) -> dict[str, Attribute]:
         told: dict[str, Attribute] = {}
         for evidence in (*(identity.evidence for identity in job.identities), own):
-            told |= _chosen(self._desk.settings.features, evidence)
+            told |= _chosen(self._state.settings.features, evidence)
         return told
 
     def _times(self, application_id: str | None) -> FeatureTimes | None:
-        try:
-            return self._desk.feature_times.get(application_id) if application_id else None
-        except Exception:  # noqa: BLE001  what can not be read back begins anew, and the curve answers
-            self._lost(application_id)
+        if application_id is None:
             return None
+        with self._guard(application_id):  # what cannot be read back begins anew, and the curve answers
+            return self._state.feature_times.get(application_id)
+        return None
 
     def _guarded(self, application_id: str, work: Callable[[FeatureTimes], None]) -> None:
-        try:
-            times = self._desk.feature_times.open(application_id)
+        with self._guard(application_id):  # features of one application must not stop the others
+            times = self._state.feature_times.open(application_id)
             work(times)
-            self._desk.feature_times.changed(application_id, times, self._desk.now_ms)
-        except Exception:  # noqa: BLE001  features of one application must not stop the others
-            self._lost(application_id)
+            self._state.feature_times.changed(application_id, times, self._state.now_ms)
 
-    def _lost(self, application_id: str | None) -> None:
-        self._desk.tally["fault", FeatureTimes.name] += 1
-        if application_id is not None:
-            self._desk.feature_times.remove(application_id)
+    def _guard(self, application_id: str) -> Guard:
+        return self._state.guard(FeatureTimes.name, recover=partial(self._state.feature_times.remove, application_id))
 
 
 def _chosen(settings: FeatureSettings, evidence: Evidence) -> dict[str, Attribute]:

@@ -3,6 +3,8 @@
 It happens at ticks only, so it does not depend on how records were batched; the oldest wait goes first.
 """
 
+from functools import partial
+
 import msgspec
 
 from processors.alerts import applications
@@ -18,7 +20,8 @@ from processors.pipeline.inputs import Unseen
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.power import Power, least_energy
 from processors.pipeline.predictor import CENTRE, Predictor, Question
-from processors.pipeline.state import Desk, Tombstone, laws_key
+from processors.pipeline.stage import TickWork
+from processors.pipeline.state import ShardState, Tombstone, laws_key
 from processors.power.by_size import told_powers
 from processors.run_time.members import Fits, Members
 from processors.run_time.messages import as_reference, fits, model_of, of_similar_runs, prediction, published_points
@@ -32,12 +35,12 @@ from processors.store import FULL_TICK_MS, share
 class RelatedCurves:
     """Lets the curves of one application, and of the centre, learn from each other how well each ensemble member did."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
 
     def learn(self, key: ApplicationKey, model: RunTime) -> None:
         """Let a curve that has changed enough inform the others of its application, and the centre."""
-        laws = self._desk.laws.open(laws_key(key))
+        laws = self._state.laws.open(laws_key(key))
         found = model.evidence(key.id, key.system)
         if found is None or not laws.due(key.id, sizes=found.k, runs=model.observations):
             return
@@ -46,15 +49,15 @@ class RelatedCurves:
         laws.learn(CurveRecord(key.id, key.system, taught.losses, model.observations, taught.inside))
         siblings = laws.siblings
         laws.taught(learn([made for curve in laws.curves if (made := self._rows(curve, siblings)) is not None]))
-        self._desk.laws.changed(laws_key(key), laws, self._desk.now_ms)
-        pool = self._desk.pool.open(CENTRE)
+        self._state.laws.changed(laws_key(key), laws, self._state.now_ms)
+        pool = self._state.pool.open(CENTRE)
         if pool.score((before, laws.share)):
             pool.learn((before, laws.share))
-            self._desk.pool.changed(CENTRE, pool, self._desk.now_ms)
+            self._state.pool.changed(CENTRE, pool, self._state.now_ms)
 
     def _rows(self, application_id: str, siblings: tuple[SiblingSummary, ...]) -> Rows | None:
         key = ApplicationKey.parse(application_id)
-        model = self._desk.models.get(application_id)
+        model = self._state.models.get(application_id)
         found = model.evidence(key.id, key.system) if model else None
         return rows(SHIPPED.gate, found, siblings) if found is not None else None
 
@@ -63,51 +66,56 @@ class Refits:
     """Fits and publishes the models of one shard."""
 
     def __init__(
-        self, desk: Desk, warnings: Warnings, predictor: Predictor, *, features: Features, unseen: Unseen, power: Power
+        self,
+        state: ShardState,
+        warnings: Warnings,
+        predictor: Predictor,
+        *,
+        features: Features,
+        unseen: Unseen,
+        power: Power,
     ) -> None:
-        self._desk = desk
+        self._state = state
         self._warnings = warnings
         self._predictor = predictor
-        self._related = RelatedCurves(desk)
+        self._related = RelatedCurves(state)
         self._unseen = unseen
-        self._under_loads = UnderLoads(desk)
+        self._under_loads = UnderLoads(state)
         self._features = features
-        self._watch = Watch(desk, warnings)
+        self._watch = Watch(state, warnings)
         self._power = power
 
-    def tick(self, since_ms: int) -> None:
+    def fit_curves(self, work: TickWork) -> None:
         """Fit and publish what is due, at most `refits_per_tick_max`; then evict what is too much.
 
-        `since_ms` is the time since the last tick. Below ten seconds only that share of the refits is allowed, so that
+        Below ten seconds since the last tick only that share of the refits is allowed, so that
         frequent ticks spread them and none holds the fold for long.
         """
-        most = self._desk.settings.run_time.refits_per_tick_max
-        limit = share(most, since_ms)
-        due = self._desk.models.due(self._desk.now_ms, limit)
+        most = self._state.settings.run_time.refits_per_tick_max
+        limit = share(most, work.since_ms)
+        due = self._state.models.due(self._state.now_ms, limit)
         if len(due) == limit and (limit == most or self._behind(due[-1])):
-            self._desk.tally["bound", "refits_per_tick_max"] += 1
+            self._state.tally["bound", "refits_per_tick_max"] += 1
         for application_id in due:
-            try:
-                self._publish(application_id)
-            except Exception:  # noqa: BLE001  one application's fit must not stop the others
-                self._failed(application_id)
+            with self._state.guard(RunTime.name, recover=partial(self._failed, application_id)):
+                self._publish(application_id)  # one application's fit must not stop the others
         self._evict()
 
     def _behind(self, application_id: str) -> bool:
         """Tell whether a model that was due waited for longer than ticks without a share would have let it."""
-        due_ms = self._desk.models.open(application_id).due_ms()
-        return due_ms is not None and self._desk.now_ms - due_ms >= FULL_TICK_MS
+        due_ms = self._state.models.open(application_id).due_ms()
+        return due_ms is not None and self._state.now_ms - due_ms >= FULL_TICK_MS
 
     def _publish(self, application_id: str) -> None:
-        model = self._desk.models.open(application_id)
+        model = self._state.models.open(application_id)
         if model.on_probation:
             self._withdraw(application_id, model)
             return
-        key, now_ms = ApplicationKey.parse(application_id), self._desk.now_ms
+        key, now_ms = ApplicationKey.parse(application_id), self._state.now_ms
         self._related.learn(key, model)
         self._predictor.begin()
         outlook = self._predictor.outlook(key, model)
-        members = self._desk.members.open(application_id)
+        members = self._state.members.open(application_id)
         ensemble = self._ensemble(outlook, model, members)
         curve = self._predictor.fit(key, model)
         flagged = self._strange_sizes(key, model)
@@ -129,49 +137,46 @@ class Refits:
             model,
             curve,
             points,
-            self._desk.settings.run_time,
-            context=self._desk.context,
+            self._state.settings.run_time,
+            context=self._state.context,
             preferred_n=outlook.study.preferred_sizes or None,
             source=source,
         )
         said = self._power.predicted(application_id, said)
         said = msgspec.structs.replace(said, features=self._features.models(application_id))
         members.publish(ensemble)
-        self._desk.members.changed(application_id, members, now_ms)
-        self._desk.model_changed(application_id, model)
+        self._state.members.changed(application_id, members, now_ms)
+        self._state.model_changed(application_id, model)
         self._unseen.fitted(key, model)
         self._watch.published(application_id)
-        self._desk.outbox.append(self._under_loads.published(key, said, curve))
-        self._desk.tally["fit", "published"] += 1
+        self._state.outbox.append(self._under_loads.published(key, said, curve))
+        self._state.tally["fit", "published"] += 1
         self._unreliable(key, said)
 
     def _ensemble(self, outlook: Outlook, model: RunTime, members: Members) -> Fits | None:
-        try:
+        with self._state.guard(Members.name):  # what stands beside a prediction must not cost it
             return fits(outlook, model.observations, members.fits, model.least_s())
-        except Exception:  # noqa: BLE001  what stands beside a prediction must not cost it
-            self._desk.tally["fault", Members.name] += 1
-            return None
+        return None
 
     def _withdraw(self, application_id: str, model: RunTime) -> None:
         # corrections took runs away: what is left would never have been published
-        verdicts = self._desk.settings.alerts.unreliable.verdicts
+        verdicts = self._state.settings.alerts.unreliable.verdicts
         key = ApplicationKey.parse(application_id)
-        self._warnings.take(applications.forgotten(key, model.flagged, verdicts, self._desk.now_ms))
+        self._warnings.take(applications.forgotten(key, model.flagged, verdicts, self._state.now_ms))
         model.withdraw()
-        self._desk.members.remove(application_id)
-        self._desk.model_changed(application_id, model)
-        self._desk.outbox.append(Tombstone("predictions", application_id))
+        self._state.members.remove(application_id)
+        self._state.model_changed(application_id, model)
+        self._state.outbox.append(Tombstone("predictions", application_id))
 
     def _failed(self, application_id: str) -> None:
-        model = self._desk.models.open(application_id)
-        model.fit_failed(self._desk.now_ms)
-        self._desk.model_changed(application_id, model)
-        self._desk.tally["fault", RunTime.name] += 1
+        model = self._state.models.open(application_id)
+        model.fit_failed(self._state.now_ms)
+        self._state.model_changed(application_id, model)
 
     def _strange_sizes(self, key: ApplicationKey, model: RunTime) -> list[tuple[str, float]]:
-        settings = self._desk.settings.alerts.slow_size
+        settings = self._state.settings.alerts.slow_size
         told = settings.enabled and model.study().noise <= settings.scatter_max
-        wanted = told and self._desk.recent(model.newest_ms)  # history wakes nobody
+        wanted = told and self._state.recent(model.newest_ms)  # history wakes nobody
         believed = model.observed().confirmed.keys() & set(model.sizes())  # neighbours that were merged are no size
         found = {
             (applications.SLOW_SIZE if size.direction == "slow" else applications.FAST_SIZE, size.n): (
@@ -182,7 +187,7 @@ class Refits:
             if wanted and size.n in believed and abs(size.deviation) >= settings.deviation_min
         }
         gone = applications.sizes_no_longer(model.flagged, list(found))
-        now_ms = self._desk.now_ms
+        now_ms = self._state.now_ms
         self._warnings.take(
             applications.strange_size(key, name, n, None, settings=settings, now_ms=now_ms) for name, n in gone
         )
@@ -193,14 +198,14 @@ class Refits:
         return list(found)
 
     def _unreliable(self, key: ApplicationKey, said: Prediction) -> None:
-        settings = self._desk.settings.alerts.unreliable
+        settings = self._state.settings.alerts.unreliable
         self._warnings.take(
-            applications.unreliable(key, said.reliability, said.observations, settings, self._desk.now_ms)
+            applications.unreliable(key, said.reliability, said.observations, settings, self._state.now_ms)
         )
 
     def _evict(self) -> None:
-        excess = len(self._desk.models) - self._desk.settings.run_time.applications_max
+        excess = len(self._state.models) - self._state.settings.run_time.applications_max
         if excess > 0:
-            for application_id in self._desk.models.longest_unused(excess):
+            for application_id in self._state.models.longest_unused(excess):
                 self._warnings.forget_application(application_id)
-                self._desk.tally["bound", "applications_max"] += 1
+                self._state.tally["bound", "applications_max"] += 1

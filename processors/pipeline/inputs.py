@@ -4,7 +4,7 @@ from typing import Final
 
 from processors.contracts.names import ApplicationKey
 from processors.inputs import OWN_SIZES_MAX, InputFact, Inputs, OtherInputs, Sizes, input_key, other_inputs, summarised
-from processors.pipeline.state import Desk, inputs_key
+from processors.pipeline.state import ShardState, inputs_key
 from processors.run_time.model import RunTime
 
 NAMES_MAX: Final = 8  # more than a configuration names: it was changed
@@ -13,8 +13,8 @@ NAMES_MAX: Final = 8  # more than a configuration names: it was changed
 class Unseen:
     """Keeps how large inputs are and how long they run, for those of which nothing is known."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
 
     def ran(self, application_id: str, sizes: Sizes, model: RunTime) -> None:
         """Note a run of an input of known sizes; a published curve stays as it is until it is fitted anew."""
@@ -51,16 +51,16 @@ class Unseen:
         return self.others(key) if len(model.sizes()) <= OWN_SIZES_MAX else None
 
     def _known(self, key: ApplicationKey) -> Inputs | None:
-        return self._desk.inputs.get(inputs_key(key))
+        return self._state.inputs.get(inputs_key(key))
 
     def _learn(self, key: ApplicationKey, names: tuple[str, ...], sizes: tuple[float, ...], model: RunTime) -> None:
-        known = self._desk.inputs.open(inputs_key(key))
+        known = self._state.inputs.open(inputs_key(key))
         fact = InputFact(names, summarised(input_key(key), sizes, model))
         if known.score(fact):
             if known.overflows(fact):
-                self._desk.tally["bound", "inputs_max"] += 1
+                self._state.tally["bound", "inputs_max"] += 1
             known.learn(fact)
-            self._desk.inputs.changed(inputs_key(key), known, self._desk.now_ms)
+            self._state.inputs.changed(inputs_key(key), known, self._state.now_ms)
 
 
 def _joined(names: tuple[str, ...], sizes: Sizes) -> tuple[str, ...]:

@@ -1,11 +1,12 @@
 """Lives of jobs: starts, other evidence, ends; forecasts of running jobs; settled runs for the training set."""
 
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from processors.contracts.events import Identity, JobCompleted, JobStarted, Network
-from processors.contracts.names import LATEST_MS, ApplicationKey, job_key, rfc3339
+from processors.contracts.names import LATEST_MS, ApplicationKey, rfc3339
 from processors.contracts.outputs import JobPrediction, PredictedAtStart, Run
 from processors.facts import Remaining, noteworthy
 from processors.jobs.lifecycle import EndedRun, Job, NetworkTold, Placement, features_of, joined
@@ -17,12 +18,13 @@ from processors.jobs.remaining_time import (
     predicted_by_curve,
 )
 from processors.models.statistics import six_digits
-from processors.pipeline.completions import Runs
+from processors.pipeline.completions import Completions
 from processors.pipeline.features import Features
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.power import Power, Profiles
 from processors.pipeline.predictor import UNKNOWN, Predicted, Predictor, Question
-from processors.pipeline.state import Desk, Tombstone
+from processors.pipeline.stage import STOP, CompletionWork, JobWork, TickWork
+from processors.pipeline.state import ShardState, Tombstone
 from processors.power.by_size import PowerBand
 from processors.run_time.quality import COVERAGE
 from processors.store import hexdigest
@@ -36,10 +38,10 @@ REVISE_SHARE: Final = 0.25  # of the time it has run: a broad distribution chang
 class Forecasts:
     """Publishes when running jobs will end, and revises it while they run."""
 
-    def __init__(self, desk: Desk, predictor: Predictor, features: Features, power: Power) -> None:
-        self._desk = desk
+    def __init__(self, state: ShardState, predictor: Predictor, features: Features, power: Power) -> None:
+        self._state = state
         self._predictor = predictor
-        self._under_loads = UnderLoads(desk)
+        self._under_loads = UnderLoads(state)
         self._power = power
         self._features = features
 
@@ -48,7 +50,7 @@ class Forecasts:
         started = job.running
         if started is None:
             return
-        found = self._desk.identify(started.evidence, started.system, job.identities, None)
+        found = self._state.identify(started.evidence, started.system, job.identities, None)
         key = found.key.id if found.key else None
         known = self._features.of_job(job, started)
         question = Question(started.system, found.key, started.evidence, found.input_sizes, known, runs=True)
@@ -58,7 +60,7 @@ class Forecasts:
         if now is not None or before is None or (before.application_id, before.said.n) != (key, found.n):
             job.loaded(now)  # else the windows are gone, and what they said still holds
         kept = predicted_at_start(end.band, predicted.model, predicted.reliability) if predicted and end else None
-        job.told(ToldAtStart(self._desk.now_ms, kept) if kept else None)
+        job.told(ToldAtStart(self._state.now_ms, kept) if kept else None)
         self._send(job, started, first, predicted, end)
 
     def revise(self, job: Job) -> None:
@@ -73,7 +75,7 @@ class Forecasts:
         if end is not None and noteworthy(last.band, end.band):
             self._send(job, started, msgspec.structs.replace(last, band=end.band), predicted, end)
         else:
-            job.published(last, self._desk.now_ms, self._revise_s(started, predicted))
+            job.published(last, self._state.now_ms, self._revise_s(started, predicted))
 
     def _predicted(
         self, question: Question, n: float | None, started: JobStarted
@@ -85,7 +87,7 @@ class Forecasts:
         return predicted, predicted.remaining(self._elapsed_s(started), started.evidence.time_limit_s)
 
     def _elapsed_s(self, started: JobStarted) -> float:
-        return max(self._desk.now_ms - started.start_ms, 0) / 1000
+        return max(self._state.now_ms - started.start_ms, 0) / 1000
 
     def _revise_s(self, started: JobStarted, predicted: Predicted | None) -> float:
         broad = predicted is not None and predicted.similar is not None
@@ -94,10 +96,10 @@ class Forecasts:
     def _send(
         self, job: Job, started: JobStarted, of: Forecast, predicted: Predicted | None, end: Remaining | None
     ) -> None:
-        context, band = self._desk.context, end.band if end else None
+        context, band = self._state.context, end.band if end else None
         power = self._power.at(of.application_id, [of.n])[0] if of.n is not None else None
         key = ApplicationKey.parse(of.application_id) if of.application_id else None
-        self._desk.outbox.append(
+        self._state.outbox.append(
             JobPrediction(
                 schema="scalewatch.job-prediction/1",
                 id=f"{started.run_id}@{context.now_ms}:{_digest(of, power)}",
@@ -156,129 +158,131 @@ DUE_PER_TICK_MAX = 20_000
 STARTED = "job.started"  # source of the evidence that a run's start gave
 
 
-class Lives:
+class Jobs:
     """All jobs of one shard; at most `open_jobs_max` are known at once, the longest untouched are forgotten first."""
 
-    def __init__(self, desk: Desk, runs: Runs, forecasts: Forecasts, features: Features) -> None:
-        self._desk = desk
-        self._runs = runs
+    def __init__(
+        self, state: ShardState, completions: Completions, forecasts: Forecasts, features: Features, profiles: Profiles
+    ) -> None:
+        self._state = state
+        self._completions = completions
         self._forecasts = forecasts
-        self._under_loads = UnderLoads(desk)
-        self._profiles = Profiles(desk)
+        self._under_loads = UnderLoads(state)
+        self._profiles = profiles
         self._features = features
 
-    def started(self, event: JobStarted) -> None:
-        """Forecast the end of a job that began to run."""
-        key = job_key(event.system, event.job_id)
-        job = self._desk.jobs.open(key)
-        if not job.score(event) or self._runs.known(event):
-            self._desk.tally["event", "repeated"] += 1
-            return
-        job.learn(event)
-        if job.running == event:
-            self._forecasts.publish(job)
-        self._keep(key, job)
+    def remember_start(self, work: JobWork) -> bool | None:
+        """Note that a job began to run; stop a repeat, and the late start of a run that has ended."""
+        if not work.job.score(work.event) or self._completions.has_ended(work.event):
+            self._state.tally["event", "repeated"] += 1
+            return STOP
+        work.job.learn(work.event)
+        return None
 
-    def identified(self, event: Identity) -> None:
-        """Take in other evidence: runs that have not settled are looked at anew."""
-        key = job_key(event.system, event.job_id)
-        job = self._desk.jobs.open(key)
-        if not job.score(event):
-            self._desk.tally["event", "repeated"] += 1
-            return
-        job.learn(event)
-        job.keep_until(self._desk.now_ms + round(self._desk.settings.jobs.evidence_keep_s * 1000))
-        for run in job.ended:
-            placement, published, told = self._runs.place(job, run.event), run.published, run.told
+    def remember_evidence(self, work: JobWork) -> bool | None:
+        """Note other evidence of what a job is; stop a repeat."""
+        if not work.job.score(work.event):
+            self._state.tally["event", "repeated"] += 1
+            return STOP
+        work.job.learn(work.event)
+        self._keep_evidence(work.job)
+        return None
+
+    def place_again(self, work: JobWork) -> None:
+        """Look anew at the runs of a job that have not settled: other evidence has come."""
+        for run in work.job.ended:
+            placement, published, told = self._completions.place(work.job, run.event), run.published, run.told
             if placement.tells_other_than(run.placement):
-                self._runs.moved(job, run.event, run.placement, placement)
+                self._completions.move(work, run.event, run.placement, placement)
                 published, told = self._features.published(placement), self._told_by_curve(run.event, placement)
-            job.replace(run, msgspec.structs.replace(run, placement=placement, published=published, told=told))
-        if job.running is not None:
-            self._forecasts.publish(job)
-        self._keep(key, job)
+            work.job.replace(run, msgspec.structs.replace(run, placement=placement, published=published, told=told))
 
-    def network(self, event: Network) -> None:
+    def remember_network(self, work: JobWork) -> bool | None:
         """Hold what the network did for a job until its run settles; what no run settles with is counted."""
-        key = job_key(event.system, event.job_id)
-        job = self._desk.jobs.open(key)
+        event: Network = work.event
         try:
-            told = NetworkTold(event.time_ms, features_of(event, self._desk.settings.profiles.names_max))
+            told = NetworkTold(event.time_ms, features_of(event, self._state.settings.profiles.names_max))
         except ValueError:
-            self._desk.tally["refused", "implausible"] += 1
-            return
-        job.network(joined(job.networks, told))
-        job.keep_until(self._desk.now_ms + round(self._desk.settings.jobs.evidence_keep_s * 1000))
-        if job.running is not None and job.forecast is not None:
-            self._forecasts.revise(job)
-        self._keep(key, job)
+            self._state.tally["refused", "implausible"] += 1
+            return STOP
+        work.job.network(joined(work.job.networks, told))
+        self._keep_evidence(work.job)
+        return None
 
-    def completed(self, event: JobCompleted) -> None:
-        """Take in that a run ended, or that the report of it was corrected."""
-        key = job_key(event.system, event.job_id)
-        job = self._desk.jobs.open(key)
-        first = not self._runs.reported(event)
-        placement = self._runs.completed(job, event)
-        if placement is None:
-            return
-        published = self._features.published(placement) if first else None
+    def forecast_end(self, work: JobWork) -> None:
+        """Publish when a running job will end, from what it is taken for now."""
+        if work.job.running is not None and (not isinstance(work.event, JobStarted) or work.job.running == work.event):
+            self._forecasts.publish(work.job)
+
+    def revise_end(self, work: JobWork) -> None:
+        """Publish anew when a running job will end, where that has changed noticeably."""
+        if work.job.running is not None and work.job.forecast is not None:
+            self._forecasts.revise(work.job)
+
+    def end(self, work: CompletionWork) -> None:
+        """Note that a run ended, or that the report of it was corrected."""
+        job, event, placement = work.job, work.event, work.placement
+        published = self._features.published(placement) if work.first else None
         forecast, start_load, started = job.forecast, job.start_load, job.running
         job.end(event, placement, published, job.told_of(event) or self._told_by_curve(event, placement))
         if forecast is not None and job.running is None:
-            self._desk.outbox.append(Tombstone("job_predictions", key))
+            self._state.outbox.append(Tombstone("job_predictions", work.key))
         if start_load is not None and started is not None and job.running is None and not job.resized:
             self._under_loads.ended(start_load, started, event, placement)
-        self._desk.outbox.extend(self._settled(job, run) for run in job.settle_excess())
-        self._keep(key, job)
+        self._state.outbox.extend(self._settled(job, run) for run in job.settle_excess())
 
-    def tick(self) -> None:
-        """Settle, revise and forget what is due."""
-        for key in self._desk.jobs.due(self._desk.now_ms, DUE_PER_TICK_MAX):
-            try:
+    def keep(self, work: JobWork) -> None:
+        """Keep the job as it is known now, or forget it where nothing of it is needed any more."""
+        self._keep(work.key, work.job)
+
+    def settle_due(self, _work: TickWork) -> None:
+        """Settle, revise and forget what is due; at most `open_jobs_max` jobs stay."""
+        for key in self._state.jobs.due(self._state.now_ms, DUE_PER_TICK_MAX):
+            with self._state.guard(Job.name, recover=partial(self._forget, key)):  # one job must not stop the others
                 self._look_at(key)
-            except Exception:  # noqa: BLE001  one job must not stop the others
-                self._forget(key)
-                self._desk.tally["fault", Job.name] += 1
         self._bound()
 
     def _look_at(self, key: str) -> None:
-        job = self._desk.jobs.open(key)
-        for run in job.settle(self._desk.now_ms):
-            self._desk.outbox.append(self._settled(job, run))
-        if job.expired(self._desk.now_ms):
+        job = self._state.jobs.open(key)
+        for run in job.settle(self._state.now_ms):
+            self._state.outbox.append(self._settled(job, run))
+        if job.expired(self._state.now_ms):
             job.forget_run()
-            self._desk.outbox.append(Tombstone("job_predictions", key))
-            self._desk.tally["bound", "open_job_max_s"] += 1
+            self._state.outbox.append(Tombstone("job_predictions", key))
+            self._state.tally["bound", "open_job_max_s"] += 1
         elif job.running is not None:
             self._forecasts.revise(job)
         self._keep(key, job)
 
+    def _keep_evidence(self, job: Job) -> None:
+        job.keep_until(self._state.now_ms + round(self._state.settings.jobs.evidence_keep_s * 1000))
+
     def _forget(self, key: str) -> None:
-        self._desk.jobs.remove(key)
-        self._desk.outbox.append(Tombstone("job_predictions", key))
+        self._state.jobs.remove(key)
+        self._state.outbox.append(Tombstone("job_predictions", key))
 
     def _keep(self, key: str, job: Job) -> None:
-        if job.over(self._desk.now_ms):
-            self._desk.jobs.remove(key)
+        if job.over(self._state.now_ms):
+            self._state.jobs.remove(key)
             if job.networks:
-                self._desk.tally["refused", "network_of_no_run"] += len(job.networks)
+                self._state.tally["refused", "network_of_no_run"] += len(job.networks)
         else:
-            self._desk.jobs.changed(key, job, self._desk.now_ms)
+            self._state.jobs.changed(key, job, self._state.now_ms)
 
     def _bound(self) -> None:
-        excess = len(self._desk.jobs) - self._desk.settings.jobs.open_jobs_max
+        excess = len(self._state.jobs) - self._state.settings.jobs.open_jobs_max
         if excess <= 0:
             return
-        for key in self._desk.jobs.longest_unused(excess):
-            job = self._desk.jobs.open(key)
-            self._desk.outbox.extend(self._settled(job, run) for run in job.ended)
+        for key in self._state.jobs.longest_unused(excess):
+            job = self._state.jobs.open(key)
+            self._state.outbox.extend(self._settled(job, run) for run in job.ended)
             if job.forecast is not None:
-                self._desk.outbox.append(Tombstone("job_predictions", key))
-            self._desk.jobs.remove(key)
-            self._desk.tally["bound", "open_jobs_max"] += 1
+                self._state.outbox.append(Tombstone("job_predictions", key))
+            self._state.jobs.remove(key)
+            self._state.tally["bound", "open_jobs_max"] += 1
 
     def _told_by_curve(self, event: JobCompleted, placement: Placement) -> PredictedAtStart | None:
-        model = self._desk.models.get(placement.application_id) if placement.application_id else None
+        model = self._state.models.get(placement.application_id) if placement.application_id else None
         return predicted_by_curve(model.published if model else None, placement.n, event.end_ms)
 
     def _settled(self, job: Job, run: EndedRun) -> Run:
@@ -293,7 +297,7 @@ class Lives:
             id=f"{run.event.run_id}:{hexdigest(placement.application_id or '', *texts)}",
             time=rfc3339(run.settle_ms),
             as_of=rfc3339(run.settle_ms),
-            agent_version=self._desk.settings.agent_version,
+            agent_version=self._state.settings.agent_version,
             run_id=run.event.run_id,
             application_id=placement.application_id,
             identified_by=placement.source,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -16,7 +17,7 @@ from processors.jobs.remaining_time import Forecast
 from processors.load.hosts import Place, TooLittleError, of_hosts, of_partition
 from processors.load.messages import Question, Teller
 from processors.load.scores import LoadedRun, LoadScores, StartLoad
-from processors.pipeline.state import Desk
+from processors.pipeline.state import ShardState
 
 POINTS_MAX: Final = 16  # sizes of an answer
 SAME_START_MS: Final = 60_000  # two producers may differ by so much about when a run began
@@ -25,20 +26,18 @@ SAME_START_MS: Final = 60_000  # two producers may differ by so much about when 
 class UnderLoads:
     """Tells and scores run times under load in one shard."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._teller = Teller(desk.settings.under_load)
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
+        self._teller = Teller(state.settings.under_load)
 
     def at_start(self, started: JobStarted, forecast: Forecast) -> StartLoad | None:
         """Return what is told of a run by the windows of its hosts before its start; None where they say nothing.
 
         `forecast` is what is told of it without them.
         """
-        try:
+        with self._state.guard(LoadScores.name):  # the load must not cost the forecast
             return self._at_start(started, forecast)
-        except Exception:  # noqa: BLE001  what can not be reckoned must not cost the forecast
-            self._desk.tally["fault", LoadScores.name] += 1
-            return None
+        return None
 
     def answered(self, event: PredictionRequested, key: ApplicationKey | None, answer: Answer) -> Answer:
         """Return an answer with its points under the load of the hosts or the partition that the request names."""
@@ -49,33 +48,29 @@ class UnderLoads:
 
     def published(self, key: ApplicationKey, said: Prediction, curve: PublishedCurve) -> Prediction:
         """Return a prediction with the run time at the size that was run last, on the partition where it usually runs."""
-        scores = self._desk.loads.get(key.id)
+        scores = self._state.loads.get(key.id)
         if scores is None or scores.partition is None:
             return said
         n = scores.newest_n
-        try:
-            place = of_partition(self._desk.windows, key.system, scores.partition, self._hosts(n, key.unit, {}))
-            found = self._tell(key, place, n, curve.at(n), self._desk.now_ms)
-        except TooLittleError:
-            return said
-        except Exception:  # noqa: BLE001  what can not be reckoned must not cost the prediction
-            self._desk.tally["fault", LoadScores.name] += 1
-            return said
-        return msgspec.structs.replace(said, under_load=found) if _tells(found) else said
+        with self._state.guard(LoadScores.name), suppress(TooLittleError):
+            place = of_partition(self._state.windows, key.system, scores.partition, self._hosts(n, key.unit, {}))
+            found = self._tell(key, place, n, curve.at(n), self._state.now_ms)
+            return msgspec.structs.replace(said, under_load=found) if _tells(found) else said
+        return said
 
     def ended(self, kept: StartLoad, started: JobStarted, event: JobCompleted, placement: Placement) -> None:
         """Score what was told of a run at its start, and learn what load it met, where it is what it was taken for then."""
         same = (placement.application_id, placement.n) == (kept.application_id, kept.said.n)
         same = same and abs(event.start_ms - started.start_ms) <= SAME_START_MS
-        same = same and kept.application_id in self._desk.models  # the scores go when the model does
+        same = same and kept.application_id in self._state.models  # the scores go when the model does
         if not same or event.state != SUCCESS or not plausible(kept.said.n, event.run_time_s):
             return
-        own = self._desk.loads.open(kept.application_id)
+        own = self._state.loads.open(kept.application_id)
         run = LoadedRun(kept, event.run_time_s, own.usual("own", kept.said.n), own.usual("pool", kept.said.n))
         for key in (kept.application_id, centre(started.system)):
-            scores = self._desk.loads.open(key)
+            scores = self._state.loads.open(key)
             scores.learn(run)
-            self._desk.loads.changed(key, scores, self._desk.now_ms)
+            self._state.loads.changed(key, scores, self._state.now_ms)
 
     def _at_start(self, started: JobStarted, forecast: Forecast) -> StartLoad | None:
         evidence, n = started.evidence, forecast.n
@@ -85,7 +80,7 @@ class UnderLoads:
         band = _point(n, forecast)
         if band is None and self._teller.needs_curve(key.application):
             return None
-        windows, system, pool = self._desk.windows, started.system, None
+        windows, system, pool = self._state.windows, started.system, None
         try:
             place = of_hosts(system, evidence.hosts) if evidence.hosts else None
             if evidence.partition:
@@ -105,18 +100,17 @@ class UnderLoads:
     def _point(
         self, event: PredictionRequested, key: ApplicationKey | None, answer: Answer, index: int, point: AnswerPoint
     ) -> AnswerPoint:
-        try:
-            if index >= POINTS_MAX:
-                raise TooLittleError(f"Only the first {POINTS_MAX} sizes of a request are told under load.")  # noqa: TRY301
-            place = self._place(event, answer.unit or event.unit or "", point.n)
-            band = PublishedPoint(point.n, point.run_time_s, point.low_s, point.high_s)
-            found = self._tell(key, place, point.n, band, self._desk.now_ms)
-        except TooLittleError as error:
-            found = UnderLoad(as_of=answer.as_of, hosts="", hosts_count=0.0, n=point.n, reason=str(error))
-        except Exception:  # noqa: BLE001  what can not be reckoned must not cost the answer
-            self._desk.tally["fault", LoadScores.name] += 1
-            return point
-        return msgspec.structs.replace(point, under_load=found)
+        with self._state.guard(LoadScores.name):
+            try:
+                if index >= POINTS_MAX:
+                    raise TooLittleError(f"Only the first {POINTS_MAX} sizes of a request are predicted under load.")  # noqa: TRY301
+                place = self._place(event, answer.unit or event.unit or "", point.n)
+                band = PublishedPoint(point.n, point.run_time_s, point.low_s, point.high_s)
+                found = self._tell(key, place, point.n, band, self._state.now_ms)
+            except TooLittleError as error:
+                found = UnderLoad(as_of=answer.as_of, hosts="", hosts_count=0.0, n=point.n, reason=str(error))
+            return msgspec.structs.replace(point, under_load=found)
+        return point
 
     def _place(self, event: PredictionRequested, unit: str, n: float) -> Place:
         evidence, system = event.evidence, event.system
@@ -127,11 +121,11 @@ class UnderLoads:
                 needed = None  # then it gets all that are named
             return of_hosts(system, evidence.hosts, needed)
         hosts = self._hosts(n, unit, evidence.sizes)
-        return of_partition(self._desk.windows, system, evidence.partition or "", hosts)
+        return of_partition(self._state.windows, system, evidence.partition or "", hosts)
 
     def _hosts(self, n: float, unit: str, sizes: Mapping[str, float]) -> float:
         """Return how many hosts a job of a size has; TooLittleError where that is not known."""
-        cores = self._desk.settings.run_time.cores_per_node
+        cores = self._state.settings.run_time.cores_per_node
         if unit == "nodes" or "nodes" in sizes:
             return max(n if unit == "nodes" else sizes["nodes"], 1.0)
         if unit in ("cores", "processes") and cores:
@@ -141,11 +135,11 @@ class UnderLoads:
     def _tell(
         self, key: ApplicationKey | None, place: Place, n: float, band: PublishedPoint | None, until_ms: int
     ) -> UnderLoad:
-        loads = self._desk.loads
+        loads = self._state.loads
         own = loads.get(key.id) if key else None
         application = key.application if key else None
         question = Question(application, place, n, band, until_ms, own, loads.get(centre(place.system)))
-        return self._teller.tell(self._desk.windows, question)
+        return self._teller.tell(self._state.windows, question)
 
 
 def centre(system: str) -> str:

@@ -1,6 +1,7 @@
 """Profiles of runs: asked for when a run settles, compared with what was expected, and learned."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -13,7 +14,8 @@ from processors.contracts.outputs import AnswerPoint, Prediction, UsefulSizes
 from processors.facts import plausible, trains
 from processors.jobs.lifecycle import EndedRun, Job, told_attributes
 from processors.pipeline.alerts import OpenAlerts
-from processors.pipeline.state import Desk
+from processors.pipeline.stage import JobWork, TickWork
+from processors.pipeline.state import ShardState
 from processors.power.by_size import PowerBand, changed, powered, relied_on, with_least_energy
 from processors.power.model import ProfileFact, ProfileFinding, ProfileModels
 from processors.run_time.prediction import RELIABLE
@@ -25,31 +27,26 @@ from processors.store import FIT_COST_MAX, share
 class Power:
     """What the models of profiles say of power in one shard; nothing where power was never measured."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
 
     def at(self, application_id: str | None, sizes: Sequence[float]) -> tuple[PowerBand | None, ...]:
         """Return the power of all hosts together at sizes, None where it is not known."""
-        models = self._desk.profile_models.get(application_id) if application_id else None
+        models = self._state.profile_models.get(application_id) if application_id else None
         if models is None:
             return (None,) * len(sizes)
-        try:
+        with self._state.guard(ProfileModels.name):  # power must not cost the run time
             return tuple(models.power(sizes))
-        except Exception:  # noqa: BLE001  what is told of power must not cost the run time
-            self._desk.tally["fault", ProfileModels.name] += 1
-            return (None,) * len(sizes)
+        return (None,) * len(sizes)
 
     def predicted(self, application_id: str, said: Prediction) -> Prediction:
         """Return a prediction with the models of profiles and how good their power has been."""
-        models = self._desk.profile_models.get(application_id)
+        models = self._state.profile_models.get(application_id)
         if models is None:
             return said
-        try:
-            told, quality = models.models(), models.power_quality()
-        except Exception:  # noqa: BLE001  as above
-            self._desk.tally["fault", ProfileModels.name] += 1
-            return said
-        return msgspec.structs.replace(said, power=quality, profiles=told)
+        with self._state.guard(ProfileModels.name):
+            return msgspec.structs.replace(said, power=models.power_quality(), profiles=models.models())
+        return said
 
     def answered(self, application_id: str, points: Sequence[AnswerPoint]) -> tuple[AnswerPoint, ...]:
         """Return the points of an answer with power and energy."""
@@ -58,13 +55,13 @@ class Power:
 
     def note(self, application_id: str) -> None:
         """Let a prediction be published again where what it told of power has changed since."""
-        model = self._desk.models.get(application_id)
+        model = self._state.models.get(application_id)
         published = model.published if model is not None else None
         if model is None or published is None:
             return
         if changed(published.power_w, self.at(application_id, [point.n for point in published.points])):
-            model.tell_again(self._desk.now_ms)
-            self._desk.model_changed(application_id, model)
+            model.tell_again(self._state.now_ms)
+            self._state.model_changed(application_id, model)
 
 
 def least_energy(useful: UsefulSizes, points: Sequence[AnswerPoint]) -> UsefulSizes:
@@ -83,33 +80,29 @@ def _reliable(point: AnswerPoint) -> bool:
 class ProfileWarnings:
     """Looks at each run with a profile before its models learn it."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._alerts = OpenAlerts(desk)
-        self._power = Power(desk)
+    def __init__(self, state: ShardState, alerts: OpenAlerts, power: Power) -> None:
+        self._state = state
+        self._alerts = alerts
+        self._power = power
 
     def take(self, application_id: str, fact: ProfileFact, finding: ProfileFinding) -> None:
         """Raise and end alerts by what was found of a run before it was learned; history wakes nobody."""
-        try:
+        with self._state.guard(ProfileModels.name):  # an alert about a run must not cost that it is learned
             self._alert(application_id, fact, finding)
-        except Exception:  # noqa: BLE001  what is said of a run must not cost that it is learned
-            self._desk.tally["fault", ProfileModels.name] += 1
 
     def learned(self, application_id: str) -> None:
         """Let a prediction be told again where a run that was learned has changed what is told of power."""
-        try:
+        with self._state.guard(ProfileModels.name):
             self._power.note(application_id)
-        except Exception:  # noqa: BLE001  as above
-            self._desk.tally["fault", ProfileModels.name] += 1
 
     def _alert(self, application_id: str, fact: ProfileFact, finding: ProfileFinding) -> None:
-        models = self._desk.profile_models.get(application_id)
-        if models is None or not self._desk.recent(fact.end_ms):
+        models = self._state.profile_models.get(application_id)
+        if models is None or not self._state.recent(fact.end_ms):
             return
-        curve = self._desk.models.get(application_id)
+        curve = self._state.models.get(application_id)
         point = curve.published.at(fact.n) if curve is not None and curve.published is not None else None
         expected_s = point.run_time_s if point is not None else None
-        key, settings, now_ms = ApplicationKey.parse(application_id), self._desk.settings.alerts, self._desk.now_ms
+        key, settings, now_ms = ApplicationKey.parse(application_id), self._state.settings.alerts, self._state.now_ms
         run = profiles.JudgedRun(key, fact, finding, models.models(), expected_s)
         said = (
             profiles.unexplained_power(run, settings.unexplained_power, now_ms),
@@ -124,65 +117,60 @@ DISTURBED: Final = 0.5  # a run that counts less than this was disturbed
 class Profiles:
     """What the runs of one shard learn of their hosts."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._warnings = ProfileWarnings(desk)
+    def __init__(self, state: ShardState, alerts: OpenAlerts, power: Power) -> None:
+        self._state = state
+        self._warnings = ProfileWarnings(state, alerts, power)
 
-    def told(self, event: JobProfile) -> None:
-        """Keep the profile that a rebuild or a backfill tells of a run until it settles; one that is unknown is counted."""
+    def remember(self, work: JobWork) -> None:
+        """Keep the profile that a rebuild or a backfill reports of a run until it settles; one that is unknown is counted."""
+        event: JobProfile = work.event
         key = job_key(event.system, event.job_id)
-        job = self._desk.jobs.get(key)
+        job = self._state.jobs.get(key)
         run = next((run for run in job.ended if run.event.run_id == event.run_id), None) if job is not None else None
         if job is None or run is None:
-            self._desk.tally["event", "dropped"] += 1
+            self._state.tally["event", "dropped"] += 1
             return
         job.replace(run, msgspec.structs.replace(run, profile=event.profile))
-        self._desk.jobs.changed(key, job, self._desk.now_ms)
+        self._state.jobs.changed(key, job, self._state.now_ms)
 
     def settled(self, job: Job, run: EndedRun) -> Profile | None:
         """Return the profile of a run that settles, and learn it where it says enough of the run."""
         profile = run.profile or self._asked(run)
         why = self._left_out(job, run, profile)
-        self._desk.tally["profile", why or "learned"] += 1
+        self._state.tally["profile", why or "learned"] += 1
         if why is None or profile is None:
-            try:
+            with self._state.guard(ProfileModels.name):  # a profile must not cost the run itself
                 self._take(job, run, profile)
-            except Exception:  # noqa: BLE001  what profiles tell must not cost the run itself
-                self._desk.tally["fault", ProfileModels.name] += 1
         return profile
 
-    def tick(self, since_ms: int) -> None:
-        """Do some steps of the fits that are due, the longest wait first; `since_ms` is the time since the last tick.
+    def fit_profiles(self, work: TickWork) -> None:
+        """Do some steps of the fits that are due, the longest wait first.
 
         How many follows from what they are said to cost and never from a clock: a replay makes the same ones.
         """
-        left = share(FIT_COST_MAX, since_ms)
+        left = share(FIT_COST_MAX, work.since_ms)
         while left > 0:
-            due = self._desk.profile_models.due(self._desk.now_ms, 1)
+            due = self._state.profile_models.due(self._state.now_ms, 1)
             if not due:
                 return
             left = self._fit(due[0], left)
 
     def _fit(self, application_id: str, left: int) -> int:
         """Do steps of the fit of an application for a cost of `left` and return what is left of that."""
-        models = self._desk.profile_models.open(application_id)
-        try:
+        models = self._state.profile_models.open(application_id)
+        forget = partial(self._state.profile_models.remove, application_id)
+        with self._state.guard(ProfileModels.name, recover=forget):  # one application's fit must not stop the others
             while left > 0 and models.tick():
                 left -= models.step_cost
-        except Exception:  # noqa: BLE001  one application's fit must not stop the others
-            self._desk.profile_models.remove(application_id)
-            self._desk.tally["fault", ProfileModels.name] += 1
-            return left - 1
-        self._desk.profile_models.changed(application_id, models, self._desk.now_ms)
-        return left
+            self._state.profile_models.changed(application_id, models, self._state.now_ms)
+            return left
+        return left - 1
 
     def _asked(self, run: EndedRun) -> Profile | None:
         event = run.event
-        try:
-            return self._desk.profiles.profile(job_key(event.system, event.job_id), event.run_id)
-        except Exception:  # noqa: BLE001  as above
-            self._desk.tally["fault", ProfileModels.name] += 1
-            return None
+        with self._state.guard(ProfileModels.name):
+            return self._state.profiles.profile(job_key(event.system, event.job_id), event.run_id)
+        return None
 
     def _left_out(self, job: Job, run: EndedRun, profile: Profile | None) -> str | None:
         """Return why a run is not learned from, in the words of the metric that counts them; None where it is."""
@@ -193,7 +181,7 @@ class Profiles:
             return "not_identified"
         if not trains(placement.n, run.event, resized=job.resized):
             return "not_completed"
-        return None if profile.coverage >= self._desk.settings.profiles.coverage_min else "coverage"
+        return None if profile.coverage >= self._state.settings.profiles.coverage_min else "coverage"
 
     def _take(self, job: Job, run: EndedRun, profile: Profile | None) -> None:
         """Learn a run; where the report of one that was learned is corrected after its profile was forgotten, its time."""
@@ -201,11 +189,11 @@ class Profiles:
             self._learn(job, run, profile)
             return
         application_id, n, run_time_s = run.placement.application_id, run.placement.n, run.event.run_time_s
-        models = self._desk.profile_models.get(application_id) if application_id else None
+        models = self._state.profile_models.get(application_id) if application_id else None
         if application_id is None or models is None or n is None or not plausible(n, run_time_s):
             return
         if models.corrected(run.event.run_id, n, run_time_s):
-            self._desk.profile_models.changed(application_id, models, self._desk.now_ms)
+            self._state.profile_models.changed(application_id, models, self._state.now_ms)
 
     def _learn(self, job: Job, run: EndedRun, profile: Profile) -> None:
         event, application_id = run.event, run.placement.application_id or ""
@@ -217,17 +205,17 @@ class Profiles:
             profile,
             told_attributes(job, event),
         )
-        models = self._desk.profile_models.open(application_id)
+        models = self._state.profile_models.open(application_id)
         finding = models.score(fact)
         self._warnings.take(application_id, fact, finding)
         models.learn(fact)
-        self._desk.profile_models.changed(application_id, models, self._desk.now_ms)
+        self._state.profile_models.changed(application_id, models, self._state.now_ms)
         if finding.weight < DISTURBED:
             self._disturbed(application_id, event.run_id)
         self._warnings.learned(application_id)
 
     def _disturbed(self, application_id: str, run_id: str) -> None:
         """Let a run that others disturbed, and that was slow, count for its run-time model as a strange one does."""
-        model = self._desk.models.get(application_id)
-        if model is not None and model.disturbed(run_id, self._desk.now_ms):
-            self._desk.model_changed(application_id, model)
+        model = self._state.models.get(application_id)
+        if model is not None and model.disturbed(run_id, self._state.now_ms):
+            self._state.model_changed(application_id, model)

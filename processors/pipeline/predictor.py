@@ -24,7 +24,7 @@ from processors.models.statistics import six_digits
 from processors.pipeline.features import NOTHING, Features, Told
 from processors.pipeline.inputs import Unseen
 from processors.pipeline.similar_runs import Histories, coming, home
-from processors.pipeline.state import Desk, laws_key
+from processors.pipeline.state import ShardState, laws_key
 from processors.run_time.messages import model_of
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import Outlook, curve_sizes, fitted_curve
@@ -103,8 +103,8 @@ BySize = dict[float, Predicted]
 class Predictor:
     """Predicts run times in one shard from what is known at this place of the journal; changes nothing."""
 
-    def __init__(self, desk: Desk, histories: Histories, features: Features, unseen: Unseen) -> None:
-        self._desk = desk
+    def __init__(self, state: ShardState, histories: Histories, features: Features, unseen: Unseen) -> None:
+        self._state = state
         self._histories = histories
         self._features = features
         self._unseen = unseen
@@ -138,16 +138,16 @@ class Predictor:
 
     def curve(self, key: ApplicationKey) -> PublishedCurve | None:
         """Return the curve of an application as it was published; before the first publication as it is now."""
-        model = self._desk.models.get(key.id)
+        model = self._state.models.get(key.id)
         if model is None or not model.observations:
             return None
         return model.published or self.fit(key, model)
 
     def fit(self, key: ApplicationKey, model: RunTime, sizes: Sequence[float] | None = None) -> PublishedCurve:
         """Fit the curve of an application to what is known now, by default at the sizes that are published."""
-        factor_max = self._desk.settings.run_time.curve_factor_max
+        factor_max = self._state.settings.run_time.curve_factor_max
         wanted = curve_sizes(model.sizes(), factor_max) if sizes is None else sizes
-        return fitted_curve(self.outlook(key, model), model, wanted, self._desk.now_ms)
+        return fitted_curve(self.outlook(key, model), model, wanted, self._state.now_ms)
 
     def outlook(self, key: ApplicationKey, model: RunTime) -> Outlook:
         """Return the study and the ensemble of an application, with what related curves and other inputs add."""
@@ -165,9 +165,9 @@ class Predictor:
         found = model.evidence(key.id, key.system)
         if found is None:
             return None
-        related: Laws = self._desk.laws.open(laws_key(key))
+        related: Laws = self._state.laws.open(laws_key(key))
         siblings = tuple(_in_unit(key.unit, sibling) for sibling in related.siblings)
-        return Combination(found, siblings, related.learned, self._desk.pool.open(CENTRE).counts, SHIPPED)
+        return Combination(found, siblings, related.learned, self._state.pool.open(CENTRE).counts, SHIPPED)
 
     # The sources, in their order.
 
@@ -207,7 +207,7 @@ class Predictor:
         preferred = self._preferred(question, sizes)
         if not preferred or question.key is None:
             return {}
-        model = self._desk.models.get(question.key.id)
+        model = self._state.models.get(question.key.id)
         why = NO_CURVE if model is not None and len(model.sizes()) == 1 else NOT_BY_SIZE
         return self._similar(question, preferred, why)
 
@@ -218,7 +218,7 @@ class Predictor:
         curve with a useless band is none.
         """
         key = question.key
-        model = self._desk.models.get(key.id) if key else None
+        model = self._state.models.get(key.id) if key else None
         if key is None or model is None or not model.observations:
             return []
         better = self._histories.better_record(key.id)
@@ -236,7 +236,7 @@ class Predictor:
     def _by_curve(self, question: Question, sizes: Sequence[float]) -> BySize:
         """Predict from the published curve; where it ends, from a fit to what is known now."""
         key = question.key
-        model = self._desk.models.get(key.id) if key else None
+        model = self._state.models.get(key.id) if key else None
         curve = self._fitted(key, model) if key is not None and model is not None else None
         if key is None or model is None or curve is None:
             return {}
@@ -262,22 +262,18 @@ class Predictor:
     def _fitted(
         self, key: ApplicationKey, model: RunTime, sizes: Sequence[float] | None = None
     ) -> PublishedCurve | None:
-        try:
-            if sizes is None:
-                return self.curve(key)
-            return self.fit(key, model, sizes)
-        except Exception:  # noqa: BLE001  a model that cannot be fitted must not cost the prediction
-            self._desk.tally["fault", RunTime.name] += 1
-            return None
+        with self._state.guard(RunTime.name):  # a model that cannot be fitted must not cost the prediction
+            return self.curve(key) if sizes is None else self.fit(key, model, sizes)
+        return None
 
     def _model(self, key: ApplicationKey, curve: PublishedCurve, *, explained: bool) -> Model:
         if not explained:
             return Model(CURVE, (Member(CURVE, 1.0, {}),))
-        return model_of(curve, self._desk.members.get(key.id))
+        return model_of(curve, self._state.members.get(key.id))
 
     def _by_other_inputs(self, question: Question, sizes: Sequence[float]) -> BySize:
         """Predict an input that was never run from the other inputs of its application."""
-        if question.key is None or question.key.id in self._desk.models:
+        if question.key is None or question.key.id in self._state.models:
             return {}
         if question.from_inputs is not None:
             before, model = question.from_inputs, Model(OTHER_INPUTS, ())
@@ -296,11 +292,9 @@ class Predictor:
         return found
 
     def _others(self, key: ApplicationKey, sizes: Sizes) -> OtherInputs | None:
-        try:
+        with self._state.guard(Inputs.name):
             return self._unseen.others(key, sizes) if sizes else None
-        except Exception:  # noqa: BLE001  what cannot be calculated must not cost the prediction
-            self._desk.tally["fault", Inputs.name] += 1
-            return None
+        return None
 
     def _by_similar_runs(self, question: Question, sizes: Sequence[float]) -> BySize:
         """Predict from past runs of the same user, name or class, where the question says what is similar."""

@@ -1,9 +1,10 @@
-"""One shard: a pure fold of journal records into messages and state."""
+"""One shard: a pure fold of journal records into messages and state, and the stages that each kind of record goes through."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from processors.alerts.lifecycle import AlertLife
 from processors.contracts.events import (
     HostState,
     Identity,
@@ -18,28 +19,44 @@ from processors.contracts.events import (
 )
 from processors.contracts.hosts import HostView
 from processors.contracts.outputs import Answer, Message
+from processors.features import FeatureTimes
 from processors.hosts.rows import HostRows
-from processors.pipeline import host_state, state
+from processors.inputs import Inputs
+from processors.jobs.deduplication import Asked, LowWater, SeenRuns
+from processors.jobs.failures import FailureRate, HostFailureRate
+from processors.jobs.lifecycle import Job
+from processors.load.scores import LoadScores
+from processors.pipeline import host_state
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.answers import Answering
-from processors.pipeline.completions import Outcomes, Runs
+from processors.pipeline.completions import Completions, Outcomes
 from processors.pipeline.features import Features
 from processors.pipeline.fits import Refits
 from processors.pipeline.host_state import encoded, of_hosts
 from processors.pipeline.hosts import HostShard
 from processors.pipeline.inputs import Unseen
-from processors.pipeline.jobs import Forecasts, Lives
+from processors.pipeline.jobs import Forecasts, Jobs
 from processors.pipeline.power import Power, Profiles
 from processors.pipeline.predictor import Predictor
 from processors.pipeline.similar_runs import Histories
-from processors.pipeline.state import Desk, FoldSettings, Identify, Tombstone
+from processors.pipeline.stage import STOP, Line, TickWork, of_completion, of_job, run_stages, stage
+from processors.pipeline.state import FoldSettings, Identify, ShardState, Tombstone, stateful
+from processors.power.model import ProfileModels
 from processors.power.profiles.sums import ARRAYS
+from processors.run_time.drift import Drift
+from processors.run_time.members import Members
+from processors.run_time.model import RunTime
+from processors.run_time.related_curves import Laws, Pool
+from processors.similar_runs import Rivals, RunHistory
 
-# Every kind of processor whose state a shard keeps: those of jobs, and those of hosts.
-
-
-STATEFUL: Final = (*state.STATEFUL, *host_state.COLUMNS, *host_state.SHELVED)
+# Every kind of state that a shard keeps: that of jobs, and that of hosts.
+STATEFUL: Final[tuple[Any, ...]] = (*stateful(), *host_state.COLUMNS, *host_state.SHELVED)
 PROCESSORS: Final = tuple(processor.name for processor in STATEFUL) + ARRAYS
+
+SETTLED: Final = (Job, ProfileModels, FeatureTimes, RunTime, AlertLife)  # what a run that settles is learned by
+FORGOTTEN: Final = (  # what goes when an application is forgotten
+    RunTime, Members, Drift, Rivals, LoadScores, ProfileModels, FeatureTimes, RunHistory, Laws, Inputs, AlertLife
+)  # fmt: skip
 
 
 class Shard:
@@ -47,33 +64,67 @@ class Shard:
 
     def __init__(self, settings: FoldSettings, identify: Identify) -> None:
         self.hosts = HostShard(settings)
-        self.desk = Desk(settings, identify, self.hosts, self.hosts)
-        self._warnings = Warnings(self.desk)
-        self._histories = Histories(self.desk)
-        self._features, unseen, power = Features(self.desk), Unseen(self.desk), Power(self.desk)
-        self._predictor = Predictor(self.desk, self._histories, self._features, unseen)
-        forecasts = Forecasts(self.desk, self._predictor, self._features, power)
-        self._lives = Lives(self.desk, Runs(self.desk, self._warnings, self._histories), forecasts, self._features)
-        self._profiles = Profiles(self.desk)
-        self._refits = Refits(
-            self.desk, self._warnings, self._predictor, features=self._features, unseen=unseen, power=power
-        )
-        self._answering = Answering(self.desk, self._predictor, self._features, unseen, power)
-        self._handlers: dict[type, Callable[[Any], None]] = {
-            JobStarted: self._lives.started,
-            JobCompleted: self._lives.completed,
-            Identity: self._lives.identified,
-            HostState: Outcomes(self.desk, self._warnings).host_told,
-            JobProfile: self._profiles.told,
-            Network: self._lives.network,
-            PredictionRequested: self._answering.requested,
-            Tick: self._tick,
-        }
+        self.state = ShardState(settings, identify, self.hosts, self.hosts)
+        state, self._warnings = self.state, Warnings(self.state)
+        similar_runs, features, inputs, power = Histories(state), Features(state), Unseen(state), Power(state)
+        self._predictor = Predictor(state, similar_runs, features, inputs)
+        completions = Completions(state, self._warnings, similar_runs, features, inputs)
+        forecasts = Forecasts(state, self._predictor, features, power)
+        profiles = Profiles(state, self._warnings, power)
+        jobs = Jobs(state, completions, forecasts, features, profiles)
+        fits = Refits(state, self._warnings, self._predictor, features=features, unseen=inputs, power=power)
+        self._answering = Answering(state, self._predictor, features, inputs, power)
+        failures = Outcomes(state, self._warnings)
+
+        self.lines: dict[type, Line] = {
+            JobStarted: Line(partial(of_job, state), (
+                stage(jobs.remember_start),
+                stage(jobs.forecast_end),
+                stage(jobs.keep, Job),
+            )),
+            Identity: Line(partial(of_job, state), (
+                stage(jobs.remember_evidence),
+                stage(jobs.place_again, FailureRate, HostFailureRate, SeenRuns, LowWater, *FORGOTTEN),
+                stage(jobs.forecast_end),
+                stage(jobs.keep, Job),
+            )),
+            Network: Line(partial(of_job, state), (
+                stage(jobs.remember_network),
+                stage(jobs.revise_end),
+                stage(jobs.keep, Job),
+            )),
+            JobCompleted: Line(partial(of_completion, state), (
+                stage(completions.recognise),
+                stage(completions.identify),
+                stage(completions.compare_with_similar_runs, RunHistory, Rivals),
+                stage(completions.learn, *FORGOTTEN),
+                stage(completions.count_failures, FailureRate, HostFailureRate, AlertLife),
+                stage(completions.remember, SeenRuns, LowWater),
+                stage(jobs.end, LoadScores, *SETTLED),
+                stage(jobs.keep, Job),
+            )),
+            JobProfile: Line(partial(of_job, state), (stage(profiles.remember, Job),)),
+            HostState: Line(_itself, (stage(failures.forget_host, HostFailureRate, AlertLife),)),
+            PredictionRequested: Line(_itself, (
+                stage(self._answering.deduplicate, Asked),
+                stage(self._answering.publish),
+            )),
+            Tick: Line(TickWork, (
+                stage(self._advance),
+                stage(jobs.settle_due, *SETTLED, optional=True),
+                stage(profiles.fit_profiles, ProfileModels, optional=True),
+                stage(fits.fit_curves, Pool, *FORGOTTEN, optional=True),
+                stage(features.fit_features, FeatureTimes, optional=True),
+                stage(self._warnings.fire_and_resolve, AlertLife, optional=True),
+                stage(self._answering.forget_old, Asked, optional=True),
+                stage(similar_runs.evict, RunHistory, optional=True),
+            )),
+        }  # fmt: skip
 
     @property
     def now_ms(self) -> int:
         """The newest tick."""
-        return self.desk.now_ms
+        return self.state.now_ms
 
     @property
     def hosts_now_ms(self) -> int:
@@ -95,18 +146,19 @@ class Shard:
         self._take_hosts(event)
         self._predictor.begin()
         try:
-            if type(event) in self._handlers:
-                self._handlers[type(event)](event)
-            sent = self.desk.outbox
+            line = self.lines.get(type(event))
+            if line is not None:
+                run_stages(self.state, line.stages, line.begin(event))
+            sent = self.state.outbox
         finally:
-            self.desk.outbox = []
-        self.desk.tally["event", "processed"] += 1
+            self.state.outbox = []
+        self.state.tally["event", "processed"] += 1
         return sent + self.hosts.sent()
 
     def fold_hosts(self, record: JournalRecord) -> list[Message | Tombstone]:
         """Take a record in that the jobs know already, as after a restart: the states of hosts are written more rarely."""
         self._take_hosts(record.event)
-        self.desk.tally["event", "processed"] += 1
+        self.state.tally["event", "processed"] += 1
         return self.hosts.sent()
 
     def answer(self, request: PredictionRequested) -> Answer:
@@ -128,16 +180,16 @@ class Shard:
 
     def tallied(self) -> dict[tuple[str, str], int]:
         """Return the counts since the last call, for metrics."""
-        tally = self.desk.tally + self.hosts.desk.tally
-        self.desk.tally.clear()
+        tally = self.state.tally + self.hosts.desk.tally
+        self.state.tally.clear()
         self.hosts.desk.tally.clear()
         return dict(tally)
 
     def restore(self, states: Mapping[str, bytes], now_ms: int, hosts_now_ms: int | None = None) -> None:
         """Put a checkpoint back; without `hosts_now_ms` the hosts begin anew, whatever states of theirs are there."""
         hosts = {key: value for key, value in states.items() if of_hosts(key)}
-        self.desk.now_ms = now_ms
-        self.desk.restore({key: value for key, value in states.items() if key not in hosts})
+        self.state.now_ms = now_ms
+        self.state.restore({key: value for key, value in states.items() if key not in hosts})
         if hosts_now_ms is None:
             self.hosts.desk.forget(set(hosts))
         else:
@@ -145,7 +197,7 @@ class Shard:
 
     def dirty(self) -> dict[str, bytes | None]:
         """Return every state that a checkpoint has to write, without those of hosts."""
-        return self.desk.dirty()
+        return self.state.dirty()
 
     def copied_hosts(self) -> Callable[[], dict[str, bytes | None]]:
         """Copy the states of hosts, and return what makes of the copy what a checkpoint has to write, in any thread."""
@@ -153,7 +205,7 @@ class Shard:
 
     def sizes(self) -> dict[str, int]:
         """Return the number of states or rows by processor."""
-        return {shelf.kind.name: len(shelf) for shelf in self.desk.shelves()} | self.hosts.desk.sizes()
+        return {store.kind.name: len(store) for store in self.state.stores()} | self.hosts.desk.sizes()
 
     def power_errors(self) -> dict[str, float]:
         """Return how far estimates of power are out where sensors are, in W by component: the median of late."""
@@ -161,27 +213,24 @@ class Shard:
 
     def confirm(self) -> None:
         """Take note that the checkpoint of `dirty` is surely there."""
-        self.desk.confirm()
+        self.state.confirm()
 
     def confirm_hosts(self) -> None:
         """Take note that the checkpoint of `copied_hosts` is surely there."""
         self.hosts.desk.confirm()
 
     def _take_hosts(self, event: JournalEvent) -> None:
-        try:
+        with self.state.guard(HostRows.name):  # what is wrong with hosts does not stop the jobs
             self.hosts.take(event)
-        except Exception:  # noqa: BLE001  what is wrong with hosts does not stop the jobs
-            self.hosts.desk.tally["fault", HostRows.name] += 1
 
-    def _tick(self, event: Tick) -> None:
-        if event.time_ms <= self.desk.now_ms:
-            self.desk.tally["event", "repeated"] += 1
-            return
-        since_ms, self.desk.now_ms = event.time_ms - self.desk.now_ms, event.time_ms
-        self._lives.tick()
-        self._profiles.tick(since_ms)
-        self._refits.tick(since_ms)
-        self._features.tick(since_ms)
-        self._warnings.tick()
-        self._answering.tick()
-        self._histories.tick()
+    def _advance(self, work: TickWork) -> bool | None:
+        """Move the present moment on; stop a tick that was seen before."""
+        if work.event.time_ms <= self.state.now_ms:
+            self.state.tally["event", "repeated"] += 1
+            return STOP
+        work.since_ms, self.state.now_ms = work.event.time_ms - self.state.now_ms, work.event.time_ms
+        return None
+
+
+def _itself(event: Any) -> Any:
+    return event

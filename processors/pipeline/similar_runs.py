@@ -9,7 +9,8 @@ from processors.contracts.names import ApplicationKey
 from processors.facts import PublishedPoint, plausible
 from processors.jobs.lifecycle import Job, Placement, merged_evidence
 from processors.models.statistics import quantile_of_band
-from processors.pipeline.state import Desk
+from processors.pipeline.stage import TickWork
+from processors.pipeline.state import ShardState
 from processors.similar_runs import (
     KEPT_MAX,
     UPPER,
@@ -30,15 +31,15 @@ from processors.similar_runs import (
 class Histories:
     """The histories of one shard. The name in them is the application's id, so that another input is another name."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
 
     def told(self, system: str, job: ComingJob | None) -> Told | None:
         """Return what similar runs tell of a job; None where they are too few. Changes nothing."""
         if job is None:
             return None
         keys = group_keys(system, job)
-        return told(job, {kind: self._desk.histories.open(key) for kind, key in keys.items()})
+        return told(job, {kind: self._state.histories.open(key) for kind, key in keys.items()})
 
     def tells_of(self, system: str, key: ApplicationKey | None, evidence: Evidence) -> bool:
         """Return whether a run to come says what is similar to it: a known user, a time limit, or a name that ran before.
@@ -50,7 +51,7 @@ class Histories:
         if job is None or job.time_limit_s is not None:
             return job is not None
         keys = group_keys(home(system, application_id), job)
-        return any(key in self._desk.histories for kind, key in keys.items() if kind in ("user", "name"))
+        return any(key in self._state.histories for kind, key in keys.items() if kind in ("user", "name"))
 
     def ended(
         self, event: JobCompleted, placement: Placement, evidence: Evidence, point: PublishedPoint | None
@@ -63,12 +64,12 @@ class Histories:
         if job is None or not held_nodes(event, job):
             return
         keys = group_keys(home(event.system, placement.application_id), job)
-        groups = {kind: self._desk.histories.open(key) for kind, key in keys.items()}
+        groups = {kind: self._state.histories.open(key) for kind, key in keys.items()}
         self._score(job, event.run_time_s, groups, point)
         run = EndedJob(event.run_id, job, event.run_time_s)
         for kind, history in groups.items():
             history.learn(run, KEPT_MAX[kind])
-            self._desk.histories.changed(keys[kind], history, self._desk.now_ms)
+            self._state.histories.changed(keys[kind], history, self._state.now_ms)
 
     def corrected(self, event: JobCompleted, was: ComingJob | None, placement: Placement, evidence: Evidence) -> None:
         """Take a run for something else than before: `was` is what it had been taken for, as far as that is known.
@@ -86,12 +87,12 @@ class Histories:
             return
         run = EndedJob(event.run_id, now, event.run_time_s)
         for kind, key in after.items():
-            history = self._desk.histories.open(key)
+            history = self._state.histories.open(key)
             if not history.correct(run):
                 if not any(left) or key in before.values():
                     continue
                 history.learn(run, KEPT_MAX[kind])
-            self._desk.histories.changed(key, history, self._desk.now_ms)
+            self._state.histories.changed(key, history, self._state.now_ms)
 
     def was(self, job: Job, event: JobCompleted, before: Placement | None, evidence: Evidence) -> ComingJob | None:
         """Return what a run was taken for when it was reported before."""
@@ -101,31 +102,31 @@ class Histories:
             return coming(place.application_id, place.n, merged_evidence(job, pending.event))
         if before is None or before.application_id is None:
             return None
-        model = self._desk.models.get(before.application_id)
+        model = self._state.models.get(before.application_id)
         return coming(before.application_id, before.n or (model.n_of(event.run_id) if model else None), evidence)
 
     def better_record(self, application_id: str) -> bool | None:
         """Return whether similar runs predicted the runs of an application better than its curve; None before enough were scored."""
-        rivals = self._desk.rivals.get(application_id)
+        rivals = self._state.rivals.get(application_id)
         return rivals.score(1.0) if rivals is not None else None
 
     def not_by_size(self, application_id: str) -> bool:
         """Tell whether the run times of an application do not follow its size."""
-        rivals = self._desk.rivals.get(application_id)
+        rivals = self._state.rivals.get(application_id)
         return rivals is not None and rivals.chosen
 
-    def tick(self) -> None:
+    def evict(self, _work: TickWork) -> None:
         """Forget the histories that were unused for the longest time, where there are too many."""
-        excess = len(self._desk.histories) - self._desk.settings.run_time.histories_max
-        for key in self._desk.histories.longest_unused(excess) if excess > 0 else ():
-            self._desk.histories.remove(key)
-            self._desk.tally["bound", "histories_max"] += 1
+        excess = len(self._state.histories) - self._state.settings.run_time.histories_max
+        for key in self._state.histories.longest_unused(excess) if excess > 0 else ():
+            self._state.histories.remove(key)
+            self._state.tally["bound", "histories_max"] += 1
 
     def _score(
         self, job: ComingJob, run_time_s: float, groups: Mapping[GroupKind, RunHistory], point: PublishedPoint | None
     ) -> None:
-        centre, now_ms = groups["centre"], self._desk.now_ms
-        rivals = self._desk.rivals.open(job.name) if point and job.name else None
+        centre, now_ms = groups["centre"], self._state.now_ms
+        rivals = self._state.rivals.open(job.name) if point and job.name else None
         compares = rivals is not None and rivals.wants(now_ms)
         if not compares and not centre.wants(now_ms):
             return
@@ -138,18 +139,18 @@ class Histories:
     def _compare(
         self, application_id: str, n: float, run_time_s: float, point: PublishedPoint, found: Expected
     ) -> None:
-        rivals = self._desk.rivals.open(application_id)
+        rivals = self._state.rivals.open(application_id)
         upper_s = quantile_of_band(point.run_time_s, point.high_s, UPPER)
         by_curve = loss_s(run_time_s, point.run_time_s, upper_s)
         by_past = loss_s(run_time_s, found.run_time_s, found.upper_s)
-        rivals.learn(Bout(n, by_curve, by_past, self._desk.now_ms))
-        self._desk.rivals.changed(application_id, rivals, self._desk.now_ms)
+        rivals.learn(Bout(n, by_curve, by_past, self._state.now_ms))
+        self._state.rivals.changed(application_id, rivals, self._state.now_ms)
 
     def _forget(self, key: str, run_id: str) -> bool:
-        history = self._desk.histories.get(key)
+        history = self._state.histories.get(key)
         if history is None or not history.forget(run_id):
             return False
-        self._desk.histories.changed(key, history, self._desk.now_ms)
+        self._state.histories.changed(key, history, self._state.now_ms)
         return True
 
     @staticmethod

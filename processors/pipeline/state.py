@@ -1,9 +1,13 @@
-"""The desk: what all parts of the fold share. Shelves of processors, settings, the present moment, and the outbox."""
+"""The state of one shard: a store for each kind of processor, the time of the newest tick, and the output buffer.
+
+Every kind of state is declared once, in `ShardState.__init__`. Checkpoint, restore, metrics and eviction follow from what is
+declared there: a new kind needs one line.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -26,62 +30,33 @@ from processors.power.model import ProfileModels, ProfileModelsState
 from processors.run_time.drift import Drift, DriftState
 from processors.run_time.members import Members, MembersState
 from processors.run_time.messages import Context
-from processors.run_time.model import UPGRADES, RunTime, RunTimeState
+from processors.run_time.model import RunTime, RunTimeState
 from processors.run_time.related_curves import Laws, LawsState, Pool, PoolState
 from processors.similar_runs import Rivals, RivalsState, RunHistory, RunHistoryState, name_key
-from processors.store import Kind, Shelf, digest64
+from processors.store import Kind, Processor, Shelf, digest64
 
-# Under which keys things of several curves are kept.
+P = TypeVar("P", bound=Processor[Any, Any])
 
-
-def laws_key(key: ApplicationKey) -> str:
-    """Return the key under which all curves of an application teach each other."""
-    return quote(key.application, safe=SAFE)
-
-
-def inputs_key(key: ApplicationKey) -> str:
-    """Return the key under which the inputs of an application in one unit are kept."""
-    return f"{laws_key(key)}/{quote(key.unit, safe=SAFE)}"
-
-
-STATEFUL: Final = (
-    Job,
-    RunTime,
-    SeenRuns,
-    LowWater,
-    FailureRate,
-    HostFailureRate,
-    AlertLife,
-    Asked,
-    Laws,
-    Pool,
-    Members,
-    Inputs,
-    RunHistory,
-    Rivals,
-    Drift,
-    LoadScores,
-    ProfileModels,
-    FeatureTimes,
-)
-
-PROFILE_MODELS_LIVE_MAX: Final = 64  # decoded ones hold matrices and runs, up to 5 MB each
+LIVE_MAX: Final = 5000
+SEEN_LIVE_MAX: Final = 500
+FITTED_LIVE_MAX: Final = 64  # models that hold matrices and runs take up to 5 MB each once decoded
+OF_APPLICATION: Final = "application/"  # how keys of failure rates begin; the others are of a whole system
 
 
 class Identified(Protocol):
-    """What identification tells of a job."""
+    """The application, size and input of a job, as far as they could be identified."""
 
     @property
     def key(self) -> ApplicationKey | None:
-        """The key of the application's curve; None for a job that nothing names."""
+        """The application; None where the evidence names none."""
 
     @property
     def n(self) -> float | None:
-        """The size in the key's unit."""
+        """The size, in the unit of `key`."""
 
     @property
     def source(self) -> str:
-        """Where the name came from."""
+        """The evidence that decided."""
 
     @property
     def confidence(self) -> float:
@@ -89,28 +64,25 @@ class Identified(Protocol):
 
     @property
     def reason(self) -> str | None:
-        """Why there is no name."""
+        """Why there is no application; None where there is one."""
 
     @property
     def input_sizes(self) -> tuple[tuple[str, float], ...]:
-        """How large the input is: names and numbers, as far as they are known."""
+        """Names and values that measure the size of the input."""
 
 
 Identify = Callable[[Evidence, str, Sequence[Identity], str | None], Identified]
 
 
-OF_APPLICATION: Final = "application/"  # how keys of failure rates begin; the others are of a whole centre
-
-
 class Tombstone(msgspec.Struct, frozen=True):
-    """A key that leaves a compacted topic."""
+    """Removes a key from a compacted output topic."""
 
     kind: str
     key: str
 
 
 class FoldSettings(msgspec.Struct, frozen=True):
-    """Everything configurable about the fold."""
+    """The part of the configuration that the fold depends on."""
 
     jobs: JobSettings
     run_time: RunTimeSettings
@@ -122,8 +94,34 @@ class FoldSettings(msgspec.Struct, frozen=True):
     features: FeatureSettings = FeatureSettings()
 
 
-class Desk:
-    """Shelves by kind, and what the fold of one event leaves behind: messages to send and a tally for metrics."""
+class Guard:
+    """Runs a part of the work whose failure costs its own result alone: the fault is counted, and `recover` mends what is left.
+
+    It is the one place of the fold where any exception is caught; whoever needs one asks `ShardState.guard` for it.
+    """
+
+    __slots__ = ("_name", "_recover", "_tally")
+
+    def __init__(self, tally: Counter[tuple[str, str]], name: str, recover: Callable[[], object] | None) -> None:
+        self._tally, self._name, self._recover = tally, name, recover
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> bool:
+        if kind is None or not issubclass(kind, Exception):
+            return False
+        self._tally["fault", self._name] += 1
+        if self._recover is not None:
+            self._recover()
+        return True
+
+
+class ShardState:
+    """All that the processors of one shard know, and what they have to send.
+
+    A store declared with `per_application` is keyed by the application id and is cleared by `remove_application`.
+    """
 
     def __init__(
         self,
@@ -139,145 +137,156 @@ class Desk:
         self.now_ms = 0
         self.outbox: list[Message | Tombstone] = []
         self.tally: Counter[tuple[str, str]] = Counter()
-        self.jobs = Shelf(Kind(Job.name, Job.version, JobState, partial(Job.build, settings.jobs)))
-        self.models = Shelf(
-            Kind(RunTime.name, RunTime.version, RunTimeState, partial(RunTime.build, settings.run_time), UPGRADES)
-        )
-        self.seen = Shelf(Kind(SeenRuns.name, SeenRuns.version, SeenState, SeenRuns.build), live_max=500)
-        self.low_water = Shelf(Kind(LowWater.name, LowWater.version, LowWaterState, LowWater.build))
-        rates = settings.alerts.failure_rate
-        self.failures = Shelf(
-            Kind(FailureRate.name, FailureRate.version, FailureState, partial(FailureRate.build, rates))
-        )
-        self.hosts = Shelf(
-            Kind(HostFailureRate.name, HostFailureRate.version, FailureState, partial(HostFailureRate.build, rates))
-        )
-        self.alerts = Shelf(Kind(AlertLife.name, AlertLife.version, AlertState, AlertLife.build))
-        self.asked = Shelf(Kind(Asked.name, Asked.version, AskedState, Asked.build))
-        self.laws = Shelf(Kind(Laws.name, Laws.version, LawsState, Laws.build))
-        self.pool = Shelf(Kind(Pool.name, Pool.version, PoolState, Pool.build))
-        self.members = Shelf(Kind(Members.name, Members.version, MembersState, Members.build))
-        self.inputs = Shelf(Kind(Inputs.name, Inputs.version, InputsState, Inputs.build))
-        self.histories = Shelf(Kind(RunHistory.name, RunHistory.version, RunHistoryState, RunHistory.build))
-        self.rivals = Shelf(Kind(Rivals.name, Rivals.version, RivalsState, Rivals.build))
-        self.drifts = Shelf(Kind(Drift.name, Drift.version, DriftState, Drift.build))
-        self.loads = Shelf(Kind(LoadScores.name, LoadScores.version, LoadScoresState, LoadScores.build))
-        self.profile_models = Shelf(
-            Kind(
-                ProfileModels.name,
-                ProfileModels.version,
-                ProfileModelsState,
-                partial(ProfileModels.build, settings.profiles),
-            ),
-            live_max=PROFILE_MODELS_LIVE_MAX,
-        )
-        self.feature_times = Shelf(
-            Kind(
-                FeatureTimes.name,
-                FeatureTimes.version,
-                FeatureTimesState,
-                partial(FeatureTimes.build, settings.profiles.runs_max),
-            ),
-            live_max=PROFILE_MODELS_LIVE_MAX,
-        )
+        self._stores: list[Shelf[Any]] = []
+        self._per_application: list[Shelf[Any]] = []
         self._application_ids: dict[int, str] = {}
+
+        rates, runs_max = settings.alerts.failure_rate, settings.profiles.runs_max
+        self.jobs = self._store(Job, JobState, settings.jobs)
+        self.models = self._store(RunTime, RunTimeState, settings.run_time, per_application=True)
+        self.seen = self._store(SeenRuns, SeenState, live_max=SEEN_LIVE_MAX)
+        self.low_water = self._store(LowWater, LowWaterState)
+        self.failures = self._store(FailureRate, FailureState, rates)
+        self.hosts = self._store(HostFailureRate, FailureState, rates)
+        self.alerts = self._store(AlertLife, AlertState)
+        self.asked = self._store(Asked, AskedState)
+        self.laws = self._store(Laws, LawsState)
+        self.pool = self._store(Pool, PoolState)
+        self.members = self._store(Members, MembersState, per_application=True)
+        self.inputs = self._store(Inputs, InputsState)
+        self.histories = self._store(RunHistory, RunHistoryState)
+        self.rivals = self._store(Rivals, RivalsState, per_application=True)
+        self.drifts = self._store(Drift, DriftState, per_application=True)
+        self.loads = self._store(LoadScores, LoadScoresState, per_application=True)
+        self.profile_models = self._store(
+            ProfileModels, ProfileModelsState, settings.profiles, per_application=True, live_max=FITTED_LIVE_MAX
+        )
+        self.feature_times = self._store(
+            FeatureTimes, FeatureTimesState, runs_max, per_application=True, live_max=FITTED_LIVE_MAX
+        )
 
     @property
     def context(self) -> Context:
-        """What messages say of their maker and moment."""
+        """The fields that every message has: agent version and time."""
         return Context(self.settings.agent_version, self.now_ms)
 
-    def application_id(self, digest: int) -> str | None:
-        """Return the application that a digest stands for, if anything of it is remembered."""
-        return self._application_ids.get(digest)
+    def stores(self) -> Iterator[Shelf[Any]]:
+        """Return every store, in the order of declaration."""
+        return iter(self._stores)
+
+    def guard(self, name: str, recover: Callable[[], object] | None = None) -> Guard:
+        """Return what runs a part of the work of the processor `name` without letting its failure reach the rest."""
+        return Guard(self.tally, name, recover)
 
     def recent(self, end_ms: int) -> bool:
-        """Tell whether a run ended so recently that it may raise an alert: history never does."""
+        """Return whether a run that ended then may still raise an alert: history wakes nobody."""
         return self.now_ms - end_ms <= self.settings.alerts.run_age_max_s * 1000
 
     def model_changed(self, application_id: str, model: RunTime) -> None:
-        """Take in a model that is new or was changed."""
-        self._remember(OF_APPLICATION + application_id)
+        """Keep a run-time model that is new or has changed."""
+        self._remember(application_id)
         self.models.changed(application_id, model, self.now_ms)
 
     def failures_changed(self, key: str, rate: FailureRate) -> None:
-        """Take in a failure rate; its key is ``application/`` and the id, or ``centre/`` and the system."""
-        self._remember(key)
+        """Keep a failure rate that is new or has changed; its key is ``application/`` and the id, or ``centre/`` and the system."""
+        if key.startswith(OF_APPLICATION):
+            self._remember(key.removeprefix(OF_APPLICATION))
         self.failures.changed(key, rate, self.now_ms)
-
-    def remove_model(self, application_id: str) -> None:
-        """Forget the model of an application; what was published of it leaves its topic."""
-        self.models.remove(application_id)
-        self.members.remove(application_id)
-        self.drifts.remove(application_id)
-        self._forget_digest(application_id)
-        self._forget_laws(ApplicationKey.parse(application_id))
-        self._forget_input(ApplicationKey.parse(application_id))
-        self.rivals.remove(application_id)
-        self.loads.remove(application_id)
-        self.profile_models.remove(application_id)
-        self.feature_times.remove(application_id)
-        self.histories.remove(name_key(ApplicationKey.parse(application_id).system, application_id))
-        self.outbox.append(Tombstone("predictions", application_id))
-
-    def _forget_laws(self, key: ApplicationKey) -> None:
-        # what the curve taught the centre stays
-        laws = self.laws.get(laws_key(key))
-        if laws is None:
-            return
-        if laws.forget(key.id):
-            self.laws.changed(laws_key(key), laws, self.now_ms)
-        else:
-            self.laws.remove(laws_key(key))
-
-    def _forget_input(self, key: ApplicationKey) -> None:
-        inputs = self.inputs.get(inputs_key(key))
-        if inputs is None or inputs.of(input_key(key)) is None:
-            return
-        if inputs.forget(input_key(key)):
-            self.inputs.changed(inputs_key(key), inputs, self.now_ms)
-        else:
-            self.inputs.remove(inputs_key(key))
 
     def remove_failures(self, key: str) -> None:
         """Forget a failure rate."""
         self.failures.remove(key)
-        self._forget_digest(key.removeprefix(OF_APPLICATION))
+        self._forget_unused_id(key.removeprefix(OF_APPLICATION))
+
+    def remove_application(self, application_id: str) -> None:
+        """Forget everything about one application, and withdraw its prediction."""
+        key = ApplicationKey.parse(application_id)
+        for store in self._per_application:
+            store.remove(application_id)
+        self.histories.remove(name_key(key.system, application_id))
+        laws = self.laws.get(laws_key(key))
+        if laws is not None:  # what the curve taught the centre stays
+            self._changed_or_removed(self.laws, laws_key(key), laws, keep=laws.forget(key.id))
+        inputs = self.inputs.get(inputs_key(key))
+        if inputs is not None and inputs.of(input_key(key)) is not None:
+            self._changed_or_removed(self.inputs, inputs_key(key), inputs, keep=inputs.forget(input_key(key)))
+        self._forget_unused_id(application_id)
+        self.outbox.append(Tombstone("predictions", application_id))
+
+    def application_id(self, digest: int) -> str | None:
+        """Return the application id with this digest; None once nothing about it is kept."""
+        return self._application_ids.get(digest)
 
     def restore(self, states: Mapping[str, bytes]) -> None:
-        """Put stored states back; ConfigError where this agent can not read them."""
-        shelves = {shelf.kind.name: shelf for shelf in self.shelves()}
+        """Load a checkpoint. Raises ConfigError for a kind of state that this version does not know."""
+        stores = {store.kind.name: store for store in self._stores}
         for key, value in states.items():
             kind, _, own = key.partition("/")
-            if kind not in shelves:
+            if kind not in stores:
                 raise ConfigError(
                     f"The stored state {key} is of a kind that this agent does not know: it was written by a newer "
                     "agent. Start that one again, or run `scalewatch rebuild`."
                 )
-            shelves[kind].restore(own, value)
-        for key in [*(OF_APPLICATION + key for key in self.models.keys()), *self.failures.keys()]:  # noqa: SIM118  no mapping
-            self._remember(key)
+            stores[kind].restore(own, value)
+        rates = (key for key in self.failures.keys() if key.startswith(OF_APPLICATION))  # noqa: SIM118  no mapping
+        for application_id in (*self.models.keys(), *(key.removeprefix(OF_APPLICATION) for key in rates)):
+            self._remember(application_id)
 
     def dirty(self) -> dict[str, bytes | None]:
-        """Return every state that a checkpoint has to write."""
-        return {f"{shelf.kind.name}/{key}": value for shelf in self.shelves() for key, value in shelf.dirty().items()}
+        """Return what a checkpoint has to write, by `kind/key`; None deletes."""
+        return {f"{store.kind.name}/{key}": value for store in self._stores for key, value in store.dirty().items()}
 
     def confirm(self) -> None:
-        """Take note that the checkpoint of `dirty` is surely there."""
-        for shelf in self.shelves():
-            shelf.confirm()
+        """Mark as clean what `dirty` returned: the checkpoint was read back."""
+        for store in self._stores:
+            store.confirm()
 
-    def shelves(self) -> Iterator[Shelf[Any]]:
-        """Return all shelves."""
-        yield from (self.jobs, self.models, self.seen, self.low_water, self.failures, self.hosts)
-        yield from (self.alerts, self.asked, self.laws, self.pool, self.members, self.inputs)
-        yield from (self.histories, self.rivals, self.drifts, self.loads, self.profile_models, self.feature_times)
+    def _store(
+        self,
+        processor: type[P],
+        state: type[msgspec.Struct],
+        *settings: object,
+        per_application: bool = False,
+        live_max: int = LIVE_MAX,
+    ) -> Shelf[P]:
+        build: Any = processor  # its class method `build` takes settings and a state
+        store: Shelf[P] = Shelf(
+            Kind(processor.name, processor.version, state, partial(build.build, *settings)), live_max
+        )
+        self._stores.append(store)
+        if per_application:
+            self._per_application.append(store)
+        return store
 
-    def _remember(self, key: str) -> None:
-        if key.startswith(OF_APPLICATION):
-            application_id = key.removeprefix(OF_APPLICATION)
-            self._application_ids[digest64(application_id)] = application_id
+    def _changed_or_removed(self, store: Shelf[P], key: str, processor: P, *, keep: bool) -> None:
+        if keep:
+            store.changed(key, processor, self.now_ms)
+        else:
+            store.remove(key)
 
-    def _forget_digest(self, application_id: str) -> None:
+    def _remember(self, application_id: str) -> None:
+        self._application_ids[digest64(application_id)] = application_id
+
+    def _forget_unused_id(self, application_id: str) -> None:
         if application_id not in self.models and OF_APPLICATION + application_id not in self.failures:
             self._application_ids.pop(digest64(application_id), None)
+
+
+def laws_key(key: ApplicationKey) -> str:
+    """Return the key under which all curves of an application learn from each other."""
+    return quote(key.application, safe=SAFE)
+
+
+def inputs_key(key: ApplicationKey) -> str:
+    """Return the key under which the inputs of an application in one unit are kept."""
+    return f"{laws_key(key)}/{quote(key.unit, safe=SAFE)}"
+
+
+def stateful() -> tuple[type[Processor[Any, Any]], ...]:
+    """Return the class of every kind of processor that a shard keeps, for reference pages and metrics."""
+    settings = FoldSettings(JobSettings(), RunTimeSettings(), AlertSettings(), agent_version="")
+    return tuple(type(store.kind.build(None)) for store in ShardState(settings, _identifies_nothing).stores())
+
+
+def _identifies_nothing(*_evidence: object) -> Identified:
+    raise NotImplementedError

@@ -136,25 +136,6 @@ def _runs(n: float, table: LevelTable, unmerged: Sequence[RecentRun]) -> int:
     return table.count(n) + sum(rounded_size(run.n) == n and not run.strange for run in placed(unmerged))
 
 
-# From stored states of run-time models that older agents wrote to the present version, a version at a time.
-
-
-def with_distances(state: dict[str, Any]) -> dict[str, Any]:
-    """Return a state of version 1 as one of version 2, whose scores tell how far from the curve a run was.
-
-    Scores from before get the distance 1: they say of the band neither that it is too narrow nor too wide.
-    """
-    return state | {"scores": [[*score, 1.0][:4] for score in state.get("scores", [])]}
-
-
-def with_strangeness(state: dict[str, Any]) -> dict[str, Any]:
-    """Return a state of version 2 as one of version 3, whose unmerged runs tell whether they were strange."""
-    return state | {"runs": [[*run, 0][:5] for run in state.get("runs", [])]}
-
-
-UPGRADES: Final = {1: with_distances, 2: with_strangeness}
-
-
 FIT_SIZES_MAX = 12
 GROWTH = 8  # a curve is fitted anew at once when an eighth of the runs is new
 FAULTS_MAX = 3
@@ -179,7 +160,7 @@ class RunTime:
     """Everything known of the run time of one application."""
 
     name: ClassVar[str] = "run_time"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 1
 
     def __init__(self, settings: RunTimeSettings, state: RunTimeState) -> None:
         self._settings = settings

@@ -109,5 +109,5 @@ def _memory_bytes(value: bytes, count: int) -> tuple[float, float]:
 
 def _touch(shard: Shard, count: int) -> None:
     for i in range(count):
-        assert shard.desk.models.get(f"bench/app{i:06d}//nodes") is not None
+        assert shard.state.models.get(f"bench/app{i:06d}//nodes") is not None
     gc.collect()

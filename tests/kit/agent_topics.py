@@ -142,8 +142,8 @@ def ended_runs(journal: Iterable[bytes]) -> set[str]:
 def observations(shard: Shard) -> dict[str, int]:
     """Return how many runs each application's models have learned."""
     counted: dict[str, int] = {}
-    for key in shard.desk.models.keys():  # noqa: SIM118 - a shelf is no mapping
-        model = shard.desk.models.get(key)
+    for key in shard.state.models.keys():  # noqa: SIM118 - a shelf is no mapping
+        model = shard.state.models.get(key)
         assert model is not None
         application = key.split("/")[1]
         counted[application] = counted.get(application, 0) + model.observations

@@ -33,7 +33,7 @@ class MeasuredCentre(Scenario):
 
     def new_shard(self) -> Shard:
         shard = super().new_shard()
-        shard.desk.profiles = self.told
+        shard.state.profiles = self.told
         return shard
 
 

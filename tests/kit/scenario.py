@@ -179,7 +179,7 @@ class Scenario:
 
     def state(self) -> dict[str, bytes | None]:
         """Return everything that is remembered, encoded."""
-        shelves = (*self.shard.desk.shelves(), *self.shard.hosts.desk.shelves())
+        shelves = (*self.shard.state.stores(), *self.shard.hosts.desk.shelves())
         return {f"{shelf.kind.name}/{key}": shelf.encode(key) for shelf in shelves for key in sorted(shelf.keys())}
 
     def messages(self, kind: str, key: str | None = None) -> list[dict[str, Any]]:
@@ -198,7 +198,7 @@ class Scenario:
 
     def model(self, application: str, unit: str = "nodes", input_: str = "") -> RunTime | None:
         """Return what is known of an application."""
-        return self.shard.desk.models.get(f"{SYSTEM}/{application}/{input_}/{unit}")
+        return self.shard.state.models.get(f"{SYSTEM}/{application}/{input_}/{unit}")
 
     def runs_of(self, application: str) -> list[tuple[str, float, float]]:
         """Return the unmerged runs of an application: job, nodes and seconds, sorted."""

@@ -49,7 +49,7 @@ class Fold:
 
     def expected(self, event: JobCompleted) -> Scored | None:
         """Return how a run compares with what is published now."""
-        desk = self.shard.desk
+        desk = self.shard.state
         found = desk.identify(event.evidence, event.system, (), None)
         model = desk.models.get(found.key.id) if found.key else None
         if model is None or found.n is None or event.state != "COMPLETED" or event.run_time_s <= 0:

@@ -118,7 +118,7 @@ class Centre:
         self.kind = kind
         self.windows = KnownWindows()
         self.shard = make_shard(Config())
-        self.shard.desk.windows = self.windows
+        self.shard.state.windows = self.windows
         self.now_ms = START_MS
         longest = int(runs * (4 * kind.work_s + 600) / STEP_S) + 1000
         self.left = availability(self.random, longest, kind.lasting_s)

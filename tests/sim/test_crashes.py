@@ -116,8 +116,8 @@ def folded(world: World) -> tuple[Shard, dict[str, dict[tuple[str, bytes | None]
 
 def every_run_is_in_the_state_exactly_once(world: World, shard: Shard) -> None:
     counted: Counter[str] = Counter()
-    for key in shard.desk.models.keys():  # noqa: SIM118 - a shelf is no mapping
-        model = shard.desk.models.get(key)
+    for key in shard.state.models.keys():  # noqa: SIM118 - a shelf is no mapping
+        model = shard.state.models.get(key)
         assert model is not None
         counted[key.split("/")[1]] += model.observations
     expected = Counter(application for application, _, _ in world.told.runs.values())

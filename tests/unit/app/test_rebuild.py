@@ -61,7 +61,7 @@ def rebuilt(centre: Scenario, config: Config) -> tuple[Shard, MemoryLog]:
 
 
 def runs_of(shard: Shard, application: str) -> list[tuple[str, float, float]]:
-    model = shard.desk.models.get(f"exa/{application}//nodes")
+    model = shard.state.models.get(f"exa/{application}//nodes")
     return sorted((run.run_id, run.n, run.run_time_s) for run in model.snapshot().runs) if model else []
 
 
@@ -71,13 +71,13 @@ def test_runs_are_named_by_the_evidence_that_was_settled_with_them(application: 
     shard, _ = rebuilt(centre, Config())
     assert len(runs_of(shard, application)) >= 7
     assert runs_of(shard, application) == runs_of(centre.shard, application)
-    assert list(shard.desk.models.keys()) == list(centre.shard.desk.models.keys())
+    assert list(shard.state.models.keys()) == list(centre.shard.state.models.keys())
 
 
 def test_a_job_that_had_not_settled_and_one_that_runs_are_still_there() -> None:
     centre = a_fortnight()
     shard, _ = rebuilt(centre, Config())
-    pending, running = shard.desk.jobs.get("exa/pending"), shard.desk.jobs.get("exa/running")
+    pending, running = shard.state.jobs.get("exa/pending"), shard.state.jobs.get("exa/running")
     assert pending is not None
     assert running is not None
     assert [run.placement.application_id for run in pending.ended] == ["exa/gromacs//nodes"]
@@ -113,7 +113,7 @@ def test_profiles_of_settled_runs_and_of_one_that_has_not_settled_are_learned_ag
         moment_ms = max(centre.now_ms, shard.now_ms) + 20_000
         for time_ms in range(each.now_ms + 10_000, moment_ms + 600_000, 10_000):
             each.fold(JournalRecord(event=Tick(system="", time_ms=time_ms)))
-    told = [each.desk.profile_models.open("exa/lammps//nodes") for each in (centre.shard, shard)]
+    told = [each.state.profile_models.open("exa/lammps//nodes") for each in (centre.shard, shard)]
     assert len(told[0].snapshot().trainer["reservoir"]["runs"]) == 31
     powers = [models.power([2.0, 4.0]) for models in told]
     assert powers[0][0] is not None

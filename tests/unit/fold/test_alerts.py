@@ -161,7 +161,7 @@ def test_the_alerts_of_an_application_that_is_evicted_resolve() -> None:
     centre.ran("1", "gromacs", 4, 100.0)
     centre.at("08:32")
     assert centre.alerts("SlowSize") == ["pending", "firing", "resolved"]
-    assert len(centre.shard.desk.alerts) == 0
+    assert len(centre.shard.state.alerts) == 0
 
 
 def test_no_more_alerts_than_the_bound_are_open_and_the_rest_is_counted() -> None:

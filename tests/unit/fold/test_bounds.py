@@ -19,7 +19,7 @@ def test_the_application_that_was_unused_for_longest_goes_with_its_prediction() 
     centre.at("08:05")
     assert sorted(centre.topic("predictions")) == ["exa/lammps//nodes", "exa/nektar//nodes"]
     assert centre.tombstones("predictions") == ["exa/gromacs//nodes"]
-    assert len(centre.shard.desk.models) == 2
+    assert len(centre.shard.state.models) == 2
     assert centre.tally["bound:applications_max"] >= 1
 
 
@@ -45,8 +45,8 @@ def test_names_that_only_ever_fail_do_not_pile_up() -> None:
     centre.at("08:00")
     for i in range(100):
         centre.ran(f"{i}", f"typo-{'abcdefghij'[i % 10]}-{'abcdefghij'[i // 10]}", 4, 1.0, state="FAILED")
-    assert len(centre.shard.desk.failures) <= 10
-    assert len(centre.shard.desk._application_ids) <= 10
+    assert len(centre.shard.state.failures) <= 10
+    assert len(centre.shard.state._application_ids) <= 10
     assert centre.tally["bound:applications_max"] > 80
 
 
@@ -58,7 +58,7 @@ def test_open_jobs_over_the_bound_are_settled_and_leave() -> None:
     centre.ran("ended", "lammps", 4, 60.0)
     centre.told_by("xalt", "unknown", executable="/opt/x")
     centre.at("10:00:10")
-    assert len(centre.shard.desk.jobs) == 3
+    assert len(centre.shard.state.jobs) == 3
     assert centre.tally["bound:open_jobs_max"] == 3
     assert len(centre.messages("runs")) == 1
     assert centre.tombstones("job_predictions") == ["exa/running0", "exa/running1"]
@@ -70,7 +70,7 @@ def test_the_memory_of_runs_drops_its_oldest_quarter_and_refuses_what_it_can_no_
     first = centre.ran("0", "lammps", 4, 60.0)
     for i in range(1, 40):
         centre.at_ms(moment_ms("08:00") + i * QUARTER_S * 1000).ran(f"{i}", "lammps", 4, 60.0)
-    assert len(centre.shard.desk.seen) == 8
+    assert len(centre.shard.state.seen) == 8
     assert centre.tally["bound:seen_buckets_max"] == 32
     centre.fold(first)
     centre.fold(msgspec.structs.replace(first, run_time_s=50.0))
@@ -95,7 +95,7 @@ def test_a_quarter_of_an_hour_holds_a_bounded_number_of_runs(monkeypatch: pytest
     centre = Scenario()
     centre.at("08:00")
     events = [centre.ran(f"{i}", "lammps", 4, 60.0) for i in range(100)]
-    assert all(len(centre.shard.desk.seen.open(key)) <= 5 for key in centre.shard.desk.seen.keys())  # noqa: SIM118 - no mapping
+    assert all(len(centre.shard.state.seen.open(key)) <= 5 for key in centre.shard.state.seen.keys())  # noqa: SIM118 - no mapping
     assert len(centre.runs_of("lammps")) == 20
     assert centre.tally["refused:too_many"] == centre.tally["bound:seen_buckets_max"] == 80
     known = centre.state()
@@ -113,7 +113,7 @@ def test_hosts_over_the_bound_leave_the_longest_unused_first_and_their_alerts_re
     assert centre.alerts("HostFailureRate") == ["firing"]
     for minute in range(2, 5):
         centre.at(f"08:0{minute}").ran(f"x{minute}", "nektar", 1, 1.0, state="FAILED", hosts=(f"nid{minute}",))
-    assert list(centre.shard.desk.hosts.keys()) == ["exa/nid3", "exa/nid4"]
+    assert list(centre.shard.state.hosts.keys()) == ["exa/nid3", "exa/nid4"]
     assert centre.tally["bound:hosts_max"] == 2
     centre.at("09:10")
     assert centre.alerts("HostFailureRate") == ["firing", "resolved"]

@@ -115,7 +115,7 @@ def test_features_of_no_run_are_counted_and_forgotten() -> None:
     centre.at("2d 10:30")
     assert profile_of(centre, "1") is None
     assert centre.tally["refused:network_of_no_run"] == 2
-    assert not list(centre.shard.desk.jobs.keys())
+    assert not list(centre.shard.state.jobs.keys())
 
 
 def test_arrays_that_do_not_fit_are_refused() -> None:

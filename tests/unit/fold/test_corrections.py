@@ -193,11 +193,11 @@ def test_a_correction_counts_its_failure_once(moment: str) -> None:
         centre.at("08:00").ran(f"h{i}", "lammps", 4, 600.0, hosts=("nid1",))
     event = centre.at("08:10").ran("1", "lammps", 4, 600.0, state="FAILED", hosts=("nid1",))
     centre.at(moment).fold(changed(event, exit_code=9, run_time_s=601.0))
-    recent = centre.shard.desk.failures.open("application/exa/lammps//nodes").snapshot().recent
+    recent = centre.shard.state.failures.open("application/exa/lammps//nodes").snapshot().recent
     assert sum(failed for _, failed, _ in recent) == 1
     centre.fold(changed(event, run_time_s=602.0, state="CANCELLED"))
     for shelf, key in (
-        (centre.shard.desk.failures, "application/exa/lammps//nodes"),
-        (centre.shard.desk.failures, "centre/exa"),
+        (centre.shard.state.failures, "application/exa/lammps//nodes"),
+        (centre.shard.state.failures, "centre/exa"),
     ):
         assert not any(failed for _, failed, _ in shelf.open(key).snapshot().recent)

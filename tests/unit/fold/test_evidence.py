@@ -41,9 +41,9 @@ def test_evidence_after_the_end_moves_the_run_as_if_it_had_come_before(moment: s
         centre.at("3d 10:00").at("3d 11:00")
     assert late.runs_of("lmp") == early.runs_of("lmp") == [("1", 4.0, 1800.0)]
     assert late.runs_of("run#") == early.runs_of("run#") == [("2", 4.0, 1500.0), ("3", 4.0, 1500.0)]
-    assert {key: recent(late, key) for key in late.shard.desk.failures.keys()} == {  # noqa: SIM118 - no mapping
+    assert {key: recent(late, key) for key in late.shard.state.failures.keys()} == {  # noqa: SIM118 - no mapping
         key: recent(early, key)
-        for key in early.shard.desk.failures.keys()  # noqa: SIM118 - no mapping
+        for key in early.shard.state.failures.keys()  # noqa: SIM118 - no mapping
     }
     assert late.messages("runs") == early.messages("runs")
     said, other = (centre.topic("predictions")["exa/run#//nodes"]["observations"] for centre in (late, early))
@@ -51,7 +51,7 @@ def test_evidence_after_the_end_moves_the_run_as_if_it_had_come_before(moment: s
 
 
 def recent(centre: Scenario, key: str) -> list[tuple[int, bool, int]]:
-    rate = centre.shard.desk.failures.get(key)
+    rate = centre.shard.state.failures.get(key)
     return rate.snapshot().recent if rate else []
 
 
@@ -85,7 +85,7 @@ def test_no_more_than_eight_sources_are_kept_for_a_job() -> None:
     centre.at("10:00")
     for i in range(20):
         centre.told_by(f"source{i}", "1", module=f"m{i}")
-    job = centre.shard.desk.jobs.get("exa/1")
+    job = centre.shard.state.jobs.get("exa/1")
     assert job is not None
     assert len(job.identities) == 8
     centre.told_by("source0", "1", module="changed")
@@ -100,7 +100,7 @@ def test_jobs_that_nothing_names_are_told_settled_and_never_given_a_model() -> N
     centre.at("10:30").ends("1")
     (run,) = centre.at("10:40").messages("runs")
     assert (run["application_id"], run["identified_by"], run["confidence"]) == (None, "none", 0.0)
-    assert len(centre.shard.desk.models) == len(centre.shard.desk.failures) == 0
+    assert len(centre.shard.state.models) == len(centre.shard.state.failures) == 0
 
 
 def test_other_evidence_gives_the_running_job_a_new_prediction_with_an_id_of_its_own() -> None:

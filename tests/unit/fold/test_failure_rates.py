@@ -126,18 +126,18 @@ def test_a_corrected_failure_is_taken_back_from_its_host() -> None:
     centre = Scenario()
     event = centre.at("08:00").ran("1", "lammps", 1, 10.0, state="FAILED", hosts=("nid3",))
     centre.fold(msgspec.structs.replace(event, state="COMPLETED"))
-    (rate,) = [centre.shard.desk.hosts.open(key) for key in centre.shard.desk.hosts.keys()]  # noqa: SIM118 - no mapping
+    (rate,) = [centre.shard.state.hosts.open(key) for key in centre.shard.state.hosts.keys()]  # noqa: SIM118 - no mapping
     assert [failed for _, failed, _ in rate.snapshot().recent] == [False]
 
 
 def test_a_run_on_more_hosts_than_the_bound_counts_for_its_application_alone() -> None:
     centre = Scenario(alerts={"failure_rate": {"hosts_per_run_max": 8}})
     centre.at("08:00").ran("1", "lammps", 9, 10.0, state="FAILED", hosts=("nid[1-9]",))
-    assert (len(centre.shard.desk.hosts), centre.tally["bound:hosts_per_run_max"]) == (0, 1)
-    assert len(centre.shard.desk.failures) == 2
+    assert (len(centre.shard.state.hosts), centre.tally["bound:hosts_per_run_max"]) == (0, 1)
+    assert len(centre.shard.state.failures) == 2
 
 
 def test_hosts_that_cannot_be_read_cost_nothing_but_their_count() -> None:
     centre = Scenario()
     centre.at("08:00").ran("1", "lammps", 9, 10.0, state="FAILED", hosts=("nid[1-",))
-    assert (len(centre.shard.desk.hosts), len(centre.shard.desk.failures)) == (0, 2)
+    assert (len(centre.shard.state.hosts), len(centre.shard.state.failures)) == (0, 2)

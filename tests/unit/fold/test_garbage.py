@@ -73,7 +73,7 @@ def test_what_can_not_be_true_is_refused_and_counted(n: float, run_time_s: float
     centre.at("08:00").fold(completed("1", TEN_MS, 60.0, application="lammps", nodes=n))
     centre.fold(completed("2", TEN_MS, run_time_s, application="lammps", nodes=4, end_ms=TEN_MS + 1))
     assert centre.tally["refused:implausible"] == 2
-    assert (centre.runs_of("lammps"), len(centre.shard.desk.models)) == ([], 0)
+    assert (centre.runs_of("lammps"), len(centre.shard.state.models)) == ([], 0)
 
 
 def test_a_run_that_completed_in_no_time_is_no_observation() -> None:

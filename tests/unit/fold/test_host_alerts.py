@@ -81,7 +81,7 @@ def stored(shard: Shard, before: dict[str, bytes] | None = None) -> dict[str, by
 
 def restored(states: dict[str, bytes], now_ms: int = (QUIET - 1) * MINUTE_MS + 50_000, **settings: object) -> Shard:
     shard = new(**settings)
-    shard.desk.now_ms = now_ms
+    shard.state.now_ms = now_ms
     shard.hosts.restore(states, now_ms)
     return shard
 

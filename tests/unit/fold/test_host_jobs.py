@@ -85,7 +85,7 @@ def test_hosts_of_a_partition_are_those_on_which_its_jobs_ran() -> None:
 def test_a_run_of_which_only_the_end_is_told_tells_hosts_of_its_partition_too() -> None:
     centre = centre_with(ended(started("1", 0, "n1", partition="fat"), 60_000))
     assert placed(centre).hosts_of(SYSTEM, "fat") == ("n1",)
-    assert centre.shard.desk.windows.hosts_of(SYSTEM, "fat") == ("n1",)
+    assert centre.shard.state.windows.hosts_of(SYSTEM, "fat") == ("n1",)
 
 
 def test_a_partition_forgets_the_hosts_that_were_not_used_for_the_longest_time(monkeypatch: pytest.MonkeyPatch) -> None:

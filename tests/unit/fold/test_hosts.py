@@ -52,7 +52,7 @@ def again(shard: Shard, **hosts: float) -> Shard:
 
 
 def window(shard: Shard, host: str, until: float, resource: str = "cpu") -> HostWindow | None:
-    return shard.desk.windows.window(SYSTEM, host, resource, until_ms=round(until * MINUTE_MS))
+    return shard.state.windows.window(SYSTEM, host, resource, until_ms=round(until * MINUTE_MS))
 
 
 def outlook(shard: Shard, host: str, resource: str = "cpu") -> Any:

@@ -30,7 +30,7 @@ def test_a_run_settles_three_minutes_after_its_end_and_its_job_is_forgotten() ->
     (run,) = centre.at("10:33").messages("runs")
     assert (run["run_id"], run["application_id"], run["n"]) == ("exa/1@1795168800000", "exa/lammps//nodes", 4.0)
     assert (run["run_time_s"], run["state"], run["time"]) == (1800.0, "COMPLETED", "2026-11-20T10:33:00Z")
-    assert len(centre.shard.desk.jobs) == 0
+    assert len(centre.shard.state.jobs) == 0
 
 
 def test_a_settled_run_carries_what_only_its_start_told() -> None:
@@ -64,7 +64,7 @@ def test_a_site_that_only_tells_ends_gets_predictions_and_no_jobs() -> None:
     assert list(centre.topic("predictions")) == ["exa/lammps//nodes"]
     assert [sent for sent in centre.sent if sent.kind == "job_predictions"] == []
     assert len(centre.messages("runs")) == 4
-    assert len(centre.shard.desk.jobs) == 0
+    assert len(centre.shard.state.jobs) == 0
 
 
 def test_a_job_whose_end_never_comes_is_forgotten_after_thirty_days_with_a_tombstone() -> None:
@@ -74,7 +74,7 @@ def test_a_job_whose_end_never_comes_is_forgotten_after_thirty_days_with_a_tombs
     assert list(centre.topic("job_predictions")) == [JOB]
     centre.at("30d 10:00")
     assert centre.tombstones("job_predictions") == [JOB]
-    assert len(centre.shard.desk.jobs) == 0
+    assert len(centre.shard.state.jobs) == 0
     assert centre.tally["bound:open_job_max_s"] == 1
 
 
@@ -158,7 +158,7 @@ def test_a_job_that_was_cancelled_while_it_waited_trains_and_counts_nothing() ->
     centre = Scenario()
     centre.at("10:00").ran("1", "lammps", 4, 0.0, state="CANCELLED")
     centre.at("10:10")
-    assert (centre.runs_of("lammps"), len(centre.shard.desk.failures), len(centre.messages("runs"))) == ([], 0, 1)
+    assert (centre.runs_of("lammps"), len(centre.shard.state.failures), len(centre.messages("runs"))) == ([], 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_runs_of_one_job_id_that_all_end_at_once_stay_few_and_all_settle() -> No
     centre.at("10:00")
     for i in range(100):
         centre.ran("1", "lammps", 4, 10.0 + i)
-        job = centre.shard.desk.jobs.get(JOB)
+        job = centre.shard.state.jobs.get(JOB)
         assert job is not None
         assert len(job.ended) <= 16
     centre.at("10:10")

@@ -90,6 +90,6 @@ def test_an_application_that_is_not_run_any_more_has_no_open_alert_for_ever() ->
 
 def test_what_was_said_of_an_application_is_over_when_it_is_forgotten() -> None:
     day = Measured().runs_on(KNOWN).runs_on(1, watts=1.4).settles()
-    Warnings(day.centre.shard.desk).forget_application(KEY)
+    Warnings(day.centre.shard.state).forget_application(KEY)
     day.settles()
     assert [said["status"] for said in day.told("UnexplainedPower")] == ["firing", "resolved"]

@@ -7,7 +7,7 @@ import pytest
 
 from processors.contracts.events import JobCompleted, JobProfile
 from processors.contracts.hosts import Profile
-from processors.pipeline.state import Desk
+from processors.pipeline.state import ShardState
 from processors.power.model import ProfileModels
 from tests.kit.profiled_runs import START_MS, profiled_run
 from tests.kit.scenario import Scenario, evidence
@@ -43,18 +43,18 @@ def runs(centre: Scenario, count: int, first: int = 0, *, disturbed: bool = Fals
     return events
 
 
-def desk(centre: Scenario) -> Desk:
-    return centre.shard.desk
+def state_of(centre: Scenario) -> ShardState:
+    return centre.shard.state
 
 
 def models(centre: Scenario, key: str = KEY) -> ProfileModels:
-    found = desk(centre).profile_models.get(key)
+    found = state_of(centre).profile_models.get(key)
     assert found is not None
     return found
 
 
 def held(centre: Scenario, run_id: str, key: str = KEY) -> bool:
-    found = desk(centre).profile_models.get(key)
+    found = state_of(centre).profile_models.get(key)
     return found is not None and found.run(run_id) is not None
 
 
@@ -80,7 +80,7 @@ def test_a_run_that_settles_is_told_with_its_profile_and_teaches_its_application
 
 def test_profiles_are_asked_of_the_hosts_when_nobody_told_them() -> None:
     centre, hosts = Scenario(), FromHosts()
-    desk(centre).profiles = hosts
+    state_of(centre).profiles = hosts
     centre.at_ms(START_MS)
     event = centre.ran("1", "lammps", 4, 60.0)
     hosts.known[event.run_id] = profiled_run(2).profile
@@ -109,7 +109,7 @@ def test_hosts_that_raise_cost_a_profile_and_not_the_run() -> None:
             raise RuntimeError(job + run_id)
 
     centre = Scenario()
-    desk(centre).profiles = Broken()
+    state_of(centre).profiles = Broken()
     centre.at_ms(START_MS)
     centre.ran("1", "lammps", 4, 60.0)
     settle(centre)
@@ -122,7 +122,7 @@ def test_a_profile_of_a_run_that_nobody_knows_is_counted() -> None:
     centre.at_ms(START_MS)
     centre.fold(JobProfile("exa", "9", "exa/9@0", Profile(hosts=1)))
     assert centre.tally["event:dropped"] == 1
-    assert not list(desk(centre).profile_models.keys())
+    assert not list(state_of(centre).profile_models.keys())
 
 
 def test_a_corrected_report_replaces_the_run_and_one_of_another_application_takes_it_away() -> None:
@@ -163,7 +163,7 @@ def test_a_slow_run_that_was_disturbed_counts_as_a_strange_one_for_run_times_too
         pause(centre)
         settle(centre)
     marked = [
-        {run.run_id.partition("@")[0] for run in desk(centre).models.open(KEY).snapshot().runs if run.strange}
+        {run.run_id.partition("@")[0] for run in state_of(centre).models.open(KEY).snapshot().runs if run.strange}
         for centre in (plain, disturbed)
     ]
     assert marked[1] - marked[0] == {"exa/r44"}
@@ -228,8 +228,8 @@ def test_models_of_profiles_go_with_the_application() -> None:
     centre = Scenario(run_time={"applications_max": 1})
     runs(centre, 6)
     settle(centre)
-    assert KEY in desk(centre).profile_models
+    assert KEY in state_of(centre).profile_models
     for i in range(3):
         centre.ran(f"g{i}", "gromacs", 2**i, 100.0)
     centre.at_ms(centre.now_ms + 60_000)
-    assert KEY not in desk(centre).profile_models
+    assert KEY not in state_of(centre).profile_models

@@ -80,7 +80,7 @@ def test_two_requests_are_two_answers(centre: Scenario) -> None:
 def test_requests_of_long_ago_are_forgotten(centre: Scenario) -> None:
     centre.asks("r1", 4, application="lammps")
     centre.at("10:12")
-    assert len(centre.shard.desk.asked) == 0
+    assert len(centre.shard.state.asked) == 0
 
 
 def test_sixty_four_sizes_are_answered_and_what_is_left_out_is_said(centre: Scenario) -> None:

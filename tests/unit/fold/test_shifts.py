@@ -143,11 +143,11 @@ def test_an_application_that_is_evicted_takes_its_watch_and_its_alert_along() ->
     day = Day()
     day.centre = Scenario(run_time={"applications_max": 1})
     day.goes_on(40).goes_on(6, 1.25)
-    assert list(day.centre.shard.desk.drifts.keys()) == [KEY]
+    assert list(day.centre.shard.state.drifts.keys()) == [KEY]
     day.centre.at_ms(day.centre.now_ms + 1_200_000).ran("x", "gromacs", 4, 100.0)
     day.centre.at_ms(day.centre.now_ms + 60_000)
     assert day.centre.alerts("Regression") == ["firing", "resolved"]
-    assert KEY not in day.centre.shard.desk.drifts
+    assert KEY not in day.centre.shard.state.drifts
 
 
 def test_a_corrected_report_replaces_its_run_after_the_level_moved_too() -> None:
@@ -172,6 +172,6 @@ def test_a_shift_is_counted_by_its_direction() -> None:
 
 def test_a_typical_watch_is_small() -> None:
     day = Day().goes_on(200)
-    stored = day.centre.shard.desk.drifts.encode(KEY)
+    stored = day.centre.shard.state.drifts.encode(KEY)
     assert stored is not None
     assert len(stored) < 1200

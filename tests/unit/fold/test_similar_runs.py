@@ -194,7 +194,7 @@ def test_a_run_that_turns_out_to_be_another_application_moves_to_its_history(cen
 
 
 def histories(centre: Scenario) -> dict[str, Any]:
-    shelf = centre.shard.desk.histories
+    shelf = centre.shard.state.histories
     return {
         key: {"count": history.count, "runs": history.snapshot().runs}
         for key in sorted(shelf.keys())
@@ -218,13 +218,13 @@ def test_of_runs_that_end_between_two_ticks_all_are_learned_and_some_are_scored(
     centre.at_ms(centre.now_ms + 1_200_000)
 
     def scored() -> float:
-        return sum(record.runs for record in centre.shard.desk.rivals.open("exa/workflow//nodes").snapshot().records)
+        return sum(record.runs for record in centre.shard.state.rivals.open("exa/workflow//nodes").snapshot().records)
 
     before = scored()
     for i in range(40):
         centre.ran(f"more{i}", "workflow", 4, 100.0, user="u-new")
     assert scored() < before + 2.5
-    assert 40 in {centre.shard.desk.histories.open(key).count for key in histories(centre) if key.startswith("user/")}
+    assert 40 in {centre.shard.state.histories.open(key).count for key in histories(centre) if key.startswith("user/")}
 
 
 def test_an_application_that_is_forgotten_takes_its_history_and_score_along() -> None:
@@ -232,7 +232,7 @@ def test_an_application_that_is_forgotten_takes_its_history_and_score_along() ->
     for name in ("lammps", "gromacs"):
         for i in range(4):
             centre.at_ms(centre.now_ms + 60_000).scales(name, 1, 2, 4, prefix=f"{name}{i}")
-    assert list(centre.shard.desk.rivals.keys()) == ["exa/gromacs//nodes"]
+    assert list(centre.shard.state.rivals.keys()) == ["exa/gromacs//nodes"]
     assert sum(key.startswith("name/") for key in histories(centre)) == 1
 
 

@@ -20,7 +20,7 @@ def centre(name: str, windows: KnownWindows) -> Scenario:
     config = load(MODELS / f"{name}.yaml", environment={})
     found = Scenario()
     found.shard = make_shard(config)
-    found.shard.desk.windows = windows
+    found.shard.state.windows = windows
     return found.at("10:00")
 
 
@@ -115,7 +115,7 @@ def test_an_equation_that_does_not_fit_what_hosts_measure_gives_its_sentence() -
     windows = told(KnownWindows({"standard": HOSTS}), cpu_available=(0.5, 1.0))
     found = Scenario()
     found.shard = make_shard(Config.model_validate({"under_load": {"models": [model]}}))
-    found.shard.desk.windows = windows
+    found.shard.state.windows = windows
     found.at("10:00").starts("1", "one", nodes=4, hosts=("nid[1-4]",))
     assert loaded(found)["reason"] == (
         "The equation has no value: line 1, column 1: cpu_available is a host's own, and there are 4; use max_over(hosts, ...)."

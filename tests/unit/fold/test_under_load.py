@@ -21,7 +21,7 @@ def even(low: float, high: float) -> list[float]:
 def learned(windows: KnownWindows | None = None) -> Scenario:
     """Return a centre that knows lammps: 270 s on 4 nodes."""
     centre = Scenario()
-    centre.shard.desk.windows = windows or KnownWindows()
+    centre.shard.state.windows = windows or KnownWindows()
     centre.at("08:00").scales("lammps", *SIZES)
     return centre.at("10:00")
 
@@ -115,7 +115,7 @@ def test_what_was_told_at_the_start_stays_while_the_job_runs_and_over_a_restart(
     centre = learned(windows := loaded(0.5, 0.95, 0.95, 0.95))
     first = started(centre)["under_load"]
     centre.restart()
-    centre.shard.desk.windows = windows
+    centre.shard.state.windows = windows
     centre.at("10:08")
     last = centre.messages("job_predictions")[-1]
     assert last["run_time_s"] > 300
@@ -171,7 +171,7 @@ def test_runs_that_do_not_follow_the_load_are_told_as_without_it() -> None:
 def test_a_load_that_is_usual_is_not_counted_twice() -> None:
     """The curve was measured on hosts that are half busy: on such hosts it holds as it is."""
     centre = Scenario()
-    centre.shard.desk.windows = windows = KnownWindows({"standard": NAMES})
+    centre.shard.state.windows = windows = KnownWindows({"standard": NAMES})
     centre.at("08:00")
     runs(centre, windows, 12, 2.0)
     for name in NAMES:
@@ -222,7 +222,9 @@ def test_what_can_not_be_answered_under_load_has_a_reason() -> None:
     assert reason(4, hosts=("nid[1-",)) == "The host list has unbalanced brackets, empty names or blanks."
     assert reason(4, partition="gpu") == "No host of partition gpu is known."
     assert reason(4, hosts=("x[1-4]",)) == "4 of 4 hosts have no window of cpu_available."
-    assert reason(*range(1, 18), partition="standard") == "Only the first 16 sizes of a request are told under load."
+    assert (
+        reason(*range(1, 18), partition="standard") == "Only the first 16 sizes of a request are predicted under load."
+    )
 
 
 def test_a_hundred_thousand_hosts_are_looked_at_in_part() -> None:
@@ -259,5 +261,5 @@ def test_scores_leave_with_their_application() -> None:
         "load_scores/exa/lammps//nodes",
         "load_scores/centre/exa",
     }
-    centre.shard.desk.remove_model("exa/lammps//nodes")
+    centre.shard.state.remove_application("exa/lammps//nodes")
     assert {key for key in centre.state() if key.startswith("load_scores")} == {"load_scores/centre/exa"}

@@ -61,7 +61,7 @@ def test_without_configured_sizes_inputs_are_not_mixed() -> None:
     answer = centre.asks("r1", 4, application="lammps", attributes={"atoms": 16000})
     assert not answer["known"]
     assert answer["detail"].startswith("No run of lammps with input atoms=16000 in nodes is known; known: atoms=1000")
-    assert len(centre.shard.desk.inputs) == 0
+    assert len(centre.shard.state.inputs) == 0
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_inputs_are_bounded_and_leave_with_their_applications() -> None:
     centre.at("08:00")
     for i in range(INPUTS_MAX + 6):
         centre.ran(f"{i}", "lammps", 4, 60.0 + i, attributes={"atoms": 1000 * (i + 1)})
-    (inputs,) = (centre.shard.desk.inputs.get(key) for key in centre.shard.desk.inputs.keys())  # noqa: SIM118  no mapping
+    (inputs,) = (centre.shard.state.inputs.get(key) for key in centre.shard.state.inputs.keys())  # noqa: SIM118  no mapping
     assert inputs is not None
     assert len(inputs.records) == INPUTS_MAX
     assert centre.tally["bound:inputs_max"] == 6
@@ -172,7 +172,7 @@ def test_inputs_are_bounded_and_leave_with_their_applications() -> None:
     centre.scales("gromacs", 1, 2, 4)
     centre.scales("cp2k", 1, 2, 4)
     centre.at("08:20")
-    assert len(centre.shard.desk.inputs) == 0
+    assert len(centre.shard.state.inputs) == 0
 
 
 def test_eight_inputs_take_little_room() -> None:

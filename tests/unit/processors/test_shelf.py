@@ -1,7 +1,6 @@
 """Shelves: lazy after a restore, dirty until a checkpoint is confirmed, and the same as if they had never stopped."""
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,14 +9,11 @@ import pytest
 from processors.contracts.errors import ConfigError
 from processors.contracts.settings import RunTimeSettings
 from processors.jobs.deduplication import Asked, AskedState
-from processors.run_time.model import UPGRADES, RunTime, RunTimeState
+from processors.run_time.model import RunTime, RunTimeState
 from processors.store import STALE_MAX, Envelope, Kind, Shelf
 
-STATES = Path(__file__).parents[2] / "cases" / "state"
 ASKED = Kind(Asked.name, Asked.version, AskedState, Asked.build)
-RUN_TIME = Kind(
-    RunTime.name, RunTime.version, RunTimeState, partial(RunTime.build, RunTimeSettings()), upgrades=UPGRADES
-)
+RUN_TIME = Kind(RunTime.name, RunTime.version, RunTimeState, partial(RunTime.build, RunTimeSettings()))
 MINUTE_MS = 60_000
 
 
@@ -182,41 +178,13 @@ def test_a_restored_shelf_goes_on_as_the_one_that_never_stopped() -> None:
     assert {key: shelf.encode(key) for key in shelf.keys()} == {key: twin.encode(key) for key in twin.keys()}  # noqa: SIM118 - no mapping
 
 
-def test_a_run_time_state_of_version_one_is_read_and_goes_on_in_the_present_one() -> None:
-    value = (STATES / "run_time-1.json").read_bytes().strip()
-    assert msgspec.json.decode(value)["version"] == 1
-    assert all(len(score) == 3 for score in msgspec.json.decode(value)["data"]["scores"])
-    shelf = Shelf(RUN_TIME)
-    shelf.restore("exa/lammps//nodes", value)
-    model = shelf.open("exa/lammps//nodes")
-    assert (model.observations, model.quality.scored, model.widening) == (24, 12, 1.0)
-    assert {score.distance for score in model.scores} == {1.0}
-    shelf.changed("exa/lammps//nodes", model, 1)
-    stored = msgspec.json.decode(shelf.encode("exa/lammps//nodes") or b"")
-    assert stored["version"] == 3
-    assert stored["data"]["runs"] == [[*run, 0] for run in msgspec.json.decode(value)["data"]["runs"]]
-
-
-def test_a_run_time_state_of_version_two_is_read_and_no_run_of_it_is_strange() -> None:
-    value = (STATES / "run_time-2.json").read_bytes().strip()
-    assert msgspec.json.decode(value)["version"] == 2
-    shelf = Shelf(RUN_TIME)
-    shelf.restore("exa/lammps//nodes", value)
-    model = shelf.open("exa/lammps//nodes")
-    assert (model.observations, {run.strange for run in model.snapshot().runs}) == (12, {0})
-    shelf.changed("exa/lammps//nodes", model, 1)
-    stored = msgspec.json.decode(shelf.encode("exa/lammps//nodes") or b"")
-    assert stored["version"] == 3
-    assert stored["data"]["runs"] == [[*run, 0] for run in msgspec.json.decode(value)["data"]["runs"]]
-
-
 def test_a_state_of_a_newer_agent_is_refused_with_what_to_do() -> None:
     value = msgspec.json.encode(Envelope(RunTime.version + 1, 0, None, msgspec.Raw(b"{}")))
     with pytest.raises(ConfigError, match=r"run_time/x was written by a newer agent.*`scalewatch rebuild`\.$"):
         Shelf(RUN_TIME).restore("x", value)
 
 
-def test_a_state_that_no_upgrade_begins_with_is_refused_with_what_to_do() -> None:
+def test_a_state_of_an_older_form_is_refused_with_what_to_do() -> None:
     value = msgspec.json.encode(Envelope(0, 0, None, msgspec.Raw(b"{}")))
     with pytest.raises(ConfigError, match=r"has version 0, which is too old: run `scalewatch rebuild`\.$"):
         Shelf(RUN_TIME).restore("x", value)
