@@ -23,7 +23,7 @@ from agent.decode.message import REASONS, dead_letter
 from agent.decode.options import CONVERSIONS, DecodeOptions, TelemetryOptions
 from agent.decode.recognise import DECODERS, TELEMETRY
 from agent.decode.telemetry.metric import Metric
-from agent.identify.identifier import Identifier
+from agent.identify import Identifier
 from agent.learner.shard import Plan
 from agent.log.kafka.connection import KafkaSecurity, KafkaSettings, Protocol
 from processors import __version__

@@ -14,8 +14,7 @@ from agent.clock import SystemClock
 from agent.decode.files import read_files
 from agent.decode.message import FileRecord
 from agent.decode.options import DecodeOptions
-from agent.identify.identifier import Identification, Identifier
-from agent.identify.program_names import cleaned
+from agent.identify import Identification, Identifier, cleaned
 from processors.contracts.events import Evidence, Identity, JobCompleted, JobEvent, JobStarted
 from processors.contracts.names import job_key
 from sinks.web.words import counted

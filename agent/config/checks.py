@@ -12,7 +12,7 @@ from agent.config.roles import access_faults
 from agent.config.sources import Telemetry
 from agent.config.tree import Config
 from agent.config.yaml import Path
-from agent.identify.rules import rule_faults
+from agent.identify import rule_faults
 from processors.contracts.load import StructuralModel
 from processors.contracts.outputs import VERDICTS
 from processors.models.structure.parse import RESERVED, EquationError, parse

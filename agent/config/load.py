@@ -18,7 +18,7 @@ from agent.config.references import read_references
 from agent.config.secret import Resolver
 from agent.config.tree import Config
 from agent.config.yaml import Document, InvalidConfigError, Path, Problem, parse
-from agent.identify.rules import rule_faults
+from agent.identify import rule_faults
 from processors.contracts.settings import EVIDENCE_FIELDS, Rule
 
 # Sections that are written and left empty.

@@ -10,7 +10,7 @@ from processors.alerts import applications
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Prediction
 from processors.models.combination.combine import SHIPPED, Combination, learn, summary
-from processors.models.combination.gate import SiblingSummary
+from processors.models.combination.evidence import SiblingSummary
 from processors.models.combination.replay import Rows, rows
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.completions import Watch

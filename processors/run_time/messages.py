@@ -24,9 +24,9 @@ from processors.contracts.settings import RunTimeSettings
 from processors.facts import PublishedCurve, PublishedPoint
 from processors.inputs import NAME, OtherInputs
 from processors.models import battery
-from processors.models.adept.reliability import Verdict
 from processors.models.adept.study import Study
-from processors.models.battery import ABILITIES, BESIDE, LARGER_ONLY, combined, explained, rounded
+from processors.models.adept.verdict import Verdict
+from processors.models.battery import BESIDE, LARGER_ONLY, SIZES_MIN, combined, explained, rounded
 from processors.models.combination.evidence import LAWS
 from processors.models.statistics import six_digits
 from processors.run_time.members import PUBLISHED, Fits, Members
@@ -61,7 +61,7 @@ def model_of(outlook: Outlook, members: Members | None, fits: Fits | None = None
             weight=rounded(weights.get(name, 0.0))[0],
             parameters=_rounded(downey) if name == DOWNEY else explained(name, own[name]),
             role="part" if name in weights else "beside",
-            sizes_min=ABILITIES[name].sizes_min,
+            sizes_min=SIZES_MIN[name],
             answers=_answers(name, own[name]),
             errors=errors[name],
         )

@@ -15,8 +15,16 @@ from processors.contracts.outputs import Quality
 from processors.contracts.settings import RunTimeSettings
 from processors.facts import PublishedCurve, RunFact, Scored
 from processors.models.adept.study import Study, study
-from processors.models.aggregates.levels import LevelTable, PlacedRun, aggregate_levels
-from processors.models.aggregates.sizes import REPEATS_MIN, Derived, Sizes, rounded_size, thin
+from processors.models.aggregates.sizes import (
+    REPEATS_MIN,
+    Derived,
+    LevelTable,
+    PlacedRun,
+    Sizes,
+    aggregate_levels,
+    rounded_size,
+    thin,
+)
 from processors.models.combination.evidence import Curve, evidence
 from processors.models.combination.evidence import Evidence as LawEvidence
 from processors.models.drift import agreeing

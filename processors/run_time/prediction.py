@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from processors.inputs import NAME, RUN_DEVIATION, Band, OtherInputs
-from processors.models.adept.reliability import Verdict
 from processors.models.adept.study import Study
+from processors.models.adept.verdict import Verdict
 from processors.models.combination.combine import WIDTH_INSIDE_MAX, Combination
 from processors.models.input_size import Knot
 
