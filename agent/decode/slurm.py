@@ -30,7 +30,6 @@ from processors.contracts.events import STATES, Attribute, Decode, Decoded, Evid
 
 NO_TIME: Final = ("", "Unknown", "None")  # what Slurm writes for a time that it does not have
 _NO_VALUE: Final = 2**32 - 3
-RESIZING: Final = "RESIZING"
 
 _JobId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _HostList = Annotated[str, msgspec.Meta(max_length=HOSTS_MAX)]

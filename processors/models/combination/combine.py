@@ -248,6 +248,7 @@ class Combination:
     `siblings` are the summaries of the other curves of the application (its own among them does no harm), `learned` what
     all its curves have taught, `pool` the scores of all applications of the centre.
 
+    >>> from processors.models.combination.evidence import evidence
     >>> curve = Curve("a", "archer2", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))
     >>> found = Combination(evidence(curve))
     >>> found.predict([16.0]).run_time_s.tolist(), found.predict([64.0]).reliable
@@ -269,6 +270,7 @@ class Combination:
     def explains(self) -> bool:
         """Whether one smooth law passes near all sizes, and the forecasts of each next size were right on the whole.
 
+        >>> from processors.models.combination.evidence import evidence
         >>> turned = Curve("a", "s", (4, 8, 16, 32, 64, 128), (2258.0, 1192.8, 657.0, 402.4, 315.5, 362.7))
         >>> rough = Curve("a", "s", (1, 2, 4, 8, 16), (100.0, 80.0, 20.0, 35.0, 9.0))
         >>> Combination(evidence(turned)).explains, Combination(evidence(rough)).explains
@@ -367,6 +369,7 @@ class Combination:
 def summary(found: Evidence) -> SiblingSummary:
     """Return what a curve tells its siblings.
 
+    >>> from processors.models.combination.evidence import evidence
     >>> len(summary(evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0)))).losses)
     1
     """
@@ -377,6 +380,8 @@ def summary(found: Evidence) -> SiblingSummary:
 def learn(curves: Sequence[Rows], coefficients: Coefficients = SHIPPED) -> Learned:
     """Return what an application learns from the forecasts of all its curves, in whatever order they are given.
 
+    >>> from processors.models.combination.evidence import evidence
+    >>> from processors.models.combination.replay import rows
     >>> curve = Curve("a", "s", (1.0, 2.0, 4.0, 8.0), (8.0, 4.0, 2.0, 1.0))
     >>> learn([rows(GATE, evidence(curve), ())]).scores[0].system
     's'
