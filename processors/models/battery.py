@@ -16,7 +16,7 @@ from processors.models.combination.evidence import LAWS, LN2, Evidence, anchored
 from processors.models.downey import two_step
 from processors.models.downey.curve import curvature_of_sigma
 from processors.models.laws import barnes, family, prefixes
-from processors.models.statistics import six_digits
+from processors.models.statistics import rounded
 
 Floats = NDArray[np.float64]
 
@@ -154,7 +154,7 @@ def explained(name: str, own: Parameters) -> dict[str, float]:
     found = dict(zip(_NAMES[name], own, strict=True))
     best_n = _best_size(name, own)
     told = found if best_n is None else found | {"best_n": best_n}
-    return {label: six_digits(value) for label, value in told.items()}
+    return dict(zip(told, rounded(*told.values()), strict=True))
 
 
 def _best_size(name: str, own: Parameters) -> float | None:
@@ -258,12 +258,3 @@ def _fit_adept(n: Floats, run_time_s: Floats, study: Study) -> Parameters:
     if n.size < SIZES_MIN["adept"] or study.phases is not None or study.special is not None:
         return NOTHING
     return rounded(*two_step.fit_adept(n, run_time_s, study.posterior, study.envelope, study.noise))
-
-
-def rounded(*values: float) -> Parameters:
-    """Return numbers with the six digits that are kept of them.
-
-    >>> rounded(1028.2411)
-    (1028.24,)
-    """
-    return tuple(six_digits(value) for value in values)

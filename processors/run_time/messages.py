@@ -26,9 +26,9 @@ from processors.inputs import NAME, OtherInputs
 from processors.models import battery
 from processors.models.adept.study import Study
 from processors.models.adept.verdict import Verdict
-from processors.models.battery import BESIDE, LARGER_ONLY, SIZES_MIN, combined, explained, rounded
+from processors.models.battery import BESIDE, LARGER_ONLY, SIZES_MIN, combined, explained
 from processors.models.combination.evidence import LAWS
-from processors.models.statistics import six_digits
+from processors.models.statistics import rounded, six_digits
 from processors.run_time.members import PUBLISHED, Fits, Members
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import RELIABLE, Outlook, OutlookPoints
@@ -101,7 +101,7 @@ def fits(outlook: Outlook, runs: int, before: Fits | None = None, least_s: Mappi
     if before is not None and _no_news(before, n, runs):
         beside, at, fitted_to = before.parameters[len(LAWS) :], before.knots, before.runs
     else:
-        at, fitted_to = battery.rounded(*battery.knots(n)), runs
+        at, fitted_to = rounded(*battery.knots(n)), runs
         least = tuple((least_s or {}).get(size, time_s) for size, time_s in zip(n, run_time_s, strict=True))
         beside = battery.beside(n, run_time_s, at, study, least)
     weights = tuple(round(weight, 4) for weight in outlook.weights.values()) if found is not None else ()

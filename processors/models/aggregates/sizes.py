@@ -5,6 +5,7 @@ sizes, so any order of events, merged or not, gives the same bits.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -295,6 +296,15 @@ def rounded_size(n: float) -> float:
     return size if size.is_integer() and size < 10**_DIGITS else float(f"{size:.{_DIGITS}g}")
 
 
+def rounded_sizes(sizes: Iterable[float]) -> list[float]:
+    """Return sizes to nine digits; ValueError as for one.
+
+    >>> rounded_sizes([0.1 + 0.2, 4])
+    [0.3, 4.0]
+    """
+    return [rounded_size(n) for n in sizes]
+
+
 def _derive(sketch: LogSketch) -> Derived:
     return Derived(sketch.count, sketch.quantile(0.5), sketch.min, sketch.squares())
 
@@ -392,10 +402,11 @@ class LevelTable:
         """Return all sizes."""
         return {*self.own.stats, *self.earlier}
 
-    def count(self, size: float) -> int:
-        """Return how many runs of a size are held, whatever their level."""
-        held = [self.own.stats.get(size), self.earlier[size][1] if size in self.earlier else None]
-        return sum(stat.sketch.count for stat in held if stat is not None)
+    def counts(self) -> Counter[float]:
+        """Return how many runs of each size are held, whatever their level."""
+        found = Counter({n: stat.sketch.count for n, stat in self.own.stats.items()})
+        found.update({n: stat.sketch.count for n, (_, stat) in self.earlier.items()})
+        return found
 
     def position(self, start_ms: int) -> int:
         """Return the level of a time; what began before all that is remembered counts as the oldest."""
