@@ -52,8 +52,12 @@ def file_telemetry(config: Config, options: DecodeOptions, host: str | None = No
         sources[0],
         decode=options,
         host=host,
-        resources=frozenset().union(*(source.resources for source in sources)),
-        metrics=tuple(dict.fromkeys(metric for source in sources for metric in source.metrics)),
+        taken=sources[0].taken.model_copy(
+            update={
+                "resources": tuple({name for source in sources for name in source.taken.resources}),
+                "metrics": tuple(mapping for source in sources for mapping in source.taken.metrics),
+            }
+        ),
     )
     return Telemetry(every, SeriesIndex(config.hosts.series_max))
 

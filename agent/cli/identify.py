@@ -17,6 +17,7 @@ from agent.decode.options import DecodeOptions
 from agent.identify import Identification, Identifier, cleaned
 from processors.contracts.events import Evidence, Identity, JobCompleted, JobEvent, JobStarted
 from processors.contracts.names import job_key
+from processors.contracts.telemetry import Keep
 from sinks.web.words import counted
 
 # What the rules make of many jobs: counts by application, and by name where nothing names them.
@@ -140,9 +141,8 @@ def command(  # noqa: PLR0917 - options
     """
     settings = load_or_default(config)
     # whatever a rule may ask for is read here: nothing of it leaves this process
-    options = DecodeOptions(
-        default_system=system, timezone=timezone, keep_script=True, keep_comment=True, keep_paths=True
-    )
+    keep = Keep(script=True, comment=True, paths=True)
+    options = DecodeOptions(default_system=system, timezone=timezone, keep=keep)
     survey = Survey(Identifier(settings.identification), privacy(settings.privacy))
     refused, samples = _survey(survey, read_files(files, SystemClock().now_ms(), options))
     click.echo(_json(survey, refused) if as_json else _text(survey, top))

@@ -356,7 +356,7 @@ class _Reading:
             return
         try:
             content = _content(path, DATA_BYTES_MAX)
-            found = measured(job, content, system, self._index, short_hosts=self._options.short_hosts)
+            found = measured(job, content, system, self._index, short_hosts=self._options.taken.short_hosts)
             if sum(each.size for each in self._running) + found.size > VALUES_MAX:
                 raise invalid("too-large", f"The jobs that ran at the same time have more than {VALUES_MAX} values.")
         except InvalidInputError as error:

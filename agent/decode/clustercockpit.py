@@ -206,7 +206,7 @@ def _state(job: Job) -> str:
 
 def _evidence(job: Job, options: DecodeOptions) -> Evidence:
     notes = job.meta_data or _Notes()
-    script = notes.job_script if options.keep_script else None
+    script = notes.job_script if options.keep.script else None
     attributes: dict[str, Attribute] = {}
     sub_cluster = own_text(job.sub_cluster, "subCluster")
     if sub_cluster is not None:

@@ -2,14 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
-from agent.decode.telemetry.metric import Convert, Metric, kibibytes, mebibytes, megabits, milliseconds, percent
 from processors.contracts.names import EARLIEST_MS
 from processors.contracts.nodes import NO_NODES, Nodes
-from processors.contracts.telemetry import NO_SENSORS, TAKEN, DecodeSamples, Sensors
+from processors.contracts.telemetry import NO_SENSORS, DecodeSamples, Keep, Sensors, Telemetry
 
 # What decoders could not place, by name, for an operator who checks a configuration; a running agent only counts it.
 
@@ -60,18 +59,16 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     """Options of all decoders; each uses those that concern it.
 
     `default_system` names the system of records that do not name it. Scripts, comments and working directories of
-    jobs are private: they are dropped here unless asked for. A time is refused before `earliest_ms`, or more than
+    jobs are private: they are dropped here unless `keep` asks for them. A time is refused before `earliest_ms`, or more than
     `future_ms` after the message was received. `timezone` (such as ``Europe/Oslo`` or ``+02:00``) is the zone of
     `sacct` times, which carry none.
 
-    >>> DecodeOptions(default_system="archer2").keep_script
+    >>> DecodeOptions(default_system="archer2").keep.script
     False
     """
 
     default_system: str | None = None
-    keep_script: bool = False
-    keep_comment: bool = False
-    keep_paths: bool = False
+    keep: Keep = Keep()
     max_message_bytes: int = 4 * 1024 * 1024
     elements_max: int = 10_000
     earliest_ms: int = EARLIEST_MS
@@ -82,33 +79,20 @@ class DecodeOptions(msgspec.Struct, frozen=True):
 # What an operator may choose about decoding telemetry.
 
 
-TimeUnit = Literal["auto", "s", "ms", "us", "ns"]
-
-
 class TelemetryOptions(msgspec.Struct, frozen=True):
     """Options of the decoders of telemetry; each uses those that concern it.
 
-    `resources` are taken, others are counted and left out; native samples are all taken. `metrics` are mappings of a
-    site's own, which go before the built-in ones. `nodes` tells which host a producer's name stands for, `hosts` the same of
-    a component id (LDMS), `sensors` what readings of sensors are, before what is built in. `host_cpus` are the processors of
-    a host where a load average alone tells of it. `short_hosts` cuts the domain off names that the nodes do not list.
-    `missed` notes what could not be placed. `time_unit` is that of the numbers of line protocol; ``auto`` tells by their size. `host` is that of records that name
-    none, such as those of a file. `counters` are the names of counters in rows of LDMS, or how they begin (``PAPI_*``), which
-    `counters_cumulative` tells to grow since some start where they are of a whole host.
+    `taken` is what the source's settings say. `nodes` tells which host a producer's name stands for, `hosts` the same of
+    a component id (LDMS), `sensors` what readings of sensors are, before what is built in. `missed` notes what could not be placed. `host` is that of records that name
+    none, such as those of a file.
 
     >>> TelemetryOptions(hosts={1042: "nid001042"}).hosts[1042]
     'nid001042'
     """
 
     decode: DecodeOptions = DecodeOptions()
-    resources: frozenset[str] = TAKEN
-    metrics: tuple[Metric, ...] = ()
+    taken: Telemetry = Telemetry()
     hosts: dict[int, str] = {}
-    counters: tuple[str, ...] = ("PAPI_*",)
-    counters_cumulative: bool = False
-    host_cpus: int = 1
-    short_hosts: bool = False
-    time_unit: TimeUnit = "auto"
     host: str | None = None
     nodes: Nodes = NO_NODES
     sensors: Sensors = NO_SENSORS
@@ -119,17 +103,8 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
         listed = self.nodes.host(name, system or self.decode.default_system or "") if len(self.nodes) else None
         if listed is None and len(self.nodes):
             self.missed.note("hosts", name)
-        return listed or (name.partition(".")[0] if self.short_hosts else name)
+        return listed or (name.partition(".")[0] if self.taken.short_hosts else name)
 
-
-CONVERSIONS: Final[dict[str, Convert]] = {
-    "percent": percent,
-    "KiB": kibibytes,
-    "MiB": mebibytes,
-    "ms": milliseconds,
-    "Mbit/s": megabits,
-}
-"""From the unit of a producer, as a configuration names it, to that of the resource."""
 
 TelemetryFactory = Callable[[TelemetryOptions], DecodeSamples]
 """Makes the decoder of a format."""

@@ -39,8 +39,8 @@ def ldms_decoder(options: TelemetryOptions) -> DecodeSamples:
     >>> ldms_decoder(options)([row], [1787217284000], index).samples.value.tolist(), index[1].resource
     ([3.0, 0.25], 'cpu_available')
     """
-    by_load = Metric(MEASUREMENT, "load1min", "cpu_available", share_by_load(options.host_cpus))
-    counters = counters_of(options.counters, cumulative=options.counters_cumulative)
+    by_load = Metric(MEASUREMENT, "load1min", "cpu_available", share_by_load(options.taken.host_cpus))
+    counters = counters_of(options.taken.counters, cumulative=options.taken.counters_cumulative)
     planner, known = Planner((*LDMS, *counters, by_load), options), Known[tuple[str, ...], Plan]()
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:

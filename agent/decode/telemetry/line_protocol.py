@@ -140,7 +140,7 @@ def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:
     >>> batch.samples.value.tolist(), batch.others[0][1].ignored
     ([3.5], {'metric': 1})
     """
-    planner, known, stamps = Planner(TELEGRAF, options), Known[bytes, Plan](), Stamps(options.time_unit)
+    planner, known, stamps = Planner(TELEGRAF, options), Known[bytes, Plan](), Stamps(options.taken.time_unit)
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
         lines = _lines(checked(value, options.decode), options)

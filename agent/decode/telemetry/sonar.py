@@ -147,7 +147,7 @@ class _Decoder:
     def _plan(self, key: _Key) -> Plan:
         system, node, gpus, cpus = key
         listed = self._options.nodes.node(node, system)
-        cpus = cpus or (listed and listed.cores) or self._options.host_cpus
+        cpus = cpus or (listed and listed.cores) or self._options.taken.host_cpus
         powers = [Metric(MEASUREMENT, f"gpu:{index}", POWER_W, instance=f"gpu:{index}") for index in gpus]
         also = (Metric(MEASUREMENT, "load1", "cpu_available", share_by_load(cpus)), *powers)
         tags = {f"gpu:{index}": f"gpu:{index}" for index in gpus}

@@ -52,7 +52,7 @@ def telegraf_decoder(options: TelemetryOptions) -> DecodeSamples:
     >>> decode([message], [1787217284000], SeriesIndex(9)).samples.value.tolist()
     [3.5]
     """
-    planner, known, stamps = Planner(TELEGRAF, options), Known[tuple[str, ...], Plan](), Stamps(options.time_unit)
+    planner, known, stamps = Planner(TELEGRAF, options), Known[tuple[str, ...], Plan](), Stamps(options.taken.time_unit)
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
         failures: list[InvalidInputError] = []
