@@ -16,11 +16,10 @@ import numpy.typing as npt
 from agent.collector.collector import Fact, Privacy, Refusal, Routes, Source
 from agent.config.references import references
 from agent.config.roles import PrivacySettings, TokenSettings
-from agent.config.sources import Source as SourceSettings
 from agent.config.tree import Config, config_hash
-from agent.decode.message import REASONS, dead_letter
-from agent.decode.options import DecodeOptions, TelemetryOptions
-from agent.decode.recognise import DECODERS, TELEMETRY
+from agent.config.tree import Source as SourceSettings
+from agent.decode.files import DECODERS, TELEMETRY
+from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions, dead_letter
 from agent.identify import Identifier
 from agent.learner.shard import Plan
 from agent.log.kafka.connection import KafkaSecurity, KafkaSettings, Protocol

@@ -13,8 +13,7 @@ from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_
 from agent.app.embedded import Embedded
 from agent.app.service import Together
 from agent.clock import Clock
-from agent.config.sources import Source
-from agent.config.tree import Config
+from agent.config.tree import Config, Source
 from agent.simulation.centre import SYSTEM, Centre, TimedEvent
 from agent.simulation.living import Kind, LivingCentre, Said
 from agent.simulation.load import SharedNodes

@@ -12,8 +12,7 @@ from agent.cli.errors import FAILED
 from agent.cli.options import config_option, json_option, load_or_default, table, timezone_option
 from agent.clock import SystemClock
 from agent.decode.files import read_files
-from agent.decode.message import FileRecord
-from agent.decode.options import DecodeOptions
+from agent.decode.message import DecodeOptions, FileRecord
 from agent.identify import Identification, Identifier, cleaned
 from processors.contracts.events import Evidence, Identity, JobCompleted, JobEvent, JobStarted
 from processors.contracts.names import job_key

@@ -16,8 +16,7 @@ from agent.decode.fields import (
     own_text,
     run_identity,
 )
-from agent.decode.message import JSON_ERRORS, invalid, json_error, shown
-from agent.decode.options import DecodeOptions
+from agent.decode.message import JSON_ERRORS, DecodeOptions, invalid, json_error, shown
 from agent.decode.slurm import one_partition
 from processors.contracts.events import STATES, SUCCESS, Attribute, Decoded, Evidence, JobCompleted, JobStarted
 from processors.contracts.names import LATEST_MS

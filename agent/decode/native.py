@@ -20,8 +20,16 @@ from agent.decode.fields import (
     refuse_control,
     run_identity,
 )
-from agent.decode.message import JSON_ERRORS, DecodeOne, invalid, json_error, refuse_duplicate_keys, shown, whole
-from agent.decode.options import DecodeOptions
+from agent.decode.message import (
+    JSON_ERRORS,
+    DecodeOne,
+    DecodeOptions,
+    invalid,
+    json_error,
+    refuse_duplicate_keys,
+    shown,
+    whole,
+)
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import (
     STATES,

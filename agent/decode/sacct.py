@@ -25,8 +25,7 @@ from agent.decode.fields import (
     run_identity,
     zone_of,
 )
-from agent.decode.message import DecodeOne, checked, invalid, shown
-from agent.decode.options import DecodeOptions
+from agent.decode.message import DecodeOne, DecodeOptions, checked, invalid, shown
 from agent.decode.slurm import NO_TIME, exit_code, one_partition
 from processors.contracts import nodes as hostlist
 from processors.contracts.errors import InvalidInputError

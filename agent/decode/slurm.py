@@ -24,8 +24,7 @@ from agent.decode.fields import (
     refuse_control,
     run_identity,
 )
-from agent.decode.message import JSON_ERRORS, DecodeOne, invalid, json_error, shown, whole
-from agent.decode.options import DecodeOptions
+from agent.decode.message import JSON_ERRORS, DecodeOne, DecodeOptions, invalid, json_error, shown, whole
 from processors.contracts.events import STATES, Attribute, Decode, Decoded, Evidence, JobCompleted, JobStarted
 
 NO_TIME: Final = ("", "Unknown", "None")  # what Slurm writes for a time that it does not have

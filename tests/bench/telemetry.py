@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from agent.decode.options import DecodeOptions, TelemetryOptions
-from agent.decode.recognise import TELEMETRY
+from agent.decode.files import TELEMETRY
+from agent.decode.message import DecodeOptions, TelemetryOptions
 from processors.contracts.names import rfc3339
 from processors.contracts.nodes import Node, Nodes
 from processors.contracts.telemetry import DecodeSamples, MetricMapping, SeriesIndex, Telemetry

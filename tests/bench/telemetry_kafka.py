@@ -10,8 +10,7 @@ from agent.app import compose
 from agent.clock import SystemClock
 from agent.collector.collector import Collector
 from agent.config.roles import CollectorSettings
-from agent.config.sources import Source
-from agent.config.tree import Config, KafkaSettings, TopicNames
+from agent.config.tree import Config, KafkaSettings, Source, TopicNames
 from agent.log.kafka.log import KafkaLog
 from agent.topics import own_topics
 from processors.contracts.log import TopicSettings

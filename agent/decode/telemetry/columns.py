@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.decode.fields import TEXT_MAX, refuse_control
-from agent.decode.message import Reason, invalid, shown
-from agent.decode.options import TelemetryOptions
+from agent.decode.message import Reason, TelemetryOptions, invalid, shown
 from agent.decode.telemetry.metric import BoundsTable
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from agent.decode.message import invalid
-from agent.decode.options import NOT_NOTED, Missed, TelemetryOptions
+from agent.decode.message import NOT_NOTED, Missed, TelemetryOptions, invalid
 from agent.decode.telemetry.columns import Columns, number_of
 from agent.decode.telemetry.metric import Convert, Metric, kibibytes, mebibytes, megabits, milliseconds, percent
 from processors.contracts.telemetry import MetricMapping, SeriesIndex

@@ -5,12 +5,10 @@ from typing import Annotated, Final
 import msgspec
 
 from agent.decode.fields import TEXT_MAX, own_text, parse_time
-from agent.decode.message import JSON_ERRORS, checked, invalid, json_error
-from agent.decode.options import TelemetryOptions
+from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid, json_error
 from agent.decode.sonar import JOB_TYPES, sonar_decoder
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, in_slices
-from agent.decode.telemetry.mappings import SONAR
-from agent.decode.telemetry.metric import Metric, share_by_load
+from agent.decode.telemetry.metric import SONAR, Metric, share_by_load
 from agent.decode.telemetry.plans import Plan, Planner, take
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded, Evidence, Identity

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from agent.app.demo import Destinations, Simulator, destinations
-from agent.config.sources import Source, System
-from agent.config.tree import Config
+from agent.config.tree import Config, Source, System
 from agent.log.memory.log import MemoryLog
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.log import Batch

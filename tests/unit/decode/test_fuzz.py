@@ -9,11 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent.decode.files import read_source
-from agent.decode.message import REASONS
+from agent.decode.files import DECODERS, read_source
+from agent.decode.message import REASONS, DecodeOptions
 from agent.decode.opening import Source
-from agent.decode.options import DecodeOptions
-from agent.decode.recognise import DECODERS
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import (
     STATES,

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
+from agent.decode.message import DecodeOptions
 from agent.decode.native import native_decoder
-from agent.decode.options import DecodeOptions
 from processors.contracts.events import Identity, JobCompleted, JobStarted, PredictionRequested
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.telemetry import Keep

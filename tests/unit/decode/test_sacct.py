@@ -2,7 +2,7 @@ from datetime import UTC
 
 import pytest
 
-from agent.decode.options import DecodeOptions
+from agent.decode.message import DecodeOptions
 from agent.decode.sacct import SacctTable, finished_job, pairs_row, sacct_decoder
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import Decoded, JobCompleted

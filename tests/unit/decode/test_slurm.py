@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from agent.decode.options import DecodeOptions
+from agent.decode.message import DecodeOptions
 from agent.decode.slurm import slurm_decoder
 from processors.contracts.events import JobCompleted, JobStarted
 from processors.contracts.names import parse_rfc3339

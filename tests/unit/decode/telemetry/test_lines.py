@@ -1,6 +1,6 @@
 import pytest
 
-from agent.decode.options import DecodeOptions, TelemetryOptions
+from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.line_protocol import line_protocol_decoder, parse_head, parse_line
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import SeriesIndex, Telemetry

@@ -1,8 +1,7 @@
 """Mappings of a site's own: what a metric becomes, also where it is of a part of the host."""
 
 from agent.app.compose import telemetry_options
-from agent.config.sources import Source
-from agent.config.tree import Config
+from agent.config.tree import Config, Source
 from agent.decode.telemetry.line_protocol import line_protocol_decoder
 from processors.contracts.telemetry import MetricMapping, SeriesIndex, Telemetry
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from agent.decode.options import DecodeOptions, TelemetryOptions
-from agent.decode.recognise import TELEMETRY
+from agent.decode.files import TELEMETRY
+from agent.decode.message import DecodeOptions, TelemetryOptions
 from processors.contracts.telemetry import TAKEN, MetricMapping, SeriesIndex, Telemetry
 
 RECEIVED_MS = 1_787_217_300_000

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from agent.decode.options import DecodeOptions, TelemetryOptions
-from agent.decode.recognise import DECODERS, TELEMETRY
+from agent.decode.files import DECODERS, TELEMETRY
+from agent.decode.message import DecodeOptions, TelemetryOptions
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded
 from processors.contracts.telemetry import TAKEN, DecodedBatch, MetricMapping, SeriesIndex, Telemetry

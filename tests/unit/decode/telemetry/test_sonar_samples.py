@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.decode.options import DecodeOptions, TelemetryOptions
+from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.telemetry import sonar
 from agent.decode.telemetry.sonar import sonar_samples_decoder
 from processors.contracts.nodes import Node, Nodes
