@@ -11,9 +11,8 @@ from agent.app.files import Item, TelemetryFiles, TimedEvent, file_telemetry, in
 from agent.app.replay import PastProfiles
 from agent.config.tree import Config
 from agent.decode.files import read_each
-from agent.decode.message import FileRecord
+from agent.decode.message import DecodeOptions, FileRecord
 from agent.decode.opening import STDIN
-from agent.decode.options import DecodeOptions
 from agent.topics import own_topics
 from processors.contracts.events import (
     HostMinute,

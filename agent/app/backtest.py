@@ -17,8 +17,7 @@ from agent.backtest.report import SCHEMA, History, Report, Variant
 from agent.backtest.summary import variant
 from agent.config.changes import changed
 from agent.config.tree import Config
-from agent.decode.message import FileRecord
-from agent.decode.options import DecodeOptions
+from agent.decode.message import DecodeOptions, FileRecord
 from processors import __version__
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import (

@@ -16,14 +16,11 @@ import numpy.typing as npt
 from agent.collector.collector import Fact, Privacy, Refusal, Routes, Source
 from agent.config.references import references
 from agent.config.roles import PrivacySettings, TokenSettings
-from agent.config.sources import MetricMapping, Telemetry
-from agent.config.sources import Source as SourceSettings
 from agent.config.tree import Config, config_hash
-from agent.decode.message import REASONS, dead_letter
-from agent.decode.options import CONVERSIONS, DecodeOptions, TelemetryOptions
-from agent.decode.recognise import DECODERS, TELEMETRY
-from agent.decode.telemetry.metric import Metric
-from agent.identify.identifier import Identifier
+from agent.config.tree import Source as SourceSettings
+from agent.decode.files import DECODERS, TELEMETRY
+from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions, dead_letter
+from agent.identify import Identifier
 from agent.learner.shard import Plan
 from agent.log.kafka.connection import KafkaSecurity, KafkaSettings, Protocol
 from processors import __version__
@@ -32,7 +29,7 @@ from processors.contracts.events import DeadLetter, Evidence, HostMinute, HostSt
 from processors.contracts.log import Position
 from processors.contracts.outputs import Emission, Message
 from processors.contracts.service import ROLE_REASONS
-from processors.contracts.telemetry import MakeWindows, Part, Samples, SeriesIndex
+from processors.contracts.telemetry import Keep, MakeWindows, Part, Samples, SeriesIndex, Telemetry
 from processors.pipeline.shard import PROCESSORS, Shard
 from processors.pipeline.state import FoldSettings, Tombstone
 from processors.windows.partition import PartitionWindows
@@ -266,12 +263,9 @@ def encode(message: Message | DeadLetter | Tombstone) -> Emission:
 
 def decode_options(config: Config, source: SourceSettings | None = None) -> DecodeOptions:
     """Return the decoder options of a source."""
-    keep = source.keep if source else None
     return DecodeOptions(
         default_system=source.system if source else None,
-        keep_script=keep.script if keep else False,
-        keep_comment=keep.comment if keep else False,
-        keep_paths=keep.paths if keep else False,
+        keep=source.keep if source else Keep(),
         max_message_bytes=config.collector.max_message_bytes,
     )
 
@@ -313,20 +307,14 @@ def window_settings(config: Config) -> WindowSettings:
 
 def telemetry_options(config: Config, source: SourceSettings | None = None) -> TelemetryOptions:
     """Return the options of the decoders of a source's telemetry, the defaults without one."""
-    given, known = Telemetry() if source is None else source.telemetry, references(config.reference)
+    known = references(config.reference)
     nodes = known.nodes.among(config.identification.systems_by_alias)
     return TelemetryOptions(
         decode=decode_options(config, source),
         nodes=nodes,
         hosts=nodes.components((source.system if source else None) or ""),
         sensors=known.sensors,
-        resources=frozenset(given.resources),
-        metrics=tuple(_metric(mapping) for mapping in given.metrics),
-        counters=given.counters,
-        counters_cumulative=given.counters_cumulative,
-        host_cpus=given.host_cpus,
-        short_hosts=given.short_hosts,
-        time_unit=given.time_unit,
+        taken=source.telemetry if source else Telemetry(),
     )
 
 
@@ -337,21 +325,6 @@ def source_decoders(config: Config, source: SourceSettings) -> Source:
         source.format,
         None if decode is None else decode(decode_options(config, source)),
         None if telemetry is None else partial(telemetry, telemetry_options(config, source)),
-    )
-
-
-def _metric(given: MetricMapping) -> Metric:
-    convert = None if given.unit is None else CONVERSIONS[given.unit]
-    only = tuple(given.only.items())
-    return Metric(
-        given.measurement,
-        given.field,
-        given.resource,
-        convert,
-        only=only,
-        instance=given.instance,
-        peer=given.peer,
-        part=given.part,
     )
 
 

@@ -13,8 +13,7 @@ from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_
 from agent.app.embedded import Embedded
 from agent.app.service import Together
 from agent.clock import Clock
-from agent.config.sources import MetricMapping, Source, Telemetry
-from agent.config.tree import Config
+from agent.config.tree import Config, Source
 from agent.simulation.centre import SYSTEM, Centre, TimedEvent
 from agent.simulation.living import Kind, LivingCentre, Said
 from agent.simulation.load import SharedNodes
@@ -24,6 +23,7 @@ from processors.contracts.log import Batch, Log, Producer, TopicSettings
 from processors.contracts.names import rfc3339
 from processors.contracts.service import Service
 from processors.contracts.settings import AlertSettings, HostAnomaly, RackAnomaly
+from processors.contracts.telemetry import MetricMapping, Telemetry
 
 # This machine's own load beside a simulated centre: a small agent of its own, in which time passes as it does here.
 #

@@ -18,8 +18,7 @@ import numpy.typing as npt
 from agent.app import compose
 from agent.config.tree import Config
 from agent.decode.files import read_file
-from agent.decode.message import FileRecord, Telemetry
-from agent.decode.options import DecodeOptions
+from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry
 from processors.contracts.errors import ConfigError, InvalidInputError, UnavailableError
 from processors.contracts.events import HostMinute, HostState, JobCompleted, JobEvent, JobStarted, Network
 from processors.contracts.telemetry import Samples, Series, SeriesIndex
@@ -40,7 +39,7 @@ WAITING_BYTES_MAX: Final = 16_777_216
 NONE: Final = np.zeros(0, np.int64)
 
 
-def file_telemetry(config: Config, options: DecodeOptions, host: str | None = None) -> Telemetry:
+def file_telemetry(config: Config, options: DecodeOptions, host: str | None = None) -> FileTelemetry:
     """Return how the telemetry of files is decoded: as that of the sources, all of whose resources and mappings count.
 
     `host` is that of records that name none.
@@ -52,10 +51,14 @@ def file_telemetry(config: Config, options: DecodeOptions, host: str | None = No
         sources[0],
         decode=options,
         host=host,
-        resources=frozenset().union(*(source.resources for source in sources)),
-        metrics=tuple(dict.fromkeys(metric for source in sources for metric in source.metrics)),
+        taken=sources[0].taken.model_copy(
+            update={
+                "resources": tuple({name for source in sources for name in source.taken.resources}),
+                "metrics": tuple(mapping for source in sources for mapping in source.taken.metrics),
+            }
+        ),
     )
-    return Telemetry(every, SeriesIndex(config.hosts.series_max))
+    return FileTelemetry(every, SeriesIndex(config.hosts.series_max))
 
 
 class TelemetryCounts(msgspec.Struct):
@@ -76,7 +79,7 @@ class TelemetryFiles:
 
     def __init__(
         self,
-        telemetry: Telemetry,
+        telemetry: FileTelemetry,
         paths: Sequence[str],
         settings: WindowSettings | None = None,
         *,
@@ -145,13 +148,13 @@ class FileWindows:
     def __init__(
         self,
         path: str,
-        telemetry: Telemetry,
+        telemetry: FileTelemetry,
         settings: WindowSettings,
         *,
         every: SeriesIndex | None = None,
         cut_ms: int | None = None,
     ) -> None:
-        self.telemetry = Telemetry(telemetry.options, SeriesIndex(telemetry.index.series_max))
+        self.telemetry = FileTelemetry(telemetry.options, SeriesIndex(telemetry.index.series_max))
         self._windows = PartitionWindows(path, self.telemetry.index, settings)
         self._ahead_ms = round(settings.late_max_s * 1000)
         self._every = every

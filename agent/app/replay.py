@@ -11,8 +11,7 @@ from agent.app.embedded import Embedded, Feed
 from agent.app.files import Item, Scores, TelemetryFiles, TimedEvent, TimedSamples, file_telemetry, in_order, refused
 from agent.clock import SystemClock
 from agent.config.tree import Config
-from agent.decode.message import FileRecord, dead_letter
-from agent.decode.options import DecodeOptions
+from agent.decode.message import DecodeOptions, FileRecord, dead_letter
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import (
     DeadLetter,

@@ -9,9 +9,9 @@ import msgspec
 
 from agent.app import compose
 from agent.config.tree import Config
+from agent.decode.files import DECODERS, TELEMETRY, recognise
+from agent.decode.message import Missed
 from agent.decode.opening import open_source
-from agent.decode.options import Missed
-from agent.decode.recognise import DECODERS, TELEMETRY, recognise
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import Decode, Decoded
 from processors.contracts.telemetry import SeriesIndex, named

@@ -60,7 +60,7 @@ def _rows(subject: str) -> list[dict[str, Any]]:
 
         return describe.metrics(rows())
     if subject == "formats":
-        from agent.decode.recognise import ARCHIVES, DECODERS, TELEMETRY  # noqa: PLC0415
+        from agent.decode.files import ARCHIVES, DECODERS, TELEMETRY  # noqa: PLC0415
 
         return describe.formats({**DECODERS, **TELEMETRY, **ARCHIVES})
     from processors.pipeline.shard import STATEFUL  # noqa: PLC0415

@@ -12,12 +12,11 @@ from agent.cli.errors import FAILED
 from agent.cli.options import config_option, json_option, load_or_default, table, timezone_option
 from agent.clock import SystemClock
 from agent.decode.files import read_files
-from agent.decode.message import FileRecord
-from agent.decode.options import DecodeOptions
-from agent.identify.identifier import Identification, Identifier
-from agent.identify.program_names import cleaned
+from agent.decode.message import DecodeOptions, FileRecord
+from agent.identify import Identification, Identifier, cleaned
 from processors.contracts.events import Evidence, Identity, JobCompleted, JobEvent, JobStarted
 from processors.contracts.names import job_key
+from processors.contracts.telemetry import Keep
 from sinks.web.words import counted
 
 # What the rules make of many jobs: counts by application, and by name where nothing names them.
@@ -141,9 +140,8 @@ def command(  # noqa: PLR0917 - options
     """
     settings = load_or_default(config)
     # whatever a rule may ask for is read here: nothing of it leaves this process
-    options = DecodeOptions(
-        default_system=system, timezone=timezone, keep_script=True, keep_comment=True, keep_paths=True
-    )
+    keep = Keep(script=True, comment=True, paths=True)
+    options = DecodeOptions(default_system=system, timezone=timezone, keep=keep)
     survey = Survey(Identifier(settings.identification), privacy(settings.privacy))
     refused, samples = _survey(survey, read_files(files, SystemClock().now_ms(), options))
     click.echo(_json(survey, refused) if as_json else _text(survey, top))

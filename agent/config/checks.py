@@ -9,12 +9,12 @@ from typing import Final
 import msgspec
 
 from agent.config.roles import access_faults
-from agent.config.sources import Telemetry
 from agent.config.tree import Config
 from agent.config.yaml import Path
-from agent.identify.rules import rule_faults
+from agent.identify import rule_faults
 from processors.contracts.load import StructuralModel
 from processors.contracts.outputs import VERDICTS
+from processors.contracts.telemetry import Telemetry
 from processors.models.structure.parse import RESERVED, EquationError, parse
 
 # What is allowed and still worth a thought before an agent runs with it.

@@ -3,7 +3,7 @@
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path as FilePath
 from typing import Any, Final
 
@@ -12,14 +12,189 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from agent.config.checks import Fault, faults
-from agent.config.messages import sentence
-from agent.config.reference import items_model, secret_paths, section_model
+from agent.config.reference import items_model, keys, model_at, secret_paths, section_model
 from agent.config.references import read_references
-from agent.config.secret import Resolver
 from agent.config.tree import Config
-from agent.config.yaml import Document, InvalidConfigError, Path, Problem, parse
-from agent.identify.rules import rule_faults
+from agent.config.yaml import Document, InvalidConfigError, Path, Problem, parse, path_text
+from agent.identify import rule_faults
 from processors.contracts.settings import EVIDENCE_FIELDS, Rule
+
+SECRET_BYTES_MAX: Final = 64 * 1024
+_ENVIRONMENT = re.compile(r"\$\{env:([^}]*)\}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Resolver(msgspec.Struct):
+    """Puts values in the place of references, and notes in the document what cannot be found.
+
+    With `reveal` False a reference stays the text that it is: enough to check or to compare a file elsewhere.
+    """
+
+    folder: FilePath
+    environment: Mapping[str, str]
+    secret_paths: frozenset[tuple[str, ...]]
+    document: Document
+    reveal: bool = True
+
+    def resolve(self, value: Any, path: Path) -> Any:
+        """Return the value with every reference in it resolved."""
+        if isinstance(value, dict):
+            if set(value) == {"file"} and isinstance(value["file"], str):
+                return self._file(value["file"], path)
+            return {key: self.resolve(below, (*path, key)) for key, below in value.items()}
+        if isinstance(value, list):
+            return [self.resolve(item, (*path, index)) for index, item in enumerate(value)]
+        if isinstance(value, str):
+            return self._text(value, path)
+        return value
+
+    def _text(self, text: str, path: Path) -> str:
+        if _as_pattern(path) in self.secret_paths and not _ENVIRONMENT.fullmatch(text):
+            self._problem(path, "is a secret: write ${env:NAME} or {file: PATH} here, never the secret itself.")
+            return ""
+        return _ENVIRONMENT.sub(lambda match: self._variable(match, path), text)
+
+    def _variable(self, match: re.Match[str], path: Path) -> str:
+        name = match.group(1)
+        if not _NAME.fullmatch(name):
+            self._problem(path, "${env:NAME} needs the name of an environment variable.")
+        elif not self.reveal:
+            return match.group(0)
+        elif not self.environment.get(name):
+            self._problem(path, f"the environment variable {name} is not set.")
+        return self.environment.get(name, "")
+
+    def _file(self, name: str, path: Path) -> str:
+        if not self.reveal:
+            return f"{{file: {name}}}"
+        try:
+            with (self.folder / os.path.expanduser(name)).open("rb") as file:  # noqa: PTH111 - "~" of an unknown user must not raise
+                content = file.read(SECRET_BYTES_MAX + 1)
+            text = content.decode().rstrip("\r\n")
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            self._problem(path, f"the file {name!r} cannot be read: {reason}.")
+            return ""
+        if not text or len(content) > SECRET_BYTES_MAX:
+            self._problem(path, f"the file {name!r} is empty or longer than {SECRET_BYTES_MAX} bytes.")
+        return text
+
+    def _problem(self, path: Path, sentence: str) -> None:
+        self.document.problems.append(self.document.problem(path, sentence))
+
+
+def _as_pattern(path: Path) -> tuple[str, ...]:
+    """Return the path as the list of keys has it, where `[]` stands for each item of a list."""
+    return tuple("[]" if isinstance(part, int) else part for part in path)
+
+
+SHOWN_MAX: Final = 40
+PATTERNS: Final[dict[str, str]] = {
+    "bootstrap": "must be host:port, more of them separated by commas",
+    "topics": "must be the name of a topic (letters, digits, full stop, dash, underscore) or start with ^",
+    "client_id": "must be letters, digits, full stops, dashes and underscores only",
+    "host": "must be a host name or an address",
+    "resource": "must be a word of printable ASCII characters without >, which stands before a peer",
+    "resources": "must be a word of printable ASCII characters without >, which stands before a peer",
+}
+TOPIC_SENTENCE: Final = "must be the name of a topic: up to 249 letters, digits, full stops, dashes and underscores"
+WORD_SENTENCE: Final = "must be a word of printable ASCII characters without spaces"
+
+
+def sentence(error: ErrorDetails) -> str:
+    """Return the sentence for one error of the validation; a secret is never part of it."""
+    path = error["loc"]
+    if error["type"] == "extra_forbidden":
+        return f"is no key of {path_text(path[:-1]) or 'the configuration'}; {_hint(path)}"
+    if error["type"] == "missing":
+        return "is missing."
+    if error["type"] == "value_error":
+        return _finished(str(error["ctx"]["error"]))
+    wanted = _WANTED.get(error["type"], _default)(error)
+    return f"{wanted}{_given(error)}."
+
+
+def _hint(path: Path) -> str:
+    model, name = model_at(path[:-1]), str(path[-1])
+    names = list(model.model_fields) if model else []
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]}?"
+    elsewhere = [".".join(key.path) for key in keys() if key.path[-1] == name]
+    if len(elsewhere) == 1:
+        return f"it belongs to {elsewhere[0].rpartition('.')[0] or 'the top level'}."
+    return f"its keys are {', '.join(names)}."
+
+
+def _given(error: ErrorDetails) -> str:
+    value = error["input"]
+    if isinstance(value, dict | list) or _as_pattern(error["loc"]) in secret_paths():
+        return ""
+    if value is None:
+        return ", not empty"
+    text = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
+    return f", not {text[:SHOWN_MAX]}{'...' if len(text) > SHOWN_MAX else ''}"
+
+
+def _finished(text: str) -> str:
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def _default(error: ErrorDetails) -> str:
+    return error["msg"].lower()
+
+
+def _context(template: str) -> Callable[[ErrorDetails], str]:
+    def wanted(error: ErrorDetails) -> str:
+        limits = error.get("ctx", {})
+        return template.format(**{name: _number(limit) for name, limit in limits.items()})
+
+    return wanted
+
+
+def _number(limit: Any) -> Any:
+    return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
+
+
+def _one_of(error: ErrorDetails) -> str:
+    words = error["ctx"]["expected"].replace("'", "")
+    return f"must be {words}"
+
+
+def _pattern(error: ErrorDetails) -> str:
+    path: tuple[Any, ...] = error["loc"]
+    words = [part for part in path if isinstance(part, str) and part != "[key]"]
+    if words[0] == "sources" and words[-1] == "topics":
+        return PATTERNS["topics"]
+    if words[0] == "topics":
+        return TOPIC_SENTENCE
+    return PATTERNS.get(words[-1], WORD_SENTENCE)
+
+
+_WANTED: Final[dict[str, Callable[[ErrorDetails], str]]] = {
+    "int_type": _context("must be a whole number"),
+    "int_from_float": _context("must be a whole number"),
+    "int_parsing_size": _context("is too large a number"),
+    "float_type": _context("must be a number"),
+    "finite_number": _context("must be a number"),
+    "bool_type": _context("must be true or false"),
+    "string_type": _context("must be a text (put it between quotes if it looks like a number)"),
+    "tuple_type": _context("must be a list"),
+    "dict_type": _context("must be a section of names, each with its keys indented below"),
+    "model_type": _context("must be a section, with its keys indented below"),
+    "model_attributes_type": _context("must be a section, with its keys indented below"),
+    "greater_than_equal": _context("must be at least {ge}"),
+    "greater_than": _context("must be more than {gt}"),
+    "less_than_equal": _context("must be at most {le}"),
+    "less_than": _context("must be less than {lt}"),
+    "string_too_long": _context("must have at most {max_length} characters"),
+    "string_too_short": _context("must have at least {min_length} characters"),
+    "too_short": _context("must have an entry"),
+    "too_long": _context("must have at most {max_length} entries"),
+    "literal_error": _one_of,
+    "string_pattern_mismatch": _pattern,
+}
+
 
 # Sections that are written and left empty.
 

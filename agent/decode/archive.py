@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.decode.clustercockpit import FORMAT, Job, completed, decoded_job, started
-from agent.decode.message import JSON_ERRORS, FileRecord, Telemetry, invalid, json_error
+from agent.decode.message import JSON_ERRORS, FileRecord, FileTelemetry, invalid, json_error
 from agent.decode.opening import open_source
 from agent.decode.telemetry.clustercockpit import NODE, SCOPES, Place, factor_of, place_of, told_unit
 from agent.decode.telemetry.columns import Columns, number_of
@@ -230,7 +230,7 @@ VALUES_MAX: Final = 50_000_000  # of jobs that run at the same time, eight bytes
 SLICE_MS: Final = 60_000
 
 
-Read = Callable[[str, int, Telemetry], Iterator[FileRecord]]
+Read = Callable[[str, int, FileTelemetry], Iterator[FileRecord]]
 """Reads a folder: its path, when it is read, and how its telemetry is decoded."""
 
 
@@ -241,15 +241,15 @@ class _Found(NamedTuple):
     folder: str
 
 
-def read_archive(folder: str, received_ms: int, telemetry: Telemetry) -> Iterator[FileRecord]:
+def read_archive(folder: str, received_ms: int, telemetry: FileTelemetry) -> Iterator[FileRecord]:
     """Return the records of an archive: starts and ends of its jobs and the samples of their hosts, a minute at a time.
 
     Raises ConfigError where the folder cannot be read, or holds no job. What is refused of a job comes with its place and
     costs the others nothing.
 
     >>> from processors.contracts.telemetry import SeriesIndex
-    >>> from agent.decode.options import TelemetryOptions
-    >>> next(read_archive("no/such/folder", 0, Telemetry(TelemetryOptions(), SeriesIndex(9))))
+    >>> from agent.decode.message import TelemetryOptions
+    >>> next(read_archive("no/such/folder", 0, FileTelemetry(TelemetryOptions(), SeriesIndex(9))))
     Traceback (most recent call last):
     processors.contracts.errors.ConfigError: The folder no/such/folder cannot be read: No such file or directory.
     """
@@ -295,7 +295,7 @@ def _content(path: Path, bytes_max: int) -> bytes:
 class _Reading:
     """The jobs of an archive that wait and that run, while its time passes slice by slice."""
 
-    def __init__(self, folder: str, jobs: list[_Found], received_ms: int, telemetry: Telemetry) -> None:
+    def __init__(self, folder: str, jobs: list[_Found], received_ms: int, telemetry: FileTelemetry) -> None:
         self._folder = folder
         self._waiting = deque(jobs)
         self._running: list[Measured] = []
@@ -356,7 +356,7 @@ class _Reading:
             return
         try:
             content = _content(path, DATA_BYTES_MAX)
-            found = measured(job, content, system, self._index, short_hosts=self._options.short_hosts)
+            found = measured(job, content, system, self._index, short_hosts=self._options.taken.short_hosts)
             if sum(each.size for each in self._running) + found.size > VALUES_MAX:
                 raise invalid("too-large", f"The jobs that ran at the same time have more than {VALUES_MAX} values.")
         except InvalidInputError as error:

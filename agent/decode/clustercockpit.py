@@ -16,8 +16,7 @@ from agent.decode.fields import (
     own_text,
     run_identity,
 )
-from agent.decode.message import JSON_ERRORS, invalid, json_error, shown
-from agent.decode.options import DecodeOptions
+from agent.decode.message import JSON_ERRORS, DecodeOptions, invalid, json_error, shown
 from agent.decode.slurm import one_partition
 from processors.contracts.events import STATES, SUCCESS, Attribute, Decoded, Evidence, JobCompleted, JobStarted
 from processors.contracts.names import LATEST_MS
@@ -206,7 +205,7 @@ def _state(job: Job) -> str:
 
 def _evidence(job: Job, options: DecodeOptions) -> Evidence:
     notes = job.meta_data or _Notes()
-    script = notes.job_script if options.keep_script else None
+    script = notes.job_script if options.keep.script else None
     attributes: dict[str, Attribute] = {}
     sub_cluster = own_text(job.sub_cluster, "subCluster")
     if sub_cluster is not None:

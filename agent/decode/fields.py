@@ -10,8 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from agent.decode.message import invalid, shown
-from agent.decode.options import DAY_MS, DecodeOptions
+from agent.decode.message import DAY_MS, DecodeOptions, invalid, shown
 from processors.contracts.errors import ConfigError
 from processors.contracts.names import EARLIEST_MS, LATEST_MS, SAFE, checked_ms, parse_rfc3339, rfc3339, run_id
 

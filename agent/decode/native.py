@@ -20,8 +20,16 @@ from agent.decode.fields import (
     refuse_control,
     run_identity,
 )
-from agent.decode.message import JSON_ERRORS, DecodeOne, invalid, json_error, refuse_duplicate_keys, shown, whole
-from agent.decode.options import DecodeOptions
+from agent.decode.message import (
+    JSON_ERRORS,
+    DecodeOne,
+    DecodeOptions,
+    invalid,
+    json_error,
+    refuse_duplicate_keys,
+    shown,
+    whole,
+)
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import (
     STATES,
@@ -408,9 +416,9 @@ def _evidence(message: Facts, sizes: dict[str, float], options: DecodeOptions) -
         account=message.account or None,
         partition=message.partition or None,
         qos=message.qos or None,
-        work_dir=message.work_dir if options.keep_paths else None,
-        script=message.script if options.keep_script else None,
-        comment=message.comment if options.keep_comment else None,
+        work_dir=message.work_dir if options.keep.paths else None,
+        script=message.script if options.keep.script else None,
+        comment=message.comment if options.keep.comment else None,
         hosts=tuple(hosts) if hosts else (),
         time_limit_s=message.time_limit_s or None,
         submit_ms=None if message.submit is None else moment_ms(message.submit),

@@ -10,9 +10,8 @@ from typing import IO, Final
 
 import msgspec
 
-from agent.decode.message import JSON_ERRORS, DecodeOne, invalid, json_error, whole
+from agent.decode.message import JSON_ERRORS, DecodeOne, DecodeOptions, invalid, json_error, whole
 from agent.decode.native import native_object
-from agent.decode.options import DecodeOptions
 from agent.decode.slurm import slurm_object
 from agent.decode.sonar import sonar_object
 from processors.contracts.errors import ConfigError, InvalidInputError

@@ -25,8 +25,7 @@ from agent.decode.fields import (
     run_identity,
     zone_of,
 )
-from agent.decode.message import DecodeOne, checked, invalid, shown
-from agent.decode.options import DecodeOptions
+from agent.decode.message import DecodeOne, DecodeOptions, checked, invalid, shown
 from agent.decode.slurm import NO_TIME, exit_code, one_partition
 from processors.contracts import nodes as hostlist
 from processors.contracts.errors import InvalidInputError
@@ -165,8 +164,8 @@ def _evidence(row: Row, zone: tzinfo, options: DecodeOptions) -> Evidence:
         partition=one_partition(row.get("partition")),
         qos=own_text(row.get("qos"), "quality of service"),
         container=own_text(row.get("container"), "container", PATH_MAX),
-        work_dir=own_text(row.get("workdir"), "working directory", PATH_MAX) if options.keep_paths else None,
-        comment=own_text(row.get("comment"), "comment", PATH_MAX) if options.keep_comment else None,
+        work_dir=own_text(row.get("workdir"), "working directory", PATH_MAX) if options.keep.paths else None,
+        comment=own_text(row.get("comment"), "comment", PATH_MAX) if options.keep.comment else None,
         hosts=() if hosts in hostlist.NO_HOSTS else (hosts,),
         time_limit_s=minutes * 60 if minutes else parse_limit(row.get("timelimit", "")),
         submit_ms=_time(row.get("submit"), zone),

@@ -24,13 +24,11 @@ from agent.decode.fields import (
     refuse_control,
     run_identity,
 )
-from agent.decode.message import JSON_ERRORS, DecodeOne, invalid, json_error, shown, whole
-from agent.decode.options import DecodeOptions
+from agent.decode.message import JSON_ERRORS, DecodeOne, DecodeOptions, invalid, json_error, shown, whole
 from processors.contracts.events import STATES, Attribute, Decode, Decoded, Evidence, JobCompleted, JobStarted
 
 NO_TIME: Final = ("", "Unknown", "None")  # what Slurm writes for a time that it does not have
 _NO_VALUE: Final = 2**32 - 3
-RESIZING: Final = "RESIZING"
 
 _JobId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _HostList = Annotated[str, msgspec.Meta(max_length=HOSTS_MAX)]
@@ -99,7 +97,7 @@ def slurm_object(options: DecodeOptions) -> DecodeOne:
     >>> decoded.events[0].state, decoded.events[0].run_time_s
     ('FAILED', 60.0)
     """
-    private = options.keep_script or options.keep_comment or options.keep_paths
+    private = options.keep.script or options.keep.comment or options.keep.paths
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
         try:
@@ -201,9 +199,9 @@ def _evidence(record: _Record, unasked: _Private, options: DecodeOptions) -> Evi
         partition=one_partition(record.partition),
         qos=own_text(record.qos, "quality of service"),
         container=own_text(record.container, "container", PATH_MAX),
-        work_dir=own_text(unasked.work_dir, "working directory", PATH_MAX) if options.keep_paths else None,
-        script=(unasked.script or "")[:SCRIPT_MAX] or None if options.keep_script else None,
-        comment=own_text(unasked.comment, "comment", PATH_MAX) if options.keep_comment else None,
+        work_dir=own_text(unasked.work_dir, "working directory", PATH_MAX) if options.keep.paths else None,
+        script=(unasked.script or "")[:SCRIPT_MAX] or None if options.keep.script else None,
+        comment=own_text(unasked.comment, "comment", PATH_MAX) if options.keep.comment else None,
         hosts=_hosts(record.nodes),
         time_limit_s=float(limit_s) if limit_s is not None and 0 < limit_s <= SECONDS_MAX else None,
         submit_ms=_time(record.submit),

@@ -16,8 +16,7 @@ from agent.decode.fields import (
     refuse_control,
     run_identity,
 )
-from agent.decode.message import JSON_ERRORS, DecodeOne, invalid, json_error, shown, whole
-from agent.decode.options import DecodeOptions
+from agent.decode.message import JSON_ERRORS, DecodeOne, DecodeOptions, invalid, json_error, shown, whole
 from agent.decode.sacct import UNFINISHED, final_state
 from agent.decode.slurm import one_partition
 from processors.contracts import nodes as hostlist

@@ -9,8 +9,7 @@ from typing import Final
 import msgspec
 
 from agent.decode.fields import COUNT_MAX, SECONDS_MAX, check_bounds, own_text, run_identity
-from agent.decode.message import DecodeOne, checked, invalid, shown
-from agent.decode.options import DecodeOptions
+from agent.decode.message import DecodeOne, DecodeOptions, checked, invalid, shown
 from agent.decode.sacct import line_text
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decode, Decoded, Evidence, JobCompleted

@@ -13,89 +13,22 @@ from numpy.typing import NDArray
 
 from processors.models.adept.study import Study
 from processors.models.combination.evidence import LAWS, LN2, Evidence, anchored
-from processors.models.downey.bayes import Grid, Posterior
+from processors.models.downey import two_step
 from processors.models.downey.curve import curvature_of_sigma
-from processors.models.downey.two_step import EXTENSION, NOISE_FLOOR, STEP, Envelope, prior_penalty, target_weights
-from processors.models.laws import Ability, amdahl, barnes, kazmina, local, usl
-from processors.models.laws import amdahl as family
-from processors.models.statistics import six_digits
+from processors.models.laws import barnes, family, prefixes
+from processors.models.statistics import rounded
 
 Floats = NDArray[np.float64]
-
-
-# ADEPT's two steps on a few candidates: the curve through the largest size, then freed by a few per cent.
-#
-# The exact search (`processors.models.downey.two_step`) takes milliseconds for each target. Here the candidates are the curves
-# that the Bayes average has kept anyway, and the one target is twice the largest size, so this member answers beyond it.
-
-
-ABILITY: Final = Ability("adept", sizes_min=3, extrapolates=True)
-CANDIDATES_MAX: Final = 256
-TARGET: Final = 2.0  # times the largest size
-
-
-class DowneyCurve(NamedTuple):
-    """Average parallelism, variance of parallelism and T(1) in seconds.
-
-    >>> DowneyCurve(16.0, 0.5, 100.0).sigma
-    0.5
-    """
-
-    parallelism: float
-    sigma: float
-    t1_s: float
-
-
-def fit_adept(n: Floats, run_time_s: Floats, belief: Posterior, bounds: Envelope, noise: float) -> DowneyCurve:
-    """Return the curve for twice the largest size; `n` (rising, distinct, at least 1) and `run_time_s` have shape (k,).
-
-    `belief` is the posterior over Downey's curves and `bounds` the envelope of the same sizes, `noise` the standard
-    deviation of ln t.
-
-    >>> from processors.models.adept.study import study
-    >>> n, t = np.array([4.0, 8.0, 16.0, 32.0]), np.array([262.0, 139.0, 78.5, 63.0])
-    >>> found = study(n, t)
-    >>> round(fit_adept(n, t, found.posterior, found.envelope, found.noise).parallelism)
-    15
-    """
-    cells = _candidates(belief)
-    inverse = cells.inverse_speedups(n)
-    parallelism, curvature = np.exp(cells.ln_parallelism), curvature_of_sigma(cells.sigma)
-    weights = target_weights(n, TARGET * float(n[-1]))
-    variance = max(NOISE_FLOOR, noise) ** 2
-    prior = prior_penalty(parallelism, cells.sigma, float(n[-1]))
-    relative = inverse / run_time_s[:, None]
-    through = run_time_s[-1] / inverse[-1]
-    first = int((weights @ (through * relative - 1.0) ** 2 / variance + prior).argmin())
-    near = (np.abs(cells.ln_parallelism - cells.ln_parallelism[first]) <= np.log1p(EXTENSION)) & (
-        np.abs(curvature - curvature[first]) <= EXTENSION / 2.0
-    )
-    free = (weights @ relative) / (weights @ relative**2)
-    inside = np.clip(free, bounds.t1_low_s, bounds.t1_high_s)
-    t1_s = np.clip(inside, through * (1.0 - STEP), through * (1.0 + STEP))
-    cost = weights @ (t1_s * relative - 1.0) ** 2 / variance + prior
-    best = int(np.where(near, cost, np.inf).argmin())
-    return DowneyCurve(float(parallelism[best]), float(cells.sigma[best]), float(t1_s[best]))
-
-
-def _candidates(belief: Posterior) -> Grid:
-    if belief.mass.size <= CANDIDATES_MAX:
-        return belief.cells
-    kept = np.sort(np.argpartition(belief.mass, -CANDIDATES_MAX)[-CANDIDATES_MAX:])
-    return Grid(*(field[kept] for field in belief.cells))
 
 
 Parameters = tuple[float, ...]
 
 BESIDE: Final = ("kazmina", "barnes_linear", "barnes_quadratic", "amdahl", "amdahl_log", "sup5", "downey", "adept")
 MEMBERS: Final = (*LAWS, *BESIDE)
-ABILITIES: Final = {
-    ability.name: ability
-    for ability in (
-        usl.ABILITY, *local.ABILITIES, kazmina.ABILITY, *barnes.ABILITIES, *amdahl.ABILITIES, amdahl.ABILITY,
-        Ability("downey", sizes_min=1, extrapolates=True), ABILITY,
-    )
-}  # fmt: skip
+SIZES_MIN: Final = {
+    "usl": 2, "ideal": 1, "last_two": 2, "amdahl_short": 2, "root_short": 2, "linear_short": 2, "amdahl_middle": 2,
+    "kazmina": 2, "barnes_linear": 3, "barnes_quadratic": 4, "amdahl": 2, "amdahl_log": 2, "sup5": 2, "downey": 1, "adept": 3,
+}  # distinct sizes that a law needs  # fmt: skip
 NOT_BELOW_ONE: Final = frozenset({"amdahl_log", "sup5", "adept"})  # of a share of a processor they say nothing
 LARGER_ONLY: Final = frozenset({"adept"})
 KNOTS_MAX: Final = 12  # observed sizes at which the average of Downey's curves is kept
@@ -221,13 +154,12 @@ def explained(name: str, own: Parameters) -> dict[str, float]:
     found = dict(zip(_NAMES[name], own, strict=True))
     best_n = _best_size(name, own)
     told = found if best_n is None else found | {"best_n": best_n}
-    return {label: six_digits(value) for label, value in told.items()}
+    return dict(zip(told, rounded(*told.values()), strict=True))
 
 
 def _best_size(name: str, own: Parameters) -> float | None:
     if name == "kazmina":
-        parallel_s, root_s, growth_s = own
-        return kazmina.KazminaLaw(growth_s, parallel_s, root_s).best_size()
+        return family.fastest_size(*own)
     if name == "usl" and own[2] > 0.0 and own[1] < 1.0:
         return math.sqrt((1.0 - own[1]) / own[2])
     return None
@@ -260,7 +192,7 @@ def combined(found: Evidence) -> tuple[Parameters, ...]:
     """
     n, t = found.curve.n[-1], found.curve.median_s[-1]
     a, b, c = (float(value) for value in found.laws.universal[-1])
-    two_terms = zip(local.KINDS, found.laws.two_terms[:, -1].tolist(), strict=True)
+    two_terms = zip(prefixes.KINDS, found.laws.two_terms[:, -1].tolist(), strict=True)
     return (
         rounded(a * n * t, b * t, c * t / n),
         rounded(n * t),
@@ -317,22 +249,12 @@ def beside(
 
 
 def _fit_barnes(n: Floats, run_time_s: Floats, *, degree: int) -> Parameters:
-    if n.size < barnes.ABILITIES[degree - 1].sizes_min:
+    if n.size < SIZES_MIN[("barnes_linear", "barnes_quadratic")[degree - 1]]:
         return NOTHING
-    law = barnes.fit_barnes(n, run_time_s, degree=degree)
-    return rounded(*law.gamma)
+    return rounded(*barnes.fit_barnes(n, run_time_s, degree=degree))
 
 
 def _fit_adept(n: Floats, run_time_s: Floats, study: Study) -> Parameters:
-    if n.size < ABILITY.sizes_min or study.phases is not None or study.special is not None:
+    if n.size < SIZES_MIN["adept"] or study.phases is not None or study.special is not None:
         return NOTHING
-    return rounded(*fit_adept(n, run_time_s, study.posterior, study.envelope, study.noise))
-
-
-def rounded(*values: float) -> Parameters:
-    """Return numbers with the six digits that are kept of them.
-
-    >>> rounded(1028.2411)
-    (1028.24,)
-    """
-    return tuple(six_digits(value) for value in values)
+    return rounded(*two_step.fit_adept(n, run_time_s, study.posterior, study.envelope, study.noise))

@@ -31,17 +31,6 @@ AGREEING: Final = 3
 _SQRT_2: Final = math.sqrt(2.0)
 
 
-def two_sided(below: float) -> float:
-    """Return the two-sided p-value of a run; `below` is the probability that was given to shorter ones.
-
-    >>> two_sided(0.5), two_sided(0.995) < 0.011, two_sided(0.0)
-    (1.0, True, 0.0)
-    """
-    if not 0 <= below <= 1:
-        raise ValueError("A probability lies between 0 and 1.")
-    return 2 * min(below, 1 - below)
-
-
 def normal_p(z: float) -> float:
     """Return the two-sided p-value of a normal score.
 

@@ -17,12 +17,6 @@ Floats = npt.NDArray[np.float64]
 # two readings is enough for a whole range at the largest possible rate, one wrap can not be told from two.
 
 
-# what the powercap driver of Linux publishes as max_energy_range_uj: 32 bits of units of 61 and of 15.3 microjoules
-# (Intel, "Software Developer's Manual", volume 3B, 15.10: MSR_RAPL_POWER_UNIT)
-RAPL_RANGE_J: Final = 262_143.328_850
-RAPL_FINE_RANGE_J: Final = 65_532.610_987  # memory of servers, and processors of AMD
-
-
 class Step(IntEnum):
     """What a counter did between two readings.
 
@@ -68,7 +62,7 @@ def increments(
 
     `span` is where a counter starts at 0 again (inf: never), `rate_max` the most it can do in a second (inf: not known).
 
-    >>> found = increments([10.0, 262_140.0, 500.0], [25.0, 6.67115, 3.0], 1.0, RAPL_RANGE_J, 400.0)
+    >>> found = increments([10.0, 262_140.0, 500.0], [25.0, 6.67115, 3.0], 1.0, 262_143.32885, 400.0)
     >>> found.amount.round(1).tolist(), [Step(each).name for each in found.step]
     ([15.0, 10.0, nan], ['GREW', 'WRAPPED', 'RESET'])
     """

@@ -174,8 +174,8 @@ class PowerModel:
     >>> model = PowerModel(("instructions", "misses"), most_idle_w=300.0)
     >>> for tick in range(70):
     ...     model.learn((tick % 7, tick % 5), 90.0 + 10.0 * (tick % 7) + 4.0 * (tick % 5))
-    >>> round(model.estimate((3.0, 2.0))), model.shares(np.array([[1.0, 1.0], [2.0, 1.0]]), (3.0, 2.0), 128.0).power_w.round(1).tolist()
-    (128, [14.0, 24.0])
+    >>> model.estimates(np.array([[3.0, 2.0]])).round().tolist(), model.shares(np.array([[1.0, 1.0], [2.0, 1.0]]), (3.0, 2.0), 128.0).power_w.round(1).tolist()
+    ([128.0], [14.0, 24.0])
     """
 
     def __init__(
@@ -211,14 +211,6 @@ class PowerModel:
         if len(self.layers) > LAYERS_MAX:
             del self.layers[next(iter(self.layers))]
         layer.learn(told.tolist(), power_w, self.most_idle_w)
-
-    def estimate(self, events: Sequence[float], frequency_mhz: float = 0.0) -> float | None:
-        """Return the watts that events let expect, of a host with or without a sensor; None before a model was learned."""
-        told = np.asarray(events, np.float64)
-        if not self._possible(told):
-            return None
-        found = self.estimates(told[None, :], frequency_mhz)
-        return None if found is None else float(found[0])
 
     def estimates(self, events: Floats, frequency_mhz: float = 0.0) -> Floats | None:
         """Return the watts of many hosts with events (k, p), none of them negative; None before a model was learned."""

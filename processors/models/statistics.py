@@ -85,6 +85,15 @@ def six_digits(value: float) -> float:
     return to_digits(value, 6)
 
 
+def rounded(*values: float) -> tuple[float, ...]:
+    """Return numbers rounded to six digits, as `six_digits` does one.
+
+    >>> rounded(1028.2411, 0.0)
+    (1028.24, 0.0)
+    """
+    return tuple(map(six_digits, values))
+
+
 def to_digits(value: float, digits: int) -> float:
     """Return a number rounded to so many digits; what is not finite stays as it is.
 

@@ -11,7 +11,7 @@ from processors.alerts import applications
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Prediction, UsefulSizes
 from processors.models.combination.combine import SHIPPED, learn, summary
-from processors.models.combination.gate import SiblingSummary
+from processors.models.combination.evidence import SiblingSummary
 from processors.models.combination.replay import Rows, rows
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.completions import Watch

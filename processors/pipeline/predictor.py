@@ -19,7 +19,7 @@ from processors.inputs import NAME as OTHER_INPUTS
 from processors.inputs import Inputs, OtherInputs, Sizes
 from processors.jobs.remaining_time import FromInputs
 from processors.models.combination.combine import SHIPPED, Combination
-from processors.models.combination.gate import SiblingSummary
+from processors.models.combination.evidence import SiblingSummary
 from processors.models.statistics import six_digits
 from processors.pipeline.features import NOTHING, Features, Told
 from processors.pipeline.inputs import Unseen

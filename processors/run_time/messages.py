@@ -22,8 +22,9 @@ from processors.contracts.settings import RunTimeSettings
 from processors.facts import PublishedCurve, PublishedPoint
 from processors.inputs import NAME
 from processors.models import battery
-from processors.models.battery import ABILITIES, BESIDE, LARGER_ONLY, explained, rounded
+from processors.models.battery import BESIDE, LARGER_ONLY, SIZES_MIN, explained
 from processors.models.combination.evidence import LAWS
+from processors.models.statistics import rounded
 from processors.run_time.members import PUBLISHED, Fits, Members
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import RELIABLE, Outlook
@@ -56,7 +57,7 @@ def model_of(curve: PublishedCurve, members: Members | None, fits: Fits | None =
             weight=rounded(weights.get(name, 0.0))[0],
             parameters=_rounded(curve.downey) if name == DOWNEY else explained(name, own[name]),
             role="part" if name in weights else "beside",
-            sizes_min=ABILITIES[name].sizes_min,
+            sizes_min=SIZES_MIN[name],
             answers=_answers(name, own[name]),
             errors=errors[name],
         )
@@ -96,7 +97,7 @@ def fits(outlook: Outlook, runs: int, before: Fits | None = None, least_s: Mappi
     if before is not None and _no_news(before, n, runs):
         beside, at, fitted_to = before.parameters[len(LAWS) :], before.knots, before.runs
     else:
-        at, fitted_to = battery.rounded(*battery.knots(n)), runs
+        at, fitted_to = rounded(*battery.knots(n)), runs
         least = tuple((least_s or {}).get(size, time_s) for size, time_s in zip(n, run_time_s, strict=True))
         beside = battery.beside(n, run_time_s, at, study, least)
     weights = tuple(round(weight, 4) for weight in outlook.weights.values()) if found is not None else ()

@@ -15,8 +15,17 @@ from processors.contracts.outputs import Quality
 from processors.contracts.settings import RunTimeSettings
 from processors.facts import PublishedCurve, RunFact, Scored
 from processors.models.adept.study import Study, study
-from processors.models.aggregates.levels import LevelTable, PlacedRun, aggregate_levels
-from processors.models.aggregates.sizes import REPEATS_MIN, Derived, Sizes, rounded_size, thin
+from processors.models.aggregates.sizes import (
+    REPEATS_MIN,
+    Derived,
+    LevelTable,
+    PlacedRun,
+    Sizes,
+    aggregate_levels,
+    rounded_size,
+    rounded_sizes,
+    thin,
+)
 from processors.models.combination.evidence import Curve, evidence
 from processors.models.combination.evidence import Evidence as LawEvidence
 from processors.models.drift import agreeing
@@ -63,8 +72,10 @@ def with_disturbed(runs: Sequence[RecentRun], run_id: str) -> list[RecentRun] | 
     None where it is no slower than is usual at its size, marked already, or not there.
     """
     found = next((run for run in runs if run.run_id == run_id and not run.strange), None)
-    at_size = [run.run_time_s for run in runs if found is not None and rounded_size(run.n) == rounded_size(found.n)]
-    if found is None or found.run_time_s <= median(at_size):
+    if found is None:
+        return None
+    own, sizes = rounded_size(found.n), rounded_sizes(run.n for run in runs)
+    if found.run_time_s <= median(run.run_time_s for run, size in zip(runs, sizes, strict=True) if size == own):
         return None
     return [msgspec.structs.replace(run, strange=1) if run is found else run for run in runs]
 
@@ -88,8 +99,10 @@ def merges(runs: Sequence[RecentRun]) -> bool:
 def _doubted(run: RecentRun, runs: Sequence[RecentRun]) -> bool:
     if not run.strange:
         return False
-    size = rounded_size(run.n)
-    at_size = sorted((each.end_ms, each.run_id, each.strange) for each in runs if rounded_size(each.n) == size)
+    own, sizes = rounded_size(run.n), rounded_sizes(each.n for each in runs)
+    at_size = sorted(
+        (each.end_ms, each.run_id, each.strange) for each, size in zip(runs, sizes, strict=True) if size == own
+    )
     return not agreeing(run.strange, [strange for _, _, strange in at_size])
 
 
@@ -122,7 +135,9 @@ def observed_sizes(
 
     Of a level that was left, runs weigh little; that the size was run often stays true.
     """
-    often = {n for n in study.n.tolist() if max(weights.get(n, 0.0), _runs(n, table, unmerged)) >= CONFIRMED_RUNS}
+    runs = table.counts()
+    runs.update(rounded_sizes(run.n for run in placed(unmerged) if not run.strange))
+    often = {n for n in study.n.tolist() if max(weights.get(n, 0.0), runs[n]) >= CONFIRMED_RUNS}
     repeats = sum(max(weight - 1.0, 0.0) for weight in weights.values())
     measured = often if repeats >= REPEATS_MIN and study.noise <= SCATTER_MAX else set()
     return ObservedSizes(
@@ -130,10 +145,6 @@ def observed_sizes(
         frozenset(size.n for size in study.anomalies if size.n not in often),
         {n: Z95 * study.noise * math.sqrt(1.0 + 1.0 / weights[n]) for n in sorted(measured) if weights.get(n)},
     )
-
-
-def _runs(n: float, table: LevelTable, unmerged: Sequence[RecentRun]) -> int:
-    return table.count(n) + sum(rounded_size(run.n) == n and not run.strange for run in placed(unmerged))
 
 
 FIT_SIZES_MAX = 12
@@ -172,6 +183,7 @@ class RunTime:
         self._derived: dict[float, Derived] = {}  # of the sizes that have not changed since
         self._sizes: Sizes | None = None
         self._evidence: LawEvidence | None = None
+        self._observed: ObservedSizes | None = None
 
     @classmethod
     def build(cls, settings: RunTimeSettings, state: RunTimeState | None = None) -> "RunTime":
@@ -329,7 +341,9 @@ class RunTime:
 
     def observed(self) -> ObservedSizes:
         """Return what is to be believed of the sizes that were run."""
-        return observed_sizes(self.study(), self._counts, self._table, self._state.runs)
+        if self._observed is None:
+            self._observed = observed_sizes(self.study(), self._counts, self._table, self._state.runs)
+        return self._observed
 
     def least_s(self) -> dict[float, float]:
         """Return the least run time at each size, in seconds: what runs take that nothing disturbed."""
@@ -364,7 +378,7 @@ class RunTime:
         """Return the observed sizes, rising."""
         if self._study is not None and self._derived:
             return tuple(sorted(self._derived))  # all are known there
-        return tuple(sorted({*self._table.sizes(), *(rounded_size(run.n) for run in self._state.runs)}))
+        return tuple(sorted({*self._table.sizes(), *rounded_sizes(run.n for run in self._state.runs)}))
 
     def medians_s(self) -> dict[float, float]:
         """Return the median run time of each observed size, in seconds."""
@@ -399,7 +413,7 @@ class RunTime:
 
     def _changed(self, seen_ms: int, n: float | None = None) -> None:
         self._stale(n)
-        self._study = self._evidence = None
+        self._study = self._evidence = self._observed = None
         self._state.new_runs += 1
         self._state.faults = 0
         if self._state.waiting_ms is None:

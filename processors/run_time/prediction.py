@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from processors.contracts.outputs import Reliability, Source, UsefulSizes
 from processors.facts import PublishedCurve, PublishedPoint
 from processors.inputs import NAME, RUN_DEVIATION, Band, OtherInputs
-from processors.models.adept.reliability import Verdict
 from processors.models.adept.study import Study
+from processors.models.adept.verdict import Verdict
 from processors.models.combination.combine import WIDTH_INSIDE_MAX, Combination
 from processors.models.input_size import Knot
 from processors.models.statistics import six_digits

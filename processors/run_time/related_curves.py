@@ -9,9 +9,9 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from processors.models.combination.bands import NO_SCORES, Counts, SystemScores, share
 from processors.models.combination.combine import Learned
-from processors.models.combination.gate import NO_OFFSETS, SiblingSummary
+from processors.models.combination.evidence import NO_OFFSETS, SiblingSummary
+from processors.models.combination.replay import NO_SCORES, Counts, SystemScores, share
 
 CURVES_MAX: Final = 8  # of an application; the newest teach the others
 

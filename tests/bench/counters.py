@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from agent.decode.options import DecodeOptions, TelemetryOptions
-from agent.decode.recognise import TELEMETRY
+from agent.decode.files import TELEMETRY
+from agent.decode.message import DecodeOptions, TelemetryOptions
 from processors.contracts.events import JournalRecord, encode_record
 from processors.contracts.names import rfc3339
 from processors.contracts.telemetry import SeriesIndex

@@ -5,8 +5,8 @@ import time
 from collections.abc import Iterator
 
 from agent.app import compose
-from agent.config.sources import Source
-from agent.decode.recognise import DECODERS
+from agent.config.tree import Source
+from agent.decode.files import DECODERS
 from tests.bench.result import Row, median_rate
 from tests.bench.workload import START_MS, TOPIC, Load, Message, config, messages
 from tests.kit.job_records import slurm_record

@@ -5,12 +5,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from agent.decode.options import DecodeOptions, TelemetryOptions
-from agent.decode.recognise import TELEMETRY
-from agent.decode.telemetry.metric import Metric
+from agent.decode.files import TELEMETRY
+from agent.decode.message import DecodeOptions, TelemetryOptions
 from processors.contracts.names import rfc3339
 from processors.contracts.nodes import Node, Nodes
-from processors.contracts.telemetry import DecodeSamples, SeriesIndex
+from processors.contracts.telemetry import DecodeSamples, MetricMapping, SeriesIndex, Telemetry
 from tests.bench.result import Row, median_rate
 
 REPEATS: Final = 5
@@ -21,7 +20,13 @@ START_MS: Final = 1_795_168_800_000
 FIELDS: Final = tuple(f"metric_{i:02d}" for i in range(METRICS))
 OPTIONS: Final = TelemetryOptions(
     decode=DecodeOptions(default_system="bench"),
-    metrics=tuple(Metric(kind, field, field) for kind in ("wide", "ldms") for field in FIELDS),
+    taken=Telemetry(
+        metrics=tuple(
+            MetricMapping(measurement=kind, field=field, resource=field)
+            for kind in ("wide", "ldms")
+            for field in FIELDS
+        )
+    ),
     nodes=Nodes(Node(f"nid{host:06d}", xname=f"x{1000 + host}c0s0b0n0") for host in range(HOSTS)),
 )
 

@@ -10,11 +10,11 @@ from agent.app import compose
 from agent.clock import SystemClock
 from agent.collector.collector import Collector
 from agent.config.roles import CollectorSettings
-from agent.config.sources import MetricMapping, Source, Telemetry
-from agent.config.tree import Config, KafkaSettings, TopicNames
+from agent.config.tree import Config, KafkaSettings, Source, TopicNames
 from agent.log.kafka.log import KafkaLog
 from agent.topics import own_topics
 from processors.contracts.log import TopicSettings
+from processors.contracts.telemetry import MetricMapping, Telemetry
 from sinks.prometheus.registry import Metrics
 from tests.bench.result import Row
 from tests.bench.telemetry import FIELDS, METRICS, START_MS, line_wide, load_one

@@ -8,9 +8,8 @@ import msgspec
 import numpy as np
 
 from agent.app import compose
-from agent.config.sources import Source
-from agent.config.tree import Config
-from agent.decode.recognise import DECODERS
+from agent.config.tree import Config, Source
+from agent.decode.files import DECODERS
 from processors.contracts.events import JobEvent
 from processors.contracts.names import rfc3339
 

@@ -27,7 +27,7 @@ from processors.jobs.deduplication import (
 from processors.jobs.failures import FailureRate, FailureState, HostFailureRate
 from processors.jobs.lifecycle import Job, JobState
 from processors.load.scores import LoadScores, LoadScoresState
-from processors.models.combination.bands import NO_SCORES
+from processors.models.combination.replay import NO_SCORES
 from processors.pipeline import host_state
 from processors.pipeline.shard import PROCESSORS
 from processors.power.model import ProfileModels, ProfileModelsState

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from agent.decode.options import DecodeOptions
+from agent.decode.message import DecodeOptions
 from agent.decode.slurm import slurm_decoder
 from processors.contracts.events import JobCompleted, JobEvent, JobStarted
 from tests.kit.agent_process import AgentProcess, until, write_config

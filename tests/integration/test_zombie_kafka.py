@@ -12,8 +12,8 @@ import pytest
 from agent.app import compose
 from agent.config.load import load
 from agent.config.tree import Config
+from agent.decode.message import DecodeOptions
 from agent.decode.native import native_decoder
-from agent.decode.options import DecodeOptions
 from agent.learner.learner import Learner
 from agent.log.kafka.log import KafkaLog
 from agent.topics import own_topics

@@ -2,11 +2,11 @@
 
 from processors.contracts.names import HORIZONS
 from processors.models.adept.study import study
-from processors.models.combination.combine import combine
 from processors.models.combination.evidence import Curve
 from processors.run_time.members import MemberFact, Members
 from processors.run_time.messages import fits
 from processors.run_time.prediction import Outlook
+from tests.kit.combination import combine
 from tests.kit.scenario import SYSTEM
 
 

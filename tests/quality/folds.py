@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from processors.models.combination.combine import Coefficients
-from processors.models.combination.gate import Gate
+from processors.models.combination.evidence import Gate
 from processors.models.combination.inside import InsideScale
 from processors.models.combination.replay import Scale
 from tests.quality.curves import Measured

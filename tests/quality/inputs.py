@@ -19,10 +19,10 @@ import numpy as np
 
 from processors.inputs import AHEAD, DEVIATION_MIN, KNOTS_MAX, RUN_DEVIATION, spread
 from processors.models.adept.study import study
-from processors.models.combination.combine import combine
 from processors.models.combination.evidence import Curve
 from processors.models.conformal import NORMAL_90
 from processors.models.input_size import Expected, Input, Knot, expected, pooled, values
+from tests.kit.combination import combine
 from tests.quality.curves import Measured
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from agent.decode.options import DecodeOptions
+from agent.decode.message import DecodeOptions
 from agent.decode.swf import read_header, swf_lines
 from processors.contracts.events import Decoded, JobCompleted
 from processors.similar_runs import (

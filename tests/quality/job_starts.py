@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agent.identify.identifier import Identifier
+from agent.identify import Identifier
 from processors.contracts.events import JobCompleted, JobStarted, JournalRecord, Tick
 from processors.contracts.outputs import JobPrediction
 from processors.contracts.settings import AlertSettings, IdentifySettings, JobSettings, RunTimeSettings

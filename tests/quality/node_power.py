@@ -128,7 +128,13 @@ class Learned:
         return None if found is None else found.value
 
     def predicted(self, minute: int, at: Integers) -> Predicted | None:
-        return self.trainer.learners["power_w"].predict_rows(self.told.names, self.told.values[at, minute])
+        learner = self.trainer.learners["power_w"]
+        if learner.believed is None or learner.table is None:
+            return None
+        values, place = self.told.values[at, minute], {name: i for i, name in enumerate(self.told.names)}
+        nothing = np.full(len(values), np.nan)
+        columns = [values[:, place[name]] if name in place else nothing for name in learner.table.names]
+        return learner.models[learner.believed].predict(learner.table.filled(np.stack(columns, axis=1)))
 
     def learn(self, minute: int, at: Integers) -> None:
         for node in at.tolist():
@@ -214,10 +220,10 @@ def without_sensors(told: Job) -> Iterator[tuple[str, Scored]]:
         at = np.flatnonzero(good[:, minute])
         events = told.values[:, minute][:, columns]
         for node in at[at % 2 == 1].tolist() if minute >= FIRST_MINUTES else ():
-            found = model.estimate(events[node].tolist(), float(clock[node, minute]))
+            found = model.estimates(events[[node]], float(clock[node, minute]))
             if found is not None:
                 actual.append(float(told.power[node, minute]))
-                off.append(found)
+                off.append(float(found[0]))
                 alike.append(float(told.power[at[at % 2 == 0], minute].mean()))
         for node in at[at % 2 == 0].tolist():
             model.learn(events[node].tolist(), float(told.power[node, minute]), float(clock[node, minute]))
@@ -240,9 +246,9 @@ def one_server(path: Path) -> Iterator[tuple[str, Scored]]:
         if number // BLOCK % 2 == 0:
             model.learn((cpu,), power)
             seen.append(power)
-        elif (found := model.estimate((cpu,))) is not None:
+        elif (found := model.estimates(np.array([[cpu]]))) is not None:
             actual.append(power)
-            for name, value in zip(told, (found, seen[-1], float(np.mean(seen))), strict=True):
+            for name, value in zip(told, (float(found[0]), seen[-1], float(np.mean(seen))), strict=True):
                 told[name].append(value)
     full = WINDOW - BLOCK  # so many estimates before the window of readings was full
     yield from _each(actual[full:], {name: values[full:] for name, values in told.items()})

@@ -25,10 +25,10 @@ from processors.models import features
 from processors.models.counters import gaussian_process
 from processors.models.counters.model import KINDS
 from processors.models.counters.selection import ridge
-from processors.models.energy import RAPL_RANGE_J
 from processors.models.training.table import Answering, Predicted, Table, Tracked, finished
 from processors.models.training.trainer import Kind
 from processors.models.trees import Growth, grow
+from tests.kit.rapl import RAPL_RANGE_J
 from tests.quality.node_power import Scored, job, one_server, preceding, scored, without_sensors
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from processors.models.combination.combine import SHIPPED, Coefficients, combine
-from processors.models.combination.evidence import LAWS, LN2, Evidence
-from processors.models.combination.gate import CURVATURE_UNIT, Gate, sibling_record
+from processors.models.combination.combine import SHIPPED, Coefficients, summary
+from processors.models.combination.evidence import CURVATURE_UNIT, LAWS, LN2, Evidence, Gate, sibling_record
 from processors.models.combination.replay import (
     JUMP,
     JUMP_DOUBLINGS_MAX,
@@ -25,6 +24,7 @@ from processors.models.combination.replay import (
     features,
     replay,
 )
+from tests.kit.combination import combine, prequential
 from tests.quality.curves import Measured, applications, as_curve
 from tests.quality.likelihood import atoms, balanced, fit_scale, joined, per_run
 from tests.quality.refit_inside import fit_inside
@@ -64,8 +64,8 @@ def refit(curves: Sequence[Measured]) -> Coefficients:
     training, rows = [], []
     for found in by_application.values():
         told = [combine(as_curve(curve, curve.sizes)) for curve in found]
-        siblings = [each.summary() for each in told]
-        made = [combine(each.evidence.curve, siblings).prequential() for each in told]
+        siblings = [summary(each.evidence) for each in told]
+        made = [prequential(combine(each.evidence.curve, siblings)) for each in told]
         rows.append(made)
         for curve, each, row in zip(found, told, made, strict=True):
             record = sibling_record(siblings, row.key, row.system, np.array(row.target))
@@ -133,9 +133,9 @@ def _fit_bands(by_application: dict[str, list[Measured]], gate: Gate) -> Coeffic
     told, errors, weights = [], [], []
     for found in by_application.values():
         first = [combine(as_curve(curve, curve.sizes)) for curve in found]
-        siblings = [each.summary() for each in first]
+        siblings = [summary(each.evidence) for each in first]
         made = [
-            combine(each.evidence.curve, siblings, coefficients=SHIPPED._replace(gate=gate)).prequential()
+            prequential(combine(each.evidence.curve, siblings, coefficients=SHIPPED._replace(gate=gate)))
             for each in first
         ]
         for curve, row, shares in zip(found, made, replay(made).shares, strict=True):

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from processors.models.combination.bands import NO_SCORES, pooled, share
-from processors.models.combination.combine import Coefficients, Combination, combine, learn
+from processors.models.combination.combine import Coefficients, Combination, learn, summary
+from processors.models.combination.replay import NO_SCORES, pooled, share
+from tests.kit.combination import combine, prequential
 from tests.quality.curves import Measured, Question, as_curve, horizon, median_s, questions
 from tests.quality.likelihood import weighted_quantiles
 
@@ -89,9 +90,9 @@ def _taught(
         applications[question.curve.application].append((question, model))
     told = []
     for members in applications.values():
-        siblings = tuple(model.summary() for _, model in members)
+        siblings = tuple(summary(model.evidence) for _, model in members)
         models = [replace(model, siblings=siblings, coefficients=coefficients) for _, model in members]
-        learned = learn([model.prequential() for model in models], coefficients)
+        learned = learn([prequential(model) for model in models], coefficients)
         told += [
             (question, replace(model, learned=learned)) for (question, _), model in zip(members, models, strict=True)
         ]

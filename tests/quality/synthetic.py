@@ -13,8 +13,9 @@ from agent.simulation.truth import (
     Law,
     UniversalScalability,
 )
-from processors.models.combination.combine import combine, learn
+from processors.models.combination.combine import learn
 from processors.models.combination.evidence import Curve
+from tests.kit.combination import combine, prequential
 
 T1_S = 100.0
 FAMILIES = ("downey", "amdahl_log", "kazmina", "usl", "halo")
@@ -60,7 +61,7 @@ def errors(noise: float, each: int = 40, seed: int = 11) -> Errors:
     """Return the errors of the combination, every curve an application of its own."""
     found = []
     for curve, truth in curves(noise, each, seed):
-        learned = learn([combine(curve).prequential()])
+        learned = learn([prequential(combine(curve))])
         middle = len(curve.n) // 2
         targets = [float(np.sqrt(curve.n[middle - 1] * curve.n[middle])), 2 * curve.n[-1], 4 * curve.n[-1]]
         said = combine(curve, learned=learned).predict(targets).run_time_s

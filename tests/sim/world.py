@@ -11,8 +11,7 @@ from agent.app import compose
 from agent.app.compose import make_windows
 from agent.collector.collector import Collector, Routes
 from agent.config.roles import CollectorSettings, LearnerSettings
-from agent.config.sources import Source
-from agent.config.tree import Config, TopicNames
+from agent.config.tree import Config, Source, TopicNames
 from agent.learner.learner import Learner
 from agent.log.memory.broker import MemoryBroker
 from agent.log.memory.log import MemoryLog

@@ -2,10 +2,9 @@
 
 import msgspec
 
-from agent.decode.message import JSON_ERRORS, checked, invalid, json_error, refuse_duplicate_keys
-from agent.decode.options import TelemetryOptions
+from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid, json_error, refuse_duplicate_keys
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, epoch_ms, in_slices
-from agent.decode.telemetry.mappings import COLLECTD
+from agent.decode.telemetry.metric import COLLECTD
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import DecodeSamples
@@ -30,7 +29,7 @@ def collectd_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of value lists; what collectd derives from counters comes as rates, its default.
 
     >>> from processors.contracts.telemetry import SeriesIndex
-    >>> from agent.decode.options import DecodeOptions
+    >>> from agent.decode.message import DecodeOptions
     >>> decode = collectd_decoder(TelemetryOptions(decode=DecodeOptions(default_system="exa")))
     >>> message = b'[{"values":[0.5],"dsnames":["shortterm"],"time":1787217284.001,"host":"nid1","plugin":"load","type":"load"}]'
     >>> decode([message], [1787217284000], SeriesIndex(9)).samples.value.tolist()

@@ -8,13 +8,21 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.decode.fields import TEXT_MAX, refuse_control
-from agent.decode.message import Reason, invalid, shown
-from agent.decode.options import TelemetryOptions, TimeUnit
+from agent.decode.message import Reason, TelemetryOptions, invalid, shown
 from agent.decode.telemetry.metric import BoundsTable
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded
 from processors.contracts.names import EARLIEST_MS, LATEST_MS, rfc3339
-from processors.contracts.telemetry import JOB, PEER, DecodedBatch, DecodeSamples, Samples, Series, SeriesIndex
+from processors.contracts.telemetry import (
+    JOB,
+    PEER,
+    DecodedBatch,
+    DecodeSamples,
+    Samples,
+    Series,
+    SeriesIndex,
+    TimeUnit,
+)
 
 # JSON as producers write it that print what is no number as ``nan``, ``NaN`` or ``-inf``: no JSON, but plain enough.
 

@@ -8,8 +8,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from agent.decode.fields import check_bounds, parse_time
-from agent.decode.message import JSON_ERRORS, checked, invalid, json_error, refuse_duplicate_keys
-from agent.decode.options import TelemetryOptions
+from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid, json_error, refuse_duplicate_keys
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps, in_slices, number_of
 from agent.decode.telemetry.metric import VALUE_MAX
 from processors.contracts.errors import InvalidInputError
@@ -387,7 +386,7 @@ def cray_decoder(options: TelemetryOptions) -> DecodeSamples:
 
     >>> from processors.contracts.nodes import Node, Nodes
     >>> from processors.contracts.telemetry import SeriesIndex
-    >>> from agent.decode.options import DecodeOptions
+    >>> from agent.decode.message import DecodeOptions
     >>> nodes = Nodes([Node("nid1", xname="x9c3s0b0n0")])
     >>> decode = cray_decoder(TelemetryOptions(decode=DecodeOptions(default_system="exa"), nodes=nodes))
     >>> sensor = b'{"Timestamp":"2026-11-20T10:00:00.5Z","Location":"x9c3s0b0n0","PhysicalContext":"Chassis","Value":"258"}'

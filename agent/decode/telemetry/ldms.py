@@ -4,11 +4,9 @@ from typing import Final
 
 import msgspec
 
-from agent.decode.message import JSON_ERRORS, checked, invalid, json_error, refuse_duplicate_keys
-from agent.decode.options import TelemetryOptions
+from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid, json_error, refuse_duplicate_keys
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, epoch_ms, in_slices, without_nan
-from agent.decode.telemetry.mappings import CRAY_POWER, LDMS, PAPI, SAMPLER, SOCKET, counters_of
-from agent.decode.telemetry.metric import Metric, share_by_load
+from agent.decode.telemetry.metric import CRAY_POWER, LDMS, PAPI, SAMPLER, SOCKET, Metric, counters_of, share_by_load
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
 from processors.contracts.telemetry import DecodeSamples
 
@@ -32,15 +30,15 @@ def ldms_decoder(options: TelemetryOptions) -> DecodeSamples:
     A load average gives the available share of a processor too: cpus / (load + 1), see `share_by_load`.
 
     >>> from processors.contracts.telemetry import SeriesIndex
-    >>> from agent.decode.options import DecodeOptions
+    >>> from agent.decode.message import DecodeOptions
     >>> options = TelemetryOptions(decode=DecodeOptions(default_system="exa"), hosts={1042: "nid001042"})
     >>> row = b'{"timestamp":1787217284.001733,"component_id":1042,"job_id":0,"load1min":3.0}'
     >>> index = SeriesIndex(9)
     >>> ldms_decoder(options)([row], [1787217284000], index).samples.value.tolist(), index[1].resource
     ([3.0, 0.25], 'cpu_available')
     """
-    by_load = Metric(MEASUREMENT, "load1min", "cpu_available", share_by_load(options.host_cpus))
-    counters = counters_of(options.counters, cumulative=options.counters_cumulative)
+    by_load = Metric(MEASUREMENT, "load1min", "cpu_available", share_by_load(options.taken.host_cpus))
+    counters = counters_of(options.taken.counters, cumulative=options.taken.counters_cumulative)
     planner, known = Planner((*LDMS, *counters, by_load), options), Known[tuple[str, ...], Plan]()
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:

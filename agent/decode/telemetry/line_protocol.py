@@ -5,11 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from agent.decode.clustercockpit import add_event, job_event
-from agent.decode.message import checked, invalid
-from agent.decode.options import TelemetryOptions
+from agent.decode.message import TelemetryOptions, checked, invalid
 from agent.decode.telemetry.clustercockpit import PEER_TAG, metric_of
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps, in_slices
-from agent.decode.telemetry.mappings import TELEGRAF
+from agent.decode.telemetry.metric import TELEGRAF
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
 from agent.decode.telemetry.telegraf import host_of
 from processors.contracts.errors import InvalidInputError
@@ -134,13 +133,13 @@ def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:
     Lines are those of Telegraf, or of ClusterCockpit, whose events of jobs are taken as well.
 
     >>> from processors.contracts.telemetry import SeriesIndex
-    >>> from agent.decode.options import DecodeOptions
+    >>> from agent.decode.message import DecodeOptions
     >>> decode = line_protocol_decoder(TelemetryOptions(decode=DecodeOptions(default_system="exa")))
     >>> batch = decode([b"system,host=nid1 load1=3.5,load5=3i 1787217284000000000"], [1787217284000], SeriesIndex(9))
     >>> batch.samples.value.tolist(), batch.others[0][1].ignored
     ([3.5], {'metric': 1})
     """
-    planner, known, stamps = Planner(TELEGRAF, options), Known[bytes, Plan](), Stamps(options.time_unit)
+    planner, known, stamps = Planner(TELEGRAF, options), Known[bytes, Plan](), Stamps(options.taken.time_unit)
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
         lines = _lines(checked(value, options.decode), options)

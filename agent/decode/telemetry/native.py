@@ -8,9 +8,17 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 
 from agent.decode.fields import TEXT_MAX, check_bounds, moment_ms, refuse_control
-from agent.decode.message import JSON_ERRORS, checked, invalid, json_error, refuse_duplicate_keys, shown
+from agent.decode.message import (
+    JSON_ERRORS,
+    DecodeOptions,
+    TelemetryOptions,
+    checked,
+    invalid,
+    json_error,
+    refuse_duplicate_keys,
+    shown,
+)
 from agent.decode.native import native_decoder
-from agent.decode.options import DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.columns import Columns, Known, number_of, without_nan
 from agent.decode.telemetry.metric import BoundsTable
 from processors.contracts.errors import InvalidInputError

@@ -3,10 +3,9 @@
 import re
 from typing import Final
 
-from agent.decode.message import checked, invalid, shown
-from agent.decode.options import TelemetryOptions
+from agent.decode.message import TelemetryOptions, checked, invalid, shown
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, epoch_ms, in_slices
-from agent.decode.telemetry.mappings import NWS
+from agent.decode.telemetry.metric import NWS
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import DecodeSamples
@@ -36,7 +35,7 @@ def nws_decoder(options: TelemetryOptions) -> DecodeSamples:
     source, the host is that of the options.
 
     >>> from processors.contracts.telemetry import SeriesIndex
-    >>> from agent.decode.options import DecodeOptions
+    >>> from agent.decode.message import DecodeOptions
     >>> decode = nws_decoder(TelemetryOptions(decode=DecodeOptions(default_system="ufo")))
     >>> line = b"1093555200 0.91 0.90 0.02 0.90 0.001 green.ufo.edu:8060 green.ufo.edu:8060 availableCpu"
     >>> index = SeriesIndex(9)

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from agent.decode.message import invalid
-from agent.decode.options import NOT_NOTED, Missed, TelemetryOptions
+from agent.decode.message import NOT_NOTED, Missed, TelemetryOptions, invalid
 from agent.decode.telemetry.columns import Columns, number_of
-from agent.decode.telemetry.metric import Convert, Metric
-from processors.contracts.telemetry import SeriesIndex
+from agent.decode.telemetry.metric import Convert, Metric, kibibytes, mebibytes, megabits, milliseconds, percent
+from processors.contracts.telemetry import MetricMapping, SeriesIndex
 
 Targets = tuple[tuple[int, Convert | None], ...]
 """The numbers of the series that a field is a sample of, with the conversion of its unit; seldom several."""
@@ -102,6 +101,30 @@ class Plan:
         return self.targets[field]
 
 
+CONVERSIONS: Final[dict[str | None, Convert | None]] = {
+    None: None,
+    "percent": percent,
+    "KiB": kibibytes,
+    "MiB": mebibytes,
+    "ms": milliseconds,
+    "Mbit/s": megabits,
+}
+"""From the unit of a producer, as a configuration names it, to that of the resource."""
+
+
+def _mapped(given: MetricMapping) -> Metric:
+    return Metric(
+        given.measurement,
+        given.field,
+        given.resource,
+        CONVERSIONS[given.unit],
+        only=tuple(given.only.items()),
+        instance=given.instance,
+        peer=given.peer,
+        part=given.part,
+    )
+
+
 class Planner:
     """The mappings of a format, those of the site first, and the plans they give.
 
@@ -113,9 +136,9 @@ class Planner:
     def __init__(self, metrics: tuple[Metric, ...], options: TelemetryOptions) -> None:
         self._options = options
         self._metrics: dict[str, list[Metric]] = {}
-        for metric in (*options.metrics, *metrics):
-            if metric.resource in options.resources or metric in options.metrics:
-                self._metrics.setdefault(metric.measurement, []).append(metric)
+        own = [_mapped(mapping) for mapping in options.taken.metrics]
+        for metric in (*own, *(metric for metric in metrics if metric.resource in options.taken.resources)):
+            self._metrics.setdefault(metric.measurement, []).append(metric)
 
     def plan(
         self,
@@ -132,7 +155,7 @@ class Planner:
         `also` are what these very records hold besides; `system` is the one that they name, and `job_id` the job that they
         are about.
         """
-        wanted = (metric for metric in also if metric.resource in self._options.resources)
+        wanted = (metric for metric in also if metric.resource in self._options.taken.resources)
         metrics = [metric for metric in (*self._metrics.get(measurement, ()), *wanted) if metric.fits(tags)]
         if not metrics:
             self._options.missed.note("metrics", measurement)

@@ -7,9 +7,8 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from agent.decode.message import JSON_ERRORS
+from agent.decode.message import JSON_ERRORS, TelemetryFactory, TelemetryOptions
 from agent.decode.opening import any_decoder
-from agent.decode.options import TelemetryFactory, TelemetryOptions
 from agent.decode.telemetry.collectd import collectd_decoder
 from agent.decode.telemetry.cray import cray_decoder
 from agent.decode.telemetry.ldms import ldms_decoder
@@ -90,7 +89,7 @@ def any_telemetry_decoder(options: TelemetryOptions) -> DecodeSamples:
 
     Events of jobs may be native ones, or records of Slurm and Sonar.
 
-    >>> from agent.decode.options import DecodeOptions
+    >>> from agent.decode.message import DecodeOptions
     >>> decode = any_telemetry_decoder(TelemetryOptions(decode=DecodeOptions(default_system="exa")))
     >>> decode([b"system,host=nid1 load1=3.5 1787217284"], [1787217284000], SeriesIndex(9)).samples.value.tolist()
     [3.5]

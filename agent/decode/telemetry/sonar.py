@@ -5,12 +5,10 @@ from typing import Annotated, Final
 import msgspec
 
 from agent.decode.fields import TEXT_MAX, own_text, parse_time
-from agent.decode.message import JSON_ERRORS, checked, invalid, json_error
-from agent.decode.options import TelemetryOptions
+from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid, json_error
 from agent.decode.sonar import JOB_TYPES, sonar_decoder
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, in_slices
-from agent.decode.telemetry.mappings import SONAR
-from agent.decode.telemetry.metric import Metric, share_by_load
+from agent.decode.telemetry.metric import SONAR, Metric, share_by_load
 from agent.decode.telemetry.plans import Plan, Planner, take
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded, Evidence, Identity
@@ -147,7 +145,7 @@ class _Decoder:
     def _plan(self, key: _Key) -> Plan:
         system, node, gpus, cpus = key
         listed = self._options.nodes.node(node, system)
-        cpus = cpus or (listed and listed.cores) or self._options.host_cpus
+        cpus = cpus or (listed and listed.cores) or self._options.taken.host_cpus
         powers = [Metric(MEASUREMENT, f"gpu:{index}", POWER_W, instance=f"gpu:{index}") for index in gpus]
         also = (Metric(MEASUREMENT, "load1", "cpu_available", share_by_load(cpus)), *powers)
         tags = {f"gpu:{index}": f"gpu:{index}" for index in gpus}

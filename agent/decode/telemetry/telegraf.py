@@ -5,10 +5,9 @@ from typing import Final
 
 import msgspec
 
-from agent.decode.message import JSON_ERRORS, checked, invalid, json_error, refuse_duplicate_keys
-from agent.decode.options import TelemetryOptions
+from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid, json_error, refuse_duplicate_keys
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps, in_slices
-from agent.decode.telemetry.mappings import TELEGRAF
+from agent.decode.telemetry.metric import TELEGRAF
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import DecodeSamples
@@ -46,13 +45,13 @@ def telegraf_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of Telegraf's JSON, with times in s, ms, us or ns.
 
     >>> from processors.contracts.telemetry import SeriesIndex
-    >>> from agent.decode.options import DecodeOptions
+    >>> from agent.decode.message import DecodeOptions
     >>> decode = telegraf_decoder(TelemetryOptions(decode=DecodeOptions(default_system="exa")))
     >>> message = b'{"name": "system", "tags": {"host": "nid1"}, "fields": {"load1": 3.5}, "timestamp": 1787217284}'
     >>> decode([message], [1787217284000], SeriesIndex(9)).samples.value.tolist()
     [3.5]
     """
-    planner, known, stamps = Planner(TELEGRAF, options), Known[tuple[str, ...], Plan](), Stamps(options.time_unit)
+    planner, known, stamps = Planner(TELEGRAF, options), Known[tuple[str, ...], Plan](), Stamps(options.taken.time_unit)
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
         failures: list[InvalidInputError] = []

@@ -4,17 +4,178 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isqrt
-from typing import NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from processors.models.adept.anomalies import AnomalousSize, excess_over_chord, find_anomalies
 from processors.models.downey.fit import QuickFitter, fit_downey
-from processors.models.laws.amdahl import AmdahlFits, least_squares_amdahl
+from processors.models.laws.family import AmdahlFits, least_squares_amdahl
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
+
+
+# Fluctuation of a run-time curve: the metric R of ADEPT and a rule that holds for any spacing of the sizes.
+#
+# Both look at three neighbouring sizes and ask whether the middle one is out of line.
+
+
+TOLERANCE = 0.10  # of ADEPT; it must exceed the noise, so three times the noise replaces it where that is more
+NOISE_FACTOR = 3.0
+R_LIMIT = 1e300  # R of times that differ by more than floats can tell
+
+
+def tolerance(noise: float) -> float:
+    """Return the relative deviation that counts as a fluctuation, from the standard deviation of ln t.
+
+    >>> tolerance(0.03), tolerance(0.05)
+    (0.1, 0.15000000000000002)
+    """
+    return max(TOLERANCE, NOISE_FACTOR * noise)
+
+
+def fluctuation(n: Floats, run_time_s: Floats) -> Floats:
+    """Return R of each interval between neighbouring sizes, shape (k-1,); R is a pure number.
+
+    `n` (sorted, distinct) and `run_time_s` have shape (k,). Perfect speed-up gives 2 - n_i / n_(i+1).
+    A slow point makes the R before it small and the R after it large.
+    Source: the metric of ADEPT (Deshmeh, Machina, Sodan 2010). Its distance term is exact for geometric spacing only.
+
+    >>> fluctuation(np.array([1.0, 2.0, 4.0, 8.0]), np.array([100.0, 52.0, 40.0, 15.0])).round(6).tolist()
+    [1.442308, 0.975, 2.0]
+    """
+    ratio = n[:-1] / n[1:]
+    with np.errstate(over="ignore", under="ignore"):
+        r = (run_time_s[:-1] / run_time_s[1:]) * ratio * (2.0 - ratio)
+    return np.clip(r, 1.0 / R_LIMIT, R_LIMIT)
+
+
+def excess_over_chord(n: Floats, run_time_s: Floats) -> Floats:
+    """Return by how much ln t of each middle size lies above the chord of its neighbours in log-log, shape (k-2,).
+
+    ln T is convex in ln n for every Downey curve, so a noise-free one gives no positive value whatever the spacing.
+
+    >>> excess_over_chord(np.array([4.0, 5.0, 10.0]), np.array([25.0, 20.0, 10.0])).round(12).tolist()
+    [-0.0]
+    """
+    x, y = np.log(n), np.log(run_time_s)
+    share = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
+    return np.asarray(y[1:-1] - y[:-2] - share * (y[2:] - y[:-2]))
+
+
+def violation(excess: Floats, tolerance: float) -> Floats:
+    """Return how far each excess is above ln(1 + tolerance), zero where it is not.
+
+    >>> violation(np.array([0.0, 0.5]), 0.1).round(4).tolist()
+    [0.0, 0.4047]
+    """
+    return np.asarray(np.maximum(excess - np.log1p(tolerance), 0.0))
+
+
+SIZES_MIN = 4  # of ADEPT
+IMPROVEMENT = 0.5  # a suspect is cleared unless the violations fall at least to this share without it
+FAST_COST = 1.5  # slow points are likelier than fast ones: contention
+
+
+@dataclass(frozen=True, slots=True)
+class AnomalousSize:
+    """One size out of line: observed and expected run time, and their relative deviation.
+
+    >>> AnomalousSize(8.0, 15.0, 10.0, 0.5, "slow").direction
+    'slow'
+    """
+
+    n: float
+    observed_s: float
+    expected_s: float
+    deviation: float
+    direction: Literal["slow", "fast"]
+
+
+@dataclass(frozen=True, slots=True)
+class Anomalies:
+    """What the search found: the sizes, which of the points are left (mask), and the violations that remain.
+
+    >>> Anomalies((), np.array([True]), 0.0).violations
+    0.0
+    """
+
+    sizes: tuple[AnomalousSize, ...]
+    kept: Booleans
+    violations: float
+
+
+def find_anomalies(n: Floats, run_time_s: Floats, tolerance: float, fitter: QuickFitter | None = None) -> Anomalies:
+    """Return the points that break the convexity of ln T in ln n, at most a quarter of them, each confirmed by a fit.
+
+    `n` (sorted, distinct) and `run_time_s` have shape (k,); `tolerance` is the relative deviation that counts.
+    A suspect must lie in a violating triple, halve the violations when left out, and miss the Downey curve of the others.
+    The first and the last size cannot be judged alone: a slow last one is saturation. `fitter` is one of the same data.
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    >>> [(found.n, round(found.deviation, 2)) for found in find_anomalies(n, np.array([64.0, 32.0, 16.0, 12.0, 4.0]), 0.1).sizes]
+    [(8.0, 0.5)]
+    """
+    kept = np.ones(n.size, bool)
+    if violations(n, run_time_s, tolerance) == 0.0:
+        return Anomalies((), kept, 0.0)
+    fits = fitter or QuickFitter(n, run_time_s)
+    found: list[AnomalousSize] = []
+    for _ in range(max(1, n.size // 4)):
+        worst = _worst(n, run_time_s, kept, tolerance, fits)
+        if worst is None:
+            break
+        index, size = worst
+        kept[index] = False
+        found.append(size)
+    return Anomalies(tuple(found), kept, violations(n[kept], run_time_s[kept], tolerance))
+
+
+def violations(n: Floats, run_time_s: Floats, tolerance: float) -> float:
+    """Return the sum of what all triples exceed the tolerance by, in ln t; zero for fewer than three sizes.
+
+    >>> violations(np.array([1.0, 2.0, 4.0]), np.array([4.0, 2.0, 1.0]), 0.1)
+    0.0
+    """
+    if n.size < 3:
+        return 0.0
+    return float(violation(excess_over_chord(n, run_time_s), tolerance).sum())
+
+
+def _worst(
+    n: Floats, run_time_s: Floats, kept: Booleans, tolerance: float, fitter: QuickFitter
+) -> tuple[int, AnomalousSize] | None:
+    """Return index and description of the cheapest suspect that is confirmed, or None."""
+    suspects, left = _suspects(n, run_time_s, kept, tolerance)
+    if not suspects:
+        return None
+    fits = fitter.fit(np.stack([kept & (np.arange(n.size) != suspect) for suspect in suspects]))
+    expected_s = np.diagonal(fits.predict(n[suspects]))
+    deviation = run_time_s[suspects] / expected_s - 1.0
+    cost = (fits.rms + 0.01 + left) * np.where(deviation > 0.0, 1.0, FAST_COST)
+    cost = np.where(np.abs(deviation) > tolerance, cost, np.inf)
+    best = int(cost.argmin())
+    if not np.isfinite(cost[best]):
+        return None
+    index, off = suspects[best], float(deviation[best])
+    direction: Literal["slow", "fast"] = "slow" if off > 0.0 else "fast"
+    return index, AnomalousSize(float(n[index]), float(run_time_s[index]), float(expected_s[best]), off, direction)
+
+
+def _suspects(n: Floats, run_time_s: Floats, kept: Booleans, tolerance: float) -> tuple[list[int], list[float]]:
+    """Return the points whose removal ends at least half of the violations, and the violations left without each."""
+    points = np.flatnonzero(kept)
+    if points.size < SIZES_MIN:
+        return [], []
+    over = violation(excess_over_chord(n[points], run_time_s[points]), tolerance)
+    triples = np.flatnonzero(over)
+    candidates = points[np.unique(np.concatenate([triples, triples + 1, triples + 2]))].tolist()
+    left = [
+        violations(n[others], run_time_s[others], tolerance) for others in (points[points != one] for one in candidates)
+    ]
+    cleared = [place for place, rest in enumerate(left) if rest <= IMPROVEMENT * over.sum()]
+    return [candidates[place] for place in cleared], [left[place] for place in cleared]
 
 
 # Stepwise scalability: a curve that falls into phases, each with its own law, with a jump of run time between them.
@@ -24,7 +185,7 @@ Booleans = NDArray[np.bool_]
 
 Indices = NDArray[np.intp]
 
-SIZES_MIN = 5  # of ADEPT
+PHASED_SIZES_MIN = 5  # of ADEPT
 PHASE_MIN = 2
 NOISE_FLOOR = 0.02  # relative error below which a better fit is no evidence
 
@@ -82,7 +243,7 @@ def find_phases(n: Floats, run_time_s: Floats, tolerance: float, *, rms_of_one: 
     [(2.0, 8.0, 0.0), (10.0, 16.0, 0.4)]
     """
     k = n.size
-    if k < SIZES_MIN or rms_of_one <= tolerance / 3.0:
+    if k < PHASED_SIZES_MIN or rms_of_one <= tolerance / 3.0:
         return None
     segments = _Segments(n, run_time_s)
     one = _criterion(np.array([k * rms_of_one**2]), 3, k)[0]
@@ -290,78 +451,6 @@ def _described(n: Floats, run_time_s: Floats, kind: tuple[str, int], inside: Boo
     among = _among(n, inside)
     slowdown = np.median(run_time_s[among] / fit_downey(n[inside], run_time_s[inside]).predict(n[among]) - 1.0)
     return SpecialSizes(kind[0], tuple(n[inside].tolist()), float(slowdown), kind[1])
-
-
-# Sizes worth allocating, read off a predicted curve: the knee, the last efficient size, the largest meaningful one.
-
-
-EFFICIENCY_MIN = 0.5
-NO_GAIN = 0.01  # a run time this close to the shortest one is no reason to allocate more
-
-
-class MeaningfulSizes(NamedTuple):
-    """Each None where the curve does not show it within its range.
-
-    `knee` is where speed-up times efficiency is greatest, `at_half_efficiency` the last size with an efficiency of 0.5,
-    `max` the smaller of that and of the size from which the run time falls no more. From one unit on they are whole.
-
-    >>> MeaningfulSizes(knee=16.0, at_half_efficiency=32.0, max=31.0).max
-    31.0
-    """
-
-    knee: float | None
-    at_half_efficiency: float | None
-    max: float | None
-
-
-def last_efficient_size(n: Floats, speedup: Floats, efficiency_min: float = EFFICIENCY_MIN) -> float | None:
-    """Return the last size of a curve with at least this efficiency, interpolated; None where the curve ends before.
-
-    >>> n = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
-    >>> last_efficient_size(n, np.minimum(n, 4.0))
-    8.0
-    """
-    return _crossing(np.log(n), np.log(speedup / n) - np.log(efficiency_min))
-
-
-def meaningful_sizes(n: Floats, speedup: Floats, allowed: Floats, speedup_allowed: Floats) -> MeaningfulSizes:
-    """Return what a curve of `m` sizes shows; `n` (rising) and `speedup` have shape (m,).
-
-    The knee is one of the `allowed` sizes (a,), rising; it and the speed-up there decide nothing else.
-    Source of the knee: Eager, Zahorjan, Lazowska, "Speedup versus efficiency in parallel systems" (1989).
-
-    >>> n = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
-    >>> meaningful_sizes(n, np.minimum(n, 4.0), n, np.minimum(n, 4.0))
-    MeaningfulSizes(knee=4.0, at_half_efficiency=8.0, max=4.0)
-    """
-    half = _whole(last_efficient_size(n, speedup), np.floor)
-    worth = speedup_allowed**2 / allowed if allowed.size else allowed
-    best = int(worth.argmax()) if worth.size else 0
-    knee = float(allowed[best]) if best < worth.size - 1 else None
-    flat = _whole(_flat_from(n, speedup), np.ceil)
-    known = [size for size in (half, flat) if size is not None]
-    return MeaningfulSizes(knee, half, min(known, default=None))
-
-
-def _whole(n: float | None, rounding: np.ufunc) -> float | None:
-    """Return a whole size: nobody can be given a part of a node; sizes below one are shares and stay."""
-    return n if n is None or n < 1.0 else float(rounding(round(n, 4)))
-
-
-def _crossing(ln_n: Floats, excess: Floats) -> float | None:
-    """Return the size from which the excess stays negative, interpolated; None where the curve ends before."""
-    positive = np.flatnonzero(excess >= 0.0)
-    last = int(positive[-1]) if positive.size else 0
-    if not positive.size or last == ln_n.size - 1:
-        return None
-    share = excess[last] / (excess[last] - excess[last + 1])
-    return float(round(np.exp(ln_n[last] + share * (ln_n[last + 1] - ln_n[last])), 6))
-
-
-def _flat_from(n: Floats, speedup: Floats) -> float | None:
-    """Return the first size whose run time is as good as the shortest one; None where it still falls at the end."""
-    first = int(np.flatnonzero(speedup >= speedup.max() * (1.0 - NO_GAIN))[0])
-    return None if first >= n.size - 2 else float(round(n[first], 6))
 
 
 CONTRADICTING = 4

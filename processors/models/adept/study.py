@@ -1,4 +1,4 @@
-"""What the sizes of one application say: patterns, prediction with its band, useful sizes; see `adept` and `verdict`."""
+"""What the sizes of one application say: patterns, prediction with its band, useful sizes."""
 
 import math
 from collections.abc import Sequence
@@ -9,23 +9,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from processors.models.adept import reliability
-from processors.models.adept.anomalies import AnomalousSize, fluctuation, tolerance
 from processors.models.adept.patterns import SPECIAL_SIZES_MIN as SPECIAL_MIN
 from processors.models.adept.patterns import (
-    MeaningfulSizes,
+    AnomalousSize,
     Patterns,
     Phases,
     SpecialSizes,
     find_hidden_special,
     find_patterns,
-    meaningful_sizes,
+    fluctuation,
+    tolerance,
 )
-from processors.models.adept.reliability import Judge, Verdict
+from processors.models.adept.verdict import NOISE_FLOOR, REACH, SIZES_MIN, Judge, Verdict
 from processors.models.aggregates.sizes import observations
 from processors.models.downey.bayes import AnchoredCurve, Posterior, anchored_curve, parallel_curve
 from processors.models.downey.fit import DowneyFit, fit_downey
-from processors.models.downey.two_step import DEVIATION, Envelope, TwoStepFit, envelope, fit_two_step
+from processors.models.downey.two_step import DEVIATION, Envelope, envelope
 
 Floats = NDArray[np.float64]
 
@@ -33,11 +32,82 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 SIZE_MAX = 1e30  # sizes and ratios of times beyond are taken for this: nothing measured comes near
-ANOMALY_TRUST = 0.1  # of ADEPT's idea to reduce the weight of anomalous sizes
 DEVIATION_MAX = 0.5
 USEFUL_REACH = 4.0  # times the largest size
 USEFUL_STEPS = 49
 OBSERVED, INTERPOLATED, EXTRAPOLATED = "observed", "interpolated", "extrapolated"
+
+
+# Sizes worth allocating, read off a predicted curve: the knee, the last efficient size, the largest meaningful one.
+
+
+EFFICIENCY_MIN = 0.5
+NO_GAIN = 0.01  # a run time this close to the shortest one is no reason to allocate more
+
+
+class MeaningfulSizes(NamedTuple):
+    """Each None where the curve does not show it within its range.
+
+    `knee` is where speed-up times efficiency is greatest, `at_half_efficiency` the last size with an efficiency of 0.5,
+    `max` the smaller of that and of the size from which the run time falls no more. From one unit on they are whole.
+
+    >>> MeaningfulSizes(knee=16.0, at_half_efficiency=32.0, max=31.0).max
+    31.0
+    """
+
+    knee: float | None
+    at_half_efficiency: float | None
+    max: float | None
+
+
+def last_efficient_size(n: Floats, speedup: Floats, efficiency_min: float = EFFICIENCY_MIN) -> float | None:
+    """Return the last size of a curve with at least this efficiency, interpolated; None where the curve ends before.
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    >>> last_efficient_size(n, np.minimum(n, 4.0))
+    8.0
+    """
+    return _crossing(np.log(n), np.log(speedup / n) - np.log(efficiency_min))
+
+
+def meaningful_sizes(n: Floats, speedup: Floats, allowed: Floats, speedup_allowed: Floats) -> MeaningfulSizes:
+    """Return what a curve of `m` sizes shows; `n` (rising) and `speedup` have shape (m,).
+
+    The knee is one of the `allowed` sizes (a,), rising; it and the speed-up there decide nothing else.
+    Source of the knee: Eager, Zahorjan, Lazowska, "Speedup versus efficiency in parallel systems" (1989).
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    >>> meaningful_sizes(n, np.minimum(n, 4.0), n, np.minimum(n, 4.0))
+    MeaningfulSizes(knee=4.0, at_half_efficiency=8.0, max=4.0)
+    """
+    half = _whole(last_efficient_size(n, speedup), np.floor)
+    worth = speedup_allowed**2 / allowed if allowed.size else allowed
+    best = int(worth.argmax()) if worth.size else 0
+    knee = float(allowed[best]) if best < worth.size - 1 else None
+    flat = _whole(_flat_from(n, speedup), np.ceil)
+    known = [size for size in (half, flat) if size is not None]
+    return MeaningfulSizes(knee, half, min(known, default=None))
+
+
+def _whole(n: float | None, rounding: np.ufunc) -> float | None:
+    """Return a whole size: nobody can be given a part of a node; sizes below one are shares and stay."""
+    return n if n is None or n < 1.0 else float(rounding(round(n, 4)))
+
+
+def _crossing(ln_n: Floats, excess: Floats) -> float | None:
+    """Return the size from which the excess stays negative, interpolated; None where the curve ends before."""
+    positive = np.flatnonzero(excess >= 0.0)
+    last = int(positive[-1]) if positive.size else 0
+    if not positive.size or last == ln_n.size - 1:
+        return None
+    share = excess[last] / (excess[last] - excess[last + 1])
+    return float(round(np.exp(ln_n[last] + share * (ln_n[last + 1] - ln_n[last])), 6))
+
+
+def _flat_from(n: Floats, speedup: Floats) -> float | None:
+    """Return the first size whose run time is as good as the shortest one; None where it still falls at the end."""
+    first = int(np.flatnonzero(speedup >= speedup.max() * (1.0 - NO_GAIN))[0])
+    return None if first >= n.size - 2 else float(round(n[first], 6))
 
 
 class StudyPrediction(NamedTuple):
@@ -183,12 +253,12 @@ class Study:
         """The sizes of the class that the application favours, up to twice the largest; empty where it favours none."""
         if self.special is None:
             return ()
-        return self.special.sizes_up_to(reliability.REACH * float(self._sizes[-1]), self.allowed_sizes)
+        return self.special.sizes_up_to(REACH * float(self._sizes[-1]), self.allowed_sizes)
 
     @property
     def model_name(self) -> str:
         """What predicts: adept, or bayes_downey where the sizes are too few for a study."""
-        return "adept" if self._sizes.size >= reliability.SIZES_MIN else "bayes_downey"
+        return "adept" if self._sizes.size >= SIZES_MIN else "bayes_downey"
 
     def parameters(self) -> dict[str, float]:
         """Return the means of Downey's parameters: A (of ln A), sigma, and serial time in seconds (of ln).
@@ -238,35 +308,9 @@ class Study:
         suggested = self.preferred_sizes or self.allowed_sizes
         return Judge(self._sizes, self._times, self.noise, suggested, self.patterns, self.curves)
 
-    def two_step(self, target: float) -> TwoStepFit | None:
-        """Return ADEPT's own fit for one target, None for fewer than three sizes; ValueError for an invalid target.
-
-        >>> from processors.models.adept.study import study
-        >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).two_step(24.0).closest_n
-        32.0
-        """
-        wanted = _within_reason(target)
-        used = self._used_for(wanted)
-        trust = np.where(self.patterns.kept, 1.0, ANOMALY_TRUST)
-        inline = used & self.patterns.kept
-        if inline.sum() < reliability.SIZES_MIN:
-            return None
-        bounds = envelope(self._sizes[inline], self._times[inline], self._deviation)
-        found = fit_two_step(self._sizes[used], self._times[used], wanted, bounds, noise=self.noise, trust=trust[used])
-        return replace(found, target_n=target, run_time_s=self._second(found.run_time_s), t1_s=self._second(found.t1_s))
-
-    def _used_for(self, target: float) -> NDArray[np.bool_]:
-        """Return which sizes the curve of a target is fitted to; anomalous ones are in, at a lower weight."""
-        if self.special is not None:
-            return self.patterns.kept
-        if self.phases is not None:
-            curve = self.curves[int(self._curve_of(np.array([target]))[0])]
-            return np.isin(self._sizes, curve.n)
-        return np.ones(self._sizes.size, bool)
-
     @property
     def _deviation(self) -> float:
-        return min(DEVIATION * max(1.0, self.noise / reliability.NOISE_FLOOR), DEVIATION_MAX)
+        return min(DEVIATION * max(1.0, self.noise / NOISE_FLOOR), DEVIATION_MAX)
 
     def _seconds(self, scaled: Floats) -> Floats:
         """Return times in the models' unit as seconds, kept finite."""
@@ -297,8 +341,8 @@ def _exp(ln: Floats) -> Floats:
 # ADEPT's study of one application: patterns, envelope, curve, prediction and verdict from a handful of sizes.
 #
 # Source: Deshmeh, Machina and Sodan, "ADEPT scalability predictor in support of adaptive resource allocation" (IPDPS 2010).
-# The order is theirs; the prediction is a Bayes average of Downey curves anchored at the observations (see `curve`), which
-# on real applications errs about as much as their fit per target (`Study.two_step`) at a fraction of its cost.
+# The order is theirs; the prediction is a Bayes average of Downey curves anchored at the observations, which on real
+# applications errs about as much as their fit per target at a fraction of its cost.
 
 
 HINDSIGHT = 0.8  # of the error that a pattern explains stays in the band: the next size may break it
@@ -308,7 +352,7 @@ def study(
     n: ArrayLike,
     median_s: ArrayLike,
     weight: ArrayLike | None = None,
-    noise: float = reliability.NOISE_FLOOR,
+    noise: float = NOISE_FLOOR,
     *,
     cores_per_node: int | None = None,
     allowed_sizes: Sequence[float] | None = None,

@@ -12,33 +12,43 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.combination import bands, inside
-from processors.models.combination.bands import NO_SCORES, Counts, SystemScores
-from processors.models.combination.evidence import LAWS, LN2, Curve, Evidence, Floats, Scaled, evidence, relative
-from processors.models.combination.gate import (
+from processors.models.combination import inside
+from processors.models.combination.evidence import (
     GATE,
+    LAWS,
+    LN2,
     NO_OFFSETS,
+    Curve,
+    Evidence,
+    Floats,
     Gate,
+    Scaled,
     SiblingRecord,
     SiblingSummary,
     logits,
+    relative,
     sibling_record,
     weights,
 )
 from processors.models.combination.inside import INSIDE_SCALE, InsideScale
 from processors.models.combination.replay import (
+    NO_SCORES,
     SCALE,
     Circumstances,
+    Counts,
     Rows,
     Scale,
     Scores,
+    SystemScores,
     features,
     inside_scores,
+    quantile_inside,
+    quantiles,
     replay,
-    rows,
     scales,
     scores,
     spread,
+    tally,
 )
 from processors.models.downey.bayes import posterior
 
@@ -233,19 +243,23 @@ class _Answer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Combination:
-    """One curve with all that is known of its laws; built by `combine`.
+    """What is known of one curve of at least two sizes.
 
+    `siblings` are the summaries of the other curves of the application (its own among them does no harm), `learned` what
+    all its curves have taught, `pool` the scores of all applications of the centre.
+
+    >>> from processors.models.combination.evidence import evidence
     >>> curve = Curve("a", "archer2", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))
-    >>> found = combine(curve)
+    >>> found = Combination(evidence(curve))
     >>> found.predict([16.0]).run_time_s.tolist(), found.predict([64.0]).reliable
     ([78.5], (False,))
     """
 
     evidence: Evidence
-    siblings: tuple[SiblingSummary, ...]
-    learned: Learned
-    pool: Counts
-    coefficients: Coefficients
+    siblings: tuple[SiblingSummary, ...] = ()
+    learned: Learned = NOTHING_LEARNED
+    pool: Counts = NO_SCORES
+    coefficients: Coefficients = SHIPPED
 
     @property
     def weights(self) -> dict[str, float]:
@@ -256,21 +270,14 @@ class Combination:
     def explains(self) -> bool:
         """Whether one smooth law passes near all sizes, and the forecasts of each next size were right on the whole.
 
+        >>> from processors.models.combination.evidence import evidence
         >>> turned = Curve("a", "s", (4, 8, 16, 32, 64, 128), (2258.0, 1192.8, 657.0, 402.4, 315.5, 362.7))
         >>> rough = Curve("a", "s", (1, 2, 4, 8, 16), (100.0, 80.0, 20.0, 35.0, 9.0))
-        >>> combine(turned).explains, combine(rough).explains
+        >>> Combination(evidence(turned)).explains, Combination(evidence(rough)).explains
         (True, False)
         """
         missed = float(self._shares @ self.evidence.own[-1])
         return float(self.evidence.residual[-1]) <= math.log(FIT_ERROR_MAX) and missed <= FORECAST_LOSS_MAX
-
-    def summary(self) -> SiblingSummary:
-        """Return what this curve tells the other curves of its application."""
-        return summary(self.evidence)
-
-    def prequential(self) -> Rows:
-        """Return the forecasts that the curve allows in hindsight, for `learn`."""
-        return rows(self.coefficients.gate, self.evidence, self.siblings)
 
     def predict(self, targets: Sequence[float] | Floats) -> Forecast:
         """Return the predictions at sizes of any order; ValueError unless they are positive and finite."""
@@ -314,7 +321,7 @@ class Combination:
     @cached_property
     def _inside_score(self) -> float:
         system = self.evidence.curve.system
-        return bands.quantile_inside(self.coefficients.inside_atoms, system, self.learned.scores, self.pool)
+        return quantile_inside(self.coefficients.inside_atoms, system, self.learned.scores, self.pool)
 
     def _beyond(self, n: Floats) -> _Answer:
         n = np.maximum(n, 1.0 + DISTINCT)
@@ -322,7 +329,7 @@ class Combination:
         elasticity = self.evidence.elasticities(self.evidence.k - 2, n)
         told = self._circumstances(distance, elasticity)
         system = self.evidence.curve.system
-        score = bands.quantiles(distance, self.coefficients.atoms, system, self.learned.scores, self.pool)
+        score = quantiles(distance, self.coefficients.atoms, system, self.learned.scores, self.pool)
         width = score * scales(self.coefficients.scale, told)
         held = reliable(distance, width, self.evidence.k)
         why = reasons(self.coefficients.scale, told)
@@ -359,29 +366,10 @@ class Combination:
         )
 
 
-def combine(
-    curve: Curve,
-    siblings: Sequence[SiblingSummary] = (),
-    learned: Learned = NOTHING_LEARNED,
-    pool: Counts = NO_SCORES,
-    coefficients: Coefficients = SHIPPED,
-) -> Combination:
-    """Return what is known of one curve of at least two sizes.
-
-    `siblings` are the summaries of the other curves of the application (its own among them does no harm), `learned` what
-    all its curves have taught, `pool` the scores of all applications of the centre.
-    Raises ValueError where the curve is not valid or has one size only.
-
-    >>> found = combine(Curve("a", "s", (1.0, 2.0, 4.0), (8.0, 4.0, 2.0)))
-    >>> found.predict([8.0]).run_time_s.round(2).tolist()
-    [1.0]
-    """
-    return Combination(evidence(curve), tuple(siblings), learned, pool, coefficients)
-
-
 def summary(found: Evidence) -> SiblingSummary:
     """Return what a curve tells its siblings.
 
+    >>> from processors.models.combination.evidence import evidence
     >>> len(summary(evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0)))).losses)
     1
     """
@@ -392,8 +380,10 @@ def summary(found: Evidence) -> SiblingSummary:
 def learn(curves: Sequence[Rows], coefficients: Coefficients = SHIPPED) -> Learned:
     """Return what an application learns from the forecasts of all its curves, in whatever order they are given.
 
+    >>> from processors.models.combination.evidence import evidence
+    >>> from processors.models.combination.replay import rows
     >>> curve = Curve("a", "s", (1.0, 2.0, 4.0, 8.0), (8.0, 4.0, 2.0, 1.0))
-    >>> learn([combine(curve).prequential()]).scores[0].system
+    >>> learn([rows(GATE, evidence(curve), ())]).scores[0].system
     's'
     """
     replayed = replay(curves)
@@ -401,7 +391,7 @@ def learn(curves: Sequence[Rows], coefficients: Coefficients = SHIPPED) -> Learn
     for made, shares in zip(curves, replayed.shares, strict=True):
         seen = by_system.setdefault(made.system, [])
         seen += [scores(coefficients.scale, made, shares), inside_scores(coefficients.inside_scale, made)]
-    told = (SystemScores(system, bands.tally(by_system[system])) for system in sorted(by_system))
+    told = (SystemScores(system, tally(by_system[system])) for system in sorted(by_system))
     return Learned(replayed.offsets, tuple(told))
 
 

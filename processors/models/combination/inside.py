@@ -10,9 +10,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.combination.evidence import Evidence, Floats, Scaled
-from processors.models.combination.gate import OTHER_SYSTEM, SiblingSummary
-from processors.models.laws import usl
+from processors.models.combination.evidence import OTHER_SYSTEM, Evidence, Floats, Scaled, SiblingSummary
+from processors.models.laws import prefixes
 
 ERROR_BASE: Final = 0.005
 LEFT_OUT_UNKNOWN, LEFT_OUT_WEIGHT = 0.03, 0.3  # what is expected before any size was left out, and what that weighs
@@ -78,7 +77,7 @@ def left_out(data: Scaled) -> LeftOut:
     if k < 3:
         return LeftOut(*np.zeros((3, 0)))
     kept = np.array([[j for j in range(k) if j != i] for i in range(1, k - 1)])
-    terms = usl.fit_each(data.n[kept], data.t[kept])
+    terms = prefixes.fit_universal_each(data.n[kept], data.t[kept])
     laws = np.log(np.maximum(terms @ np.stack([1.0 / data.n, np.ones(k), data.n]), 1e-300))
     deviation = data.y - laws
     inner = np.arange(1, k - 1)

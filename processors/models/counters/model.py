@@ -20,7 +20,6 @@ from processors.models.training.trainer import Found, Kind, Learner
 
 
 CYCLES: Final = ("PAPI_TOT_CYC", "cycles", "cpu_cycles", "cpu-cycles", "CPU_CLK_UNHALTED_CORE")
-DURATION: Final = "seconds"
 
 
 def per_cycle(counters: Mapping[str, float], names: tuple[str, ...] = CYCLES) -> dict[str, float]:

@@ -197,11 +197,6 @@ class RecordRule:
         self._settings = settings or RecordSettings()
         self._table = Table(COLUMNS)
 
-    @property
-    def series_bytes(self) -> int:
-        """What a series takes, in memory and stored."""
-        return self._table.row_bytes
-
     def grow(self, rows: int) -> None:
         """Have at least so many series."""
         self._table.grow(rows)

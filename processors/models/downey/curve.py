@@ -99,18 +99,6 @@ def speedup(n: ArrayLike, parallelism: ArrayLike, sigma: ArrayLike) -> Floats:
     return np.where(sizes < 1, sizes, ratio)
 
 
-def saturation_n(parallelism: ArrayLike, sigma: ArrayLike) -> Floats:
-    """Return the smallest n at which S(n) reaches the average parallelism; infinite where it never does.
-
-    >>> saturation_n([8, 8, 16], [0.5, 2.0, 0.0]).round(6).tolist()
-    [15.0, 22.0, 16.0]
-    """
-    average, variance = np.asarray(parallelism, dtype=np.float64), np.asarray(sigma, dtype=np.float64)
-    with np.errstate(over="ignore"):
-        low = np.where(variance == 0, average, 2 * average - 1)
-        return np.where(variance <= 1, low, average + (average - 1) * np.maximum(variance, 1))
-
-
 def checked_sizes(n: ArrayLike) -> Floats:
     """Return sizes as an array of floats; ValueError unless each is positive and finite.
 

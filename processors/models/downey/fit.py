@@ -5,7 +5,6 @@ at which a size changes its piece and from the exact optima of "the first m size
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,35 +28,6 @@ Floats = NDArray[np.float64]
 
 
 _TINY = 1e-200
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a fit may choose: curvature w between two bounds and at most serial_share_max * A, T1 between two bounds.
-
-    >>> Limits(serial_share_max=0.02).curvature_max(np.array([10.0, 100.0])).tolist()
-    [0.2, 1.0]
-    """
-
-    w_bounds: tuple[float, float] = (0.0, 1.0)
-    serial_share_max: float | None = None
-    t1_bounds: tuple[float, float] | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse bounds that no curve can meet."""
-        low, high = self.w_bounds
-        if not 0 <= low <= high <= 1:
-            raise ValueError("The bounds of w must be ordered and lie between 0 and 1.")
-        if self.serial_share_max is not None and not self.serial_share_max >= 0:
-            raise ValueError("The largest serial share must be at least 0.")
-        if self.t1_bounds is not None and not 0 < self.t1_bounds[0] <= self.t1_bounds[1] < np.inf:
-            raise ValueError("The bounds of T1 must be ordered, positive and finite.")
-
-    def curvature_max(self, parallelism: Floats) -> Floats:
-        """Return the largest curvature at each A, shape (m,); the lower bound gives way where both cannot hold."""
-        if self.serial_share_max is None:
-            return np.full_like(parallelism, self.w_bounds[1])
-        return np.minimum(self.w_bounds[1], self.serial_share_max * parallelism)
 
 
 class Profile(NamedTuple):
@@ -87,7 +57,6 @@ def profile(
     run_time_s: ArrayLike,
     parallelism: ArrayLike,
     weight: ArrayLike | None = None,
-    limits: Limits | None = None,
 ) -> Profile:
     """Return the best weighted fit of relative errors at each A of `parallelism`, shape (m,).
 
@@ -102,7 +71,7 @@ def profile(
     if values.ndim != 1 or not (np.isfinite(values).all() and (values >= 1).all()):
         raise ValueError("The average parallelisms must be a list of finite numbers of at least 1.")
     seen = observations(n, run_time_s, weight)
-    best = ProfileSolver(seen, limits or Limits()).solve(values)
+    best = ProfileSolver(seen).solve(values)
     with np.errstate(over="ignore"):
         t1_s = np.clip(best.t1_s * seen.scale_s, np.finfo(np.float64).tiny, np.finfo(np.float64).max)
     return best._replace(t1_s=t1_s)
@@ -115,18 +84,16 @@ class ProfileSolver:
     (1-u)^2 r^2, r^2, u r^2) with u = 1/n and the rate r.
 
     >>> seen = observations([1, 4], [100.0, 25.0])
-    >>> float(ProfileSolver(seen, Limits()).solve(np.array([4.0])).curvature[0])
+    >>> float(ProfileSolver(seen).solve(np.array([4.0])).curvature[0])
     0.0
     """
 
-    def __init__(self, seen: Observations, limits: Limits) -> None:
+    def __init__(self, seen: Observations) -> None:
         u = 1 / seen.n
         v, first = 1 - u, seen.weight * seen.rate
         second = first * seen.rate
         self._n = seen.n
         self._total = float(seen.weight.sum())
-        self._limits = limits
-        self._t1_bounds = None if limits.t1_bounds is None else [bound / seen.scale_s for bound in limits.t1_bounds]
         self.sums = np.zeros((8, seen.n.size + 1))
         terms = [first * u, first * v, first, second * u * u, second * u * v, second * v * v, second, second * u]
         np.cumsum(terms, axis=1, out=self.sums[:, 1:])
@@ -141,16 +108,9 @@ class ProfileSolver:
         low, high = self._segments(q)
         forms = self._forms(parallelism, q)
         share = _best_share(forms, low, high)
-        if self._t1_bounds is not None:
-            held = [(forms.a1 - t1 * forms.b01) / np.maximum(t1 * forms.b11, _TINY) for t1 in self._t1_bounds]
-            share = np.stack([share, *(_between(value, low, high) for value in held)], axis=1)
-            forms = _Forms(*(form[:, None] for form in forms))
-            low, high = low[:, None], high[:, None]
         a, b = forms.a0 + share * forms.a1, forms.b00 + share * (2 * forms.b01 + share * forms.b11)
         t1 = a / b
-        if self._t1_bounds is not None:
-            t1 = np.clip(t1, self._t1_bounds[0], self._t1_bounds[1])
-        gain = np.where(low <= high, t1 * (2 * a - t1 * b), -np.inf).reshape(parallelism.size, -1)
+        gain = np.where(low <= high, t1 * (2 * a - t1 * b), -np.inf)
         best = gain.argmax(axis=1) + np.arange(0, gain.size, gain.shape[1])
         objective = np.maximum(self._total - gain.ravel()[best], 0)
         return Profile(parallelism, share.ravel()[best] * parallelism, t1.ravel()[best], objective)
@@ -160,19 +120,12 @@ class ProfileSolver:
 
         A size saturates when w <= (n - A)/(n - 1), that is f <= q - (1 - q)/(n - 1) with q = 1/A.
         """
-        w_low, w_high = self._limits.w_bounds
-        share_max = self._limits.serial_share_max
         low, high = np.empty((2, q.size, self._n.size + 2))
-        bottom, top = w_low * q, w_high * q
-        if share_max is not None:
-            bottom, top = np.minimum(bottom, share_max), np.minimum(top, share_max)
         saturation = q - (1 - q) * self._inverse_gap
         half = 0.5 * q
-        middle = np.maximum(half, bottom) if w_low > 0 else half
-        np.maximum(saturation, middle, out=low[:, 1:-1])
-        np.minimum(saturation, top, out=high[:, :-2])
-        low[:, :1], low[:, -1:], high[:, -2:-1] = middle, bottom, top
-        np.minimum(top, half, out=high[:, -1:])
+        np.maximum(saturation, half, out=low[:, 1:-1])
+        np.minimum(saturation, q, out=high[:, :-2])
+        low[:, :1], low[:, -1:], high[:, -2:-1], high[:, -1:] = half, 0.0, q, half
         return low, high
 
     def _forms(self, parallelism: Floats, q: Floats) -> _Forms:
@@ -204,11 +157,7 @@ def _best_share(forms: _Forms, low: Floats, high: Floats) -> Floats:
     """
     t1_f = forms.a1 * forms.b00 - forms.a0 * forms.b01
     t1 = forms.a0 * forms.b11 - forms.a1 * forms.b01
-    return _between(t1_f / np.maximum(t1, _TINY), low, high)
-
-
-def _between(share: Floats, low: Floats, high: Floats) -> Floats:
-    return np.maximum(np.minimum(share, high), low)
+    return np.maximum(np.minimum(t1_f / np.maximum(t1, _TINY), high), low)
 
 
 # Downey fits of many subsets of the same sizes at once: what a search for patterns asks, where one exact fit each is too slow.
@@ -346,45 +295,29 @@ class DowneyFit:
             return np.minimum(self.t1_s / self.speedup(n), np.finfo(np.float64).max)
 
 
-def fit_downey(
-    n: ArrayLike,
-    run_time_s: ArrayLike,
-    weight: ArrayLike | None = None,
-    *,
-    parallelism_bounds: tuple[float, float] | None = None,
-    serial_share_max: float | None = None,
-    w_bounds: tuple[float, float] = (0.0, 1.0),
-    t1_bounds: tuple[float, float] | None = None,
-    seeds: Sequence[float] = (),
-) -> DowneyFit:
+def fit_downey(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = None) -> DowneyFit:
     """Return the curve with the least weighted sum of squared relative errors (T(n)/t - 1)^2.
 
-    A lies in `parallelism_bounds` (1 to 16 times the largest size by default: beyond, it is Amdahl's law anyway),
-    w = curvature in `w_bounds` and at most serial_share_max * A, T1 in `t1_bounds` seconds. `seeds` are further values
-    of A to look at. Where several A fit equally well (all sizes in the linear section) the smallest is returned.
-    Raises ValueError on invalid observations or bounds.
+    A lies between 1 and 16 times the largest size: beyond, the curve is Amdahl's law anyway. Where several A fit equally
+    well (all sizes in the linear section) the smallest is returned. Raises ValueError on invalid observations.
 
     >>> fit = fit_downey([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0])
     >>> round(fit.parallelism, 2), round(fit.sigma, 2), round(fit.t1_s), round(fit.rms, 5)
     (15.8, 0.54, 996, 0.00125)
     """
     seen = observations(n, run_time_s, weight)
-    bounds = parallelism_bounds or (1.0, min(16 * float(seen.n[-1]), _PARALLELISM_MAX))
-    if not 1 <= bounds[0] <= bounds[1] < np.inf:
-        raise ValueError("The bounds of the average parallelism must be ordered, at least 1 and finite.")
-    solver = ProfileSolver(seen, Limits(w_bounds, serial_share_max, t1_bounds))
-    start = solver.solve(_starts(seen, solver.sums, bounds, seeds))
+    solver = ProfileSolver(seen)
+    start = solver.solve(_starts(seen, solver.sums))
     tolerance = _FLAT * float(seen.weight.sum())
     return _best(seen, _refined(solver, start, tolerance), tolerance)
 
 
-def _starts(seen: Observations, sums: Floats, bounds: tuple[float, float], seeds: Sequence[float]) -> Floats:
-    """Return where the search over A starts: sorted, within the bounds, bounds included."""
-    low, high = bounds
-    grid = low * np.exp(math.log(high / low) * _UNIT_GRID)
-    given = [seed for seed in seeds if math.isfinite(seed)]
-    values = np.concatenate([grid, seen.n, (seen.n + 1) / 2, _saturation_seeds(seen, sums), given])
-    values = np.sort(np.minimum(np.maximum(values, low), high))
+def _starts(seen: Observations, sums: Floats) -> Floats:
+    """Return where the search over A starts: sorted, the ends of its range among them."""
+    high = min(16 * float(seen.n[-1]), _PARALLELISM_MAX)
+    grid = np.exp(math.log(high) * _UNIT_GRID)
+    values = np.concatenate([grid, seen.n, (seen.n + 1) / 2, _saturation_seeds(seen, sums)])
+    values = np.sort(np.minimum(np.maximum(values, 1.0), high))
     return values[np.diff(values, prepend=0) > _SAME * values]
 
 

@@ -64,20 +64,6 @@ def nnls(gram: Floats, projection: Floats, ridge: float = RIDGE) -> Solution:
     return Solution(np.where(helpful[..., None], chosen * unit, 0.0), np.where(helpful, least, 0.0))
 
 
-def kkt_violation(gram: Floats, projection: Floats, coefficients: Floats) -> float:
-    """Return by how much a solution misses the conditions of Karush, Kuhn and Tucker, relative to the columns' lengths.
-
-    The gradient of the objective must vanish for active terms and must not be negative for the others.
-
-    >>> kkt_violation(np.eye(2), np.array([1.0, -1.0]), np.array([1.0, 0.0]))
-    0.0
-    """
-    length = np.sqrt(np.maximum(np.einsum("...ii->...i", gram), 1e-300))
-    gradient = ((gram @ coefficients[..., None])[..., 0] - projection) / length
-    missed = np.where(coefficients > 0, np.abs(gradient), np.maximum(-gradient, 0.0))
-    return float(max(missed.max(), (-coefficients).max(), 0.0))
-
-
 @lru_cache(maxsize=TERMS_MAX)
 def _active_sets(columns: int) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the masks of all non-empty sets (s, p), which pairs are in a set, and the diagonals outside and inside it."""

@@ -7,6 +7,6 @@ An equation is text that a user of the machine can write, a name for each part w
     exchange = latency_s + message_mbit / bandwidth
     T = iterations * (max_over(hosts, compute) + max_over(hosts, exchange))
 
-`tokens` -> `parse` (a Model, or the place of the error) -> `build` (`form`: like terms collected) -> `calculus`
+`parse` (a Model, or the place of the error) -> `build` (`form`: like terms collected) -> `calculus`
 (histograms where parts are independent) or `draws` (Monte Carlo where they are not) -> `evaluate`.
 """

@@ -1,14 +1,13 @@
-"""From words to a model, by a parser that knows this notation and nothing else: no text is ever run."""
+"""From text to a model: Python's own parser reads it, and of what that understands a few nodes are let through. No text is ever run."""
 
+import ast
 import difflib
+import keyword
 import math
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, NoReturn
-
-# What an equation is made of, once it is read.
-
 
 LENGTH_MAX = 4000  # characters
 NODES_MAX = 200
@@ -55,11 +54,14 @@ class Name:
     place: Place
 
 
+Sign = Literal["+", "-", "*", "/"]
+
+
 @dataclass(frozen=True, slots=True)
 class Chain:
     """Parts joined by + and -, or by * and /, from left to right; the first has + or *."""
 
-    parts: "tuple[tuple[Literal['+', '-', '*', '/'], Expression], ...]"
+    parts: "tuple[tuple[Sign, Expression], ...]"
     place: Place
 
 
@@ -84,70 +86,20 @@ class Model:
     names: frozenset[str]
 
 
-# From text to words, each with its place.
-
-
-_WORD = re.compile(
-    r"(?P<space>[ \t\r]+|#[^\n]*)|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
-    r"|(?P<end>[\n;])|(?P<sign>\*\*|[-+*/(),=])"
-)
+_SIGNS: dict[type[ast.operator], Sign] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_Kinds = tuple[type[ast.operator], type[ast.operator]]
+_SUM: _Kinds = (ast.Add, ast.Sub)
+_PRODUCT: _Kinds = (ast.Mult, ast.Div)
+_COMMENT = re.compile(r"#[^\n]*")
+_MARK = re.compile(r"\*\*|[\n;()]|[^A-Za-z0-9_ \t\r+\-*/,.=]")  # what divides an equation, and what is no part of one
+_NAMED = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*=")
+_NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_KEYWORD = re.compile(rf"\b(?:{'|'.join(keyword.kwlist)})\b")
+_LEADING_ZEROS = re.compile(r"(?<![\w.])0+(?=\d)")
 _WANTS_MORE = frozenset("+-*/(,=")
-
-
-class Token(NamedTuple):
-    """A word: kind (number, name, sign, end), text and place."""
-
-    kind: str
-    text: str
-    place: Place
-
-
-def tokens(text: str) -> list[Token]:
-    r"""Return the words of an equation; the last is an end. EquationError at what is no word.
-
-    Within parentheses, and after a sign that wants more, a new line ends nothing. `#` starts a comment.
-
-    >>> [token.text for token in tokens("2 * (x +\n1)")]
-    ['2', '*', '(', 'x', '+', '1', ')', '']
-    """
-    if len(text) > LENGTH_MAX:
-        raise EquationError(Place(1, 1), f"the equation is longer than {LENGTH_MAX} characters.")
-    found: list[Token] = []
-    depth = 0
-    for token in _words(text):
-        depth = max(depth + (token.text == "(") - (token.text == ")"), 0)
-        if token.text == "\n" and (depth or not found or found[-1].text in _WANTS_MORE):
-            continue
-        found.append(token)
-    return [*found, Token("end", "", _place(text, len(text)))]
-
-
-def _words(text: str) -> Iterator[Token]:
-    at = 0
-    while at < len(text):
-        match = _WORD.match(text, at)
-        if match is None or match.group() == "**" or _runs_on(text, match):
-            raise EquationError(_place(text, at), _unknown(text[at : at + 2]))
-        if match.lastgroup != "space":
-            yield Token(str(match.lastgroup), match.group(), _place(text, at))
-        at = match.end()
-
-
-def _runs_on(text: str, match: re.Match[str]) -> bool:
-    following = text[match.end() : match.end() + 1]
-    return match.lastgroup == "number" and (following.isalpha() or following in ("_", "."))
-
-
-def _unknown(text: str) -> str:
-    if text.startswith(("^", "**")):
-        return "there is no power; write x * x."
-    if text[0].isdigit():
-        return "this is no number; write * between a number and a name."
-    return f"{text[0]!r} means nothing here."
-
-
-def _place(text: str, at: int) -> Place:
-    return Place(text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
+_MOVED = 256  # how far a letter is moved out of what an equation can have
+_MISSING = "a number, a name or a parenthesis is missing."
+_TOO_DEEP = f"parts are nested more than {DEPTH_MAX} deep."
 
 
 def parse(equation: str, names: Collection[str] = ()) -> Model:
@@ -156,7 +108,8 @@ def parse(equation: str, names: Collection[str] = ()) -> Model:
     A text of lines (or parts divided by ``;``), each ``name = ...``; the last one, with or without a name, is the run
     time in seconds. There are + - * /, parentheses, ``max(a, b)``, ``min(a, b)``, ``max_over(hosts, ...)`` and
     ``min_over(hosts, ...)``: the largest and the smallest over the hosts of the job. ``hosts`` is their number, ``n`` the
-    size of the job, ``T(n)`` what its run time would be with the machine to itself. Raises EquationError with the place.
+    size of the job, ``T(n)`` what its run time would be with the machine to itself. Within parentheses, and after a sign
+    that wants more, a new line ends nothing; ``#`` starts a comment. Raises EquationError with the place.
 
     >>> sorted(parse("work = flop / speed\nwork + T(n)", names=("flop", "speed")).names)
     ['T(n)', 'flop', 'speed']
@@ -164,182 +117,271 @@ def parse(equation: str, names: Collection[str] = ()) -> Model:
     Traceback (most recent call last):
     processors.models.structure.parse.EquationError: line 1, column 14: a closing parenthesis is missing.
     """
-    return _Parser(tokens(equation), names).model()
+    if len(equation) > LENGTH_MAX:
+        raise EquationError(Place(1, 1), f"the equation is longer than {LENGTH_MAX} characters.")
+    text = _COMMENT.sub(lambda comment: " " * len(comment[0]), equation)
+    parts = list(_parts(text))
+    if not parts:
+        raise EquationError(_place(text, len(text)), _MISSING)
+    reader = _Reader(frozenset(names))
+    for start, end in parts:
+        expression = reader.read(_Part(text, start, end), last=end == parts[-1][1])
+    return Model(reader.definitions, expression, frozenset(reader.used))
 
 
-class _Parser:
-    """Reads words from left to right; one method per level of the notation."""
+def _place(text: str, at: int) -> Place:
+    return Place(text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
 
-    def __init__(self, words: list[Token], names: Collection[str]) -> None:
-        self._words = words
-        self._next = 0
-        self._given = frozenset(names)
-        self._definitions: dict[str, Expression] = {}
-        self._depths: dict[str, int] = {}
-        self._used: set[str] = set()
-        self._nodes = 0
-        self._depth = self._deepest = 0
-        self._last = Place(1, 1)
 
-    def model(self) -> Model:
-        result: Expression | None = None
-        while self._peek().text or result is None:
-            if self._peek().text in ("\n", ";"):
-                self._take()
-                continue
-            if result is not None:
-                self._fail("this line has no name, so it has to be the last; write `name = ...`.", self._last)
-            self._last = self._peek().place
-            result = self._statement()
-        return Model(self._definitions, result, frozenset(self._used))
-
-    def _statement(self) -> Expression | None:
-        """Read one line; return it where it can only be the result, or where nothing follows."""
-        named = self._words[self._next + 1].text == "=" if self._peek().kind == "name" else False
-        name = self._take() if named else None
-        if name is not None:
-            self._check_new(name)
-            self._take()
-        self._depth = self._deepest = 0
-        expression = self._sum()
-        if self._peek().kind != "end":
-            self._fail(self._unexpected())
-        if name is None:
-            return expression
-        self._definitions[name.text] = expression
-        self._depths[name.text] = self._deepest + 1
-        rest = {token.text for token in self._words[self._next :]}
-        return expression if rest <= {"\n", ";", ""} else None
-
-    def _check_new(self, name: Token) -> None:
-        if name.text in self._definitions:
-            self._fail(f"{name.text} is defined twice.", name.place)
-        if name.text in RESERVED or name.text in self._given:
-            self._fail(f"{name.text} has a meaning already; choose another name.", name.place)
-
-    def _sum(self) -> Expression:
-        return self._chain("+", "-")
-
-    def _chain(self, plus: Literal["+", "*"], minus: Literal["-", "/"]) -> Expression:
-        below = self._product if plus == "+" else self._factor
-        place = self._peek().place
-        first = below()
-        parts: list[tuple[Literal["+", "-", "*", "/"], Expression]] = [(plus, first)]
-        while self._peek().text in (plus, minus):
-            sign: Literal["+", "-", "*", "/"] = plus if self._take().text == plus else minus
-            parts.append((sign, below()))
-        return first if len(parts) == 1 else Chain(tuple(parts), place)
-
-    def _product(self) -> Expression:
-        return self._chain("*", "/")
-
-    def _factor(self) -> Expression:
-        token = self._take()
-        self._count(token)
-        if token.kind == "number":
-            return self._number(token)
-        if token.kind == "name":
-            return self._named(token)
-        if token.text in ("-", "+"):
-            inner = self._nested(self._factor)
-            return Chain((("*", Number(-1.0, token.place)), ("*", inner)), token.place) if token.text == "-" else inner
-        if token.text == "(":
-            inner = self._nested(self._sum)
-            self._expect(")", "a closing parenthesis is missing.")
-            return inner
-        raise EquationError(token.place, "a number, a name or a parenthesis is missing.")
-
-    def _number(self, token: Token) -> Number:
-        value = float(token.text)
-        if not math.isfinite(value):
-            self._fail(f"{token.text} is too large a number.", token.place)
-        return Number(value, token.place)
-
-    def _named(self, token: Token) -> Expression:
-        if self._peek().text == "(":
-            return self._call(token)
-        if token.text in FUNCTIONS:
-            self._fail(f"{token.text} is a function; write {token.text}(...).", token.place)
-        if token.text in self._definitions:
-            self._deepen(self._depths[token.text], token.place)
-        elif token.text in (HOSTS, "n") or token.text in self._given:
-            self._used.add(token.text)
+def _parts(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where each part that is not empty starts and ends."""
+    start, depth = 0, 0
+    for mark in _MARK.finditer(text):
+        at, sign = mark.start(), mark.group()
+        if sign == "(":
+            depth += 1
+            if depth > DEPTH_MAX:
+                raise EquationError(_place(text, at), _TOO_DEEP)
+        elif sign == ")":
+            depth -= 1
+            if depth < 0:
+                raise EquationError(_place(text, at), "this parenthesis closes nothing.")
+        elif sign == "\n" and (depth or text[start:at].rstrip()[-1:] in _WANTS_MORE):
+            continue  # also where nothing was said yet: then the end is an empty text
+        elif sign in ("\n", ";") and not depth:
+            yield from _filled(text, start, at)
+            start = mark.end()
         else:
-            self._fail(self._no_name(token.text), token.place)
-        return Name(token.text, token.place)
+            raise EquationError(_place(text, at), _unknown(sign))
+    if depth:
+        raise EquationError(_place(text, len(text)), "a closing parenthesis is missing.")
+    yield from _filled(text, start, len(text))
 
-    def _call(self, token: Token) -> Expression:
-        self._take()
-        if token.text == "T":
-            self._expect("n", "T is known for the size of the job only; write T(n).")
-            self._expect(")", "a closing parenthesis is missing.")
-            self._used.add(DEDICATED)
-            return Name(DEDICATED, token.place)
-        if token.text not in FUNCTIONS:
-            close = difflib.get_close_matches(token.text, FUNCTIONS, n=1)
+
+def _filled(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    part = text[start:end]
+    if part.strip():
+        yield start + len(part) - len(part.lstrip()), start + len(part.rstrip())
+
+
+def _unknown(sign: str) -> str:
+    if sign in ("^", "**"):
+        return "there is no power; write x * x."
+    return "a closing parenthesis is missing." if sign == ";" else f"{sign!r} means nothing here."
+
+
+class _Part:
+    """One part of an equation: its name, the tree of its expression, and where the tree's nodes stand in the text."""
+
+    def __init__(self, text: str, start: int, end: int) -> None:
+        self.place, self.end = _place(text, start), _place(text, end)
+        named = _NAMED.match(text, start, end)
+        self.name = named[1] if named else None
+        start = named.end() if named else start
+        if (second := text.find("=", start, end)) >= 0:
+            raise EquationError(_place(text, second), "a name stands left of =, and nothing else.")
+        own = _LEADING_ZEROS.sub(lambda zeros: " " * len(zeros[0]), text[start:end])
+        # a name may be a word that Python keeps for itself (lambda, in): it loses that meaning with its first letter
+        own = _KEYWORD.sub(lambda word: chr(ord(word[0][0]) + _MOVED) + word[0][1:], own)
+        at = _place(text, start)
+        lines = "\n" * at.line
+        # in parentheses new lines and what they begin with mean nothing; the first one is a line of its own
+        self._source = f"({lines}{' ' * (at.column - 1)}{own}\n)"
+        self._lines = self._source.split("\n")
+
+    def tree(self) -> ast.expr:
+        """Return the tree of the expression; EquationError where Python's parser does not understand it."""
+        try:
+            return ast.parse(self._source, mode="eval").body
+        except SyntaxError as error:
+            place = Place((error.lineno or 1) - 1, error.offset or 1)
+            raise EquationError(min(place, self.end), _misread(error.msg)) from None
+        except (RecursionError, MemoryError):
+            raise EquationError(self.place, _TOO_DEEP) from None
+
+    def at(self, line: int, offset: int) -> Place:
+        """Return the place of what Python's parser saw in this line, after so many bytes."""
+        place = Place(line - 1, len(self._lines[line - 1].encode()[:offset].decode()) + 1)
+        return max(place, self.place)  # the parentheses around all are not the user's
+
+    def of(self, node: ast.expr) -> Place:
+        """Return the place of a node."""
+        return self.at(node.lineno, node.col_offset)
+
+    def text(self, node: ast.expr) -> str:
+        """Return how a node is written."""
+        return ast.get_source_segment(self._source, node) or ""
+
+
+def _misread(message: str) -> str:
+    if "literal" in message:
+        return "this is no number; write * between a number and a name."
+    return "a sign such as + or * is missing between two values." if "comma" in message else _MISSING
+
+
+class _Reader:
+    """Lets the nodes of expressions through that an equation may have, and counts them; one method per kind of node.
+
+    `definitions` are the named parts so far, `used` the names that need a value.
+    """
+
+    def __init__(self, given: frozenset[str]) -> None:
+        self.definitions: dict[str, Expression] = {}
+        self.used: set[str] = set()
+        self._given = given
+        self._depths: dict[str, int] = {}
+        self._nodes = self._deepest = 0
+
+    def read(self, part: _Part, *, last: bool) -> Expression:
+        """Read one part; only the last may go without a name."""
+        self._part = part
+        if part.name is not None:
+            self._check_new(part.name)
+        self._deepest = 0
+        expression = self._expression(part.tree(), 0)
+        if part.name is not None:
+            self.definitions[part.name] = expression
+            self._depths[part.name] = self._deepest + 1
+        elif not last:
+            sentence = "this line has no name, so it has to be the last; write `name = ...`."
+            raise EquationError(part.place, sentence)
+        return expression
+
+    def _check_new(self, name: str) -> None:
+        if name in self.definitions:
+            raise EquationError(self._part.place, f"{name} is defined twice.")
+        if name in RESERVED or name in self._given:
+            raise EquationError(self._part.place, f"{name} has a meaning already; choose another name.")
+
+    def _expression(self, node: ast.expr, depth: int) -> Expression:
+        self._deepen(node, depth)
+        match node:
+            case ast.BinOp(op=ast.Add() | ast.Sub()):
+                return self._chain(node, _SUM, depth)
+            case ast.BinOp(op=ast.Mult() | ast.Div()):
+                return self._chain(node, _PRODUCT, depth)
+        return self._single(node, depth)
+
+    def _single(self, node: ast.expr, depth: int) -> Expression:
+        self._nodes += 1
+        if self._nodes > NODES_MAX:
+            self._fail(node, f"the equation has more than {NODES_MAX} numbers and names.")
+        match node:
+            case ast.Constant():
+                return self._number(node)
+            case ast.Name():
+                return self._name(node, depth)
+            case ast.Call(func=ast.Name() as function):
+                return self._call(node, _plain(function), depth)
+            case ast.UnaryOp():
+                inner, place = self._expression(node.operand, depth + 1), self._part.of(node)
+                negative = isinstance(node.op, ast.USub)
+                return Chain((("*", Number(-1.0, place)), ("*", inner)), place) if negative else inner
+            case _:
+                raise EquationError(self._part.of(node), _refusal(node))
+
+    def _chain(self, node: ast.BinOp, kinds: _Kinds, depth: int) -> Expression:
+        """Read a chain of signs of one kind; what stands in parentheses in it lies one deeper."""
+        signed: list[tuple[Sign, ast.expr]] = []
+        first: ast.expr = node
+        while isinstance(first, ast.BinOp) and isinstance(first.op, kinds):
+            signed.append((_SIGNS[type(first.op)], first.right))
+            first = first.left
+        signed.append((_SIGNS[kinds[0]], first))
+        parts = tuple((sign, self._expression(part, depth + _enclosed(part, kinds))) for sign, part in reversed(signed))
+        return Chain(parts, self._part.of(node))
+
+    def _number(self, node: ast.Constant) -> Number:
+        text = self._part.text(node)
+        if not _NUMBER.fullmatch(text):
+            self._fail(node, "this is no number; write * between a number and a name.")
+        value = float(text)
+        if not math.isfinite(value):
+            self._fail(node, f"{text} is too large a number.")
+        return Number(value, self._part.of(node))
+
+    def _name(self, node: ast.Name, depth: int) -> Name:
+        name = _plain(node)
+        if name in FUNCTIONS:
+            self._fail(node, f"{name} is a function; write {name}(...).")
+        if name in self.definitions:
+            self._deepen(node, depth + self._depths[name])
+        elif name in (HOSTS, "n") or name in self._given:
+            self.used.add(name)
+        else:
+            self._fail(node, self._no_name(name))
+        return Name(name, self._part.of(node))
+
+    def _call(self, node: ast.Call, name: str, depth: int) -> Expression:
+        place = self._part.of(node)
+        closing = self._part.at(node.end_lineno or 1, (node.end_col_offset or 1) - 1)
+        if name == "T":
+            if len(node.args) != 1 or not (isinstance(node.args[0], ast.Name) and node.args[0].id == "n"):
+                sentence = "T is known for the size of the job only; write T(n)."
+                raise EquationError(self._part.of(node.args[0]) if node.args else closing, sentence)
+            self.used.add(DEDICATED)
+            return Name(DEDICATED, place)
+        if name not in FUNCTIONS:
+            close = difflib.get_close_matches(name, FUNCTIONS, n=1)
             hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(FUNCTIONS)} and T(n)."
-            self._fail(f"{token.text} is no function; {hint}", token.place)
-        over = token.text.endswith("_over")
-        if over:
-            self._expect(HOSTS, f"{token.text} is over the hosts of the job; write {token.text}(hosts, ...).")
-            self._expect(",", f"what {token.text} looks at is missing; write {token.text}(hosts, ...).")
-            self._used.add(HOSTS)
-        arguments = [self._nested(self._sum)]
-        while not over and self._peek().text == ",":
-            self._take()
-            arguments.append(self._nested(self._sum))
-        self._expect(")", "a closing parenthesis is missing.")
-        if not over and len(arguments) == 1:
-            self._fail(f"{token.text} compares two or more values.", token.place)
-        return Call(token.text, tuple(arguments), token.place)
+            self._fail(node, f"{name} is no function; {hint}")
+        if not node.args:
+            raise EquationError(closing, _MISSING)
+        over = name.endswith("_over")
+        arguments = self._over_hosts(node, name, closing) if over else node.args
+        found = tuple(self._expression(argument, depth + 1) for argument in arguments)
+        if not over and len(found) == 1:
+            self._fail(node, f"{name} compares two or more values.")
+        return Call(name, found, place)
+
+    def _over_hosts(self, node: ast.Call, name: str, closing: Place) -> list[ast.expr]:
+        """Return the one value that a function over hosts looks at."""
+        hosts, *values = node.args
+        if not (isinstance(hosts, ast.Name) and hosts.id == HOSTS):
+            self._fail(hosts, f"{name} is over the hosts of the job; write {name}(hosts, ...).")
+        if not values:
+            raise EquationError(closing, f"what {name} looks at is missing; write {name}(hosts, ...).")
+        if len(values) > 1:
+            self._fail(values[1], f"{name} looks at one value; write {name}(hosts, ...).")
+        self.used.add(HOSTS)
+        return values
 
     def _no_name(self, name: str) -> str:
-        known = sorted({*self._given, *self._definitions, HOSTS, "n"})
+        known = sorted({*self._given, *self.definitions, HOSTS, "n"})
         if name == "T":
             return "T alone has no value here; write T(n)."
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}."
         return f"{name} has no value here; {hint}"
 
-    def _nested(self, read: Callable[[], Expression]) -> Expression:
-        self._deepen(1, self._peek().place)
-        self._depth += 1
-        inner = read()
-        self._depth -= 1
-        return inner
+    def _deepen(self, node: ast.expr, depth: int) -> None:
+        self._deepest = max(self._deepest, depth)
+        if depth > DEPTH_MAX:
+            self._fail(node, _TOO_DEEP)
 
-    def _deepen(self, by: int, place: Place) -> None:
-        self._deepest = max(self._deepest, self._depth + by)
-        if self._deepest > DEPTH_MAX:
-            self._fail(f"parts are nested more than {DEPTH_MAX} deep.", place)
+    def _fail(self, node: ast.expr, sentence: str) -> NoReturn:
+        raise EquationError(self._part.of(node), sentence)
 
-    def _count(self, token: Token) -> None:
-        self._nodes += 1
-        if self._nodes > NODES_MAX:
-            self._fail(f"the equation has more than {NODES_MAX} numbers and names.", token.place)
 
-    def _peek(self) -> Token:
-        return self._words[min(self._next, len(self._words) - 1)]
+def _plain(node: ast.Name) -> str:
+    """Return a name as it was written."""
+    first = ord(node.id[0])
+    return node.id if first < _MOVED else chr(first - _MOVED) + node.id[1:]
 
-    def _take(self) -> Token:
-        token = self._peek()
-        self._next += 1
-        return token
 
-    def _expect(self, text: str, sentence: str) -> None:
-        if self._peek().text != text:
-            self._fail(sentence)
-        self._take()
+def _enclosed(node: ast.expr, kinds: _Kinds) -> bool:
+    """Tell whether a part of a chain is one that has to stand in parentheses."""
+    return isinstance(node, ast.BinOp) and isinstance(node.op, (*kinds, *_SUM))
 
-    def _unexpected(self) -> str:
-        token = self._peek()
-        if token.text == ")":
-            return "this parenthesis closes nothing."
-        if token.text == "=":
-            return "a name stands left of =, and nothing else."
-        return (
-            "a sign such as + or * is missing before this." if token.kind != "sign" else "this stands here by mistake."
-        )
 
-    def _fail(self, sentence: str, place: Place | None = None) -> NoReturn:
-        raise EquationError(place or self._peek().place, sentence)
+def _refusal(node: ast.expr) -> str:
+    """Return what is wrong with a node that no equation may have."""
+    if isinstance(node, ast.Attribute):
+        return "'.' stands within numbers only."
+    if isinstance(node, ast.Call):
+        return "a sign such as + or * is missing between two values."
+    return (
+        "a comma stands between the values of a function, and nowhere else."
+        if isinstance(node, ast.Tuple) and node.elts
+        else _MISSING
+    )

@@ -1,7 +1,7 @@
 """Runs as columns: what a model of one target is fitted to, and what it answers with."""
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -62,10 +62,10 @@ class Tracked:
     error: float = 0.0
     scored: int = 0
 
-    def band(self, value: float, deviation: float, wider: Sequence[float] = ()) -> Band:
-        """Return the band about a model's answer (> 0) with this deviation of its ln; `wider` are scores of others."""
+    def band(self, value: float, deviation: float) -> Band:
+        """Return the band about a model's answer (> 0) with this deviation of its ln."""
         middle = value * math.exp(self.level)
-        reach = min(self.radius.radius(wider) * max(deviation, DEVIATION_MIN), 50.0)
+        reach = min(self.radius.radius() * max(deviation, DEVIATION_MIN), 50.0)
         return Band(middle, middle * math.exp(-reach), middle * math.exp(reach))
 
     def learn(self, value: float, deviation: float, actual: float) -> None:

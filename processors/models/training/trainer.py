@@ -5,10 +5,8 @@ go on answering; all learners change to the new ones at once. What the steps fou
 middle of a fit answers, and goes on, as the one before did.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, Protocol, runtime_checkable
-
-import numpy as np
 
 from processors.models.training.runs import RUNS_MAX, Reservoir, Run
 from processors.models.training.table import Band, Floats, Model, Predicted, Table, Tracked, best, finished
@@ -192,20 +190,6 @@ class Learner:
             return None
         value, deviation = self._asked(name, self.table.row(dict(values)))
         return self.tracked[name].band(value, deviation)
-
-    def predict_rows(self, names: Sequence[str], values: Floats) -> Predicted | None:
-        """Return what the believed model says of rows (m, len(names)), nan where one has no value; None before a fit.
-
-        It is the model's bare answer, without level and band: for many hosts at once, each with a level of its own.
-        """
-        name = self.believed
-        if name is None or self.table is None:
-            return None
-        place = {each: i for i, each in enumerate(names)}
-        nothing = np.full(len(values), np.nan)
-        columns = [values[:, place[each]] if each in place else nothing for each in self.table.names]
-        rows = np.stack(columns, axis=1) if columns else np.empty((len(values), 0))
-        return self.models[name].predict(self.table.filled(rows))
 
     def learn(self, values: Mapping[str, float], actual: float) -> None:
         """Follow each model: what it would have said of these values, against what came (> 0 and finite)."""

@@ -11,7 +11,7 @@ import pytest
 from agent.app.backfill import backfill
 from agent.app.replay import Replay
 from agent.config.tree import Config
-from agent.decode.options import DecodeOptions
+from agent.decode.message import DecodeOptions
 from agent.log.memory.broker import MemoryBroker
 from agent.log.memory.log import MemoryLog
 from processors.contracts.events import JobProfile, JournalEvent, decode_record

@@ -8,8 +8,7 @@ from click.testing import CliRunner, Result
 
 from agent.app.files import TelemetryFiles, TimedEvent, in_order
 from agent.cli import main
-from agent.decode.message import Telemetry
-from agent.decode.options import TelemetryOptions
+from agent.decode.message import FileTelemetry, TelemetryOptions
 from processors.contracts.events import HostMinute, JobCompleted, JobStarted
 from processors.contracts.telemetry import SeriesIndex
 from tests.kit.archives import START_S, job, metric
@@ -18,7 +17,7 @@ FAR_FUTURE_MS = 4_000_000_000_000
 
 
 def told(*folders: Path) -> list[TimedEvent]:
-    files = TelemetryFiles(Telemetry(TelemetryOptions(), SeriesIndex(100)), [str(folder) for folder in folders])
+    files = TelemetryFiles(FileTelemetry(TelemetryOptions(), SeriesIndex(100)), [str(folder) for folder in folders])
     return [item for item in in_order(files.read(FAR_FUTURE_MS), files) if isinstance(item, TimedEvent)]
 
 

@@ -1,8 +1,7 @@
 """The agent in one process: what readers see of sources, dead letters and settled runs."""
 
 from agent.app.embedded import Embedded
-from agent.config.sources import Source
-from agent.config.tree import Config
+from agent.config.tree import Config, Source
 from processors.contracts.outputs import Letter
 from tests.kit.clock import FakeClock
 

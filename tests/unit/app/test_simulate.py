@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from agent.app.demo import Destinations, Simulator, destinations
-from agent.config.sources import MetricMapping, Source, System, Telemetry
-from agent.config.tree import Config
+from agent.config.tree import Config, Source, System
 from agent.log.memory.log import MemoryLog
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.log import Batch
+from processors.contracts.telemetry import MetricMapping, Telemetry
 from tests.kit.clock import FakeClock
 
 HOUR_S = 3600.0

@@ -11,8 +11,7 @@ import pytest
 from agent.app import files as streams
 from agent.app.files import Item, TelemetryFiles, TimedEvent, TimedSamples, in_order
 from agent.decode.files import read_each
-from agent.decode.message import FileRecord, Telemetry
-from agent.decode.options import DecodeOptions, TelemetryOptions
+from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry, TelemetryOptions
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import HostMinute, JobCompleted, PredictionRequested
 from processors.contracts.names import rfc3339
@@ -52,7 +51,7 @@ def read(folder: Path, *texts: str | Sequence[str], samples: bool = False) -> tu
         path = folder / f"file{number}"
         path.write_text(text if isinstance(text, str) else "\n".join(text) + "\n")
         paths.append(str(path))
-    telemetry = Telemetry(TelemetryOptions(decode=DecodeOptions(default_system=SYSTEM)), SeriesIndex(100))
+    telemetry = FileTelemetry(TelemetryOptions(decode=DecodeOptions(default_system=SYSTEM)), SeriesIndex(100))
     files = TelemetryFiles(telemetry, paths, samples=samples)
     return list(in_order(files.read(FAR_FUTURE_MS), files)), files
 
@@ -176,7 +175,7 @@ def test_a_host_in_many_files_is_one_host(tmp_path: Path) -> None:
 def test_samples_for_whose_series_there_is_no_room_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "load"
     path.write_text("\n".join([load(0), load(1, host="nid2"), load(2)]))
-    files = TelemetryFiles(Telemetry(TelemetryOptions(), SeriesIndex(1)), [str(path)], samples=True)
+    files = TelemetryFiles(FileTelemetry(TelemetryOptions(), SeriesIndex(1)), [str(path)], samples=True)
     items = list(in_order(files.read(FAR_FUTURE_MS), files))
     assert sum(len(item.samples.series) for item in items if isinstance(item, TimedSamples)) == 2
 
@@ -184,7 +183,7 @@ def test_samples_for_whose_series_there_is_no_room_are_left_out(tmp_path: Path) 
 def test_without_windows_samples_stay_in_their_records(tmp_path: Path) -> None:
     path = tmp_path / "load"
     path.write_text(f"{load(0)}\n{load(1)}\n")
-    telemetry = Telemetry(TelemetryOptions(), SeriesIndex(9))
+    telemetry = FileTelemetry(TelemetryOptions(), SeriesIndex(9))
     (record,) = in_order(read_each([str(path)], FAR_FUTURE_MS, telemetry))
     assert isinstance(record, FileRecord)
     assert record.samples is not None

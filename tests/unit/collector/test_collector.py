@@ -6,8 +6,7 @@ import msgspec
 
 from agent.app import compose
 from agent.collector.collector import Collector
-from agent.config.sources import Source, System
-from agent.config.tree import Config
+from agent.config.tree import Config, Source, System
 from agent.log.memory.log import MemoryLog
 from agent.topics import own_topics
 from processors.contracts.events import DeadLetter

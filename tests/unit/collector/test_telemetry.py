@@ -9,8 +9,7 @@ import pytest
 
 from agent.app import compose
 from agent.collector.collector import Collector
-from agent.config.sources import Source, System
-from agent.config.tree import Config
+from agent.config.tree import Config, Source, System
 from agent.log.memory.broker import MemoryBroker
 from agent.log.memory.log import MemoryLog
 from agent.topics import own_topics

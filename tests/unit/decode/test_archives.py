@@ -8,8 +8,7 @@ import pytest
 
 from agent.decode import archive
 from agent.decode.files import read_file
-from agent.decode.message import FileRecord, Telemetry
-from agent.decode.options import TelemetryOptions
+from agent.decode.message import FileRecord, FileTelemetry, TelemetryOptions
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import JobCompleted, JobStarted
 from processors.contracts.telemetry import SeriesIndex
@@ -21,7 +20,7 @@ POWER = {"e1": [200.0, None, 0.0, 230.0], "e2": [150.0, 151.0, 152.0, 153.0]}
 
 def read(folder: Path) -> tuple[list[FileRecord], SeriesIndex]:
     index = SeriesIndex(1000)
-    telemetry = Telemetry(TelemetryOptions(), index)
+    telemetry = FileTelemetry(TelemetryOptions(), index)
     return list(read_file(str(folder), FAR_FUTURE_MS, telemetry)), index
 
 

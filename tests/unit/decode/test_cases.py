@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from agent.decode.files import read_files
-from agent.decode.message import FileRecord, Telemetry
-from agent.decode.options import DecodeOptions, TelemetryOptions
+from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry, TelemetryOptions
 from agent.reference import read_nodes, read_units
 from processors.contracts.names import parse_rfc3339, rfc3339
 from processors.contracts.nodes import Nodes
@@ -58,7 +57,7 @@ def test_a_case_yields_what_its_folder_says(case: str) -> None:
     options = msgspec.convert(expected["options"], DecodeOptions)
     nodes, sensors = reference(case)
     known = TelemetryOptions(decode=options, nodes=nodes, hosts=nodes.components(), sensors=sensors)
-    telemetry = Telemetry(known, SeriesIndex(100))
+    telemetry = FileTelemetry(known, SeriesIndex(100))
     found = read_files([str(source)], RECEIVED_MS, options, telemetry)
     records = [plain(record, telemetry.index) for record in found]
     if os.environ.get("SCALEWATCH_UPDATE_CASES"):

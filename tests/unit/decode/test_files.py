@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.decode.files import read_files, read_source
-from agent.decode.message import FileRecord
+from agent.decode.message import DecodeOptions, FileRecord
 from agent.decode.opening import JsonCutter, Source, cut_json
-from agent.decode.options import DecodeOptions
 from processors.contracts.errors import ConfigError
 from tests.kit.job_records import RECEIVED_MS, completed, slurm_record
 

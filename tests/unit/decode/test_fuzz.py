@@ -9,11 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent.decode.files import read_source
-from agent.decode.message import REASONS
+from agent.decode.files import DECODERS, read_source
+from agent.decode.message import REASONS, DecodeOptions
 from agent.decode.opening import Source
-from agent.decode.options import DecodeOptions
-from agent.decode.recognise import DECODERS
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import (
     STATES,
@@ -24,9 +22,10 @@ from processors.contracts.events import (
     decode_record,
     encode_record,
 )
+from processors.contracts.telemetry import Keep
 from tests.kit.job_records import CASES, COMPLETED, RECEIVED_MS, slurm_record
 
-OPTIONS = DecodeOptions(default_system="exa", keep_script=True, keep_comment=True, keep_paths=True)
+OPTIONS = DecodeOptions(default_system="exa", keep=Keep(script=True, comment=True, paths=True))
 DECODES = {name: factory(OPTIONS) for name, factory in DECODERS.items()}
 SAMPLES = sorted(next(case.glob("input.*")).read_bytes() for case in CASES.iterdir())
 ODD: list[Any] = [

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from agent.decode.message import SHOWN_MAX
-from agent.decode.options import DecodeOptions
-from agent.decode.recognise import DECODERS
+from agent.decode.files import DECODERS
+from agent.decode.message import SHOWN_MAX, DecodeOptions
 from tests.kit.job_records import RECEIVED_MS, completed, refusal, slurm_record
 
 JSON_FORMATS = ["auto", "native", "slurm", "sonar"]

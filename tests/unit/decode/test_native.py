@@ -3,10 +3,11 @@ from typing import Any
 
 import pytest
 
+from agent.decode.message import DecodeOptions
 from agent.decode.native import native_decoder
-from agent.decode.options import DecodeOptions
 from processors.contracts.events import Identity, JobCompleted, JobStarted, PredictionRequested
 from processors.contracts.names import parse_rfc3339
+from processors.contracts.telemetry import Keep
 from tests.kit.job_records import RECEIVED_MS, completed, refusal
 
 DECODE = native_decoder(DecodeOptions())
@@ -188,7 +189,7 @@ def test_private_fields_are_dropped_unless_asked_for() -> None:
     value = completed(script="#!/bin/sh\nsrun lmp", comment="rhodo", work_dir="/scratch/u1")
     evidence = only(value).evidence
     assert (evidence.script, evidence.comment, evidence.work_dir) == (None, None, None)
-    asked = only(value, DecodeOptions(keep_script=True, keep_comment=True, keep_paths=True)).evidence
+    asked = only(value, DecodeOptions(keep=Keep(script=True, comment=True, paths=True))).evidence
     assert (asked.script, asked.comment, asked.work_dir) == ("#!/bin/sh\nsrun lmp", "rhodo", "/scratch/u1")
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from agent.decode.message import DecodeOptions
 from agent.decode.native import NUMBERS_MAX, native_decoder
-from agent.decode.options import DecodeOptions
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import JournalRecord, Network, encode_record
 

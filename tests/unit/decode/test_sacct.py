@@ -2,11 +2,12 @@ from datetime import UTC
 
 import pytest
 
-from agent.decode.options import DecodeOptions
+from agent.decode.message import DecodeOptions
 from agent.decode.sacct import SacctTable, finished_job, pairs_row, sacct_decoder
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import Decoded, JobCompleted
 from processors.contracts.names import parse_rfc3339
+from processors.contracts.telemetry import Keep
 from tests.kit.job_records import RECEIVED_MS, refusal
 
 HEADER = "JobIDRaw|JobID|JobName|State|Start|End|ElapsedRaw|NNodes"
@@ -196,6 +197,6 @@ def test_private_columns_are_dropped_unless_asked_for() -> None:
     row = {"jobid": "1", "state": "FAILED", "start": "2026-08-20T10:00:00", "elapsed": "00:01:00"}
     private = {**row, "workdir": "/home/alice", "comment": "rhodo"}
     assert job(private) == job(row)
-    asked = DecodeOptions(default_system="exa", keep_paths=True, keep_comment=True)
+    asked = DecodeOptions(default_system="exa", keep=Keep(paths=True, comment=True))
     evidence = finished_job(private, UTC, RECEIVED_MS, asked).evidence
     assert (evidence.work_dir, evidence.comment) == ("/home/alice", "rhodo")

@@ -2,10 +2,11 @@ from typing import Any
 
 import pytest
 
-from agent.decode.options import DecodeOptions
+from agent.decode.message import DecodeOptions
 from agent.decode.slurm import slurm_decoder
 from processors.contracts.events import JobCompleted, JobStarted
 from processors.contracts.names import parse_rfc3339
+from processors.contracts.telemetry import Keep
 from tests.kit.job_records import RECEIVED_MS, refusal, slurm_record
 
 DECODE = slurm_decoder(DecodeOptions())
@@ -76,10 +77,10 @@ def test_a_list_of_requested_partitions_names_no_partition() -> None:
 def test_private_fields_are_dropped_unless_asked_for() -> None:
     value = slurm_record(script="#!/bin/bash\nexport TOKEN=hunter2", comment="rhodo", work_dir="/scratch/alice")
     assert b"hunter2" not in repr(DECODE(value, RECEIVED_MS)).encode()
-    evidence = only(value, keep_script=True, keep_comment=True, keep_paths=True).evidence
+    evidence = only(value, keep=Keep(script=True, comment=True, paths=True)).evidence
     assert (evidence.comment, evidence.work_dir) == ("rhodo", "/scratch/alice")
     assert evidence.script == "#!/bin/bash\nexport TOKEN=hunter2"
-    assert only(value, keep_comment=True).evidence.script is None
+    assert only(value, keep=Keep(comment=True)).evidence.script is None
 
 
 def test_latin_1_in_a_field_that_is_not_read_does_not_cost_the_run() -> None:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from agent.decode.options import DecodeOptions
+from agent.decode.message import DecodeOptions
 from agent.decode.sonar import sonar_decoder
 from processors.contracts.events import Decoded
 from tests.kit.job_records import RECEIVED_MS, refusal

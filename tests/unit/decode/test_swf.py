@@ -1,6 +1,6 @@
 import pytest
 
-from agent.decode.options import DecodeOptions
+from agent.decode.message import DecodeOptions
 from agent.decode.swf import swf_decoder
 from processors.contracts.events import JobCompleted
 from tests.kit.job_records import RECEIVED_MS, refusal

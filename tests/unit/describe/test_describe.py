@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from agent.app.compose import FORMATS
 from agent.cli import main
 from agent.config.reference import keys
-from agent.config.sources import Source
-from agent.decode.recognise import ARCHIVES, DECODERS, TELEMETRY
+from agent.config.tree import Source
+from agent.decode.files import ARCHIVES, DECODERS, TELEMETRY
 from agent.describe import NAMES
 from processors.pipeline.shard import STATEFUL
 from sinks.prometheus.table import METRICS

@@ -96,21 +96,6 @@ def test_a_stepwise_curve_is_predicted_by_phase_and_never_reliable_beyond() -> N
     assert "+40 %" in " ".join(found.verdict().advice)
 
 
-def test_the_two_step_fit_of_a_target() -> None:
-    found = study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).two_step(24.0)
-    assert found is not None
-    assert (found.run_time_s, found.closest_n) == (pytest.approx(67.66, rel=0.01), 32.0)
-    assert study([4, 8], [262.0, 139.0]).two_step(24.0) is None
-
-
-def test_the_two_step_fit_trusts_an_anomalous_size_less() -> None:
-    t = downey(POWERS, 40.0, 0.4)
-    found = study(POWERS, t * np.where(POWERS == 8, 1.5, 1.0)).two_step(8.0)
-    assert found is not None
-    assert found.closest_n != 8.0
-    assert found.run_time_s == pytest.approx(t[3], rel=0.04)
-
-
 def test_fit_and_envelope_hold_the_true_curve() -> None:
     n = np.array([1.0, 4.0, 8.0, 16.0, 24.0, 32.0])
     found = study(n, downey(n, 16.0, 0.5))
@@ -189,7 +174,6 @@ def test_any_positive_sizes_and_times_get_an_answer_without_a_warning(
     assert (predicted.run_time_s > 0).all()
     for place in (None, target):
         assert found.verdict(place).verdict in {*found.verdict(place).reasons, "reliable"}
-    assert found.two_step(target) is None or found.two_step(target).run_time_s > 0
     assert found.fit.rms >= 0
     assert found.envelope.parallelism_low >= 1
     assert found.useful is not None
@@ -228,7 +212,7 @@ def test_what_is_no_measurement_is_refused(n: list[float], t: list[float], noise
 @pytest.mark.parametrize("target", [0.0, -1.0, np.nan, np.inf])
 def test_a_target_that_is_no_size_is_refused(target: float) -> None:
     found = study([1, 2, 4], [100.0, 52.0, 28.0])
-    for ask in (found.two_step, found.verdict, lambda at: found.predict([at])):
+    for ask in (found.verdict, lambda at: found.predict([at])):
         with pytest.raises(ValueError, match="must be"):
             ask(target)
 

@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
-from processors.models.adept.advice import (
+from processors.models.adept.verdict import (
     SENTENCES,
+    VERDICTS,
     Facts,
     candidate_sizes,
     jump_sentence,
     most_informative,
     sentence,
 )
-from processors.models.adept.reliability import VERDICTS
 
 FACTS = Facts(
     count=4,

@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.adept.study import study
-from processors.models.battery import ABILITIES, BESIDE, MEMBERS, Battery, beside, combined, explained, knots
-from processors.models.combination.combine import combine
+from processors.models.battery import BESIDE, MEMBERS, SIZES_MIN, Battery, beside, combined, explained, knots
 from processors.models.combination.evidence import LAWS, Curve, evidence
 from processors.models.downey.curve import speedup
-from processors.models.laws import amdahl, barnes, kazmina
-from processors.models.laws.amdahl import fit_family
+from processors.models.laws.barnes import SLOPE_MAX, SLOPE_MIN, fit_barnes, log2_run_time
+from processors.models.laws.family import GROWTH, NOISE, PRIOR_SIZE, SHRINKAGE, fit_family
+from processors.models.laws.nnls import nnls
+from tests.kit.combination import combine
+from tests.kit.exact_two_steps import exact_two_steps
 
 N = (4.0, 8.0, 16.0, 32.0)
 T = (262.0, 139.0, 78.5, 63.0)
@@ -43,6 +45,12 @@ def test_classic_laws_give_their_known_run_times(n: float, known: dict[str, floa
     assert {name: said[name] for name in known} == pytest.approx(known, rel=1e-3)
 
 
+def fitted_alone(terms: np.ndarray, t: np.ndarray, penalty: np.ndarray) -> np.ndarray:
+    """Return the run times of one law at its sizes: the best nonnegative sum of the terms (terms, sizes)."""
+    relative = terms / t
+    return nnls(relative @ relative.T, relative.sum(axis=1) - penalty * relative[:, -1]).coefficients @ terms
+
+
 @given(st.lists(st.floats(1.0, 1e4), min_size=2, max_size=10, unique=True), st.integers(0, 1000))
 @settings(max_examples=60, deadline=None)
 def test_laws_fitted_together_are_those_fitted_alone(sizes: list[float], seed: int) -> None:
@@ -50,13 +58,9 @@ def test_laws_fitted_together_are_those_fitted_alone(sizes: list[float], seed: i
     if n.size < 2 or n[-1] < 1.1 * n[0]:
         return
     t = (1000.0 / n + 10.0) * np.exp(np.random.default_rng(seed).normal(0.0, 0.1, n.size))
-    alone = [
-        amdahl.fit_amdahl(n, t).predict(n),
-        amdahl.fit_amdahl_log(n, t).predict(n),
-        kazmina.fit_kazmina(n, t, shrinkage=kazmina.SHRINKAGE).predict(n),
-        amdahl.fit_sup5(n, t).predict(n),
-    ]
     basis = np.stack([1.0 / n, np.ones_like(n), np.log2(n), 1.0 / np.sqrt(n), n])
+    laws = (([0, 1], 0.0), ([0, 1, 2], 0.0), ([0, 3, 4], SHRINKAGE), ([0, 1, 2, 3, 4], NOISE**2 / PRIOR_SIZE))
+    alone = [fitted_alone(basis[terms], t, penalty * GROWTH[terms]) for terms, penalty in laws]
     assert fit_family(n, t) @ basis == pytest.approx(np.array(alone), rel=1e-5)
 
 
@@ -92,22 +96,26 @@ def test_the_quick_two_steps_of_adept_forecast_about_as_the_exact_ones() -> None
         n = 2.0 ** np.arange(int(random.integers(4, 7)))
         truth = 1000.0 / speedup(2.0 * n[-1], parallelism := float(np.exp(random.uniform(1, 5))), 1.0)
         t = 1000.0 / speedup(n, parallelism, 1.0) * np.exp(random.normal(0.0, 0.02, n.size))
-        found = study(n, t)
-        slow = found.two_step(2.0 * n[-1])
-        assert slow is not None
         said = run_times(2.0 * n[-1], battery(tuple(n.tolist()), tuple(t.tolist())))["adept"]
         quick.append(abs(math.log(said / truth)))
-        exact.append(abs(math.log(slow.run_time_s / truth)))
+        exact.append(abs(math.log(exact_two_steps(n, t, 2.0 * n[-1]) / truth)))
     assert np.median(quick) < np.median(exact) + 0.01
     assert np.mean(quick) < np.mean(exact) + 0.02
 
 
 @pytest.mark.parametrize("degree", [1, 2])
 def test_barnes_at_one_size_is_barnes_at_many(degree: int) -> None:
-    law = barnes.fit_barnes(np.array(N), np.array(T), degree=degree)
+    gamma = fit_barnes(np.array(N), np.array(T), degree=degree)
     targets = np.geomspace(0.1, 1e5, 50)
-    each = [2.0 ** barnes.log2_run_time(law.gamma, math.log2(n), law.low, law.high) for n in targets]
-    assert each == pytest.approx(law.predict(targets).tolist(), rel=0.02)  # that one integrates in 33 steps
+    each = [2.0 ** log2_run_time(gamma, math.log2(n), 2.0, 5.0) for n in targets]
+    nearest, q = np.clip(np.log2(targets), 2.0, 5.0), np.log2(targets)
+    along = nearest + (q - nearest) * np.linspace(0.0, 1.0, 33)[:, None]
+    slopes = np.clip(
+        np.polynomial.polynomial.polyval(along, np.polynomial.polynomial.polyder(gamma)), SLOPE_MIN, SLOPE_MAX
+    )
+    beyond = np.trapezoid(slopes, dx=1.0 / 32, axis=0) * (q - nearest)
+    known = np.exp2(np.polynomial.polynomial.polyval(nearest, gamma) + beyond)
+    assert each == pytest.approx(known.tolist(), rel=0.02)  # that one integrates in 33 steps
 
 
 def test_adept_answers_for_larger_sizes_alone() -> None:
@@ -128,7 +136,7 @@ def test_one_size_is_enough_for_downey_alone() -> None:
 def test_a_law_answers_once_it_has_the_sizes_that_it_needs() -> None:
     for k in range(2, 5):
         said = set(run_times(64.0, battery(N[:k], T[:k])))
-        assert said == {name for name in MEMBERS if ABILITIES[name].sizes_min <= k}
+        assert said == {name for name in MEMBERS if SIZES_MIN[name] <= k}
 
 
 @given(st.floats(1e-3, 1e6), st.floats(1e-2, 1e3))

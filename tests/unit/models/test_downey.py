@@ -11,7 +11,6 @@ from processors.models.downey.curve import (
     affine_pieces,
     curvature_of_sigma,
     inverse_speedup,
-    saturation_n,
     sigma_of_curvature,
     speedup,
 )
@@ -102,7 +101,7 @@ def test_the_serial_fraction_never_falls_and_is_constant_in_the_linear_section(a
     ratio = speedup(n, a, sigma)
     fraction = (n / ratio - 1) / (n - 1)
     assert (np.diff(fraction) >= -1e-10).all()
-    linear = n <= (a if sigma <= 1 else saturation_n(a, sigma))
+    linear = n <= (a if sigma <= 1 else a + (a - 1) * sigma)
     assert fraction[linear] == pytest.approx(np.full(linear.sum(), curvature_of_sigma(sigma) / a), abs=1e-12)
 
 
@@ -141,14 +140,6 @@ def test_curvature_and_sigma_are_one_parameter(curvature: float, a: float) -> No
     assert (pieces.intercept + pieces.slope * u).max() == pytest.approx(inverse_speedup(u, a, curvature), rel=1e-13)
 
 
-def test_saturation_is_where_the_speedup_reaches_the_parallelism() -> None:
-    a, sigma = np.array([8, 8, 16, 30.5]), np.array([0.5, 2, 1, 7])
-    end = saturation_n(a, sigma)
-    assert speedup(end, a, sigma) == pytest.approx(a)
-    assert (speedup(end * 0.99, a, sigma) < a).all()
-    assert saturation_n(16, 0) == 16
-
-
 @pytest.mark.parametrize(
     ("n", "a", "sigma"),
     [(0, 2, 1), (-1, 2, 1), (np.nan, 2, 1), (np.inf, 2, 1), (4, 0.5, 1), (4, np.nan, 1), (4, 2, -1), (4, 2, np.nan)],
@@ -165,4 +156,3 @@ def test_extreme_numbers_pass_without_a_warning() -> None:
             for a in (1.0, 1e300, 1.7e308):
                 for sigma in (0.0, 0.3, 1.0, 1e308):
                     assert speedup(n, a, sigma) > 0
-                    assert saturation_n(a, sigma) > 0

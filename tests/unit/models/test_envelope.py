@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processors.models.downey.curve import speedup
-from processors.models.downey.two_step import Envelope, Floats, curve_bounds, envelope, pair_parallelism
+from processors.models.downey.two_step import Floats, curve_bounds, envelope
 
 CURVES = {
     "serial time known, 2 %": (16.0, 0.5, [1, 4, 8, 16, 24, 32], 0.02),
@@ -92,11 +92,6 @@ def test_superlinear_data_leave_one_serial_time() -> None:
     assert bounds.t1_low_s == bounds.t1_high_s
 
 
-def test_the_cap_makes_the_search_finite_and_never_crosses_the_lower_bound() -> None:
-    assert Envelope(1.0, 1.0, 3.0, np.inf, 1.0).capped(4.0).parallelism_high == 128.0
-    assert Envelope(1.0, 1.0, 300.0, np.inf, 1.0).capped(4.0).parallelism_high == 300.0
-
-
 @given(st.lists(st.floats(1e-280, 1e280), min_size=1, max_size=12))
 def test_any_times_give_bounds_without_a_warning(times: list[float]) -> None:
     n = np.arange(1.0, len(times) + 1.0)
@@ -107,18 +102,3 @@ def test_any_times_give_bounds_without_a_warning(times: list[float]) -> None:
     low, high = curve_bounds(n, np.array(times), np.array([0.5, 3.0, 100.0]))
     assert not np.isnan(low).any()
     assert not np.isnan(high).any()
-
-
-@pytest.mark.parametrize("name", CURVES)
-def test_pairs_of_observations_narrow_the_parallelism_and_hold_the_true_one(name: str) -> None:
-    n, t, deviation = observed(name)
-    bounds = envelope(n, t, deviation)
-    found = pair_parallelism(n, t, bounds, deviation)
-    assert found is not None
-    assert bounds.parallelism_low <= found[0] <= CURVES[name][0] <= found[1] <= bounds.parallelism_high
-    assert found[1] - found[0] < bounds.parallelism_high - bounds.parallelism_low
-
-
-def test_one_size_beyond_the_first_makes_no_pair() -> None:
-    n, t = np.array([1.0, 4.0]), np.array([100.0, 27.0])
-    assert pair_parallelism(n, t, envelope(n, t)) is None

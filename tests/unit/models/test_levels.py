@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.models.aggregates.levels import OWN_ENOUGH, LevelTable, PlacedRun, aggregate_levels
-from processors.models.aggregates.sizes import SIZES_MAX, Sizes, aggregate
+from processors.models.aggregates.sizes import (
+    OWN_ENOUGH,
+    SIZES_MAX,
+    LevelTable,
+    PlacedRun,
+    Sizes,
+    aggregate,
+    aggregate_levels,
+)
 
 RUNS = st.lists(
     st.builds(

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from processors.models.adept.patterns import Floats, MeaningfulSizes, last_efficient_size, meaningful_sizes
+from processors.models.adept.patterns import Floats
+from processors.models.adept.study import MeaningfulSizes, last_efficient_size, meaningful_sizes
 from processors.models.downey.curve import speedup
 
 POWERS = 2.0 ** np.arange(9)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.laws.nnls import kkt_violation, nnls
+from processors.models.laws.nnls import nnls
 
 
 def problems(seed: int, terms: int, batch: int = 50) -> tuple[np.ndarray, np.ndarray]:
@@ -14,6 +14,14 @@ def problems(seed: int, terms: int, batch: int = 50) -> tuple[np.ndarray, np.nda
     target = rng.normal(size=(batch, terms + 3, 1))
     across = np.swapaxes(basis, -1, -2)
     return across @ basis, (across @ target)[..., 0]
+
+
+def kkt_violation(gram: np.ndarray, projection: np.ndarray, coefficients: np.ndarray) -> float:
+    """Return by how much a solution misses the conditions of Karush, Kuhn and Tucker, relative to the columns' lengths."""
+    length = np.sqrt(np.maximum(np.einsum("...ii->...i", gram), 1e-300))
+    gradient = ((gram @ coefficients[..., None])[..., 0] - projection) / length
+    missed = np.where(coefficients > 0, np.abs(gradient), np.maximum(-gradient, 0.0))
+    return float(max(missed.max(), (-coefficients).max(), 0.0))
 
 
 @settings(deadline=None)

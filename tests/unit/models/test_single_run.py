@@ -14,21 +14,12 @@ from processors.models.drift import (
     farthest_p,
     normal_p,
     rare,
-    two_sided,
 )
 
 
 def test_a_run_in_the_middle_is_as_usual_as_can_be_and_one_at_the_end_is_not() -> None:
-    assert two_sided(0.5) == 1
-    assert two_sided(0.001) == pytest.approx(two_sided(0.999)) == pytest.approx(0.002)
     assert normal_p(0.0) == 1
     assert normal_p(-3.0) == normal_p(3.0) == pytest.approx(0.0027, abs=1e-4)
-
-
-@pytest.mark.parametrize("below", [-0.1, 1.1, float("nan")])
-def test_a_probability_lies_between_nothing_and_one(below: float) -> None:
-    with pytest.raises(ValueError, match="probability"):
-        two_sided(below)
 
 
 @pytest.mark.parametrize("spread", [0.1, 3.0])

@@ -3,9 +3,9 @@
 import pytest
 
 from processors.models.adept.study import study
-from processors.models.combination.combine import combine
 from processors.models.combination.evidence import Curve
 from processors.run_time.prediction import Outlook
+from tests.kit.combination import combine
 
 
 def outlook(n: tuple[float, ...], run_time_s: tuple[float, ...]) -> Outlook:

@@ -6,8 +6,8 @@ import pytest
 
 from processors.contracts.events import HostMinute, ResourceMinute
 from processors.contracts.hosts import Profile
-from processors.models.energy import RAPL_FINE_RANGE_J, RAPL_RANGE_J
 from tests.kit.profiled_hosts import Resources, ended, folded, grew, in_time, level, minute, of_run, started, total
+from tests.kit.rapl import RAPL_FINE_RANGE_J, RAPL_RANGE_J
 
 POWER = "power_w>system"
 

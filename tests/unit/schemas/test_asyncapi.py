@@ -11,8 +11,7 @@ from click.testing import CliRunner
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from agent.cli import main
-from agent.config.sources import Source
-from agent.config.tree import Config
+from agent.config.tree import Config, Source
 from agent.describe import document
 from agent.topics import own_topics
 from sinks.topics import emission

@@ -7,9 +7,8 @@ import jsonschema
 import msgspec
 import pytest
 
-from agent.decode.message import dead_letter
+from agent.decode.message import DecodeOptions, TelemetryOptions, dead_letter
 from agent.decode.native import native_decoder
-from agent.decode.options import DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.native import load_decoder
 from agent.describe import (
     DIALECT,

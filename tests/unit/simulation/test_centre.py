@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from agent.decode.message import DecodeOptions
 from agent.decode.native import native_decoder
-from agent.decode.options import DecodeOptions
 from agent.simulation.centre import Centre, TimedEvent
 from agent.simulation.workload import DOZEN, NOISE
 from processors.contracts.events import JobCompleted, JobStarted

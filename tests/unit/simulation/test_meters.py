@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.decode.options import TelemetryOptions
+from agent.decode.message import TelemetryOptions
 from agent.decode.telemetry.native import load_decoder
 from agent.simulation.centre import Centre
 from agent.simulation.load import HOUR_MS, HUNGRY, SharedNodes

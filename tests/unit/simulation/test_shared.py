@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.decode.options import TelemetryOptions
+from agent.decode.message import TelemetryOptions
 from agent.decode.telemetry.native import load_decoder
 from agent.simulation.centre import TimedEvent
 from agent.simulation.load import (

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.decode.options import DecodeOptions, TelemetryOptions
-from agent.decode.recognise import TELEMETRY
+from agent.decode.files import TELEMETRY
+from agent.decode.message import DecodeOptions, TelemetryOptions
 from processors.contracts.events import Decoded, JobCompleted, JobStarted
 from processors.contracts.telemetry import SeriesIndex
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.decode.message import REASONS
-from agent.decode.options import DecodeOptions, TelemetryOptions
+from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.cray import cray_decoder
 from processors.contracts.nodes import Node, Nodes
 from processors.contracts.telemetry import DecodedBatch, SensorRule, Sensors, SeriesIndex

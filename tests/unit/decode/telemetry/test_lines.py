@@ -1,9 +1,9 @@
 import pytest
 
-from agent.decode.options import DecodeOptions, TelemetryOptions
+from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.line_protocol import line_protocol_decoder, parse_head, parse_line
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.telemetry import SeriesIndex
+from processors.contracts.telemetry import SeriesIndex, Telemetry
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ FIELDS = [
 @pytest.mark.parametrize("begin", FIELDS)
 def test_what_a_line_yields_does_not_depend_on_the_line_before(begin: str) -> None:
     options = TelemetryOptions(
-        decode=DecodeOptions(default_system="exa"), resources=frozenset(("load1", "load5")), time_unit="s"
+        decode=DecodeOptions(default_system="exa"), taken=Telemetry(resources=("load1", "load5"), time_unit="s")
     )
     index, decode = SeriesIndex(9), line_protocol_decoder(options)
     for fields in FIELDS:

@@ -1,10 +1,9 @@
 """Mappings of a site's own: what a metric becomes, also where it is of a part of the host."""
 
 from agent.app.compose import telemetry_options
-from agent.config.sources import MetricMapping, Source, Telemetry
-from agent.config.tree import Config
+from agent.config.tree import Config, Source
 from agent.decode.telemetry.line_protocol import line_protocol_decoder
-from processors.contracts.telemetry import SeriesIndex
+from processors.contracts.telemetry import MetricMapping, SeriesIndex, Telemetry
 
 LINE = b"ipmi_sensor,host=n1,name=pwr_consumption,socket=1 value=412 1795168800000000000"
 

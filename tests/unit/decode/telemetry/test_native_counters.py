@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.decode.message import REASONS
-from agent.decode.options import DecodeOptions, TelemetryOptions
+from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.native import load_decoder
 from processors.contracts.telemetry import DecodedBatch, SeriesIndex
 

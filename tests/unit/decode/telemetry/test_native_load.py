@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from agent.decode.options import DecodeOptions, TelemetryOptions
+from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.native import load_decoder
 from processors.contracts.events import HostState, JobCompleted
 from processors.contracts.telemetry import DecodedBatch, SeriesIndex

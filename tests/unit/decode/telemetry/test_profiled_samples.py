@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from agent.decode.options import DecodeOptions, TelemetryOptions
-from agent.decode.recognise import TELEMETRY
-from agent.decode.telemetry.metric import Metric
-from processors.contracts.telemetry import TAKEN, SeriesIndex
+from agent.decode.files import TELEMETRY
+from agent.decode.message import DecodeOptions, TelemetryOptions
+from processors.contracts.telemetry import TAKEN, MetricMapping, SeriesIndex, Telemetry
 
 RECEIVED_MS = 1_787_217_300_000
 OPTIONS = TelemetryOptions(decode=DecodeOptions(default_system="exa"), hosts={1042: "nid001042"})
@@ -128,7 +127,9 @@ def test_a_counter_of_64_bits_is_a_number() -> None:
 
 def test_a_site_says_which_columns_are_counters_and_whether_they_grow() -> None:
     named = TelemetryOptions(
-        decode=OPTIONS.decode, hosts=OPTIONS.hosts, counters=("cycles", "perf::*"), counters_cumulative=True
+        decode=OPTIONS.decode,
+        hosts=OPTIONS.hosts,
+        taken=Telemetry(counters=("cycles", "perf::*"), counters_cumulative=True),
     )
     value = row({"cycles": [5, 6], "perf::INSTRUCTIONS": 7, "perf::name": "x", "PAPI_TOT_CYC": 8})
     assert told("ldms", value, options=named)[0] == {
@@ -139,7 +140,9 @@ def test_a_site_says_which_columns_are_counters_and_whether_they_grow() -> None:
 
 @pytest.mark.parametrize("left_out", ["power_w", "counter_delta", "nic_total", "energy_total", "counter_total"])
 def test_what_is_not_asked_for_is_left_out(left_out: str) -> None:
-    fewer = TelemetryOptions(decode=OPTIONS.decode, hosts=OPTIONS.hosts, resources=TAKEN - {left_out})
+    fewer = TelemetryOptions(
+        decode=OPTIONS.decode, hosts=OPTIONS.hosts, taken=Telemetry(resources=tuple(TAKEN - {left_out}))
+    )
     values = (row(PAPI), row(SYSPAPI), row(VARIORUM), row(NIC), row(energy=1, power=2))
     found, _ = told("ldms", *values, options=fewer)
     assert {name.partition(">")[0] for name in told("ldms", *values)[0]} - {
@@ -148,8 +151,10 @@ def test_what_is_not_asked_for_is_left_out(left_out: str) -> None:
 
 
 def test_a_site_maps_its_own_power_sensor() -> None:
-    mapping = Metric("ipmi_sensor", "value", "power_w", only=(("name", "total_power"),), peer="system")
-    site = TelemetryOptions(decode=OPTIONS.decode, metrics=(mapping,))
+    mapping = MetricMapping(
+        measurement="ipmi_sensor", field="value", resource="power_w", only={"name": "total_power"}, peer="system"
+    )
+    site = TelemetryOptions(decode=OPTIONS.decode, taken=Telemetry(metrics=(mapping,)))
     lines = [
         f"ipmi_sensor,host=nid001042,name={name},unit=watts value=110 1787217284" for name in ("total_power", "psu_1")
     ]

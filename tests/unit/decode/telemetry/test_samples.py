@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from agent.decode.options import DecodeOptions, TelemetryOptions
-from agent.decode.recognise import DECODERS, TELEMETRY
-from agent.decode.telemetry.metric import Metric
+from agent.decode.files import DECODERS, TELEMETRY
+from agent.decode.message import DecodeOptions, TelemetryOptions
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded
-from processors.contracts.telemetry import TAKEN, DecodedBatch, SeriesIndex
+from processors.contracts.telemetry import TAKEN, DecodedBatch, MetricMapping, SeriesIndex, Telemetry
 from tests.kit.job_records import RECEIVED_MS as JOBS_MS
 from tests.kit.job_records import completed, slurm_record
 
@@ -118,19 +117,20 @@ def test_what_is_not_asked_for_is_counted_and_takes_no_series() -> None:
 
 
 def test_cumulative_counters_pass_as_they_are_where_a_site_asks_for_them() -> None:
-    options = TelemetryOptions(decode=OPTIONS.decode, resources=TAKEN | {"cpu_idle_ticks_total"})
+    options = TelemetryOptions(decode=OPTIONS.decode, taken=Telemetry(resources=(*TAKEN, "cpu_idle_ticks_total")))
     batch, index = decoded("ldms", PROCSTAT, options=options)
     assert told(batch, index) == {"nid7/cpu_idle_ticks_total": 8123991.0}
 
 
 def test_a_site_may_map_metrics_of_its_own_and_they_go_first() -> None:
-    site = TelemetryOptions(decode=OPTIONS.decode, metrics=(Metric("rdt_metric", "value", "ipc", instance="process"),))
+    mapping = MetricMapping(measurement="rdt_metric", field="value", resource="ipc", instance="process")
+    site = TelemetryOptions(decode=OPTIONS.decode, taken=Telemetry(metrics=(mapping,)))
     batch, index = decoded("line-protocol", LINES, options=site)
     assert told(batch, index)["r2-compute-20/ipc>top"] == 0.0
 
 
 def test_host_names_are_cut_at_the_domain_where_that_is_asked_for() -> None:
-    options = TelemetryOptions(decode=OPTIONS.decode, short_hosts=True)
+    options = TelemetryOptions(decode=OPTIONS.decode, taken=Telemetry(short_hosts=True))
     batch, index = decoded("line-protocol", b"system,host=a.b.c load1=1 1787217284", options=options)
     assert told(batch, index) == {"a/load1": 1.0}
 

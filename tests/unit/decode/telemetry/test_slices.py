@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.decode.message import REASONS
-from agent.decode.options import DecodeOptions, TelemetryOptions
-from agent.decode.recognise import TELEMETRY
+from agent.decode.files import TELEMETRY
+from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions
 from processors.contracts.nodes import Node, Nodes
 from processors.contracts.telemetry import SeriesIndex
 

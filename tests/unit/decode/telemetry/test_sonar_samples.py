@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from agent.decode.options import DecodeOptions, TelemetryOptions
+from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.telemetry import sonar
 from agent.decode.telemetry.sonar import sonar_samples_decoder
 from processors.contracts.nodes import Node, Nodes
-from processors.contracts.telemetry import DecodedBatch, SeriesIndex
+from processors.contracts.telemetry import DecodedBatch, SeriesIndex, Telemetry
 
 RECEIVED_MS = 1_795_168_860_000
 
@@ -63,7 +63,7 @@ def test_the_share_of_a_processor_goes_by_those_that_are_listed() -> None:
     busy = {"load1": 3, "existing_entities": 9}
     for options, system, share in (
         (TelemetryOptions(), busy, 0.25),
-        (TelemetryOptions(host_cpus=3), busy, 0.75),
+        (TelemetryOptions(taken=Telemetry(host_cpus=3)), busy, 0.75),
         (TelemetryOptions(nodes=nodes), busy, 0.5),
         (TelemetryOptions(nodes=nodes), {**busy, "cpus": [1, 2, 3, 4]}, 1.0),
     ):
@@ -78,7 +78,7 @@ def test_each_gpu_has_a_power_and_the_first_has_no_index() -> None:
 
 
 def test_memory_in_use_comes_in_bytes_where_a_site_wants_it() -> None:
-    options = TelemetryOptions(resources=frozenset({"memory_used"}))
+    options = TelemetryOptions(taken=Telemetry(resources=("memory_used",)))
     assert Decoder(options).samples(sample(system={"used_memory": 2})) == {"saga/c1-10/memory_used": 2048.0}
 
 

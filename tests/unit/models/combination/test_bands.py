@@ -5,22 +5,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.combination.bands import (
+from processors.models.combination.combine import reasons, reliable
+from processors.models.combination.evidence import GATE, Curve, evidence, judged_runs
+from processors.models.combination.replay import (
     APPLICATION_WEIGHT,
     CELLS,
     NO_SCORES,
     POOL_WEIGHT_MAX,
+    SCALE,
     UNIT,
+    Circumstances,
+    Scores,
     SystemScores,
     pooled,
     quantiles,
+    replay,
+    rows,
+    scales,
+    scores,
     share,
     tally,
 )
-from processors.models.combination.combine import reasons, reliable
-from processors.models.combination.evidence import Curve, evidence, judged_runs
-from processors.models.combination.gate import GATE
-from processors.models.combination.replay import SCALE, Circumstances, Scores, replay, rows, scales, scores
 
 SHIPPED = [np.linspace(0.1, 2.0, 20).tolist()] * 3
 NEAR = np.array([1.0])

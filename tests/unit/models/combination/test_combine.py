@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.combination.bands import SystemScores, pooled, share
-from processors.models.combination.combine import Learned, combine, learn
-from processors.models.combination.evidence import Curve
-from processors.models.combination.gate import SiblingSummary
+from processors.models.combination.combine import Learned, learn, summary
+from processors.models.combination.evidence import Curve, SiblingSummary
+from processors.models.combination.replay import SystemScores, pooled, share
+from tests.kit.combination import combine, prequential
 
 CURVE = Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))
 TARGETS = [2.0, 4.0, 12.0, 32.0, 40.0, 64.0, 128.0, 1024.0]
@@ -23,7 +23,7 @@ def curve(times: list[float], key: str = "a") -> Curve:
 
 
 def taught(of: Curve) -> Learned:
-    return learn([combine(of).prequential()])
+    return learn([prequential(combine(of))])
 
 
 def test_observed_sizes_are_met_to_the_bit() -> None:
@@ -92,15 +92,15 @@ def test_near_the_largest_size_the_forecast_is_what_was_observed_there(times: li
 def test_the_order_of_curves_changes_no_bit() -> None:
     rng = np.random.default_rng(3)
     made = [combine(curve(list(100 / 2.0 ** np.arange(7) * rng.lognormal(0, 0.2, 7)), f"c{i}")) for i in range(6)]
-    siblings = tuple(one.summary() for one in made)
-    rows = [combine(one.evidence.curve, siblings).prequential() for one in made]
-    back = [combine(one.evidence.curve, siblings[::-1]).prequential() for one in made[::-1]]
+    siblings = tuple(summary(one.evidence) for one in made)
+    rows = [prequential(combine(one.evidence.curve, siblings)) for one in made]
+    back = [prequential(combine(one.evidence.curve, siblings[::-1])) for one in made[::-1]]
     assert learn(back).scores == learn(rows).scores
     assert learn(rows[::-1]) == learn(rows)
 
 
 def test_what_is_learned_survives_json() -> None:
-    learned, told = taught(CURVE), combine(CURVE).summary()
+    learned, told = taught(CURVE), summary(combine(CURVE).evidence)
     offsets, scores = json.loads(json.dumps(learned))
     back = Learned(tuple(offsets), tuple(SystemScores(system, tuple(counts)) for system, counts in scores))
     key, system, losses, inside = json.loads(json.dumps(told))
@@ -116,7 +116,7 @@ def test_siblings_decide_between_laws() -> None:
     short = curve([100 / n + 2 * n for n in 2.0 ** np.arange(3)], "short")
     truth = 100 / 16 + 2 * 16
     alone = combine(short).predict([16.0]).run_time_s[0]
-    told = combine(short, [combine(one).summary() for one in bent]).predict([16.0]).run_time_s[0]
+    told = combine(short, [summary(combine(one).evidence) for one in bent]).predict([16.0]).run_time_s[0]
     assert abs(math.log(told / truth)) < abs(math.log(alone / truth))
 
 

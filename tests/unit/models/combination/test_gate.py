@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from processors.models.combination.combine import summary
-from processors.models.combination.evidence import Curve, evidence
-from processors.models.combination.gate import (
+from processors.models.combination.evidence import (
+    Curve,
     Gate,
     SiblingRecord,
     SiblingSummary,
+    evidence,
     logits,
     sibling_record,
     weights,

@@ -3,18 +3,10 @@
 import numpy as np
 import pytest
 
-from processors.models.combination.bands import (
-    NO_SCORES,
-    SystemScores,
-    pooled,
-    quantile_inside,
-    share,
-    tally,
-)
-from processors.models.combination.combine import SHIPPED, Learned, combine, learn, summary
-from processors.models.combination.evidence import Curve, evidence
-from processors.models.combination.gate import NO_OFFSETS
-from processors.models.combination.replay import Scores
+from processors.models.combination.combine import SHIPPED, Learned, learn, summary
+from processors.models.combination.evidence import NO_OFFSETS, Curve, evidence
+from processors.models.combination.replay import NO_SCORES, Scores, SystemScores, pooled, quantile_inside, share, tally
+from tests.kit.combination import combine, prequential
 
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
@@ -72,6 +64,6 @@ def test_scores_inside_leave_the_bands_beyond_alone() -> None:
 
 
 def test_an_application_scores_each_inner_size_that_was_left_out() -> None:
-    told = learn([combine(curve("a", {})).prequential()]).scores[0]
+    told = learn([prequential(combine(curve("a", {})))]).scores[0]
     inside = tally([Scores(np.zeros(4), np.zeros(4), np.ones(4))])
     assert sum(told.counts[-64:]) == sum(inside)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from processors.models.combination import combine as lone
-from processors.models.combination.combine import combine
 from processors.models.combination.evidence import Curve, scaled
+from tests.kit.combination import combine
 
 N = (4.0, 8.0, 16.0, 32.0)
 BENT = Curve("a", "s", N, (262.0, 139.0, 78.5, 63.0))

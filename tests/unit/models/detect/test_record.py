@@ -85,10 +85,6 @@ def test_what_is_not_finite_changes_nothing() -> None:
     assert rule.stored(0, 1) == other.stored(0, 1)
 
 
-def test_a_series_takes_less_than_a_kilobyte() -> None:
-    assert RecordRule().series_bytes < 1000
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32), st.integers(40, 150))
 def test_series_do_not_mind_their_neighbours_and_stored_rows_go_on_as_if_nothing_had_happened(

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.energy import RAPL_FINE_RANGE_J, RAPL_RANGE_J, Step, energy, increments
+from processors.models.energy import Step, energy, increments
 from processors.models.power import believable, efficient
+from tests.kit.rapl import RAPL_FINE_RANGE_J, RAPL_RANGE_J
 
 
 def steps(*told: float) -> list[tuple[float, str]]:

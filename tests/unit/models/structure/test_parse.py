@@ -23,12 +23,12 @@ def refusal(text: str) -> str:
         ("a + * b", "line 1, column 5: a number, a name or a parenthesis is missing."),
         ("", "line 1, column 1: a number, a name or a parenthesis is missing."),
         ("2a", "line 1, column 1: this is no number; write * between a number and a name."),
-        ("a b", "line 1, column 3: a sign such as + or * is missing before this."),
+        ("a b", "line 1, column 1: a sign such as + or * is missing between two values."),
         ("(a", "line 1, column 3: a closing parenthesis is missing."),
         ("a)", "line 1, column 2: this parenthesis closes nothing."),
         ("a ** 2", "line 1, column 3: there is no power; write x * x."),
         ("a ^ 2", "line 1, column 3: there is no power; write x * x."),
-        ("a . b", "line 1, column 3: '.' means nothing here."),
+        ("a . b", "line 1, column 1: '.' stands within numbers only."),
         ("1e999", "line 1, column 1: 1e999 is too large a number."),
         ("bandwith", "line 1, column 1: bandwith has no value here; did you mean bandwidth?"),
         ("sqrt(a)", "line 1, column 1: sqrt is no function; there are max, min, max_over, min_over and T(n)."),
@@ -59,8 +59,24 @@ def test_a_result_may_have_a_name_or_none_and_parts_stand_on_lines_or_between_se
         "x = a; x + b",
         "# sum\nx = a  # first\n\nT = x +\n  b\n",
         "x = (a\n + b)\nx;\n",
+        "  x = a\n x + b",
+        "x = a;; x + b",
+        "x =\n a\nx + b",
     ):
         assert parse(text, NAMES).names == {"a", "b"}
+
+
+def test_words_of_python_are_names_like_others() -> None:
+    model = parse("if = lambda / None\nif + 010 * or", ("lambda", "None", "or"))
+    assert model.names == {"lambda", "None", "or"}
+    assert list(model.definitions) == ["if"]
+    with pytest.raises(EquationError, match=r"column 10: or has no value here; there are hosts, lambda, n\."):
+        parse("lambda + or", ("lambda",))
+
+
+@pytest.mark.parametrize("text", ["0x10", "1_000", "1j", "1e5a", "a // b", "max(*a, b)", "max(a, b)(a)", "(a, b)", "()", "a ,", "2(a)", "(a+)"])  # fmt: skip
+def test_what_is_python_and_no_equation_is_refused(text: str) -> None:
+    assert refusal(text).startswith("line 1, column ")
 
 
 def test_names_that_are_used_are_known() -> None:
@@ -73,6 +89,8 @@ def test_names_that_are_used_are_known() -> None:
     [
         ("(" * 60 + "a" + ")" * 60, "nested more than 40 deep"),
         ("-" * 60 + "a", "nested more than 40 deep"),
+        ("-" * 3990 + "a", "nested more than 40 deep"),
+        ("a*(b+" * 41 + "a" + ")" * 41, "nested more than 40 deep"),
         ("\n".join(["x0 = a", *(f"x{i} = x{i - 1} + 1" for i in range(1, 60))]), "nested more than 40 deep"),
         ("+".join(["a"] * 201), "more than 200 numbers and names"),
         ("a" + " " * LENGTH_MAX, f"longer than {LENGTH_MAX} characters"),

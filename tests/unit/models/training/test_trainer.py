@@ -55,19 +55,6 @@ def test_unseen_runs_are_predicted_the_counters_named_and_the_bands_hold(trainer
     assert explanation(trainer.learners["power_w"])[0].counter == "c00"
 
 
-def test_many_rows_at_once_are_told_what_each_is_told_alone(trainer: Trainer) -> None:
-    learner = trainer.learners["power_w"]
-    asked = [each.values for each in runs(5, seed=9)]
-    names = [*reversed(asked[0]), "unheard"]
-    rows = np.array([[values.get(name, np.nan) for name in names] for values in asked])
-    together = learner.predict_rows(names, rows)
-    assert together is not None
-    level = np.exp(learner.tracked[str(learner.believed)].level)
-    alone = [band.value / level for band in (learner.predict(values) for values in asked) if band is not None]
-    assert together.value == pytest.approx(alone)
-    assert Trainer(TARGETS).learners["power_w"].predict_rows(names, rows) is None
-
-
 def test_nothing_is_said_before_anything_is_known_and_little_after_one_run() -> None:
     trainer = Trainer(TARGETS)
     assert trainer.predict("power_w", {"c00": 1.0}) is None

@@ -1,5 +1,11 @@
-"""Laws that trust the largest sizes most: the end of a curve says more about what lies beyond it than its beginning.
+"""The laws that the combination weighs, fitted to every prefix of a curve at once.
 
+Gunther's universal scalability law: contention takes a share of all work, coherence grows with every processor
+(N. Gunther, "A general theory of computational scalability based on rational functions", 2008). In run times it is
+T = a/n + b (n - 1)/n + c (n - 1): a is T(1), b/a the contention sigma, c/a the coherence kappa. The same three terms are
+fitted here as a/n + b + c n, with c held back: one noisy size at the end would otherwise make it explode.
+
+Local laws trust the largest sizes most: the end of a curve says more about what lies beyond it than its beginning.
 A local law is a/n + b n^e, a, b >= 0, whose weights fall by a factor e every `reach` doublings away from the last size.
 Two power laws need the end of the curve only: perfect speed-up from the last size, and the slope of the last two.
 """
@@ -9,10 +15,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from processors.models.laws import Ability
+from processors.models.laws.nnls import nnls
 
 Floats = NDArray[np.float64]
 
+GROWTH_PENALTY = 0.004
+UNIVERSAL_RIDGE = 1e-10
 SLOPE_MIN, SLOPE_MAX = -1.3, 1.0  # of ln t over ln n, for the law of the last two sizes
 SINGULAR = 1e-14  # of the product of the diagonal
 
@@ -35,53 +43,43 @@ KINDS: Final = (
     LocalKind("linear_short", 1.0, 0.5),
     LocalKind("amdahl_middle", 0.0, 1.5),
 )
-ABILITIES: Final = (
-    Ability("ideal", sizes_min=1, extrapolates=True),
-    Ability("last_two", sizes_min=2, extrapolates=True),
-    *(Ability(kind.name, sizes_min=2, extrapolates=True) for kind in KINDS),
-)
 _EXPONENTS = np.array([kind.exponent for kind in KINDS])[:, None]
 _REACHES = np.array([kind.reach for kind in KINDS])[:, None, None]
 
 
-class LocalLaw(NamedTuple):
-    """T(n) = parallel_s / n + other_s n^exponent in seconds.
+def fit_universal(n: Floats, run_time_s: Floats) -> Floats:
+    """Return a, b, c of a/n + b + c n on every prefix of 2 to k sizes, shape (k - 1, 3).
 
-    >>> LocalLaw(100.0, 5.0, 0.0).predict(np.array([4.0])).tolist()
-    [30.0]
+    `n` (rising, distinct) and `run_time_s` have shape (k,) and are best given relative to the last size.
+
+    >>> fit_universal(np.array([0.25, 0.5, 1.0]), np.array([4.0, 2.0, 1.0])).round(6).tolist()
+    [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
     """
-
-    parallel_s: float
-    other_s: float
-    exponent: float
-
-    def predict(self, n: Floats) -> Floats:
-        """Return T in seconds at sizes of any shape."""
-        return np.asarray(self.parallel_s / n + self.other_s * n**self.exponent)
+    basis = np.stack([1.0 / n, np.ones_like(n), n], axis=-1) / run_time_s[:, None]
+    gram = np.cumsum(basis[:, :, None] * basis[:, None, :], axis=0)[1:]
+    projection = np.cumsum(basis, axis=0)[1:]
+    projection[:, 2] -= GROWTH_PENALTY * basis[1:, 2]
+    return nnls(gram, projection, UNIVERSAL_RIDGE).coefficients
 
 
-def fit_local(n: Floats, run_time_s: Floats, kind: LocalKind) -> LocalLaw:
-    """Return the law of one kind; `n` (rising, distinct) and `run_time_s` have shape (k,), k >= 2.
+def fit_universal_each(n: Floats, run_time_s: Floats) -> Floats:
+    """Return a, b, c of a/n + b + c n for each of m sets of k sizes, rows of `n` and `run_time_s` (m, k); shape (m, 3).
 
-    >>> n = np.array([4.0, 8.0, 16.0, 32.0])
-    >>> law = fit_local(n, np.array([262.0, 139.0, 78.5, 63.0]), KINDS[0])
-    >>> round(law.parallel_s, 3), round(law.other_s, 3)
-    (606.93, 43.831)
+    >>> fit_universal_each(np.array([[0.25, 0.5, 1.0]]), np.array([[4.0, 2.0, 1.0]])).round(6).tolist()
+    [[1.0, 0.0, 0.0]]
     """
-    fits = fit_prefixes(n / n[-1], run_time_s / run_time_s[-1])[KINDS.index(kind), -1]
-    return LocalLaw(
-        float(fits[0] * n[-1] * run_time_s[-1]),
-        float(fits[1] * run_time_s[-1] / n[-1] ** kind.exponent),
-        kind.exponent,
-    )
+    basis = np.stack([1.0 / n, np.ones_like(n), n], axis=-1) / run_time_s[..., None]
+    projection = basis.sum(axis=-2)
+    projection[:, 2] -= GROWTH_PENALTY * basis[:, -1, 2]
+    return nnls(np.swapaxes(basis, -1, -2) @ basis, projection, UNIVERSAL_RIDGE).coefficients
 
 
-def fit_prefixes(n: Floats, run_time_s: Floats) -> Floats:
+def fit_local(n: Floats, run_time_s: Floats) -> Floats:
     """Return a and b of all kinds on every prefix of 2 to k sizes, shape (kinds, k - 1, 2).
 
     `n` (rising, distinct) and `run_time_s` have shape (k,) and are best given relative to the last size.
 
-    >>> fit_prefixes(np.array([0.5, 1.0]), np.array([2.0, 1.0]))[0, 0].tolist()
+    >>> fit_local(np.array([0.5, 1.0]), np.array([2.0, 1.0]))[0, 0].tolist()
     [1.0, 0.0]
     """
     x = np.log2(n)

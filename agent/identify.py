@@ -1,0 +1,407 @@
+"""What a job is an instance of: pure, from its evidence and the rules of the configuration.
+
+Ordered rules decide first, then the evidence itself. A job name is written by a person and counts its repeats: `run7`,
+`md_042`, `job-2026-01-03`. Its numbers become `#`, so that repeats fall together, and its letters stay, so that programs
+stay apart:
+
+- a part that is all digits, or begins with six of them, or is a date, a time, an identifier in hexadecimal (8
+  characters or more), a size such as `64nodes` or `16x8`, becomes `#`, and neighbours of that kind share one:
+  `md_2026-01-03_12` -> `md_#`;
+- digits at the end of a part become `#`: `run7` -> `run#`, `lmp_n64` -> `lmp_n#`;
+- digits before letters stay, for they belong to names: `cp2k`, `h5bench`, `3dfft`, and problem sizes such as `32k`.
+
+Some names say nothing. A shell, an interpreter, a launcher or a session (`bash`, `python3`, `srun`, `interactive`)
+gives no application at all. A word that any program may go by (`run#`, `test`, `job`) gives one of low confidence.
+"""
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from string import Formatter
+from typing import Final
+
+import msgspec
+
+from processors.contracts.errors import ConfigError
+from processors.contracts.events import UNITS, Attribute, Evidence, Identity
+from processors.contracts.names import ApplicationKey
+from processors.contracts.settings import IdentifySettings, Rule, Unit
+
+TEXT_MAX: Final = 256
+NAMELESS: Final = frozenset((
+    "interactive", "wrap", "sbatch", "salloc", "srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun",
+    "aprun", "jsrun", "ibrun", "jobstep", "allocation", "sh", "bash", "dash", "zsh", "csh", "tcsh", "ksh", "fish",
+    "env", "time", "nohup", "nice", "numactl", "taskset", "timeout", "sleep", "true", "hostname", "date", "echo",
+    "cat", "ls", "python", "perl", "ruby", "julia", "rscript", "r", "java", "node", "matlab", "octave", "ipython",
+    "lua", "tclsh", "stdin", "null", "none", "unknown", "jupyter", "jupyterhub", "jupyterlab", "jupyter-notebook",
+    "jupyter-lab", "notebook", "spawner-jupyterhub", "rstudio", "rserver", "vscode", "code-server", "vnc",
+    "desktop", "bc_desktop", "tmux", "screen", "ssh", "sshd", "sys-dashboard", "singularity", "apptainer", "docker",
+    "podman", "charliecloud", "ch-run", "enroot", "shifter", "a.out", "slurm_script", "orted", "hydra_pmi_proxy",
+    "slurmstepd", "pmi_proxy",
+))  # fmt: skip
+VAGUE: Final = frozenset((
+    "run", "job", "test", "task", "batch", "submit", "script", "slurm", "pbs", "lsf", "main", "program", "prog",
+    "exe", "app", "sim", "simulation", "calc", "calculation", "array", "mpi", "openmp", "omp", "hybrid", "parallel",
+    "serial", "scaling", "strong", "weak", "bench", "benchmark", "my", "myjob", "my_job", "my-job", "testjob",
+    "test_job", "runjob", "run_job", "tmp", "temp", "new", "foo", "bar", "example", "demo", "x", "y", "a", "b",
+    "start", "launch",
+))  # fmt: skip
+_NOT_NAME = re.compile(r"[#\s_.,:;+=@~()\[\]{}-]+")
+_EXTENSION = re.compile(r"\.(sh|bash|csh|slurm|sbatch|slm|job|sub|pbs|lsf|py|pl|r|jl|m|exe)$", re.IGNORECASE)
+_IMAGE = re.compile(r"\.(sif|simg|img|sqsh|sqfs|squashfs)$", re.IGNORECASE)
+_VERSION = re.compile(r"v?\d[\w.+-]*|latest|default|stable", re.IGNORECASE)
+_MONTH = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
+_NUMBERS = re.compile(
+    rf"""
+    \[[\d,:%-]+\] |                                                # an array's tasks: [1-10%2]
+    (?<![^\W_])(?:
+        [0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}} |      # a UUID
+        \d{{1,4}}-?(?:{_MONTH})[a-z]*-?\d{{1,4}} |                 # 3jan2026
+        \d{{6,}}[^\W_]* |                                        # 20260103T120000, 20220404p17w03s5
+        \d+(?:x\d+)+ |                                             # 16x8
+        \d+-?(?:nodes?|cores?|cpus?|procs?|processes|ranks?|tasks?|threads?|gpus?|n|c|p) |
+        (?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{{8,}} |                   # a hash: letters and digits both
+        \d+
+    )(?![^\W_]) |
+    (?<=[^\W\d_])\d+(?:x\d+)*(?![^\W_])                           # the end of a part: run7, grid16x8
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_SAME_NUMBER = re.compile(r"#(?:[\s_.,:;+=~-]*#)+")
+_ENDING_NUMBERS = re.compile(r"[\d.#-]+$")
+
+
+def jobs_of(user: str) -> str:
+    """Return the name that stands for all jobs of a user which nothing else names."""
+    return f"jobs of {cleaned(user)}"
+
+
+def cleaned(text: str) -> str:
+    r"""Return the text in printable characters, single spaces, and at most 256 characters.
+
+    A longer text ends in a hash of the whole, so that two long names never become one by being cut.
+    """
+    shown = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+    plain = " ".join(shown.split())
+    if len(plain) <= TEXT_MAX:
+        return plain
+    return f"{plain[: TEXT_MAX - 17]}~{hashlib.sha256(plain.encode()).hexdigest()[:16]}"
+
+
+def normalised_job_name(name: str) -> str:
+    """Return a job name with `#` where its repeats differ, as the module says; empty where nothing else is left."""
+    plain = cleaned(_EXTENSION.sub("", name.strip().rpartition("/")[2][:TEXT_MAX]))
+    counted = _SAME_NUMBER.sub("#", _NUMBERS.sub("#", plain))
+    return counted if _NOT_NAME.sub("", counted) else ""
+
+
+def program_of_executable(path: str) -> str:
+    """Return the file name of an executable."""
+    return cleaned(path.strip().rstrip("/").rpartition("/")[2])
+
+
+def program_of_module(module: str) -> str:
+    """Return the name in an environment module, without versions; empty for a list of modules, which is ambiguous."""
+    parts = [part for part in module.strip().split("/") if part]
+    while len(parts) > 1 and _VERSION.fullmatch(parts[-1]):
+        parts.pop()
+    name = cleaned(parts[-1]) if parts else ""
+    return "" if re.search(r"[\s,:;]", name) else name
+
+
+def program_of_container(image: str) -> str:
+    """Return the name of a container's image, without registry, tag, digest and extension."""
+    base = image.strip().rstrip("/").rpartition("/")[2].partition("@")[0].partition(":")[0]
+    return normalised_job_name(_IMAGE.sub("", base))
+
+
+def is_nameless(name: str) -> bool:
+    """Return whether a name says nothing of the program: a shell, an interpreter, a launcher, a session."""
+    lower = _EXTENSION.sub("", name.lower())
+    if lower.startswith("ood "):  # sessions of Open OnDemand
+        return True
+    stems = {name.lower(), lower, _ENDING_NUMBERS.sub("", lower).rstrip("_- ")}
+    return not _NOT_NAME.sub("", name) or bool(stems & NAMELESS)
+
+
+def is_vague(name: str) -> bool:
+    """Return whether a job name is a word that any program may go by."""
+    return _ENDING_NUMBERS.sub("", name.lower()).rstrip("_- ") in VAGUE or len(_NOT_NAME.sub("", name)) < 2
+
+
+SEARCHED_MAX: Final = 4096  # characters of a field that a pattern sees: scripts can be megabytes
+
+
+class Match(msgspec.Struct, frozen=True):
+    """A rule that matched: its number (from 1), what it gives, the rule itself, and the named groups of its patterns."""
+
+    number: int
+    application: str | None
+    input: str
+    rule: Rule
+    groups: dict[str, str] = {}
+
+
+class CompiledRule(msgspec.Struct, frozen=True):
+    """A rule with its patterns compiled; `patterns` are pairs of field and pattern."""
+
+    number: int
+    rule: Rule
+    patterns: tuple[tuple[str, re.Pattern[str]], ...]
+
+    def match(self, sources: Sequence[Evidence]) -> Match | None:
+        """Return the match, None where a pattern is not found or the name that comes out is empty."""
+        groups: dict[str, str] = {}
+        for field, pattern in self.patterns:
+            found = _search(pattern, field, sources)
+            if found is None:
+                return None
+            groups |= {name: text or "" for name, text in found.groupdict().items() if name not in groups}
+        if self.rule.drop:
+            return Match(self.number, None, "", self.rule)
+        application = cleaned(_expanded(self.rule.application or "{application}", groups))
+        if not application:
+            return None
+        return Match(self.number, application, cleaned(_expanded(self.rule.input, groups)), self.rule, groups)
+
+
+def compiled(rules: Sequence[Rule]) -> tuple[CompiledRule, ...]:
+    """Return the rules ready to match; ConfigError names every rule that cannot be used."""
+    faults = [f"Rule {number}: {fault}" for number, rule in enumerate(rules, 1) for fault in rule_faults(rule)]
+    if faults:
+        raise ConfigError("\n".join(faults))
+    return tuple(
+        CompiledRule(number, rule, tuple((field, re.compile(pattern)) for field, pattern in rule.match.items()))
+        for number, rule in enumerate(rules, 1)
+    )
+
+
+def rule_faults(rule: Rule) -> list[str]:
+    """Return what is wrong with a rule whose patterns are valid: templates and groups that do not fit."""
+    groups = {name for pattern in rule.match.values() for name in re.compile(pattern).groupindex}
+    if rule.drop:
+        return ["drops its jobs, so application, input and unit have no use."] if _gives_something(rule) else []
+    faults = []
+    if rule.application is None and "application" not in groups:
+        faults.append("gives no application: name one, or a group (?P<application>...).")
+    for key, template in (("application", rule.application or ""), ("input", rule.input)):
+        faults += _template_faults(key, template, groups)
+    return faults
+
+
+def _gives_something(rule: Rule) -> bool:
+    return bool(rule.application or rule.input or rule.unit)
+
+
+def _template_faults(key: str, template: str, groups: set[str]) -> list[str]:
+    try:
+        fields = list(Formatter().parse(template))
+    except ValueError:
+        return [f"{key} has a brace that does not close; write {{{{ for a brace itself."]
+    return [
+        f"{{{name}}} in {key} is no named group of its patterns; write (?P<{name or 'name'}>...) in one of them."
+        for _, name, form, conversion in fields
+        if name is not None and (name not in groups or form or conversion)
+    ]
+
+
+def _expanded(template: str, groups: Mapping[str, str]) -> str:
+    parts = Formatter().parse(template)
+    return "".join(text + (groups.get(name, "") if name is not None else "") for text, name, _, _ in parts)
+
+
+def _search(pattern: re.Pattern[str], field: str, sources: Sequence[Evidence]) -> re.Match[str] | None:
+    for evidence in sources:
+        text = _field(evidence, field)
+        found = pattern.search(text[:SEARCHED_MAX]) if text else None
+        if found:
+            return found
+    return None
+
+
+def _field(evidence: Evidence, field: str) -> str | None:
+    if field.startswith("attributes."):
+        value = evidence.attributes.get(field.removeprefix("attributes."))
+        return None if value is None else attribute_text(value)
+    text: str | None = getattr(evidence, field)
+    return text
+
+
+def attribute_text(value: str | float | bool) -> str:  # noqa: FBT001 - one of the kinds of an attribute's value
+    """Return the value of an attribute as text: one text per value, however it was written."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return str(value)
+
+
+# How large the input of a job is: numbers under the names that the configuration gives to input sizes.
+
+
+Sizes = tuple[tuple[str, float], ...]
+_NUMBER = r"([0-9][0-9.]*(?:[eE][+-]?[0-9]+)?)"
+
+
+def sizes_of_input(
+    names: Sequence[str], sources: Sequence[Evidence], groups: Mapping[str, str], input_text: str
+) -> Sizes:
+    """Return the input sizes that are known of a job, in the order of the names; a size is a number above 0.
+
+    A job's attribute counts first, at the first source that has it; then a named group of the rule that matched; then
+    `name=number` in the name of the input.
+    """
+    told = ((name, _first_size(_told(name, sources, groups, input_text))) for name in names)
+    return tuple((name, size) for name, size in told if size is not None)
+
+
+def _told(
+    name: str, sources: Sequence[Evidence], groups: Mapping[str, str], input_text: str
+) -> Iterator[Attribute | None]:
+    yield from (evidence.attributes.get(name) for evidence in sources)
+    yield groups.get(name)
+    found = re.search(rf"(?<![^,;\s]){re.escape(name)}={_NUMBER}(?![^,;\s])", input_text)
+    yield found[1] if found else None
+
+
+def _first_size(told: Iterator[Attribute | None]) -> float | None:
+    return next((size for value in told if (size := _size(value)) is not None), None)
+
+
+def _size(value: Attribute | None) -> float | None:
+    if value is None or isinstance(value, bool):
+        return None
+    try:
+        size = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return size if 0.0 < size < math.inf else None
+
+
+Programs = Callable[[str], str]
+CONFIDENCE: Final = {
+    "application": 1.0,
+    "executable": 0.9,
+    "module": 0.8,
+    "container": 0.7,
+    "job_name": 0.5,
+    "user": 0.2,
+}
+VAGUE_CONFIDENCE: Final = 0.2
+_PROGRAM: Final[dict[str, Programs]] = {
+    "application": cleaned,
+    "executable": program_of_executable,
+    "module": program_of_module,
+    "container": program_of_container,
+    "job_name": normalised_job_name,
+    "user": jobs_of,
+}
+
+
+class Identification(msgspec.Struct, frozen=True):
+    """What a job runs and how large it is.
+
+    `application` is None where nothing names it, and `reason` then says why. `unit` is what counts it; `n` is None
+    where no size is known in that unit. `source` is where the name came from: `rule 2`, `executable`,
+    `executable from xalt`. `confidence` lies between 0 and 1. `input_sizes` are the sizes of the input that are known,
+    of those that the configuration names.
+    """
+
+    application: str | None
+    system: str
+    input: str
+    unit: str
+    n: float | None
+    source: str
+    confidence: float
+    reason: str | None = None
+    input_sizes: Sizes = ()
+
+    @property
+    def key(self) -> ApplicationKey | None:
+        """The key of the application's curve; None for a job that nothing names."""
+        if self.application is None:
+            return None
+        return ApplicationKey(application=self.application, system=self.system, input=self.input, unit=self.unit)
+
+
+class Identifier:
+    """Says what jobs run, by ordered rules and then by the evidence itself.
+
+    Rules look at every source and the first that matches decides. Else the fields of `fallback` are asked in their
+    order, each at the job itself first and then at other sources sorted by name. ConfigError for unusable rules.
+    """
+
+    def __init__(self, settings: IdentifySettings) -> None:
+        self._settings = settings
+        self._rules = compiled(settings.rules)
+
+    def identify(
+        self, evidence: Evidence, system: str, also: Sequence[Identity] = (), unit: str | None = None
+    ) -> Identification:
+        """Return what the job is; `also` is evidence of other sources, `unit` the one a request asks for."""
+        others = sorted(also, key=lambda identity: identity.source)
+        sources = [evidence, *(identity.evidence for identity in others)]
+        match = next((match for rule in self._rules if (match := rule.match(sources)) is not None), None)
+        application, source, confidence, reason = self._named(match, evidence, others)
+        best_unit, n = self._size(sources, match.rule.unit if match else None, unit)
+        input_text = self._input(sources, match)
+        return Identification(
+            application=application,
+            system=self._settings.systems_by_alias.get(system, system),
+            input=input_text,
+            unit=best_unit,
+            n=n,
+            source=source,
+            confidence=confidence,
+            reason=reason,
+            input_sizes=self._input_sizes(sources, match, input_text),
+        )
+
+    def _input_sizes(self, sources: Sequence[Evidence], match: Match | None, input_text: str) -> Sizes:
+        names = self._settings.input_sizes
+        return sizes_of_input(names, sources, match.groups if match else {}, input_text) if names else ()
+
+    def _named(
+        self, match: Match | None, evidence: Evidence, others: Sequence[Identity]
+    ) -> tuple[str | None, str, float, str | None]:
+        if match is not None:
+            reason = f"rule {match.number} drops the job" if match.rule.drop else None
+            return match.application, f"rule {match.number}", match.rule.confidence, reason
+        nameless = None
+        for field in self._settings.fallback:
+            for source, told in [("", evidence), *((identity.source, identity.evidence) for identity in others)]:
+                text = getattr(told, field)
+                if not text:
+                    continue
+                name = _PROGRAM[field](text)
+                if name and (field == "application" or not is_nameless(name)):
+                    vague = field == "job_name" and is_vague(name)
+                    where = f"{field} from {cleaned(source)}" if source else field
+                    return name, where, VAGUE_CONFIDENCE if vague else CONFIDENCE[field], None
+                nameless = f"the {field.replace('_', ' ')} {text[:40]!r} names no program"
+        return None, "none", 0.0, nameless or "nothing in its evidence names a program"
+
+    def _size(self, sources: Sequence[Evidence], rule_unit: Unit | None, asked: str | None) -> tuple[str, float | None]:
+        sizes: dict[str, float] = {}
+        for evidence in reversed(sources):
+            sizes |= {counted: n for counted, n in evidence.sizes.items() if n > 0}
+        own = sources[0].sizes or sizes
+        only = next(iter(own)) if len(own) == 1 else None
+        wanted = [unit for unit in (asked or only, rule_unit, self._settings.unit, *UNITS) if unit]
+        unit = asked or next((unit for unit in wanted if unit in sizes), wanted[0])
+        return unit, sizes.get(unit)
+
+    def _input(self, sources: Sequence[Evidence], match: Match | None) -> str:
+        explicit = next((evidence.input for evidence in sources if evidence.input), None)
+        if explicit:
+            return cleaned(explicit)
+        if match and match.input:
+            return match.input
+        found = []
+        for name in dict.fromkeys((*self._settings.input_attributes, *self._settings.input_sizes)):
+            value = next((e.attributes[name] for e in sources if name in e.attributes), None)
+            if value is not None:
+                found.append(f"{name}={attribute_text(value)}")
+        return cleaned(",".join(found))

@@ -1,0 +1,145 @@
+"""Laws that share their terms, fitted together: Amdahl's, with and without logarithmic communication, Kazmina's, and all five.
+
+G. Amdahl, "Validity of the single processor approach" (1967): T = a/n + b, the parallel and the serial part. Broadcasts
+and reductions along a tree add c log2 n. Kazmina and Antonov: T = a n + b/n + c/sqrt n. The sum of all five terms holds
+these laws and Gunther's. With as many terms as sizes anything fits, so terms that grow pay for it: their sums with the
+right-hand side are reduced (an L1 penalty), the more the more a term says at the largest size.
+Each law is the best nonnegative set of some of the same terms, so one solution of all sets serves them all, at about the
+cost of one law alone.
+"""
+
+import math
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from processors.models.laws.nnls import RIDGE
+
+Floats = NDArray[np.float64]
+
+TERMS: Final = ("parallel_s", "serial_s", "logarithmic_s", "root_s", "growth_s")  # of 1/n, 1, log2 n, 1/sqrt n, n
+MEMBERS: Final = ("amdahl", "amdahl_log", "kazmina", "sup5")
+GROWTH: Final = np.array([0.0, 0.0, 1.0, 0.3, 1.0])
+NOISE: Final = 0.03
+PRIOR_SIZE: Final = 0.1
+SHRINKAGE: Final = 0.009  # of Kazmina's terms that grow, for times with a noise of about 3 %
+NEWTON_STEPS: Final = 60
+CONVERGED: Final = 1e-14  # relative
+LN_RATIO_MAX: Final = 200.0  # of falling to growing terms: beyond, growth is nothing but noise
+_USED: Final = np.array([[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 1, 1], [1, 1, 1, 1, 1]], dtype=bool)
+_PENALTY: Final = np.stack([
+    np.zeros(5), np.zeros(5), SHRINKAGE * GROWTH * _USED[2], NOISE**2 / PRIOR_SIZE * GROWTH,
+])  # fmt: skip
+
+
+def fit_family(n: Floats, run_time_s: Floats) -> Floats:
+    """Return the coefficients in seconds of every law, rows by MEMBERS, columns by TERMS, shape (4, 5).
+
+    `n` (rising, distinct) and `run_time_s` have shape (k,), k >= 2. Below a size of 1 the logarithm is negative: there
+    the laws that have it say nothing.
+
+    >>> found = fit_family(np.array([4.0, 8.0, 16.0, 32.0]), np.array([262.0, 139.0, 78.5, 63.0]))
+    >>> found.round(3)[0].tolist()
+    [867.448, 31.679, 0.0, 0.0, 0.0]
+    """
+    basis = np.stack([1.0 / n, np.ones_like(n), np.log2(n), 1.0 / np.sqrt(n), n], axis=-1) / run_time_s[:, None]
+    return _best_sets(basis.T @ basis, basis.sum(axis=0) - _PENALTY * basis[-1])
+
+
+def _best_sets(gram: Floats, projection: Floats) -> Floats:
+    """Return of each row of `projection` the nonnegative solution among the sets of terms that its law may use."""
+    masks, pairs, outside, inside, allowed = _sets()
+    diagonal = np.sqrt(gram.diagonal())
+    unit = 1.0 / np.where(diagonal > 0, diagonal, np.inf)  # a column of zeros is left out by its 0
+    systems = (gram * (unit[:, None] * unit)) * pairs + outside + RIDGE * inside
+    if not diagonal.all():
+        systems += inside * (diagonal == 0)[:, None]
+    right = projection * unit
+    solutions = np.linalg.solve(systems, right.T * masks[:, :, None])  # (sets, terms, laws)
+    objective = -(solutions * right.T).sum(axis=1)
+    feasible = allowed & (solutions >= 0).all(axis=1) & np.isfinite(objective)
+    best = np.where(feasible, objective, np.inf).argmin(axis=0)
+    laws = np.arange(best.size)
+    return np.asarray(np.where(feasible[best, laws, None], solutions[best, :, laws] * unit, 0.0))
+
+
+@lru_cache(maxsize=1)
+def _sets() -> tuple[Floats, Floats, Floats, Floats, NDArray[np.bool_]]:
+    """Return the masks of all non-empty sets of terms, which pairs are in a set, the diagonals outside and inside it.
+
+    Shapes are (sets, terms) and three times (sets, terms, terms); last comes which laws may use which sets (sets, laws).
+    """
+    terms = len(TERMS)
+    masks = np.array([[number >> i & 1 for i in range(terms)] for number in range(1, 2**terms)], dtype=float)
+    pairs, inside = masks[:, :, None] * masks[:, None, :], np.eye(terms) * masks[:, :, None]
+    return masks, pairs, np.eye(terms) - inside, inside, np.asarray((masks[:, None, :] <= _USED).all(axis=-1))
+
+
+def fastest_size(parallel_s: float, root_s: float, growth_s: float) -> float | None:
+    """Return the size q with the least of growth_s q + parallel_s / q + root_s / sqrt q; None where T only falls, or only grows.
+
+    Not rounded. In s = sqrt(q), T' = 0 is a s^4 - c s / 2 - b = 0, which has one positive root.
+    Source: Kazmina's and Antonov's law, solved by Newton's method.
+
+    >>> round(fastest_size(800.0, 5.0, 0.002), 3)
+    657.303
+    """
+    a, b, c = growth_s, parallel_s, root_s
+    if a <= 0 or b + c <= 0 or math.log(b + c) - math.log(a) > LN_RATIO_MAX:
+        return None
+    s = float((b / a) ** 0.25 + (c / (2.0 * a)) ** (1.0 / 3.0))
+    for _ in range(NEWTON_STEPS):
+        step = (a * s**4 - c * s / 2.0 - b) / (4.0 * a * s**3 - c / 2.0)
+        s -= step
+        if abs(step) <= CONVERGED * s:
+            break
+    return s * s
+
+
+class AmdahlFits(NamedTuple):
+    """One law per subset: `parallel_s` (a), `serial_s` (b) and `squares`, the sum of squared relative errors; shape (m,).
+
+    >>> AmdahlFits(np.array([100.0]), np.array([1.0]), np.array([0.0])).predict(np.array([10.0])).tolist()
+    [11.0]
+    """
+
+    parallel_s: Floats
+    serial_s: Floats
+    squares: Floats
+
+    def predict(self, n: Floats) -> Floats:
+        """Return T in seconds at one size per law, shape (m,).
+
+        >>> AmdahlFits(np.array([8.0, 8.0]), np.array([1.0, 1.0]), np.zeros(2)).predict(np.array([4.0, 8.0])).tolist()
+        [3.0, 2.0]
+        """
+        return self.parallel_s / n + self.serial_s
+
+
+def least_squares_amdahl(n: Floats, run_time_s: Floats, weights: Floats) -> AmdahlFits:
+    """Return the least squares of relative errors with a, b >= 0; `weights` has shape (m, k), zero leaves a size out.
+
+    Of two unknowns the best nonnegative pair is the free optimum or lies on one axis, so it has a closed form.
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0])
+    >>> fits = least_squares_amdahl(n, 100.0 / n + 5.0, np.ones((1, 4)))
+    >>> fits.parallel_s.round(6).tolist(), fits.serial_s.round(6).tolist()
+    ([100.0], [5.0])
+    """
+    unit, reference = float(n[0]), float(run_time_s[0])
+    share, constant = unit / n * (reference / run_time_s), reference / run_time_s
+    aa, ab, bb = weights @ (share * share), weights @ (share * constant), weights @ (constant * constant)
+    a, b = weights @ share, weights @ constant
+    determinant = aa * bb - ab * ab
+    with np.errstate(all="ignore"):
+        free_a, free_b = (a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant
+        usable = (determinant > 1e-14 * aa * bb) & (free_a >= 0) & (free_b >= 0)
+        only_a, only_b = a / aa, b / bb
+    # what an axis explains is a^2 / aa or b^2 / bb
+    on_a = ~usable & (a * only_a >= b * only_b)
+    coefficient_a = np.where(usable, free_a, np.where(on_a, only_a, 0.0))
+    coefficient_b = np.where(usable, free_b, np.where(on_a, 0.0, only_b))
+    residuals = coefficient_a[:, None] * share + coefficient_b[:, None] * constant - 1.0
+    return AmdahlFits(coefficient_a * unit * reference, coefficient_b * reference, (weights * residuals**2).sum(axis=1))
