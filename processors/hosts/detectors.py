@@ -55,11 +55,11 @@ class Unlike(RowTable):
         """Keep the mean of a minute of each resource."""
         there = np.isfinite(batch.means)
         count = there.sum(axis=1)
-        at = np.flatnonzero((count > 0) & (batch.minute_ms >= self["minute_ms"][batch.row]))
+        at = np.flatnonzero((count > 0) & (batch.minute_ms >= self.rows["minute_ms"][batch.row]))
         rows = batch.row[at]
         with np.errstate(over="ignore"):
-            self["mean"][rows] = np.where(there, batch.means, 0.0)[at].sum(axis=1) / count[at]
-        self["minute_ms"][rows] = batch.minute_ms[at]
+            self.rows["mean"][rows] = np.where(there, batch.means, 0.0)[at].sum(axis=1) / count[at]
+        self.rows["minute_ms"][rows] = batch.minute_ms[at]
 
     def judge(
         self, now_ms: int, names: Sequence[str], host: npt.NDArray[np.intp], group: npt.NDArray[np.int64]
@@ -73,15 +73,15 @@ class Unlike(RowTable):
         wanted = {name for name in set(names) if self._resources.search(name)}
         resource = np.array([numbers.setdefault(name, len(numbers)) if name in wanted else -1 for name in names], int)
         host, size = np.asarray(host), len(names)
-        fresh = self["minute_ms"][:size] >= now_ms - FRESH_MS
-        at = np.flatnonzero((resource >= 0) & (host >= 0) & fresh & (self["minute_ms"][:size] != NEVER_MS))
+        fresh = self.rows["minute_ms"][:size] >= now_ms - FRESH_MS
+        at = np.flatnonzero((resource >= 0) & (host >= 0) & fresh & (self.rows["minute_ms"][:size] != NEVER_MS))
         at = at[group[host[at]] >= 0]
         together = group[host[at]] * (len(numbers) + 1) + resource[at]
-        peers = unlike_peers(self["mean"][at], together)
-        unlike = at[self._told(self["mean"][at], peers, together)]
-        since_ms = self["since_ms"][unlike]
-        self["usual"][at] = peers.usual
-        self["since_ms"][:] = _since(len(self), unlike, np.where(since_ms == NEVER_MS, now_ms, since_ms))
+        peers = unlike_peers(self.rows["mean"][at], together)
+        unlike = at[self._told(self.rows["mean"][at], peers, together)]
+        since_ms = self.rows["since_ms"][unlike]
+        self.rows["usual"][at] = peers.usual
+        self.rows["since_ms"][:] = _since(len(self), unlike, np.where(since_ms == NEVER_MS, now_ms, since_ms))
 
     def _told(self, mean: npt.NDArray[np.float64], peers: Peers, group: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which are unlike; none of a group in which many are."""
@@ -98,14 +98,14 @@ class Unlike(RowTable):
     @property
     def since_ms(self) -> npt.NDArray[np.int64]:
         """Since when each series is unlike its peers, (rows,); NEVER_MS where it is not."""
-        return self["since_ms"]
+        return self.rows["since_ms"]
 
     def difference(self, row: int) -> Difference | None:
         """Return how a series is unlike its peers; None where it is not."""
-        since_ms = int(self["since_ms"][row])
+        since_ms = int(self.rows["since_ms"][row])
         if since_ms == NEVER_MS:
             return None
-        return Difference(since_ms, float(self["mean"][row]), float(self["usual"][row]))
+        return Difference(since_ms, float(self.rows["mean"][row]), float(self.rows["usual"][row]))
 
 
 def _since(rows: int, unlike: Rows, since_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -137,8 +137,8 @@ class Suspects(RowTable):
 
     def seen(self, host: Rows, minute_ms: npt.NDArray[np.int64]) -> None:
         """Note a minute of each of these hosts (m,)."""
-        new = self["first_ms"][host] == NEVER_MS
-        self["first_ms"][host[new]] = minute_ms[new]
+        new = self.rows["first_ms"][host] == NEVER_MS
+        self.rows["first_ms"][host[new]] = minute_ms[new]
 
     def close(self, fired_ms: npt.NDArray[np.int64], host: Rows, window_ms: int, most: int) -> Rows:
         """Return hosts of which new records came close together, at least `most` or of all their resources.
@@ -146,7 +146,7 @@ class Suspects(RowTable):
         `fired_ms` (rows,) is the last record of each series and `host` (rows,) is its host, less than 0 for none.
         """
         mine = np.flatnonzero((host >= 0) & (fired_ms != NEVER_MS))
-        new = mine[fired_ms[mine] > self["judged_ms"][host[mine]]]
+        new = mine[fired_ms[mine] > self.rows["judged_ms"][host[mine]]]
         if new.size == 0:
             return new
         last_ms = np.full(len(self), NEVER_MS, np.int64)
@@ -158,7 +158,7 @@ class Suspects(RowTable):
         found = np.flatnonzero((last_ms != NEVER_MS) & (records >= np.clip(resources, RESOURCES_MIN, most)))
         began_ms = np.full(len(self), np.iinfo(np.int64).max)
         np.minimum.at(began_ms, host[near], fired_ms[near])
-        self["judged_ms"][:] = np.maximum(self["judged_ms"], last_ms)
+        self.rows["judged_ms"][:] = np.maximum(self.rows["judged_ms"], last_ms)
         self._odd(found, began_ms[found], last_ms[found], window_ms)
         return found
 
@@ -167,7 +167,7 @@ class Suspects(RowTable):
 
         `since_ms` (m,) is since when, and `end_ms` (m,) when the last minute ended that was scored.
         """
-        new = end_ms > self["odd_ms"][hosts]
+        new = end_ms > self.rows["odd_ms"][hosts]
         self._odd(hosts[new], since_ms[new], end_ms[new], window_ms)
         return hosts[new]
 
@@ -175,10 +175,10 @@ class Suspects(RowTable):
         self, hosts: Rows, began_ms: npt.NDArray[np.int64], last_ms: npt.NDArray[np.int64], window_ms: int
     ) -> None:
         """Note that hosts are odd; what is close to what was odd before goes on from there."""
-        goes_on = (self["odd_ms"][hosts] != NEVER_MS) & (began_ms - self["odd_ms"][hosts] <= window_ms)
-        since_ms = np.minimum(self["since_ms"][hosts], began_ms)
-        self["since_ms"][hosts] = np.where(goes_on, since_ms, began_ms)
-        self["odd_ms"][hosts] = np.maximum(self["odd_ms"][hosts], last_ms)
+        goes_on = (self.rows["odd_ms"][hosts] != NEVER_MS) & (began_ms - self.rows["odd_ms"][hosts] <= window_ms)
+        since_ms = np.minimum(self.rows["since_ms"][hosts], began_ms)
+        self.rows["since_ms"][hosts] = np.where(goes_on, since_ms, began_ms)
+        self.rows["odd_ms"][hosts] = np.maximum(self.rows["odd_ms"][hosts], last_ms)
 
 
 SWARM_MS: Final = 3_600_000  # a record that comes within this of the one before belongs to it
@@ -246,26 +246,26 @@ class Records:
         self, rows: Rows, value: npt.NDArray[np.float64], time_ms: npt.NDArray[np.int64], step: RecordStep
     ) -> None:
         marks = self._marks
-        marks["score"][rows] = step.score
+        marks.rows["score"][rows] = step.score
         fired = np.flatnonzero(step.fired)
         at, when_ms = rows[fired], time_ms[fired]
-        before_ms = marks["fired_ms"][at]
+        before_ms = marks.rows["fired_ms"][at]
         apart = (before_ms == NEVER_MS) | (when_ms - before_ms > SWARM_MS)
-        marks["since_ms"][at] = np.where(apart, when_ms, marks["since_ms"][at])
-        marks["fired_ms"][at] = when_ms
-        marks["observed"][at], marks["way"][at] = value[fired], step.way[fired]
-        marks["low"][at], marks["high"][at] = step.low[fired], step.high[fired]
+        marks.rows["since_ms"][at] = np.where(apart, when_ms, marks.rows["since_ms"][at])
+        marks.rows["fired_ms"][at] = when_ms
+        marks.rows["observed"][at], marks.rows["way"][at] = value[fired], step.way[fired]
+        marks.rows["low"][at], marks.rows["high"][at] = step.low[fired], step.high[fired]
 
     @property
     def fired_ms(self) -> npt.NDArray[np.int64]:
         """When the last record came of each series, (rows,); NEVER_MS where there was none."""
-        return self._marks["fired_ms"]
+        return self._marks.rows["fired_ms"]
 
     def mark(self, row: int) -> Mark | None:
         """Return the last record of a series; None where there was none."""
-        one = {name: self._marks[name][row].item() for name in ("since_ms", "fired_ms", "observed", "low", "high")}
-        return None if one["fired_ms"] == NEVER_MS else Mark(**one, way=WAYS[int(self._marks["way"][row])])
+        one = {name: self._marks.rows[name][row].item() for name in ("since_ms", "fired_ms", "observed", "low", "high")}
+        return None if one["fired_ms"] == NEVER_MS else Mark(**one, way=WAYS[int(self._marks.rows["way"][row])])
 
     def score(self, row: int) -> float:
         """Return the score of the last value of a series, from 0 to 1."""
-        return float(self._marks["score"][row])
+        return float(self._marks.rows["score"][row])

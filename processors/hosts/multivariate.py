@@ -97,11 +97,11 @@ class Places(RowTable):
     @property
     def hosts(self) -> npt.NDArray[np.int64]:
         """The host of each series, (rows,); NONE of what is not in use or left out."""
-        return np.where(self["left_out"] == 0, self["host"], NONE)
+        return np.where(self.rows["left_out"] == 0, self.rows["host"], NONE)
 
     def leave_out(self, row: int, host: int) -> None:
         """Let a series be judged by nothing."""
-        self["host"][row], self["left_out"][row] = host, 1
+        self.rows["host"][row], self.rows["left_out"][row] = host, 1
 
 
 class Together:
@@ -147,14 +147,14 @@ class Together:
         hosts = RowTable(_HOST)
         hosts.grow(last - first)
         hosts.restore(0, last - first, stored[:at])
-        sizes = [self._group(places).host_bytes if places else 0 for places in hosts["places"].tolist()]
+        sizes = [self._group(places).host_bytes if places else 0 for places in hosts.rows["places"].tolist()]
         if at + sum(sizes) != len(stored):
             message = "the stored hosts have other resources than they say"
             raise ValueError(message)
         self.clear(np.arange(first, last))
         for host, size in enumerate(sizes, first):
             if size:
-                group = self._group(int(hosts["places"][host - first]))
+                group = self._group(int(hosts.rows["places"][host - first]))
                 self._at[host] = group.add()
                 group.restore(int(self._at[host]), stored[at : at + size])
                 at += size
@@ -163,8 +163,8 @@ class Together:
     def take(self, batch: MinuteBatch) -> None:
         """Hold a minute of many series, and score those that were held of their hosts before."""
         self._enter(batch)
-        place, held_ms = self.places["place"][batch.row], self._hosts["held_ms"]
-        new = (place >= 0) & (batch.minute_ms > self._hosts["scored_ms"][batch.host])
+        place, held_ms = self.places.rows["place"][batch.row], self._hosts.rows["held_ms"]
+        new = (place >= 0) & (batch.minute_ms > self._hosts.rows["scored_ms"][batch.host])
         at = np.flatnonzero(new & (batch.minute_ms >= held_ms[batch.host]))
         host, minute_ms = batch.host[at], batch.minute_ms[at]
         before = (held_ms[host] != NEVER_MS) & (held_ms[host] < minute_ms)
@@ -175,36 +175,36 @@ class Together:
 
     def tick(self, now_ms: int) -> None:
         """Score the minutes that ended a while ago."""
-        held_ms = self._hosts["held_ms"]
+        held_ms = self._hosts.rows["held_ms"]
         self._score(np.flatnonzero((held_ms != NEVER_MS) & (held_ms <= now_ms - MINUTE_MS - WAIT_MS)))
 
     @property
     def resources(self) -> npt.NDArray[np.uint8]:
         """By how many resources each host is scored, (rows,)."""
-        return self._hosts["places"]
+        return self._hosts.rows["places"]
 
     @property
     def high(self) -> npt.NDArray[np.int32]:
         """How many minutes in a row were high when the last one of each host was scored, (rows,)."""
-        return self._hosts["high"]
+        return self._hosts.rows["high"]
 
     @property
     def high_since_ms(self) -> npt.NDArray[np.int64]:
         """When the first of those minutes began, (rows,)."""
-        return self._hosts["high_since_ms"]
+        return self._hosts.rows["high_since_ms"]
 
     @property
     def scored_ms(self) -> npt.NDArray[np.int64]:
         """When the last minute began that was scored of each host, (rows,)."""
-        return self._hosts["scored_ms"]
+        return self._hosts.rows["scored_ms"]
 
     def score(self, host: int) -> float:
         """Return the score of a host in its last step, from 0 to 1."""
-        return float(self._hosts["score"][host])
+        return float(self._hosts.rows["score"][host])
 
     def contradiction(self, host: int) -> Contradiction | None:
         """Return what contradicts the other resources of a host whose last minute was high, None of another."""
-        one = {name: self._hosts[name][host] for name in _HOST.names or ()}
+        one = {name: self._hosts.rows[name][host] for name in _HOST.names or ()}
         if one["high"] == 0:
             return None
         row, place = int(one["rows"][one["worst"]]), int(one["worst"])
@@ -226,8 +226,8 @@ class Together:
             if group.rule.resources >= RESOURCES_MIN:
                 self._score_group(group, hosts[part], group.held["held"][at])
             group.held["held"][at] = np.nan
-        self._hosts["scored_ms"][hosts] = self._hosts["held_ms"][hosts]
-        self._hosts["held_ms"][hosts] = NEVER_MS
+        self._hosts.rows["scored_ms"][hosts] = self._hosts.rows["held_ms"][hosts]
+        self._hosts.rows["held_ms"][hosts] = NEVER_MS
 
     def _score_group(self, group: Group, hosts: Rows, held: npt.NDArray[np.float64]) -> None:
         table, there = self._hosts, np.isfinite(held)
@@ -237,26 +237,26 @@ class Together:
             means = (np.where(there, held, 0.0).sum(axis=2) / count)[some]
         hosts = hosts[some]
         step = group.rule.step(self._at[hosts], means)
-        table["score"][hosts] = step.score
+        table.rows["score"][hosts] = step.score
         is_high = step.ratio >= self._high_ratio
-        first = is_high & (table["high"][hosts] == 0)
-        table["high"][hosts] = np.where(is_high, table["high"][hosts] + 1, 0)
-        table["high_since_ms"][hosts[first]] = table["held_ms"][hosts[first]]
+        first = is_high & (table.rows["high"][hosts] == 0)
+        table.rows["high"][hosts] = np.where(is_high, table.rows["high"][hosts] + 1, 0)
+        table.rows["high_since_ms"][hosts[first]] = table.rows["held_ms"][hosts[first]]
         each, up = np.flatnonzero(is_high), hosts[is_high]
         worst = np.argmax(np.abs(step.residual), axis=1)[each]
-        table["ratio"][up], table["worst"][up] = np.minimum(step.ratio[each], RATIO_MAX), worst
-        table["observed"][up], table["expected"][up] = means[each, worst], step.expected[each, worst]
+        table.rows["ratio"][up], table.rows["worst"][up] = np.minimum(step.ratio[each], RATIO_MAX), worst
+        table.rows["observed"][up], table.rows["expected"][up] = means[each, worst], step.expected[each, worst]
 
     def _enter(self, batch: MinuteBatch) -> None:
         """Give series that are new a place among the resources of their hosts."""
-        for i in np.flatnonzero(self.places["host"][batch.row] != batch.host).tolist():
+        for i in np.flatnonzero(self.places.rows["host"][batch.row] != batch.host).tolist():
             row, host = int(batch.row[i]), int(batch.host[i])
-            self.places["host"][row], self.places["place"][row] = host, self._place(host, row)
+            self.places.rows["host"][row], self.places.rows["place"][row] = host, self._place(host, row)
 
     def _place(self, host: int, row: int) -> int:
         """Return a place: one whose series is gone, the next, or none where there are too many."""
         resources = int(self.resources[host])
-        rows = self._hosts["rows"][host]
+        rows = self._hosts.rows["rows"][host]
         gone = (place for place in range(resources) if not self._holds(host, int(rows[place]), place))
         place = next(gone, resources)
         if place == RESOURCES_MAX:
@@ -265,12 +265,12 @@ class Together:
             self._widen(host, resources)
         else:
             self._groups[resources].rule.anew(int(self._at[host]), place)
-        self._hosts["rows"][host, place] = row
+        self._hosts.rows["rows"][host, place] = row
         return place
 
     def _holds(self, host: int, row: int, place: int) -> bool:
         """Whether a series is that of a host's place still."""
-        return bool(self.places["host"][row] == host and self.places["place"][row] == place)
+        return bool(self.places.rows["host"][row] == host and self.places.rows["place"][row] == place)
 
     def _widen(self, host: int, resources: int) -> None:
         """Move a host to those of one more resource, with what is held."""
@@ -279,7 +279,7 @@ class Together:
         group = self._group(resources + 1)
         self._at[host] = group.add()
         group.held["held"][self._at[host], :resources] = held
-        self._hosts["places"][host] = resources + 1
+        self._hosts.rows["places"][host] = resources + 1
 
     def _release(self, host: int) -> None:
         places = int(self.resources[host])

@@ -140,7 +140,7 @@ class HostWindows(RowTable):
 
     def take(self, told: Told) -> None:
         """Take in what was told of some series, each named once."""
-        slots = self["slots"]
+        slots = self.rows["slots"]
         minute_ms, source = slots["minute_ms"][told.row], slots["source"][told.row]
         own = (source == told.source[:, None]) & (minute_ms != NONE_MS)
         again = own & (minute_ms == told.minute_ms[:, None])
@@ -159,7 +159,7 @@ class HostWindows(RowTable):
 
     def of(self, row: int, until_ms: int) -> HostWindow | None:
         """Return the newest window of a series that ended at `until_ms` or before; None where none is kept."""
-        slots = self["slots"][row]
+        slots = self.rows["slots"][row]
         told = zip(slots["minute_ms"].tolist(), slots["parts"].tolist(), strict=True)
         ends_ms = [minute_ms + MINUTE_MS if parts and minute_ms >= 0 else NONE_MS for minute_ms, parts in told]
         end_ms = max((end_ms for end_ms in ends_ms if end_ms <= until_ms), default=NONE_MS)

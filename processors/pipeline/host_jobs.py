@@ -51,7 +51,7 @@ class HostGroups:
         found: dict[Rack, list[int]] = {}
         partitions: dict[tuple[str, str], str] | None = None
         for row in rows.tolist():
-            key = self._desk.roster.hosts.numbers.key(row)
+            key = self._desk.index.hosts.ids.key(row)
             if key is None:
                 continue
             match = self._pattern.search(key[1])
@@ -71,11 +71,11 @@ class HostGroups:
         """
         group, jobs = np.full(hosts, NO_GROUP, np.int64), list[str]()
         busy = np.zeros(hosts, np.bool_)
-        numbers, partitions = self._desk.roster.hosts.numbers, self._partitions()
+        numbers, partitions = self._desk.index.hosts.ids, self._partitions()
         for job in self._placed.running():
             system, own = unquote(job.partition("/")[0]), len(jobs) if self._ran(job, start_s) else NO_GROUP
             for name in self._placed.of(job):
-                row = numbers.row((system, name))
+                row = numbers.rows.get((system, name))
                 if row is not None:
                     group[row] = NO_GROUP if busy[row] else own
                     busy[row] = True
@@ -88,7 +88,7 @@ class HostGroups:
 
     def state(self, row: int) -> str:
         """Return what was said last of a host if it is out of service, "" of one that is in service."""
-        key = self._desk.roster.hosts.numbers.key(row)
+        key = self._desk.index.hosts.ids.key(row)
         said = self._placed.state_of(*key) if key else ""
         return "" if said == "up" else said
 

@@ -15,7 +15,7 @@ from processors.contracts.events import HostMinute, JobCompleted, JobStarted
 from processors.contracts.hosts import Profile
 from processors.contracts.names import escaped
 from processors.contracts.telemetry import COMPONENTS
-from processors.hosts.rows import Numbering
+from processors.hosts.rows import IdAllocator
 from processors.pipeline.host_jobs import HostJobs
 from processors.pipeline.host_state import HostDesk
 from processors.power.profiles.attribution import Presence, ProfileRun, given
@@ -95,7 +95,7 @@ class HostPowers:
 
     def _watts(self, amounts: Amounts, component: str) -> Floats:
         """Return the measured power of hosts (rows,), nan where there is none."""
-        found = np.full(self._desk.ledger.roster.hosts.numbers.end, np.nan)
+        found = np.full(self._desk.ledger.index.hosts.ids.end, np.nan)
         for name in (ENERGY + component, POWER + component):  # a sensor of power goes before a counter of energy
             told = amounts[amounts["quantity"] == self._number(name)]
             found[told["host"]] = told["amount"] / (told["reach"] * (MINUTE_MS / 1000))
@@ -121,7 +121,7 @@ class HostPowers:
             return
         hosts, first = np.unique(told["host"], return_index=True)
         kinds = np.bitwise_xor.reduceat(digests[told["quantity"]], first)
-        numbers = self._desk.ledger.roster.hosts.numbers
+        numbers = self._desk.ledger.index.hosts.ids
         systems = [(numbers.key(row) or ("", ""))[0] for row in hosts.tolist()]
         every: dict[tuple[str, str], list[int]] = {}
         for row, system, kind in zip(hosts.tolist(), systems, kinds.tolist(), strict=True):
@@ -216,11 +216,11 @@ class HostProfiles:
     def __init__(self, desk: HostDesk, jobs: HostJobs) -> None:
         self._desk, self._jobs, self._ledger = desk, jobs, desk.ledger
         settings = desk.settings
-        self._close = Close(self._ledger.roster, settings.profiles)
+        self._close = Close(self._ledger.index, settings.profiles)
         self._powers = HostPowers(desk)
-        self._intake = Intake(self._ledger.roster, settings.profiles.host_power_max_w)
-        self._presence = Presence(self._ledger.roster)
-        self._rows: Numbering[str] = Numbering()
+        self._intake = Intake(self._ledger.index, settings.profiles.host_power_max_w)
+        self._presence = Presence(self._ledger.index)
+        self._rows: IdAllocator[str] = IdAllocator()
         self._close_ms = max(round(settings.jobs.settle_max_s * 1000) - CLOSE_BEFORE_MS, 0)
         self._horizon_ms = max(round(settings.profiles.attribution_horizon_s * 1000), GRACE_MS)
         self._shared = self._ledger.names.add(SHARED) or 0
@@ -308,7 +308,7 @@ class HostProfiles:
         """Work out again which run was where, from the states that were put back."""
         self._closed_ms = self._closed_before()
         runs = {run_id: self._desk.runs.open(run_id) for run_id in self._desk.runs.keys()}  # noqa: SIM118  no mapping
-        self._rows = Numbering((run.state.row, run_id) for run_id, run in runs.items())
+        self._rows = IdAllocator((run.state.row, run_id) for run_id, run in runs.items())
         for run_id, run in runs.items():
             self._presence.enter(run_id, run.state, self._jobs.expanded(run.state.hosts))
 
@@ -387,13 +387,13 @@ class HostProfiles:
         if not len(amounts):
             return
         stays = self._presence.stays(minute_ms - (REACH_MAX - 1) * MINUTE_MS, minute_ms + MINUTE_MS)
-        rows = self._ledger.roster.hosts.numbers.end
+        rows = self._ledger.index.hosts.ids.end
         refused = self._ledger.sums.add(given(minute_ms, amounts, stays, rows, self._shared))
         self._desk.tally["bound", "profile_sums_max"] += refused
 
     def _silent(self) -> npt.NDArray[np.bool_]:
         """Return which hosts (rows,) are of systems that tell no starts."""
-        numbers = self._ledger.roster.hosts.numbers
+        numbers = self._ledger.index.hosts.ids
         silent = np.zeros(numbers.end, np.bool_)
         tells: dict[str, bool] = {}
         for row, (system, _) in numbers:
@@ -408,7 +408,7 @@ class HostProfiles:
         After a pause of collectors a tick comes an hour after the last, and runs that ended before it settle with it: they are
         asked for once this is done.
         """
-        roster = self._ledger.roster
+        index = self._ledger.index
         gone = self._desk.runs.due(now_ms, DUE_PER_TICK)
         rows = [self._desk.runs.open(run_id).state.row for run_id in gone]
         for run_id in gone:
@@ -420,10 +420,10 @@ class HostProfiles:
         for system in self._desk.starts.due(now_ms, DUE_PER_TICK):
             self._desk.starts.remove(system)
         self._powers.forget()
-        meters = len(roster.series.numbers)
-        roster.forget_before(now_ms - self._horizon_ms - QUIET_MS)
-        roster.forget_marked_before(now_ms - GRACE_MS - QUIET_MS, self._tells)
-        if len(roster.series.numbers) != meters:
+        meters = len(index.series.ids)
+        index.forget_before(now_ms - self._horizon_ms - QUIET_MS)
+        index.forget_marked_before(now_ms - GRACE_MS - QUIET_MS, self._tells)
+        if len(index.series.ids) != meters:
             self._intake.forget()
         self._ledger.forget_names()
 

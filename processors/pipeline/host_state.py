@@ -16,8 +16,8 @@ from processors.hosts.jobs import (
     PartitionHostsState,
 )
 from processors.hosts.multivariate import Places, Together
-from processors.hosts.rows import HostRows, Roster, SeriesRows
-from processors.hosts.storage import BlockCopy, copied, restore
+from processors.hosts.rows import HostRows, RowIndex, SeriesRows
+from processors.hosts.rows import BlockCopy, copied, restore
 from processors.hosts.windows import HostForecasts, HostWindows, MinuteBatch
 from processors.pipeline.state import FoldSettings, Tombstone
 from processors.power.profiles import sums
@@ -61,7 +61,7 @@ class HostDesk:
     """Rows of hosts and resources with the columns that go along, shelves, and what the fold of one event leaves behind.
 
     `outbox` and `tally` are as on the other desk, but what is in this outbox stays there until it is sent. A part keeps
-    numbers by joining its columns to `roster.series` or `roster.hosts`.
+    numbers by joining its columns to `index.series` or `index.hosts`.
     """
 
     def __init__(self, settings: FoldSettings) -> None:
@@ -69,10 +69,10 @@ class HostDesk:
         self.now_ms = 0
         self.outbox: list[Message | Tombstone] = []
         self.tally: Counter[tuple[str, str]] = Counter()
-        self.roster = Roster(settings.hosts.series_max)
+        self.index = RowIndex(settings.hosts.series_max)
         self.windows, self.forecasts = HostWindows(), HostForecasts()
-        self.roster.series.join(self.windows)
-        self.roster.series.join(self.forecasts)
+        self.index.series.join(self.windows)
+        self.index.series.join(self.forecasts)
         self.jobs = Shelf(Kind(HostJob.name, HostJob.version, HostJobState, HostJob.build), live_max=100_000)
         self.partitions = Shelf(
             Kind(PartitionHosts.name, PartitionHosts.version, PartitionHostsState, PartitionHosts.build)
@@ -101,13 +101,13 @@ class HostDesk:
 
     def sizes(self) -> dict[str, int]:
         """Return the number of rows or states by processor."""
-        numbered = (self.roster.hosts, self.roster.series)
-        rows = {kept.name: len(each.numbers) for each in numbered for kept in (each, *each.columns)}
+        numbered = (self.index.hosts, self.index.series)
+        rows = {kept.name: len(each.ids) for each in numbered for kept in (each, *each.columns)}
         return rows | self.ledger.sizes() | {shelf.kind.name: len(shelf) for shelf in self.shelves()}
 
     def copied(self) -> Copy:
         """Return a copy of every state that a checkpoint has to write; `encoded` makes bytes of it, in any thread."""
-        blocks = copied(self.roster.hosts) | copied(self.roster.series) | self.ledger.copied()
+        blocks = copied(self.index.hosts) | copied(self.index.series) | self.ledger.copied()
         gone: Copy = dict.fromkeys(self._written - blocks.keys())
         states = {f"{shelf.kind.name}/{key}": value for shelf in self.shelves() for key, value in shelf.dirty().items()}
         self._written |= blocks.keys()
@@ -132,7 +132,7 @@ class HostDesk:
             else:
                 blocks[key] = value
         self._written = set(blocks)
-        restore(self.roster, {key: value for key, value in blocks.items() if not _of_profiles(key)})
+        restore(self.index, {key: value for key, value in blocks.items() if not _of_profiles(key)})
         self.ledger.restore({key: value for key, value in blocks.items() if _of_profiles(key)})
 
     def forget(self, keys: set[str]) -> None:

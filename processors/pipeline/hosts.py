@@ -82,18 +82,18 @@ class HostViews:
     def names(self, limit: int) -> list[tuple[str, str]]:
         """Return the same of as many hosts as are asked for: names are cheap beside views."""
         odd = set(self._findings.anomalous())
-        hosts = ((row not in odd, key) for row, key in self._desk.roster.hosts.numbers)
+        hosts = ((row not in odd, key) for row, key in self._desk.index.hosts.ids)
         return [key for _, key in heapq.nsmallest(limit, hosts)]
 
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
-        row = self._desk.roster.host(system, host)
+        row = self._desk.index.host(system, host)
         return None if row is None else self._view(row)
 
     def _view(self, row: int) -> HostView:
-        system, name = self._desk.roster.hosts.numbers.key(row) or ("", "")
+        system, name = self._desk.index.hosts.ids.key(row) or ("", "")
         jobs = self._jobs.on(system, name)
-        found = dict(list(self._desk.roster.resources(row).items())[:RESOURCES_MAX])
+        found = dict(list(self._desk.index.resources(row).items())[:RESOURCES_MAX])
         outlooks = zip(found.items(), self._desk.forecasts.of(list(found.values())), strict=True)
         resources = [self._resource(row, *own, outlook) for own, outlook in outlooks]
         return HostView(
@@ -167,7 +167,7 @@ class HostShard:
 
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
         """Return the newest window that ended at `until_ms` or before; None where none is kept."""
-        row = self.desk.roster.row(system, host, resource)
+        row = self.desk.index.row(system, host, resource)
         return None if row is None else self.desk.windows.of(row, until_ms)
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:
@@ -202,7 +202,7 @@ class HostShard:
             except Exception:  # noqa: BLE001  whatever a part raises costs what it would have said, and nothing else
                 self.desk.tally["fault", part.name] += 1
         if time_ms // MINUTE_MS != before_ms // MINUTE_MS:
-            self.desk.roster.forget_before(time_ms - round(self.desk.settings.hosts.quiet_s * 1000))
+            self.desk.index.forget_before(time_ms - round(self.desk.settings.hosts.quiet_s * 1000))
 
     def _take_in(self) -> None:
         """Take in what waits: what jobs and hosts did, then the minutes, each series once in a batch."""
@@ -219,7 +219,7 @@ class HostShard:
         told = minutes.columns()
         for part in told.rounds():
             self.desk.windows.take(part)
-        learned_ms = self.desk.roster.learned_ms()
+        learned_ms = self.desk.index.learned_ms()
         for batch in told.batches(learned_ms):
             learned_ms[batch.row] = batch.minute_ms
             self._learn(batch)
@@ -252,7 +252,7 @@ class HostShard:
         for resource, minute in event.resources.items():
             if is_profiled(resource):
                 continue
-            place = self.desk.roster.enter(event.system, event.host, resource, event.minute_ms)
+            place = self.desk.index.enter(event.system, event.host, resource, event.minute_ms)
             if place is None:
                 self.desk.tally["bound", "series_max"] += 1
             else:

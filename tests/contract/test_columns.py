@@ -39,7 +39,7 @@ def windows(columns: HostWindows, rows: np.ndarray[Any, Any], minute: int) -> No
 
 
 def times(columns: HostRows | SeriesRows, rows: np.ndarray[Any, Any], minute: int) -> None:
-    columns.table["last_ms"][rows] = minute * 60_000 + rows
+    columns.rows["last_ms"][rows] = minute * 60_000 + rows
 
 
 def hosts(rows: np.ndarray[Any, Any], minute: int) -> MinuteBatch:
@@ -52,7 +52,7 @@ def together(columns: Together, rows: np.ndarray[Any, Any], minute: int) -> None
     batch, place = hosts(rows, minute), np.tile(np.arange(RESOURCES_MAX), len(rows))
     columns.places.grow(int(batch.row.max()) + 1)
     known = columns.resources[batch.host] > 0  # then the places are those of the columns of series, stored beside these
-    columns.places["host"][batch.row[known]], columns.places["place"][batch.row[known]] = (
+    columns.places.rows["host"][batch.row[known]], columns.places.rows["place"][batch.row[known]] = (
         batch.host[known],
         place[known],
     )
@@ -60,20 +60,20 @@ def together(columns: Together, rows: np.ndarray[Any, Any], minute: int) -> None
 
 
 def places(columns: Places, rows: np.ndarray[Any, Any], minute: int) -> None:
-    columns["host"][rows], columns["place"][rows] = rows % 7, minute
+    columns.rows["host"][rows], columns.rows["place"][rows] = rows % 7, minute
 
 
 def suspects(columns: Suspects, rows: np.ndarray[Any, Any], minute: int) -> None:
     columns.seen(rows, np.full(len(rows), minute * 60_000))
-    columns["odd_ms"][rows] = minute * 60_000 + rows
+    columns.rows["odd_ms"][rows] = minute * 60_000 + rows
 
 
 def lasts(columns: Lasts, rows: np.ndarray[Any, Any], minute: int) -> None:
-    columns["last"][rows], columns["reach"][rows] = numbers(rows, minute, 1)[:, 0], minute
+    columns.rows["last"][rows], columns.rows["reach"][rows] = numbers(rows, minute, 1)[:, 0], minute
 
 
 def covered(columns: Covered, rows: np.ndarray[Any, Any], minute: int) -> None:
-    columns["until_ms"][rows] = minute * 60_000 + rows
+    columns.rows["until_ms"][rows] = minute * 60_000 + rows
 
 
 def new_unlike() -> Unlike:

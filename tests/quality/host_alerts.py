@@ -77,7 +77,7 @@ def alerts(hosts: Mapping[str, Measured], settings: AlertSettings | None = None)
 def _minute(desk: HostDesk, name: str, host: Measured, at: npt.NDArray[np.intp], slot: int) -> MinuteBatch:
     """Return the values of a slot as one minute, each a step of its own."""
     resources = host.values.shape[1]
-    rows = [desk.roster.enter(name, name, f"r{k:02d}", slot * SLOT_MS) for k in range(resources)]
+    rows = [desk.index.enter(name, name, f"r{k:02d}", slot * SLOT_MS) for k in range(resources)]
     own = np.array([row or (-1, -1) for row in rows], np.intp)
     means = np.full((resources, STEPS), np.nan)
     means[:, : min(at.size, STEPS)] = host.values[at[:STEPS]].T

@@ -48,7 +48,7 @@ def told(job: Job) -> list[tuple[int, str]]:
     for minute in range(next(iter(job.values())).shape[1]):
         rows = np.array(
             [
-                desk.roster.enter("exa", host, name, minute * MINUTE_MS) or (0, 0)
+                desk.index.enter("exa", host, name, minute * MINUTE_MS) or (0, 0)
                 for host in job
                 for name in NAMES.values()
             ]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from processors.contracts.events import JobCompleted, JobStarted
 from processors.power.profiles.finalisation import Amounts
-from processors.power.profiles.meters import ALWAYS, MeterRoster
+from processors.power.profiles.meters import ALWAYS, MeterIndex
 from processors.windows.settings import MINUTE_MS
 
 Floats = npt.NDArray[np.float64]
@@ -220,8 +220,8 @@ class Told(NamedTuple):
 class Presence:
     """Runs on hosts, by their ids."""
 
-    def __init__(self, roster: MeterRoster) -> None:
-        self._roster = roster
+    def __init__(self, index: MeterIndex) -> None:
+        self._index = index
         self._runs: dict[str, _Present] = {}
         self._on: dict[tuple[str, str], dict[str, None]] = {}
         self._of_job: dict[tuple[str, str], dict[str, None]] = {}
@@ -278,11 +278,11 @@ class Presence:
         )
 
     def _rows(self, run: _Present) -> Rows:
-        if run.version != self._roster.version:
-            hosts, system = self._roster.hosts.numbers, run.state.system
-            found = [row for name in run.names if (row := hosts.row((system, name))) is not None]
-            found += self._roster.marked(system, run.state.job_id)
-            run.rows, run.version = np.array(sorted(found), dtype=np.int64), self._roster.version
+        if run.version != self._index.version:
+            hosts, system = self._index.hosts.ids, run.state.system
+            found = [row for name in run.names if (row := hosts.rows.get((system, name))) is not None]
+            found += self._index.marked(system, run.state.job_id)
+            run.rows, run.version = np.array(sorted(found), dtype=np.int64), self._index.version
         return run.rows
 
 

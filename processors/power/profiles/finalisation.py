@@ -14,7 +14,7 @@ from processors.hosts.rows import NEVER_MS
 from processors.models.energy import Step, increments
 from processors.models.power import PowerModel, believable
 from processors.power.profiles.ingest import Readings, last_word
-from processors.power.profiles.meters import COVERED, LEFT_OUT, REASONS, Kind, MeterRoster
+from processors.power.profiles.meters import COVERED, LEFT_OUT, REASONS, Kind, MeterIndex
 from processors.windows.settings import MINUTE_MS
 
 Floats = npt.NDArray[np.float64]
@@ -119,19 +119,19 @@ class Told(NamedTuple):
 class Close:
     """Closes minutes, the oldest first, and keeps in the columns of the meters what each told last."""
 
-    def __init__(self, roster: MeterRoster, settings: ProfileSettings) -> None:
-        self._roster, self._settings = roster, settings
+    def __init__(self, index: MeterIndex, settings: ProfileSettings) -> None:
+        self._index, self._settings = index, settings
 
     def minute(self, minute_ms: int, readings: Readings) -> Amounts:
         """Return what hosts did in a minute, by host; with it, as quantities, what was covered and what was left out."""
-        told = _together(last_word(readings), self._roster.kind_of)
-        new = self._roster.learned_ms()[told.meter] < minute_ms
+        told = _together(last_word(readings), self._index.kind_of)
+        new = self._index.learned_ms()[told.meter] < minute_ms
         told = Told(told.meter[new], told.samples[new], told.value[new])
         amount, reach, reason = self._read(minute_ms, told)
-        self._roster.learned_ms()[told.meter] = minute_ms
+        self._index.learned_ms()[told.meter] = minute_ms
         amounts, in_part = self._whole(minute_ms, told.meter, amount, reach)
         bad = np.flatnonzero(reason >= 0)
-        hosts = np.concatenate([self._roster.host_of[told.meter[bad]], in_part])
+        hosts = np.concatenate([self._index.host_of[told.meter[bad]], in_part])
         reasons = np.concatenate([reason[bad], np.full(len(in_part), REASONS.index("part"))])
         counted = [self._covered(minute_ms, amounts), self._left_out(hosts, reasons)]
         found = np.concatenate([amounts, *counted])
@@ -139,11 +139,11 @@ class Close:
 
     def _read(self, minute_ms: int, told: Told) -> tuple[Floats, Ints, Ints]:
         """Return amounts (m,), nan where there is none, over how many minutes each, and why one was left out (-1: not)."""
-        kind, lasts = self._roster.kind_of[told.meter], self._roster.lasts
-        before_ms = self._roster.learned_ms()[told.meter]
+        kind, lasts = self._index.kind_of[told.meter], self._index.lasts
+        before_ms = self._index.learned_ms()[told.meter]
         gap = np.where(before_ms == NEVER_MS, 0, (minute_ms - before_ms) // MINUTE_MS)
         known = (gap >= 1) & (gap <= REACH_MAX)
-        usual = lasts["reach"][told.meter]
+        usual = lasts.rows["reach"][told.meter]
         slow = known & (usual > 1) & (told.samples <= 1)  # sampled every few minutes; else minutes got lost
         reach = np.where(slow, np.minimum(gap, usual), 1)
         reason = np.full(len(kind), -1)
@@ -157,10 +157,10 @@ class Close:
         amount[kind >= Kind.POWER] *= reach[kind >= Kind.POWER]  # a level is the same in minutes that are not told
         at = np.flatnonzero(counts)
         reach[at] = np.where(known[at], gap[at], 1)
-        before = np.where(known[at], lasts["last"][told.meter[at]], np.nan)
+        before = np.where(known[at], lasts.rows["last"][told.meter[at]], np.nan)
         amount[at], reason[at] = self._grown(kind[at], before, told.value[at], gap[at])
-        lasts["last"][told.meter[at]] = told.value[at]
-        lasts["reach"][told.meter] = np.where(known, gap, 1)
+        lasts.rows["last"][told.meter[at]] = told.value[at]
+        lasts.rows["reach"][told.meter] = np.where(known, gap, 1)
         return amount, reach, reason
 
     def _power(self, energy_j: Floats, may_be_off: npt.NDArray[np.bool_]) -> tuple[Floats, Ints]:
@@ -191,15 +191,15 @@ class Close:
 
         With them the hosts of which only some parts told, once for each quantity.
         """
-        roster = self._roster
-        host, quantity = roster.host_of[meter].astype(np.int64), roster.quantity_of[meter].astype(np.int64)
+        index = self._index
+        host, quantity = index.host_of[meter].astype(np.int64), index.quantity_of[meter].astype(np.int64)
         parts, place = np.unique(host * (1 << 16) + quantity, return_inverse=True)
-        size, there, all_of_host = len(parts), np.isfinite(amount), ~roster.part_of[meter]
+        size, there, all_of_host = len(parts), np.isfinite(amount), ~index.part_of[meter]
         has_whole = np.bincount(place[there & all_of_host], minlength=size) > 0
         there &= all_of_host | ~has_whole[place]
         count = np.bincount(place[there], minlength=size)
         total = np.bincount(place[there], amount[there], size)
-        level = np.bincount(place[there], roster.kind_of[meter[there]] == Kind.LEVEL, size) > 0
+        level = np.bincount(place[there], index.kind_of[meter[there]] == Kind.LEVEL, size) > 0
         total = np.where(level, total / np.maximum(count, 1), total)
         longest, shortest = np.zeros(size, np.int64), np.full(size, REACH_MAX + 1)
         np.maximum.at(longest, place[there], reach[there])
@@ -213,9 +213,9 @@ class Close:
 
     def _parts_expected(self, minute_ms: int, parts: Ints) -> Ints:
         """Return how many meters told each of some quantities of hosts of late."""
-        roster = self._roster
-        late = np.flatnonzero(roster.learned_ms()[: len(roster.kind_of)] > minute_ms - PART_QUIET_MS)
-        key = roster.host_of[late].astype(np.int64) * (1 << 16) + roster.quantity_of[late]
+        index = self._index
+        late = np.flatnonzero(index.learned_ms()[: len(index.kind_of)] > minute_ms - PART_QUIET_MS)
+        key = index.host_of[late].astype(np.int64) * (1 << 16) + index.quantity_of[late]
         place = np.searchsorted(parts, key)
         known = place < len(parts)
         known[known] = parts[place[known]] == key[known]
@@ -223,17 +223,17 @@ class Close:
 
     def _covered(self, minute_ms: int, amounts: Amounts) -> Amounts:
         """Return how many minutes each host covered with what takes it the least time, none of them twice."""
-        roster, end_ms = self._roster, minute_ms + MINUTE_MS
+        index, end_ms = self._index, minute_ms + MINUTE_MS
         host, first, place = np.unique(amounts["host"], return_index=True, return_inverse=True)
         shortest = np.full(len(host), REACH_MAX)
         np.minimum.at(shortest, place, amounts["reach"])
-        until_ms = roster.covered["until_ms"]
+        until_ms = index.covered.rows["until_ms"]
         new = np.where(until_ms[host] == NEVER_MS, shortest, (end_ms - until_ms[host]) // MINUTE_MS)
         until_ms[host] = end_ms
         found = np.zeros(len(host), AMOUNT)
         found["host"], found["reach"] = host, np.clip(new, 1, shortest)
         found["amount"] = found["reach"]
-        own = roster.own[amounts["quantity"][first]]
+        own = index.own[amounts["quantity"][first]]
         found["quantity"] = np.where(own, *(self._number(name) for name in (JOB + COVERED, COVERED)))
         return found
 
@@ -247,7 +247,7 @@ class Close:
         return found
 
     def _number(self, name: str) -> int:
-        number = self._roster.names.number(name)
+        number = self._index.names.number(name)
         return NO_NUMBER if number is None else number
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.contracts.events import HostMinute, ResourceMinute
-from processors.power.profiles.meters import Kind, MeterRoster, quantity
+from processors.power.profiles.meters import Kind, MeterIndex, quantity
 from processors.store import digest64
 from processors.windows.settings import MINUTE_MS
 
@@ -112,8 +112,8 @@ class Intake:
     One sample that can not be makes a minute of a meter one that can not be.
     """
 
-    def __init__(self, roster: MeterRoster, power_max_w: float) -> None:
-        self._roster, self._power_max_w = roster, power_max_w
+    def __init__(self, index: MeterIndex, power_max_w: float) -> None:
+        self._index, self._power_max_w = index, power_max_w
         self._layouts: dict[tuple[str, str, str], Layout] = {}
         self._taken: dict[int, _Taken] = {}
         self._read = dict.fromkeys(Kind, _mean) | {
@@ -149,7 +149,7 @@ class Intake:
         for minute_ms, each in taken.items():
             readings = each.readings()
             meters = readings["meter"]
-            self._roster.told(meters, self._roster.host_of[meters], minute_ms)
+            self._index.told(meters, self._index.host_of[meters], minute_ms)
             yield minute_ms, readings
 
     def forget(self) -> None:
@@ -169,7 +169,7 @@ class Intake:
     def _made(self, event: HostMinute, names: tuple[str, ...]) -> Layout:
         system, host, minute_ms = event.system, event.host, event.minute_ms
         meters = [(place, name, found.kind) for place, name in enumerate(names) if (found := quantity(name))]
-        rows = [self._roster.meter(system, host, name, minute_ms) for _, name, _ in meters]
+        rows = [self._index.meter(system, host, name, minute_ms) for _, name, _ in meters]
         known = [(place, row, kind) for (place, _, kind), row in zip(meters, rows, strict=True) if row is not None]
         return Layout(
             names,

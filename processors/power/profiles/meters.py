@@ -20,7 +20,7 @@ from processors.contracts.telemetry import (
     POWER_W,
     named,
 )
-from processors.hosts.rows import NEVER_MS, HostRows, Roster, Rows, RowTable, SeriesRows
+from processors.hosts.rows import NEVER_MS, HostRows, RowIndex, Rows, RowTable, SeriesRows
 
 # Numbers of quantities: what is summed is kept by number, for there are many sums and few names.
 
@@ -192,7 +192,7 @@ class Covered(RowTable):
         super().__init__(np.dtype([("until_ms", "<i8")]), until_ms=NEVER_MS)
 
 
-class MeterRoster(Roster):
+class MeterIndex(RowIndex):
     """Rows of hosts and resources, and what follows from the names of those.
 
     `kind_of`, `host_of`, `quantity_of` and `part_of`, whether it is of one part of the host, are (rows,) each.
@@ -227,11 +227,11 @@ class MeterRoster(Roster):
             return None
         if self.names.add(found.name) is None:
             return None
-        hosts = len(self.hosts.numbers)
+        hosts = len(self.hosts.ids)
         entered = self.enter(system, host + found.own, resource, minute_ms)
         if entered is None:
             return None
-        self.version += len(self.hosts.numbers) - hosts
+        self.version += len(self.hosts.ids) - hosts
         self._note(entered[0], found, entered[1])
         return entered[0]
 
@@ -241,15 +241,15 @@ class MeterRoster(Roster):
 
     def noted(self) -> None:
         """Work out again what follows from names, after a restore."""
-        for row, (host, resource) in self.series.numbers:
+        for row, (host, resource) in self.series.ids:
             found = quantity(resource)
             if found is not None:
                 self._note(row, found, host)
 
     def told(self, meters: Rows, hosts: Rows, minute_ms: int) -> None:
         """Note that these rows told a minute."""
-        for table, rows in ((self.series.table, meters), (self.hosts.table, hosts)):
-            table["last_ms"][rows] = np.maximum(table["last_ms"][rows], minute_ms)
+        for table, rows in ((self.series, meters), (self.hosts, hosts)):
+            table.rows["last_ms"][rows] = np.maximum(table.rows["last_ms"][rows], minute_ms)
 
     def forget_before(self, minute_ms: int) -> int:
         """Forget resources whose last minute began before, and hosts without one; return how many hosts they were."""
@@ -257,15 +257,15 @@ class MeterRoster(Roster):
         if hosts:
             self.version += 1
             self._marked = {}
-            for row, (system, name) in self.hosts.numbers:
+            for row, (system, name) in self.hosts.ids:
                 self._mark(row, system, name)
         return hosts
 
     def forget_marked_before(self, minute_ms: int, of_system: Callable[[str], bool]) -> None:
         """Forget hosts that one job alone told of, of some systems, whose last minute began before."""
-        last_ms = self.hosts.table["last_ms"]
+        last_ms = self.hosts.rows["last_ms"]
         quiet = {row for rows in self._marked.values() for row in rows if last_ms[row] < minute_ms}
-        gone = [row for row in sorted(quiet) if of_system((self.hosts.numbers.key(row) or ("", ""))[0])]
+        gone = [row for row in sorted(quiet) if of_system((self.hosts.ids.key(row) or ("", ""))[0])]
         if not gone:
             return
         meters = [row for host in gone for row in self._resources.pop(host, {}).values()]
@@ -277,11 +277,11 @@ class MeterRoster(Roster):
         self._marked = {key: rows for key, rows in left.items() if rows}
 
     def _note(self, row: int, found: Quantity, host: int) -> None:
-        room = len(self.series.table) - len(self.kind_of)
+        room = len(self.series.rows) - len(self.kind_of)
         if room > 0:
             self.kind_of, self.host_of = _longer(self.kind_of, room), _longer(self.host_of, room)
             self.quantity_of, self.part_of = _longer(self.quantity_of, room), _longer(self.part_of, room)
-        key = self.hosts.numbers.key(host)
+        key = self.hosts.ids.key(host)
         if found.own and key is not None:
             self._mark(host, *key)
         self.kind_of[row], self.host_of[row], self.part_of[row] = found.kind, host, found.part

@@ -10,8 +10,8 @@ from processors.contracts.errors import ConfigError
 from processors.contracts.hosts import Profile
 from processors.contracts.settings import ProfileSettings
 from processors.contracts.telemetry import COMPONENTS, JOB
-from processors.hosts import storage
-from processors.hosts.storage import Block, BlockCopy
+from processors.hosts import rows as storage
+from processors.hosts.rows import Block, BlockCopy
 from processors.models.statistics import to_digits
 from processors.power.profiles.attribution import Given
 from processors.power.profiles.finalisation import AMOUNT, KeptMinutes
@@ -31,7 +31,7 @@ from processors.power.profiles.meters import (
     Covered,
     Lasts,
     MeterHosts,
-    MeterRoster,
+    MeterIndex,
     Meters,
     QuantityNames,
 )
@@ -233,21 +233,21 @@ class Ledger:
     def __init__(self, settings: ProfileSettings) -> None:
         self._meters_max = settings.resources_max
         self.names = QuantityNames()
-        self.roster = MeterRoster(settings.resources_max, self.names)
+        self.index = MeterIndex(settings.resources_max, self.names)
         self.waiting = WaitingReadings(WAITING_MINUTES * settings.resources_max)
         self.kept = KeptMinutes(KEPT_MINUTES * settings.resources_max)
         self.sums = Sums(settings.resources_max)
 
     def sizes(self) -> dict[str, int]:
         """Return the number of rows by kind of state."""
-        numbered = (self.roster.hosts, self.roster.series)
-        rows = {kept.name: len(each.numbers) for each in numbered for kept in (each, *each.columns)}
+        numbered = (self.index.hosts, self.index.series)
+        rows = {kept.name: len(each.ids) for each in numbered for kept in (each, *each.columns)}
         counts = (len(self.names), len(self.waiting), len(self.kept), len(self.sums))
         return rows | dict(zip(ARRAYS, counts, strict=True))
 
     def copied(self) -> dict[str, BlockCopy]:
         """Return a copy of all that is to be stored, by key."""
-        found = storage.copied(self.roster.hosts) | storage.copied(self.roster.series)
+        found = storage.copied(self.index.hosts) | storage.copied(self.index.series)
         if len(self.names) > len(ALWAYS):
             names = [None if name is None else ("", name) for name in self.names.all]
             found[f"{NAMES}/0"] = BlockCopy(VERSION, b"", 0, names)
@@ -259,11 +259,11 @@ class Ledger:
 
     def forget_names(self) -> None:
         """Let names of quantities go that nothing has any more, where there are many."""
-        if len(self.roster.series.numbers) and len(self.names) <= NAMES_MAX * 3 // 4:
+        if len(self.index.series.ids) and len(self.names) <= NAMES_MAX * 3 // 4:
             return
-        rows = [row for row, _ in self.roster.series.numbers]
+        rows = [row for row, _ in self.index.series.ids]
         kept = [amounts["quantity"] for amounts in self.kept.minutes.values()]
-        used = np.concatenate([self.roster.quantity_of[rows], self.sums.quantities(), *kept, np.arange(len(ALWAYS))])
+        used = np.concatenate([self.index.quantity_of[rows], self.sums.quantities(), *kept, np.arange(len(ALWAYS))])
         self.names.keep(np.unique(used).tolist())
 
     def restore(self, states: Mapping[str, bytes]) -> None:
@@ -272,13 +272,13 @@ class Ledger:
         found = storage.decoded(arrays, dict.fromkeys(ARRAYS, VERSION))
         if f"{NAMES}/0" not in found:
             return
-        storage.restore(self.roster, {key: value for key, value in states.items() if key not in arrays})
+        storage.restore(self.index, {key: value for key, value in states.items() if key not in arrays})
         try:
             self.names.restore(_names(found.pop(f"{NAMES}/0")))
             self._put_back(found)
         except ValueError as error:
             raise ConfigError(f"The stored states of profiles are damaged ({error}): {storage.HEAL}") from error
-        self.roster.noted()
+        self.index.noted()
 
     def _put_back(self, found: Mapping[str, Block]) -> None:
         parts: dict[tuple[str, int], list[bytes]] = {}
@@ -288,9 +288,9 @@ class Ledger:
         for (kind, minute_ms), data in parts.items():
             array = np.frombuffer(b"".join(data), DTYPES[kind]).copy()
             if kind == WAITING:
-                self.waiting.add(minute_ms, _within(array, "meter", self.roster.series.numbers.end))
+                self.waiting.add(minute_ms, _within(array, "meter", self.index.series.ids.end))
             elif kind == MINUTES:
-                self.kept.add(minute_ms, _within(array, "host", self.roster.hosts.numbers.end))
+                self.kept.add(minute_ms, _within(array, "host", self.index.hosts.ids.end))
             else:
                 self.sums.rows = array
 

@@ -85,7 +85,7 @@ def test_the_resources_of_a_host_move_to_a_larger_group_and_a_place_is_used_agai
     together.places.clear(np.array([1]))
     together.take(batch([7], 0, 1, means(1)[:1]))
     assert together.resources.tolist() == [3, 0]
-    assert together.places["place"][[0, 7, 2]].tolist() == [0, 1, 2]
+    assert together.places.rows["place"][[0, 7, 2]].tolist() == [0, 1, 2]
 
 
 def test_more_resources_than_can_be_scored_together_are_left_out() -> None:
@@ -94,7 +94,7 @@ def test_more_resources_than_can_be_scored_together_are_left_out() -> None:
     together.take(batch(rows, 0, 0, np.ones((len(rows), 6))))
     together.take(batch(rows, 0, 1, np.ones((len(rows), 6))))
     assert together.resources[0] == RESOURCES_MAX
-    assert together.places["place"][RESOURCES_MAX : RESOURCES_MAX + 3].tolist() == [-1] * 3
+    assert together.places.rows["place"][RESOURCES_MAX : RESOURCES_MAX + 3].tolist() == [-1] * 3
 
 
 def test_hosts_that_are_restored_go_on_as_if_nothing_had_happened() -> None:
