@@ -107,6 +107,9 @@ class Kept(Columns, Protocol):
     version: ClassVar[int]
 
 
+C = TypeVar("C", bound=Kept)
+
+
 class RowTable:
     """Rows of one form: a structured type, and what a new row is. Columns that are no more than that derive from it.
 
@@ -120,10 +123,6 @@ class RowTable:
         for name, value in start.items():
             self._empty[name] = value
         self.rows = np.zeros(0, dtype)
-
-    def __len__(self) -> int:
-        """Return how many rows there are."""
-        return len(self.rows)
 
     def grow(self, rows: int) -> None:
         """Have at least so many rows; new ones are empty."""
@@ -161,10 +160,11 @@ class KeyedRows(RowTable, Generic[K]):
         self.ids: IdAllocator[K] = IdAllocator()
         self.columns: list[Kept] = []
 
-    def join(self, columns: Kept) -> None:
-        """Let columns go along from now on."""
+    def join(self, columns: C) -> C:
+        """Let columns go along from now on, and return them."""
         columns.grow(len(self.rows))
         self.columns.append(columns)
+        return columns
 
     def add(self, key: K) -> int:
         """Give a new key a row."""
@@ -213,6 +213,53 @@ class SeriesRows(KeyedRows[Series]):
 
     def __init__(self) -> None:
         super().__init__("last_ms", "learned_ms")
+
+
+class Block(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Stored form of some rows: their numbers as plain little-endian bytes, and of keyed rows the names.
+
+    A name is the row, the host's system or the row of the host, and the host or the resource.
+    """
+
+    version: int
+    data: bytes
+    names: list[tuple[int, str | int, str]] = []
+
+
+class BlockCopy(NamedTuple):
+    """Some rows as they are now: what is encoded later, in any thread, because that takes longer."""
+
+    version: int
+    data: bytes
+    first: int
+    keys: Sequence[tuple[str | int, str] | None]
+
+    def encoded(self) -> bytes:
+        """Return the stored form as JSON."""
+        names = [(row, *key) for row, key in enumerate(self.keys, self.first) if key is not None]
+        return msgspec.json.encode(Block(self.version, self.data, names))
+
+
+def decoded(states: Mapping[str, bytes], versions: Mapping[str, int]) -> dict[str, Block]:
+    """Return the blocks of the kinds and versions that are known; ConfigError where they are damaged or of a newer agent."""
+    found: dict[str, Block] = {}
+    for key, value in states.items():
+        version, block = versions[key.partition("/")[0]], _decoded(key, value)
+        if block.version > version:
+            raise ConfigError(
+                f"The stored state {key} was written by a newer agent, in version {block.version} where this one knows "
+                f"{version}: start that agent again, or {HEAL}"
+            )
+        if block.version == version:
+            found[key] = block
+    return found
+
+
+def _decoded(key: str, value: bytes) -> Block:
+    try:
+        return msgspec.json.decode(value, type=Block)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"The stored state {key} is damaged ({error}): {HEAL}") from error
 
 
 class RowIndex:
@@ -265,10 +312,6 @@ class RowIndex:
             last_ms[place] = max(last_ms[place], minute_ms)
         return row, host
 
-    def learned_ms(self) -> npt.NDArray[np.int64]:
-        """Return when the last minute began that was learned of each series, (rows,)."""
-        return self.series.rows["learned_ms"]
-
     def forget_before(self, minute_ms: int) -> int:
         """Forget resources whose last minute began before, and hosts without one; return how many hosts they were."""
         last_ms = self.series.rows["last_ms"]
@@ -284,80 +327,43 @@ class RowIndex:
         self.hosts.release(hosts)
         return len(hosts)
 
+    def kept(self) -> tuple[Kept, ...]:
+        """Return all kinds of rows and columns."""
+        return (self.hosts, self.series, *self.series.columns, *self.hosts.columns)
 
-def rounds(numbers: npt.NDArray[np.integer]) -> Iterator[npt.NDArray[np.intp]]:
-    """Yield places such that each round holds every number once, the first occurrence of each first; places rise."""
-    if not len(numbers):
-        return
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    turn = np.empty(len(numbers), np.intp)
-    turn[order] = np.arange(len(numbers)) - np.repeat(first, np.diff(np.r_[first, len(numbers)]))
-    for k in range(int(turn.max()) + 1):
-        yield np.flatnonzero(turn == k)
+    def sizes(self) -> dict[str, int]:
+        """Return the number of rows in use by kind."""
+        return {kept.name: len(each.ids) for each in (self.hosts, self.series) for kept in (each, *each.columns)}
 
+    def copied(self) -> dict[str, BlockCopy]:
+        """Return a copy of all blocks that have a row in use, by their keys."""
+        found: dict[str, BlockCopy] = {}
+        for keyed in (self.hosts, self.series):
+            for first in range(0, keyed.ids.end, keyed.block):
+                last, number = first + keyed.block, first // keyed.block
+                keys = keyed.ids.keys(first, last)
+                if keys.count(None) == len(keys):
+                    continue
+                for kept in (keyed, *keyed.columns):
+                    names = keys if kept is keyed else ()
+                    found[f"{kept.name}/{number}"] = BlockCopy(kept.version, kept.stored(first, last), first, names)
+        return found
 
-# Storage
+    def restore(self, states: Mapping[str, bytes]) -> None:
+        """Put blocks back, given by their keys; ConfigError where they are damaged or of a newer agent.
 
-
-class Block(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Stored form of some rows: their numbers as plain little-endian bytes, and of keyed rows the names.
-
-    A name is the row, the host's system or the row of the host, and the host or the resource.
-    """
-
-    version: int
-    data: bytes
-    names: list[tuple[int, str | int, str]] = []
-
-
-class BlockCopy(NamedTuple):
-    """Some rows as they are now: what is encoded later, in any thread, because that takes longer."""
-
-    version: int
-    data: bytes
-    first: int
-    keys: Sequence[tuple[str | int, str] | None]
-
-    def encoded(self) -> bytes:
-        """Return the stored form as JSON."""
-        names = [(row, *key) for row, key in enumerate(self.keys, self.first) if key is not None]
-        return msgspec.json.encode(Block(self.version, self.data, names))
-
-
-def copied(keyed: KeyedRows[Any]) -> dict[str, BlockCopy]:
-    """Return a copy of all blocks that have a row in use, by their keys."""
-    found: dict[str, BlockCopy] = {}
-    for first in range(0, keyed.ids.end, keyed.block):
-        last, keys = first + keyed.block, keyed.ids.keys(first, first + keyed.block)
-        if keys.count(None) == len(keys):
-            continue
-        found[_key(keyed, first // keyed.block)] = BlockCopy(
-            keyed.version, keyed.stored(first, last), first, keys
-        )
-        for columns in keyed.columns:
-            stored = columns.stored(first, last)
-            found[_key(columns, first // keyed.block)] = BlockCopy(columns.version, stored, first, ())
-    return found
-
-
-def restore(index: RowIndex, states: Mapping[str, bytes]) -> None:
-    """Put blocks back, given by their keys; ConfigError where they are damaged or of a newer agent.
-
-    Columns of which an older version is stored, or nothing, begin anew. Where the ids do, everything does.
-    """
-    known = [kept for each in (index.hosts, index.series) for kept in (each, *each.columns)]
-    usable = decoded(states, {kept.name: kept.version for kept in known})
-    try:
-        index.fill(
-            [(row, (str(system), name)) for row, system, name in _names(index.hosts, usable)],
-            [(row, (int(host), resource)) for row, host, resource in _names(index.series, usable)],
-        )
-        for keyed in (index.hosts, index.series):
-            _fill(keyed, usable)
-    except ValueError as error:
-        raise ConfigError(f"The stored states of hosts are damaged ({error}): {HEAL}") from error
+        Columns of which an older version is stored, or nothing, begin anew. Where the ids do, everything does.
+        """
+        blocks = decoded(states, {kept.name: kept.version for kept in self.kept()})
+        try:
+            self.fill(
+                [(row, (str(system), name)) for row, system, name in _names(self.hosts, blocks)],
+                [(row, (int(host), resource)) for row, host, resource in _names(self.series, blocks)],
+            )
+            for keyed in (self.hosts, self.series):
+                _fill(keyed, blocks)
+        except ValueError as error:
+            raise ConfigError(f"The stored states of hosts are damaged ({error}): {HEAL}") from error
 
 
 def _names(keyed: KeyedRows[Any], blocks: Mapping[str, Block]) -> Iterator[tuple[int, str | int, str]]:
@@ -374,32 +380,19 @@ def _names(keyed: KeyedRows[Any], blocks: Mapping[str, Block]) -> Iterator[tuple
 def _fill(keyed: KeyedRows[Any], blocks: Mapping[str, Block]) -> None:
     for number in sorted({row // keyed.block for row, _ in keyed.ids}):
         for columns in (keyed, *keyed.columns):
-            block = blocks.get(_key(columns, number))
+            block = blocks.get(f"{columns.name}/{number}")
             if block is not None:
                 columns.restore(number * keyed.block, (number + 1) * keyed.block, block.data)
 
 
-def decoded(states: Mapping[str, bytes], versions: Mapping[str, int]) -> dict[str, Block]:
-    """Return the blocks of the kinds and versions that are known; ConfigError where they are damaged or of a newer agent."""
-    found: dict[str, Block] = {}
-    for key, value in states.items():
-        version, block = versions[key.partition("/")[0]], _decoded(key, value)
-        if block.version > version:
-            raise ConfigError(
-                f"The stored state {key} was written by a newer agent, in version {block.version} where this one knows "
-                f"{version}: start that agent again, or {HEAL}"
-            )
-        if block.version == version:
-            found[key] = block
-    return found
-
-
-def _key(kept: Kept, number: int) -> str:
-    return f"{kept.name}/{number}"
-
-
-def _decoded(key: str, value: bytes) -> Block:
-    try:
-        return msgspec.json.decode(value, type=Block)
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"The stored state {key} is damaged ({error}): {HEAL}") from error
+def rounds(numbers: npt.NDArray[np.integer]) -> Iterator[npt.NDArray[np.intp]]:
+    """Yield places such that each round holds every number once, the first occurrence of each first; places rise."""
+    if not len(numbers):
+        return
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    turn = np.empty(len(numbers), np.intp)
+    turn[order] = np.arange(len(numbers)) - np.repeat(first, np.diff(np.r_[first, len(numbers)]))
+    for k in range(int(turn.max()) + 1):
+        yield np.flatnonzero(turn == k)

@@ -230,27 +230,23 @@ def _pooled(slots: list[_Slot]) -> tuple[tuple[float, ...], tuple[float, ...]]:
 # Minutes of hosts between two ticks: gathered one by one, taken in as columns.
 
 
-class Waiting:
-    """Minutes of resources in the order in which they came."""
+class WaitingMinutes:
+    """Minutes of resources in the order in which they came; `places` is empty where none waits."""
 
     def __init__(self) -> None:
-        self._places: list[tuple[int, int, int, int, int]] = []
+        self.places: list[tuple[int, int, int, int, int]] = []
         self._minutes: list[ResourceMinute] = []
-
-    def __len__(self) -> int:
-        """Return how many wait."""
-        return len(self._places)
 
     def add(self, row: int, host: int, source: int, minute_ms: int, *, revision: int, minute: ResourceMinute) -> None:
         """Let a minute wait; `source` is a number that stands for who told it."""
-        self._places.append((row, host, source, minute_ms, revision))
+        self.places.append((row, host, source, minute_ms, revision))
         self._minutes.append(minute)
 
     def columns(self) -> "MinutesTold":
         """Return what waits, (m,) in its order, and wait for the next."""
-        places = np.array(self._places, dtype=np.int64).reshape(-1, 5)
+        places = np.array(self.places, dtype=np.int64).reshape(-1, 5)
         minutes = self._minutes
-        self._places, self._minutes = [], []
+        self.places, self._minutes = [], []
         return MinutesTold(places, minutes)
 
 

@@ -1,7 +1,10 @@
-"""Which jobs run on which hosts, on which hosts a partition's jobs ran, and what was said of hosts; all bounded."""
+"""Which jobs run on which hosts, on which hosts a partition's jobs ran, and what was said of hosts; all bounded.
+
+From it follows which hosts belong together.
+"""
 
 import re
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import unquote
 
 import numpy as np
@@ -14,98 +17,8 @@ from processors.contracts.events import Evidence, HostState, JobCompleted, JobSt
 from processors.contracts.names import escaped, job_key
 from processors.contracts.nodes import expand
 from processors.hosts.jobs import HostJob
-from processors.pipeline.host_state import HostDesk
+from processors.pipeline.host_state import HostShardState
 from processors.store import Shelf
-
-# Hosts that belong together: racks, for alerts that take the place of many; and peers, which do the same work.
-
-
-NO_GROUP: Final = -1
-
-
-class Placed(Protocol):
-    """Which jobs run on which hosts, and what was said of hosts."""
-
-    def on(self, system: str, host: str) -> tuple[str, ...]:
-        """Return the keys of the jobs that run on a host."""
-
-    def of(self, job: str) -> tuple[str, ...]:
-        """Return the hosts on which a job runs."""
-
-    def running(self) -> tuple[str, ...]:
-        """Return the keys of the jobs whose hosts are known."""
-
-    def state_of(self, system: str, host: str) -> str:
-        """Return what was said last of a host, "" where nothing was."""
-
-
-class HostGroups:
-    """Groups of the hosts of one shard, by their rows."""
-
-    def __init__(self, desk: HostDesk, placed: Placed) -> None:
-        self._desk, self._placed = desk, placed
-        self._pattern = re.compile(desk.settings.alerts.rack_anomaly.pattern)
-
-    def racks(self, rows: npt.NDArray[np.intp]) -> dict[Rack, list[int]]:
-        """Return the racks of these hosts, with their rows."""
-        found: dict[Rack, list[int]] = {}
-        partitions: dict[tuple[str, str], str] | None = None
-        for row in rows.tolist():
-            key = self._desk.index.hosts.ids.key(row)
-            if key is None:
-                continue
-            match = self._pattern.search(key[1])
-            if match is not None and match[1]:
-                rack = Rack(key[0], "rack", match[1])
-            else:
-                partitions = self._partitions() if partitions is None else partitions
-                name = partitions.get(key, "")
-                rack = Rack(key[0], "partition" if name else "system", name)
-            found.setdefault(rack, []).append(row)
-        return found
-
-    def peers(self, hosts: int, start_s: float) -> tuple[npt.NDArray[np.int64], list[str]]:
-        """Return the group of each host (hosts,), less than 0 for none, and the job of each group, "" for idle hosts.
-
-        A host with two jobs has no peers, nor have those of a job that began less than `start_s` ago.
-        """
-        group, jobs = np.full(hosts, NO_GROUP, np.int64), list[str]()
-        busy = np.zeros(hosts, np.bool_)
-        numbers, partitions = self._desk.index.hosts.ids, self._partitions()
-        for job in self._placed.running():
-            system, own = unquote(job.partition("/")[0]), len(jobs) if self._ran(job, start_s) else NO_GROUP
-            for name in self._placed.of(job):
-                row = numbers.rows.get((system, name))
-                if row is not None:
-                    group[row] = NO_GROUP if busy[row] else own
-                    busy[row] = True
-            jobs.append(job)
-        idle: dict[tuple[str, str], int] = {}
-        for row, key in numbers:
-            if not busy[row] and key in partitions:
-                group[row] = idle.setdefault((key[0], partitions[key]), len(jobs) + len(idle))
-        return group, jobs + [""] * len(idle)
-
-    def state(self, row: int) -> str:
-        """Return what was said last of a host if it is out of service, "" of one that is in service."""
-        key = self._desk.index.hosts.ids.key(row)
-        said = self._placed.state_of(*key) if key else ""
-        return "" if said == "up" else said
-
-    def _ran(self, job: str, start_s: float) -> bool:
-        found = self._desk.jobs.get(job)
-        return found is not None and self._desk.now_ms - found.start_ms >= start_s * 1000
-
-    def _partitions(self) -> dict[tuple[str, str], str]:
-        """Return the partition of each host on which jobs of one ran; the first by name where there are several."""
-        found: dict[tuple[str, str], str] = {}
-        for key in sorted(self._desk.partitions.keys()):
-            system, _, name = key.partition("/")
-            hosts = self._desk.partitions.open(key).hosts
-            for host in hosts:
-                found.setdefault((unquote(system), host), unquote(name))
-        return found
-
 
 JOB_HOSTS_MAX: Final = 16_384  # of one job; where a larger one runs is not known
 HELD_HOSTS_MAX: Final = 400_000  # of all running jobs
@@ -115,13 +28,14 @@ JOBS_MAX: Final = 50_000
 PARTITIONS_MAX: Final = 2_000
 STATES_MAX: Final = 50_000
 FORGOTTEN_PER_TICK: Final = 1_000
+NO_GROUP: Final = -1
 
 
 class HostJobs:
     """Jobs on hosts. What is looked up here follows from the stored states."""
 
-    def __init__(self, desk: HostDesk) -> None:
-        self._desk = desk
+    def __init__(self, state: HostShardState) -> None:
+        self._state = state
         self._on: dict[tuple[str, str], dict[str, int]] = {}
         self._hosts: dict[str, tuple[str, ...]] = {}
         self._held = 0
@@ -142,12 +56,12 @@ class HostJobs:
 
     def hosts_of(self, system: str, name: str) -> tuple[str, ...]:
         """Return the hosts on which jobs of a partition ran of late, in order of their names."""
-        found = self._desk.partitions.get(_partition_key(system, name))
+        found = self._state.partitions.get(_partition_key(system, name))
         return () if found is None else found.hosts
 
     def state_of(self, system: str, host: str) -> str:
         """Return what was said last of a host, "" where nothing was."""
-        found = self._desk.conditions.get(job_key(system, host))
+        found = self._state.conditions.get(job_key(system, host))
         return "" if found is None else found.score(None)
 
     def started(self, event: JobStarted) -> None:
@@ -159,7 +73,7 @@ class HostJobs:
         self._used(event, hosts)
         self._leave(key)
         if not hosts or self._held + len(hosts) > HELD_HOSTS_MAX:
-            self._desk.tally["bound", "job_hosts_max"] += bool(hosts)
+            self._state.tally["bound", "job_hosts_max"] += bool(hosts)
             hosts, event = (), structs.replace(event, evidence=Evidence())
         job.learn(event)
         self._changed(key, job)
@@ -179,24 +93,24 @@ class HostJobs:
     def told(self, event: HostState) -> None:
         """Take in what was said of a host."""
         key = job_key(event.system, event.host)
-        host = self._desk.conditions.open(key)
+        host = self._state.conditions.open(key)
         host.learn(event)
-        self._desk.conditions.changed(key, host, self._desk.now_ms)
-        self._desk.tally["bound", "host_states_max"] += len(_evicted(self._desk.conditions, STATES_MAX))
+        self._state.conditions.changed(key, host, self._state.now_ms)
+        self._state.tally["bound", "host_states_max"] += len(_evicted(self._state.conditions, STATES_MAX))
 
     def tick(self) -> None:
         """Forget what is long over."""
-        now_ms = self._desk.now_ms
-        for key in self._desk.jobs.due(now_ms, FORGOTTEN_PER_TICK):
+        now_ms = self._state.now_ms
+        for key in self._state.jobs.due(now_ms, FORGOTTEN_PER_TICK):
             self._leave(key)
-            self._desk.jobs.remove(key)
-        for key in self._desk.conditions.due(now_ms, FORGOTTEN_PER_TICK):
-            self._desk.conditions.remove(key)
+            self._state.jobs.remove(key)
+        for key in self._state.conditions.due(now_ms, FORGOTTEN_PER_TICK):
+            self._state.conditions.remove(key)
 
     def restored(self) -> None:
         """Work out again which job runs where, from the states that were put back."""
-        for key in self._desk.jobs.keys():  # noqa: SIM118  no mapping
-            job = self._desk.jobs.open(key)
+        for key in self._state.jobs.keys():  # noqa: SIM118  no mapping
+            job = self._state.jobs.open(key)
             if job.running:
                 self._enter(key, job.start_ms, self.expanded(job.hosts))
 
@@ -208,7 +122,7 @@ class HostJobs:
 
     def _open(self, event: JobStarted | JobCompleted) -> tuple[str, HostJob]:
         key = job_key(event.system, event.job_id)
-        return key, self._desk.jobs.open(key)
+        return key, self._state.jobs.open(key)
 
     def _expanded(self, lists: tuple[str, ...]) -> tuple[str, ...]:
         found: dict[str, None] = {}
@@ -217,14 +131,14 @@ class HostJobs:
             for text in lists:
                 found.update(dict.fromkeys(expand(text, hosts_max - len(found))))
         except InvalidInputError:
-            self._desk.tally["bound", "job_hosts_max"] += 1
+            self._state.tally["bound", "job_hosts_max"] += 1
             return ()
         return tuple(host for host in found if len(host) <= HOST_CHARACTERS_MAX)
 
     def _changed(self, key: str, job: HostJob) -> None:
-        self._desk.jobs.changed(key, job, self._desk.now_ms)
-        for gone in _evicted(self._desk.jobs, JOBS_MAX):
-            self._desk.tally["bound", "host_jobs_max"] += 1
+        self._state.jobs.changed(key, job, self._state.now_ms)
+        for gone in _evicted(self._state.jobs, JOBS_MAX):
+            self._state.tally["bound", "host_jobs_max"] += 1
             self._leave(gone)
 
     def _used(self, event: JobStarted | JobCompleted, hosts: tuple[str, ...]) -> None:
@@ -233,10 +147,10 @@ class HostJobs:
         if not name or not hosts:
             return
         key = _partition_key(event.system, name)
-        partition = self._desk.partitions.open(key)
+        partition = self._state.partitions.open(key)
         partition.learn(hosts)
-        self._desk.partitions.changed(key, partition, self._desk.now_ms)
-        self._desk.tally["bound", "host_partitions_max"] += len(_evicted(self._desk.partitions, PARTITIONS_MAX))
+        self._state.partitions.changed(key, partition, self._state.now_ms)
+        self._state.tally["bound", "host_partitions_max"] += len(_evicted(self._state.partitions, PARTITIONS_MAX))
 
     def _enter(self, key: str, start_ms: int, hosts: tuple[str, ...]) -> None:
         if hosts:
@@ -255,6 +169,75 @@ class HostJobs:
             found.pop(key, None)
             if not found:
                 self._on.pop((system, host), None)
+
+
+class HostGroups:
+    """Hosts that belong together, by their rows: racks, for alerts that take the place of many, and peers, which do the same work."""
+
+    def __init__(self, state: HostShardState, jobs: HostJobs) -> None:
+        self._state, self._jobs = state, jobs
+        self._pattern = re.compile(state.settings.alerts.rack_anomaly.pattern)
+
+    def racks(self, rows: npt.NDArray[np.intp]) -> dict[Rack, list[int]]:
+        """Return the racks of these hosts, with their rows."""
+        found: dict[Rack, list[int]] = {}
+        partitions: dict[tuple[str, str], str] | None = None
+        for row in rows.tolist():
+            key = self._state.index.hosts.ids.key(row)
+            if key is None:
+                continue
+            match = self._pattern.search(key[1])
+            if match is not None and match[1]:
+                rack = Rack(key[0], "rack", match[1])
+            else:
+                partitions = self._partitions() if partitions is None else partitions
+                name = partitions.get(key, "")
+                rack = Rack(key[0], "partition" if name else "system", name)
+            found.setdefault(rack, []).append(row)
+        return found
+
+    def peers(self, hosts: int, start_s: float) -> tuple[npt.NDArray[np.int64], list[str]]:
+        """Return the group of each host (hosts,), less than 0 for none, and the job of each group, "" for idle hosts.
+
+        A host with two jobs has no peers, nor have those of a job that began less than `start_s` ago.
+        """
+        group, jobs = np.full(hosts, NO_GROUP, np.int64), list[str]()
+        busy = np.zeros(hosts, np.bool_)
+        ids, partitions = self._state.index.hosts.ids, self._partitions()
+        for job in self._jobs.running():
+            system, own = unquote(job.partition("/")[0]), len(jobs) if self._ran(job, start_s) else NO_GROUP
+            for name in self._jobs.of(job):
+                row = ids.rows.get((system, name))
+                if row is not None:
+                    group[row] = NO_GROUP if busy[row] else own
+                    busy[row] = True
+            jobs.append(job)
+        idle: dict[tuple[str, str], int] = {}
+        for row, key in ids:
+            if not busy[row] and key in partitions:
+                group[row] = idle.setdefault((key[0], partitions[key]), len(jobs) + len(idle))
+        return group, jobs + [""] * len(idle)
+
+    def out_of_service(self) -> dict[int, str]:
+        """Return the rows of hosts that are out of service, with what was said of them last."""
+        if not len(self._state.conditions):
+            return {}
+        said = {row: self._jobs.state_of(*key) for row, key in self._state.index.hosts.ids}
+        return {row: state for row, state in said.items() if state not in ("", "up")}
+
+    def _ran(self, job: str, start_s: float) -> bool:
+        found = self._state.jobs.get(job)
+        return found is not None and self._state.now_ms - found.start_ms >= start_s * 1000
+
+    def _partitions(self) -> dict[tuple[str, str], str]:
+        """Return the partition of each host on which jobs of one ran; the first by name where there are several."""
+        found: dict[tuple[str, str], str] = {}
+        for key in sorted(self._state.partitions.keys()):
+            system, _, name = key.partition("/")
+            hosts = self._state.partitions.open(key).hosts
+            for host in hosts:
+                found.setdefault((unquote(system), host), unquote(name))
+        return found
 
 
 def _evicted(shelf: Shelf[Any], keys_max: int) -> list[str]:

@@ -1,12 +1,20 @@
-"""The desk of hosts: what all parts of their fold share. Rows, settings, the present moment, the outbox, and the state."""
+"""The state of the hosts of one shard: rows with their columns, stores, what profiles are made from, and the outbox.
+
+Every kind of state is declared once, in `HostShardState.__init__`. Checkpoint, restore, sizes and the names of all kinds
+follow from what is declared there.
+"""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from re import compile as pattern
+from typing import Any, Final
 
-from processors.alerts.lifecycle import AlertState, HostAlertLife
+import msgspec
+
+from processors.alerts.lifecycle import AlertLife, AlertState, HostAlertLife
 from processors.contracts.outputs import Message
-from processors.hosts.detectors import Records, Suspects, Unlike
+from processors.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
+from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, PeerComparison, PeerRules, Records
 from processors.hosts.jobs import (
     HostCondition,
     HostConditionState,
@@ -15,53 +23,23 @@ from processors.hosts.jobs import (
     PartitionHosts,
     PartitionHostsState,
 )
-from processors.hosts.multivariate import Places, Together
-from processors.hosts.rows import HostRows, RowIndex, SeriesRows
-from processors.hosts.rows import BlockCopy, copied, restore
-from processors.hosts.windows import HostForecasts, HostWindows, MinuteBatch
+from processors.hosts.rows import BlockCopy, RowIndex
+from processors.hosts.windows import HostForecasts, HostWindows
 from processors.pipeline.state import FoldSettings, Tombstone
-from processors.power.profiles import sums
 from processors.power.profiles.attribution import ProfileRun, ProfileRunState, StartsTold, StartsToldState
 from processors.power.profiles.finalisation import HostPower, HostPowerState
+from processors.power.profiles.sums import ProfileStore
 from processors.run_time.messages import Context
 from processors.store import Kind, Shelf
 
-COLUMNS: Final = (
-    HostRows, SeriesRows, HostWindows, HostForecasts, Records, Unlike, Places, Together, Suspects, *sums.COLUMNS,
-)  # fmt: skip
-SHELVED: Final = (HostJob, PartitionHosts, HostCondition, HostAlertLife, ProfileRun, StartsTold, HostPower)
-OF_PROFILES: Final = frozenset((*(kind.name for kind in sums.COLUMNS), *sums.ARRAYS))
-KINDS: Final = frozenset(kind.name for kind in (*COLUMNS, *SHELVED)) | OF_PROFILES
+FOLLOWED_MAX: Final = 100_000  # jobs and runs whose state stays decoded
 Copy = dict[str, BlockCopy | bytes | None]
 
 
-def of_hosts(key: str) -> bool:
-    """Tell whether a state, by its key, is one of hosts."""
-    return key.partition("/")[0] in KINDS
+class HostShardState:
+    """All that is known of the hosts of one shard, the present moment, and what the fold of one event leaves behind.
 
-
-class HostPart(Protocol):
-    """Something that learns from minutes of hosts. All of it happens at ticks, of which each knows the minutes before.
-
-    `name` is that of a processor: faults are counted by it.
-    """
-
-    @property
-    def name(self) -> str:
-        """The processor that it is."""
-
-    def take(self, batch: MinuteBatch) -> None:
-        """Learn a minute of many series; nothing is said yet."""
-
-    def tick(self, now_ms: int) -> None:
-        """Say what there is to say, after all minutes that came before the tick."""
-
-
-class HostDesk:
-    """Rows of hosts and resources with the columns that go along, shelves, and what the fold of one event leaves behind.
-
-    `outbox` and `tally` are as on the other desk, but what is in this outbox stays there until it is sent. A part keeps
-    numbers by joining its columns to `index.series` or `index.hosts`.
+    What is in the outbox stays there until it is sent.
     """
 
     def __init__(self, settings: FoldSettings) -> None:
@@ -69,47 +47,60 @@ class HostDesk:
         self.now_ms = 0
         self.outbox: list[Message | Tombstone] = []
         self.tally: Counter[tuple[str, str]] = Counter()
-        self.index = RowIndex(settings.hosts.series_max)
-        self.windows, self.forecasts = HostWindows(), HostForecasts()
-        self.index.series.join(self.windows)
-        self.index.series.join(self.forecasts)
-        self.jobs = Shelf(Kind(HostJob.name, HostJob.version, HostJobState, HostJob.build), live_max=100_000)
-        self.partitions = Shelf(
-            Kind(PartitionHosts.name, PartitionHosts.version, PartitionHostsState, PartitionHosts.build)
-        )
-        self.conditions = Shelf(
-            Kind(HostCondition.name, HostCondition.version, HostConditionState, HostCondition.build)
-        )
-        self.alerts = Shelf(Kind(HostAlertLife.name, HostAlertLife.version, AlertState, HostAlertLife.build))
-        self.ledger = sums.Ledger(settings.profiles)
-        self.runs = Shelf(
-            Kind(ProfileRun.name, ProfileRun.version, ProfileRunState, ProfileRun.build), live_max=100_000
-        )
-        self.starts = Shelf(Kind(StartsTold.name, StartsTold.version, StartsToldState, StartsTold.build))
-        self.powers = Shelf(Kind(HostPower.name, HostPower.version, HostPowerState, HostPower.build))
+        self._kinds: list[type[Any]] = []
+        self._stores: list[Shelf[Any]] = []
         self._written: set[str] = set()
         self._saving: set[str] = set()
+
+        anomaly, straggler = settings.alerts.host_anomaly, settings.alerts.straggler
+        rules = PeerRules(straggler.deviations, straggler.difference, straggler.share_max)
+        self.index = RowIndex(settings.hosts.series_max)
+        series, hosts = self.index.series, self.index.hosts
+        self.windows = series.join(HostWindows())
+        self.forecasts = series.join(HostForecasts())
+        self.records = series.join(Records())
+        self.peers = series.join(PeerComparison(pattern(straggler.resources), rules))
+        self.multivariate = hosts.join(MultivariateDetector(high_ratio=anomaly.combined_ratio))
+        self.places = series.join(self.multivariate.places)
+        self.candidates = hosts.join(AnomalyCandidates())
+
+        self.jobs: Shelf[HostJob] = self._store(HostJob, HostJobState, live_max=FOLLOWED_MAX)
+        self.partitions: Shelf[PartitionHosts] = self._store(PartitionHosts, PartitionHostsState)
+        self.conditions: Shelf[HostCondition] = self._store(HostCondition, HostConditionState)
+        self.alerts: Shelf[AlertLife] = self._store(HostAlertLife, AlertState)
+        self.runs: Shelf[ProfileRun] = self._store(ProfileRun, ProfileRunState, live_max=FOLLOWED_MAX)
+        self.starts: Shelf[StartsTold] = self._store(StartsTold, StartsToldState)
+        self.powers: Shelf[HostPower] = self._store(HostPower, HostPowerState)
+
+        self.profiles = ProfileStore(settings.profiles)
 
     @property
     def context(self) -> Context:
         """What messages say of their maker and moment."""
         return Context(self.settings.agent_version, self.now_ms)
 
+    def columns(self) -> tuple[Any, ...]:
+        """Return all kinds that are kept in rows."""
+        return tuple(type(kept) for index in (self.index, self.profiles.index) for kept in index.kept())
+
+    def stored(self) -> tuple[Any, ...]:
+        """Return all kinds of processors that are kept by key."""
+        return tuple(self._kinds)
+
     def shelves(self) -> Iterator[Shelf[Any]]:
-        """Return all shelves."""
-        yield from (self.jobs, self.partitions, self.conditions, self.alerts, self.runs, self.starts, self.powers)
+        """Return all stores, in the order of their declaration."""
+        return iter(self._stores)
 
     def sizes(self) -> dict[str, int]:
-        """Return the number of rows or states by processor."""
-        numbered = (self.index.hosts, self.index.series)
-        rows = {kept.name: len(each.ids) for each in numbered for kept in (each, *each.columns)}
-        return rows | self.ledger.sizes() | {shelf.kind.name: len(shelf) for shelf in self.shelves()}
+        """Return the number of rows or states by kind."""
+        stores = {store.kind.name: len(store) for store in self._stores}
+        return self.index.sizes() | self.profiles.sizes() | stores
 
     def copied(self) -> Copy:
         """Return a copy of every state that a checkpoint has to write; `encoded` makes bytes of it, in any thread."""
-        blocks = copied(self.index.hosts) | copied(self.index.series) | self.ledger.copied()
+        blocks = self.index.copied() | self.profiles.copied()
         gone: Copy = dict.fromkeys(self._written - blocks.keys())
-        states = {f"{shelf.kind.name}/{key}": value for shelf in self.shelves() for key, value in shelf.dirty().items()}
+        states = {f"{store.kind.name}/{key}": value for store in self._stores for key, value in store.dirty().items()}
         self._written |= blocks.keys()
         self._saving = set(blocks)
         return gone | states | blocks
@@ -117,31 +108,47 @@ class HostDesk:
     def confirm(self) -> None:
         """Take note that the checkpoint of `copied` is surely there."""
         self._written = set(self._saving)
-        for shelf in self.shelves():
-            shelf.confirm()
+        for store in self._stores:
+            store.confirm()
 
     def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
         """Put stored states back; ConfigError where this agent can not read them."""
         self.now_ms = now_ms
-        shelves = {shelf.kind.name: shelf for shelf in self.shelves()}
-        blocks: dict[str, bytes] = {}
+        stores = {store.kind.name: store for store in self._stores}
+        of_profiles = frozenset(self.profiles.sizes())
+        rows: dict[str, bytes] = {}
+        profiles: dict[str, bytes] = {}
         for key, value in states.items():
             kind, _, own = key.partition("/")
-            if kind in shelves:
-                shelves[kind].restore(own, value)
+            if kind in stores:
+                stores[kind].restore(own, value)
             else:
-                blocks[key] = value
-        self._written = set(blocks)
-        restore(self.index, {key: value for key, value in blocks.items() if not _of_profiles(key)})
-        self.ledger.restore({key: value for key, value in blocks.items() if _of_profiles(key)})
+                (profiles if kind in of_profiles else rows)[key] = value
+        self._written = {*rows, *profiles}
+        self.index.restore(rows)
+        self.profiles.restore(profiles)
 
-    def forget(self, keys: set[str]) -> None:
+    def forget(self, keys: Iterable[str]) -> None:
         """Let the next checkpoint remove states that are not put back."""
-        self._written |= keys
+        self._written.update(keys)
+
+    def _store(self, kind: type[Any], state: type[msgspec.Struct], live_max: int = 5000) -> Shelf[Any]:
+        """Declare a kind of processor that is kept by key."""
+        self._kinds.append(kind)
+        store: Shelf[Any] = Shelf(Kind(kind.name, kind.version, state, kind.build), live_max)
+        self._stores.append(store)
+        return store
 
 
-def _of_profiles(key: str) -> bool:
-    return key.partition("/")[0] in OF_PROFILES
+_EMPTY: Final = HostShardState(FoldSettings(JobSettings(), RunTimeSettings(), AlertSettings(), agent_version=""))
+COLUMNS: Final = _EMPTY.columns()
+SHELVED: Final = _EMPTY.stored()
+KINDS: Final = frozenset(_EMPTY.sizes())
+
+
+def of_hosts(key: str) -> bool:
+    """Tell whether a state, by its key, is one of hosts."""
+    return key.partition("/")[0] in KINDS
 
 
 def encoded(copy: Copy) -> dict[str, bytes | None]:

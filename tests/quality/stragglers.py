@@ -20,7 +20,7 @@ from processors.contracts.settings import AlertSettings, JobSettings, RunTimeSet
 from processors.hosts.windows import MinuteBatch
 from processors.pipeline.host_alerts import HostAlerts
 from processors.pipeline.host_jobs import HostJobs
-from processors.pipeline.host_state import HostDesk
+from processors.pipeline.host_state import HostShardState
 from processors.pipeline.state import FoldSettings
 
 NAMES: Final = {"cpu_load": "load1", "rapl_power": "power_w", "clock": "clock"}
@@ -41,7 +41,7 @@ def read(path: Path) -> Job:
 
 def told(job: Job) -> list[tuple[int, str]]:
     """Return the stragglers that are told of: minute and host."""
-    desk = HostDesk(FoldSettings(JobSettings(), RunTimeSettings(), AlertSettings(), "quality"))
+    desk = HostShardState(FoldSettings(JobSettings(), RunTimeSettings(), AlertSettings(), "quality"))
     jobs, found = HostJobs(desk), list[tuple[int, str]]()
     part = HostAlerts(desk, jobs)
     jobs.started(JobStarted("exa", "1", "exa/1@0", 0, Evidence(hosts=tuple(job))))
@@ -56,8 +56,8 @@ def told(job: Job) -> list[tuple[int, str]]:
         means = np.full((len(rows), 6), np.nan)
         means[:, 0] = np.concatenate([values[:, minute] for values in job.values()])
         part.take(MinuteBatch(rows[:, 0], rows[:, 1], np.full(len(rows), minute * MINUTE_MS), means))
-        desk.now_ms = (minute + 1) * MINUTE_MS + 20_000
-        part.tick(desk.now_ms)
+        before_ms, desk.now_ms = desk.now_ms, (minute + 1) * MINUTE_MS + 20_000
+        part.tick(before_ms)
         said = [message for message in desk.outbox if isinstance(message, Alert) and message.status == "firing"]
         found += [(minute, one.labels["host"]) for one in said if one.labels["alertname"] == STRAGGLER_HOST]
         desk.outbox.clear()

@@ -217,7 +217,7 @@ class Told(NamedTuple):
     rows: Rows
 
 
-class Presence:
+class Occupancy:
     """Runs on hosts, by their ids."""
 
     def __init__(self, index: MeterIndex) -> None:

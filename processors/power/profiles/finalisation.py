@@ -125,10 +125,10 @@ class Close:
     def minute(self, minute_ms: int, readings: Readings) -> Amounts:
         """Return what hosts did in a minute, by host; with it, as quantities, what was covered and what was left out."""
         told = _together(last_word(readings), self._index.kind_of)
-        new = self._index.learned_ms()[told.meter] < minute_ms
+        new = self._index.series.rows["learned_ms"][told.meter] < minute_ms
         told = Told(told.meter[new], told.samples[new], told.value[new])
         amount, reach, reason = self._read(minute_ms, told)
-        self._index.learned_ms()[told.meter] = minute_ms
+        self._index.series.rows["learned_ms"][told.meter] = minute_ms
         amounts, in_part = self._whole(minute_ms, told.meter, amount, reach)
         bad = np.flatnonzero(reason >= 0)
         hosts = np.concatenate([self._index.host_of[told.meter[bad]], in_part])
@@ -140,7 +140,7 @@ class Close:
     def _read(self, minute_ms: int, told: Told) -> tuple[Floats, Ints, Ints]:
         """Return amounts (m,), nan where there is none, over how many minutes each, and why one was left out (-1: not)."""
         kind, lasts = self._index.kind_of[told.meter], self._index.lasts
-        before_ms = self._index.learned_ms()[told.meter]
+        before_ms = self._index.series.rows["learned_ms"][told.meter]
         gap = np.where(before_ms == NEVER_MS, 0, (minute_ms - before_ms) // MINUTE_MS)
         known = (gap >= 1) & (gap <= REACH_MAX)
         usual = lasts.rows["reach"][told.meter]
@@ -214,7 +214,7 @@ class Close:
     def _parts_expected(self, minute_ms: int, parts: Ints) -> Ints:
         """Return how many meters told each of some quantities of hosts of late."""
         index = self._index
-        late = np.flatnonzero(index.learned_ms()[: len(index.kind_of)] > minute_ms - PART_QUIET_MS)
+        late = np.flatnonzero(index.series.rows["learned_ms"][: len(index.kind_of)] > minute_ms - PART_QUIET_MS)
         key = index.host_of[late].astype(np.int64) * (1 << 16) + index.quantity_of[late]
         place = np.searchsorted(parts, key)
         known = place < len(parts)

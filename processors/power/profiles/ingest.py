@@ -24,11 +24,11 @@ Readings = npt.NDArray[np.void]
 
 
 class WaitingReadings:
-    """Readings by minute, in the order in which they came; at most `readings_max`."""
+    """Readings by minute (`parts`), in the order in which they came; at most `readings_max`."""
 
     def __init__(self, readings_max: int) -> None:
         self.readings_max = readings_max
-        self._parts: dict[int, list[Readings]] = {}
+        self.parts: dict[int, list[Readings]] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -40,21 +40,21 @@ class WaitingReadings:
         if self._count + len(readings) > self.readings_max:
             return False
         self._count += len(readings)
-        self._parts.setdefault(minute_ms, []).append(readings)
+        self.parts.setdefault(minute_ms, []).append(readings)
         return True
 
     def due(self, before_ms: int) -> Iterator[tuple[int, Readings]]:
         """Yield the minutes that begin before, each once, the oldest first."""
-        for minute_ms in sorted(minute_ms for minute_ms in self._parts if minute_ms < before_ms):
-            parts = self._parts.pop(minute_ms)
+        for minute_ms in sorted(minute_ms for minute_ms in self.parts if minute_ms < before_ms):
+            parts = self.parts.pop(minute_ms)
             self._count -= sum(map(len, parts))
             yield minute_ms, np.concatenate(parts)
 
     def by_minute(self) -> Iterator[tuple[int, Readings]]:
         """Yield all that waits, which stays."""
-        for minute_ms, parts in sorted(self._parts.items()):
-            self._parts[minute_ms] = [np.concatenate(parts)]
-            yield minute_ms, self._parts[minute_ms][0]
+        for minute_ms, parts in sorted(self.parts.items()):
+            self.parts[minute_ms] = [np.concatenate(parts)]
+            yield minute_ms, self.parts[minute_ms][0]
 
 
 def last_word(readings: Readings) -> Readings:
@@ -106,7 +106,7 @@ class _Taken:
         return found
 
 
-class Intake:
+class Ingest:
     """Readings of hosts by minute. A host tells the same resources every minute, so their rows are looked up once.
 
     One sample that can not be makes a minute of a meter one that can not be.

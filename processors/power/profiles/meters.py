@@ -40,15 +40,15 @@ class QuantityNames:
         if len(names) > NAMES_MAX or len(set(names) - {None}) < len(names) - list(names).count(None):
             raise ValueError("A quantity stands twice, or there are too many.")
         self.all = list(names)
-        self._numbers = {name: number for number, name in enumerate(self.all) if name is not None}
+        self.numbers = {name: number for number, name in enumerate(self.all) if name is not None}
 
     def __len__(self) -> int:
         """Return how many have a number."""
-        return len(self._numbers)
+        return len(self.numbers)
 
     def number(self, name: str) -> int | None:
         """Return the number of a name; None where it has none."""
-        return self._numbers.get(name)
+        return self.numbers.get(name)
 
     def of(self, number: int) -> str:
         """Return the name of a number, "" of one that is free."""
@@ -56,13 +56,13 @@ class QuantityNames:
 
     def add(self, name: str) -> int | None:
         """Return the number of a name, a new one where it has none; None where there are too many."""
-        if name in self._numbers:
-            return self._numbers[name]
-        if len(self._numbers) >= NAMES_MAX:
+        if name in self.numbers:
+            return self.numbers[name]
+        if len(self.numbers) >= NAMES_MAX:
             return None
-        number = self.all.index(None) if len(self._numbers) < len(self.all) else len(self.all)
+        number = self.all.index(None) if len(self.numbers) < len(self.all) else len(self.all)
         self.all[number : number + 1] = [name]
-        self._numbers[name] = number
+        self.numbers[name] = number
         return number
 
     def keep(self, numbers: Iterable[int]) -> None:
@@ -71,7 +71,7 @@ class QuantityNames:
         self.all = [name if number in kept else None for number, name in enumerate(self.all)]
         while self.all and self.all[-1] is None:
             self.all.pop()
-        self._numbers = {name: number for number, name in enumerate(self.all) if name is not None}
+        self.numbers = {name: number for number, name in enumerate(self.all) if name is not None}
 
 
 # What a resource of a host is to a profile: how it is read, and which quantity of a run it adds to.

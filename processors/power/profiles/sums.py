@@ -10,8 +10,7 @@ from processors.contracts.errors import ConfigError
 from processors.contracts.hosts import Profile
 from processors.contracts.settings import ProfileSettings
 from processors.contracts.telemetry import COMPONENTS, JOB
-from processors.hosts import rows as storage
-from processors.hosts.rows import Block, BlockCopy
+from processors.hosts.rows import HEAL, Block, BlockCopy, decoded
 from processors.models.statistics import to_digits
 from processors.power.profiles.attribution import Given
 from processors.power.profiles.finalisation import AMOUNT, KeptMinutes
@@ -28,11 +27,7 @@ from processors.power.profiles.meters import (
     POWER,
     REASONS,
     SHARED,
-    Covered,
-    Lasts,
-    MeterHosts,
     MeterIndex,
-    Meters,
     QuantityNames,
 )
 from processors.windows.settings import MINUTE_MS
@@ -217,7 +212,6 @@ class Total:
 # What profiles are made from, as it is kept: meters, readings that wait, closed minutes, sums of runs; and its stored form.
 
 
-COLUMNS: Final = (MeterHosts, Meters, Lasts, Covered)
 NAMES, WAITING, MINUTES, SUMS = "profile_names", "profile_readings", "profile_minutes", "profile_sums"
 ARRAYS: Final = (NAMES, WAITING, MINUTES, SUMS)
 DTYPES: Final = {WAITING: READING, MINUTES: AMOUNT, SUMS: SUM}
@@ -227,7 +221,7 @@ WAITING_MINUTES: Final = 8  # of all meters
 KEPT_MINUTES: Final = 64
 
 
-class Ledger:
+class ProfileStore:
     """All that profiles are made from but the runs."""
 
     def __init__(self, settings: ProfileSettings) -> None:
@@ -240,14 +234,12 @@ class Ledger:
 
     def sizes(self) -> dict[str, int]:
         """Return the number of rows by kind of state."""
-        numbered = (self.index.hosts, self.index.series)
-        rows = {kept.name: len(each.ids) for each in numbered for kept in (each, *each.columns)}
         counts = (len(self.names), len(self.waiting), len(self.kept), len(self.sums))
-        return rows | dict(zip(ARRAYS, counts, strict=True))
+        return self.index.sizes() | dict(zip(ARRAYS, counts, strict=True))
 
     def copied(self) -> dict[str, BlockCopy]:
         """Return a copy of all that is to be stored, by key."""
-        found = storage.copied(self.index.hosts) | storage.copied(self.index.series)
+        found = self.index.copied()
         if len(self.names) > len(ALWAYS):
             names = [None if name is None else ("", name) for name in self.names.all]
             found[f"{NAMES}/0"] = BlockCopy(VERSION, b"", 0, names)
@@ -269,15 +261,15 @@ class Ledger:
     def restore(self, states: Mapping[str, bytes]) -> None:
         """Put stored states back; ConfigError where this agent can not read them. All begins anew where names are older."""
         arrays = {key: value for key, value in states.items() if key.partition("/")[0] in ARRAYS}
-        found = storage.decoded(arrays, dict.fromkeys(ARRAYS, VERSION))
+        found = decoded(arrays, dict.fromkeys(ARRAYS, VERSION))
         if f"{NAMES}/0" not in found:
             return
-        storage.restore(self.index, {key: value for key, value in states.items() if key not in arrays})
+        self.index.restore({key: value for key, value in states.items() if key not in arrays})
         try:
             self.names.restore(_names(found.pop(f"{NAMES}/0")))
             self._put_back(found)
         except ValueError as error:
-            raise ConfigError(f"The stored states of profiles are damaged ({error}): {storage.HEAL}") from error
+            raise ConfigError(f"The stored states of profiles are damaged ({error}): {HEAL}") from error
         self.index.noted()
 
     def _put_back(self, found: Mapping[str, Block]) -> None:
