@@ -18,11 +18,9 @@ from processors.contracts.telemetry import COMPONENTS
 from processors.hosts.rows import IdAllocator
 from processors.pipeline.host_jobs import HostJobs
 from processors.pipeline.host_state import HostShardState
-from processors.power.profiles.attribution import Occupancy, ProfileRun, given
+from processors.power.profiles.attribution import Occupancy, ProfileRun, Stayed, Sum, Total, given, profile
 from processors.power.profiles.finalisation import AMOUNT, EVENTS_MAX, REACH_MAX, Amounts, Close, HostPower, PowerSample
-from processors.power.profiles.ingest import Ingest
-from processors.power.profiles.meters import ALWAYS, COUNTER, ENERGY, ESTIMATED, POWER, SHARED
-from processors.power.profiles.sums import Stayed, Sum, Total, profile
+from processors.power.profiles.meters import ALWAYS, COUNTER, ENERGY, ESTIMATED, POWER, SHARED, Ingest
 from processors.store import digest64
 from processors.windows.settings import MINUTE_MS
 

@@ -25,13 +25,12 @@ from processors.pipeline.answers import Answering
 from processors.pipeline.completions import Outcomes, Runs
 from processors.pipeline.features import Features
 from processors.pipeline.fits import Refits
-from processors.pipeline.host_state import encoded, of_hosts
+from processors.pipeline.host_state import ARRAYS, encoded, of_hosts
 from processors.pipeline.hosts import HostShard
 from processors.pipeline.jobs import Lives
 from processors.pipeline.power import Profiles
 from processors.pipeline.similar_runs import Histories
 from processors.pipeline.state import Desk, FoldSettings, Identify, Tombstone
-from processors.power.profiles.sums import ARRAYS
 
 # Every kind of processor whose state a shard keeps: those of jobs, and those of hosts.
 

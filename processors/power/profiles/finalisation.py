@@ -13,89 +13,11 @@ from processors.contracts.telemetry import JOB
 from processors.hosts.rows import NEVER_MS
 from processors.models.energy import Step, increments
 from processors.models.power import PowerModel, believable
-from processors.power.profiles.ingest import Readings, last_word
-from processors.power.profiles.meters import COVERED, LEFT_OUT, REASONS, Kind, MeterIndex
+from processors.power.profiles.meters import COVERED, LEFT_OUT, REASONS, Kind, MeterIndex, Readings, last_word
 from processors.windows.settings import MINUTE_MS
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-
-
-# The power of hosts without a sensor, from their counters: a model for each kind of host, learned where sensors are.
-
-
-EVENTS_MAX: Final = 8
-QUIET_MS: Final = 86_400_000
-BEYOND: Final = 1.2  # times the largest power that was measured is the most that is estimated
-
-
-class PowerSample(NamedTuple):
-    """What a host of a kind did in a minute: events per second, by `names`, and the watts of a component."""
-
-    names: tuple[str, ...]
-    rates: tuple[float, ...]
-    power_w: float
-    minute_ms: int
-
-
-class HostPowerState(msgspec.Struct):
-    """Stored form: the state of the model, and when it was taught last."""
-
-    model: dict[str, Any] | None = None
-    taught_ms: int = -1
-
-
-class HostPower:
-    """Power of one component of one kind of host, from its counters."""
-
-    name: ClassVar[str] = "profile_power"
-    version: ClassVar[int] = 1
-
-    def __init__(self, state: HostPowerState) -> None:
-        self._taught_ms = state.taught_ms
-        self._model: PowerModel | None = None
-        if state.model is not None:
-            self._model = PowerModel(state.model["events"], state=deepcopy(state.model))
-
-    @classmethod
-    def build(cls, state: HostPowerState | None = None) -> "HostPower":
-        """Return the power of a stored state, or one of which nothing is known."""
-        return cls(state or HostPowerState())
-
-    @property
-    def events(self) -> tuple[str, ...]:
-        """The counters that it goes by; none before anything was learned."""
-        return () if self._model is None else self._model.events
-
-    @property
-    def error_w(self) -> float | None:
-        """The median error of late, in W; None where it is not known yet."""
-        return None if self._model is None else self._model.error_w()
-
-    def score(self, fact: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
-        """Return the watts (m,) that rates of its events (m, events) let expect; None before a model was learned.
-
-        They are never negative, and not far above what was measured.
-        """
-        found = None if self._model is None else self._model.estimates(fact)
-        largest_w = None if self._model is None else self._model.largest_w()
-        return None if found is None or largest_w is None else found.clip(0.0, BEYOND * largest_w)
-
-    def learn(self, fact: PowerSample) -> None:
-        """Take in what a host with a sensor did."""
-        if self._model is None:
-            self._model = PowerModel(fact.names)
-        if fact.names == self._model.events:
-            self._model.learn(fact.rates, fact.power_w)
-            self._taught_ms = max(self._taught_ms, fact.minute_ms)
-
-    def due_ms(self) -> int | None:
-        """Return when it may be forgotten."""
-        return self._taught_ms + QUIET_MS
-
-    def snapshot(self) -> HostPowerState:
-        """Return the stored form."""
-        return HostPowerState(None if self._model is None else self._model.snapshot(), self._taught_ms)
 
 
 AMOUNT: Final = np.dtype([("host", "<i4"), ("quantity", "<i2"), ("reach", "<i2"), ("amount", "<f8")])
@@ -109,7 +31,7 @@ PART_QUIET_MS: Final = REACH_MAX * MINUTE_MS  # a part that was silent for so lo
 
 
 class Told(NamedTuple):
-    """What m meters told of a minute, each once: its row, how many samples, a value as `processors.power.profiles.ingest` reads it."""
+    """What m meters told of a minute, each once: its row, how many samples, a value as `Ingest` reads it."""
 
     meter: Ints
     samples: Ints
@@ -273,11 +195,11 @@ def _together(readings: Readings, kinds: npt.NDArray[np.int8]) -> Told:
     return Told(meter[first], samples, found)
 
 
-# Closed minutes that may still be given away: a start or an end of a run may be told late, or not at all before its end.
-
-
 class KeptMinutes:
-    """What hosts did, by minute and within it by host; at most `amounts_max`, the oldest minutes go first."""
+    """Closed minutes that may still be given away: a start or an end of a run may be told late, or not before its end.
+
+    They hold what hosts did, by minute and within it by host; at most `amounts_max`, the oldest minutes go first.
+    """
 
     def __init__(self, amounts_max: int) -> None:
         self.amounts_max = amounts_max
@@ -323,3 +245,80 @@ class KeptMinutes:
             found = amounts[at]
             found["host"] = np.repeat(np.arange(len(hosts)), count)
             yield minute_ms, found
+
+
+# The power of hosts without a sensor, from their counters: a model for each kind of host, learned where sensors are
+
+
+EVENTS_MAX: Final = 8
+QUIET_MS: Final = 86_400_000
+BEYOND: Final = 1.2  # times the largest power that was measured is the most that is estimated
+
+
+class PowerSample(NamedTuple):
+    """What a host of a kind did in a minute: events per second, by `names`, and the watts of a component."""
+
+    names: tuple[str, ...]
+    rates: tuple[float, ...]
+    power_w: float
+    minute_ms: int
+
+
+class HostPowerState(msgspec.Struct):
+    """Stored form: the state of the model, and when it was taught last."""
+
+    model: dict[str, Any] | None = None
+    taught_ms: int = -1
+
+
+class HostPower:
+    """Power of one component of one kind of host, from its counters."""
+
+    name: ClassVar[str] = "profile_power"
+    version: ClassVar[int] = 1
+
+    def __init__(self, state: HostPowerState) -> None:
+        self._taught_ms = state.taught_ms
+        self._model: PowerModel | None = None
+        if state.model is not None:
+            self._model = PowerModel(state.model["events"], state=deepcopy(state.model))
+
+    @classmethod
+    def build(cls, state: HostPowerState | None = None) -> "HostPower":
+        """Return the power of a stored state, or one of which nothing is known."""
+        return cls(state or HostPowerState())
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The counters that it goes by; none before anything was learned."""
+        return () if self._model is None else self._model.events
+
+    @property
+    def error_w(self) -> float | None:
+        """The median error of late, in W; None where it is not known yet."""
+        return None if self._model is None else self._model.error_w()
+
+    def score(self, fact: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
+        """Return the watts (m,) that rates of its events (m, events) let expect; None before a model was learned.
+
+        They are never negative, and not far above what was measured.
+        """
+        found = None if self._model is None else self._model.estimates(fact)
+        largest_w = None if self._model is None else self._model.largest_w()
+        return None if found is None or largest_w is None else found.clip(0.0, BEYOND * largest_w)
+
+    def learn(self, fact: PowerSample) -> None:
+        """Take in what a host with a sensor did."""
+        if self._model is None:
+            self._model = PowerModel(fact.names)
+        if fact.names == self._model.events:
+            self._model.learn(fact.rates, fact.power_w)
+            self._taught_ms = max(self._taught_ms, fact.minute_ms)
+
+    def due_ms(self) -> int | None:
+        """Return when it may be forgotten."""
+        return self._taught_ms + QUIET_MS
+
+    def snapshot(self) -> HostPowerState:
+        """Return the stored form."""
+        return HostPowerState(None if self._model is None else self._model.snapshot(), self._taught_ms)
