@@ -4,9 +4,11 @@ Everything is judged at ticks: hosts with new records close together, or whose r
 have news. News wait for a moment whether the whole rack has them; then they are told.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -16,16 +18,16 @@ from processors.alerts.applications import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER
 from processors.alerts.hosts import Contradicts, Odd, Rack, host_labels
 from processors.contracts.telemetry import is_cumulative
 from processors.hosts.detectors import AnomalyCandidates, Mark
+from processors.hosts.jobs import HostJobs
 from processors.hosts.rows import NEVER_MS
 from processors.hosts.windows import MinuteBatch
 from processors.pipeline.alerts import OpenAlerts
-from processors.pipeline.host_jobs import HostGroups, HostJobs
 from processors.pipeline.host_state import HostShardState
 from processors.windows.settings import MINUTE_MS
 
 LATE_MS: Final = 180_000  # what was found so long ago can still be news: minutes come late
 LIVE_MS: Final = 600_000  # a host that said nothing for so long is no part of its rack
-Rows = npt.NDArray[np.intp]
+NO_GROUP: Final = -1
 
 
 class HostAlerts:
@@ -233,3 +235,72 @@ class HostAlerts:
 
     def _named(self, row: int) -> tuple[str, str]:
         return self._state.index.hosts.ids.key(row) or ("", "")
+
+
+class HostGroups:
+    """Hosts that belong together, by their rows: racks, for alerts that take the place of many, and peers, which do the same work."""
+
+    def __init__(self, state: HostShardState, jobs: HostJobs) -> None:
+        self._state, self._jobs = state, jobs
+        self._pattern = re.compile(state.settings.alerts.rack_anomaly.pattern)
+
+    def racks(self, rows: npt.NDArray[np.intp]) -> dict[Rack, list[int]]:
+        """Return the racks of these hosts, with their rows."""
+        found: dict[Rack, list[int]] = {}
+        partitions: dict[tuple[str, str], str] | None = None
+        for row in rows.tolist():
+            key = self._state.index.hosts.ids.key(row)
+            if key is None:
+                continue
+            match = self._pattern.search(key[1])
+            if match is not None and match[1]:
+                rack = Rack(key[0], "rack", match[1])
+            else:
+                partitions = self._partitions() if partitions is None else partitions
+                name = partitions.get(key, "")
+                rack = Rack(key[0], "partition" if name else "system", name)
+            found.setdefault(rack, []).append(row)
+        return found
+
+    def peers(self, hosts: int, start_s: float) -> tuple[npt.NDArray[np.int64], list[str]]:
+        """Return the group of each host (hosts,), less than 0 for none, and the job of each group, "" for idle hosts.
+
+        A host with two jobs has no peers, nor have those of a job that began less than `start_s` ago.
+        """
+        group, jobs = np.full(hosts, NO_GROUP, np.int64), list[str]()
+        busy = np.zeros(hosts, np.bool_)
+        ids, partitions = self._state.index.hosts.ids, self._partitions()
+        for job in self._jobs.running():
+            system, own = unquote(job.partition("/")[0]), len(jobs) if self._ran(job, start_s) else NO_GROUP
+            for name in self._jobs.of(job):
+                row = ids.rows.get((system, name))
+                if row is not None:
+                    group[row] = NO_GROUP if busy[row] else own
+                    busy[row] = True
+            jobs.append(job)
+        idle: dict[tuple[str, str], int] = {}
+        for row, key in ids:
+            if not busy[row] and key in partitions:
+                group[row] = idle.setdefault((key[0], partitions[key]), len(jobs) + len(idle))
+        return group, jobs + [""] * len(idle)
+
+    def out_of_service(self) -> dict[int, str]:
+        """Return the rows of hosts that are out of service, with what was said of them last."""
+        if not len(self._state.conditions):
+            return {}
+        said = {row: self._jobs.state_of(*key) for row, key in self._state.index.hosts.ids}
+        return {row: state for row, state in said.items() if state not in ("", "up")}
+
+    def _ran(self, job: str, start_s: float) -> bool:
+        found = self._state.jobs.get(job)
+        return found is not None and self._state.now_ms - found.start_ms >= start_s * 1000
+
+    def _partitions(self) -> dict[tuple[str, str], str]:
+        """Return the partition of each host on which jobs of one ran; the first by name where there are several."""
+        found: dict[tuple[str, str], str] = {}
+        for key in sorted(self._state.partitions.keys()):
+            system, _, name = key.partition("/")
+            hosts = self._state.partitions.open(key).hosts
+            for host in hosts:
+                found.setdefault((unquote(system), host), unquote(name))
+        return found

@@ -15,8 +15,8 @@ from processors.contracts.events import HostMinute, JobCompleted, JobStarted
 from processors.contracts.hosts import Profile
 from processors.contracts.names import escaped
 from processors.contracts.telemetry import COMPONENTS
+from processors.hosts.jobs import HostJobs
 from processors.hosts.rows import IdAllocator
-from processors.pipeline.host_jobs import HostJobs
 from processors.pipeline.host_state import HostShardState
 from processors.power.profiles.attribution import Occupancy, ProfileRun, Stayed, Sum, Total, given, profile
 from processors.power.profiles.finalisation import AMOUNT, EVENTS_MAX, REACH_MAX, Amounts, Close, HostPower, PowerSample

@@ -9,11 +9,11 @@ from processors.contracts.hosts import HostView, HostWindow, Outlook, Profile, R
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Message
 from processors.contracts.telemetry import is_profiled
+from processors.hosts.jobs import HostJobs
 from processors.hosts.rows import HostRows
 from processors.hosts.windows import WaitingMinutes
 from processors.models.histogram.arithmetic import variation_class
 from processors.pipeline.host_alerts import HostAlerts
-from processors.pipeline.host_jobs import HostJobs
 from processors.pipeline.host_profiles import HostProfiles
 from processors.pipeline.host_state import HostShardState
 from processors.pipeline.state import FoldSettings, Tombstone

@@ -21,9 +21,9 @@ import numpy.typing as npt
 from processors.alerts.applications import HOST_ANOMALY
 from processors.contracts.outputs import Alert
 from processors.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
+from processors.hosts.jobs import HostJobs
 from processors.hosts.windows import MinuteBatch
 from processors.pipeline.host_alerts import HostAlerts
-from processors.pipeline.host_jobs import HostJobs
 from processors.pipeline.host_state import HostShardState
 from processors.pipeline.state import FoldSettings
 

@@ -17,9 +17,9 @@ from processors.alerts.applications import STRAGGLER_HOST
 from processors.contracts.events import Evidence, JobStarted
 from processors.contracts.outputs import Alert
 from processors.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
+from processors.hosts.jobs import HostJobs
 from processors.hosts.windows import MinuteBatch
 from processors.pipeline.host_alerts import HostAlerts
-from processors.pipeline.host_jobs import HostJobs
 from processors.pipeline.host_state import HostShardState
 from processors.pipeline.state import FoldSettings
 
