@@ -36,13 +36,13 @@ class HostJobState(msgspec.Struct, omit_defaults=True):
 
 
 class HostJob:
-    """The hosts on which a job runs, by its newest run."""
+    """The hosts on which a job runs: `hosts` are the lists of its newest run, which began at `start_ms`."""
 
     name: ClassVar[str] = "host_job"
     version: ClassVar[int] = 1
 
     def __init__(self, state: HostJobState) -> None:
-        self._start_ms, self._hosts, self._ended_ms = state.start_ms, state.hosts, state.ended_ms
+        self.start_ms, self.hosts, self._ended_ms = state.start_ms, state.hosts, state.ended_ms
 
     @classmethod
     def build(cls, state: HostJobState | None = None) -> "HostJob":
@@ -50,43 +50,33 @@ class HostJob:
         return cls(state or HostJobState())
 
     @property
-    def hosts(self) -> tuple[str, ...]:
-        """The host lists of the newest run."""
-        return self._hosts
-
-    @property
-    def start_ms(self) -> int:
-        """When the newest run began."""
-        return self._start_ms
-
-    @property
     def running(self) -> bool:
         """Whether the newest run has not ended, as far as is known."""
-        return self._start_ms >= 0 and self._ended_ms is None
+        return self.start_ms >= 0 and self._ended_ms is None
 
     def score(self, fact: JobStarted | JobCompleted) -> bool:
         """Tell whether the fact would change anything."""
         if isinstance(fact, JobStarted):
-            return fact.start_ms > self._start_ms
-        return fact.start_ms > self._start_ms or (fact.start_ms == self._start_ms and fact.end_ms != self._ended_ms)
+            return fact.start_ms > self.start_ms
+        return fact.start_ms > self.start_ms or (fact.start_ms == self.start_ms and fact.end_ms != self._ended_ms)
 
     def learn(self, fact: JobStarted | JobCompleted) -> None:
         """Take the start or the end of a run in; what is older than the newest run changes nothing."""
         if not self.score(fact):
             return
-        if fact.start_ms > self._start_ms:
-            self._start_ms, self._ended_ms = fact.start_ms, None
-            self._hosts = fact.evidence.hosts if isinstance(fact, JobStarted) else ()
+        if fact.start_ms > self.start_ms:
+            self.start_ms, self._ended_ms = fact.start_ms, None
+            self.hosts = fact.evidence.hosts if isinstance(fact, JobStarted) else ()
         if isinstance(fact, JobCompleted):
-            self._ended_ms, self._hosts = fact.end_ms, ()
+            self._ended_ms, self.hosts = fact.end_ms, ()
 
     def due_ms(self) -> int | None:
         """Return when it may be forgotten."""
-        return self._start_ms + RUN_MAX_MS if self._ended_ms is None else self._ended_ms + ENDED_KEEP_MS
+        return self.start_ms + RUN_MAX_MS if self._ended_ms is None else self._ended_ms + ENDED_KEEP_MS
 
     def snapshot(self) -> HostJobState:
         """Return the stored form."""
-        return HostJobState(self._start_ms, self._hosts, self._ended_ms)
+        return HostJobState(self.start_ms, self.hosts, self._ended_ms)
 
 
 class PartitionHostsState(msgspec.Struct):

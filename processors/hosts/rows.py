@@ -81,11 +81,15 @@ class IdAllocator(Generic[K]):
         return self._keys[first:last]
 
 
-class Columns(Protocol):
-    """Numbers of many rows, a row per series or per host. What a row becomes depends on what it was told, never on others.
+class Kept(Protocol):
+    """Numbers of many rows, a row per series or per host, that are kept through a restart.
 
-    Rows are numbered by somebody else: a number is used again once its row was cleared.
+    What a row becomes depends on what it was told, never on others. Rows are numbered by somebody else: a number is used
+    again once its row was cleared. `name` begins the keys of their blocks, `version` numbers their form.
     """
+
+    name: ClassVar[str]
+    version: ClassVar[int]
 
     def grow(self, rows: int) -> None:
         """Have at least so many rows; new ones are empty."""
@@ -98,13 +102,6 @@ class Columns(Protocol):
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
         """Put rows back as `stored` gave them; they were grown before. ValueError where the bytes are of another form."""
-
-
-class Kept(Columns, Protocol):
-    """Columns that are kept through a restart: `name` begins the keys of their blocks, `version` numbers their form."""
-
-    name: ClassVar[str]
-    version: ClassVar[int]
 
 
 C = TypeVar("C", bound=Kept)

@@ -85,10 +85,6 @@ class HostAlerts:
         found = mark or self._state.peers.difference(row)
         return found.since_ms if found else None
 
-    def score(self, row: int) -> float | None:
-        """Return the last score of a resource, 0 to 1."""
-        return self._state.records.score(row)
-
     def host_score(self, host: int) -> float | None:
         """Return the last score of all resources of a host together, 0 to 1; None of one with a single resource."""
         one = self._state.multivariate.hosts.rows[host]

@@ -95,7 +95,7 @@ class HostPowers:
         """Return the measured power of hosts (rows,), nan where there is none."""
         found = np.full(self._state.profiles.index.hosts.ids.end, np.nan)
         for name in (ENERGY + component, POWER + component):  # a sensor of power goes before a counter of energy
-            told = amounts[amounts["quantity"] == self._number(name)]
+            told = amounts[amounts["quantity"] == self._names.number(name)]
             found[told["host"]] = told["amount"] / (told["reach"] * (MINUTE_MS / 1000))
         return found
 
@@ -106,10 +106,6 @@ class HostPowers:
 
     def _are_counters(self) -> npt.NDArray[np.bool_]:
         return np.array([(name or "").startswith(COUNTER) for name in self._names.all], np.bool_)
-
-    def _number(self, name: str) -> int:
-        number = self._names.number(name)
-        return -1 if number is None else number
 
     def _alike(self, amounts: Amounts) -> Iterator[_Alike]:
         """Yield the kinds of hosts, in the order of what stands for them."""
@@ -192,7 +188,7 @@ class HostPowers:
         """Return events per second of hosts (k, events), nan where a host did not tell one."""
         rates = np.full((len(hosts), len(events)), np.nan)
         for column, name in enumerate(events):
-            told = amounts[amounts["quantity"] == self._number(name)]
+            told = amounts[amounts["quantity"] == self._names.number(name)]
             place = np.minimum(np.searchsorted(hosts, told["host"]), len(hosts) - 1)
             own = hosts[place] == told["host"]
             rates[place[own], column] = (told["amount"] / (told["reach"] * (MINUTE_MS / 1000)))[own]
@@ -276,7 +272,7 @@ class HostProfiles:
 
     def profile(self, job: str, run_id: str) -> Profile | None:
         """Return the profile of a run that ended; None where nothing was told of its hosts, or it was not followed."""
-        run = self._state.runs.get(run_id) if run_id in self._occupancy else None
+        run = self._state.runs.get(run_id) if run_id in self._occupancy.runs else None
         if run is None or not run_id.startswith(f"{job}@"):
             return None
         state, (hosts, rows) = run.state, self._occupancy.of(run_id)
@@ -356,7 +352,7 @@ class HostProfiles:
         names = self._jobs.expanded(run.state.hosts)
         if not names:
             run.state.hosts = ()  # none, or too many to be followed: nor is there room for their lists
-        if run_id not in self._occupancy and not self._has_room(len(names)):
+        if run_id not in self._occupancy.runs and not self._has_room(len(names)):
             self._state.tally["bound", "profile_runs_max"] += 1
             return
         if run.state.row < 0:
@@ -365,7 +361,7 @@ class HostProfiles:
         self._state.runs.changed(run_id, run, self._state.now_ms)
 
     def _has_room(self, hosts: int) -> bool:
-        return len(self._occupancy) < RUNS_MAX and self._occupancy.held + hosts <= HELD_HOSTS_MAX
+        return len(self._occupancy.runs) < RUNS_MAX and self._occupancy.held + hosts <= HELD_HOSTS_MAX
 
     def _give(self) -> None:
         """Give minutes that were kept long enough to runs, and drop what is nobody's."""

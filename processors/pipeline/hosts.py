@@ -199,7 +199,7 @@ class HostViews:
             window=window,
             variation=_variation(resource, window),
             outlook=outlook,
-            score=self._alerts.score(row),
+            score=self._state.records.score(row),
             anomalous_since=None if since_ms is None else rfc3339(since_ms),
         )
 

@@ -230,26 +230,19 @@ class Told(NamedTuple):
 
 
 class Occupancy:
-    """Which runs are or were lately on which hosts, by their ids: all of it follows from the runs that are kept."""
+    """Which runs are or were lately on which hosts: all of it follows from the runs that are kept, here by their ids."""
 
     def __init__(self, index: MeterIndex) -> None:
         self._index = index
-        self._runs: dict[str, _Present] = {}
+        self.runs: dict[str, _Present] = {}
         self._on: dict[tuple[str, str], dict[str, None]] = {}
         self._of_job: dict[tuple[str, str], dict[str, None]] = {}
         self.held = 0
 
-    def __len__(self) -> int:
-        """Return how many runs there are."""
-        return len(self._runs)
-
-    def __contains__(self, run_id: str) -> bool:
-        return run_id in self._runs
-
     def enter(self, run_id: str, state: ProfileRunState, names: tuple[str, ...]) -> None:
         """Take a run in, or what else became known of it."""
         self.leave(run_id)
-        self._runs[run_id] = _Present(state, names)
+        self.runs[run_id] = _Present(state, names)
         self._of_job.setdefault((state.system, state.job_id), {})[run_id] = None
         for name in names:
             self._on.setdefault((state.system, name), {})[run_id] = None
@@ -257,7 +250,7 @@ class Occupancy:
 
     def leave(self, run_id: str) -> None:
         """Forget a run."""
-        run = self._runs.pop(run_id, None)
+        run = self.runs.pop(run_id, None)
         if run is None:
             return
         self.held -= len(run.names)
@@ -271,23 +264,21 @@ class Occupancy:
 
     def of(self, run_id: str) -> Told:
         """Return the hosts of a run. Those that only the job itself tells of count where no others are known."""
-        run = self._runs[run_id]
+        run = self.runs[run_id]
         rows = self._rows(run)
         return Told(len(run.names) or len(rows), rows)
 
     def stays(self, start_ms: int, end_ms: int) -> Stays:
         """Return all runs on hosts that touch a time."""
-        return _stays((run.state, self._rows(run)) for run in self._runs.values() if _touches(run, start_ms, end_ms))
+        return _stays((run.state, self._rows(run)) for run in self.runs.values() if _touches(run, start_ms, end_ms))
 
     def stays_with(self, run_id: str) -> Stays:
         """Return a run and all others on its hosts, of which each is numbered by its place among the rows of this run."""
-        run = self._runs[run_id]
+        run = self.runs[run_id]
         rows, system = self._rows(run), run.state.system
         others = {other for name in run.names for other in self._on[system, name]} | {run_id}
         others |= set(self._of_job[system, run.state.job_id])
-        return _stays(
-            (self._runs[other].state, _places(rows, self._rows(self._runs[other]))) for other in sorted(others)
-        )
+        return _stays((self.runs[other].state, _places(rows, self._rows(self.runs[other]))) for other in sorted(others))
 
     def _rows(self, run: _Present) -> Rows:
         if run.version != self._index.version:

@@ -24,7 +24,6 @@ AMOUNT: Final = np.dtype([("host", "<i4"), ("quantity", "<i2"), ("reach", "<i2")
 Amounts = npt.NDArray[np.void]
 """What hosts did, by host: row of the host, number of the quantity, how many minutes it took, and how much it was."""
 
-NO_NUMBER: Final = -1  # of a quantity of which there are too many
 REACH_MAX: Final = 5  # minutes; after a longer silence a count begins anew
 SLOWEST_WRAP_S: Final = 240.0  # an energy counter goes round in this time at the most that is believed of its part
 PART_QUIET_MS: Final = REACH_MAX * MINUTE_MS  # a part that was silent for so long is no longer waited for
@@ -156,21 +155,17 @@ class Close:
         found["host"], found["reach"] = host, np.clip(new, 1, shortest)
         found["amount"] = found["reach"]
         own = index.own[amounts["quantity"][first]]
-        found["quantity"] = np.where(own, *(self._number(name) for name in (JOB + COVERED, COVERED)))
+        found["quantity"] = np.where(own, *(self._index.names.number(name) for name in (JOB + COVERED, COVERED)))
         return found
 
     def _left_out(self, hosts: Ints, reasons: Ints) -> Amounts:
         """Return how many readings of each host were left out, by reason."""
         key, count = np.unique(hosts * len(REASONS) + reasons, return_counts=True)
-        numbers = np.array([self._number(LEFT_OUT + name) for name in REASONS])
+        numbers = np.array([self._index.names.number(LEFT_OUT + name) for name in REASONS])
         found = np.zeros(len(key), AMOUNT)
         found["host"], found["quantity"] = key // len(REASONS), numbers[key % len(REASONS)]
         found["reach"], found["amount"] = 1, count
         return found
-
-    def _number(self, name: str) -> int:
-        number = self._index.names.number(name)
-        return NO_NUMBER if number is None else number
 
 
 def _not_negative(value: Floats) -> tuple[Floats, Ints]:

@@ -27,6 +27,7 @@ from processors.store import digest64
 from processors.windows.settings import MINUTE_MS
 
 NAMES_MAX: Final = 2048
+NO_NUMBER: Final = -1  # of a quantity of which there are too many
 
 
 class QuantityNames:
@@ -50,9 +51,9 @@ class QuantityNames:
         """Return how many have a number."""
         return len(self.numbers)
 
-    def number(self, name: str) -> int | None:
-        """Return the number of a name; None where it has none."""
-        return self.numbers.get(name)
+    def number(self, name: str) -> int:
+        """Return the number of a name; NO_NUMBER where it has none."""
+        return self.numbers.get(name, NO_NUMBER)
 
     def of(self, number: int) -> str:
         """Return the name of a number, "" of one that is free."""
