@@ -5,6 +5,7 @@ Each detector keeps columns, of a series or of a host. From what they find follo
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -60,8 +61,11 @@ class Records:
     version: ClassVar[int] = 1
 
     def __init__(self) -> None:
-        self._rule = RecordRule()
         self.marks = RowTable(_MARK, fired_ms=NEVER_MS, since_ms=NEVER_MS)
+
+    @cached_property
+    def _rule(self) -> RecordRule:
+        return RecordRule()
 
     def grow(self, rows: int) -> None:
         """Have at least so many rows; new ones are empty."""

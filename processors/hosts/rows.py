@@ -159,7 +159,8 @@ class KeyedRows(RowTable, Generic[K]):
 
     def join(self, columns: C) -> C:
         """Let columns go along from now on, and return them."""
-        columns.grow(len(self.rows))
+        if self.rows.size:
+            columns.grow(self.rows.size)
         self.columns.append(columns)
         return columns
 

@@ -1,6 +1,7 @@
 """The newest windows of each series, as its collectors told them, several of one minute put together when asked for."""
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -47,8 +48,9 @@ class HostForecasts:
     name: ClassVar[str] = "host_forecasts"
     version: ClassVar[int] = 1
 
-    def __init__(self) -> None:
-        self._forecasters = Forecasters(0)
+    @cached_property
+    def _forecasters(self) -> Forecasters:
+        return Forecasters(0)
 
     def grow(self, rows: int) -> None:
         """Have at least so many rows; new ones are empty."""

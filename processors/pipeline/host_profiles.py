@@ -6,6 +6,7 @@ all it is kept for `attribution_horizon_s`. A settled run has what it got and wh
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -210,7 +211,6 @@ class HostProfiles:
     def __init__(self, state: HostShardState, jobs: HostJobs) -> None:
         self._state, self._jobs, self._store = state, jobs, state.profiles
         settings = state.settings
-        self._close = Close(self._store.index, settings.profiles)
         self._powers = HostPowers(state)
         self._ingest = Ingest(self._store.index, settings.profiles.host_power_max_w)
         self._occupancy = Occupancy(self._store.index)
@@ -219,6 +219,10 @@ class HostProfiles:
         self._horizon_ms = max(round(settings.profiles.attribution_horizon_s * 1000), GRACE_MS)
         self._shared = self._store.names.add(SHARED) or 0
         self._closed_ms = 0
+
+    @cached_property
+    def _close(self) -> Close:
+        return Close(self._store.index, self._state.settings.profiles)
 
     def take(self, event: HostMinute) -> None:
         """Take in what a host told of a minute."""

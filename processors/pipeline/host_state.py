@@ -29,8 +29,16 @@ from processors.hosts.jobs import (
 from processors.hosts.rows import HEAL, Block, BlockCopy, RowIndex, decoded
 from processors.hosts.windows import HostForecasts, HostWindows
 from processors.pipeline.state import FoldSettings, Tombstone
-from processors.power.profiles.attribution import SUM, ProfileRun, ProfileRunState, StartsTold, StartsToldState, Sums
-from processors.power.profiles.finalisation import AMOUNT, HostPower, HostPowerState, KeptMinutes
+from processors.power.profiles.attribution import (
+    SUM,
+    KeptMinutes,
+    ProfileRun,
+    ProfileRunState,
+    StartsTold,
+    StartsToldState,
+    Sums,
+)  # fmt: skip
+from processors.power.profiles.finalisation import AMOUNT, HostPower, HostPowerState
 from processors.power.profiles.meters import ALWAYS, NAMES_MAX, READING, MeterIndex, QuantityNames, WaitingReadings
 from processors.run_time.messages import Context
 from processors.store import Kind, Shelf

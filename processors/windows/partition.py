@@ -5,6 +5,7 @@ Everything follows from the records in the order of their offsets, however they 
 
 from collections import deque
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import msgspec
@@ -224,18 +225,28 @@ class PartitionWindows:
         self.counts = WindowCounts()
         self._index = index
         self._settings = settings
-        emit_after_ms = int(settings.emit_after_s * 1000)
-        span_ms = WINDOW_MS + settings.settle_minutes * MINUTE_MS + emit_after_ms
-        self.rings = Rings(keep_ms=span_ms)
         self._hosts = HostNumbers(index)
-        self._last_values = LastValues(index)
-        self.sums = Sums(index, settings.settle_minutes)
         self._resume = ResumeOffset()
         self._minutes = OpenMinutes(settings.settle_minutes)
         self._watermark_ms = NEVER_MS
         self._folding = False
         if resume is not None:
             self._minutes.resume(resume.first_open_ms // MINUTE_MS)
+
+    @cached_property
+    def rings(self) -> Rings:
+        """Samples of series that have windows; made with the first of them, for most files are of jobs alone."""
+        emit_after_ms = int(self._settings.emit_after_s * 1000)
+        return Rings(keep_ms=WINDOW_MS + self._settings.settle_minutes * MINUTE_MS + emit_after_ms)
+
+    @cached_property
+    def sums(self) -> Sums:
+        """Sums of series that are only part of profiles."""
+        return Sums(self._index, self._settings.settle_minutes)
+
+    @cached_property
+    def _last_values(self) -> LastValues:
+        return LastValues(self._index)
 
     @property
     def watermark_ms(self) -> int | None:
