@@ -120,11 +120,14 @@ class Records:
         return float(self.marks.rows["score"][row])
 
 
-# Resources of each host together. Hosts are in groups by how many they have: a group has one rule, and costs what its hosts need
+# Resources of each host together
 
 
 class Group:
-    """Hosts of as many resources: their rule, and the 10-second means of the minute that is held."""
+    """Hosts of as many resources: their rule, and the 10-second means of the minute that is held.
+
+    A group costs what its hosts need.
+    """
 
     def __init__(self, resources: int, settings: CombinedSettings | None) -> None:
         self.rule = CombinedRule(resources, settings)

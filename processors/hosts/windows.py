@@ -1,4 +1,7 @@
-"""The newest windows of each series, as its collectors told them, several of one minute put together when asked for."""
+"""Minutes of the resources of hosts: those that wait for a tick, the newest windows of each series, and its forecast.
+
+A window is as its collectors told it; several of one minute are put together when it is asked for.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -19,8 +22,12 @@ from processors.windows.settings import MINUTE_MS, PARTS
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-
-# Minutes of many series at once, as the processors of hosts take them.
+SLOTS: Final = 4  # minutes of a series that are kept; of two sources two minutes each
+STALE_MS: Final = 2 * MINUTE_MS  # what is told of a minute comes before the end of the next
+THIN_BELOW: Final = 5  # samples
+NONE_MS: Final = -1  # when a minute begins that was never told
+EVEN: Final = 1e-4  # by how much shares may miss the sum of one
+_ITEM: Final = np.dtype("<f4")
 
 
 class MinuteBatch(NamedTuple):
@@ -36,14 +43,8 @@ class MinuteBatch(NamedTuple):
     means: npt.NDArray[np.float64]
 
 
-# What each resource of each host will measure next: forecasts that run beside the telemetry, minute by minute.
-
-
-_ITEM = np.dtype("<f4")
-
-
 class HostForecasts:
-    """Thirty forecasters per resource of a host, of which the one with the least recent error answers."""
+    """What each resource of each host will measure next: thirty forecasters, of which the one with the least recent error answers."""
 
     name: ClassVar[str] = "host_forecasts"
     version: ClassVar[int] = 1
@@ -87,12 +88,6 @@ def _outlook(value: float, error: float, predictor: int) -> Outlook | None:
         return None
     return Outlook(six_digits(value), None if np.isnan(error) else six_digits(error), PREDICTORS[predictor])
 
-
-SLOTS: Final = 4  # minutes of a series that are kept; of two sources two minutes each
-STALE_MS: Final = 2 * MINUTE_MS  # what is told of a minute comes before the end of the next
-THIN_BELOW: Final = 5  # samples
-NONE_MS: Final = -1  # when a minute begins that was never told
-EVEN: Final = 1e-4  # by how much shares may miss the sum of one
 
 _SLOT: Final = np.dtype(
     [
@@ -229,7 +224,7 @@ def _pooled(slots: list[_Slot]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(found.edges.tolist()), tuple(found.shares.tolist())
 
 
-# Minutes of hosts between two ticks: gathered one by one, taken in as columns.
+# Minutes between two ticks: gathered one by one, taken in as columns
 
 
 class WaitingMinutes:
