@@ -4,9 +4,9 @@ Every kind of state is declared once, in `HostShardState.__init__`. Checkpoint, 
 follow from what is declared there.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from re import compile as pattern
 from typing import Any, Final
 
 import msgspec
@@ -58,7 +58,6 @@ class ProfileStore:
     """All that profiles are made from but the runs: meters, readings that wait, closed minutes and sums of runs."""
 
     def __init__(self, settings: ProfileSettings) -> None:
-        self._meters_max = settings.resources_max
         self.names = QuantityNames()
         self.index = MeterIndex(settings.resources_max, self.names)
         self.waiting = WaitingReadings(WAITING_MINUTES * settings.resources_max)
@@ -164,7 +163,7 @@ class HostShardState:
         self.windows = series.join(HostWindows())
         self.forecasts = series.join(HostForecasts())
         self.records = series.join(Records())
-        self.peers = series.join(PeerComparison(pattern(straggler.resources), rules))
+        self.peers = series.join(PeerComparison(re.compile(straggler.resources), rules))
         self.multivariate = hosts.join(MultivariateDetector(high_ratio=anomaly.combined_ratio))
         self.places = series.join(self.multivariate.places)
         self.candidates = hosts.join(AnomalyCandidates())
@@ -185,7 +184,7 @@ class HostShardState:
         return Context(self.settings.agent_version, self.now_ms)
 
     def columns(self) -> tuple[Any, ...]:
-        """Return all kinds that are kept in rows."""
+        """Return all kinds that are kept in rows: a key stands for a block of them."""
         return tuple(type(kept) for index in (self.index, self.profiles.index) for kept in index.kept())
 
     def stored(self) -> tuple[Any, ...]:

@@ -106,7 +106,8 @@ class HostShard:
             return
         for event in waiting:
             self._apart(HostRows.name, self._one, event)
-        self._apart(ProfileRun.name, self.profiles.flush)
+        if any(isinstance(event, HostMinute) for event in waiting):
+            self._apart(ProfileRun.name, self.profiles.flush)
         if not self._minutes.places:
             return
         state, told = self.desk, self._minutes.columns()
