@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from agent.collector.collector import Fact, Privacy, Refusal, Routes, Source
+from agent.collector import Fact, Privacy, Refusal, Routes, Source
 from agent.config.references import references
 from agent.config.roles import PrivacySettings, TokenSettings
 from agent.config.tree import Config, config_hash

@@ -10,7 +10,7 @@ from agent.app.compose import privacy
 from agent.app.files import TimedEvent
 from agent.app.service import LearnerService, RecentLetters
 from agent.clock import Clock
-from agent.collector.collector import Collector
+from agent.collector import Collector
 from agent.config.tree import Config
 from agent.learner.learner import Learner, OnEmission
 from agent.learner.view import View

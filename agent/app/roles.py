@@ -13,7 +13,7 @@ from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_
 from agent.app import compose, service, supervisor
 from agent.app.service import CollectorService, LearnerService, RecentLetters
 from agent.clock import Clock
-from agent.collector.collector import Collector
+from agent.collector import Collector
 from agent.config.tree import Config
 from agent.learner.learner import Learner, in_thread
 from agent.learner.shard import OwnedShard

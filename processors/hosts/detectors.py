@@ -1,7 +1,11 @@
-"""What was never seen before of each resource of each host: the record rule over its 10-second means."""
+"""What is odd about hosts: values never seen before, resources that contradict each other, hosts unlike their peers.
+
+Each detector keeps columns, of a series or of a host. From what they find follow the hosts that are candidates for alerts.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -9,179 +13,22 @@ import numpy.typing as npt
 
 from processors.hosts.rows import NEVER_MS, Rows, RowTable
 from processors.hosts.windows import MinuteBatch
-from processors.models.detect.multivariate import Peers, unlike_peers
-from processors.models.detect.record import WAYS, RecordRule, RecordStep
-from processors.windows.settings import PART_MS
+from processors.models.detect.multivariate import RESOURCES_MAX, CombinedRule, CombinedSettings, Peers, unlike_peers
+from processors.models.detect.record import MARK_BYTES, WAYS, Column, RecordRule, RecordStep, Table
+from processors.windows.settings import MINUTE_MS, PART_MS, PARTS
 
-# Hosts unlike their peers: the slow node of a job, and what runs on an idle host of a partition.
-
-
-FRESH_MS: Final = 240_000  # a minute that began longer ago says nothing of now
-
-_ROW: Final = np.dtype([("minute_ms", "<i8"), ("mean", "<f8"), ("since_ms", "<i8"), ("usual", "<f8")])
-
-
-class UnlikeRules(NamedTuple):
-    """What counts as unlike: robust deviations, and share of the peers' median, by which it has to be off.
-
-    Where more than a share of the hosts of a group are unlike, it is a group of two kinds, and none of them is.
-    """
-
-    deviations: float = 6.0
-    difference: float = 0.15
-    share_max: float = 0.1
-
-
-class Difference(NamedTuple):
-    """A resource of a host that is unlike those of its peers: since when, what it is and the peers' median."""
-
-    since_ms: int
-    observed: float
-    usual: float
-
-
-class Unlike(RowTable):
-    """Each resource of a host against the same of its peers, minute by minute; a row is a series."""
-
-    name: ClassVar[str] = "host_peers"
-    version: ClassVar[int] = 1
-
-    def __init__(self, resources: re.Pattern[str], rules: UnlikeRules | None = None) -> None:
-        self._resources = resources
-        self._rules = rules or UnlikeRules()
-        super().__init__(_ROW, minute_ms=NEVER_MS, since_ms=NEVER_MS)
-
-    def take(self, batch: MinuteBatch) -> None:
-        """Keep the mean of a minute of each resource."""
-        there = np.isfinite(batch.means)
-        count = there.sum(axis=1)
-        at = np.flatnonzero((count > 0) & (batch.minute_ms >= self["minute_ms"][batch.row]))
-        rows = batch.row[at]
-        with np.errstate(over="ignore"):
-            self["mean"][rows] = np.where(there, batch.means, 0.0)[at].sum(axis=1) / count[at]
-        self["minute_ms"][rows] = batch.minute_ms[at]
-
-    def judge(
-        self, now_ms: int, names: Sequence[str], host: npt.NDArray[np.intp], group: npt.NDArray[np.int64]
-    ) -> None:
-        """Compare the newest minutes of all series.
-
-        `names` are the resources of the rows and `host` (rows,) are their hosts (less than 0 for a row that is not in
-        use); `group` (hosts,) numbers the peers of each host, less than 0 for none.
-        """
-        numbers: dict[str, int] = {}
-        wanted = {name for name in set(names) if self._resources.search(name)}
-        resource = np.array([numbers.setdefault(name, len(numbers)) if name in wanted else -1 for name in names], int)
-        host, size = np.asarray(host), len(names)
-        fresh = self["minute_ms"][:size] >= now_ms - FRESH_MS
-        at = np.flatnonzero((resource >= 0) & (host >= 0) & fresh & (self["minute_ms"][:size] != NEVER_MS))
-        at = at[group[host[at]] >= 0]
-        together = group[host[at]] * (len(numbers) + 1) + resource[at]
-        peers = unlike_peers(self["mean"][at], together)
-        unlike = at[self._told(self["mean"][at], peers, together)]
-        since_ms = self["since_ms"][unlike]
-        self["usual"][at] = peers.usual
-        self["since_ms"][:] = _since(len(self), unlike, np.where(since_ms == NEVER_MS, now_ms, since_ms))
-
-    def _told(self, mean: npt.NDArray[np.float64], peers: Peers, group: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return which are unlike; none of a group in which many are."""
-        rules = self._rules
-        far = np.abs(peers.deviations) >= rules.deviations
-        with np.errstate(over="ignore", invalid="ignore"):
-            far &= np.abs(mean - peers.usual) >= rules.difference * np.abs(peers.usual)
-        if not far.any():
-            return far
-        of = np.unique(group, return_inverse=True)[1]
-        many = np.bincount(of, far) > np.maximum(rules.share_max * np.bincount(of), 1.0)
-        return np.asarray(far & ~many[of])
-
-    @property
-    def since_ms(self) -> npt.NDArray[np.int64]:
-        """Since when each series is unlike its peers, (rows,); NEVER_MS where it is not."""
-        return self["since_ms"]
-
-    def difference(self, row: int) -> Difference | None:
-        """Return how a series is unlike its peers; None where it is not."""
-        since_ms = int(self["since_ms"][row])
-        if since_ms == NEVER_MS:
-            return None
-        return Difference(since_ms, float(self["mean"][row]), float(self["usual"][row]))
-
-
-def _since(rows: int, unlike: Rows, since_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    found = np.full(rows, NEVER_MS, np.int64)
-    found[unlike] = since_ms
-    return found
-
-
-# Which hosts have an anomaly, and since when: what the alerts about hosts rest on, a row per host.
-
-
-RESOURCES_MIN: Final = 2  # records of a host with one resource say nothing
-
-_HOST: Final = np.dtype(
-    [("first_ms", "<i8"), ("judged_ms", "<i8"), ("odd_ms", "<i8"), ("since_ms", "<i8"), ("news_ms", "<i8"),
-     ("told_ms", "<i8"), ("hushed_ms", "<i8"), ("muted", "u1")]
-)  # fmt: skip
-
-
-class Suspects(RowTable):
-    """When each host was first seen, was last odd, has news that were not told, was told of, and may not be told of."""
-
-    name: ClassVar[str] = "host_suspects"
-    version: ClassVar[int] = 1
-
-    def __init__(self) -> None:
-        times = dict.fromkeys((_HOST.names or ())[:-1], NEVER_MS)
-        super().__init__(_HOST, **times)
-
-    def seen(self, host: Rows, minute_ms: npt.NDArray[np.int64]) -> None:
-        """Note a minute of each of these hosts (m,)."""
-        new = self["first_ms"][host] == NEVER_MS
-        self["first_ms"][host[new]] = minute_ms[new]
-
-    def close(self, fired_ms: npt.NDArray[np.int64], host: Rows, window_ms: int, most: int) -> Rows:
-        """Return hosts of which new records came close together, at least `most` or of all their resources.
-
-        `fired_ms` (rows,) is the last record of each series and `host` (rows,) is its host, less than 0 for none.
-        """
-        mine = np.flatnonzero((host >= 0) & (fired_ms != NEVER_MS))
-        new = mine[fired_ms[mine] > self["judged_ms"][host[mine]]]
-        if new.size == 0:
-            return new
-        last_ms = np.full(len(self), NEVER_MS, np.int64)
-        np.maximum.at(last_ms, host[new], fired_ms[new])
-        near = mine[last_ms[host[mine]] != NEVER_MS]
-        near = near[fired_ms[near] >= last_ms[host[near]] - window_ms]
-        records = np.bincount(host[near], minlength=len(self))
-        resources = np.bincount(host[host >= 0], minlength=len(self))
-        found = np.flatnonzero((last_ms != NEVER_MS) & (records >= np.clip(resources, RESOURCES_MIN, most)))
-        began_ms = np.full(len(self), np.iinfo(np.int64).max)
-        np.minimum.at(began_ms, host[near], fired_ms[near])
-        self["judged_ms"][:] = np.maximum(self["judged_ms"], last_ms)
-        self._odd(found, began_ms[found], last_ms[found], window_ms)
-        return found
-
-    def high(self, hosts: Rows, since_ms: npt.NDArray[np.int64], end_ms: npt.NDArray[np.int64], window_ms: int) -> Rows:
-        """Note hosts (m,) whose score has been high for long, and return those of which that is new.
-
-        `since_ms` (m,) is since when, and `end_ms` (m,) when the last minute ended that was scored.
-        """
-        new = end_ms > self["odd_ms"][hosts]
-        self._odd(hosts[new], since_ms[new], end_ms[new], window_ms)
-        return hosts[new]
-
-    def _odd(
-        self, hosts: Rows, began_ms: npt.NDArray[np.int64], last_ms: npt.NDArray[np.int64], window_ms: int
-    ) -> None:
-        """Note that hosts are odd; what is close to what was odd before goes on from there."""
-        goes_on = (self["odd_ms"][hosts] != NEVER_MS) & (began_ms - self["odd_ms"][hosts] <= window_ms)
-        since_ms = np.minimum(self["since_ms"][hosts], began_ms)
-        self["since_ms"][hosts] = np.where(goes_on, since_ms, began_ms)
-        self["odd_ms"][hosts] = np.maximum(self["odd_ms"][hosts], last_ms)
-
-
+RESOURCES_MIN: Final = 2  # of a host that is judged by several together
 SWARM_MS: Final = 3_600_000  # a record that comes within this of the one before belongs to it
+WAIT_MS: Final = 60_000
+FRESH_MS: Final = 240_000  # a minute that began longer ago says nothing of now
+NONE: Final = -1
+RATIO_MAX: Final = 1e9
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+# Records: the record rule over the 10-second means of each resource of each host
+
 
 _MARK: Final = np.dtype(
     [("fired_ms", "<i8"), ("since_ms", "<i8"), ("observed", "<f8"), ("low", "<f8"), ("high", "<f8"),
@@ -205,34 +52,40 @@ class Mark(NamedTuple):
 
 
 class Records:
-    """The record rule of all series; a row is one."""
+    """The record rule of all series; a row is one.
+
+    `fired_ms` of `marks` is when the last record came, NEVER_MS where there was none.
+    """
 
     name: ClassVar[str] = "host_records"
     version: ClassVar[int] = 1
 
     def __init__(self) -> None:
-        self._rule = RecordRule()
-        self._marks = RowTable(_MARK, fired_ms=NEVER_MS, since_ms=NEVER_MS)
+        self.marks = RowTable(_MARK, fired_ms=NEVER_MS, since_ms=NEVER_MS)
+
+    @cached_property
+    def _rule(self) -> RecordRule:
+        return RecordRule()
 
     def grow(self, rows: int) -> None:
         """Have at least so many rows; new ones are empty."""
         self._rule.grow(rows)
-        self._marks.grow(rows)
+        self.marks.grow(rows)
 
     def clear(self, rows: Rows) -> None:
         """Let some rows start anew."""
         self._rule.clear(rows)
-        self._marks.clear(rows)
+        self.marks.clear(rows)
 
     def stored(self, first: int, last: int) -> bytes:
         """Return a copy of some rows."""
-        return self._marks.stored(first, last) + self._rule.stored(first, last)
+        return self.marks.stored(first, last) + self._rule.stored(first, last)
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
         """Put rows back; ValueError where the bytes are of another form."""
         marks = (last - first) * _MARK.itemsize
         self._rule.restore(first, last, stored[marks:])
-        self._marks.restore(first, last, stored[:marks])
+        self.marks.restore(first, last, stored[:marks])
 
     def take(self, batch: MinuteBatch) -> None:
         """Judge the 10-second means of a minute, one after the other, and learn each."""
@@ -242,10 +95,8 @@ class Records:
                 rows, time_ms = batch.row[at], batch.minute_ms[at] + k * PART_MS
                 self._note(rows, means[at], time_ms, self._rule.step(rows, means[at], time_ms))
 
-    def _note(
-        self, rows: Rows, value: npt.NDArray[np.float64], time_ms: npt.NDArray[np.int64], step: RecordStep
-    ) -> None:
-        marks = self._marks
+    def _note(self, rows: Rows, value: Floats, time_ms: Ints, step: RecordStep) -> None:
+        marks = self.marks.rows
         marks["score"][rows] = step.score
         fired = np.flatnonzero(step.fired)
         at, when_ms = rows[fired], time_ms[fired]
@@ -256,16 +107,432 @@ class Records:
         marks["observed"][at], marks["way"][at] = value[fired], step.way[fired]
         marks["low"][at], marks["high"][at] = step.low[fired], step.high[fired]
 
-    @property
-    def fired_ms(self) -> npt.NDArray[np.int64]:
-        """When the last record came of each series, (rows,); NEVER_MS where there was none."""
-        return self._marks["fired_ms"]
-
     def mark(self, row: int) -> Mark | None:
         """Return the last record of a series; None where there was none."""
-        one = {name: self._marks[name][row].item() for name in ("since_ms", "fired_ms", "observed", "low", "high")}
-        return None if one["fired_ms"] == NEVER_MS else Mark(**one, way=WAYS[int(self._marks["way"][row])])
+        one = self.marks.rows[row]
+        if one["fired_ms"] == NEVER_MS:
+            return None
+        figures = {name: one[name].item() for name in ("since_ms", "fired_ms", "observed", "low", "high")}
+        return Mark(**figures, way=WAYS[int(one["way"])])
 
     def score(self, row: int) -> float:
         """Return the score of the last value of a series, from 0 to 1."""
-        return float(self._marks["score"][row])
+        return float(self.marks.rows["score"][row])
+
+
+# Resources of each host together
+
+
+class Group:
+    """Hosts of as many resources: their rule, and the 10-second means of the minute that is held.
+
+    A group costs what its hosts need.
+    """
+
+    def __init__(self, resources: int, settings: CombinedSettings | None) -> None:
+        self.rule = CombinedRule(resources, settings)
+        self.held = Table({"held": Column((resources, PARTS), "float64", np.nan)})
+        self.free: list[int] = []
+
+    @property
+    def host_bytes(self) -> int:
+        """What a host takes when it is stored."""
+        return 2 * MARK_BYTES + self.held.row_bytes + self.rule.host_bytes
+
+    def add(self) -> int:
+        """Return the place of one more host."""
+        if self.free:
+            return self.free.pop()
+        place = self.rule.size
+        self.rule.grow(place + 1)
+        self.held.grow(place + 1)
+        return place
+
+    def release(self, place: int) -> None:
+        """Let a host go."""
+        self.rule.clear(np.array([place]))
+        self.held.clear(np.array([place]))
+        self.free.append(place)
+
+    def stored(self, place: int) -> bytes:
+        """Return the state of a host."""
+        return self.held.stored(place, place + 1) + self.rule.stored(place, place + 1)
+
+    def restore(self, place: int, state: bytes) -> None:
+        """Put a host back; ValueError where it is of another form."""
+        held = MARK_BYTES + self.held.row_bytes
+        self.held.restore(place, place + 1, state[:held])
+        self.rule.restore(place, place + 1, state[held:])
+
+
+_HOST: Final = np.dtype(
+    [("rows", "<i4", (RESOURCES_MAX,)), ("places", "u1"), ("held_ms", "<i8"), ("scored_ms", "<i8"), ("high_since_ms", "<i8"), ("high", "<i4"),
+     ("score", "<f4"), ("ratio", "<f4"), ("worst", "i1"), ("observed", "<f8"), ("expected", "<f8")]
+)  # fmt: skip
+_SERIES: Final = np.dtype([("host", "<i4"), ("place", "i1"), ("left_out", "u1")])
+
+
+class Contradiction(NamedTuple):
+    """What went with the others the least in a host's last minute, if it is high, and since when it is.
+
+    `row` is the series, None where it is gone; `ratio` is how many times the usual level the score was.
+    """
+
+    since_ms: int
+    minute_ms: int
+    row: int | None
+    observed: float
+    expected: float
+    ratio: float
+
+
+class Places(RowTable):
+    """Which place among a host's resources each series has; a row is a series."""
+
+    name: ClassVar[str] = "host_places"
+    version: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        super().__init__(_SERIES, host=NONE, place=NONE)
+
+    @property
+    def hosts(self) -> Ints:
+        """The host of each series, (rows,); NONE of what is not in use or left out."""
+        return np.where(self.rows["left_out"] == 0, self.rows["host"], NONE)
+
+    def leave_out(self, row: int, host: int) -> None:
+        """Let a series be judged by nothing."""
+        self.rows["host"][row], self.rows["left_out"][row] = host, 1
+
+
+class MultivariateDetector:
+    """The combined score of all hosts; a row of `hosts` is one. `places` goes along with the rows of series.
+
+    A fault that people should know of lasts for minutes, and the usual level is remembered by steps: so a step is a minute,
+    by the mean of each resource in it. Resources of a host may come from several sources, each in its own time: a minute
+    is held until the next one of the host comes, or until it ended `WAIT_MS` ago, and scored as a whole then.
+
+    A minute is high where the score is `high_ratio` times its usual level: `high` counts those in a row as of the last
+    minute that was scored, which began at `scored_ms`, the first of them at `high_since_ms`. A host is scored by at most
+    RESOURCES_MAX resources (`places`); one that gains a resource learns anew how they go together.
+    """
+
+    name: ClassVar[str] = "host_together"
+    version: ClassVar[int] = 1
+
+    def __init__(self, settings: CombinedSettings | None = None, high_ratio: float = 2.0) -> None:
+        self.places = Places()
+        self._settings, self._high_ratio = settings, high_ratio
+        self.hosts = RowTable(_HOST, rows=NONE, held_ms=NEVER_MS, scored_ms=NEVER_MS, high_since_ms=NEVER_MS)
+        self._at = np.zeros(0, np.intp)  # of each host in its group
+        self._groups: dict[int, Group] = {}
+
+    def grow(self, rows: int) -> None:
+        """Have at least so many rows; new ones are empty."""
+        self.hosts.grow(rows)
+        self._at = np.concatenate([self._at, np.zeros(len(self.hosts.rows) - self._at.size, np.intp)])
+
+    def clear(self, rows: Rows) -> None:
+        """Let some rows start anew."""
+        for host in rows.tolist():
+            self._release(host)
+        self.hosts.clear(rows)
+
+    def stored(self, first: int, last: int) -> bytes:
+        """Return a copy of some rows: what each of them has, then what they learned, which grows with their resources."""
+        learned = (
+            self._groups[places].stored(int(self._at[host]))
+            for host, places in enumerate(self.hosts.rows["places"][first:last].tolist(), first)
+            if places
+        )
+        return self.hosts.stored(first, last) + b"".join(learned)
+
+    def restore(self, first: int, last: int, stored: bytes) -> None:
+        """Put rows back; ValueError where the bytes are of another form."""
+        at = (last - first) * _HOST.itemsize
+        hosts = RowTable(_HOST)
+        hosts.grow(last - first)
+        hosts.restore(0, last - first, stored[:at])
+        sizes = [self._group(places).host_bytes if places else 0 for places in hosts.rows["places"].tolist()]
+        if at + sum(sizes) != len(stored):
+            message = "the stored hosts have other resources than they say"
+            raise ValueError(message)
+        self.clear(np.arange(first, last))
+        for host, size in enumerate(sizes, first):
+            if size:
+                group = self._group(int(hosts.rows["places"][host - first]))
+                self._at[host] = group.add()
+                group.restore(int(self._at[host]), stored[at : at + size])
+                at += size
+        self.hosts.restore(first, last, stored[: (last - first) * _HOST.itemsize])
+
+    def take(self, batch: MinuteBatch) -> None:
+        """Hold a minute of many series, and score those that were held of their hosts before."""
+        self._enter(batch)
+        place, held_ms = self.places.rows["place"][batch.row], self.hosts.rows["held_ms"]
+        new = (place >= 0) & (batch.minute_ms > self.hosts.rows["scored_ms"][batch.host])
+        at = np.flatnonzero(new & (batch.minute_ms >= held_ms[batch.host]))
+        host, minute_ms = batch.host[at], batch.minute_ms[at]
+        before = (held_ms[host] != NEVER_MS) & (held_ms[host] < minute_ms)
+        self._score(np.unique(host[before]))
+        held_ms[host] = minute_ms
+        for group, part in self._by_group(host):
+            group.held["held"][self._at[host[part]], place[at[part]]] = batch.means[at[part]]
+
+    def tick(self, now_ms: int) -> bool:
+        """Score the minutes that ended a while ago, and tell whether there were any."""
+        held_ms = self.hosts.rows["held_ms"]
+        due = np.flatnonzero((held_ms != NEVER_MS) & (held_ms <= now_ms - MINUTE_MS - WAIT_MS))
+        if due.size:
+            self._score(due)
+        return bool(due.size)
+
+    def contradiction(self, host: int) -> Contradiction | None:
+        """Return what contradicts the other resources of a host whose last minute was high, None of another."""
+        one = self.hosts.rows[host]
+        if one["high"] == 0:
+            return None
+        row, place = int(one["rows"][one["worst"]]), int(one["worst"])
+        return Contradiction(
+            int(one["high_since_ms"]), int(one["scored_ms"]), row if self._holds(host, row, place) else None,
+            float(one["observed"]), float(one["expected"]), float(one["ratio"]),
+        )  # fmt: skip
+
+    def _by_group(self, hosts: Rows) -> Iterator[tuple[Group, Rows]]:
+        """Yield groups, and which of the hosts are in them."""
+        resources = self.hosts.rows["places"][hosts]
+        for places in np.unique(resources).tolist():
+            yield self._group(places), np.flatnonzero(resources == places)
+
+    def _score(self, hosts: Rows) -> None:
+        """Score the minutes that are held of these hosts."""
+        for group, part in self._by_group(hosts):
+            at = self._at[hosts[part]]
+            if group.rule.resources >= RESOURCES_MIN:
+                self._score_group(group, hosts[part], group.held["held"][at])
+            group.held["held"][at] = np.nan
+        self.hosts.rows["scored_ms"][hosts] = self.hosts.rows["held_ms"][hosts]
+        self.hosts.rows["held_ms"][hosts] = NEVER_MS
+
+    def _score_group(self, group: Group, hosts: Rows, held: Floats) -> None:
+        table, there = self.hosts.rows, np.isfinite(held)
+        count = there.sum(axis=2)
+        some = np.flatnonzero(count.any(axis=1))
+        with np.errstate(over="ignore", invalid="ignore"):
+            means = (np.where(there, held, 0.0).sum(axis=2) / count)[some]
+        hosts = hosts[some]
+        step = group.rule.step(self._at[hosts], means)
+        table["score"][hosts] = step.score
+        is_high = step.ratio >= self._high_ratio
+        first = is_high & (table["high"][hosts] == 0)
+        table["high"][hosts] = np.where(is_high, table["high"][hosts] + 1, 0)
+        table["high_since_ms"][hosts[first]] = table["held_ms"][hosts[first]]
+        each, up = np.flatnonzero(is_high), hosts[is_high]
+        worst = np.argmax(np.abs(step.residual), axis=1)[each]
+        table["ratio"][up], table["worst"][up] = np.minimum(step.ratio[each], RATIO_MAX), worst
+        table["observed"][up], table["expected"][up] = means[each, worst], step.expected[each, worst]
+
+    def _enter(self, batch: MinuteBatch) -> None:
+        """Give series that are new a place among the resources of their hosts."""
+        for i in np.flatnonzero(self.places.rows["host"][batch.row] != batch.host).tolist():
+            row, host = int(batch.row[i]), int(batch.host[i])
+            self.places.rows["host"][row], self.places.rows["place"][row] = host, self._place(host, row)
+
+    def _place(self, host: int, row: int) -> int:
+        """Return a place: one whose series is gone, the next, or none where there are too many."""
+        resources = int(self.hosts.rows["places"][host])
+        rows = self.hosts.rows["rows"][host]
+        gone = (place for place in range(resources) if not self._holds(host, int(rows[place]), place))
+        place = next(gone, resources)
+        if place == RESOURCES_MAX:
+            return NONE
+        if place == resources:
+            self._widen(host, resources)
+        else:
+            self._groups[resources].rule.anew(int(self._at[host]), place)
+        self.hosts.rows["rows"][host, place] = row
+        return place
+
+    def _holds(self, host: int, row: int, place: int) -> bool:
+        """Whether a series is that of a host's place still."""
+        return bool(self.places.rows["host"][row] == host and self.places.rows["place"][row] == place)
+
+    def _widen(self, host: int, resources: int) -> None:
+        """Move a host to those of one more resource, with what is held."""
+        held = self._groups[resources].held["held"][self._at[host]].copy() if resources else np.zeros((0, PARTS))
+        self._release(host)
+        group = self._group(resources + 1)
+        self._at[host] = group.add()
+        group.held["held"][self._at[host], :resources] = held
+        self.hosts.rows["places"][host] = resources + 1
+
+    def _release(self, host: int) -> None:
+        places = int(self.hosts.rows["places"][host])
+        if places:
+            self._groups[places].release(int(self._at[host]))
+
+    def _group(self, resources: int) -> Group:
+        if resources not in self._groups:
+            self._groups[resources] = Group(resources, self._settings)
+        return self._groups[resources]
+
+
+# Hosts unlike their peers: the slow node of a job, and what runs on an idle host of a partition
+
+
+_PEER: Final = np.dtype([("minute_ms", "<i8"), ("mean", "<f8"), ("since_ms", "<i8"), ("usual", "<f8")])
+
+
+class PeerRules(NamedTuple):
+    """What counts as unlike: robust deviations, and share of the peers' median, by which it has to be off.
+
+    Where more than a share of the hosts of a group are unlike, it is a group of two kinds, and none of them is.
+    """
+
+    deviations: float = 6.0
+    difference: float = 0.15
+    share_max: float = 0.1
+
+
+class Difference(NamedTuple):
+    """A resource of a host that is unlike those of its peers: since when, what it is and the peers' median."""
+
+    since_ms: int
+    observed: float
+    usual: float
+
+
+class PeerComparison(RowTable):
+    """Each resource of a host against the same of its peers, minute by minute; a row is a series.
+
+    `since_ms` is since when it is unlike them, NEVER_MS where it is not.
+    """
+
+    name: ClassVar[str] = "host_peers"
+    version: ClassVar[int] = 1
+
+    def __init__(self, resources: re.Pattern[str], rules: PeerRules | None = None) -> None:
+        self._resources = resources
+        self._rules = rules or PeerRules()
+        super().__init__(_PEER, minute_ms=NEVER_MS, since_ms=NEVER_MS)
+
+    def take(self, batch: MinuteBatch) -> None:
+        """Keep the mean of a minute of each resource."""
+        there = np.isfinite(batch.means)
+        count = there.sum(axis=1)
+        at = np.flatnonzero((count > 0) & (batch.minute_ms >= self.rows["minute_ms"][batch.row]))
+        rows = batch.row[at]
+        with np.errstate(over="ignore"):
+            self.rows["mean"][rows] = np.where(there, batch.means, 0.0)[at].sum(axis=1) / count[at]
+        self.rows["minute_ms"][rows] = batch.minute_ms[at]
+
+    def judge(self, now_ms: int, names: Sequence[str], host: npt.NDArray[np.intp], group: Ints) -> None:
+        """Compare the newest minutes of all series.
+
+        `names` are the resources of the rows and `host` (rows,) are their hosts (less than 0 for a row that is not in
+        use); `group` (hosts,) numbers the peers of each host, less than 0 for none.
+        """
+        if not (group >= 0).any():
+            self.rows["since_ms"] = NEVER_MS
+            return
+        numbers: dict[str, int] = {}
+        wanted = {name for name in set(names) if self._resources.search(name)}
+        resource = np.array([numbers.setdefault(name, len(numbers)) if name in wanted else -1 for name in names], int)
+        host, size = np.asarray(host), len(names)
+        fresh = self.rows["minute_ms"][:size] >= now_ms - FRESH_MS
+        at = np.flatnonzero((resource >= 0) & (host >= 0) & fresh & (self.rows["minute_ms"][:size] != NEVER_MS))
+        at = at[group[host[at]] >= 0]
+        together = group[host[at]] * (len(numbers) + 1) + resource[at]
+        peers = unlike_peers(self.rows["mean"][at], together)
+        unlike = at[self._unlike(self.rows["mean"][at], peers, together)]
+        since_ms = self.rows["since_ms"][unlike]
+        self.rows["usual"][at] = peers.usual
+        self.rows["since_ms"][:] = _since(len(self.rows), unlike, np.where(since_ms == NEVER_MS, now_ms, since_ms))
+
+    def _unlike(self, mean: Floats, peers: Peers, group: Ints) -> npt.NDArray[np.bool_]:
+        """Return which are unlike; none of a group in which many are."""
+        rules = self._rules
+        far = np.abs(peers.deviations) >= rules.deviations
+        with np.errstate(over="ignore", invalid="ignore"):
+            far &= np.abs(mean - peers.usual) >= rules.difference * np.abs(peers.usual)
+        if not far.any():
+            return far
+        of = np.unique(group, return_inverse=True)[1]
+        many = np.bincount(of, far) > np.maximum(rules.share_max * np.bincount(of), 1.0)
+        return np.asarray(far & ~many[of])
+
+    def difference(self, row: int) -> Difference | None:
+        """Return how a series is unlike its peers; None where it is not."""
+        since_ms = int(self.rows["since_ms"][row])
+        if since_ms == NEVER_MS:
+            return None
+        return Difference(since_ms, float(self.rows["mean"][row]), float(self.rows["usual"][row]))
+
+
+def _since(rows: int, unlike: Rows, since_ms: Ints) -> Ints:
+    found = np.full(rows, NEVER_MS, np.int64)
+    found[unlike] = since_ms
+    return found
+
+
+# Which hosts have an anomaly, and since when: what the alerts about hosts rest on
+
+
+_CANDIDATE: Final = np.dtype(
+    [("first_ms", "<i8"), ("judged_ms", "<i8"), ("odd_ms", "<i8"), ("since_ms", "<i8"), ("news_ms", "<i8"),
+     ("told_ms", "<i8"), ("hushed_ms", "<i8"), ("muted", "u1")]
+)  # fmt: skip
+
+
+class AnomalyCandidates(RowTable):
+    """When each host was first seen, was last odd, has news that were not told, was told of, and may not be told of."""
+
+    name: ClassVar[str] = "host_suspects"
+    version: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        times = dict.fromkeys((_CANDIDATE.names or ())[:-1], NEVER_MS)
+        super().__init__(_CANDIDATE, **times)
+
+    def seen(self, host: Rows, minute_ms: Ints) -> None:
+        """Note a minute of each of these hosts (m,)."""
+        new = self.rows["first_ms"][host] == NEVER_MS
+        self.rows["first_ms"][host[new]] = minute_ms[new]
+
+    def close(self, fired_ms: Ints, host: Rows, window_ms: int, most: int) -> Rows:
+        """Return hosts of which new records came close together, at least `most` or of all their resources.
+
+        `fired_ms` (rows,) is the last record of each series and `host` (rows,) is its host, less than 0 for none.
+        """
+        mine = np.flatnonzero((host >= 0) & (fired_ms != NEVER_MS))
+        new = mine[fired_ms[mine] > self.rows["judged_ms"][host[mine]]]
+        if new.size == 0:
+            return new
+        last_ms = np.full(len(self.rows), NEVER_MS, np.int64)
+        np.maximum.at(last_ms, host[new], fired_ms[new])
+        near = mine[last_ms[host[mine]] != NEVER_MS]
+        near = near[fired_ms[near] >= last_ms[host[near]] - window_ms]
+        records = np.bincount(host[near], minlength=len(self.rows))
+        resources = np.bincount(host[host >= 0], minlength=len(self.rows))
+        found = np.flatnonzero((last_ms != NEVER_MS) & (records >= np.clip(resources, RESOURCES_MIN, most)))
+        began_ms = np.full(len(self.rows), np.iinfo(np.int64).max)
+        np.minimum.at(began_ms, host[near], fired_ms[near])
+        self.rows["judged_ms"][:] = np.maximum(self.rows["judged_ms"], last_ms)
+        self._odd(found, began_ms[found], last_ms[found], window_ms)
+        return found
+
+    def high(self, hosts: Rows, since_ms: Ints, end_ms: Ints, window_ms: int) -> Rows:
+        """Note hosts (m,) whose score has been high for long, and return those of which that is new.
+
+        `since_ms` (m,) is since when, and `end_ms` (m,) when the last minute ended that was scored.
+        """
+        new = end_ms > self.rows["odd_ms"][hosts]
+        self._odd(hosts[new], since_ms[new], end_ms[new], window_ms)
+        return hosts[new]
+
+    def _odd(self, hosts: Rows, began_ms: Ints, last_ms: Ints, window_ms: int) -> None:
+        """Note that hosts are odd; what is close to what was odd before goes on from there."""
+        goes_on = (self.rows["odd_ms"][hosts] != NEVER_MS) & (began_ms - self.rows["odd_ms"][hosts] <= window_ms)
+        since_ms = np.minimum(self.rows["since_ms"][hosts], began_ms)
+        self.rows["since_ms"][hosts] = np.where(goes_on, since_ms, began_ms)
+        self.rows["odd_ms"][hosts] = np.maximum(self.rows["odd_ms"][hosts], last_ms)

@@ -1,16 +1,30 @@
-"""What hosts were given to do, and what was said of them: jobs on hosts, hosts of partitions, states of hosts."""
+"""What hosts were given to do, and what was said of them: jobs on hosts, hosts of partitions, states of hosts; all bounded."""
 
-from typing import ClassVar, Final
+from collections import Counter
+from typing import Any, ClassVar, Final, Protocol
+from urllib.parse import unquote
 
 import msgspec
 
-from processors.contracts.events import HostState, JobCompleted, JobStarted
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import Evidence, HostState, JobCompleted, JobStarted
+from processors.contracts.names import escaped, job_key
+from processors.contracts.nodes import expand
+from processors.store import Shelf
 
 RUN_MAX_MS: Final = 30 * 86_400_000  # a job of which no end was told is forgotten after this
 ENDED_KEEP_MS: Final = 3_600_000  # so that its start, should it come late, does not begin it again
 STATE_KEEP_MS: Final = 30 * 86_400_000
 PARTITION_HOSTS_MAX: Final = 20_000
 PARTITION_TEXT_MAX: Final = 600_000  # characters of all names together; below a broker's limit on records
+JOB_HOSTS_MAX: Final = 16_384  # of one job; where a larger one runs is not known
+HELD_HOSTS_MAX: Final = 400_000  # of all running jobs
+TEXT_MAX: Final = 300_000  # characters of a job's host lists
+HOST_CHARACTERS_MAX: Final = 255
+JOBS_MAX: Final = 50_000
+PARTITIONS_MAX: Final = 2_000
+STATES_MAX: Final = 50_000
+FORGOTTEN_PER_TICK: Final = 1_000
 
 
 class HostJobState(msgspec.Struct, omit_defaults=True):
@@ -22,13 +36,13 @@ class HostJobState(msgspec.Struct, omit_defaults=True):
 
 
 class HostJob:
-    """The hosts on which a job runs, by its newest run."""
+    """The hosts on which a job runs: `hosts` are the lists of its newest run, which began at `start_ms`."""
 
     name: ClassVar[str] = "host_job"
     version: ClassVar[int] = 1
 
     def __init__(self, state: HostJobState) -> None:
-        self._start_ms, self._hosts, self._ended_ms = state.start_ms, state.hosts, state.ended_ms
+        self.start_ms, self.hosts, self._ended_ms = state.start_ms, state.hosts, state.ended_ms
 
     @classmethod
     def build(cls, state: HostJobState | None = None) -> "HostJob":
@@ -36,43 +50,33 @@ class HostJob:
         return cls(state or HostJobState())
 
     @property
-    def hosts(self) -> tuple[str, ...]:
-        """The host lists of the newest run."""
-        return self._hosts
-
-    @property
-    def start_ms(self) -> int:
-        """When the newest run began."""
-        return self._start_ms
-
-    @property
     def running(self) -> bool:
         """Whether the newest run has not ended, as far as is known."""
-        return self._start_ms >= 0 and self._ended_ms is None
+        return self.start_ms >= 0 and self._ended_ms is None
 
     def score(self, fact: JobStarted | JobCompleted) -> bool:
         """Tell whether the fact would change anything."""
         if isinstance(fact, JobStarted):
-            return fact.start_ms > self._start_ms
-        return fact.start_ms > self._start_ms or (fact.start_ms == self._start_ms and fact.end_ms != self._ended_ms)
+            return fact.start_ms > self.start_ms
+        return fact.start_ms > self.start_ms or (fact.start_ms == self.start_ms and fact.end_ms != self._ended_ms)
 
     def learn(self, fact: JobStarted | JobCompleted) -> None:
         """Take the start or the end of a run in; what is older than the newest run changes nothing."""
         if not self.score(fact):
             return
-        if fact.start_ms > self._start_ms:
-            self._start_ms, self._ended_ms = fact.start_ms, None
-            self._hosts = fact.evidence.hosts if isinstance(fact, JobStarted) else ()
+        if fact.start_ms > self.start_ms:
+            self.start_ms, self._ended_ms = fact.start_ms, None
+            self.hosts = fact.evidence.hosts if isinstance(fact, JobStarted) else ()
         if isinstance(fact, JobCompleted):
-            self._ended_ms, self._hosts = fact.end_ms, ()
+            self._ended_ms, self.hosts = fact.end_ms, ()
 
     def due_ms(self) -> int | None:
         """Return when it may be forgotten."""
-        return self._start_ms + RUN_MAX_MS if self._ended_ms is None else self._ended_ms + ENDED_KEEP_MS
+        return self.start_ms + RUN_MAX_MS if self._ended_ms is None else self._ended_ms + ENDED_KEEP_MS
 
     def snapshot(self) -> HostJobState:
         """Return the stored form."""
-        return HostJobState(self._start_ms, self._hosts, self._ended_ms)
+        return HostJobState(self.start_ms, self.hosts, self._ended_ms)
 
 
 class PartitionHostsState(msgspec.Struct):
@@ -170,3 +174,167 @@ class HostCondition:
     def snapshot(self) -> HostConditionState:
         """Return the stored form."""
         return HostConditionState(self._state, self._time_ms)
+
+
+class JobsState(Protocol):
+    """What is kept of jobs on hosts, the present moment, and the counts of what there was no room for."""
+
+    now_ms: int
+    tally: Counter[tuple[str, str]]
+    jobs: Shelf[HostJob]
+    partitions: Shelf[PartitionHosts]
+    conditions: Shelf[HostCondition]
+
+
+class HostJobs:
+    """Jobs on hosts. What is looked up here follows from the stored states."""
+
+    def __init__(self, state: JobsState) -> None:
+        self._state = state
+        self._on: dict[tuple[str, str], dict[str, int]] = {}
+        self._hosts: dict[str, tuple[str, ...]] = {}
+        self._held = 0
+        self._last: tuple[tuple[str, ...], tuple[str, ...]] = (), ()  # what was expanded last: several ask for it
+
+    def on(self, system: str, host: str) -> tuple[str, ...]:
+        """Return the keys of the jobs that run on a host, the one that began last first."""
+        found = self._on.get((system, host), {})
+        return tuple(sorted(found, key=lambda job: (-found[job], job)))
+
+    def of(self, job: str) -> tuple[str, ...]:
+        """Return the hosts on which a job runs, given by its key; none where it does not run or that is not known."""
+        return self._hosts.get(job, ())
+
+    def running(self) -> tuple[str, ...]:
+        """Return the keys of the jobs whose hosts are known, in their order."""
+        return tuple(sorted(self._hosts))
+
+    def hosts_of(self, system: str, name: str) -> tuple[str, ...]:
+        """Return the hosts on which jobs of a partition ran of late, in order of their names."""
+        found = self._state.partitions.get(_partition_key(system, name))
+        return () if found is None else found.hosts
+
+    def state_of(self, system: str, host: str) -> str:
+        """Return what was said last of a host, "" where nothing was."""
+        found = self._state.conditions.get(job_key(system, host))
+        return "" if found is None else found.score(None)
+
+    def started(self, event: JobStarted) -> None:
+        """Take the start of a run in."""
+        key, job = self._open(event)
+        if not job.score(event):
+            return
+        hosts = self.expanded(event.evidence.hosts)
+        self._used(event, hosts)
+        self._leave(key)
+        if not hosts or self._held + len(hosts) > HELD_HOSTS_MAX:
+            self._state.tally["bound", "job_hosts_max"] += bool(hosts)
+            hosts, event = (), msgspec.structs.replace(event, evidence=Evidence())
+        job.learn(event)
+        self._changed(key, job)
+        self._enter(key, job.start_ms, hosts)
+
+    def completed(self, event: JobCompleted) -> None:
+        """Take the end of a run in; where its start was not told, it tells the hosts of its partition."""
+        key, job = self._open(event)
+        if not job.score(event):
+            return
+        if job.start_ms < event.start_ms and event.run_time_s > 0:
+            self._used(event, self.expanded(event.evidence.hosts))
+        job.learn(event)
+        self._changed(key, job)
+        self._leave(key)
+
+    def told(self, event: HostState) -> None:
+        """Take in what was said of a host."""
+        key = job_key(event.system, event.host)
+        host = self._state.conditions.open(key)
+        host.learn(event)
+        self._state.conditions.changed(key, host, self._state.now_ms)
+        self._state.tally["bound", "host_states_max"] += len(_evicted(self._state.conditions, STATES_MAX))
+
+    def tick(self) -> None:
+        """Forget what is long over."""
+        now_ms = self._state.now_ms
+        for key in self._state.jobs.due(now_ms, FORGOTTEN_PER_TICK):
+            self._leave(key)
+            self._state.jobs.remove(key)
+        for key in self._state.conditions.due(now_ms, FORGOTTEN_PER_TICK):
+            self._state.conditions.remove(key)
+
+    def restored(self) -> None:
+        """Work out again which job runs where, from the states that were put back."""
+        for key in self._state.jobs.keys():  # noqa: SIM118  no mapping
+            job = self._state.jobs.open(key)
+            if job.running:
+                self._enter(key, job.start_ms, self.expanded(job.hosts))
+
+    def expanded(self, lists: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the names of host lists, each once; none where they are too many."""
+        if lists != self._last[0]:
+            self._last = lists, self._expanded(lists)
+        return self._last[1]
+
+    def _open(self, event: JobStarted | JobCompleted) -> tuple[str, HostJob]:
+        key = job_key(event.system, event.job_id)
+        return key, self._state.jobs.open(key)
+
+    def _expanded(self, lists: tuple[str, ...]) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        hosts_max = JOB_HOSTS_MAX if sum(map(len, lists)) <= TEXT_MAX else 0
+        try:
+            for text in lists:
+                found.update(dict.fromkeys(expand(text, hosts_max - len(found))))
+        except InvalidInputError:
+            self._state.tally["bound", "job_hosts_max"] += 1
+            return ()
+        return tuple(host for host in found if len(host) <= HOST_CHARACTERS_MAX)
+
+    def _changed(self, key: str, job: HostJob) -> None:
+        self._state.jobs.changed(key, job, self._state.now_ms)
+        for gone in _evicted(self._state.jobs, JOBS_MAX):
+            self._state.tally["bound", "host_jobs_max"] += 1
+            self._leave(gone)
+
+    def _used(self, event: JobStarted | JobCompleted, hosts: tuple[str, ...]) -> None:
+        """Note that a job of a partition began on these hosts."""
+        name = event.evidence.partition
+        if not name or not hosts:
+            return
+        key = _partition_key(event.system, name)
+        partition = self._state.partitions.open(key)
+        partition.learn(hosts)
+        self._state.partitions.changed(key, partition, self._state.now_ms)
+        self._state.tally["bound", "host_partitions_max"] += len(_evicted(self._state.partitions, PARTITIONS_MAX))
+
+    def _enter(self, key: str, start_ms: int, hosts: tuple[str, ...]) -> None:
+        if hosts:
+            self._hosts[key] = hosts
+            self._held += len(hosts)
+        system = unquote(key.partition("/")[0])
+        for host in hosts:
+            self._on.setdefault((system, host), {})[key] = start_ms
+
+    def _leave(self, key: str) -> None:
+        hosts = self._hosts.pop(key, ())
+        self._held -= len(hosts)
+        system = unquote(key.partition("/")[0])
+        for host in hosts:
+            found = self._on.get((system, host), {})
+            found.pop(key, None)
+            if not found:
+                self._on.pop((system, host), None)
+
+
+def _evicted(shelf: Shelf[Any], keys_max: int) -> list[str]:
+    """Remove the longest unused where there are too many, a twentieth at once, and return their keys."""
+    if len(shelf) <= keys_max:
+        return []
+    gone = shelf.longest_unused(len(shelf) - keys_max + keys_max // 20)
+    for key in gone:
+        shelf.remove(key)
+    return gone
+
+
+def _partition_key(system: str, name: str) -> str:
+    return f"{escaped(system)}/{escaped(name)}"

@@ -1,20 +1,32 @@
-"""Which hosts and which of their resources are followed, each with its row: the one numbering that all columns share."""
+"""Which hosts and which of their resources are followed, each with its row, and the columns that share these rows.
+
+Rows are stored in blocks, one state of a checkpoint each, so that none is too large for a broker.
+"""
 
 import heapq
-from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-# Which row belongs to what: the smallest free number first, so that the numbering follows from what is kept alone.
+from processors.contracts.errors import ConfigError
 
+ROWS_MAX: Final = 4_000_000  # twice what a configuration may ask for
+BLOCK: Final = 256  # rows of series that are stored together; columns grow by whole blocks
+HOST_BLOCK: Final = 32  # rows of hosts: one has what all its resources together have
+NEVER_MS: Final = -1  # the time of what did not happen yet
+HEAL: Final = "run `scalewatch rebuild`: it lets what is learned of hosts begin anew."
 
+Host = tuple[str, str]  # system and name
+Series = tuple[int, str]  # row of the host and name of the resource
+Rows = npt.NDArray[np.intp]
 K = TypeVar("K")
 
 
-class Numbering(Generic[K]):
-    """Rows of keys. A key keeps its row until it is released; then the next new key may have it."""
+class IdAllocator(Generic[K]):
+    """Rows of keys, as `rows` has them. A key keeps its row until it is released; then the next new key may have it."""
 
     def __init__(self, keys: Iterable[tuple[int, K]] = ()) -> None:
         """Start with rows and their keys; ValueError where a row or a key stands twice or a row is negative."""
@@ -22,14 +34,14 @@ class Numbering(Generic[K]):
         self._keys: list[K | None] = [None] * (max(given, default=-1) + 1)
         for row, key in given.items():
             self._keys[row] = key
-        self._rows = {key: row for row, key in given.items()}
-        if min(given, default=0) < 0 or len(self._rows) < len(given):
+        self.rows = {key: row for row, key in given.items()}
+        if min(given, default=0) < 0 or len(self.rows) < len(given):
             raise ValueError("A row or a key stands twice, or a row is negative.")
         self._free = [row for row, key in enumerate(self._keys) if key is None]
 
     def __len__(self) -> int:
         """Return how many keys there are."""
-        return len(self._rows)
+        return len(self.rows)
 
     def __iter__(self) -> Iterator[tuple[int, K]]:
         """Return rows in use and their keys, by row."""
@@ -39,10 +51,6 @@ class Numbering(Generic[K]):
     def end(self) -> int:
         """One more than the largest row that was ever in use."""
         return len(self._keys)
-
-    def row(self, key: K) -> int | None:
-        """Return the row of a key, None where it has none."""
-        return self._rows.get(key)
 
     def key(self, row: int) -> K | None:
         """Return the key of a row, None of one that is not in use."""
@@ -56,7 +64,7 @@ class Numbering(Generic[K]):
         else:
             row = len(self._keys)
             self._keys.append(key)
-        self._rows[key] = row
+        self.rows[key] = row
         return row
 
     def release(self, rows: Iterable[int]) -> None:
@@ -64,7 +72,7 @@ class Numbering(Generic[K]):
         for row in rows:
             key = self._keys[row]
             if key is not None:
-                del self._rows[key]
+                del self.rows[key]
                 self._keys[row] = None
                 heapq.heappush(self._free, row)
 
@@ -73,18 +81,15 @@ class Numbering(Generic[K]):
         return self._keys[first:last]
 
 
-# Numbers kept per row: what everything learned of many series or hosts at once has in common.
+class Kept(Protocol):
+    """Numbers of many rows, a row per series or per host, that are kept through a restart.
 
-
-Rows = npt.NDArray[np.intp]
-NEVER_MS: Final = -1  # the time of what did not happen yet
-
-
-class Columns(Protocol):
-    """Numbers of many rows, a row per series or per host. What a row becomes depends on what it was told, never on others.
-
-    Rows are numbered by somebody else: a number is used again once its row was cleared.
+    What a row becomes depends on what it was told, never on others. Rows are numbered by somebody else: a number is used
+    again once its row was cleared. `name` begins the keys of their blocks, `version` numbers their form.
     """
+
+    name: ClassVar[str]
+    version: ClassVar[int]
 
     def grow(self, rows: int) -> None:
         """Have at least so many rows; new ones are empty."""
@@ -99,15 +104,14 @@ class Columns(Protocol):
         """Put rows back as `stored` gave them; they were grown before. ValueError where the bytes are of another form."""
 
 
-class Kept(Columns, Protocol):
-    """Columns that are kept through a restart: `name` begins the keys of their blocks, `version` numbers their form."""
-
-    name: ClassVar[str]
-    version: ClassVar[int]
+C = TypeVar("C", bound=Kept)
 
 
 class RowTable:
-    """Rows of one form: a structured type, and what a new row is. Columns that are no more than that derive from it."""
+    """Rows of one form: a structured type, and what a new row is. Columns that are no more than that derive from it.
+
+    `rows` (rows,) is a new array whenever the table grows: a field of it is a view until then.
+    """
 
     def __init__(self, dtype: np.dtype[Any], **start: npt.ArrayLike) -> None:
         """Start without a row; fields that `start` does not name begin with zeros."""
@@ -115,29 +119,21 @@ class RowTable:
         self._empty = np.zeros((), dtype)
         for name, value in start.items():
             self._empty[name] = value
-        self._rows = np.zeros(0, dtype)
-
-    def __len__(self) -> int:
-        """Return how many rows there are."""
-        return len(self._rows)
-
-    def __getitem__(self, field: str) -> npt.NDArray[Any]:
-        """Return a field of all rows (rows, ...): a view until the table grows."""
-        return self._rows[field]
+        self.rows = np.zeros(0, dtype)
 
     def grow(self, rows: int) -> None:
         """Have at least so many rows; new ones are empty."""
-        more = rows - len(self._rows)
+        more = rows - len(self.rows)
         if more > 0:
-            self._rows = np.concatenate([self._rows, np.full(more, self._empty)])
+            self.rows = np.concatenate([self.rows, np.full(more, self._empty)])
 
     def clear(self, rows: Rows) -> None:
         """Let some rows start anew."""
-        self._rows[rows] = self._empty
+        self.rows[rows] = self._empty
 
     def stored(self, first: int, last: int) -> bytes:
         """Return a copy of some rows."""
-        return self._rows[first:last].tobytes()
+        return self.rows[first:last].tobytes()
 
     def restore(self, first: int, last: int, stored: bytes) -> None:
         """Put rows back; ValueError where there are more or fewer bytes than these rows have."""
@@ -145,88 +141,58 @@ class RowTable:
             raise ValueError(
                 f"{last - first} rows have {(last - first) * self.dtype.itemsize} bytes, not {len(stored)}."
             )
-        self._rows[first:last] = np.frombuffer(stored, self.dtype)
+        self.rows[first:last] = np.frombuffer(stored, self.dtype)
 
 
-# Columns in which something stands several times, in rounds in which it stands once.
-
-
-def rounds(numbers: npt.NDArray[np.integer]) -> Iterator[npt.NDArray[np.intp]]:
-    """Yield places such that each round holds every number once, the first occurrence of each first; places rise."""
-    if not len(numbers):
-        return
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    turn = np.empty(len(numbers), np.intp)
-    turn[order] = np.arange(len(numbers)) - np.repeat(first, np.diff(np.r_[first, len(numbers)]))
-    for k in range(int(turn.max()) + 1):
-        yield np.flatnonzero(turn == k)
-
-
-BLOCK: Final = 256  # rows of series that are stored together; columns grow by whole blocks
-HOST_BLOCK: Final = 32  # rows of hosts: one has what all its resources together have
-
-Host = tuple[str, str]  # system and name
-Series = tuple[int, str]  # row of the host and name of the resource
-
-
-class Numbered(Generic[K]):
+class KeyedRows(RowTable, Generic[K]):
     """Rows of keys with columns that go along: each has room for every row, and forgets a row that is released."""
 
     name: ClassVar[str]
     version: ClassVar[int]
     block: ClassVar[int] = BLOCK
 
-    def __init__(self, table: RowTable) -> None:
-        self.numbers: Numbering[K] = Numbering()
-        self.table = table
+    def __init__(self, *times: str) -> None:
+        """Start without a row; each has these times."""
+        super().__init__(np.dtype([(name, "<i8") for name in times]), **dict.fromkeys(times, NEVER_MS))
+        self.ids: IdAllocator[K] = IdAllocator()
         self.columns: list[Kept] = []
-        self._room = 0
 
-    def join(self, columns: Kept) -> None:
-        """Let columns go along from now on."""
-        columns.grow(self._room)
+    def join(self, columns: C) -> C:
+        """Let columns go along from now on, and return them."""
+        if self.rows.size:
+            columns.grow(self.rows.size)
         self.columns.append(columns)
+        return columns
 
     def add(self, key: K) -> int:
         """Give a new key a row."""
-        row = self.numbers.add(key)
+        row = self.ids.add(key)
         self.grow(row + 1)
         return row
 
     def fill(self, keys: Iterable[tuple[int, K]]) -> None:
         """Begin with these rows; ValueError where a row or a key stands twice."""
-        self.numbers = Numbering(keys)
-        self.grow(self.numbers.end)
+        self.ids = IdAllocator(keys)
+        self.grow(self.ids.end)
 
     def release(self, rows: Rows) -> None:
         """Let rows go."""
-        self.numbers.release(rows.tolist())
+        if not rows.size:
+            return
+        self.ids.release(rows.tolist())
         for columns in (self, *self.columns):
             columns.clear(rows)
 
     def grow(self, rows: int) -> None:
         """Have room for at least so many rows."""
-        if rows > self._room:
-            self._room = -(-rows * 5 // (4 * BLOCK)) * BLOCK  # in growing steps, for each one copies all rows
-            for columns in (self.table, *self.columns):
-                columns.grow(self._room)
-
-    def clear(self, rows: Rows) -> None:
-        """Let the times of some rows start anew."""
-        self.table.clear(rows)
-
-    def stored(self, first: int, last: int) -> bytes:
-        """Return a copy of the times of some rows."""
-        return self.table.stored(first, last)
-
-    def restore(self, first: int, last: int, stored: bytes) -> None:
-        """Put the times of some rows back; ValueError where the bytes are of another form."""
-        self.table.restore(first, last, stored)
+        if rows > len(self.rows):
+            room = -(-rows * 5 // (4 * BLOCK)) * BLOCK  # in growing steps, for each one copies all rows
+            super().grow(room)
+            for columns in self.columns:
+                columns.grow(room)
 
 
-class HostRows(Numbered[Host]):
+class HostRows(KeyedRows[Host]):
     """Hosts that measure something: system, name, and when the last minute began that was told of them."""
 
     name: ClassVar[str] = "host_rows"
@@ -234,21 +200,67 @@ class HostRows(Numbered[Host]):
     block: ClassVar[int] = HOST_BLOCK
 
     def __init__(self) -> None:
-        super().__init__(RowTable(np.dtype([("last_ms", "<i8")]), last_ms=NEVER_MS))
+        super().__init__("last_ms")
 
 
-class SeriesRows(Numbered[Series]):
+class SeriesRows(KeyedRows[Series]):
     """Resources of hosts: name, and when the last minutes began that were told and that were learned."""
 
     name: ClassVar[str] = "host_series"
     version: ClassVar[int] = 1
 
     def __init__(self) -> None:
-        dtype = np.dtype([("last_ms", "<i8"), ("learned_ms", "<i8")])
-        super().__init__(RowTable(dtype, last_ms=NEVER_MS, learned_ms=NEVER_MS))
+        super().__init__("last_ms", "learned_ms")
 
 
-class Roster:
+class Block(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Stored form of some rows: their numbers as plain little-endian bytes, and of keyed rows the names.
+
+    A name is the row, the host's system or the row of the host, and the host or the resource.
+    """
+
+    version: int
+    data: bytes
+    names: list[tuple[int, str | int, str]] = []
+
+
+class BlockCopy(NamedTuple):
+    """Some rows as they are now: what is encoded later, in any thread, because that takes longer."""
+
+    version: int
+    data: bytes
+    first: int
+    keys: Sequence[tuple[str | int, str] | None]
+
+    def encoded(self) -> bytes:
+        """Return the stored form as JSON."""
+        names = [(row, *key) for row, key in enumerate(self.keys, self.first) if key is not None]
+        return msgspec.json.encode(Block(self.version, self.data, names))
+
+
+def decoded(states: Mapping[str, bytes], versions: Mapping[str, int]) -> dict[str, Block]:
+    """Return the blocks of the kinds and versions that are known; ConfigError where they are damaged or of a newer agent."""
+    found: dict[str, Block] = {}
+    for key, value in states.items():
+        version, block = versions[key.partition("/")[0]], _decoded(key, value)
+        if block.version > version:
+            raise ConfigError(
+                f"The stored state {key} was written by a newer agent, in version {block.version} where this one knows "
+                f"{version}: start that agent again, or {HEAL}"
+            )
+        if block.version == version:
+            found[key] = block
+    return found
+
+
+def _decoded(key: str, value: bytes) -> Block:
+    try:
+        return msgspec.json.decode(value, type=Block)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"The stored state {key} is damaged ({error}): {HEAL}") from error
+
+
+class RowIndex:
     """Hosts and their resources, at most `series_max`."""
 
     def __init__(self, series_max: int) -> None:
@@ -260,15 +272,15 @@ class Roster:
         """Begin with these hosts and resources; ValueError where they do not fit each other."""
         self.hosts.fill(hosts)
         self.series.fill(series)
-        self._resources = {row: {} for row, _ in self.hosts.numbers}
-        for row, (host, resource) in self.series.numbers:
+        self._resources = {row: {} for row, _ in self.hosts.ids}
+        for row, (host, resource) in self.series.ids:
             if host not in self._resources:
                 raise ValueError(f"resource {resource} is of host {host}, which is none")
             self._resources[host][resource] = row
 
     def host(self, system: str, name: str) -> int | None:
         """Return the row of a host; None of one that is not known."""
-        return self.hosts.numbers.row((system, name))
+        return self.hosts.ids.rows.get((system, name))
 
     def resources(self, host: int) -> dict[str, int]:
         """Return the rows of a host's resources by their names, in the order of those."""
@@ -284,30 +296,26 @@ class Roster:
 
         `minute_ms` is when the minute begins that was told of it.
         """
-        host = self.hosts.numbers.row((system, name))
+        host = self.hosts.ids.rows.get((system, name))
         row = None if host is None else self._resources[host].get(resource)
         if host is None or row is None:
-            if len(self.series.numbers) >= self._series_max:
+            if len(self.series.ids.rows) >= self._series_max:
                 return None
             if host is None:
                 host = self.hosts.add((system, name))
                 self._resources[host] = {}
             row = self._resources[host][resource] = self.series.add((host, resource))
-        for table, place in ((self.series.table, row), (self.hosts.table, host)):
-            last_ms = table["last_ms"]
+        for rows, place in ((self.series.rows, row), (self.hosts.rows, host)):
+            last_ms = rows["last_ms"]
             last_ms[place] = max(last_ms[place], minute_ms)
         return row, host
 
-    def learned_ms(self) -> npt.NDArray[np.int64]:
-        """Return when the last minute began that was learned of each series, (rows,)."""
-        return self.series.table["learned_ms"]
-
     def forget_before(self, minute_ms: int) -> int:
         """Forget resources whose last minute began before, and hosts without one; return how many hosts they were."""
-        last_ms = self.series.table["last_ms"]
+        last_ms = self.series.rows["last_ms"]
         rows = np.flatnonzero((last_ms != NEVER_MS) & (last_ms < minute_ms))
         for row in rows.tolist():
-            key = self.series.numbers.key(row)
+            key = self.series.ids.key(row)
             if key is not None:
                 del self._resources[key[0]][key[1]]
         self.series.release(rows)
@@ -316,3 +324,73 @@ class Roster:
             del self._resources[host]
         self.hosts.release(hosts)
         return len(hosts)
+
+    def kept(self) -> tuple[Kept, ...]:
+        """Return all kinds of rows and columns."""
+        return (self.hosts, self.series, *self.series.columns, *self.hosts.columns)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the number of rows in use by kind."""
+        return {kept.name: len(each.ids) for each in (self.hosts, self.series) for kept in (each, *each.columns)}
+
+    def copied(self) -> dict[str, BlockCopy]:
+        """Return a copy of all blocks that have a row in use, by their keys."""
+        found: dict[str, BlockCopy] = {}
+        for keyed in (self.hosts, self.series):
+            for first in range(0, keyed.ids.end, keyed.block):
+                last, number = first + keyed.block, first // keyed.block
+                keys = keyed.ids.keys(first, last)
+                if keys.count(None) == len(keys):
+                    continue
+                for kept in (keyed, *keyed.columns):
+                    names = keys if kept is keyed else ()
+                    found[f"{kept.name}/{number}"] = BlockCopy(kept.version, kept.stored(first, last), first, names)
+        return found
+
+    def restore(self, states: Mapping[str, bytes]) -> None:
+        """Put blocks back, given by their keys; ConfigError where they are damaged or of a newer agent.
+
+        Columns of which an older version is stored, or nothing, begin anew. Where the ids do, everything does.
+        """
+        blocks = decoded(states, {kept.name: kept.version for kept in self.kept()})
+        try:
+            self.fill(
+                [(row, (str(system), name)) for row, system, name in _names(self.hosts, blocks)],
+                [(row, (int(host), resource)) for row, host, resource in _names(self.series, blocks)],
+            )
+            for keyed in (self.hosts, self.series):
+                _fill(keyed, blocks)
+        except ValueError as error:
+            raise ConfigError(f"The stored states of hosts are damaged ({error}): {HEAL}") from error
+
+
+def _names(keyed: KeyedRows[Any], blocks: Mapping[str, Block]) -> Iterator[tuple[int, str | int, str]]:
+    for key, block in blocks.items():
+        kind, _, number = key.partition("/")
+        if kind != keyed.name:
+            continue
+        for name in block.names:
+            if name[0] // keyed.block != int(number) or not 0 <= name[0] < ROWS_MAX:
+                raise ValueError(f"row {name[0]} stands in {key}")
+            yield name
+
+
+def _fill(keyed: KeyedRows[Any], blocks: Mapping[str, Block]) -> None:
+    for number in sorted({row // keyed.block for row, _ in keyed.ids}):
+        for columns in (keyed, *keyed.columns):
+            block = blocks.get(f"{columns.name}/{number}")
+            if block is not None:
+                columns.restore(number * keyed.block, (number + 1) * keyed.block, block.data)
+
+
+def rounds(numbers: npt.NDArray[np.integer]) -> Iterator[npt.NDArray[np.intp]]:
+    """Yield places such that each round holds every number once, the first occurrence of each first; places rise."""
+    if not len(numbers):
+        return
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    turn = np.empty(len(numbers), np.intp)
+    turn[order] = np.arange(len(numbers)) - np.repeat(first, np.diff(np.r_[first, len(numbers)]))
+    for k in range(int(turn.max()) + 1):
+        yield np.flatnonzero(turn == k)

@@ -1,6 +1,10 @@
-"""The newest windows of each series, as its collectors told them, several of one minute put together when asked for."""
+"""Minutes of the resources of hosts: those that wait for a tick, the newest windows of each series, and its forecast.
+
+A window is as its collectors told it; several of one minute are put together when it is asked for.
+"""
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -18,8 +22,12 @@ from processors.windows.settings import MINUTE_MS, PARTS
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-
-# Minutes of many series at once, as the processors of hosts take them.
+SLOTS: Final = 4  # minutes of a series that are kept; of two sources two minutes each
+STALE_MS: Final = 2 * MINUTE_MS  # what is told of a minute comes before the end of the next
+THIN_BELOW: Final = 5  # samples
+NONE_MS: Final = -1  # when a minute begins that was never told
+EVEN: Final = 1e-4  # by how much shares may miss the sum of one
+_ITEM: Final = np.dtype("<f4")
 
 
 class MinuteBatch(NamedTuple):
@@ -35,20 +43,15 @@ class MinuteBatch(NamedTuple):
     means: npt.NDArray[np.float64]
 
 
-# What each resource of each host will measure next: forecasts that run beside the telemetry, minute by minute.
-
-
-_ITEM = np.dtype("<f4")
-
-
 class HostForecasts:
-    """Thirty forecasters per resource of a host, of which the one with the least recent error answers."""
+    """What each resource of each host will measure next: thirty forecasters, of which the one with the least recent error answers."""
 
     name: ClassVar[str] = "host_forecasts"
     version: ClassVar[int] = 1
 
-    def __init__(self) -> None:
-        self._forecasters = Forecasters(0)
+    @cached_property
+    def _forecasters(self) -> Forecasters:
+        return Forecasters(0)
 
     def grow(self, rows: int) -> None:
         """Have at least so many rows; new ones are empty."""
@@ -85,12 +88,6 @@ def _outlook(value: float, error: float, predictor: int) -> Outlook | None:
         return None
     return Outlook(six_digits(value), None if np.isnan(error) else six_digits(error), PREDICTORS[predictor])
 
-
-SLOTS: Final = 4  # minutes of a series that are kept; of two sources two minutes each
-STALE_MS: Final = 2 * MINUTE_MS  # what is told of a minute comes before the end of the next
-THIN_BELOW: Final = 5  # samples
-NONE_MS: Final = -1  # when a minute begins that was never told
-EVEN: Final = 1e-4  # by how much shares may miss the sum of one
 
 _SLOT: Final = np.dtype(
     [
@@ -140,7 +137,7 @@ class HostWindows(RowTable):
 
     def take(self, told: Told) -> None:
         """Take in what was told of some series, each named once."""
-        slots = self["slots"]
+        slots = self.rows["slots"]
         minute_ms, source = slots["minute_ms"][told.row], slots["source"][told.row]
         own = (source == told.source[:, None]) & (minute_ms != NONE_MS)
         again = own & (minute_ms == told.minute_ms[:, None])
@@ -159,7 +156,7 @@ class HostWindows(RowTable):
 
     def of(self, row: int, until_ms: int) -> HostWindow | None:
         """Return the newest window of a series that ended at `until_ms` or before; None where none is kept."""
-        slots = self["slots"][row]
+        slots = self.rows["slots"][row]
         told = zip(slots["minute_ms"].tolist(), slots["parts"].tolist(), strict=True)
         ends_ms = [minute_ms + MINUTE_MS if parts and minute_ms >= 0 else NONE_MS for minute_ms, parts in told]
         end_ms = max((end_ms for end_ms in ends_ms if end_ms <= until_ms), default=NONE_MS)
@@ -227,30 +224,26 @@ def _pooled(slots: list[_Slot]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(found.edges.tolist()), tuple(found.shares.tolist())
 
 
-# Minutes of hosts between two ticks: gathered one by one, taken in as columns.
+# Minutes between two ticks: gathered one by one, taken in as columns
 
 
-class Waiting:
-    """Minutes of resources in the order in which they came."""
+class WaitingMinutes:
+    """Minutes of resources in the order in which they came; `places` is empty where none waits."""
 
     def __init__(self) -> None:
-        self._places: list[tuple[int, int, int, int, int]] = []
+        self.places: list[tuple[int, int, int, int, int]] = []
         self._minutes: list[ResourceMinute] = []
-
-    def __len__(self) -> int:
-        """Return how many wait."""
-        return len(self._places)
 
     def add(self, row: int, host: int, source: int, minute_ms: int, *, revision: int, minute: ResourceMinute) -> None:
         """Let a minute wait; `source` is a number that stands for who told it."""
-        self._places.append((row, host, source, minute_ms, revision))
+        self.places.append((row, host, source, minute_ms, revision))
         self._minutes.append(minute)
 
     def columns(self) -> "MinutesTold":
         """Return what waits, (m,) in its order, and wait for the next."""
-        places = np.array(self._places, dtype=np.int64).reshape(-1, 5)
+        places = np.array(self.places, dtype=np.int64).reshape(-1, 5)
         minutes = self._minutes
-        self._places, self._minutes = [], []
+        self.places, self._minutes = [], []
         return MinutesTold(places, minutes)
 
 

@@ -5,22 +5,23 @@
 Source: Schopf, Berman, "Using stochastic information to predict application behavior on contended resources" (2001).
 T(n) is a stochastic value, whose quantiles are those of the curve's band. The curve was learned from runs that met some
 load themselves: it is divided by their usual one. The power, 1 in the source, is how closely runs were seen to follow it.
+
+A job that runs has hosts of its own, and each of them counts with its own window. A job that is to run on some hosts of a
+partition, or of a list that is longer than it needs, meets each as likely as any other: their windows are pooled. Where
+there are too many hosts to look at each, those looked at are spread evenly over their order, the same ones each time.
 """
 
 import math
-import re
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, NamedTuple
 
-import msgspec
 import numpy as np
 from scipy.special import ndtr
 
-from processors.contracts.hosts import Windows
-from processors.contracts.load import StructuralModel, UnderLoadSettings
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.hosts import HostWindow, Windows
+from processors.contracts.nodes import spread
 from processors.facts import PublishedPoint
-from processors.load.hosts import Load, Place, TooLittleError, first_window, load, pooled
 from processors.models.downey.bayes import BAND_DEVIATIONS
 from processors.models.histogram.arithmetic import (
     AVAILABILITY_MIN,
@@ -29,181 +30,153 @@ from processors.models.histogram.arithmetic import (
     cumulative,
     mean,
     minimum_over,
+    mixture,
     quantiles,
     scaled,
 )
-from processors.models.histogram.values import INTERVALS, INTERVALS_MAX, Histogram, between, equal_edges, point
+from processors.models.histogram.values import (
+    INTERVALS,
+    INTERVALS_MAX,
+    Floats,
+    Histogram,
+    between,
+    equal_edges,
+    in_common,
+    point,
+)  # fmt: skip
 from processors.models.structure.evaluate import LEVELS, evaluate
-from processors.models.structure.inputs import Alike, Value
-from processors.models.structure.parse import DEDICATED, HOSTS, Model, parse
+from processors.models.structure.inputs import Value
+from processors.models.structure.parse import DEDICATED, Model
 
-# Structural models of the configuration: which equation is an application's own, and where its values come from.
-
-
-MASTER: Final = "master_"  # how names begin that the first host of a job measures, for all of its hosts
-KEPT_MAX: Final = 10_000
-
-
-class Structure(NamedTuple):
-    """An equation that was read, and the settings that it came from."""
-
-    model: Model
-    settings: StructuralModel
-
-    @property
-    def needs_curve(self) -> bool:
-        """Whether the equation contains T(n)."""
-        return DEDICATED in self.model.names
-
-
-class Structures:
-    """The structural models, in their order; the first whose pattern is found is an application's own."""
-
-    def __init__(self, settings: UnderLoadSettings) -> None:
-        self._known = [(re.compile(model.application), model) for model in settings.models]
-        self._read: dict[int, Structure] = {}
-        self._index = lru_cache(KEPT_MAX)(self._found)
-
-    def of(self, application: str) -> Structure | None:
-        """Return the model of an application; None where it has none. EquationError for one that can not be read."""
-        index = self._index(application) if self._known else None
-        if index is None:
-            return None
-        if index not in self._read:
-            settings = self._known[index][1]
-            model = parse(settings.equation, (*settings.parameters, *settings.resources))
-            self._read[index] = Structure(model, settings)
-        return self._read[index]
-
-    def _found(self, application: str) -> int | None:
-        found = (index for index, (pattern, _) in enumerate(self._known) if pattern.search(application))
-        return next(found, None)
-
-
-class Measured(NamedTuple):
-    """The values of an equation, and what the windows were like that they came from, by resource."""
-
-    values: dict[str, Value]
-    loads: dict[str, Load]
-
-
-def measured(structure: Structure, windows: Windows, place: Place, n: float, until_ms: int) -> Measured:
-    """Return the values of an equation but T(n): parameters, size, windows. TooLittleError where windows are missing."""
-    settings = structure.settings
-    values: dict[str, Value] = {"n": n, HOSTS: place.hosts, **settings.parameters}
-    loads = {}
-    for resource in _resources(structure):
-        values[resource], found = _value(windows, place, resource, until_ms)
-        if found is not None:
-            loads[resource] = found
-    return Measured(values, loads)
-
-
-def _resources(structure: Structure) -> Iterator[str]:
-    return (name for name in structure.settings.resources if name in structure.model.names)
-
-
-def _value(windows: Windows, place: Place, resource: str, until_ms: int) -> tuple[Value, Load | None]:
-    if not resource.startswith(MASTER):
-        found = load(windows, place, resource, until_ms)
-        return (found.rows if place.each else Alike(found.rows.host(0))), found
-    plain = resource.removeprefix(MASTER)
-    if place.first is None:  # any host of the partition may come to lead the job
-        found = load(windows, place, plain, until_ms)
-        return pooled(found), found
-    for name in (resource, plain):
-        window = first_window(windows, place, name, until_ms)
-        if window is not None:
-            return window, None
-    raise TooLittleError(f"{place.first}, the first host, has no window of {plain}.")
-
-
-# What runs teach of load: the one that is usual at a size, how closely run times follow it, and how far they scatter.
-#
-# A curve is measured under some load, and more hosts meet a higher one: the slowest of many is slower. Load of the minutes
-# before a start says much of a short run where load stays alike, and nothing where it changes quickly, or where a job has its
-# hosts for itself. What runs show decides; until they do, they are taken to follow it wholly.
-
-
-FORGETTING: Final = 0.98  # about the newest fifty
-USUAL_MIN: Final = 3  # runs whose load was known before it is called usual
-SLOPE_PRIOR: Final = 0.05  # variance of ln n that says nothing of how load grows with the size
-FOLLOW_PRIOR: Final = 0.1  # sum of squares of ln load that says nothing of how run times follow it
-SPREAD_PRIOR: Final = 5.0  # runs that say nothing of how far they scatter
-LN_MAX: Final = 1.5  # what is farther off counts as so far
-WIDTH_MIN: Final = 0.2
-WIDTH_MAX: Final = 1.25  # the band of the curve itself grows where runs leave it
-OFF_MAX: Final = 2.5  # deviations; what is farther off counts as so far
-NORMAL_MEAN: Final = math.sqrt(2 / math.pi)  # distance from the middle in deviations
-
-
-class Usual(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Loads that runs met: how many, means of ln n and ln load, variance of ln n, covariance of both; newer ones weigh more."""
-
-    runs: int = 0
-    ln_n: float = 0.0
-    ln_load: float = 0.0
-    nn: float = 0.0
-    nl: float = 0.0
-
-    def met(self, n: float, load: float | None) -> "Usual":
-        """Return it with one more load."""
-        if load is None or not 0 < load < math.inf:
-            return self
-        runs = self.runs + 1
-        weight = max(1 / runs, 1 - FORGETTING)
-        off_n, off_load = math.log(n) - self.ln_n, math.log(load) - self.ln_load
-        return Usual(
-            runs,
-            _digits(self.ln_n + weight * off_n),
-            _digits(self.ln_load + weight * off_load),
-            _digits((1 - weight) * (self.nn + weight * off_n * off_n)),
-            _digits((1 - weight) * (self.nl + weight * off_n * off_load)),
-        )
-
-    def at(self, n: float) -> float | None:
-        """Return the usual load at a size; None until enough runs told it."""
-        if self.runs < USUAL_MIN:
-            return None
-        slope = min(max(self.nl / (self.nn + SLOPE_PRIOR), 0.0), 1.0)
-        off_n = min(max(math.log(n) - self.ln_n, -LN_MAX), LN_MAX)
-        return math.exp(max(self.ln_load + slope * off_n, 0.0))
-
-
-class Followed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How runs followed the load: sums over runs, that fade, of x^2 and x y for x = ln(load / usual), y = ln(run / curve).
-
-    `off` is the sum of distances |ln(run / told)| in the deviation that the equation alone would have told.
-    """
-
-    runs: float = 0.0
-    xx: float = 0.0
-    xy: float = 0.0
-    off: float = 0.0
-
-    def ran(self, x: float, y: float, distance: float) -> "Followed":
-        """Return it with one more run."""
-        x, y = (min(max(value, -LN_MAX), LN_MAX) for value in (x, y))
-        sums = (self.runs, 1.0), (self.xx, x * x), (self.xy, x * y), (self.off, min(distance, OFF_MAX))
-        return Followed(*(_digits(FORGETTING * old + new) for old, new in sums))
-
-    def share(self, prior: float) -> float:
-        """Return how closely run times follow the load, from 0 to 1; `prior` until runs say otherwise."""
-        return min(max((self.xy + FOLLOW_PRIOR * prior) / (self.xx + FOLLOW_PRIOR), 0.0), 1.0)
-
-    def width(self, prior: float) -> float:
-        """Return the factor by which the spread of what is told has to be scaled; `prior` until runs say otherwise."""
-        told = NORMAL_MEAN * (self.runs + SPREAD_PRIOR)
-        return min(max((self.off + SPREAD_PRIOR * NORMAL_MEAN * prior) / told, WIDTH_MIN), WIDTH_MAX)
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.5g}")
-
-
+LOOKED_AT_MAX: Final = 128
+AGE_MAX_MS: Final = 900_000  # a window that ended longer before says nothing of the moment
+KNOWN_MIN: Final = 0.5  # of the hosts looked at
+WORDS_MAX: Final = 60
 DEVIATIONS: Final = 2.6  # what T(n) covers on either side: 99 %
 TAIL: Final = 0.005  # the quantiles that the range is told by,
 REACH: Final = 1.15  # and by how much farther, in ln T, it goes: runs scatter wider than a normal distribution
+
+View = Literal["own", "pool"]
+
+
+class Place(NamedTuple):
+    """Where a job runs or may run: `names` are the hosts looked at, `hosts` is how many it has.
+
+    `view` tells whether these are a job's own hosts, or a pool of which it gets some; `each` whether all of its own are
+    looked at. `first` is the host that leads it, where that is known.
+    """
+
+    system: str
+    names: tuple[str, ...]
+    hosts: float
+    view: View
+    each: bool
+    words: str
+    first: str | None = None
+
+
+class Load(NamedTuple):
+    """What windows say of one resource: `rows` (k, m) of histograms, and how many hosts each stands for, `counts` (k,).
+
+    `missing`, `stale` and `thin` are counts of hosts among those looked at. `range_max` is the longest range of a window.
+    """
+
+    rows: Histogram
+    counts: Floats
+    missing: int
+    stale: int
+    thin: int
+    range_max: float
+
+
+class TooLittleError(Exception):
+    """Too little is known for a figure; the text is a sentence that says what, `missing` how many hosts have no window."""
+
+    def __init__(self, sentence: str, missing: int = 0) -> None:
+        super().__init__(sentence)
+        self.missing = missing
+
+
+def of_hosts(system: str, texts: Sequence[str], count: float | None = None) -> Place:
+    """Return the place of some host lists; a job that needs `count` of them gets any. TooLittleError for no hosts."""
+    try:
+        named, names = spread(texts, LOOKED_AT_MAX)
+    except InvalidInputError as error:
+        raise TooLittleError(str(error)) from error
+    if not named:
+        raise TooLittleError("No host is named.")
+    needed = named if count is None else count
+    if needed > named:
+        raise TooLittleError(f"{needed:g} hosts are needed, {named} are named.")
+    text = ",".join(texts)
+    words = text if len(text) <= WORDS_MAX else f"{named} hosts"
+    if needed < named:
+        return Place(system, names, needed, "pool", each=False, words=f"{needed:g} of {words}")
+    return Place(system, names, needed, "own", each=len(names) == named, words=words, first=names[0])
+
+
+def of_partition(windows: Windows, system: str, partition: str, count: float) -> Place:
+    """Return the place of a job that needs `count` hosts of a partition. TooLittleError where none of them is known."""
+    known = windows.hosts_of(system, partition)
+    if not known:
+        raise TooLittleError(f"No host of partition {partition} is known.")
+    step = max(len(known) / LOOKED_AT_MAX, 1.0)
+    names = tuple(known[int(i * step)] for i in range(min(len(known), LOOKED_AT_MAX)))
+    return Place(system, names, count, "pool", each=False, words=f"partition {partition}")
+
+
+def load(windows: Windows, place: Place, resource: str, until_ms: int) -> Load:
+    """Return what the windows before a moment say of a resource; TooLittleError where too many are missing.
+
+    Hosts of its own without a window are taken to be like the others.
+    """
+    found = [_window(windows, place, name, resource, until_ms) for name in place.names]
+    held = [window for window in found if window is not None]
+    missing = len(found) - len(held)
+    if len(held) < KNOWN_MIN * len(found):
+        raise TooLittleError(f"{missing} of {len(found)} hosts have no window of {resource}.", missing)
+    each = in_common([window.edges for window in held], [_even(window.shares) for window in held])
+    rows, counts = _rows(found, each, place)
+    stale, thin = sum(window.stale for window in held), sum(window.thin for window in held)
+    return Load(rows, counts, missing, stale, thin, float((each.edges[:, -1] - each.edges[:, 0]).max()))
+
+
+def first_window(windows: Windows, place: Place, resource: str, until_ms: int) -> Histogram | None:
+    """Return the window of the host that leads a job; None where it has none, or is not known."""
+    window = _window(windows, place, place.first, resource, until_ms) if place.first else None
+    return in_common([window.edges], [_even(window.shares)]).host(0) if window else None
+
+
+def pooled(found: Load) -> Histogram:
+    """Return the window of a host picked from all."""
+    return mixture(found.rows, found.counts)
+
+
+def _rows(found: Sequence[HostWindow | None], each: Histogram, place: Place) -> tuple[Histogram, Floats]:
+    """Return a row for each host in their order, the pool in the place of a window that is missing; or the pool alone."""
+    if place.each and None not in found:
+        return each, np.ones(each.hosts)
+    pool = mixture(each)
+    if not place.each:
+        return Histogram(pool.edges[None], pool.shares[None]), np.array([float(place.hosts)])
+    edges = [pool.edges.tolist() if window is None else window.edges for window in found]
+    shares = [pool.shares.tolist() if window is None else _even(window.shares) for window in found]
+    return in_common(edges, shares), np.ones(len(found))
+
+
+def _window(windows: Windows, place: Place, name: str, resource: str, until_ms: int) -> HostWindow | None:
+    window = windows.window(place.system, name, resource, until_ms)
+    recent = window is not None and until_ms - window.until_ms <= AGE_MAX_MS and bool(window.shares)
+    return window if recent else None
+
+
+def _even(shares: Sequence[float]) -> list[float]:
+    """Return shares that sum to one: windows are kept in few digits."""
+    total = sum(shares)
+    return [share / total for share in shares]
+
+
+# The equations
 
 
 class Shares(NamedTuple):

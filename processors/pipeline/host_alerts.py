@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -16,236 +17,286 @@ from processors.alerts import hosts as host_rules
 from processors.alerts.applications import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST
 from processors.alerts.hosts import Contradicts, Odd, Rack, host_labels
 from processors.contracts.telemetry import is_cumulative
-from processors.hosts.detectors import Difference, Mark, Records, Suspects, Unlike, UnlikeRules
-from processors.hosts.multivariate import Together
+from processors.hosts.detectors import AnomalyCandidates, Mark
+from processors.hosts.jobs import HostJobs
 from processors.hosts.rows import NEVER_MS
 from processors.hosts.windows import MinuteBatch
 from processors.pipeline.alerts import OpenAlerts
-from processors.pipeline.host_jobs import HostGroups, Placed
-from processors.pipeline.host_state import HostDesk
+from processors.pipeline.host_state import HostShardState
 from processors.windows.settings import MINUTE_MS
 
 LATE_MS: Final = 180_000  # what was found so long ago can still be news: minutes come late
 LIVE_MS: Final = 600_000  # a host that said nothing for so long is no part of its rack
-Rows = npt.NDArray[np.intp]
+NO_GROUP: Final = -1
 
 
 class HostAlerts:
     """The detectors of all hosts of a shard, and their alerts."""
 
-    name: Final = Suspects.name
+    name: Final = AnomalyCandidates.name
 
-    def __init__(self, desk: HostDesk, placed: Placed) -> None:
-        self._desk, self._placed = desk, placed
-        settings = desk.settings.alerts
+    def __init__(self, state: HostShardState, jobs: HostJobs) -> None:
+        self._state = state
+        settings = state.settings.alerts
         self._host, self._rack, self._straggler = settings.host_anomaly, settings.rack_anomaly, settings.straggler
         self._window_ms = round(self._host.window_s * 1000)
-        rules = UnlikeRules(self._straggler.deviations, self._straggler.difference, self._straggler.share_max)
-        self._records, self._unlike = Records(), Unlike(re.compile(self._straggler.resources), rules)
-        self._together, self._suspects = Together(high_ratio=self._host.combined_ratio), Suspects()
-        for series in (self._records, self._unlike, self._together.places):
-            desk.roster.series.join(series)
-        for hosts in (self._together, self._suspects):
-            desk.roster.hosts.join(hosts)
-        self._groups, self._alerts = HostGroups(desk, placed), OpenAlerts(desk)
-        self._minute = 0
-
-    def restored(self) -> None:
-        """Go on from the tick of the checkpoint that was put back."""
-        self._minute = self._desk.now_ms // MINUTE_MS
+        self._groups, self._alerts = HostGroups(state, jobs), OpenAlerts(state)
+        self._judged = False  # all that was learned; after a restart nobody knows
 
     def take(self, batch: MinuteBatch) -> None:
         """Judge and learn a minute of many series; nothing is said yet. What only ever grows is left out."""
-        places, numbers = self._together.places, self._desk.roster.series.numbers
+        state, ids = self._state, self._state.index.series.ids
+        places = state.places.rows
         for i in np.flatnonzero(places["host"][batch.row] != batch.host).tolist():
-            key = numbers.key(int(batch.row[i]))
+            key = ids.key(int(batch.row[i]))
             if key is not None and is_cumulative(key[1]):
-                places.leave_out(int(batch.row[i]), int(batch.host[i]))
+                state.places.leave_out(int(batch.row[i]), int(batch.host[i]))
         at = np.flatnonzero(places["left_out"][batch.row] == 0)
         if at.size < batch.row.size:
             batch = MinuteBatch(batch.row[at], batch.host[at], batch.minute_ms[at], batch.means[at])
-        self._suspects.seen(batch.host, batch.minute_ms)
-        self._records.take(batch)
-        self._together.take(batch)
-        self._unlike.take(batch)
+        self._judged = False
+        state.candidates.seen(batch.host, batch.minute_ms)
+        state.records.take(batch)
+        state.multivariate.take(batch)
+        state.peers.take(batch)
 
-    def tick(self, now_ms: int) -> None:
-        """Tell what was found, and let alerts end."""
-        self._together.tick(now_ms)
-        if now_ms // MINUTE_MS != self._minute:
-            self._minute = now_ms // MINUTE_MS
-            self._mute()
-            self._compare()
-        self._judge()
-        self._tell()
+    def tick(self, before_ms: int) -> None:
+        """Tell what was found since a tick before, and let alerts end."""
+        now_ms = self._state.now_ms
+        if self._state.index.hosts.ids.rows:
+            self._judged &= not self._state.multivariate.tick(now_ms)
+            if now_ms // MINUTE_MS != before_ms // MINUTE_MS:
+                self._mute()
+                self._compare()
+            self._judge()
+            self._tell()
         self._alerts.tick()
 
     def anomalous(self) -> Sequence[int]:
         """Return the rows of hosts that are part of an open alert."""
-        return [int(row) for row in np.flatnonzero(self._suspects["told_ms"] >= self._shown_since_ms())]
+        return [int(row) for row in np.flatnonzero(self._state.candidates.rows["told_ms"] >= self._shown_since_ms())]
 
     def since_ms(self, host: int, resource: str) -> int | None:
         """Return since when a resource of a host is part of an open alert."""
-        row = self._desk.roster.resources(host).get(resource)
-        if row is None or self._suspects["told_ms"][host] < self._shown_since_ms():
+        row = self._state.index.resources(host).get(resource)
+        if row is None or self._state.candidates.rows["told_ms"][host] < self._shown_since_ms():
             return None
         mark = self._marks(host).get(resource)
-        found = mark or self._unlike.difference(row)
+        found = mark or self._state.peers.difference(row)
         return found.since_ms if found else None
-
-    def score(self, row: int) -> float | None:
-        """Return the last score of a resource, 0 to 1."""
-        return self._records.score(row)
 
     def host_score(self, host: int) -> float | None:
         """Return the last score of all resources of a host together, 0 to 1; None of one with a single resource."""
-        return self._together.score(host) if self._together.resources[host] > 1 else None
+        one = self._state.multivariate.hosts.rows[host]
+        return float(one["score"]) if one["places"] > 1 else None
 
     def _judge(self) -> None:
-        """Note news of hosts that may be told of."""
-        if not self._host.enabled:
+        """Note news of hosts that may be told of; there are none where nothing was learned since."""
+        if self._judged or not self._host.enabled:
             return
-        suspects, host = self._suspects, self._together.places.hosts
-        by_records = suspects.close(self._records.fired_ms, host, self._window_ms, self._host.resources_min)
-        high = np.flatnonzero(self._together.high >= self._host.combined_minutes)
-        since_ms, end_ms = self._together.high_since_ms[high], self._together.scored_ms[high] + MINUTE_MS
-        by_score = suspects.high(high, since_ms, end_ms, self._window_ms)
+        self._judged = True
+        state, candidates, scored = self._state, self._state.candidates, self._state.multivariate.hosts.rows
+        fired_ms, host = state.records.marks.rows["fired_ms"], state.places.hosts
+        by_records = candidates.close(fired_ms, host, self._window_ms, self._host.resources_min)
+        high = np.flatnonzero(scored["high"] >= self._host.combined_minutes)
+        since_ms, end_ms = scored["high_since_ms"][high], scored["scored_ms"][high] + MINUTE_MS
+        by_score = candidates.high(high, since_ms, end_ms, self._window_ms)
         found = np.union1d(by_records, by_score)
-        found = found[self._may_be_told()[found] & (suspects["news_ms"][found] == NEVER_MS)]
-        suspects["news_ms"][found] = self._desk.now_ms
+        news_ms = candidates.rows["news_ms"]
+        news_ms[found[self._may_be_told()[found] & (news_ms[found] == NEVER_MS)]] = state.now_ms
 
     def _may_be_told(self) -> npt.NDArray[np.bool_]:
         """Return of which hosts something was found that may raise an alert: not of new ones, or long ago."""
-        suspects, now_ms = self._suspects, self._desk.now_ms
-        known = suspects["odd_ms"] >= suspects["first_ms"] + round(self._host.learn_s * 1000)
-        recent = suspects["odd_ms"] >= now_ms - round(self._desk.settings.alerts.run_age_max_s * 1000)
-        found = (suspects["odd_ms"] != NEVER_MS) & known & recent
-        return np.asarray(found & (suspects["muted"] == 0) & (suspects["odd_ms"] >= suspects["hushed_ms"]))
+        rows, now_ms = self._state.candidates.rows, self._state.now_ms
+        odd_ms = rows["odd_ms"]
+        known = odd_ms >= rows["first_ms"] + round(self._host.learn_s * 1000)
+        recent = odd_ms >= now_ms - round(self._state.settings.alerts.run_age_max_s * 1000)
+        found = (odd_ms != NEVER_MS) & known & recent & (rows["muted"] == 0)
+        return np.asarray(found & (odd_ms >= rows["hushed_ms"]))
 
     def _tell(self) -> None:
         """Tell the news: of racks first, then of hosts by themselves."""
-        news_ms = self._suspects["news_ms"]
+        news_ms = self._state.candidates.rows["news_ms"]
         if not (news_ms != NEVER_MS).any():
             return
+        out = self._groups.out_of_service()
         for row in np.flatnonzero(news_ms != NEVER_MS).tolist():
-            if self._groups.state(row):
-                news_ms[row] = NEVER_MS  # out of service since the minute began
+            if row in out:
+                news_ms[row] = NEVER_MS  # since the minute began
         if self._rack.enabled:
             self._tell_racks()
         for row in np.flatnonzero(news_ms != NEVER_MS).tolist():
             self._tell_host(row)
 
     def _tell_racks(self) -> None:
-        suspects, now_ms = self._suspects, self._desk.now_ms
+        candidates, now_ms = self._state.candidates.rows, self._state.now_ms
         since_ms = now_ms - self._window_ms - round(self._host.gather_s * 1000) - LATE_MS
-        odd = np.flatnonzero(self._may_be_told() & (suspects["odd_ms"] >= since_ms))
+        odd = np.flatnonzero(self._may_be_told() & (candidates["odd_ms"] >= since_ms))
         live: dict[Rack, list[int]] = {}
         for rack, rows in sorted(self._groups.racks(odd).items()):
-            news = [row for row in rows if suspects["news_ms"][row] != NEVER_MS]
+            news = (candidates["news_ms"][rows] != NEVER_MS).any()
             is_open = self._alerts.is_open(host_rules.ends(RACK_ANOMALY, rack.labels, "", now_ms))
             if not news or not (is_open or len(rows) >= self._rack.hosts_min):
                 continue
-            live = live or self._groups.racks(np.flatnonzero(self._heard_ms() >= now_ms - LIVE_MS))
+            heard_ms = self._state.index.hosts.rows["last_ms"]
+            live = live or self._groups.racks(np.flatnonzero(heard_ms >= now_ms - LIVE_MS))
             of = max(len(live.get(rack, ())), len(rows))
             if is_open or len(rows) >= self._rack.share_min * of:
                 self._tell_rack(rack, rows, of)
 
     def _tell_rack(self, rack: Rack, rows: list[int], of: int) -> None:
-        now_ms, names = self._desk.now_ms, [self._named(row)[1] for row in rows]
+        candidates, now_ms = self._state.candidates.rows, self._state.now_ms
+        names = sorted(self._named(row)[1] for row in rows)
         resources = Counter(name for row in rows for name in self._marks(row))
-        since_ms = int(self._suspects["since_ms"][rows].min())
-        self._alerts.take(
-            [host_rules.rack_anomaly(
-                rack, sorted(names), of, resources, since_ms, settings=self._rack, now_ms=now_ms
-            )]
-        )  # fmt: skip
-        self._suspects["news_ms"][rows], self._suspects["told_ms"][rows] = NEVER_MS, now_ms
+        since_ms = int(candidates["since_ms"][rows].min())
+        found = host_rules.rack_anomaly(rack, names, of, resources, since_ms, settings=self._rack, now_ms=now_ms)
+        self._alerts.take([found])
+        candidates["news_ms"][rows], candidates["told_ms"][rows] = NEVER_MS, now_ms
         why = f"It is part of the anomaly of {rack.said}."
         for row in rows:
             self._alerts.ends(host_rules.ends(HOST_ANOMALY, host_labels(*self._named(row)), why, now_ms))
 
     def _tell_host(self, row: int) -> None:
         """Tell of a host, at once where its alert is open, else once it waited for the others of its rack."""
-        suspects, now_ms = self._suspects, self._desk.now_ms
+        one, now_ms = self._state.candidates.rows[row], self._state.now_ms
         labels = host_labels(*self._named(row))
         is_open = self._alerts.is_open(host_rules.ends(HOST_ANOMALY, labels, "", now_ms))
-        if not is_open and now_ms - suspects["news_ms"][row] < self._host.gather_s * 1000:
+        if not is_open and now_ms - one["news_ms"] < self._host.gather_s * 1000:
             return
-        suspects["news_ms"][row] = NEVER_MS
-        odd = Odd(int(suspects["since_ms"][row]), self._marks(row), self._resources(row), self._against(row))
+        one["news_ms"] = NEVER_MS
+        resources = sum(not is_cumulative(name) for name in self._state.index.resources(row))
+        odd = Odd(int(one["since_ms"]), self._marks(row), resources, self._against(row))
         if odd.marks or odd.contradicts:
-            suspects["told_ms"][row] = now_ms
+            one["told_ms"] = now_ms
             self._alerts.take([host_rules.host_anomaly(labels, odd, self._host, now_ms)])
 
     def _marks(self, host: int) -> dict[str, Mark]:
         """Return the records of a host's resources that came close to the last of them, the first ones first."""
-        since_ms = int(self._suspects["odd_ms"][host]) - self._window_ms
-        marks = {name: self._records.mark(row) for name, row in self._desk.roster.resources(host).items()}
+        since_ms = int(self._state.candidates.rows["odd_ms"][host]) - self._window_ms
+        marks = {name: self._state.records.mark(row) for name, row in self._state.index.resources(host).items()}
         near = {name: mark for name, mark in marks.items() if mark is not None and mark.fired_ms >= since_ms}
         return dict(sorted(near.items(), key=lambda one: (one[1].since_ms, one[0])))
 
     def _against(self, host: int) -> Contradicts | None:
         """Return which resource of a host contradicts the others, if it has done so for long."""
-        found = self._together.contradiction(host)
-        if found is None or found.row is None or self._together.high[host] < self._host.combined_minutes:
+        detector = self._state.multivariate
+        found = detector.contradiction(host)
+        if found is None or found.row is None or detector.hosts.rows["high"][host] < self._host.combined_minutes:
             return None
-        series = self._desk.roster.series.numbers.key(found.row)
+        series = self._state.index.series.ids.key(found.row)
         return Contradicts(series[1], found.observed, found.expected, found.since_ms) if series else None
 
     def _mute(self) -> None:
         """Follow what is said of hosts: alerts of those out of service end, those that are back are left alone a while."""
-        suspects, now_ms = self._suspects, self._desk.now_ms
-        for row, (system, name) in self._desk.roster.hosts.numbers:
-            state = self._groups.state(row)
-            if bool(state) == bool(suspects["muted"][row]):
-                continue
-            suspects["muted"][row] = bool(state)
-            suspects["news_ms"][row] = suspects["told_ms"][row] = NEVER_MS
-            if state:
-                self._end(system, name, host_rules.muted(name, state))
+        candidates, out = self._state.candidates.rows, self._groups.out_of_service()
+        for row in sorted({*np.flatnonzero(candidates["muted"]).tolist()} ^ out.keys()):
+            candidates["muted"][row] = row in out
+            candidates["news_ms"][row] = candidates["told_ms"][row] = NEVER_MS
+            if row in out:
+                system, name = self._named(row)
+                self._end(system, name, host_rules.muted(name, out[row]))
             else:
-                suspects["hushed_ms"][row] = now_ms + round(self._host.warm_up_s * 1000)
+                candidates["hushed_ms"][row] = self._state.now_ms + round(self._host.warm_up_s * 1000)
 
     def _end(self, system: str, host: str, why: str) -> None:
         for alert in (HOST_ANOMALY, STRAGGLER_HOST):
-            self._alerts.ends(host_rules.ends(alert, host_labels(system, host), why, self._desk.now_ms))
+            self._alerts.ends(host_rules.ends(alert, host_labels(system, host), why, self._state.now_ms))
 
     def _compare(self) -> None:
         """Compare hosts with their peers, and tell of those that are unlike them for long."""
         if not self._straggler.enabled:
             return
-        suspects, now_ms = self._suspects, self._desk.now_ms
-        host, series = self._together.places.hosts, self._desk.roster.series.numbers
-        group, jobs = self._groups.peers(len(suspects["muted"]), self._straggler.start_s)
-        group[(suspects["muted"] != 0) | (suspects["hushed_ms"] > now_ms)] = -1
+        candidates, peers, now_ms = self._state.candidates.rows, self._state.peers, self._state.now_ms
+        group, jobs = self._groups.peers(len(candidates), self._straggler.start_s)
+        group[(candidates["muted"] != 0) | (candidates["hushed_ms"] > now_ms)] = -1
+        host = self._state.places.hosts
         names = [""] * len(host)
-        for row, (_, resource) in series:
+        for row, (_, resource) in self._state.index.series.ids:
             names[row] = resource
-        self._unlike.judge(now_ms, names, host.astype(np.intp), group)
-        since_ms = self._unlike.since_ms
+        peers.judge(now_ms, names, host.astype(np.intp), group)
+        since_ms = peers.rows["since_ms"]
         long = (since_ms != NEVER_MS) & (since_ms <= now_ms - round(self._straggler.for_s * 1000))
         for row in np.unique(host[long]).tolist():
-            found: dict[str, Difference] = {}
-            for name, own in self._desk.roster.resources(row).items():
-                difference = self._unlike.difference(own) if long[own] else None
-                if difference is not None:
-                    found[name] = difference
-            suspects["told_ms"][row] = now_ms
-            said = host_rules.straggler(
-                host_labels(*self._named(row)), jobs[int(group[row])], found, settings=self._straggler, now_ms=now_ms
-            )
-            self._alerts.take([said])
+            own = {name: each for name, each in self._state.index.resources(row).items() if long[each]}
+            differences = {name: peers.difference(each) for name, each in own.items()}
+            found = {name: each for name, each in differences.items() if each is not None}
+            candidates["told_ms"][row] = now_ms
+            labels, job = host_labels(*self._named(row)), jobs[int(group[row])]
+            self._alerts.take([host_rules.straggler(labels, job, found, settings=self._straggler, now_ms=now_ms)])
 
     def _shown_since_ms(self) -> int:
         """Return since when hosts were told of that are shown as anomalous."""
         keep_ms = round(max(self._host.keep_firing_s, self._rack.keep_firing_s) * 1000)
-        return max(self._desk.now_ms - keep_ms, 0)
-
-    def _resources(self, row: int) -> int:
-        return sum(not is_cumulative(name) for name in self._desk.roster.resources(row))
-
-    def _heard_ms(self) -> npt.NDArray[np.int64]:
-        return self._desk.roster.hosts.table["last_ms"]
+        return max(self._state.now_ms - keep_ms, 0)
 
     def _named(self, row: int) -> tuple[str, str]:
-        return self._desk.roster.hosts.numbers.key(row) or ("", "")
+        return self._state.index.hosts.ids.key(row) or ("", "")
+
+
+class HostGroups:
+    """Hosts that belong together, by their rows: racks, for alerts that take the place of many, and peers, which do the same work."""
+
+    def __init__(self, state: HostShardState, jobs: HostJobs) -> None:
+        self._state, self._jobs = state, jobs
+        self._pattern = re.compile(state.settings.alerts.rack_anomaly.pattern)
+
+    def racks(self, rows: npt.NDArray[np.intp]) -> dict[Rack, list[int]]:
+        """Return the racks of these hosts, with their rows."""
+        found: dict[Rack, list[int]] = {}
+        partitions: dict[tuple[str, str], str] | None = None
+        for row in rows.tolist():
+            key = self._state.index.hosts.ids.key(row)
+            if key is None:
+                continue
+            match = self._pattern.search(key[1])
+            if match is not None and match[1]:
+                rack = Rack(key[0], "rack", match[1])
+            else:
+                partitions = self._partitions() if partitions is None else partitions
+                name = partitions.get(key, "")
+                rack = Rack(key[0], "partition" if name else "system", name)
+            found.setdefault(rack, []).append(row)
+        return found
+
+    def peers(self, hosts: int, start_s: float) -> tuple[npt.NDArray[np.int64], list[str]]:
+        """Return the group of each host (hosts,), less than 0 for none, and the job of each group, "" for idle hosts.
+
+        A host with two jobs has no peers, nor have those of a job that began less than `start_s` ago.
+        """
+        group, jobs = np.full(hosts, NO_GROUP, np.int64), list[str]()
+        busy = np.zeros(hosts, np.bool_)
+        ids, partitions = self._state.index.hosts.ids, self._partitions()
+        for job in self._jobs.running():
+            system, own = unquote(job.partition("/")[0]), len(jobs) if self._ran(job, start_s) else NO_GROUP
+            for name in self._jobs.of(job):
+                row = ids.rows.get((system, name))
+                if row is not None:
+                    group[row] = NO_GROUP if busy[row] else own
+                    busy[row] = True
+            jobs.append(job)
+        idle: dict[tuple[str, str], int] = {}
+        for row, key in ids:
+            if not busy[row] and key in partitions:
+                group[row] = idle.setdefault((key[0], partitions[key]), len(jobs) + len(idle))
+        return group, jobs + [""] * len(idle)
+
+    def out_of_service(self) -> dict[int, str]:
+        """Return the rows of hosts that are out of service, with what was said of them last."""
+        if not len(self._state.conditions):
+            return {}
+        said = {row: self._jobs.state_of(*key) for row, key in self._state.index.hosts.ids}
+        return {row: state for row, state in said.items() if state not in ("", "up")}
+
+    def _ran(self, job: str, start_s: float) -> bool:
+        found = self._state.jobs.get(job)
+        return found is not None and self._state.now_ms - found.start_ms >= start_s * 1000
+
+    def _partitions(self) -> dict[tuple[str, str], str]:
+        """Return the partition of each host on which jobs of one ran; the first by name where there are several."""
+        found: dict[tuple[str, str], str] = {}
+        for key in sorted(self._state.partitions.keys()):
+            system, _, name = key.partition("/")
+            hosts = self._state.partitions.open(key).hosts
+            for host in hosts:
+                found.setdefault((unquote(system), host), unquote(name))
+        return found

@@ -5,201 +5,21 @@ a run may be told late; then each run gets what is its own, and the rest is drop
 all it is kept for `attribution_horizon_s`. A settled run has what it got and what is kept of its time.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from processors.contracts.events import HostMinute, JobCompleted, JobStarted
 from processors.contracts.hosts import Profile
-from processors.contracts.names import escaped
-from processors.contracts.telemetry import COMPONENTS
-from processors.hosts.rows import Numbering
-from processors.pipeline.host_jobs import HostJobs
-from processors.pipeline.host_state import HostDesk
-from processors.power.profiles.attribution import Presence, ProfileRun, given
-from processors.power.profiles.finalisation import AMOUNT, EVENTS_MAX, REACH_MAX, Amounts, Close, HostPower, PowerSample
-from processors.power.profiles.ingest import Intake
-from processors.power.profiles.meters import COUNTER, ENERGY, ESTIMATED, POWER, SHARED
-from processors.power.profiles.sums import Stayed, Sum, Total, profile
-from processors.store import digest64
+from processors.hosts.jobs import HostJobs
+from processors.hosts.rows import IdAllocator
+from processors.pipeline.host_state import HostShardState
+from processors.power.profiles.attribution import Occupancy, ProfileRun, Stayed, Sum, Total, given, profile
+from processors.power.profiles.finalisation import REACH_MAX, Amounts, Close, HostPowers
+from processors.power.profiles.meters import ALWAYS, SHARED, Ingest
 from processors.windows.settings import MINUTE_MS
-
-Floats = npt.NDArray[np.float64]
-
-
-# Power of hosts where only some have sensors: those with one teach what counters let expect, those without get an estimate.
-#
-# Hosts of one system that tell the same counters are of one kind. Each kind has a model for each component of power.
-
-
-MODELS_MAX: Final = 64
-TAUGHT_MAX: Final = 16  # hosts of a kind in one minute
-HOSTS_MIN: Final = 3  # with sensors, to tell which counters go with power
-POWERS_DUE_PER_TICK: Final = 100
-
-Rows = npt.NDArray[np.int64]
-
-
-class _Alike(NamedTuple):
-    """Hosts of one kind (k,), rising, the numbers of their counters, and what stands for the kind."""
-
-    system: str
-    kind: str
-    hosts: Rows
-    counters: Rows
-
-
-class HostPowers:
-    """Models of power of the kinds of hosts of one shard."""
-
-    def __init__(self, desk: HostDesk) -> None:
-        self._desk, self._names = desk, desk.ledger.names
-
-    def estimated(self, minute_ms: int, amounts: Amounts) -> Amounts:
-        """Return what hosts did with the power of those without a sensor, as far as it can be told."""
-        watts = {each: self._watts(amounts, each) for each in COMPONENTS}
-        measured = {each: found for each, found in watts.items() if np.isfinite(found).any() or self._known(each)}
-        if not measured:
-            return amounts
-        if not len(self._desk.powers) and not self._wanted(amounts, measured.values()):
-            return amounts
-        new = [
-            found
-            for alike in self._alike(amounts)
-            for component, power_w in measured.items()
-            if (found := self._of_kind(minute_ms, amounts, alike, component, power_w)) is not None
-        ]
-        if not new:
-            return amounts
-        found = np.concatenate([amounts, *new])
-        return found[np.argsort(found["host"], kind="stable")]
-
-    def errors(self) -> dict[str, float]:
-        """Return the median error of late in W by component, of the worst of the models that have one."""
-        found: dict[str, float] = {}
-        for key in self._desk.powers.keys():  # noqa: SIM118  no mapping
-            error_w, component = self._desk.powers.open(key).error_w, key.split("/")[1]
-            if error_w is not None:
-                found[component] = max(found.get(component, 0.0), error_w)
-        return found
-
-    def forget(self) -> None:
-        """Forget models that nobody teaches any more."""
-        for key in self._desk.powers.due(self._desk.now_ms, POWERS_DUE_PER_TICK):
-            self._desk.powers.remove(key)
-
-    def _known(self, component: str) -> bool:
-        return any(key.split("/")[1] == component for key in self._desk.powers.keys())  # noqa: SIM118  no mapping
-
-    def _watts(self, amounts: Amounts, component: str) -> Floats:
-        """Return the measured power of hosts (rows,), nan where there is none."""
-        found = np.full(self._desk.ledger.roster.hosts.numbers.end, np.nan)
-        for name in (ENERGY + component, POWER + component):  # a sensor of power goes before a counter of energy
-            told = amounts[amounts["quantity"] == self._number(name)]
-            found[told["host"]] = told["amount"] / (told["reach"] * (MINUTE_MS / 1000))
-        return found
-
-    def _wanted(self, amounts: Amounts, measured: Iterable[Floats]) -> bool:
-        """Tell whether a host that told counters has no sensor."""
-        hosts = np.unique(amounts["host"][self._are_counters()[amounts["quantity"]]])
-        return any(np.isnan(power_w[hosts]).any() for power_w in measured)
-
-    def _are_counters(self) -> npt.NDArray[np.bool_]:
-        return np.array([(name or "").startswith(COUNTER) for name in self._names.all], np.bool_)
-
-    def _number(self, name: str) -> int:
-        number = self._names.number(name)
-        return -1 if number is None else number
-
-    def _alike(self, amounts: Amounts) -> Iterator[_Alike]:
-        """Yield the kinds of hosts, in the order of what stands for them."""
-        digests = np.array([digest64(name or "") for name in self._names.all], np.uint64)
-        told = amounts[self._are_counters()[amounts["quantity"]]]
-        if not len(told):
-            return
-        hosts, first = np.unique(told["host"], return_index=True)
-        kinds = np.bitwise_xor.reduceat(digests[told["quantity"]], first)
-        numbers = self._desk.ledger.roster.hosts.numbers
-        systems = [(numbers.key(row) or ("", ""))[0] for row in hosts.tolist()]
-        every: dict[tuple[str, str], list[int]] = {}
-        for row, system, kind in zip(hosts.tolist(), systems, kinds.tolist(), strict=True):
-            every.setdefault((system, f"{kind:016x}"), []).append(row)
-        for (system, kind), rows in sorted(every.items()):
-            counters = np.unique(told["quantity"][told["host"] == rows[0]]).astype(np.int64)
-            yield _Alike(system, kind, np.array(rows, np.int64), counters)
-
-    def _of_kind(
-        self, minute_ms: int, amounts: Amounts, alike: _Alike, component: str, power_w: Floats
-    ) -> Amounts | None:
-        """Teach the model of a kind and return the estimates of its hosts without a sensor."""
-        key = f"{escaped(alike.system)}/{component}/{alike.kind}"
-        watts = power_w[alike.hosts]
-        without = alike.hosts[np.isnan(watts)]
-        if key not in self._desk.powers and not (len(without) and np.isfinite(watts).any() and self._room()):
-            return None
-        model = self._desk.powers.open(key)
-        if self._taught(model, minute_ms, amounts, alike, watts):
-            self._desk.powers.changed(key, model, self._desk.now_ms)
-        return self._estimates(model, amounts, without, component) if len(without) and model.events else None
-
-    def _room(self) -> bool:
-        room = len(self._desk.powers) < MODELS_MAX
-        self._desk.tally["bound", "profile_power_models_max"] += not room
-        return room
-
-    def _taught(self, model: HostPower, minute_ms: int, amounts: Amounts, alike: _Alike, watts: Floats) -> bool:
-        """Teach a model what some hosts with a sensor did, each time others; tell whether there were some."""
-        known = np.flatnonzero(np.isfinite(watts))
-        events = model.events or self._chosen(amounts, alike, watts)
-        if not len(known) or not events:
-            return False
-        turn = (np.arange(TAUGHT_MAX) * len(known) // TAUGHT_MAX + minute_ms // MINUTE_MS) % len(known)
-        at = known[np.unique(turn)]
-        rates = self._rates(amounts, alike.hosts[at], events)
-        for row, power_w in zip(rates.tolist(), watts[at].tolist(), strict=True):
-            model.learn(PowerSample(events, tuple(row), power_w, minute_ms))
-        return True
-
-    def _chosen(self, amounts: Amounts, alike: _Alike, watts: Floats) -> tuple[str, ...]:
-        """Return the counters that go best with power, for a new model; none where that can not be told."""
-        at = np.flatnonzero(np.isfinite(watts))
-        names = sorted(self._names.of(number) for number in alike.counters.tolist())
-        if len(names) <= EVENTS_MAX:
-            return tuple(names)
-        if len(at) < HOSTS_MIN:
-            return ()
-        rates = self._rates(amounts, alike.hosts[at], tuple(names))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            scaled, power = rates - rates.mean(axis=0), watts[at] - watts[at].mean()
-            alike_by = np.abs(scaled.T @ power) / np.sqrt((scaled**2).sum(axis=0) * (power**2).sum())
-        order = np.argsort(-np.nan_to_num(alike_by), kind="stable")[:EVENTS_MAX]
-        return tuple(sorted(names[place] for place in order))
-
-    def _estimates(self, model: HostPower, amounts: Amounts, hosts: Rows, component: str) -> Amounts | None:
-        """Return the estimated power of hosts that told all that it takes, as amounts."""
-        rates = self._rates(amounts, hosts, model.events)
-        told = np.isfinite(rates).all(axis=1)
-        watts = model.score(rates[told])
-        quantity = self._names.add(ESTIMATED + component)
-        if watts is None or quantity is None:
-            return None
-        found = np.zeros(len(watts), AMOUNT)
-        found["host"], found["quantity"], found["reach"] = hosts[told], quantity, 1
-        found["amount"] = watts * (MINUTE_MS / 1000)
-        return found
-
-    def _rates(self, amounts: Amounts, hosts: Rows, events: tuple[str, ...]) -> Floats:
-        """Return events per second of hosts (k, events), nan where a host did not tell one."""
-        rates = np.full((len(hosts), len(events)), np.nan)
-        for column, name in enumerate(events):
-            told = amounts[amounts["quantity"] == self._number(name)]
-            place = np.minimum(np.searchsorted(hosts, told["host"]), len(hosts) - 1)
-            own = hosts[place] == told["host"]
-            rates[place[own], column] = (told["amount"] / (told["reach"] * (MINUTE_MS / 1000)))[own]
-        return rates
-
 
 CLOSE_BEFORE_MS: Final = 30_000  # a minute is closed so long before a run settles that ended with it
 GRACE_MS: Final = 10 * MINUTE_MS  # a minute is kept so long after its end: what is told of jobs may come late
@@ -213,38 +33,44 @@ DUE_PER_TICK: Final = 5_000
 class HostProfiles:
     """Profiles of the runs of one shard."""
 
-    def __init__(self, desk: HostDesk, jobs: HostJobs) -> None:
-        self._desk, self._jobs, self._ledger = desk, jobs, desk.ledger
-        settings = desk.settings
-        self._close = Close(self._ledger.roster, settings.profiles)
-        self._powers = HostPowers(desk)
-        self._intake = Intake(self._ledger.roster, settings.profiles.host_power_max_w)
-        self._presence = Presence(self._ledger.roster)
-        self._rows: Numbering[str] = Numbering()
+    def __init__(self, state: HostShardState, jobs: HostJobs) -> None:
+        self._state, self._jobs, self._store = state, jobs, state.profiles
+        settings = state.settings
+        self._ingest = Ingest(self._store.index, settings.profiles.host_power_max_w)
+        self._occupancy = Occupancy(self._store.index)
+        self._rows: IdAllocator[str] = IdAllocator()
         self._close_ms = max(round(settings.jobs.settle_max_s * 1000) - CLOSE_BEFORE_MS, 0)
         self._horizon_ms = max(round(settings.profiles.attribution_horizon_s * 1000), GRACE_MS)
-        self._shared = self._ledger.names.add(SHARED) or 0
+        self._shared = self._store.names.add(SHARED) or 0
         self._closed_ms = 0
+
+    @cached_property
+    def _close(self) -> Close:
+        return Close(self._store.index, self._state.settings.profiles)
+
+    @cached_property
+    def _powers(self) -> HostPowers:
+        return HostPowers(self._state, self._store.index)
 
     def take(self, event: HostMinute) -> None:
         """Take in what a host told of a minute."""
         if event.minute_ms < self._closed_ms:
-            self._desk.tally["profile", "minute_late"] += 1
+            self._state.tally["profile", "minute_late"] += 1
             return
-        refused = self._intake.take(event)
+        refused = self._ingest.take(event)
         if refused:
-            self._desk.tally["bound", "profile_resources_max"] += refused
+            self._state.tally["bound", "profile_resources_max"] += refused
 
     def flush(self) -> None:
         """Let all that was taken in wait until it is closed."""
-        for minute_ms, readings in self._intake.readings():
-            if not self._ledger.waiting.add(minute_ms, readings):
-                self._desk.tally["bound", "profile_readings_max"] += len(readings)
+        for minute_ms, readings in self._ingest.readings():
+            if not self._store.waiting.add(minute_ms, readings):
+                self._state.tally["bound", "profile_readings_max"] += len(readings)
 
     def started(self, event: JobStarted) -> None:
         """Take the start of a run in."""
         self._told(event.system)
-        run = self._desk.runs.open(event.run_id)
+        run = self._state.runs.open(event.run_id)
         if not run.score(event):
             return
         run.learn(event)
@@ -253,12 +79,12 @@ class HostProfiles:
 
     def completed(self, event: JobCompleted) -> None:
         """Take the end of a run in, or that the report of it was corrected."""
-        run = self._desk.runs.open(event.run_id)
-        if not run.score(event) or (event.run_time_s <= 0 and event.run_id not in self._desk.runs):
+        run = self._state.runs.open(event.run_id)
+        if not run.score(event) or (event.run_time_s <= 0 and event.run_id not in self._state.runs):
             return
         state = run.state
         late = state.started and event.end_ms < self._given_ms(event.system) and event.end_ms != state.end_ms
-        state.spoiled = late and state.row >= 0 and bool(self._ledger.sums.of(state.row))
+        state.spoiled = late and state.row >= 0 and bool(self._store.sums.of(state.row))
         run.learn(event)
         self._end(run, event.end_ms)
         self._keep(event.run_id, run)
@@ -266,30 +92,32 @@ class HostProfiles:
     def tick(self, before_ms: int) -> None:
         """Close and give away the minutes whose time has come, and forget what is over, since a tick before."""
         self._closed_ms = self._closed_before()
-        for minute_ms, readings in self._ledger.waiting.due(self._closed_ms):
+        due = self._store.waiting.due(self._closed_ms) if self._store.waiting.parts else ()
+        for minute_ms, readings in due:
             amounts = self._powers.estimated(minute_ms, self._close.minute(minute_ms, readings))
-            gone = self._ledger.kept.add(minute_ms, amounts)
-            self._desk.tally["bound", "profile_minutes_max"] += gone
-        if self._desk.now_ms // MINUTE_MS != before_ms // MINUTE_MS:
-            self._give()
+            gone = self._store.kept.add(minute_ms, amounts)
+            self._state.tally["bound", "profile_minutes_max"] += gone
+        if self._state.now_ms // MINUTE_MS != before_ms // MINUTE_MS:
+            if self._store.kept.minutes:
+                self._give()
             self._forget(before_ms)
 
     def profile(self, job: str, run_id: str) -> Profile | None:
         """Return the profile of a run that ended; None where nothing was told of its hosts, or it was not followed."""
-        run = self._desk.runs.get(run_id) if run_id in self._presence else None
+        run = self._state.runs.get(run_id) if run_id in self._occupancy.runs else None
         if run is None or not run_id.startswith(f"{job}@"):
             return None
-        state, (hosts, rows) = run.state, self._presence.of(run_id)
+        state, (hosts, rows) = run.state, self._occupancy.of(run_id)
         if state.end_ms is None:
             return None
         if state.spoiled:
-            self._desk.tally["profile", "end_late"] += 1
+            self._state.tally["profile", "end_late"] += 1
             return None
         if not len(rows):
             return None
-        total = Total(self._ledger.sums, state.row)
-        stays, end_ms = self._presence.stays_with(run_id), state.end_ms
-        for minute_ms, amounts in self._ledger.kept.within(state.start_ms, end_ms, rows):
+        total = Total(self._store.sums, state.row)
+        stays, end_ms = self._occupancy.stays_with(run_id), state.end_ms
+        for minute_ms, amounts in self._store.kept.within(state.start_ms, end_ms, rows):
             total.add(given(minute_ms, amounts, stays, len(rows), self._shared))
         sums = total.of()
         stayed = Stayed(hosts, state.start_ms, end_ms, state.run_time_s, started=state.started)
@@ -297,44 +125,49 @@ class HostProfiles:
             stayed,
             self._named(sums, short=False),
             self._named(sums, short=True),
-            self._desk.settings.profiles.names_max,
+            self._state.settings.profiles.names_max,
         )
 
     def power_errors(self) -> dict[str, float]:
-        """Return how far estimates of power are out where sensors are, in W by component."""
-        return self._powers.errors()
+        """Return how far estimates of power are out where sensors are, in W by component: the worst model's recent median."""
+        found: dict[str, float] = {}
+        for key in self._state.powers.keys():  # noqa: SIM118  no mapping
+            error_w, component = self._state.powers.open(key).error_w, key.split("/")[1]
+            if error_w is not None:
+                found[component] = max(found.get(component, 0.0), error_w)
+        return found
 
     def restored(self) -> None:
         """Work out again which run was where, from the states that were put back."""
         self._closed_ms = self._closed_before()
-        runs = {run_id: self._desk.runs.open(run_id) for run_id in self._desk.runs.keys()}  # noqa: SIM118  no mapping
-        self._rows = Numbering((run.state.row, run_id) for run_id, run in runs.items())
+        runs = {run_id: self._state.runs.open(run_id) for run_id in self._state.runs.keys()}  # noqa: SIM118  no mapping
+        self._rows = IdAllocator((run.state.row, run_id) for run_id, run in runs.items())
         for run_id, run in runs.items():
-            self._presence.enter(run_id, run.state, self._jobs.expanded(run.state.hosts))
+            self._occupancy.enter(run_id, run.state, self._jobs.expanded(run.state.hosts))
 
     def _closed_before(self) -> int:
         """Return when the first minute begins that is not closed as of now."""
-        return (self._desk.now_ms - self._close_ms) // MINUTE_MS * MINUTE_MS
+        return (self._state.now_ms - self._close_ms) // MINUTE_MS * MINUTE_MS
 
     def _told(self, system: str) -> None:
         """Note that a system tells starts."""
-        told = self._desk.starts.open(system)
-        told.learn(self._desk.now_ms)
-        self._desk.starts.changed(system, told, self._desk.now_ms)
+        told = self._state.starts.open(system)
+        told.learn(self._state.now_ms)
+        self._state.starts.changed(system, told, self._state.now_ms)
 
     def _tells(self, system: str) -> bool:
-        told = self._desk.starts.get(system)
-        return told is not None and told.score(self._desk.now_ms)
+        told = self._state.starts.get(system)
+        return told is not None and told.score(self._state.now_ms)
 
     def _given_ms(self, system: str) -> int:
         """Return up to when minutes of a system's hosts were given to runs or dropped."""
         kept_ms = GRACE_MS if self._tells(system) else self._horizon_ms
-        return (self._desk.now_ms - kept_ms) // MINUTE_MS * MINUTE_MS
+        return (self._state.now_ms - kept_ms) // MINUTE_MS * MINUTE_MS
 
     def _replace(self, event: JobStarted, run: ProfileRun) -> None:
         """End the runs of this job that a later one of it replaced, where their end was not told."""
         others = [
-            (run_id, self._desk.runs.open(run_id)) for run_id in self._presence.of_job(event.system, event.job_id)
+            (run_id, self._state.runs.open(run_id)) for run_id in self._occupancy.of_job(event.system, event.job_id)
         ]
         for run_id, other in others:
             if other.state.end_ms is None and other.state.start_ms < event.start_ms:
@@ -348,28 +181,28 @@ class HostProfiles:
 
     def _end(self, run: ProfileRun, end_ms: int) -> None:
         """Let a run be forgotten some time after it settled."""
-        settle_ms = round(self._desk.settings.jobs.settle_max_s * 1000)
+        settle_ms = round(self._state.settings.jobs.settle_max_s * 1000)
         keep_ms = KEEP_MS if self._tells(run.state.system) else max(KEEP_MS, self._horizon_ms)
-        run.state.keep_until_ms = max(end_ms, self._desk.now_ms) + settle_ms + keep_ms
+        run.state.keep_until_ms = max(end_ms, self._state.now_ms) + settle_ms + keep_ms
 
     def _keep(self, run_id: str, run: ProfileRun) -> None:
         names = self._jobs.expanded(run.state.hosts)
         if not names:
             run.state.hosts = ()  # none, or too many to be followed: nor is there room for their lists
-        if run_id not in self._presence and not self._has_room(len(names)):
-            self._desk.tally["bound", "profile_runs_max"] += 1
+        if run_id not in self._occupancy.runs and not self._has_room(len(names)):
+            self._state.tally["bound", "profile_runs_max"] += 1
             return
         if run.state.row < 0:
             run.state.row = self._rows.add(run_id)
-        self._presence.enter(run_id, run.state, names)
-        self._desk.runs.changed(run_id, run, self._desk.now_ms)
+        self._occupancy.enter(run_id, run.state, names)
+        self._state.runs.changed(run_id, run, self._state.now_ms)
 
     def _has_room(self, hosts: int) -> bool:
-        return len(self._presence) < RUNS_MAX and self._presence.held + hosts <= HELD_HOSTS_MAX
+        return len(self._occupancy.runs) < RUNS_MAX and self._occupancy.held + hosts <= HELD_HOSTS_MAX
 
     def _give(self) -> None:
         """Give minutes that were kept long enough to runs, and drop what is nobody's."""
-        kept, now_ms = self._ledger.kept, self._desk.now_ms
+        kept, now_ms = self._store.kept, self._state.now_ms
         silent = self._silent()
         for minute_ms in sorted(kept.minutes):
             age_ms = now_ms - minute_ms - MINUTE_MS
@@ -386,17 +219,17 @@ class HostProfiles:
     def _give_away(self, minute_ms: int, amounts: Amounts) -> None:
         if not len(amounts):
             return
-        stays = self._presence.stays(minute_ms - (REACH_MAX - 1) * MINUTE_MS, minute_ms + MINUTE_MS)
-        rows = self._ledger.roster.hosts.numbers.end
-        refused = self._ledger.sums.add(given(minute_ms, amounts, stays, rows, self._shared))
-        self._desk.tally["bound", "profile_sums_max"] += refused
+        stays = self._occupancy.stays(minute_ms - (REACH_MAX - 1) * MINUTE_MS, minute_ms + MINUTE_MS)
+        rows = self._store.index.hosts.ids.end
+        refused = self._store.sums.add(given(minute_ms, amounts, stays, rows, self._shared))
+        self._state.tally["bound", "profile_sums_max"] += refused
 
     def _silent(self) -> npt.NDArray[np.bool_]:
         """Return which hosts (rows,) are of systems that tell no starts."""
-        numbers = self._ledger.roster.hosts.numbers
-        silent = np.zeros(numbers.end, np.bool_)
+        ids = self._store.index.hosts.ids
+        silent = np.zeros(ids.end, np.bool_)
         tells: dict[str, bool] = {}
-        for row, (system, _) in numbers:
+        for row, (system, _) in ids:
             if system not in tells:
                 tells[system] = self._tells(system)
             silent[row] = not tells[system]
@@ -408,25 +241,28 @@ class HostProfiles:
         After a pause of collectors a tick comes an hour after the last, and runs that ended before it settle with it: they are
         asked for once this is done.
         """
-        roster = self._ledger.roster
-        gone = self._desk.runs.due(now_ms, DUE_PER_TICK)
-        rows = [self._desk.runs.open(run_id).state.row for run_id in gone]
+        index = self._store.index
+        gone = self._state.runs.due(now_ms, DUE_PER_TICK)
+        rows = [self._state.runs.open(run_id).state.row for run_id in gone]
         for run_id in gone:
-            self._presence.leave(run_id)
-            self._desk.runs.remove(run_id)
+            self._occupancy.leave(run_id)
+            self._state.runs.remove(run_id)
         if gone:
             self._rows.release(rows)
-            self._ledger.sums.drop(np.array(rows, dtype=np.int64))
-        for system in self._desk.starts.due(now_ms, DUE_PER_TICK):
-            self._desk.starts.remove(system)
-        self._powers.forget()
-        meters = len(roster.series.numbers)
-        roster.forget_before(now_ms - self._horizon_ms - QUIET_MS)
-        roster.forget_marked_before(now_ms - GRACE_MS - QUIET_MS, self._tells)
-        if len(roster.series.numbers) != meters:
-            self._intake.forget()
-        self._ledger.forget_names()
+            self._store.sums.drop(np.array(rows, dtype=np.int64))
+        for system in self._state.starts.due(now_ms, DUE_PER_TICK):
+            self._state.starts.remove(system)
+        for key in self._state.powers.due(self._state.now_ms, DUE_PER_TICK):
+            self._state.powers.remove(key)
+        meters = len(index.series.ids.rows)
+        if meters:
+            index.forget_before(now_ms - self._horizon_ms - QUIET_MS)
+            index.forget_marked_before(now_ms - GRACE_MS - QUIET_MS, self._tells)
+        if len(index.series.ids.rows) != meters:
+            self._ingest.forget()
+        if len(self._store.names.numbers) > len(ALWAYS):
+            self._store.forget_names()
 
     def _named(self, sums: dict[tuple[int, bool], Sum], *, short: bool) -> dict[str, Sum]:
-        names = self._ledger.names
+        names = self._store.names
         return {names.of(number): found for (number, is_short), found in sums.items() if is_short == short}

@@ -1,12 +1,23 @@
-"""The desk of hosts: what all parts of their fold share. Rows, settings, the present moment, the outbox, and the state."""
+"""The state of the hosts of one shard: rows with their columns, stores, what profiles are made from, and the outbox.
 
+Every kind of state is declared once, in `HostShardState.__init__`. Checkpoint, restore, sizes and the names of all kinds
+follow from what is declared there.
+"""
+
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
-from processors.alerts.lifecycle import AlertState, HostAlertLife
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from processors.alerts.lifecycle import AlertLife, AlertState, HostAlertLife
+from processors.contracts.errors import ConfigError
 from processors.contracts.outputs import Message
-from processors.hosts.detectors import Records, Suspects, Unlike
+from processors.contracts.settings import AlertSettings, JobSettings, ProfileSettings, RunTimeSettings
+from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, PeerComparison, PeerRules, Records
 from processors.hosts.jobs import (
     HostCondition,
     HostConditionState,
@@ -15,53 +26,124 @@ from processors.hosts.jobs import (
     PartitionHosts,
     PartitionHostsState,
 )
-from processors.hosts.multivariate import Places, Together
-from processors.hosts.rows import HostRows, Roster, SeriesRows
-from processors.hosts.storage import BlockCopy, copied, restore
-from processors.hosts.windows import HostForecasts, HostWindows, MinuteBatch
+from processors.hosts.rows import HEAL, Block, BlockCopy, RowIndex, decoded
+from processors.hosts.windows import HostForecasts, HostWindows
 from processors.pipeline.state import FoldSettings, Tombstone
-from processors.power.profiles import sums
-from processors.power.profiles.attribution import ProfileRun, ProfileRunState, StartsTold, StartsToldState
-from processors.power.profiles.finalisation import HostPower, HostPowerState
+from processors.power.profiles.attribution import (
+    SUM,
+    KeptMinutes,
+    ProfileRun,
+    ProfileRunState,
+    StartsTold,
+    StartsToldState,
+    Sums,
+)  # fmt: skip
+from processors.power.profiles.finalisation import AMOUNT, HostPower, HostPowerState
+from processors.power.profiles.meters import ALWAYS, NAMES_MAX, READING, MeterIndex, QuantityNames, WaitingReadings
 from processors.run_time.messages import Context
 from processors.store import Kind, Shelf
 
-COLUMNS: Final = (
-    HostRows, SeriesRows, HostWindows, HostForecasts, Records, Unlike, Places, Together, Suspects, *sums.COLUMNS,
-)  # fmt: skip
-SHELVED: Final = (HostJob, PartitionHosts, HostCondition, HostAlertLife, ProfileRun, StartsTold, HostPower)
-OF_PROFILES: Final = frozenset((*(kind.name for kind in sums.COLUMNS), *sums.ARRAYS))
-KINDS: Final = frozenset(kind.name for kind in (*COLUMNS, *SHELVED)) | OF_PROFILES
+FOLLOWED_MAX: Final = 100_000  # jobs and runs whose state stays decoded
+NAMES, WAITING, MINUTES, SUMS = "profile_names", "profile_readings", "profile_minutes", "profile_sums"
+ARRAYS: Final = (NAMES, WAITING, MINUTES, SUMS)
+DTYPES: Final = {WAITING: READING, MINUTES: AMOUNT, SUMS: SUM}
+VERSION: Final = 1
+CHUNK_BYTES_MAX: Final = 240_000
+WAITING_MINUTES: Final = 8  # of all meters
+KEPT_MINUTES: Final = 64
 Copy = dict[str, BlockCopy | bytes | None]
 
 
-def of_hosts(key: str) -> bool:
-    """Tell whether a state, by its key, is one of hosts."""
-    return key.partition("/")[0] in KINDS
+class ProfileStore:
+    """All that profiles are made from but the runs: meters, readings that wait, closed minutes and sums of runs."""
+
+    def __init__(self, settings: ProfileSettings) -> None:
+        self.names = QuantityNames()
+        self.index = MeterIndex(settings.resources_max, self.names)
+        self.waiting = WaitingReadings(WAITING_MINUTES * settings.resources_max)
+        self.kept = KeptMinutes(KEPT_MINUTES * settings.resources_max)
+        self.sums = Sums(settings.resources_max)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the number of rows by kind of state."""
+        counts = (len(self.names), len(self.waiting), len(self.kept), len(self.sums))
+        return self.index.sizes() | dict(zip(ARRAYS, counts, strict=True))
+
+    def copied(self) -> dict[str, BlockCopy]:
+        """Return a copy of all that is to be stored, by key."""
+        found = self.index.copied()
+        if len(self.names) > len(ALWAYS):
+            names = [None if name is None else ("", name) for name in self.names.all]
+            found[f"{NAMES}/0"] = BlockCopy(VERSION, b"", 0, names)
+        for key, array in self._arrays():
+            rows = CHUNK_BYTES_MAX // array.itemsize
+            for first in range(0, len(array), rows):
+                found[f"{key}{first // rows}"] = BlockCopy(VERSION, array[first : first + rows].tobytes(), 0, ())
+        return found
+
+    def forget_names(self) -> None:
+        """Let names of quantities go that nothing has any more, where there are many."""
+        if len(self.index.series.ids) and len(self.names) <= NAMES_MAX * 3 // 4:
+            return
+        rows = [row for row, _ in self.index.series.ids]
+        kept = [amounts["quantity"] for amounts in self.kept.minutes.values()]
+        used = np.concatenate([self.index.quantity_of[rows], self.sums.quantities(), *kept, np.arange(len(ALWAYS))])
+        self.names.keep(np.unique(used).tolist())
+
+    def restore(self, states: Mapping[str, bytes]) -> None:
+        """Put stored states back; ConfigError where this agent can not read them. All begins anew where names are older."""
+        arrays = {key: value for key, value in states.items() if key.partition("/")[0] in ARRAYS}
+        found = decoded(arrays, dict.fromkeys(ARRAYS, VERSION))
+        if f"{NAMES}/0" not in found:
+            return
+        self.index.restore({key: value for key, value in states.items() if key not in arrays})
+        try:
+            self.names.restore(_names(found.pop(f"{NAMES}/0")))
+            self._put_back(found)
+        except ValueError as error:
+            raise ConfigError(f"The stored states of profiles are damaged ({error}): {HEAL}") from error
+        self.index.noted()
+
+    def _put_back(self, found: Mapping[str, Block]) -> None:
+        parts: dict[tuple[str, int], list[bytes]] = {}
+        for key in sorted(found, key=_place):
+            kind, _, place = key.partition("/")
+            parts.setdefault((kind, int(place.partition(".")[0]) if "." in place else 0), []).append(found[key].data)
+        for (kind, minute_ms), data in parts.items():
+            array = np.frombuffer(b"".join(data), DTYPES[kind]).copy()
+            if kind == WAITING:
+                self.waiting.add(minute_ms, _within(array, "meter", self.index.series.ids.end))
+            elif kind == MINUTES:
+                self.kept.add(minute_ms, _within(array, "host", self.index.hosts.ids.end))
+            else:
+                self.sums.rows = array
+
+    def _arrays(self) -> Iterator[tuple[str, npt.NDArray[np.void]]]:
+        yield from ((f"{WAITING}/{minute_ms}.", readings) for minute_ms, readings in self.waiting.by_minute())
+        yield from ((f"{MINUTES}/{minute_ms}.", amounts) for minute_ms, amounts in sorted(self.kept.minutes.items()))
+        yield f"{SUMS}/", self.sums.rows
 
 
-class HostPart(Protocol):
-    """Something that learns from minutes of hosts. All of it happens at ticks, of which each knows the minutes before.
-
-    `name` is that of a processor: faults are counted by it.
-    """
-
-    @property
-    def name(self) -> str:
-        """The processor that it is."""
-
-    def take(self, batch: MinuteBatch) -> None:
-        """Learn a minute of many series; nothing is said yet."""
-
-    def tick(self, now_ms: int) -> None:
-        """Say what there is to say, after all minutes that came before the tick."""
+def _place(key: str) -> tuple[int, ...]:
+    """Return where a chunk stands: by minute, and in it by number."""
+    return tuple(map(int, key.partition("/")[2].split(".")))
 
 
-class HostDesk:
-    """Rows of hosts and resources with the columns that go along, shelves, and what the fold of one event leaves behind.
+def _names(block: Block) -> list[str | None]:
+    found = {row: name for row, _, name in block.names}
+    return [found.get(number) for number in range(max(found, default=-1) + 1)]
 
-    `outbox` and `tally` are as on the other desk, but what is in this outbox stays there until it is sent. A part keeps
-    numbers by joining its columns to `roster.series` or `roster.hosts`.
+
+def _within(array: npt.NDArray[np.void], field: str, end: int) -> npt.NDArray[np.void]:
+    if len(array) and not 0 <= int(array[field].min()) <= int(array[field].max()) < end:
+        raise ValueError(f"a {field} is none that is known")
+    return array
+
+
+class HostShardState:
+    """All that is known of the hosts of one shard, the present moment, and what the fold of one event leaves behind.
+
+    What is in the outbox stays there until it is sent.
     """
 
     def __init__(self, settings: FoldSettings) -> None:
@@ -69,47 +151,60 @@ class HostDesk:
         self.now_ms = 0
         self.outbox: list[Message | Tombstone] = []
         self.tally: Counter[tuple[str, str]] = Counter()
-        self.roster = Roster(settings.hosts.series_max)
-        self.windows, self.forecasts = HostWindows(), HostForecasts()
-        self.roster.series.join(self.windows)
-        self.roster.series.join(self.forecasts)
-        self.jobs = Shelf(Kind(HostJob.name, HostJob.version, HostJobState, HostJob.build), live_max=100_000)
-        self.partitions = Shelf(
-            Kind(PartitionHosts.name, PartitionHosts.version, PartitionHostsState, PartitionHosts.build)
-        )
-        self.conditions = Shelf(
-            Kind(HostCondition.name, HostCondition.version, HostConditionState, HostCondition.build)
-        )
-        self.alerts = Shelf(Kind(HostAlertLife.name, HostAlertLife.version, AlertState, HostAlertLife.build))
-        self.ledger = sums.Ledger(settings.profiles)
-        self.runs = Shelf(
-            Kind(ProfileRun.name, ProfileRun.version, ProfileRunState, ProfileRun.build), live_max=100_000
-        )
-        self.starts = Shelf(Kind(StartsTold.name, StartsTold.version, StartsToldState, StartsTold.build))
-        self.powers = Shelf(Kind(HostPower.name, HostPower.version, HostPowerState, HostPower.build))
+        self._kinds: list[type[Any]] = []
+        self._stores: list[Shelf[Any]] = []
         self._written: set[str] = set()
         self._saving: set[str] = set()
+
+        anomaly, straggler = settings.alerts.host_anomaly, settings.alerts.straggler
+        rules = PeerRules(straggler.deviations, straggler.difference, straggler.share_max)
+        self.index = RowIndex(settings.hosts.series_max)
+        series, hosts = self.index.series, self.index.hosts
+        self.windows = series.join(HostWindows())
+        self.forecasts = series.join(HostForecasts())
+        self.records = series.join(Records())
+        self.peers = series.join(PeerComparison(re.compile(straggler.resources), rules))
+        self.multivariate = hosts.join(MultivariateDetector(high_ratio=anomaly.combined_ratio))
+        self.places = series.join(self.multivariate.places)
+        self.candidates = hosts.join(AnomalyCandidates())
+
+        self.jobs: Shelf[HostJob] = self._store(HostJob, HostJobState, live_max=FOLLOWED_MAX)
+        self.partitions: Shelf[PartitionHosts] = self._store(PartitionHosts, PartitionHostsState)
+        self.conditions: Shelf[HostCondition] = self._store(HostCondition, HostConditionState)
+        self.alerts: Shelf[AlertLife] = self._store(HostAlertLife, AlertState)
+        self.runs: Shelf[ProfileRun] = self._store(ProfileRun, ProfileRunState, live_max=FOLLOWED_MAX)
+        self.starts: Shelf[StartsTold] = self._store(StartsTold, StartsToldState)
+        self.powers: Shelf[HostPower] = self._store(HostPower, HostPowerState)
+
+        self.profiles = ProfileStore(settings.profiles)
 
     @property
     def context(self) -> Context:
         """What messages say of their maker and moment."""
         return Context(self.settings.agent_version, self.now_ms)
 
+    def columns(self) -> tuple[Any, ...]:
+        """Return all kinds that are kept in rows: a key stands for a block of them."""
+        return tuple(type(kept) for index in (self.index, self.profiles.index) for kept in index.kept())
+
+    def stored(self) -> tuple[Any, ...]:
+        """Return all kinds of processors that are kept by key."""
+        return tuple(self._kinds)
+
     def shelves(self) -> Iterator[Shelf[Any]]:
-        """Return all shelves."""
-        yield from (self.jobs, self.partitions, self.conditions, self.alerts, self.runs, self.starts, self.powers)
+        """Return all stores, in the order of their declaration."""
+        return iter(self._stores)
 
     def sizes(self) -> dict[str, int]:
-        """Return the number of rows or states by processor."""
-        numbered = (self.roster.hosts, self.roster.series)
-        rows = {kept.name: len(each.numbers) for each in numbered for kept in (each, *each.columns)}
-        return rows | self.ledger.sizes() | {shelf.kind.name: len(shelf) for shelf in self.shelves()}
+        """Return the number of rows or states by kind."""
+        stores = {store.kind.name: len(store) for store in self._stores}
+        return self.index.sizes() | self.profiles.sizes() | stores
 
     def copied(self) -> Copy:
         """Return a copy of every state that a checkpoint has to write; `encoded` makes bytes of it, in any thread."""
-        blocks = copied(self.roster.hosts) | copied(self.roster.series) | self.ledger.copied()
+        blocks = self.index.copied() | self.profiles.copied()
         gone: Copy = dict.fromkeys(self._written - blocks.keys())
-        states = {f"{shelf.kind.name}/{key}": value for shelf in self.shelves() for key, value in shelf.dirty().items()}
+        states = {f"{store.kind.name}/{key}": value for store in self._stores for key, value in store.dirty().items()}
         self._written |= blocks.keys()
         self._saving = set(blocks)
         return gone | states | blocks
@@ -117,31 +212,47 @@ class HostDesk:
     def confirm(self) -> None:
         """Take note that the checkpoint of `copied` is surely there."""
         self._written = set(self._saving)
-        for shelf in self.shelves():
-            shelf.confirm()
+        for store in self._stores:
+            store.confirm()
 
     def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
         """Put stored states back; ConfigError where this agent can not read them."""
         self.now_ms = now_ms
-        shelves = {shelf.kind.name: shelf for shelf in self.shelves()}
-        blocks: dict[str, bytes] = {}
+        stores = {store.kind.name: store for store in self._stores}
+        of_profiles = frozenset(self.profiles.sizes())
+        rows: dict[str, bytes] = {}
+        profiles: dict[str, bytes] = {}
         for key, value in states.items():
             kind, _, own = key.partition("/")
-            if kind in shelves:
-                shelves[kind].restore(own, value)
+            if kind in stores:
+                stores[kind].restore(own, value)
             else:
-                blocks[key] = value
-        self._written = set(blocks)
-        restore(self.roster, {key: value for key, value in blocks.items() if not _of_profiles(key)})
-        self.ledger.restore({key: value for key, value in blocks.items() if _of_profiles(key)})
+                (profiles if kind in of_profiles else rows)[key] = value
+        self._written = {*rows, *profiles}
+        self.index.restore(rows)
+        self.profiles.restore(profiles)
 
-    def forget(self, keys: set[str]) -> None:
+    def forget(self, keys: Iterable[str]) -> None:
         """Let the next checkpoint remove states that are not put back."""
-        self._written |= keys
+        self._written.update(keys)
+
+    def _store(self, kind: type[Any], state: type[msgspec.Struct], live_max: int = 5000) -> Shelf[Any]:
+        """Declare a kind of processor that is kept by key."""
+        self._kinds.append(kind)
+        store: Shelf[Any] = Shelf(Kind(kind.name, kind.version, state, kind.build), live_max)
+        self._stores.append(store)
+        return store
 
 
-def _of_profiles(key: str) -> bool:
-    return key.partition("/")[0] in OF_PROFILES
+_EMPTY: Final = HostShardState(FoldSettings(JobSettings(), RunTimeSettings(), AlertSettings(), agent_version=""))
+COLUMNS: Final = _EMPTY.columns()
+SHELVED: Final = _EMPTY.stored()
+KINDS: Final = frozenset(_EMPTY.sizes())
+
+
+def of_hosts(key: str) -> bool:
+    """Tell whether a state, by its key, is one of hosts."""
+    return key.partition("/")[0] in KINDS
 
 
 def encoded(copy: Copy) -> dict[str, bytes | None]:

@@ -2,148 +2,46 @@
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, TypeVarTuple
 
 from processors.contracts.events import HostMinute, HostState, JobCompleted, JobStarted, JournalEvent, Tick
 from processors.contracts.hosts import HostView, HostWindow, Outlook, Profile, ResourceView, Variation
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Message
 from processors.contracts.telemetry import is_profiled
+from processors.hosts.jobs import HostJobs
 from processors.hosts.rows import HostRows
-from processors.hosts.windows import HostForecasts, MinuteBatch, Waiting
+from processors.hosts.windows import WaitingMinutes
 from processors.models.histogram.arithmetic import variation_class
 from processors.pipeline.host_alerts import HostAlerts
-from processors.pipeline.host_jobs import HostJobs
 from processors.pipeline.host_profiles import HostProfiles
-from processors.pipeline.host_state import HostDesk, HostPart
+from processors.pipeline.host_state import HostShardState
 from processors.pipeline.state import FoldSettings, Tombstone
 from processors.power.profiles.attribution import ProfileRun
 from processors.store import digest64
 from processors.windows.settings import MINUTE_MS
 
-# Hosts as readers see them: bounded work, whenever somebody asks, and nothing is changed by it.
-
-
 HOSTS_MAX: Final = 1_000  # in one answer
 RESOURCES_MAX: Final = 64  # of one host
 SHARES: Final = frozenset({"cpu_available", "cpu_current"})  # resources that are between 0 and 1
-
-
-class Findings(Protocol):
-    """What is found odd about hosts and resources, by their rows."""
-
-    def anomalous(self) -> Sequence[int]:
-        """Return the rows of hosts that are part of an open alert."""
-
-    def since_ms(self, host: int, resource: str) -> int | None:
-        """Return since when a resource of a host is part of an open alert."""
-
-    def score(self, row: int) -> float | None:
-        """Return the last score of a resource, 0 to 1."""
-
-    def host_score(self, host: int) -> float | None:
-        """Return the last score of all resources of a host together, 0 to 1."""
-
-
-class NoFindings:
-    """Nothing is odd."""
-
-    def anomalous(self) -> Sequence[int]:
-        """Return no host."""
-        return ()
-
-    def since_ms(self, host: int, resource: str) -> int | None:
-        """Return nothing."""
-        del host, resource
-        return None
-
-    def score(self, row: int) -> float | None:
-        """Return nothing."""
-        del row
-        return None
-
-    def host_score(self, host: int) -> float | None:
-        """Return nothing."""
-        del host
-        return None
-
-
-class HostViews:
-    """The hosts of one shard."""
-
-    def __init__(self, desk: HostDesk, jobs: HostJobs, findings: Findings | None = None) -> None:
-        self._desk, self._jobs = desk, jobs
-        self._findings: Findings = findings or NoFindings()
-
-    def first(self, limit: int) -> list[tuple[str, str]]:
-        """Return system and name of at most so many hosts: those with anomalies first, then by system and name."""
-        return self.names(min(limit, HOSTS_MAX))
-
-    def names(self, limit: int) -> list[tuple[str, str]]:
-        """Return the same of as many hosts as are asked for: names are cheap beside views."""
-        odd = set(self._findings.anomalous())
-        hosts = ((row not in odd, key) for row, key in self._desk.roster.hosts.numbers)
-        return [key for _, key in heapq.nsmallest(limit, hosts)]
-
-    def host(self, system: str, host: str) -> HostView | None:
-        """Return one host; None where it is not known."""
-        row = self._desk.roster.host(system, host)
-        return None if row is None else self._view(row)
-
-    def _view(self, row: int) -> HostView:
-        system, name = self._desk.roster.hosts.numbers.key(row) or ("", "")
-        jobs = self._jobs.on(system, name)
-        found = dict(list(self._desk.roster.resources(row).items())[:RESOURCES_MAX])
-        outlooks = zip(found.items(), self._desk.forecasts.of(list(found.values())), strict=True)
-        resources = [self._resource(row, *own, outlook) for own, outlook in outlooks]
-        return HostView(
-            system=system,
-            host=name,
-            as_of=rfc3339(self._desk.now_ms),
-            state=self._jobs.state_of(system, name),
-            job=jobs[0] if jobs else None,
-            resources=tuple(view for view in resources if view is not None),
-            score=self._findings.host_score(row),
-        )
-
-    def _resource(self, host: int, resource: str, row: int, outlook: Outlook | None) -> ResourceView | None:
-        window = self._desk.windows.of(row, self._desk.now_ms)
-        if window is None:
-            return None
-        since_ms = self._findings.since_ms(host, resource)
-        return ResourceView(
-            resource=resource,
-            window=window,
-            variation=_variation(resource, window),
-            outlook=outlook,
-            score=self._findings.score(row),
-            anomalous_since=None if since_ms is None else rfc3339(since_ms),
-        )
-
-
-def _variation(resource: str, window: HostWindow) -> Variation | None:
-    """Return the class of a window of shares."""
-    if resource not in SHARES or window.edges[0] < 0 or window.edges[-1] > 1:
-        return None
-    return variation_class(window.edges[-1] - window.edges[0])
-
-
 WAITING_MAX: Final = 4096  # minutes of resources that wait for a tick; more are learned before it comes
 HostEvent = HostMinute | HostState | JobStarted | JobCompleted
+Given = TypeVarTuple("Given")
 
 
 class HostShard:
     """What is known of the hosts of one journal partition. The same records give the same messages and the same state."""
 
     def __init__(self, settings: FoldSettings) -> None:
-        self.desk = HostDesk(settings)
+        self.desk = HostShardState(settings)
         self.jobs = HostJobs(self.desk)
         self.alerts = HostAlerts(self.desk, self.jobs)
         self.profiles = HostProfiles(self.desk, self.jobs)
-        self._parts: tuple[HostPart, ...] = (Learning(self.desk.forecasts), self.alerts)
         self.views = HostViews(self.desk, self.jobs, self.alerts)
+        self._quiet_ms = round(settings.hosts.quiet_s * 1000)
         self._waiting: list[HostEvent] = []
         self._waiting_resources = 0
+        self._minutes = WaitingMinutes()
 
     @property
     def waiting(self) -> int:
@@ -151,7 +49,7 @@ class HostShard:
         return len(self._waiting)
 
     def take(self, event: JournalEvent) -> None:
-        """Take an event in; most wait until the next tick. What there is to send is in the outbox of the desk."""
+        """Take an event in; most wait until the next tick. What there is to send is in the outbox."""
         if isinstance(event, Tick):
             self._tick(event.time_ms)
         elif isinstance(event, HostMinute | HostState | JobStarted | JobCompleted):
@@ -167,7 +65,7 @@ class HostShard:
 
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
         """Return the newest window that ended at `until_ms` or before; None where none is kept."""
-        row = self.desk.roster.row(system, host, resource)
+        row = self.desk.index.row(system, host, resource)
         return None if row is None else self.desk.windows.of(row, until_ms)
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:
@@ -186,96 +84,129 @@ class HostShard:
         """Put a checkpoint back; ConfigError where this agent can not read it."""
         self.desk.restore(states, now_ms)
         self.jobs.restored()
-        self.alerts.restored()
         self.profiles.restored()
 
     def _tick(self, time_ms: int) -> None:
-        if time_ms <= self.desk.now_ms:
+        state, before_ms = self.desk, self.desk.now_ms
+        if time_ms <= before_ms:
             return
-        before_ms, self.desk.now_ms = self.desk.now_ms, time_ms
+        state.now_ms = time_ms
         self._take_in()
         self.jobs.tick()
-        self._profiled(lambda: self.profiles.tick(before_ms))
-        for part in self._parts:
-            try:
-                part.tick(time_ms)
-            except Exception:  # noqa: BLE001  whatever a part raises costs what it would have said, and nothing else
-                self.desk.tally["fault", part.name] += 1
-        if time_ms // MINUTE_MS != before_ms // MINUTE_MS:
-            self.desk.roster.forget_before(time_ms - round(self.desk.settings.hosts.quiet_s * 1000))
+        self._apart(ProfileRun.name, self.profiles.tick, before_ms)
+        if state.index.hosts.ids.rows or len(state.alerts):
+            self._apart(self.alerts.name, self.alerts.tick, before_ms)
+        if state.index.hosts.ids.rows and time_ms // MINUTE_MS != before_ms // MINUTE_MS:
+            state.index.forget_before(time_ms - self._quiet_ms)
 
     def _take_in(self) -> None:
         """Take in what waits: what jobs and hosts did, then the minutes, each series once in a batch."""
         waiting, self._waiting, self._waiting_resources = self._waiting, [], 0
-        minutes = Waiting()
-        for event in waiting:
-            try:
-                self._one(event, minutes)
-            except Exception:  # noqa: BLE001  whatever is wrong with an event concerns it alone
-                self.desk.tally["fault", HostRows.name] += 1
-        self._profiled(self.profiles.flush)
-        if not len(minutes):
+        if not waiting:
             return
-        told = minutes.columns()
+        for event in waiting:
+            self._apart(HostRows.name, self._one, event)
+        if any(isinstance(event, HostMinute) for event in waiting):
+            self._apart(ProfileRun.name, self.profiles.flush)
+        if not self._minutes.places:
+            return
+        state, told = self.desk, self._minutes.columns()
         for part in told.rounds():
-            self.desk.windows.take(part)
-        learned_ms = self.desk.roster.learned_ms()
+            state.windows.take(part)
+        learned_ms = state.index.series.rows["learned_ms"]
         for batch in told.batches(learned_ms):
             learned_ms[batch.row] = batch.minute_ms
-            self._learn(batch)
+            self._apart(state.forecasts.name, state.forecasts.take, batch)
+            self._apart(self.alerts.name, self.alerts.take, batch)
 
-    def _one(self, event: HostEvent, minutes: Waiting) -> None:
+    def _one(self, event: HostEvent) -> None:
         if isinstance(event, HostMinute):
-            self._enter(event, minutes)
-            self._profiled(lambda: self.profiles.take(event))
+            self._enter(event)
+            self._apart(ProfileRun.name, self.profiles.take, event)
         elif isinstance(event, HostState):
             self.jobs.told(event)
         elif isinstance(event, JobStarted):
             self.jobs.started(event)
-            self._profiled(lambda: self.profiles.started(event))
+            self._apart(ProfileRun.name, self.profiles.started, event)
         else:
             self.jobs.completed(event)
-            self._profiled(lambda: self.profiles.completed(event))
+            self._apart(ProfileRun.name, self.profiles.completed, event)
 
-    def _profiled(self, do: Callable[[], None]) -> None:
-        """Do something for profiles: whatever it raises costs a profile, and nothing else."""
+    def _apart(self, name: str, do: Callable[[*Given], None], *given: *Given) -> None:
+        """Do what concerns one event or one part: whatever it raises costs what that would have said, and nothing else."""
         try:
-            do()
+            do(*given)
         except Exception:  # noqa: BLE001  see above
-            self.desk.tally["fault", ProfileRun.name] += 1
+            self.desk.tally["fault", name] += 1
 
-    def _enter(self, event: HostMinute, minutes: Waiting) -> None:
-        quiet_ms = round(self.desk.settings.hosts.quiet_s * 1000)
-        if event.minute_ms + quiet_ms <= self.desk.now_ms or event.minute_ms < 0:
+    def _enter(self, event: HostMinute) -> None:
+        if event.minute_ms + self._quiet_ms <= self.desk.now_ms or event.minute_ms < 0:
             return  # it would be forgotten at once
         source = digest64(event.source) & 0xFFFFFFFF
         for resource, minute in event.resources.items():
             if is_profiled(resource):
                 continue
-            place = self.desk.roster.enter(event.system, event.host, resource, event.minute_ms)
+            place = self.desk.index.enter(event.system, event.host, resource, event.minute_ms)
             if place is None:
                 self.desk.tally["bound", "series_max"] += 1
             else:
-                minutes.add(*place, source, event.minute_ms, revision=event.revision, minute=minute)
-
-    def _learn(self, batch: MinuteBatch) -> None:
-        for part in self._parts:
-            try:
-                part.take(batch)
-            except Exception:  # noqa: BLE001  what one part can not take, the others can
-                self.desk.tally["fault", part.name] += 1
+                self._minutes.add(*place, source, event.minute_ms, revision=event.revision, minute=minute)
 
 
-class Learning:
-    """Columns that only learn, as a part."""
+class HostViews:
+    """Hosts as readers see them: bounded work, whenever somebody asks, and nothing is changed by it."""
 
-    def __init__(self, columns: HostForecasts) -> None:
-        self._columns = columns
-        self.name = columns.name
+    def __init__(self, state: HostShardState, jobs: HostJobs, alerts: HostAlerts) -> None:
+        self._state, self._jobs, self._alerts = state, jobs, alerts
 
-    def take(self, batch: MinuteBatch) -> None:
-        """Learn a minute of many series."""
-        self._columns.take(batch)
+    def first(self, limit: int) -> list[tuple[str, str]]:
+        """Return system and name of at most so many hosts: those with anomalies first, then by system and name."""
+        return self.names(min(limit, HOSTS_MAX))
 
-    def tick(self, now_ms: int) -> None:
-        """Say nothing."""
+    def names(self, limit: int) -> list[tuple[str, str]]:
+        """Return the same of as many hosts as are asked for: names are cheap beside views."""
+        odd = set(self._alerts.anomalous())
+        hosts = ((row not in odd, key) for row, key in self._state.index.hosts.ids)
+        return [key for _, key in heapq.nsmallest(limit, hosts)]
+
+    def host(self, system: str, host: str) -> HostView | None:
+        """Return one host; None where it is not known."""
+        row = self._state.index.host(system, host)
+        return None if row is None else self._view(row)
+
+    def _view(self, row: int) -> HostView:
+        system, name = self._state.index.hosts.ids.key(row) or ("", "")
+        jobs = self._jobs.on(system, name)
+        found = dict(list(self._state.index.resources(row).items())[:RESOURCES_MAX])
+        outlooks = zip(found.items(), self._state.forecasts.of(list(found.values())), strict=True)
+        resources = [self._resource(row, *own, outlook) for own, outlook in outlooks]
+        return HostView(
+            system=system,
+            host=name,
+            as_of=rfc3339(self._state.now_ms),
+            state=self._jobs.state_of(system, name),
+            job=jobs[0] if jobs else None,
+            resources=tuple(view for view in resources if view is not None),
+            score=self._alerts.host_score(row),
+        )
+
+    def _resource(self, host: int, resource: str, row: int, outlook: Outlook | None) -> ResourceView | None:
+        window = self._state.windows.of(row, self._state.now_ms)
+        if window is None:
+            return None
+        since_ms = self._alerts.since_ms(host, resource)
+        return ResourceView(
+            resource=resource,
+            window=window,
+            variation=_variation(resource, window),
+            outlook=outlook,
+            score=self._state.records.score(row),
+            anomalous_since=None if since_ms is None else rfc3339(since_ms),
+        )
+
+
+def _variation(resource: str, window: HostWindow) -> Variation | None:
+    """Return the class of a window of shares."""
+    if resource not in SHARES or window.edges[0] < 0 or window.edges[-1] > 1:
+        return None
+    return variation_class(window.edges[-1] - window.edges[0])

@@ -14,8 +14,8 @@ from processors.contracts.outputs import Answer, AnswerPoint, Prediction
 from processors.facts import PublishedCurve, PublishedPoint, plausible
 from processors.jobs.lifecycle import Placement
 from processors.jobs.remaining_time import Forecast
-from processors.load.hosts import Place, TooLittleError, of_hosts, of_partition
 from processors.load.messages import Question, Teller
+from processors.load.prediction import Place, TooLittleError, of_hosts, of_partition
 from processors.load.scores import LoadedRun, LoadScores, StartLoad
 from processors.pipeline.state import ShardState
 

@@ -32,7 +32,7 @@ from processors.pipeline.answers import Answering
 from processors.pipeline.completions import Completions, Outcomes
 from processors.pipeline.features import Features
 from processors.pipeline.fits import Refits
-from processors.pipeline.host_state import encoded, of_hosts
+from processors.pipeline.host_state import ARRAYS, encoded, of_hosts
 from processors.pipeline.hosts import HostShard
 from processors.pipeline.inputs import Unseen
 from processors.pipeline.jobs import Forecasts, Jobs
@@ -42,7 +42,6 @@ from processors.pipeline.similar_runs import Histories
 from processors.pipeline.stage import STOP, Line, TickWork, of_completion, of_job, run_stages, stage
 from processors.pipeline.state import FoldSettings, Identify, ShardState, Tombstone, stateful
 from processors.power.model import ProfileModels
-from processors.power.profiles.sums import ARRAYS
 from processors.run_time.drift import Drift
 from processors.run_time.members import Members
 from processors.run_time.model import RunTime

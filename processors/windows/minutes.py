@@ -11,19 +11,16 @@ import numpy.typing as npt
 from processors.contracts.events import HostMinute, ResourceMinute
 from processors.contracts.telemetry import Series
 from processors.models.histogram.values import INTERVALS
-from processors.windows.last_values import Lasts
 from processors.windows.rings import Pool, Rings
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS, significant
-from processors.windows.sums import SumColumns
+from processors.windows.sums import LastValues, SumColumns
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-
-# Energy of a minute from samples of power.
-
-
+WINDOW_MS: Final = 300_000
 GAP_MAX_MS: Final = 120_000  # between two samples, for power to be linear between them
+STRIP: Final = 1024  # rings summed up at a time, so that they stay in the processor's cache
 
 
 def energy_j(row: Ints, after_ms: Ints, power_w: Floats, rows: int) -> Floats:
@@ -50,10 +47,6 @@ def energy_j(row: Ints, after_ms: Ints, power_w: Floats, rows: int) -> Floats:
     of_rest = np.where(last, (MINUTE_MS / 1000.0 - at_s) * power, 0.0)
     total = np.bincount(row, of_step + of_rest, minlength=rows)
     return np.where(np.bincount(row, minute, minlength=rows) > 0, total, np.nan)
-
-
-WINDOW_MS: Final = 300_000
-STRIP: Final = 1024  # rings summed up at a time, so that they stay in the processor's cache
 
 
 class MinuteColumns(msgspec.Struct, frozen=True):
@@ -93,15 +86,16 @@ def summarise(
     chosen: npt.NDArray[np.bool_],
     late: Ints,
     *,
-    lasts: Lasts | None = None,
+    last_values: LastValues | None = None,
     revision: int = 0,
 ) -> MinuteColumns:
     """Sum up the chosen series (by number) that have a sample in the minute; `late` is by number, too.
 
-    `lasts` knows which series are of power, and what cumulative ones had last; without it none is either. Intervals are [edge, next edge), the last one closed, compared with the edges as computed in 32 bits.
+    `last_values` knows which series are of power, and what cumulative ones had last; without it none is either. Intervals
+    are [edge, next edge), the last one closed, compared with the edges as computed in 32 bits.
     """
     none = np.zeros(len(chosen), np.bool_)
-    kinds = (none, none) if lasts is None else (lasts.power(len(chosen)), lasts.profiled(len(chosen)))
+    kinds = (none, none) if last_values is None else (last_values.power(len(chosen)), last_values.profiled(len(chosen)))
     strips = [
         _strip(rings, pool, slice(first, min(first + STRIP, pool.rows)), minute_ms, chosen=chosen, kinds=kinds)
         for pool in rings.pools
@@ -112,7 +106,7 @@ def summarise(
         kept = [_nothing()]
     columns = {name: np.concatenate([strip[name] for strip in kept]) for name in kept[0]}
     series = columns["series"]
-    last = np.full(len(series), np.nan) if lasts is None else lasts.of(series, minute_ms // MINUTE_MS)
+    last = np.full(len(series), np.nan) if last_values is None else last_values.of(series, minute_ms // MINUTE_MS)
     return MinuteColumns(minute_ms, late=late[series], last=last, **columns, revision=revision)
 
 

@@ -5,6 +5,7 @@ Everything follows from the records in the order of their offsets, however they 
 
 from collections import deque
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import msgspec
@@ -13,19 +14,118 @@ import numpy.typing as npt
 
 from processors.contracts.events import HostMinute
 from processors.contracts.telemetry import Samples, SeriesIndex
-from processors.windows.last_values import Lasts, OpenMinutes
 from processors.windows.minutes import WINDOW_MS, MinutePart, host_minutes, summarise
 from processors.windows.rings import NO_RING, Rings
 from processors.windows.settings import MINUTE_MS, NEVER_MS, Resume, WindowSettings
-from processors.windows.sums import Sums
+from processors.windows.sums import LastValues, Sums
 
 Ints = npt.NDArray[np.int64]
 
-
-# From which record on a source partition has to be read again, so that its open windows fill as they were.
-
-
 BLOCK_MS: Final = 10_000
+FOLLOWING: Final = 256
+FOLLOWING_MIN: Final = 2  # that have to be behind
+OPEN_SLOTS: Final = 32  # minutes whose changes are known; far more than can be open
+LATE_SLOTS: Final = 16
+WINDOW_MINUTES: Final = 5
+LATE_COUNT_MAX: Final = 2**16 - 1
+
+
+class OpenMinutes:
+    """Minutes (whole, since the epoch) between collected and settled; a bit per series and minute that changed."""
+
+    def __init__(self, settle_minutes: int) -> None:
+        self._settle = settle_minutes
+        self._clock: int | None = None
+        self._told: int | None = None  # the last minute that was told or is never to be told
+        self._settled: int | None = None
+        self._changed = np.zeros(0, np.uint32)
+        self._late = np.zeros((0, LATE_SLOTS), np.uint16)
+
+    def resume(self, first_open: int) -> None:
+        """Tell nothing of the minutes before this one: that was done."""
+        self._told = self._settled = first_open - 1
+
+    def first_open(self) -> int | None:
+        """Return the first minute that may still change; None before the first sample."""
+        return None if self._settled is None else self._settled + 1
+
+    def begin(self, clock: int) -> bool:
+        """Collect this minute from now on; False where that is so already."""
+        if self._clock is not None and clock <= self._clock:
+            return False
+        settled = clock - 1 - self._settle
+        if self._told is None or self._settled is None:
+            self._told = self._settled = settled
+        elif self._clock is not None:
+            self._told = max(self._told, clock - 1)
+        self._settled = max(self._settled, settled)
+        self._forget_late(clock)
+        self._clock = clock
+        return True
+
+    def due_first(self, clock: int, newest: int) -> Iterator[int]:
+        """Yield the minutes to tell first when `clock` begins; there is nothing after minute `newest`."""
+        if self._clock is not None and self._told is not None and clock > self._clock:
+            yield from range(self._told + 1, min(clock - 1, newest) + 1)
+
+    def due_again(self, clock: int) -> Iterator[tuple[int, Ints]]:
+        """Yield the minutes that settle when `clock` begins, each with the series that changed since it was told."""
+        if self._clock is None or self._told is None or self._settled is None or clock <= self._clock:
+            return
+        for minute in range(self._settled + 1, min(self._told, clock - 1 - self._settle) + 1):
+            bit = np.uint32(1 << minute % OPEN_SLOTS)
+            changed = np.flatnonzero(self._changed & bit)
+            if len(changed):
+                self._changed &= ~bit
+                yield minute, changed
+
+    def touch(self, series: Ints, minute: Ints, *, windows: int = WINDOW_MINUTES) -> None:
+        """Note samples of these series in these minutes (m,): so many windows change, of which some were told."""
+        if self._told is None or self._settled is None or not len(series):
+            return
+        self._reserve(int(series.max()) + 1)
+        old = np.flatnonzero(minute <= self._told)
+        series, minute = series[old], minute[old]
+        for later in range(windows):
+            told = (minute + later <= self._told) & (minute + later > self._settled)
+            bits = np.left_shift(np.uint32(1), ((minute[told] + later) % OPEN_SLOTS).astype(np.uint32))
+            np.bitwise_or.at(self._changed, series[told], bits)
+
+    def note_late(self, series: Ints) -> None:
+        """Count samples that came too late while this minute was collected."""
+        if len(series) and self._clock is not None:
+            self._reserve(int(series.max()) + 1)
+            slot = self._clock % LATE_SLOTS
+            counts = self._late[:, slot] + np.bincount(series, minlength=len(self._late))
+            self._late[:, slot] = np.minimum(counts, LATE_COUNT_MAX)
+
+    def late(self, minute: int, series_count: int) -> Ints:
+        """Return how many samples of each series came too late in this minute, (series_count,)."""
+        self._reserve(series_count)
+        if self._clock is None or not self._clock - LATE_SLOTS < minute <= self._clock:
+            return np.zeros(series_count, np.int64)
+        return self._late[:series_count, minute % LATE_SLOTS].astype(np.int64)
+
+    def numbers(self) -> Ints:
+        """Return the series of which anything is noted."""
+        return np.flatnonzero((self._changed != 0) | self._late.any(axis=1))
+
+    def renumber(self, kept: Ints) -> None:
+        """Give the series `kept` the numbers 0, 1, ...; nothing may be noted of the others."""
+        kept = kept[kept < len(self._changed)]
+        self._changed, self._late = self._changed[kept], self._late[kept]
+
+    def _forget_late(self, clock: int) -> None:
+        oldest = clock - LATE_SLOTS + 1
+        for minute in range(oldest if self._clock is None else max(self._clock + 1, oldest), clock + 1):
+            self._late[:, minute % LATE_SLOTS] = 0
+
+    def _reserve(self, count: int) -> None:
+        have = len(self._changed)
+        if count > have:
+            more = max(count, have + have // 4, 64) - have
+            self._changed = np.concatenate((self._changed, np.zeros(more, np.uint32)))
+            self._late = np.concatenate((self._late, np.zeros((more, LATE_SLOTS), np.uint16)))
 
 
 class Block(NamedTuple):
@@ -36,8 +136,11 @@ class Block(NamedTuple):
     newest_ms: int
 
 
-class Trail:
-    """Blocks of records as far back as one is needed; few, for the watermark only grows."""
+class ResumeOffset:
+    """From which record a source partition has to be read again, so that its open windows fill as they were.
+
+    Blocks of records are kept as far back as one is needed; few, for the watermark only grows.
+    """
 
     def __init__(self) -> None:
         self._blocks: deque[Block] = deque()
@@ -66,35 +169,6 @@ class Trail:
         while self._blocks and self._blocks[0].newest_ms < needed_ms:
             self._blocks.popleft()
         return self._blocks[0].offset if self._blocks else next_offset
-
-
-# Samples far ahead of those that follow, as hosts with wrong clocks send them; for streams without times of arrival.
-
-
-FOLLOWING: Final = 256
-FOLLOWING_MIN: Final = 2  # that have to be behind
-
-
-def far_ahead(time_ms: Ints, after_ms: Ints, ahead_ms: int) -> npt.NDArray[np.bool_]:
-    """Tell which samples (m,) are more than `ahead_ms` ahead of most of the FOLLOWING samples after them.
-
-    `after_ms` are those after the last one, as many as there are. A sample that is no more ahead makes none late that
-    may be as late. In a stream in the order of time none is ahead, whatever its gaps; and a clock that is wrong, or
-    behind all others, costs its own samples alone.
-    """
-    found = np.zeros(len(time_ms), np.bool_)
-    if not len(time_ms):
-        return found
-    every = np.concatenate((time_ms, after_ms[:FOLLOWING]))
-    least_after_ms = np.minimum.accumulate(every[::-1])[::-1][: len(time_ms)]
-    for at in np.flatnonzero(time_ms > least_after_ms + ahead_ms).tolist():
-        following = every[at + 1 : at + 1 + FOLLOWING]
-        behind = int(np.count_nonzero(following < every[at] - ahead_ms))
-        found[at] = behind >= FOLLOWING_MIN and 2 * behind > len(following)
-    return found
-
-
-# Which host a series belongs to, by number.
 
 
 class HostNumbers:
@@ -151,18 +225,28 @@ class PartitionWindows:
         self.counts = WindowCounts()
         self._index = index
         self._settings = settings
-        emit_after_ms = int(settings.emit_after_s * 1000)
-        span_ms = WINDOW_MS + settings.settle_minutes * MINUTE_MS + emit_after_ms
-        self.rings = Rings(keep_ms=span_ms)
         self._hosts = HostNumbers(index)
-        self._lasts = Lasts(index)
-        self.sums = Sums(index, settings.settle_minutes)
-        self._trail = Trail()
+        self._resume = ResumeOffset()
         self._minutes = OpenMinutes(settings.settle_minutes)
         self._watermark_ms = NEVER_MS
         self._folding = False
         if resume is not None:
             self._minutes.resume(resume.first_open_ms // MINUTE_MS)
+
+    @cached_property
+    def rings(self) -> Rings:
+        """Samples of series that have windows; made with the first of them, for most files are of jobs alone."""
+        emit_after_ms = int(self._settings.emit_after_s * 1000)
+        return Rings(keep_ms=WINDOW_MS + self._settings.settle_minutes * MINUTE_MS + emit_after_ms)
+
+    @cached_property
+    def sums(self) -> Sums:
+        """Sums of series that are only part of profiles."""
+        return Sums(self._index, self._settings.settle_minutes)
+
+    @cached_property
+    def _last_values(self) -> LastValues:
+        return LastValues(self._index)
 
     @property
     def watermark_ms(self) -> int | None:
@@ -187,7 +271,7 @@ class PartitionWindows:
         late = usable & (time_ms < watermark - int(self._settings.late_max_s * 1000))
         taken = usable & ~late
         self._note_counts(taken, late, ahead & finite, finite)
-        self._note_trail(offsets, watermark, np.where(taken, time_ms, NEVER_MS))
+        self._note_resume(offsets, watermark, np.where(taken, time_ms, NEVER_MS))
         clock = np.where(watermark == NEVER_MS, NEVER_MS, self._clock(watermark))
         starts = np.flatnonzero(np.concatenate(([True], clock[1:] != clock[:-1])))
         for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(clock)], strict=True):
@@ -228,7 +312,7 @@ class PartitionWindows:
             index.number(self._index[number])
         self.rings.renumber(kept)
         self._minutes.renumber(kept)
-        self._lasts.renumber(index, kept)
+        self._last_values.renumber(index, kept)
         self.sums.renumber(index, kept)
         self._index, self._hosts = index, HostNumbers(index)
 
@@ -241,7 +325,7 @@ class PartitionWindows:
         if first_open is None:
             return Position(next_offset, None)
         needed_ms = (first_open + 1) * MINUTE_MS - WINDOW_MS
-        return Position(self._trail.start(needed_ms, next_offset), Resume(first_open * MINUTE_MS))
+        return Position(self._resume.start(needed_ms, next_offset), Resume(first_open * MINUTE_MS))
 
     def _clock(self, watermark_ms: Ints | np.int64) -> Ints:
         """Return the minute that is being collected: a minute is told first when this has passed it."""
@@ -266,7 +350,9 @@ class PartitionWindows:
             among = chosen.copy()
             among[: len(host)] &= (host[: len(among)] >= hosts[0]) & (host[: len(among)] <= hosts[-1])
             late = self._minutes.late(minute, len(among))
-            windows = summarise(self.rings, minute * MINUTE_MS, among, late, lasts=self._lasts, revision=revision)
+            windows = summarise(
+                self.rings, minute * MINUTE_MS, among, late, last_values=self._last_values, revision=revision
+            )
             part = MinutePart(windows, self.sums.of(among, minute, late))
             if len(part):
                 yield part.ordered_by(host)
@@ -295,7 +381,7 @@ class PartitionWindows:
             self._sum_up(series[summed], time_ms[summed], value[summed])
             series, time_ms, value = series[~summed], time_ms[~summed], value[~summed]
         self.rings.append(series, time_ms, value, self._floor_ms())
-        self._lasts.note(series, time_ms, value)
+        self._last_values.note(series, time_ms, value)
         self._minutes.touch(series, time_ms // MINUTE_MS)
 
     def _sum_up(self, series: Ints, time_ms: Ints, value: npt.NDArray[np.float64]) -> None:
@@ -310,10 +396,10 @@ class PartitionWindows:
         first_open = self._minutes.first_open()
         return NEVER_MS if first_open is None else (first_open + 1) * MINUTE_MS - WINDOW_MS
 
-    def _note_trail(self, offsets: Ints, watermark: Ints, newest: Ints) -> None:
+    def _note_resume(self, offsets: Ints, watermark: Ints, newest: Ints) -> None:
         first = np.flatnonzero(np.concatenate(([True], offsets[1:] != offsets[:-1])))
         before = np.concatenate(([self._watermark_ms], watermark[:-1]))[first]
-        self._trail.add(offsets[first], before, np.maximum.reduceat(newest, first))
+        self._resume.add(offsets[first], before, np.maximum.reduceat(newest, first))
 
     def _note_counts(
         self,
@@ -326,3 +412,23 @@ class PartitionWindows:
         self.counts.late += int(late.sum())
         self.counts.ahead += int(ahead.sum())
         self.counts.not_finite += len(finite) - int(finite.sum())
+
+
+def far_ahead(time_ms: Ints, after_ms: Ints, ahead_ms: int) -> npt.NDArray[np.bool_]:
+    """Tell which samples (m,) are more than `ahead_ms` ahead of most of the FOLLOWING samples after them.
+
+    For streams without times of arrival: hosts with wrong clocks send such samples.
+    `after_ms` are those after the last one, as many as there are. A sample that is no more ahead makes none late that
+    may be as late. In a stream in the order of time none is ahead, whatever its gaps; and a clock that is wrong, or
+    behind all others, costs its own samples alone.
+    """
+    found = np.zeros(len(time_ms), np.bool_)
+    if not len(time_ms):
+        return found
+    every = np.concatenate((time_ms, after_ms[:FOLLOWING]))
+    least_after_ms = np.minimum.accumulate(every[::-1])[::-1][: len(time_ms)]
+    for at in np.flatnonzero(time_ms > least_after_ms + ahead_ms).tolist():
+        following = every[at + 1 : at + 1 + FOLLOWING]
+        behind = int(np.count_nonzero(following < every[at] - ahead_ms))
+        found[at] = behind >= FOLLOWING_MIN and 2 * behind > len(following)
+    return found

@@ -9,17 +9,28 @@ from processors.windows.settings import NEVER_MS
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-
-
-# Rings of one length, a row each, close together in two arrays: (rows, capacity) times and values.
-
-
 Rows = npt.NDArray[np.int64]
-ROWS_STEP = 64
+
+ROWS_STEP: Final = 64
+CAPACITIES: Final = (16, 48, 128, 304, 432, 512)
+ROUND: Final = 128  # samples of one series taken at a time, so that they fit beside what is there
+GROUP: Final = 4096  # rings that grow at a time, so that old and new ones together stay small
+CELL_MS: Final = 10_000
+NO_RING: Final = -1
+DEFAULTS: Final = {
+    "pool": NO_RING,
+    "row": NO_RING,
+    "next": 0,
+    "filled": 0,
+    "newest_ms": NEVER_MS,
+    "in_cell": 0,
+    "thinned": 0,
+}
+"""The columns of rings by series, and what they hold of a series without one."""
 
 
 class Pool:
-    """Rings of `capacity` samples; `owner` (rows,) names the series of each row.
+    """Rings of `capacity` samples, a row each, close together in two arrays; `owner` (rows,) names the series of each row.
 
     Times are milliseconds modulo 2**32 (49 days), eight bytes a sample in all. Rows stay dense: a removed row is
     filled by one from the end, so that memory follows use at once. Arrays grow in place; keep no view of them.
@@ -66,23 +77,6 @@ class Pool:
         for column in (self.time, self.value):
             column.resize((wanted, self.capacity), refcheck=False)  # in place: no second copy of a large array
         self.owner.resize(wanted, refcheck=False)
-
-
-CAPACITIES: Final = (16, 48, 128, 304, 432, 512)
-ROUND: Final = 128  # samples of one series taken at a time, so that they fit beside what is there
-GROUP: Final = 4096  # rings that grow at a time, so that old and new ones together stay small
-CELL_MS: Final = 10_000
-NO_RING: Final = -1
-DEFAULTS: Final = {
-    "pool": NO_RING,
-    "row": NO_RING,
-    "next": 0,
-    "filled": 0,
-    "newest_ms": NEVER_MS,
-    "in_cell": 0,
-    "thinned": 0,
-}
-"""The columns of rings by series, and what they hold of a series without one."""
 
 
 class Rings:

@@ -11,10 +11,11 @@ from processors.contracts.errors import InvalidInputError
 
 Floats = npt.NDArray[np.float64]
 
-
-# As many digits of a value as are known.
-
-
+MINUTE_MS: Final = 60_000
+PART_MS: Final = 10_000
+PARTS: Final = 6  # of a minute, each with a mean
+LATE_MAX_S: Final = 600.0
+NEVER_MS: Final = -(2**62)  # the time of what did not happen yet; samples may be older than the epoch
 DIGITS: Final = 7  # of a value held in 32 bits
 
 
@@ -26,13 +27,6 @@ def significant(value: Floats) -> Floats:
     up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)
     rounded: Floats = np.rint(value * up / down) * down / up
     return rounded
-
-
-MINUTE_MS: Final = 60_000
-PART_MS: Final = 10_000
-PARTS: Final = 6  # of a minute, each with a mean
-LATE_MAX_S: Final = 600.0
-NEVER_MS: Final = -(2**62)  # the time of what did not happen yet; samples may be older than the epoch
 
 
 class WindowSettings(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Minutes of what is only part of profiles: no samples are kept, but their number, sum, range and newest value."""
+"""What is kept of minutes besides samples: the newest values of counters, and the sums of what is only part of profiles."""
 
 from collections.abc import Iterator
 from itertools import repeat
@@ -13,6 +13,7 @@ from processors.contracts.telemetry import COUNTER_LEVEL, PEER, SeriesIndex, is_
 from processors.windows.settings import MINUTE_MS, NEVER_MS, significant
 
 NO_ROW: Final = -1
+LAST_SLOTS: Final = 16  # minutes; more than can be open
 SLOTS_MORE: Final = 3  # minutes that are open besides those that settle
 MOMENT_MS: Final = 500  # one sample of a series counts in so long a time
 WORD: Final = 64  # moments in a word of those that are taken
@@ -22,6 +23,80 @@ ROWS_STEP: Final = 1_024
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+
+
+class LastValues:
+    """The newest value of each open minute of the series that are cumulative and have windows; of one time the first counts.
+
+    Values in rings have seven digits, too few for the difference of two counters. 256 bytes a series.
+    """
+
+    def __init__(self, index: SeriesIndex) -> None:
+        self._index = index
+        self._row = np.zeros(0, np.int32)  # of each series
+        self._power = np.zeros(0, np.bool_)
+        self._profiled = np.zeros(0, np.bool_)
+        self._time_ms = np.zeros((0, LAST_SLOTS), np.int64)
+        self._value = np.zeros((0, LAST_SLOTS), np.float64)
+
+    def power(self, count: int) -> Bools:
+        """Tell which of the first `count` series are of power."""
+        self._follow()
+        return _first(self._power, count)
+
+    def profiled(self, count: int) -> Bools:
+        """Tell which of the first `count` series are only part of profiles."""
+        self._follow()
+        return _first(self._profiled, count)
+
+    def note(self, series: Ints, time_ms: Ints, value: Floats) -> None:
+        """Take samples (m,) in the order in which they came."""
+        self._follow()
+        if not len(self._time_ms):
+            return
+        row = self._row[series]
+        some = np.flatnonzero(row != NO_ROW)
+        row, time_ms, value = row[some], time_ms[some], value[some]
+        slot = time_ms // MINUTE_MS % LAST_SLOTS
+        order = np.lexsort((-np.arange(len(row)), time_ms, slot, row))
+        row, slot, time_ms, value = row[order], slot[order], time_ms[order], value[order]
+        ends = np.flatnonzero(np.concatenate(((row[1:] != row[:-1]) | (slot[1:] != slot[:-1]), [True])))[: len(row)]
+        newer = ends[time_ms[ends] > self._time_ms[row[ends], slot[ends]]]
+        self._time_ms[row[newer], slot[newer]] = time_ms[newer]
+        self._value[row[newer], slot[newer]] = value[newer]
+
+    def of(self, series: Ints, minute: int) -> Floats:
+        """Return the last value of each series (m,) in a minute; nan for those without."""
+        self._follow()
+        found = np.full(len(series), np.nan)
+        some = np.flatnonzero(self._row[series] != NO_ROW)
+        row, slot = self._row[series[some]], minute % LAST_SLOTS
+        here = self._time_ms[row, slot] // MINUTE_MS == minute
+        found[some[here]] = self._value[row[here], slot]
+        return found
+
+    def renumber(self, index: SeriesIndex, kept: Ints) -> None:
+        """Go on with an index that numbers the series `kept` 0, 1, ... and has no others."""
+        self._follow()
+        row = self._row[kept]
+        rows = row[row != NO_ROW]
+        self._time_ms, self._value = self._time_ms[rows], self._value[rows]
+        self._row = np.where(row != NO_ROW, np.cumsum(row != NO_ROW) - 1, NO_ROW).astype(np.int32)
+        self._power, self._profiled, self._index = self._power[kept], self._profiled[kept], index
+
+    def _follow(self) -> None:
+        have = len(self._row)
+        if have == len(self._index):
+            return
+        names = [self._index[number].resource for number in range(have, len(self._index))]
+        cumulative = np.array([is_cumulative(name) and not is_profiled(name) for name in names], np.bool_)
+        rows = len(self._time_ms) + np.cumsum(cumulative) - 1
+        more = int(cumulative.sum())
+        self._row = np.concatenate((self._row, np.where(cumulative, rows, NO_ROW).astype(np.int32)))
+        self._power = np.concatenate((self._power, np.array([is_power(name) for name in names], np.bool_)))
+        self._profiled = np.concatenate((self._profiled, np.array([is_profiled(name) for name in names], np.bool_)))
+        self._time_ms = np.concatenate((self._time_ms, np.full((more, LAST_SLOTS), NEVER_MS)))
+        self._value = np.concatenate((self._value, np.zeros((more, LAST_SLOTS))))
 
 
 class SumColumns(msgspec.Struct, frozen=True):
@@ -51,6 +126,8 @@ class SumColumns(msgspec.Struct, frozen=True):
 
 class Sums:
     """Sums of each open minute by series, 57 bytes for each; `takes` tells which series have theirs here.
+
+    Of them no samples are kept, but their number, sum, range and newest value.
 
     Of samples of one series in the same half of a second the first counts, so that what is told twice counts once; of
     levels, which parts of a host may share, all do.
@@ -83,9 +160,7 @@ class Sums:
     def takes(self, count: int) -> Bools:
         """Tell which of the first `count` series are summed up here."""
         self._follow()
-        found = np.zeros(count, np.bool_)
-        found[: len(self._takes)] = self._takes[:count]
-        return found
+        return _first(self._takes, count)
 
     def append(self, series: Ints, time_ms: Ints, value: Floats) -> None:
         """Take samples (m,) of series that are summed up here, in the order in which they came."""
@@ -238,3 +313,9 @@ class Sums:
 def _starts(sorted_keys: Ints) -> Ints:
     """Return where each of the keys begins."""
     return np.flatnonzero(np.concatenate(([True], sorted_keys[1:] != sorted_keys[:-1])))
+
+
+def _first(kind: Bools, count: int) -> Bools:
+    found = np.zeros(count, np.bool_)
+    found[: len(kind)] = kind[:count]
+    return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from agent.app import compose
 from agent.clock import SystemClock
-from agent.collector.collector import Collector
+from agent.collector import Collector
 from agent.config.tree import Config
 from agent.learner.learner import Learner
 from agent.learner.view import View

@@ -8,7 +8,7 @@ from typing import Final
 
 from agent.app import compose
 from agent.clock import SystemClock
-from agent.collector.collector import Collector
+from agent.collector import Collector
 from agent.config.roles import CollectorSettings
 from agent.config.tree import Config, KafkaSettings, Source, TopicNames
 from agent.log.kafka.log import KafkaLog

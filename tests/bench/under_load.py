@@ -8,8 +8,8 @@ import numpy as np
 
 from processors.contracts.load import UnderLoadSettings
 from processors.facts import PublishedPoint
-from processors.load.hosts import of_hosts, of_partition
 from processors.load.messages import Question, Teller
+from processors.load.prediction import of_hosts, of_partition
 from processors.models.histogram.values import Histogram, from_samples
 from processors.models.structure.evaluate import evaluate
 from processors.models.structure.inputs import Alike, Value

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from processors.hosts.detectors import Records, Suspects, Unlike
-from processors.hosts.multivariate import Places, Together
+from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, PeerComparison, Places, Records
 from processors.hosts.rows import BLOCK, HOST_BLOCK, HostRows, SeriesRows
 from processors.hosts.windows import HostForecasts, HostWindows, MinuteBatch, Told
 from processors.models.detect.multivariate import RESOURCES_MAX
@@ -17,7 +16,7 @@ from processors.power.profiles.meters import Covered, Lasts, MeterHosts, Meters
 
 ROWS = 40
 BLOCK_BYTES_MAX = 600_000  # a broker takes a million, of which base64 leaves three quarters
-OF_HOSTS = {HostRows.name, Together.name, Suspects.name, MeterHosts.name, Covered.name}
+OF_HOSTS = {HostRows.name, MultivariateDetector.name, AnomalyCandidates.name, MeterHosts.name, Covered.name}
 Teach = Callable[[Any, np.ndarray[Any, Any], int], None]
 
 
@@ -39,7 +38,7 @@ def windows(columns: HostWindows, rows: np.ndarray[Any, Any], minute: int) -> No
 
 
 def times(columns: HostRows | SeriesRows, rows: np.ndarray[Any, Any], minute: int) -> None:
-    columns.table["last_ms"][rows] = minute * 60_000 + rows
+    columns.rows["last_ms"][rows] = minute * 60_000 + rows
 
 
 def hosts(rows: np.ndarray[Any, Any], minute: int) -> MinuteBatch:
@@ -48,11 +47,13 @@ def hosts(rows: np.ndarray[Any, Any], minute: int) -> MinuteBatch:
     return minutes(host * RESOURCES_MAX + np.tile(np.arange(RESOURCES_MAX), len(rows)), minute)._replace(host=host)
 
 
-def together(columns: Together, rows: np.ndarray[Any, Any], minute: int) -> None:
+def together(columns: MultivariateDetector, rows: np.ndarray[Any, Any], minute: int) -> None:
     batch, place = hosts(rows, minute), np.tile(np.arange(RESOURCES_MAX), len(rows))
     columns.places.grow(int(batch.row.max()) + 1)
-    known = columns.resources[batch.host] > 0  # then the places are those of the columns of series, stored beside these
-    columns.places["host"][batch.row[known]], columns.places["place"][batch.row[known]] = (
+    known = (
+        columns.hosts.rows["places"][batch.host] > 0
+    )  # then the places are those of the columns of series, stored beside these
+    columns.places.rows["host"][batch.row[known]], columns.places.rows["place"][batch.row[known]] = (
         batch.host[known],
         place[known],
     )
@@ -60,24 +61,24 @@ def together(columns: Together, rows: np.ndarray[Any, Any], minute: int) -> None
 
 
 def places(columns: Places, rows: np.ndarray[Any, Any], minute: int) -> None:
-    columns["host"][rows], columns["place"][rows] = rows % 7, minute
+    columns.rows["host"][rows], columns.rows["place"][rows] = rows % 7, minute
 
 
-def suspects(columns: Suspects, rows: np.ndarray[Any, Any], minute: int) -> None:
+def suspects(columns: AnomalyCandidates, rows: np.ndarray[Any, Any], minute: int) -> None:
     columns.seen(rows, np.full(len(rows), minute * 60_000))
-    columns["odd_ms"][rows] = minute * 60_000 + rows
+    columns.rows["odd_ms"][rows] = minute * 60_000 + rows
 
 
 def lasts(columns: Lasts, rows: np.ndarray[Any, Any], minute: int) -> None:
-    columns["last"][rows], columns["reach"][rows] = numbers(rows, minute, 1)[:, 0], minute
+    columns.rows["last"][rows], columns.rows["reach"][rows] = numbers(rows, minute, 1)[:, 0], minute
 
 
 def covered(columns: Covered, rows: np.ndarray[Any, Any], minute: int) -> None:
-    columns["until_ms"][rows] = minute * 60_000 + rows
+    columns.rows["until_ms"][rows] = minute * 60_000 + rows
 
 
-def new_unlike() -> Unlike:
-    return Unlike(re.compile("cpu"))
+def new_unlike() -> PeerComparison:
+    return PeerComparison(re.compile("cpu"))
 
 
 SUBJECTS: dict[str, tuple[Callable[[], Any], Teach]] = {
@@ -86,10 +87,10 @@ SUBJECTS: dict[str, tuple[Callable[[], Any], Teach]] = {
     HostWindows.name: (HostWindows, windows),
     HostForecasts.name: (HostForecasts, lambda columns, rows, minute: columns.take(minutes(rows, minute))),
     Records.name: (Records, lambda columns, rows, minute: columns.take(minutes(rows, minute))),
-    Unlike.name: (new_unlike, lambda columns, rows, minute: columns.take(minutes(rows, minute))),
+    PeerComparison.name: (new_unlike, lambda columns, rows, minute: columns.take(minutes(rows, minute))),
     Places.name: (Places, places),
-    Together.name: (Together, together),
-    Suspects.name: (Suspects, suspects),
+    MultivariateDetector.name: (MultivariateDetector, together),
+    AnomalyCandidates.name: (AnomalyCandidates, suspects),
     MeterHosts.name: (MeterHosts, times),
     Meters.name: (Meters, times),
     Lasts.name: (Lasts, lasts),

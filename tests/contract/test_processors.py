@@ -29,11 +29,11 @@ from processors.jobs.lifecycle import Job, JobState
 from processors.load.scores import LoadScores, LoadScoresState
 from processors.models.combination.replay import NO_SCORES
 from processors.pipeline import host_state
+from processors.pipeline.host_state import ARRAYS
 from processors.pipeline.shard import PROCESSORS
 from processors.power.model import ProfileModels, ProfileModelsState
 from processors.power.profiles.attribution import ProfileRun, ProfileRunState, StartsTold, StartsToldState
 from processors.power.profiles.finalisation import HostPower, HostPowerState
-from processors.power.profiles.sums import ARRAYS
 from processors.run_time.drift import Drift, DriftState
 from processors.run_time.members import Members, MembersState
 from processors.run_time.model import RunTime, RunTimeState

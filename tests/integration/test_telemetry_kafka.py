@@ -11,7 +11,7 @@ import pytest
 from kafka import KafkaProducer
 
 from agent.app import compose
-from agent.collector.collector import Collector
+from agent.collector import Collector
 from agent.config.tree import Config
 from agent.log.memory.log import MemoryLog
 from agent.topics import own_topics

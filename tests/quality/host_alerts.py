@@ -21,10 +21,10 @@ import numpy.typing as npt
 from processors.alerts.applications import HOST_ANOMALY
 from processors.contracts.outputs import Alert
 from processors.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
+from processors.hosts.jobs import HostJobs
 from processors.hosts.windows import MinuteBatch
 from processors.pipeline.host_alerts import HostAlerts
-from processors.pipeline.host_jobs import HostJobs
-from processors.pipeline.host_state import HostDesk
+from processors.pipeline.host_state import HostShardState
 from processors.pipeline.state import FoldSettings
 
 SLOT_MS = 300_000
@@ -53,7 +53,7 @@ class Told(NamedTuple):
 def alerts(hosts: Mapping[str, Measured], settings: AlertSettings | None = None) -> list[Told]:
     """Return the alerts of all hosts."""
     chosen = settings or AlertSettings()
-    desk = HostDesk(FoldSettings(JobSettings(), RunTimeSettings(), chosen, "quality"))
+    desk = HostShardState(FoldSettings(JobSettings(), RunTimeSettings(), chosen, "quality"))
     part, found = HostAlerts(desk, HostJobs(desk)), list[tuple[int, Alert]]()
     slots = sorted({int(slot) for host in hosts.values() for slot in host.slot})
     steps = {
@@ -67,17 +67,17 @@ def alerts(hosts: Mapping[str, Measured], settings: AlertSettings | None = None)
         ]
         part.take(MinuteBatch(*(np.concatenate([batch[k] for batch in batches]) for k in range(4))))
         for later_ms in (130_000, 200_000, 270_000):
-            desk.now_ms = slot * SLOT_MS + later_ms
-            part.tick(desk.now_ms)
+            before_ms, desk.now_ms = desk.now_ms, slot * SLOT_MS + later_ms
+            part.tick(before_ms)
             found += [(desk.now_ms, message) for message in desk.outbox if isinstance(message, Alert)]
             desk.outbox.clear()
     return _told(found, slots[-1], round(chosen.host_anomaly.keep_firing_s * 1000))
 
 
-def _minute(desk: HostDesk, name: str, host: Measured, at: npt.NDArray[np.intp], slot: int) -> MinuteBatch:
+def _minute(desk: HostShardState, name: str, host: Measured, at: npt.NDArray[np.intp], slot: int) -> MinuteBatch:
     """Return the values of a slot as one minute, each a step of its own."""
     resources = host.values.shape[1]
-    rows = [desk.roster.enter(name, name, f"r{k:02d}", slot * SLOT_MS) for k in range(resources)]
+    rows = [desk.index.enter(name, name, f"r{k:02d}", slot * SLOT_MS) for k in range(resources)]
     own = np.array([row or (-1, -1) for row in rows], np.intp)
     means = np.full((resources, STEPS), np.nan)
     means[:, : min(at.size, STEPS)] = host.values[at[:STEPS]].T

@@ -17,10 +17,10 @@ from processors.alerts.applications import STRAGGLER_HOST
 from processors.contracts.events import Evidence, JobStarted
 from processors.contracts.outputs import Alert
 from processors.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
+from processors.hosts.jobs import HostJobs
 from processors.hosts.windows import MinuteBatch
 from processors.pipeline.host_alerts import HostAlerts
-from processors.pipeline.host_jobs import HostJobs
-from processors.pipeline.host_state import HostDesk
+from processors.pipeline.host_state import HostShardState
 from processors.pipeline.state import FoldSettings
 
 NAMES: Final = {"cpu_load": "load1", "rapl_power": "power_w", "clock": "clock"}
@@ -41,14 +41,14 @@ def read(path: Path) -> Job:
 
 def told(job: Job) -> list[tuple[int, str]]:
     """Return the stragglers that are told of: minute and host."""
-    desk = HostDesk(FoldSettings(JobSettings(), RunTimeSettings(), AlertSettings(), "quality"))
+    desk = HostShardState(FoldSettings(JobSettings(), RunTimeSettings(), AlertSettings(), "quality"))
     jobs, found = HostJobs(desk), list[tuple[int, str]]()
     part = HostAlerts(desk, jobs)
     jobs.started(JobStarted("exa", "1", "exa/1@0", 0, Evidence(hosts=tuple(job))))
     for minute in range(next(iter(job.values())).shape[1]):
         rows = np.array(
             [
-                desk.roster.enter("exa", host, name, minute * MINUTE_MS) or (0, 0)
+                desk.index.enter("exa", host, name, minute * MINUTE_MS) or (0, 0)
                 for host in job
                 for name in NAMES.values()
             ]
@@ -56,8 +56,8 @@ def told(job: Job) -> list[tuple[int, str]]:
         means = np.full((len(rows), 6), np.nan)
         means[:, 0] = np.concatenate([values[:, minute] for values in job.values()])
         part.take(MinuteBatch(rows[:, 0], rows[:, 1], np.full(len(rows), minute * MINUTE_MS), means))
-        desk.now_ms = (minute + 1) * MINUTE_MS + 20_000
-        part.tick(desk.now_ms)
+        before_ms, desk.now_ms = desk.now_ms, (minute + 1) * MINUTE_MS + 20_000
+        part.tick(before_ms)
         said = [message for message in desk.outbox if isinstance(message, Alert) and message.status == "firing"]
         found += [(minute, one.labels["host"]) for one in said if one.labels["alertname"] == STRAGGLER_HOST]
         desk.outbox.clear()

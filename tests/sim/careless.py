@@ -1,6 +1,6 @@
 """Roles that leave a step out: the simulation has to catch each of them."""
 
-from agent.collector.collector import Collector, Reading
+from agent.collector import Collector, Reading
 from agent.learner.learner import Learner
 from agent.learner.shard import OwnedShard
 from processors.contracts.errors import ScalewatchError

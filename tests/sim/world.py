@@ -9,7 +9,7 @@ import msgspec
 
 from agent.app import compose
 from agent.app.compose import make_windows
-from agent.collector.collector import Collector, Routes
+from agent.collector import Collector, Routes
 from agent.config.roles import CollectorSettings, LearnerSettings
 from agent.config.tree import Config, Source, TopicNames
 from agent.learner.learner import Learner

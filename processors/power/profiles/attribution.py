@@ -1,6 +1,9 @@
-"""Whose a minute of a host is: of the one run that was there from its beginning to its end, and nobody's else."""
+"""From minutes of hosts to profiles of runs: whose a minute is, what each run got in all, and the profile that it makes.
 
-from collections.abc import Iterable, Iterator
+A minute is of the one run that was there from its beginning to its end, and nobody's else.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final, NamedTuple
 
 import msgspec
@@ -8,18 +11,43 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.contracts.events import JobCompleted, JobStarted
+from processors.contracts.hosts import Profile
+from processors.contracts.telemetry import COMPONENTS, JOB
+from processors.models.statistics import to_digits
 from processors.power.profiles.finalisation import Amounts
-from processors.power.profiles.meters import ALWAYS, MeterRoster
+from processors.power.profiles.meters import (
+    ALWAYS,
+    COUNTER,
+    COVERED,
+    ENERGY,
+    ESTIMATED,
+    LEFT_OUT,
+    NAMES_MAX,
+    NIC,
+    POWER,
+    REASONS,
+    SHARED,
+    MeterIndex,
+)  # fmt: skip
 from processors.windows.settings import MINUTE_MS
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-
-
-# Whether a system tells the starts of its jobs: only then is a host of which no job is known an idle one.
-
+Rows = npt.NDArray[np.int64]
 
 TELLS_MS: Final = 86_400_000  # a system that told no start for so long does not tell them
+RUN_MAX_MS: Final = 30 * 86_400_000  # a run of which no end was told is forgotten after this
+LONG_AGO_MS: Final = -(1 << 62)
+RUNNING_MS: Final = 1 << 62  # the end of what has not ended
+DIGITS: Final = 9
+SUM: Final = np.dtype([("key", "<i8"), ("amount", "<f8"), ("seconds", "<f8")])
+_PER_RUN: Final = 2 * NAMES_MAX
+
+Sum = tuple[float, float]
+"""Amount and seconds."""
+NOTHING: Final[Sum] = (0.0, 0.0)
+Totals = Mapping[str, Sum]
+"""Amount and seconds by quantity."""
 
 
 class StartsToldState(msgspec.Struct):
@@ -29,7 +57,7 @@ class StartsToldState(msgspec.Struct):
 
 
 class StartsTold:
-    """When a system told a start last."""
+    """When a system told a start last: only where it tells them is a host of which no job is known an idle one."""
 
     name: ClassVar[str] = "profile_starts"
     version: ClassVar[int] = 1
@@ -59,12 +87,6 @@ class StartsTold:
         return StartsToldState(self._last_ms)
 
 
-# A run on its hosts, as profiles need it: when it was there, and on which.
-
-
-RUN_MAX_MS: Final = 30 * 86_400_000  # a run of which no end was told is forgotten after this
-
-
 class ProfileRunState(msgspec.Struct, omit_defaults=True):
     """Stored form: the job, host lists as they were sent, times, and the row of its sums.
 
@@ -85,7 +107,7 @@ class ProfileRunState(msgspec.Struct, omit_defaults=True):
 
 
 class ProfileRun:
-    """One run of a job on its hosts."""
+    """One run of a job, as profiles need it: when it was there, and on which hosts."""
 
     name: ClassVar[str] = "profile_run"
     version: ClassVar[int] = 1
@@ -130,8 +152,56 @@ class ProfileRun:
         return msgspec.structs.replace(self.state)
 
 
-LONG_AGO_MS = -(1 << 62)
-RUNNING_MS = 1 << 62  # the end of what has not ended
+class KeptMinutes:
+    """Closed minutes that may still be given away: a start or an end of a run may be told late, or not before its end.
+
+    They hold what hosts did, by minute and within it by host; at most `amounts_max`, the oldest minutes go first.
+    """
+
+    def __init__(self, amounts_max: int) -> None:
+        self.amounts_max = amounts_max
+        self.minutes: dict[int, Amounts] = {}
+        self._hosts: dict[int, npt.NDArray[np.int32]] = {}  # rows of hosts again, side by side: they are searched
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return how many amounts are kept."""
+        return self._count
+
+    def add(self, minute_ms: int, amounts: Amounts) -> int:
+        """Keep a closed minute that is not kept; return how many amounts of old ones had to go for it."""
+        self.minutes[minute_ms] = amounts
+        self._hosts[minute_ms] = np.ascontiguousarray(amounts["host"])
+        self._count += len(amounts)
+        gone = 0
+        while self._count > self.amounts_max and len(self.minutes) > 1:
+            gone += len(self.take(min(self.minutes)))
+        return gone
+
+    def take(self, minute_ms: int) -> Amounts:
+        """Return a minute, which is no longer kept."""
+        amounts = self.minutes.pop(minute_ms)
+        del self._hosts[minute_ms]
+        self._count -= len(amounts)
+        return amounts
+
+    def within(self, start_ms: int, end_ms: int, hosts: npt.NDArray[np.int64]) -> Iterator[tuple[int, Amounts]]:
+        """Yield the minutes that touch a time, with what some hosts (k,) did; hosts are numbered by their place in `hosts`.
+
+        `hosts` rise.
+        """
+        rows = hosts.astype(np.int32)
+        for minute_ms in sorted(self.minutes):
+            if minute_ms >= end_ms or minute_ms + MINUTE_MS <= start_ms:
+                continue
+            amounts = self.minutes[minute_ms]
+            first = np.searchsorted(self._hosts[minute_ms], rows)
+            count = np.searchsorted(self._hosts[minute_ms], rows, side="right") - first
+            before = np.cumsum(count) - count
+            at = np.repeat(first - before, count) + np.arange(count.sum())
+            found = amounts[at]
+            found["host"] = np.repeat(np.arange(len(hosts)), count)
+            yield minute_ms, found
 
 
 class Stays(NamedTuple):
@@ -194,12 +264,6 @@ def _shared(stays: Stays, together: npt.NDArray[np.bool_], told: npt.NDArray[np.
     return stays.run[together & np.isin(stays.host, told)] if together.any() else np.zeros(0, np.int64)
 
 
-# Which runs are or were of late on which hosts: what is looked up here follows from the runs that are kept.
-
-
-Rows = npt.NDArray[np.int64]
-
-
 class _Present:
     """A run: its state, the names of its hosts, and their rows as of one numbering."""
 
@@ -217,27 +281,20 @@ class Told(NamedTuple):
     rows: Rows
 
 
-class Presence:
-    """Runs on hosts, by their ids."""
+class Occupancy:
+    """Which runs are or were lately on which hosts: all of it follows from the runs that are kept, here by their ids."""
 
-    def __init__(self, roster: MeterRoster) -> None:
-        self._roster = roster
-        self._runs: dict[str, _Present] = {}
+    def __init__(self, index: MeterIndex) -> None:
+        self._index = index
+        self.runs: dict[str, _Present] = {}
         self._on: dict[tuple[str, str], dict[str, None]] = {}
         self._of_job: dict[tuple[str, str], dict[str, None]] = {}
         self.held = 0
 
-    def __len__(self) -> int:
-        """Return how many runs there are."""
-        return len(self._runs)
-
-    def __contains__(self, run_id: str) -> bool:
-        return run_id in self._runs
-
     def enter(self, run_id: str, state: ProfileRunState, names: tuple[str, ...]) -> None:
         """Take a run in, or what else became known of it."""
         self.leave(run_id)
-        self._runs[run_id] = _Present(state, names)
+        self.runs[run_id] = _Present(state, names)
         self._of_job.setdefault((state.system, state.job_id), {})[run_id] = None
         for name in names:
             self._on.setdefault((state.system, name), {})[run_id] = None
@@ -245,7 +302,7 @@ class Presence:
 
     def leave(self, run_id: str) -> None:
         """Forget a run."""
-        run = self._runs.pop(run_id, None)
+        run = self.runs.pop(run_id, None)
         if run is None:
             return
         self.held -= len(run.names)
@@ -259,30 +316,28 @@ class Presence:
 
     def of(self, run_id: str) -> Told:
         """Return the hosts of a run. Those that only the job itself tells of count where no others are known."""
-        run = self._runs[run_id]
+        run = self.runs[run_id]
         rows = self._rows(run)
         return Told(len(run.names) or len(rows), rows)
 
     def stays(self, start_ms: int, end_ms: int) -> Stays:
         """Return all runs on hosts that touch a time."""
-        return _stays((run.state, self._rows(run)) for run in self._runs.values() if _touches(run, start_ms, end_ms))
+        return _stays((run.state, self._rows(run)) for run in self.runs.values() if _touches(run, start_ms, end_ms))
 
     def stays_with(self, run_id: str) -> Stays:
         """Return a run and all others on its hosts, of which each is numbered by its place among the rows of this run."""
-        run = self._runs[run_id]
+        run = self.runs[run_id]
         rows, system = self._rows(run), run.state.system
         others = {other for name in run.names for other in self._on[system, name]} | {run_id}
         others |= set(self._of_job[system, run.state.job_id])
-        return _stays(
-            (self._runs[other].state, _places(rows, self._rows(self._runs[other]))) for other in sorted(others)
-        )
+        return _stays((self.runs[other].state, _places(rows, self._rows(self.runs[other]))) for other in sorted(others))
 
     def _rows(self, run: _Present) -> Rows:
-        if run.version != self._roster.version:
-            hosts, system = self._roster.hosts.numbers, run.state.system
-            found = [row for name in run.names if (row := hosts.row((system, name))) is not None]
-            found += self._roster.marked(system, run.state.job_id)
-            run.rows, run.version = np.array(sorted(found), dtype=np.int64), self._roster.version
+        if run.version != self._index.version:
+            hosts, system = self._index.hosts.ids, run.state.system
+            found = [row for name in run.names if (row := hosts.rows.get((system, name))) is not None]
+            found += self._index.marked(system, run.state.job_id)
+            run.rows, run.version = np.array(sorted(found), dtype=np.int64), self._index.version
         return run.rows
 
 
@@ -312,3 +367,164 @@ def _remove(index: dict[tuple[str, str], dict[str, None]], key: tuple[str, str],
     found.pop(run_id, None)
     if not found:
         index.pop(key, None)
+
+
+class Sums:
+    """Sums by row of the run, number of the quantity, and whether minutes were short; at most `sums_max`."""
+
+    def __init__(self, sums_max: int) -> None:
+        self.sums_max = sums_max
+        self.rows = np.zeros(0, SUM)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.rows)
+
+    def add(self, given: Given) -> int:
+        """Add what runs got; return how many new sums there was no room for."""
+        found = added(given)
+        place = np.searchsorted(self.rows["key"], found["key"])
+        known = place < len(self.rows)
+        known[known] = self.rows["key"][place[known]] == found["key"][known]
+        for field in ("amount", "seconds"):
+            self.rows[field][place[known]] += found[field][known]
+        new = np.flatnonzero(~known)
+        kept = new[: max(0, self.sums_max - len(self.rows))]
+        if len(kept):
+            self.rows = np.insert(self.rows, place[kept], found[kept])
+        return len(new) - len(kept)
+
+    def of(self, run: int) -> dict[tuple[int, bool], Sum]:
+        """Return the sums of a run by quantity, and whether its minutes were short."""
+        first, last = np.searchsorted(self.rows["key"], (run * _PER_RUN, (run + 1) * _PER_RUN))
+        return read(self.rows[first:last])
+
+    def drop(self, runs: npt.NDArray[np.int64]) -> None:
+        """Let the sums of some runs go."""
+        self.rows = self.rows[~np.isin(self.rows["key"] // _PER_RUN, runs)]
+
+    def quantities(self) -> npt.NDArray[np.int64]:
+        """Return the numbers of all quantities of which there are sums."""
+        return np.unique(self.rows["key"] % _PER_RUN // 2)
+
+
+def added(given: Given) -> npt.NDArray[np.void]:
+    """Return what runs got as sums, by key."""
+    key, place = np.unique(given.run * _PER_RUN + 2 * given.quantity + given.short, return_inverse=True)
+    found = np.zeros(len(key), SUM)
+    found["key"] = key
+    found["amount"] = np.bincount(place, given.amount, len(key))
+    found["seconds"] = np.bincount(place, given.seconds, len(key))
+    return found
+
+
+def read(rows: npt.NDArray[np.void]) -> dict[tuple[int, bool], Sum]:
+    """Return sums of one run by quantity, and whether its minutes were short."""
+    return {(key % _PER_RUN // 2, bool(key % 2)): (amount, seconds) for key, amount, seconds in rows.tolist()}
+
+
+class Total:
+    """Sums of one run, with what is added for it alone."""
+
+    def __init__(self, sums: Sums, run: int) -> None:
+        self._run = run
+        self._amount, self._seconds = np.zeros(_PER_RUN), np.zeros(_PER_RUN)
+        for (quantity, short), (amount, seconds) in sums.of(run).items():
+            self._amount[2 * quantity + short], self._seconds[2 * quantity + short] = amount, seconds
+
+    def add(self, given: Given) -> None:
+        """Add what runs got, as far as it is this one's."""
+        at = np.flatnonzero(given.run == self._run)
+        key = 2 * given.quantity[at] + given.short[at]
+        self._amount += np.bincount(key, given.amount[at], _PER_RUN)
+        self._seconds += np.bincount(key, given.seconds[at], _PER_RUN)
+
+    def of(self) -> dict[tuple[int, bool], Sum]:
+        """Return the sums by quantity, and whether minutes were short."""
+        there = np.flatnonzero(self._seconds)
+        found = zip(there.tolist(), self._amount[there].tolist(), self._seconds[there].tolist(), strict=True)
+        return {(key // 2, bool(key % 2)): (amount, seconds) for key, amount, seconds in found}
+
+
+class Stayed(NamedTuple):
+    """A run on so many hosts, from start to end, and how long it computed; `started` tells that its start was known."""
+
+    hosts: int
+    start_ms: int
+    end_ms: int
+    run_time_s: float
+    started: bool
+
+
+def profile(run: Stayed, whole: Totals, short: Totals, names_max: int) -> Profile:
+    """Return a run's profile from the sums of whole minutes; where there is none, from minutes that were in part its own."""
+    is_short = not _whole_minutes(run)
+    sums = short if is_short else whole
+    minutes, seconds = round(_of(sums, COVERED)[0]), _of(sums, COVERED)[1]
+    expected = run.hosts * (_minutes_touched(run) if is_short else _whole_minutes(run))
+    power = {each: found for each in COMPONENTS if (found := _power(sums, each)).seconds > 0}
+    power_w = {each: _significant(found.energy_j / found.seconds) for each, found in power.items()}
+    return Profile(
+        hosts=run.hosts,
+        minutes=minutes,
+        expected=expected,
+        shared=min(round(whole.get(SHARED, NOTHING)[0]), max(expected - minutes, 0)),
+        short=is_short and minutes > 0,
+        retrospective=not run.started,
+        counters=_rates(sums, COUNTER, names_max),
+        nic=_rates(sums, NIC, names_max),
+        power_w=power_w,
+        energy_j={each: _significant(watts * run.hosts * run.run_time_s) for each, watts in power_w.items()},
+        measured={each: _share(found.measured_s, seconds) for each, found in power.items()},
+        estimated={each: _share(found.estimated_s, seconds) for each, found in power.items() if found.estimated_s},
+        left_out={each: round(count) for each in REASONS if (count := _of(sums, LEFT_OUT + each)[0])},
+    )
+
+
+def _whole_minutes(run: Stayed) -> int:
+    return max(run.end_ms // MINUTE_MS + -run.start_ms // MINUTE_MS, 0)
+
+
+def _minutes_touched(run: Stayed) -> int:
+    return -(-run.end_ms // MINUTE_MS) - run.start_ms // MINUTE_MS
+
+
+def _of(sums: Totals, name: str) -> tuple[float, float]:
+    """Return the sum of a quantity: what is told of the job alone, unless its hosts tell of far more time."""
+    own, all_of_host = sums.get(JOB + name, NOTHING), sums.get(name, NOTHING)
+    return own if 2 * own[1] >= all_of_host[1] else all_of_host
+
+
+class _Power(NamedTuple):
+    energy_j: float
+    measured_s: float
+    estimated_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.measured_s + self.estimated_s
+
+
+def _power(sums: Totals, component: str) -> _Power:
+    """Return the energy of a component, from energy counters where no power is told, with what was estimated."""
+    told = _of(sums, POWER + component)
+    measured_j, measured_s = told if told[1] > 0 else _of(sums, ENERGY + component)
+    estimated_j, estimated_s = sums.get(ESTIMATED + component, NOTHING)
+    return _Power(measured_j + estimated_j, measured_s, estimated_s)
+
+
+def _share(seconds: float, of_seconds: float) -> float:
+    return _significant(min(seconds / of_seconds, 1.0)) if of_seconds > 0 else 1.0
+
+
+def _rates(sums: Totals, begin: str, names_max: int) -> dict[str, float]:
+    """Return rates per second and host, of the quantities that were told longest; by their names."""
+    names = {name.removeprefix(JOB).removeprefix(begin) for name in sums if name.removeprefix(JOB).startswith(begin)}
+    found = {name: _of(sums, begin + name) for name in names}
+    first = sorted(found, key=lambda name: (-found[name][1], name))[:names_max]
+    return {name: _significant(found[name][0] / found[name][1]) for name in sorted(first) if found[name][1] > 0}
+
+
+def _significant(value: float) -> float:
+    """Return a value with as many digits as do not depend on the order in which minutes came."""
+    return to_digits(value, DIGITS)

@@ -1,30 +1,220 @@
-"""A minute of hosts is closed: from what meters told to amounts that hosts did, as far as that can be believed."""
+"""Finalisation of a minute of hosts: from what meters reported to amounts that hosts did, as far as that can be believed.
 
-from collections.abc import Iterator
+Where only some hosts have sensors of power, those with one teach what counters let expect of the others.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from processors.contracts.names import escaped
 from processors.contracts.settings import ProfileSettings
-from processors.contracts.telemetry import JOB
+from processors.contracts.telemetry import COMPONENTS, JOB
 from processors.hosts.rows import NEVER_MS
 from processors.models.energy import Step, increments
 from processors.models.power import PowerModel, believable
-from processors.power.profiles.ingest import Readings, last_word
-from processors.power.profiles.meters import COVERED, LEFT_OUT, REASONS, Kind, MeterRoster
+from processors.power.profiles.meters import (
+    COUNTER,
+    COVERED,
+    ENERGY,
+    ESTIMATED,
+    LEFT_OUT,
+    POWER,
+    REASONS,
+    Kind,
+    MeterIndex,
+    Readings,
+    last_word,
+)  # fmt: skip
+from processors.store import Shelf, digest64
 from processors.windows.settings import MINUTE_MS
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-# The power of hosts without a sensor, from their counters: a model for each kind of host, learned where sensors are.
+AMOUNT: Final = np.dtype([("host", "<i4"), ("quantity", "<i2"), ("reach", "<i2"), ("amount", "<f8")])
+Amounts = npt.NDArray[np.void]
+"""What hosts did, by host: row of the host, number of the quantity, how many minutes it took, and how much it was."""
+
+REACH_MAX: Final = 5  # minutes; after a longer silence a count begins anew
+SLOWEST_WRAP_S: Final = 240.0  # an energy counter goes round in this time at the most that is believed of its part
+PART_QUIET_MS: Final = REACH_MAX * MINUTE_MS  # a part that was silent for so long is no longer waited for
+
+
+class Told(NamedTuple):
+    """What m meters told of a minute, each once: its row, how many samples, a value as `Ingest` reads it."""
+
+    meter: Ints
+    samples: Ints
+    value: Floats
+
+
+class Close:
+    """Closes minutes, the oldest first, and keeps in the columns of the meters what each told last."""
+
+    def __init__(self, index: MeterIndex, settings: ProfileSettings) -> None:
+        self._index, self._settings = index, settings
+
+    def minute(self, minute_ms: int, readings: Readings) -> Amounts:
+        """Return what hosts did in a minute, by host; with it, as quantities, what was covered and what was left out."""
+        told = _together(last_word(readings), self._index.kind_of)
+        new = self._index.series.rows["learned_ms"][told.meter] < minute_ms
+        told = Told(told.meter[new], told.samples[new], told.value[new])
+        amount, reach, reason = self._read(minute_ms, told)
+        self._index.series.rows["learned_ms"][told.meter] = minute_ms
+        amounts, in_part = self._whole(minute_ms, told.meter, amount, reach)
+        bad = np.flatnonzero(reason >= 0)
+        hosts = np.concatenate([self._index.host_of[told.meter[bad]], in_part])
+        reasons = np.concatenate([reason[bad], np.full(len(in_part), REASONS.index("part"))])
+        counted = [self._covered(minute_ms, amounts), self._left_out(hosts, reasons)]
+        found = np.concatenate([amounts, *counted])
+        return found[np.argsort(found["host"], kind="stable")]
+
+    def _read(self, minute_ms: int, told: Told) -> tuple[Floats, Ints, Ints]:
+        """Return amounts (m,), nan where there is none, over how many minutes each, and why one was left out (-1: not)."""
+        kind, lasts = self._index.kind_of[told.meter], self._index.lasts
+        before_ms = self._index.series.rows["learned_ms"][told.meter]
+        gap = np.where(before_ms == NEVER_MS, 0, (minute_ms - before_ms) // MINUTE_MS)
+        known = (gap >= 1) & (gap <= REACH_MAX)
+        usual = lasts.rows["reach"][told.meter]
+        slow = known & (usual > 1) & (told.samples <= 1)  # sampled every few minutes; else minutes got lost
+        reach = np.where(slow, np.minimum(gap, usual), 1)
+        reason = np.full(len(kind), -1)
+        amount = told.value.copy()
+        counts = (kind == Kind.TOTAL) | (kind == Kind.ENERGY) | (kind == Kind.MEMORY_ENERGY)
+        power = (kind == Kind.POWER) | (kind == Kind.GPU_POWER)
+        at = np.flatnonzero(power)
+        amount[at], reason[at] = self._power(told.value[at], kind[at] == Kind.GPU_POWER)
+        at = np.flatnonzero(~power & ~counts)
+        amount[at], reason[at] = _not_negative(told.value[at])
+        amount[kind >= Kind.POWER] *= reach[kind >= Kind.POWER]  # a level is the same in minutes that are not told
+        at = np.flatnonzero(counts)
+        reach[at] = np.where(known[at], gap[at], 1)
+        before = np.where(known[at], lasts.rows["last"][told.meter[at]], np.nan)
+        amount[at], reason[at] = self._grown(kind[at], before, told.value[at], gap[at])
+        lasts.rows["last"][told.meter[at]] = told.value[at]
+        lasts.rows["reach"][told.meter] = np.where(known, gap, 1)
+        return amount, reach, reason
+
+    def _power(self, energy_j: Floats, may_be_off: npt.NDArray[np.bool_]) -> tuple[Floats, Ints]:
+        watts = energy_j / (MINUTE_MS / 1000)
+        off = may_be_off & (watts == 0)
+        found = believable(np.where(off, 1.0, watts), most_w=self._settings.host_power_max_w)
+        reasons = np.select([np.isnan(watts), watts < 0, watts == 0], [*map(REASONS.index, REASONS[:3])], 3)
+        good = np.isfinite(found.power_w)
+        return np.where(good, energy_j, np.nan), np.where(good, -1, reasons)
+
+    def _grown(self, kind: npt.NDArray[np.int8], before: Floats, now: Floats, gap: Ints) -> tuple[Floats, Ints]:
+        settings = self._settings
+        spans = {Kind.ENERGY: settings.energy_range_j, Kind.MEMORY_ENERGY: settings.memory_energy_range_j}
+        span, most = np.full(len(kind), np.inf), np.full(len(kind), np.inf)
+        for each, whole in spans.items():
+            span[kind == each] = whole
+            most[kind == each] = min(settings.host_power_max_w, whole / SLOWEST_WRAP_S)
+        found = increments(before, now, gap * (MINUTE_MS / 1000), span, most)
+        reasons = np.full(len(kind), -1)
+        for step, reason in ((Step.RESET, "reset"), (Step.DOUBTFUL, "doubtful")):
+            reasons[found.step == step] = REASONS.index(reason)
+        reasons[~(now >= 0)] = REASONS.index("negative")
+        reasons[np.isnan(now)] = REASONS.index("missing")
+        return found.amount, reasons
+
+    def _whole(self, minute_ms: int, meter: Ints, amount: Floats, reach: Ints) -> tuple[Amounts, Ints]:
+        """Return the amounts of hosts: those of parts together, where all that usually tell did, over the same time.
+
+        With them the hosts of which only some parts told, once for each quantity.
+        """
+        index = self._index
+        host, quantity = index.host_of[meter].astype(np.int64), index.quantity_of[meter].astype(np.int64)
+        parts, place = np.unique(host * (1 << 16) + quantity, return_inverse=True)
+        size, there, all_of_host = len(parts), np.isfinite(amount), ~index.part_of[meter]
+        has_whole = np.bincount(place[there & all_of_host], minlength=size) > 0
+        there &= all_of_host | ~has_whole[place]
+        count = np.bincount(place[there], minlength=size)
+        total = np.bincount(place[there], amount[there], size)
+        level = np.bincount(place[there], index.kind_of[meter[there]] == Kind.LEVEL, size) > 0
+        total = np.where(level, total / np.maximum(count, 1), total)
+        longest, shortest = np.zeros(size, np.int64), np.full(size, REACH_MAX + 1)
+        np.maximum.at(longest, place[there], reach[there])
+        np.minimum.at(shortest, place[there], reach[there])
+        all_there = has_whole | level | (count >= self._parts_expected(minute_ms, parts))
+        good = (count > 0) & all_there & (longest == shortest)
+        found = np.zeros(int(good.sum()), AMOUNT)
+        found["host"], found["quantity"] = parts[good] >> 16, parts[good] & 0xFFFF
+        found["reach"], found["amount"] = longest[good], total[good]
+        return found, parts[(count > 0) & ~good] >> 16
+
+    def _parts_expected(self, minute_ms: int, parts: Ints) -> Ints:
+        """Return how many meters told each of some quantities of hosts of late."""
+        index = self._index
+        late = np.flatnonzero(index.series.rows["learned_ms"][: len(index.kind_of)] > minute_ms - PART_QUIET_MS)
+        key = index.host_of[late].astype(np.int64) * (1 << 16) + index.quantity_of[late]
+        place = np.searchsorted(parts, key)
+        known = place < len(parts)
+        known[known] = parts[place[known]] == key[known]
+        return np.bincount(place[known], minlength=len(parts))
+
+    def _covered(self, minute_ms: int, amounts: Amounts) -> Amounts:
+        """Return how many minutes each host covered with what takes it the least time, none of them twice."""
+        index, end_ms = self._index, minute_ms + MINUTE_MS
+        host, first, place = np.unique(amounts["host"], return_index=True, return_inverse=True)
+        shortest = np.full(len(host), REACH_MAX)
+        np.minimum.at(shortest, place, amounts["reach"])
+        until_ms = index.covered.rows["until_ms"]
+        new = np.where(until_ms[host] == NEVER_MS, shortest, (end_ms - until_ms[host]) // MINUTE_MS)
+        until_ms[host] = end_ms
+        found = np.zeros(len(host), AMOUNT)
+        found["host"], found["reach"] = host, np.clip(new, 1, shortest)
+        found["amount"] = found["reach"]
+        own = index.own[amounts["quantity"][first]]
+        found["quantity"] = np.where(own, *(self._index.names.number(name) for name in (JOB + COVERED, COVERED)))
+        return found
+
+    def _left_out(self, hosts: Ints, reasons: Ints) -> Amounts:
+        """Return how many readings of each host were left out, by reason."""
+        key, count = np.unique(hosts * len(REASONS) + reasons, return_counts=True)
+        numbers = np.array([self._index.names.number(LEFT_OUT + name) for name in REASONS])
+        found = np.zeros(len(key), AMOUNT)
+        found["host"], found["quantity"] = key // len(REASONS), numbers[key % len(REASONS)]
+        found["reach"], found["amount"] = 1, count
+        return found
+
+
+def _not_negative(value: Floats) -> tuple[Floats, Ints]:
+    good = (value >= 0) & np.isfinite(value)
+    reasons = np.where(np.isnan(value), REASONS.index("missing"), REASONS.index("negative"))
+    return np.where(good, value, np.nan), np.where(good, -1, reasons)
+
+
+def _together(readings: Readings, kinds: npt.NDArray[np.int8]) -> Told:
+    """Return what several sources told of one meter as one: samples add up, counts are the largest, power is the mean."""
+    meter, value, count = readings["meter"].astype(np.int64), readings["value"], readings["count"].astype(np.int64)
+    first = np.append(True, meter[1:] != meter[:-1])[: len(meter)]
+    if first.all():
+        return Told(meter, count, value)
+    place = np.cumsum(first) - 1
+    kind = kinds[meter[first]]
+    total = np.bincount(place, value)
+    samples = np.bincount(place, count).astype(np.int64)
+    weighted = np.bincount(place, value * count) / np.maximum(samples, 1)
+    largest = np.maximum.reduceat(value, np.flatnonzero(first))
+    found = np.where(kind == Kind.DELTA, total, np.where(kind >= Kind.POWER, weighted, largest))
+    return Told(meter[first], samples, found)
+
+
+# The power of hosts without a sensor, from their counters: a model for each kind of host, learned where sensors are
 
 
 EVENTS_MAX: Final = 8
+MODELS_MAX: Final = 64
+TAUGHT_MAX: Final = 16  # hosts of a kind in one minute
+HOSTS_MIN: Final = 3  # with sensors, to tell which counters go with power
 QUIET_MS: Final = 86_400_000
 BEYOND: Final = 1.2  # times the largest power that was measured is the most that is estimated
 
@@ -98,228 +288,153 @@ class HostPower:
         return HostPowerState(None if self._model is None else self._model.snapshot(), self._taught_ms)
 
 
-AMOUNT: Final = np.dtype([("host", "<i4"), ("quantity", "<i2"), ("reach", "<i2"), ("amount", "<f8")])
-Amounts = npt.NDArray[np.void]
-"""What hosts did, by host: row of the host, number of the quantity, how many minutes it took, and how much it was."""
+class PowersState(Protocol):
+    """The models that are kept, the present moment, and the counts of what there was no room for."""
 
-NO_NUMBER: Final = -1  # of a quantity of which there are too many
-REACH_MAX: Final = 5  # minutes; after a longer silence a count begins anew
-SLOWEST_WRAP_S: Final = 240.0  # an energy counter goes round in this time at the most that is believed of its part
-PART_QUIET_MS: Final = REACH_MAX * MINUTE_MS  # a part that was silent for so long is no longer waited for
+    now_ms: int
+    tally: Counter[tuple[str, str]]
+    powers: Shelf[HostPower]
 
 
-class Told(NamedTuple):
-    """What m meters told of a minute, each once: its row, how many samples, a value as `processors.power.profiles.ingest` reads it."""
+class _Alike(NamedTuple):
+    """Hosts of one kind (k,), rising, the numbers of their counters, and what stands for the kind."""
 
-    meter: Ints
-    samples: Ints
-    value: Floats
+    system: str
+    kind: str
+    hosts: Ints
+    counters: Ints
 
 
-class Close:
-    """Closes minutes, the oldest first, and keeps in the columns of the meters what each told last."""
+class HostPowers:
+    """Models of power of the kinds of hosts of one shard: hosts of one system that report the same counters are of one kind.
 
-    def __init__(self, roster: MeterRoster, settings: ProfileSettings) -> None:
-        self._roster, self._settings = roster, settings
+    Each kind has a model for each component of power. Hosts with a sensor teach it, those without get an estimate.
+    """
 
-    def minute(self, minute_ms: int, readings: Readings) -> Amounts:
-        """Return what hosts did in a minute, by host; with it, as quantities, what was covered and what was left out."""
-        told = _together(last_word(readings), self._roster.kind_of)
-        new = self._roster.learned_ms()[told.meter] < minute_ms
-        told = Told(told.meter[new], told.samples[new], told.value[new])
-        amount, reach, reason = self._read(minute_ms, told)
-        self._roster.learned_ms()[told.meter] = minute_ms
-        amounts, in_part = self._whole(minute_ms, told.meter, amount, reach)
-        bad = np.flatnonzero(reason >= 0)
-        hosts = np.concatenate([self._roster.host_of[told.meter[bad]], in_part])
-        reasons = np.concatenate([reason[bad], np.full(len(in_part), REASONS.index("part"))])
-        counted = [self._covered(minute_ms, amounts), self._left_out(hosts, reasons)]
-        found = np.concatenate([amounts, *counted])
+    def __init__(self, state: PowersState, index: MeterIndex) -> None:
+        self._state, self._index, self._names = state, index, index.names
+
+    def estimated(self, minute_ms: int, amounts: Amounts) -> Amounts:
+        """Return what hosts did with the power of those without a sensor, as far as it can be told."""
+        watts = {each: self._watts(amounts, each) for each in COMPONENTS}
+        measured = {each: found for each, found in watts.items() if np.isfinite(found).any() or self._known(each)}
+        if not measured:
+            return amounts
+        if not len(self._state.powers) and not self._wanted(amounts, measured.values()):
+            return amounts
+        new = [
+            found
+            for alike in self._alike(amounts)
+            for component, power_w in measured.items()
+            if (found := self._of_kind(minute_ms, amounts, alike, component, power_w)) is not None
+        ]
+        if not new:
+            return amounts
+        found = np.concatenate([amounts, *new])
         return found[np.argsort(found["host"], kind="stable")]
 
-    def _read(self, minute_ms: int, told: Told) -> tuple[Floats, Ints, Ints]:
-        """Return amounts (m,), nan where there is none, over how many minutes each, and why one was left out (-1: not)."""
-        kind, lasts = self._roster.kind_of[told.meter], self._roster.lasts
-        before_ms = self._roster.learned_ms()[told.meter]
-        gap = np.where(before_ms == NEVER_MS, 0, (minute_ms - before_ms) // MINUTE_MS)
-        known = (gap >= 1) & (gap <= REACH_MAX)
-        usual = lasts["reach"][told.meter]
-        slow = known & (usual > 1) & (told.samples <= 1)  # sampled every few minutes; else minutes got lost
-        reach = np.where(slow, np.minimum(gap, usual), 1)
-        reason = np.full(len(kind), -1)
-        amount = told.value.copy()
-        counts = (kind == Kind.TOTAL) | (kind == Kind.ENERGY) | (kind == Kind.MEMORY_ENERGY)
-        power = (kind == Kind.POWER) | (kind == Kind.GPU_POWER)
-        at = np.flatnonzero(power)
-        amount[at], reason[at] = self._power(told.value[at], kind[at] == Kind.GPU_POWER)
-        at = np.flatnonzero(~power & ~counts)
-        amount[at], reason[at] = _not_negative(told.value[at])
-        amount[kind >= Kind.POWER] *= reach[kind >= Kind.POWER]  # a level is the same in minutes that are not told
-        at = np.flatnonzero(counts)
-        reach[at] = np.where(known[at], gap[at], 1)
-        before = np.where(known[at], lasts["last"][told.meter[at]], np.nan)
-        amount[at], reason[at] = self._grown(kind[at], before, told.value[at], gap[at])
-        lasts["last"][told.meter[at]] = told.value[at]
-        lasts["reach"][told.meter] = np.where(known, gap, 1)
-        return amount, reach, reason
+    def _known(self, component: str) -> bool:
+        return any(key.split("/")[1] == component for key in self._state.powers.keys())  # noqa: SIM118  no mapping
 
-    def _power(self, energy_j: Floats, may_be_off: npt.NDArray[np.bool_]) -> tuple[Floats, Ints]:
-        watts = energy_j / (MINUTE_MS / 1000)
-        off = may_be_off & (watts == 0)
-        found = believable(np.where(off, 1.0, watts), most_w=self._settings.host_power_max_w)
-        reasons = np.select([np.isnan(watts), watts < 0, watts == 0], [*map(REASONS.index, REASONS[:3])], 3)
-        good = np.isfinite(found.power_w)
-        return np.where(good, energy_j, np.nan), np.where(good, -1, reasons)
-
-    def _grown(self, kind: npt.NDArray[np.int8], before: Floats, now: Floats, gap: Ints) -> tuple[Floats, Ints]:
-        settings = self._settings
-        spans = {Kind.ENERGY: settings.energy_range_j, Kind.MEMORY_ENERGY: settings.memory_energy_range_j}
-        span, most = np.full(len(kind), np.inf), np.full(len(kind), np.inf)
-        for each, whole in spans.items():
-            span[kind == each] = whole
-            most[kind == each] = min(settings.host_power_max_w, whole / SLOWEST_WRAP_S)
-        found = increments(before, now, gap * (MINUTE_MS / 1000), span, most)
-        reasons = np.full(len(kind), -1)
-        for step, reason in ((Step.RESET, "reset"), (Step.DOUBTFUL, "doubtful")):
-            reasons[found.step == step] = REASONS.index(reason)
-        reasons[~(now >= 0)] = REASONS.index("negative")
-        reasons[np.isnan(now)] = REASONS.index("missing")
-        return found.amount, reasons
-
-    def _whole(self, minute_ms: int, meter: Ints, amount: Floats, reach: Ints) -> tuple[Amounts, Ints]:
-        """Return the amounts of hosts: those of parts together, where all that usually tell did, over the same time.
-
-        With them the hosts of which only some parts told, once for each quantity.
-        """
-        roster = self._roster
-        host, quantity = roster.host_of[meter].astype(np.int64), roster.quantity_of[meter].astype(np.int64)
-        parts, place = np.unique(host * (1 << 16) + quantity, return_inverse=True)
-        size, there, all_of_host = len(parts), np.isfinite(amount), ~roster.part_of[meter]
-        has_whole = np.bincount(place[there & all_of_host], minlength=size) > 0
-        there &= all_of_host | ~has_whole[place]
-        count = np.bincount(place[there], minlength=size)
-        total = np.bincount(place[there], amount[there], size)
-        level = np.bincount(place[there], roster.kind_of[meter[there]] == Kind.LEVEL, size) > 0
-        total = np.where(level, total / np.maximum(count, 1), total)
-        longest, shortest = np.zeros(size, np.int64), np.full(size, REACH_MAX + 1)
-        np.maximum.at(longest, place[there], reach[there])
-        np.minimum.at(shortest, place[there], reach[there])
-        all_there = has_whole | level | (count >= self._parts_expected(minute_ms, parts))
-        good = (count > 0) & all_there & (longest == shortest)
-        found = np.zeros(int(good.sum()), AMOUNT)
-        found["host"], found["quantity"] = parts[good] >> 16, parts[good] & 0xFFFF
-        found["reach"], found["amount"] = longest[good], total[good]
-        return found, parts[(count > 0) & ~good] >> 16
-
-    def _parts_expected(self, minute_ms: int, parts: Ints) -> Ints:
-        """Return how many meters told each of some quantities of hosts of late."""
-        roster = self._roster
-        late = np.flatnonzero(roster.learned_ms()[: len(roster.kind_of)] > minute_ms - PART_QUIET_MS)
-        key = roster.host_of[late].astype(np.int64) * (1 << 16) + roster.quantity_of[late]
-        place = np.searchsorted(parts, key)
-        known = place < len(parts)
-        known[known] = parts[place[known]] == key[known]
-        return np.bincount(place[known], minlength=len(parts))
-
-    def _covered(self, minute_ms: int, amounts: Amounts) -> Amounts:
-        """Return how many minutes each host covered with what takes it the least time, none of them twice."""
-        roster, end_ms = self._roster, minute_ms + MINUTE_MS
-        host, first, place = np.unique(amounts["host"], return_index=True, return_inverse=True)
-        shortest = np.full(len(host), REACH_MAX)
-        np.minimum.at(shortest, place, amounts["reach"])
-        until_ms = roster.covered["until_ms"]
-        new = np.where(until_ms[host] == NEVER_MS, shortest, (end_ms - until_ms[host]) // MINUTE_MS)
-        until_ms[host] = end_ms
-        found = np.zeros(len(host), AMOUNT)
-        found["host"], found["reach"] = host, np.clip(new, 1, shortest)
-        found["amount"] = found["reach"]
-        own = roster.own[amounts["quantity"][first]]
-        found["quantity"] = np.where(own, *(self._number(name) for name in (JOB + COVERED, COVERED)))
+    def _watts(self, amounts: Amounts, component: str) -> Floats:
+        """Return the measured power of hosts (rows,), nan where there is none."""
+        found = np.full(self._index.hosts.ids.end, np.nan)
+        for name in (ENERGY + component, POWER + component):  # a sensor of power goes before a counter of energy
+            told = amounts[amounts["quantity"] == self._names.number(name)]
+            found[told["host"]] = told["amount"] / (told["reach"] * (MINUTE_MS / 1000))
         return found
 
-    def _left_out(self, hosts: Ints, reasons: Ints) -> Amounts:
-        """Return how many readings of each host were left out, by reason."""
-        key, count = np.unique(hosts * len(REASONS) + reasons, return_counts=True)
-        numbers = np.array([self._number(LEFT_OUT + name) for name in REASONS])
-        found = np.zeros(len(key), AMOUNT)
-        found["host"], found["quantity"] = key // len(REASONS), numbers[key % len(REASONS)]
-        found["reach"], found["amount"] = 1, count
+    def _wanted(self, amounts: Amounts, measured: Iterable[Floats]) -> bool:
+        """Tell whether a host that told counters has no sensor."""
+        hosts = np.unique(amounts["host"][self._are_counters()[amounts["quantity"]]])
+        return any(np.isnan(power_w[hosts]).any() for power_w in measured)
+
+    def _are_counters(self) -> npt.NDArray[np.bool_]:
+        return np.array([(name or "").startswith(COUNTER) for name in self._names.all], np.bool_)
+
+    def _alike(self, amounts: Amounts) -> Iterator[_Alike]:
+        """Yield the kinds of hosts, in the order of what stands for them."""
+        digests = np.array([digest64(name or "") for name in self._names.all], np.uint64)
+        told = amounts[self._are_counters()[amounts["quantity"]]]
+        if not len(told):
+            return
+        hosts, first = np.unique(told["host"], return_index=True)
+        kinds = np.bitwise_xor.reduceat(digests[told["quantity"]], first)
+        ids = self._index.hosts.ids
+        systems = [(ids.key(row) or ("", ""))[0] for row in hosts.tolist()]
+        every: dict[tuple[str, str], list[int]] = {}
+        for row, system, kind in zip(hosts.tolist(), systems, kinds.tolist(), strict=True):
+            every.setdefault((system, f"{kind:016x}"), []).append(row)
+        for (system, kind), rows in sorted(every.items()):
+            counters = np.unique(told["quantity"][told["host"] == rows[0]]).astype(np.int64)
+            yield _Alike(system, kind, np.array(rows, np.int64), counters)
+
+    def _of_kind(
+        self, minute_ms: int, amounts: Amounts, alike: _Alike, component: str, power_w: Floats
+    ) -> Amounts | None:
+        """Teach the model of a kind and return the estimates of its hosts without a sensor."""
+        key = f"{escaped(alike.system)}/{component}/{alike.kind}"
+        watts = power_w[alike.hosts]
+        without = alike.hosts[np.isnan(watts)]
+        if key not in self._state.powers and not (len(without) and np.isfinite(watts).any() and self._room()):
+            return None
+        model = self._state.powers.open(key)
+        if self._taught(model, minute_ms, amounts, alike, watts):
+            self._state.powers.changed(key, model, self._state.now_ms)
+        return self._estimates(model, amounts, without, component) if len(without) and model.events else None
+
+    def _room(self) -> bool:
+        room = len(self._state.powers) < MODELS_MAX
+        self._state.tally["bound", "profile_power_models_max"] += not room
+        return room
+
+    def _taught(self, model: HostPower, minute_ms: int, amounts: Amounts, alike: _Alike, watts: Floats) -> bool:
+        """Teach a model what some hosts with a sensor did, each time others; tell whether there were some."""
+        known = np.flatnonzero(np.isfinite(watts))
+        events = model.events or self._chosen(amounts, alike, watts)
+        if not len(known) or not events:
+            return False
+        turn = (np.arange(TAUGHT_MAX) * len(known) // TAUGHT_MAX + minute_ms // MINUTE_MS) % len(known)
+        at = known[np.unique(turn)]
+        rates = self._rates(amounts, alike.hosts[at], events)
+        for row, power_w in zip(rates.tolist(), watts[at].tolist(), strict=True):
+            model.learn(PowerSample(events, tuple(row), power_w, minute_ms))
+        return True
+
+    def _chosen(self, amounts: Amounts, alike: _Alike, watts: Floats) -> tuple[str, ...]:
+        """Return the counters that go best with power, for a new model; none where that can not be told."""
+        at = np.flatnonzero(np.isfinite(watts))
+        names = sorted(self._names.of(number) for number in alike.counters.tolist())
+        if len(names) <= EVENTS_MAX:
+            return tuple(names)
+        if len(at) < HOSTS_MIN:
+            return ()
+        rates = self._rates(amounts, alike.hosts[at], tuple(names))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            scaled, power = rates - rates.mean(axis=0), watts[at] - watts[at].mean()
+            alike_by = np.abs(scaled.T @ power) / np.sqrt((scaled**2).sum(axis=0) * (power**2).sum())
+        order = np.argsort(-np.nan_to_num(alike_by), kind="stable")[:EVENTS_MAX]
+        return tuple(sorted(names[place] for place in order))
+
+    def _estimates(self, model: HostPower, amounts: Amounts, hosts: Ints, component: str) -> Amounts | None:
+        """Return the estimated power of hosts that told all that it takes, as amounts."""
+        rates = self._rates(amounts, hosts, model.events)
+        told = np.isfinite(rates).all(axis=1)
+        watts = model.score(rates[told])
+        quantity = self._names.add(ESTIMATED + component)
+        if watts is None or quantity is None:
+            return None
+        found = np.zeros(len(watts), AMOUNT)
+        found["host"], found["quantity"], found["reach"] = hosts[told], quantity, 1
+        found["amount"] = watts * (MINUTE_MS / 1000)
         return found
 
-    def _number(self, name: str) -> int:
-        number = self._roster.names.number(name)
-        return NO_NUMBER if number is None else number
-
-
-def _not_negative(value: Floats) -> tuple[Floats, Ints]:
-    good = (value >= 0) & np.isfinite(value)
-    reasons = np.where(np.isnan(value), REASONS.index("missing"), REASONS.index("negative"))
-    return np.where(good, value, np.nan), np.where(good, -1, reasons)
-
-
-def _together(readings: Readings, kinds: npt.NDArray[np.int8]) -> Told:
-    """Return what several sources told of one meter as one: samples add up, counts are the largest, power is the mean."""
-    meter, value, count = readings["meter"].astype(np.int64), readings["value"], readings["count"].astype(np.int64)
-    first = np.append(True, meter[1:] != meter[:-1])[: len(meter)]
-    if first.all():
-        return Told(meter, count, value)
-    place = np.cumsum(first) - 1
-    kind = kinds[meter[first]]
-    total = np.bincount(place, value)
-    samples = np.bincount(place, count).astype(np.int64)
-    weighted = np.bincount(place, value * count) / np.maximum(samples, 1)
-    largest = np.maximum.reduceat(value, np.flatnonzero(first))
-    found = np.where(kind == Kind.DELTA, total, np.where(kind >= Kind.POWER, weighted, largest))
-    return Told(meter[first], samples, found)
-
-
-# Closed minutes that may still be given away: a start or an end of a run may be told late, or not at all before its end.
-
-
-class KeptMinutes:
-    """What hosts did, by minute and within it by host; at most `amounts_max`, the oldest minutes go first."""
-
-    def __init__(self, amounts_max: int) -> None:
-        self.amounts_max = amounts_max
-        self.minutes: dict[int, Amounts] = {}
-        self._hosts: dict[int, npt.NDArray[np.int32]] = {}  # rows of hosts again, side by side: they are searched
-        self._count = 0
-
-    def __len__(self) -> int:
-        """Return how many amounts are kept."""
-        return self._count
-
-    def add(self, minute_ms: int, amounts: Amounts) -> int:
-        """Keep a closed minute that is not kept; return how many amounts of old ones had to go for it."""
-        self.minutes[minute_ms] = amounts
-        self._hosts[minute_ms] = np.ascontiguousarray(amounts["host"])
-        self._count += len(amounts)
-        gone = 0
-        while self._count > self.amounts_max and len(self.minutes) > 1:
-            gone += len(self.take(min(self.minutes)))
-        return gone
-
-    def take(self, minute_ms: int) -> Amounts:
-        """Return a minute, which is no longer kept."""
-        amounts = self.minutes.pop(minute_ms)
-        del self._hosts[minute_ms]
-        self._count -= len(amounts)
-        return amounts
-
-    def within(self, start_ms: int, end_ms: int, hosts: npt.NDArray[np.int64]) -> Iterator[tuple[int, Amounts]]:
-        """Yield the minutes that touch a time, with what some hosts (k,) did; hosts are numbered by their place in `hosts`.
-
-        `hosts` rise.
-        """
-        rows = hosts.astype(np.int32)
-        for minute_ms in sorted(self.minutes):
-            if minute_ms >= end_ms or minute_ms + MINUTE_MS <= start_ms:
-                continue
-            amounts = self.minutes[minute_ms]
-            first = np.searchsorted(self._hosts[minute_ms], rows)
-            count = np.searchsorted(self._hosts[minute_ms], rows, side="right") - first
-            before = np.cumsum(count) - count
-            at = np.repeat(first - before, count) + np.arange(count.sum())
-            found = amounts[at]
-            found["host"] = np.repeat(np.arange(len(hosts)), count)
-            yield minute_ms, found
+    def _rates(self, amounts: Amounts, hosts: Ints, events: tuple[str, ...]) -> Floats:
+        """Return events per second of hosts (k, events), nan where a host did not tell one."""
+        rates = np.full((len(hosts), len(events)), np.nan)
+        for column, name in enumerate(events):
+            told = amounts[amounts["quantity"] == self._names.number(name)]
+            place = np.minimum(np.searchsorted(hosts, told["host"]), len(hosts) - 1)
+            own = hosts[place] == told["host"]
+            rates[place[own], column] = (told["amount"] / (told["reach"] * (MINUTE_MS / 1000)))[own]
+        return rates

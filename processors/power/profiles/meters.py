@@ -1,13 +1,15 @@
-"""Hosts and their resources that profiles are made of, by row, with what each told last."""
+"""The meters of hosts that profiles are made of: their quantities, their rows, and from reported minutes to readings."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
-from functools import lru_cache
+from functools import lru_cache, partial
+from math import inf, nan
 from typing import ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from processors.contracts.events import HostMinute, ResourceMinute
 from processors.contracts.telemetry import (
     COMPONENTS,
     COUNTER_DELTA,
@@ -20,16 +22,19 @@ from processors.contracts.telemetry import (
     POWER_W,
     named,
 )
-from processors.hosts.rows import NEVER_MS, HostRows, Roster, Rows, RowTable, SeriesRows
-
-# Numbers of quantities: what is summed is kept by number, for there are many sums and few names.
-
+from processors.hosts.rows import NEVER_MS, HostRows, RowIndex, Rows, RowTable, SeriesRows
+from processors.store import digest64
+from processors.windows.settings import MINUTE_MS
 
 NAMES_MAX: Final = 2048
+NO_NUMBER: Final = -1  # of a quantity of which there are too many
 
 
 class QuantityNames:
-    """Numbers of quantities, at most NAMES_MAX; the smallest free one first."""
+    """Numbers of quantities, at most NAMES_MAX; the smallest free one first.
+
+    What is summed is kept by number, for there are many sums and few names.
+    """
 
     def __init__(self, names: Sequence[str | None] = ()) -> None:
         """Begin with these names by number, None of a number that is free; ValueError where one stands twice."""
@@ -40,15 +45,15 @@ class QuantityNames:
         if len(names) > NAMES_MAX or len(set(names) - {None}) < len(names) - list(names).count(None):
             raise ValueError("A quantity stands twice, or there are too many.")
         self.all = list(names)
-        self._numbers = {name: number for number, name in enumerate(self.all) if name is not None}
+        self.numbers = {name: number for number, name in enumerate(self.all) if name is not None}
 
     def __len__(self) -> int:
         """Return how many have a number."""
-        return len(self._numbers)
+        return len(self.numbers)
 
-    def number(self, name: str) -> int | None:
-        """Return the number of a name; None where it has none."""
-        return self._numbers.get(name)
+    def number(self, name: str) -> int:
+        """Return the number of a name; NO_NUMBER where it has none."""
+        return self.numbers.get(name, NO_NUMBER)
 
     def of(self, number: int) -> str:
         """Return the name of a number, "" of one that is free."""
@@ -56,13 +61,13 @@ class QuantityNames:
 
     def add(self, name: str) -> int | None:
         """Return the number of a name, a new one where it has none; None where there are too many."""
-        if name in self._numbers:
-            return self._numbers[name]
-        if len(self._numbers) >= NAMES_MAX:
+        if name in self.numbers:
+            return self.numbers[name]
+        if len(self.numbers) >= NAMES_MAX:
             return None
-        number = self.all.index(None) if len(self._numbers) < len(self.all) else len(self.all)
+        number = self.all.index(None) if len(self.numbers) < len(self.all) else len(self.all)
         self.all[number : number + 1] = [name]
-        self._numbers[name] = number
+        self.numbers[name] = number
         return number
 
     def keep(self, numbers: Iterable[int]) -> None:
@@ -71,11 +76,10 @@ class QuantityNames:
         self.all = [name if number in kept else None for number, name in enumerate(self.all)]
         while self.all and self.all[-1] is None:
             self.all.pop()
-        self._numbers = {name: number for number, name in enumerate(self.all) if name is not None}
+        self.numbers = {name: number for number, name in enumerate(self.all) if name is not None}
 
 
-# What a resource of a host is to a profile: how it is read, and which quantity of a run it adds to.
-
+# What a resource of a host is to a profile: how it is read, and which quantity of a run it adds to
 
 COUNTER: Final = "counter/"
 NIC: Final = "nic/"
@@ -192,7 +196,7 @@ class Covered(RowTable):
         super().__init__(np.dtype([("until_ms", "<i8")]), until_ms=NEVER_MS)
 
 
-class MeterRoster(Roster):
+class MeterIndex(RowIndex):
     """Rows of hosts and resources, and what follows from the names of those.
 
     `kind_of`, `host_of`, `quantity_of` and `part_of`, whether it is of one part of the host, are (rows,) each.
@@ -227,11 +231,11 @@ class MeterRoster(Roster):
             return None
         if self.names.add(found.name) is None:
             return None
-        hosts = len(self.hosts.numbers)
+        hosts = len(self.hosts.ids)
         entered = self.enter(system, host + found.own, resource, minute_ms)
         if entered is None:
             return None
-        self.version += len(self.hosts.numbers) - hosts
+        self.version += len(self.hosts.ids) - hosts
         self._note(entered[0], found, entered[1])
         return entered[0]
 
@@ -241,15 +245,15 @@ class MeterRoster(Roster):
 
     def noted(self) -> None:
         """Work out again what follows from names, after a restore."""
-        for row, (host, resource) in self.series.numbers:
+        for row, (host, resource) in self.series.ids:
             found = quantity(resource)
             if found is not None:
                 self._note(row, found, host)
 
     def told(self, meters: Rows, hosts: Rows, minute_ms: int) -> None:
         """Note that these rows told a minute."""
-        for table, rows in ((self.series.table, meters), (self.hosts.table, hosts)):
-            table["last_ms"][rows] = np.maximum(table["last_ms"][rows], minute_ms)
+        for table, rows in ((self.series, meters), (self.hosts, hosts)):
+            table.rows["last_ms"][rows] = np.maximum(table.rows["last_ms"][rows], minute_ms)
 
     def forget_before(self, minute_ms: int) -> int:
         """Forget resources whose last minute began before, and hosts without one; return how many hosts they were."""
@@ -257,15 +261,15 @@ class MeterRoster(Roster):
         if hosts:
             self.version += 1
             self._marked = {}
-            for row, (system, name) in self.hosts.numbers:
+            for row, (system, name) in self.hosts.ids:
                 self._mark(row, system, name)
         return hosts
 
     def forget_marked_before(self, minute_ms: int, of_system: Callable[[str], bool]) -> None:
         """Forget hosts that one job alone told of, of some systems, whose last minute began before."""
-        last_ms = self.hosts.table["last_ms"]
+        last_ms = self.hosts.rows["last_ms"]
         quiet = {row for rows in self._marked.values() for row in rows if last_ms[row] < minute_ms}
-        gone = [row for row in sorted(quiet) if of_system((self.hosts.numbers.key(row) or ("", ""))[0])]
+        gone = [row for row in sorted(quiet) if of_system((self.hosts.ids.key(row) or ("", ""))[0])]
         if not gone:
             return
         meters = [row for host in gone for row in self._resources.pop(host, {}).values()]
@@ -277,11 +281,11 @@ class MeterRoster(Roster):
         self._marked = {key: rows for key, rows in left.items() if rows}
 
     def _note(self, row: int, found: Quantity, host: int) -> None:
-        room = len(self.series.table) - len(self.kind_of)
+        room = len(self.series.rows) - len(self.kind_of)
         if room > 0:
             self.kind_of, self.host_of = _longer(self.kind_of, room), _longer(self.host_of, room)
             self.quantity_of, self.part_of = _longer(self.quantity_of, room), _longer(self.part_of, room)
-        key = self.hosts.numbers.key(host)
+        key = self.hosts.ids.key(host)
         if found.own and key is not None:
             self._mark(host, *key)
         self.kind_of[row], self.host_of[row], self.part_of[row] = found.kind, host, found.part
@@ -295,3 +299,195 @@ class MeterRoster(Roster):
 
 def _longer(column: npt.NDArray[T], room: int) -> npt.NDArray[T]:
     return np.concatenate([column, np.zeros(room, column.dtype)])
+
+
+# From what a collector told of a host's minute to readings of its meters, which wait until nothing can change it
+
+READING: Final = np.dtype(
+    [("meter", "<i4"), ("source", "<u4"), ("revision", "<i4"), ("count", "<i4"), ("value", "<f8")]
+)
+Readings = npt.NDArray[np.void]
+"""Columns of m readings: the row of the meter, who told it, which telling it is, of how many samples, and the value."""
+
+
+class WaitingReadings:
+    """Readings by minute (`parts`), in the order in which they came; at most `readings_max`."""
+
+    def __init__(self, readings_max: int) -> None:
+        self.readings_max = readings_max
+        self.parts: dict[int, list[Readings]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return self._count
+
+    def add(self, minute_ms: int, readings: Readings) -> bool:
+        """Let readings of a minute wait; False where they would be too many."""
+        if self._count + len(readings) > self.readings_max:
+            return False
+        self._count += len(readings)
+        self.parts.setdefault(minute_ms, []).append(readings)
+        return True
+
+    def due(self, before_ms: int) -> Iterator[tuple[int, Readings]]:
+        """Yield the minutes that begin before, each once, the oldest first."""
+        for minute_ms in sorted(minute_ms for minute_ms in self.parts if minute_ms < before_ms):
+            parts = self.parts.pop(minute_ms)
+            self._count -= sum(map(len, parts))
+            yield minute_ms, np.concatenate(parts)
+
+    def by_minute(self) -> Iterator[tuple[int, Readings]]:
+        """Yield all that waits, which stays."""
+        for minute_ms, parts in sorted(self.parts.items()):
+            self.parts[minute_ms] = [np.concatenate(parts)]
+            yield minute_ms, self.parts[minute_ms][0]
+
+
+def last_word(readings: Readings) -> Readings:
+    """Return of what a source told of a meter the highest revision, of these the last; by meter, then by source."""
+    ordered = readings[np.argsort(readings["meter"], kind="stable")]
+    meter = ordered["meter"]
+    if (meter[1:] != meter[:-1]).all():
+        return ordered
+    ordered = ordered[np.lexsort((ordered["revision"], ordered["source"], ordered["meter"]))]
+    after = ordered[1:]
+    last = (after["meter"] != ordered["meter"][:-1]) | (after["source"] != ordered["source"][:-1])
+    return ordered[np.append(last, True)] if len(ordered) else ordered
+
+
+WHOLE_MAX: Final = 2**31 - 1
+MINUTE_S: Final = MINUTE_MS / 1000
+
+
+class Layout(NamedTuple):
+    """The resources of a host that are meters (k,): places among all, rows, and how each is read; how many had no room."""
+
+    names: tuple[str, ...]
+    places: tuple[int, ...]
+    rows: npt.NDArray[np.int32]
+    read: tuple[Callable[[ResourceMinute], float], ...]
+    refused: int
+
+
+class _Taken:
+    """What was taken in of one minute: a piece for each host, and the values of all of them."""
+
+    __slots__ = ("counts", "pieces", "revisions", "sources", "values")
+
+    def __init__(self) -> None:
+        self.pieces: list[npt.NDArray[np.int32]] = []
+        self.sources: list[int] = []
+        self.revisions: list[int] = []
+        self.counts: list[int] = []
+        self.values: list[float] = []
+
+    def readings(self) -> Readings:
+        """Return all of it as columns."""
+        length = [len(piece) for piece in self.pieces]
+        found = np.zeros(len(self.values), READING)
+        found["meter"], found["value"] = np.concatenate(self.pieces), self.values
+        found["source"] = np.repeat(np.array(self.sources, np.uint32), length)
+        found["revision"] = np.repeat(np.array(self.revisions, np.float64).clip(0, WHOLE_MAX), length)
+        found["count"] = np.array(self.counts, np.float64).clip(0, WHOLE_MAX)
+        return found
+
+
+class Ingest:
+    """Readings of hosts by minute. A host tells the same resources every minute, so their rows are looked up once.
+
+    One sample that can not be makes a minute of a meter one that can not be.
+    """
+
+    def __init__(self, index: MeterIndex, power_max_w: float) -> None:
+        self._index, self._power_max_w = index, power_max_w
+        self._layouts: dict[tuple[str, str, str], Layout] = {}
+        self._taken: dict[int, _Taken] = {}
+        self._read = dict.fromkeys(Kind, _mean) | {
+            Kind.DELTA: _grown,
+            Kind.TOTAL: _last,
+            Kind.ENERGY: _last,
+            Kind.MEMORY_ENERGY: _last,
+            Kind.POWER: partial(_energy, power_max_w=power_max_w, may_be_off=False),
+            Kind.GPU_POWER: partial(_energy, power_max_w=power_max_w, may_be_off=True),
+        }
+
+    def take(self, event: HostMinute) -> int:
+        """Take a minute of a host in; return how many of its resources there was no room for."""
+        layout = self._layout(event)
+        if layout.places:
+            told = list(event.resources.values())
+            if len(layout.places) < len(told):
+                told = [told[place] for place in layout.places]
+            values = [read(minute) for read, minute in zip(layout.read, told, strict=True)]
+            taken = self._taken.get(event.minute_ms)
+            if taken is None:
+                taken = self._taken[event.minute_ms] = _Taken()
+            taken.pieces.append(layout.rows)
+            taken.sources.append(digest64(event.source) & 0xFFFFFFFF)
+            taken.revisions.append(event.revision)
+            taken.counts += [minute.count for minute in told]
+            taken.values += values
+        return layout.refused
+
+    def readings(self) -> Iterable[tuple[int, Readings]]:
+        """Return what was taken in since the last call, by minute."""
+        taken, self._taken = self._taken, {}
+        for minute_ms, each in taken.items():
+            readings = each.readings()
+            meters = readings["meter"]
+            self._index.told(meters, self._index.host_of[meters], minute_ms)
+            yield minute_ms, readings
+
+    def forget(self) -> None:
+        """Look rows up anew: some were released."""
+        self._layouts.clear()
+
+    def _layout(self, event: HostMinute) -> Layout:
+        key = event.system, event.host, event.source
+        found = self._layouts.get(key)
+        names = tuple(event.resources)
+        if found is None or found.names != names:
+            found = self._made(event, names)
+            if not found.refused:  # else there may be room the next time
+                self._layouts[key] = found
+        return found
+
+    def _made(self, event: HostMinute, names: tuple[str, ...]) -> Layout:
+        system, host, minute_ms = event.system, event.host, event.minute_ms
+        meters = [(place, name, found.kind) for place, name in enumerate(names) if (found := quantity(name))]
+        rows = [self._index.meter(system, host, name, minute_ms) for _, name, _ in meters]
+        known = [(place, row, kind) for (place, _, kind), row in zip(meters, rows, strict=True) if row is not None]
+        return Layout(
+            names,
+            tuple(place for place, _, _ in known),
+            np.array([row for _, row, _ in known], dtype=np.int32),
+            tuple(self._read[kind] for _, _, kind in known),
+            len(meters) - len(known),
+        )
+
+
+def _grown(minute: ResourceMinute) -> float:
+    """Return what a counter grew in all samples."""
+    return -1.0 if minute.low < 0 else minute.mean * minute.count
+
+
+def _last(minute: ResourceMinute) -> float:
+    """Return the newest count."""
+    return nan if minute.last is None else minute.last
+
+
+def _mean(minute: ResourceMinute) -> float:
+    """Return a rate or a level times the seconds of the minute."""
+    return -1.0 if minute.low < 0 else minute.mean * MINUTE_S
+
+
+def _energy(minute: ResourceMinute, *, power_max_w: float, may_be_off: bool) -> float:
+    """Return the joules of the minute."""
+    if minute.low < 0:
+        return -1.0
+    if minute.high > power_max_w:
+        return inf
+    if minute.low == 0 and not may_be_off:
+        return 0.0
+    return minute.mean * MINUTE_S if minute.energy_j is None else minute.energy_j

@@ -5,7 +5,7 @@ import json
 import msgspec
 
 from agent.app import compose
-from agent.collector.collector import Collector
+from agent.collector import Collector
 from agent.config.tree import Config, Source, System
 from agent.log.memory.log import MemoryLog
 from agent.topics import own_topics

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from agent.app import compose
-from agent.collector.collector import Collector
+from agent.collector import Collector
 from agent.config.tree import Config, Source, System
 from agent.log.memory.broker import MemoryBroker
 from agent.log.memory.log import MemoryLog

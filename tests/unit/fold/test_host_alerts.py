@@ -241,7 +241,7 @@ def test_a_reader_sees_which_hosts_and_resources_are_anomalous(learned: dict[str
     shard = restored(learned)
     assert shard.hosts.alerts.anomalous() == []
     alerts(shard, story(XNAMES, range(QUIET, QUIET + 7), odd))
-    host = shard.hosts.desk.roster.host(SYSTEM, FIRST)
+    host = shard.hosts.desk.index.host(SYSTEM, FIRST)
     assert host is not None
     assert shard.hosts.alerts.anomalous() == [host]
     assert shard.hosts.alerts.since_ms(host, "load1") == (QUIET + 3) * MINUTE_MS

@@ -7,8 +7,7 @@ import pytest
 from processors.contracts.events import Evidence, HostState, JobCompleted, JobStarted, JournalRecord
 from processors.contracts.names import run_id
 from processors.hosts import jobs as hosts_jobs
-from processors.pipeline import host_jobs
-from processors.pipeline.host_jobs import HostJobs
+from processors.hosts.jobs import HostJobs
 from processors.pipeline.shard import Shard
 from tests.kit.host_minutes import minute
 from tests.kit.scenario import DAY_MS, SYSTEM, Scenario
@@ -106,7 +105,7 @@ def test_a_job_whose_hosts_are_too_many_or_unreadable_is_left_out_and_counted(ho
 def test_hosts_of_all_jobs_together_are_bounded_and_the_bound_holds_after_a_restart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(host_jobs, "HELD_HOSTS_MAX", 5)
+    monkeypatch.setattr(hosts_jobs, "HELD_HOSTS_MAX", 5)
     centre = centre_with(*(started(str(i), i, f"n[{i}0-{i}2]") for i in range(1, 4)))
     assert placed(centre).running() == ("exa/1",)
     assert centre.tally["bound:job_hosts_max"] == 2
@@ -117,8 +116,8 @@ def test_hosts_of_all_jobs_together_are_bounded_and_the_bound_holds_after_a_rest
 
 
 def test_too_many_jobs_and_states_push_out_the_longest_unused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_jobs, "JOBS_MAX", 4)
-    monkeypatch.setattr(host_jobs, "STATES_MAX", 4)
+    monkeypatch.setattr(hosts_jobs, "JOBS_MAX", 4)
+    monkeypatch.setattr(hosts_jobs, "STATES_MAX", 4)
     events = [each for i in range(9) for each in (started(str(i), i, f"n{i}"), said(f"n{i}", "drain", i))]
     centre = centre_with(*events)
     assert len(centre.shard.hosts.desk.jobs) == len(centre.shard.hosts.desk.conditions) == 4

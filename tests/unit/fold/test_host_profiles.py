@@ -10,8 +10,8 @@ from agent.config.tree import Config
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import JournalEvent, JournalRecord
 from processors.contracts.hosts import Profile
+from processors.pipeline.host_state import ARRAYS
 from processors.pipeline.shard import Shard
-from processors.power.profiles.sums import ARRAYS
 from tests.kit.profiled_hosts import SYSTEM, Resources, ended, grew, in_time, level, minute, started, tick, total
 
 SETTINGS = Config.model_validate({"profiles": {"attribution_horizon_s": 900.0}, "hosts": {"quiet_s": 300.0}})

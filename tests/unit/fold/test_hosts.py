@@ -170,9 +170,9 @@ def test_minutes_that_wait_together_are_learned_one_after_the_other() -> None:
 def test_more_minutes_than_may_wait_are_learned_before_the_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_shard, "WAITING_MAX", 3)
     shard = folded(*(minute(str(host), 0, cpu=(0.5,)) for host in range(7)))
-    assert (len(shard.hosts.desk.roster.series.numbers), shard.hosts.waiting, shard.hosts_wait) == (6, 1, True)
+    assert (len(shard.hosts.desk.index.series.ids), shard.hosts.waiting, shard.hosts_wait) == (6, 1, True)
     folded(tick(1), shard=shard)
-    assert (len(shard.hosts.desk.roster.series.numbers), shard.hosts_wait) == (7, False)
+    assert (len(shard.hosts.desk.index.series.ids), shard.hosts_wait) == (7, False)
 
 
 def test_a_quiet_host_is_forgotten_and_its_place_taken_by_another_one() -> None:

@@ -27,7 +27,7 @@ def test_a_record_tells_the_step_of_the_minute_what_was_measured_and_the_usual_r
     at_ms = 20 * MINUTE_MS + 20_000
     assert records.mark(0) == Mark(at_ms, at_ms, 9.0, 1.0, 2.0, "value")
     assert records.mark(1) is None
-    assert records.fired_ms.tolist() == [at_ms, -1]
+    assert records.marks.rows["fired_ms"].tolist() == [at_ms, -1]
 
 
 def test_records_that_come_close_together_go_on_since_the_first_and_a_later_one_begins_anew() -> None:
@@ -51,5 +51,5 @@ def test_missing_parts_of_a_minute_are_passed_over() -> None:
     records, other = taught(), taught()
     take(records, 20, [np.nan, 9.0, np.nan, np.nan, np.nan, np.nan], [np.nan] * 6)
     take(other, 20, [np.nan, 9.0, np.nan, np.nan, np.nan, np.nan], [np.nan] * 6)
-    assert records.fired_ms[0] == 20 * MINUTE_MS + 10_000
+    assert records.marks.rows["fired_ms"][0] == 20 * MINUTE_MS + 10_000
     assert records.stored(0, 2) == other.stored(0, 2)

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from processors.hosts.detectors import Difference, Unlike
+from processors.hosts.detectors import Difference, PeerComparison
 from processors.hosts.windows import MinuteBatch
 
 MINUTE_MS = 60_000
@@ -12,7 +12,9 @@ HOSTS = 20
 ROWS = np.arange(HOSTS)
 
 
-def minute(unlike: Unlike, number: int, values: np.ndarray, names: str = "cpu_available", group: object = None) -> None:
+def minute(
+    unlike: PeerComparison, number: int, values: np.ndarray, names: str = "cpu_available", group: object = None
+) -> None:
     unlike.grow(HOSTS)
     unlike.take(MinuteBatch(ROWS, ROWS, np.full(HOSTS, number * MINUTE_MS), np.repeat(values[:, None], 6, axis=1)))
     groups = np.zeros(HOSTS, int) if group is None else np.asarray(group)
@@ -26,8 +28,8 @@ def cpu(**slow: float) -> np.ndarray:
     return values
 
 
-def new() -> Unlike:
-    return Unlike(re.compile("^cpu"))
+def new() -> PeerComparison:
+    return PeerComparison(re.compile("^cpu"))
 
 
 def test_it_is_unlike_since_the_first_minute_and_not_any_more_when_it_is_like_the_others() -> None:
@@ -35,7 +37,7 @@ def test_it_is_unlike_since_the_first_minute_and_not_any_more_when_it_is_like_th
     for number in range(3):
         minute(unlike, number, cpu(h3=0.3))
     assert unlike.difference(3) == Difference(MINUTE_MS, 0.3, unlike.difference(3).usual)  # type: ignore[union-attr]  # it is unlike
-    assert np.flatnonzero(unlike.since_ms >= 0).tolist() == [3]
+    assert np.flatnonzero(unlike.rows["since_ms"] >= 0).tolist() == [3]
     minute(unlike, 3, cpu())
     assert unlike.difference(3) is None
 
@@ -43,20 +45,20 @@ def test_it_is_unlike_since_the_first_minute_and_not_any_more_when_it_is_like_th
 def test_groups_of_two_kinds_are_told_nothing_of() -> None:
     unlike = new()
     minute(unlike, 0, cpu(h3=0.3, h4=0.3, h5=0.3))
-    assert not (unlike.since_ms >= 0).any()
+    assert not (unlike.rows["since_ms"] >= 0).any()
 
 
 def test_other_resources_other_groups_and_old_minutes_are_not_compared() -> None:
     unlike = new()
     minute(unlike, 0, cpu(h3=0.3), names="memory_free")
-    assert not (unlike.since_ms >= 0).any()
+    assert not (unlike.rows["since_ms"] >= 0).any()
     minute(unlike, 1, cpu(h3=0.3), group=np.where(ROWS == 3, -1, 0))
-    assert not (unlike.since_ms >= 0).any()
+    assert not (unlike.rows["since_ms"] >= 0).any()
     unlike.judge(9 * MINUTE_MS, ["cpu_available"] * HOSTS, ROWS, np.zeros(HOSTS, int))
-    assert not (unlike.since_ms >= 0).any()
+    assert not (unlike.rows["since_ms"] >= 0).any()
 
 
 def test_a_small_difference_is_none_however_alike_the_others_are() -> None:
     unlike = new()
     minute(unlike, 0, np.where(ROWS == 3, 0.8, 0.9))
-    assert not (unlike.since_ms >= 0).any()
+    assert not (unlike.rows["since_ms"] >= 0).any()

@@ -9,13 +9,15 @@ import pytest
 from processors.contracts.hosts import HostWindow
 from processors.contracts.load import UnderLoadSettings
 from processors.facts import PublishedPoint
-from processors.load.hosts import Load, of_hosts, of_partition
 from processors.load.messages import Question, Teller
 from processors.load.prediction import (
     Learned,
+    Load,
     Shares,
     load_spread,
     loaded_run_time,
+    of_hosts,
+    of_partition,
     quiet_run_time,
     slowdown,
     told,

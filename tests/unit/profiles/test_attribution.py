@@ -176,5 +176,5 @@ def test_runs_are_forgotten_and_leave_nothing_behind() -> None:
     told = [started("1", 0, "nid1"), *minutes(("nid1",), 0, 12), ended("1", 0, 10)]
     hosts = folded(*in_time(told, until=120))
     assert profile(hosts, "1", 0) is None
-    assert not any(hosts.desk.ledger.sizes()[kind] for kind in ("profile_sums", "profile_minutes", "profile_meters"))
-    assert at(0) not in hosts.desk.ledger.kept.minutes
+    assert not any(hosts.desk.profiles.sizes()[kind] for kind in ("profile_sums", "profile_minutes", "profile_meters"))
+    assert at(0) not in hosts.desk.profiles.kept.minutes

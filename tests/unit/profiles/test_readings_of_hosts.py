@@ -155,7 +155,7 @@ def test_a_minute_that_got_lost_does_not_lower_the_rate_of_a_counter() -> None:
 def test_meters_beyond_the_bound_are_counted_and_left_out() -> None:
     hosts = folded(*in_time([minute(f"nid{i}", 0, {POWER: level(400.0)}) for i in range(9)], 2), resources_max=5)
     assert hosts.desk.tally["bound", "profile_resources_max"] == 4
-    assert hosts.desk.ledger.sizes()["profile_meters"] == 5
+    assert hosts.desk.profiles.sizes()["profile_meters"] == 5
 
 
 def test_of_many_counters_those_are_kept_that_were_told_longest() -> None:

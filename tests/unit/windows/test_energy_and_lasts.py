@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from processors.contracts.events import ResourceMinute
 from processors.contracts.telemetry import SeriesIndex
-from processors.windows.last_values import Lasts
 from processors.windows.minutes import energy_j
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import WindowSettings
+from processors.windows.sums import LastValues
 from tests.kit import window_oracle
 from tests.kit.window_oracle import Record, fold
 
@@ -115,7 +115,7 @@ def test_counters_keep_their_values_when_series_are_renumbered() -> None:
 
 
 def test_series_that_are_not_cumulative_take_no_room() -> None:
-    lasts = Lasts(SeriesIndex(9))
+    lasts = LastValues(SeriesIndex(9))
     lasts.note(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
     assert lasts.power(3).tolist() == [False] * 3
 

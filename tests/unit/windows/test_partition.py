@@ -183,7 +183,7 @@ def test_the_trail_is_as_long_as_open_windows_and_its_bookkeeping_stays_small() 
         list(fold(windows, index, [record]))
         position = windows.position(second + 1)
         assert second - position.offset <= 300 + 120 + 60 + 10 + 10
-        assert len(windows._trail) <= 60
+        assert len(windows._resume) <= 60
     assert position.offset > 6_600
 
 
