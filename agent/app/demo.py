@@ -11,7 +11,6 @@ import psutil
 from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_exponential_jitter
 
 from agent.app.embedded import Embedded
-from agent.app.service import Together
 from agent.clock import Clock
 from agent.config.sources import MetricMapping, Source, Telemetry
 from agent.config.tree import Config
@@ -20,9 +19,11 @@ from agent.simulation.living import Kind, LivingCentre, Said
 from agent.simulation.load import SharedNodes
 from agent.simulation.meters import ENERGY, MINUTE_MS, MeasuredJobs, Meters
 from processors.contracts.errors import ConfigError, UnavailableError
+from processors.contracts.hosts import HostView
 from processors.contracts.log import Batch, Log, Producer, TopicSettings
 from processors.contracts.names import rfc3339
-from processors.contracts.service import Service
+from processors.contracts.outputs import Alert, Letter, SourceSeen
+from processors.contracts.service import Forwarding, Service
 from processors.contracts.settings import AlertSettings, HostAnomaly, RackAnomaly
 
 # This machine's own load beside a simulated centre: a small agent of its own, in which time passes as it does here.
@@ -88,6 +89,47 @@ class ThisMachine:
     def _message(self, now_ms: int) -> bytes:
         head = {"type": "load", "system": LOCAL_SYSTEM, "host": HOST, "time": rfc3339(now_ms)}
         return _ENCODER.encode([{**head, "resource": name, "value": value} for name, value in self._measure().items()])
+
+
+class Together(Forwarding):
+    """Shows `first`, and with it the hosts and alerts of `others`.
+
+    Their hosts come first: there are few of them, and a list of the first ones would never show them else.
+    """
+
+    def __init__(self, first: Service, *others: Service) -> None:
+        super().__init__(first)
+        self._others = others
+
+    def alerts(self) -> Sequence[Alert]:
+        """Return open alerts, then the newest resolved ones."""
+        found = [alert for service in (self._service, *self._others) for alert in service.alerts()]
+        return sorted(found, key=lambda alert: alert.status == "resolved")
+
+    def hosts(self, limit: int) -> Sequence[HostView]:
+        """Return at most so many hosts."""
+        found = [view for service in self._others for view in service.hosts(limit)][:limit]
+        return [*found, *super().hosts(limit - len(found))] if len(found) < limit else found
+
+    def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Return system and name of at most so many hosts."""
+        found = [name for service in self._others for name in service.host_names(limit)][:limit]
+        return [*found, *super().host_names(limit - len(found))] if len(found) < limit else found
+
+    def host(self, system: str, host: str) -> HostView | None:
+        """Return one host; None where it is not known."""
+        views = (service.host(system, host) for service in (self._service, *self._others))
+        return next((view for view in views if view is not None), None)
+
+    def letters(self) -> Sequence[Letter]:
+        """Return the newest dead letters of the whole agent."""
+        found = [letter for service in (self._service, *self._others) for letter in service.letters()]
+        return sorted(found, key=lambda letter: letter.time_ms, reverse=True)
+
+    def sources(self) -> Sequence[SourceSeen]:
+        """Return the sources, the one that spoke last first."""
+        found = [source for service in (self._service, *self._others) for source in service.sources()]
+        return sorted(found, key=lambda source: source.newest_ms, reverse=True)
 
 
 # The simulated centre as a producer: it writes what its jobs and hosts tell into the topics that the agent reads.

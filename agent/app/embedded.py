@@ -1,6 +1,7 @@
 """The whole agent in one process, on the memory log: the demo, replays and questions to files."""
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Final, Protocol
 
 import msgspec
@@ -8,12 +9,12 @@ import msgspec
 from agent.app import compose
 from agent.app.compose import privacy
 from agent.app.files import TimedEvent
-from agent.app.service import LearnerService, RecentLetters
+from agent.app.lookout import RecentLetters
 from agent.clock import Clock
 from agent.collector.collector import Collector
 from agent.config.tree import Config
 from agent.learner.learner import Learner, OnEmission
-from agent.learner.view import View
+from agent.learner.view import LearnerService, View
 from agent.log.memory.broker import MemoryBroker
 from agent.log.memory.log import MemoryLog
 from processors.contracts.errors import InvalidInputError
@@ -118,7 +119,6 @@ class Embedded:
         self.learner = Learner(
             self.log, plan, self.metrics, "embedded", on_emission=self._emitted, monotonic_s=clock.monotonic_s
         )
-        self._letters = RecentLetters(self.log, config.topics.deadletters)
         self.service = LearnerService(self.view, config.journal_partition, self._health, self._newest_letters)
         self.service.learner = self.learner
         self._producer = self.log.producer()
@@ -163,6 +163,10 @@ class Embedded:
         self.view.apply(emission)
         if self._on_emission is not None:
             self._on_emission(emission)
+
+    @cached_property
+    def _letters(self) -> RecentLetters:
+        return RecentLetters(self.log, self.config.topics.deadletters)
 
     def _newest_letters(self) -> Sequence[Letter]:
         self._letters.look()  # what is in memory costs nothing to look at

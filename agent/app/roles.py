@@ -6,84 +6,24 @@ process ends with the reason, and its parent starts it anew. There is one way ba
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_exponential_jitter
 
-from agent.app import compose, service, supervisor
-from agent.app.service import CollectorService, LearnerService, RecentLetters
+from agent.app import compose
+from agent.app.lookout import Lookout, RecentLetters
 from agent.clock import Clock
 from agent.collector.collector import Collector
 from agent.config.tree import Config
 from agent.learner.learner import Learner, in_thread
 from agent.learner.shard import OwnedShard
-from agent.learner.view import KEPT_MAX, View
+from agent.learner.view import KEPT_MAX, LearnerService, View
 from agent.topics import own_topics
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Batch, Log
 from processors.contracts.outputs import Alert, Emission, Prediction
-from processors.contracts.service import Health, Latest, Measures, Service
+from processors.contracts.service import Forwarding, Health, Measures, Service
 from sinks.topics import Kind
-
-# What other learners tell, for the readers of this one: read again now and then, in a thread of its own.
-
-
-FOLLOW_S: Final = 30.0
-
-
-def start(follow: Callable[[], None], clock: Clock, stop: threading.Event) -> threading.Thread:
-    """Start the thread that follows until `stop` is set; a failure is told once, and the next time may be better."""
-    thread = threading.Thread(target=_run, args=(follow, clock, stop), name="others", daemon=True)
-    thread.start()
-    return thread
-
-
-def _run(follow: Callable[[], None], clock: Clock, stop: threading.Event) -> None:
-    say, failing = supervisor.logger("others"), False
-    while not clock.sleep(FOLLOW_S, stop):
-        try:
-            follow()
-        except Exception as error:  # noqa: BLE001  whatever a broker does, readers see what was seen before
-            if not failing:
-                say.warning("what other learners tell could not be read", reason=f"{type(error).__name__}: {error}")
-            failing = True
-            continue
-        if failing:
-            say.info("what other learners tell can be read again")
-        failing = False
-
-
-# What a process tells others by itself: of the shards that it owns, for of the others it knows what was true once.
-
-
-ShardOf = Callable[[str], int | None]
-
-
-class OwnShards:
-    """Shows of a service what the shards say that are owned now; `shard_of` gives the shard of a system.
-
-    A learner reads all output topics when it gains a shard, and from then on hears of its own ones only. Were it to export
-    the others, or to repeat their alerts, a figure would be there twice, once new and once old, and an alert that has
-    resolved would fire again.
-    """
-
-    def __init__(self, service: Latest, shard_of: ShardOf, owned: Callable[[], Collection[int]]) -> None:
-        self._service, self._shard_of, self._owned = service, shard_of, owned
-
-    def predictions(self) -> Sequence[Prediction]:
-        """Return the latest prediction of every application of these shards."""
-        owned = self._owned()
-        return [entry for entry in self._service.predictions() if self._shard_of(entry.system) in owned]
-
-    def alerts(self) -> Sequence[Alert]:
-        """Return the alerts of these shards, open ones first."""
-        owned = self._owned()
-        return [alert for alert in self._service.alerts() if self._shard_of(alert.labels.get("system", "")) in owned]
-
-    def health(self) -> Sequence[Health]:
-        """Return the health of every role in this process."""
-        return self._service.health()
-
 
 AGAIN_MAX_S = 5.0  # between two looks for a broker, each of which may take ten seconds itself
 FEW = 200  # messages of a poll, after which more are waited for: a poll costs as much as twenty of them
@@ -91,6 +31,31 @@ GATHER_S = 0.01
 POLL_S = 1.0  # a group join that takes place inside a poll needs one that waits
 STANDBY_S = 10.0  # without a shard for so long: this learner waits for another one to end, and shows what that one told
 VIEWED: Mapping[Kind, int | None] = {"predictions": None, "job_predictions": None, "alerts": None, "runs": KEPT_MAX}
+
+
+class OwnShards(Forwarding):
+    """Shows of a service what the shards say that are owned now; `shard_of` gives the shard of a system.
+
+    A learner reads all output topics when it gains a shard, and from then on hears of its own ones only. Were it to export
+    the others, or to repeat their alerts, a figure would be there twice, once new and once old, and an alert that has
+    resolved would fire again.
+    """
+
+    def __init__(
+        self, service: Service, shard_of: Callable[[str], int | None], owned: Callable[[], Collection[int]]
+    ) -> None:
+        super().__init__(service)
+        self._shard_of, self._owned = shard_of, owned
+
+    def predictions(self) -> Sequence[Prediction]:
+        """Return the latest prediction of every application of these shards."""
+        owned = self._owned()
+        return [entry for entry in super().predictions() if self._shard_of(entry.system) in owned]
+
+    def alerts(self) -> Sequence[Alert]:
+        """Return the alerts of these shards, open ones first."""
+        owned = self._owned()
+        return [alert for alert in super().alerts() if self._shard_of(alert.labels.get("system", "")) in owned]
 
 
 class Role(Protocol):
@@ -101,7 +66,7 @@ class Role(Protocol):
         """What readers see."""
 
     @property
-    def own(self) -> Latest:
+    def own(self) -> Service:
         """What it tells others by itself."""
 
     def watch(self, stop: threading.Event) -> None:
@@ -194,14 +159,14 @@ class LearnerRole:
         return self._service
 
     @property
-    def own(self) -> Latest:
+    def own(self) -> Service:
         """What it tells others by itself: of the shards that it owns."""
         return self._own
 
     def watch(self, stop: threading.Event) -> None:
         """Start the threads that read the newest dead letters of the whole agent, and what other learners tell."""
-        service.start(self._letters, self._clock, stop)
-        start(self.follow, self._clock, stop)
+        self._letters.start(self._clock, stop)
+        Lookout("what other learners published", self.follow).start(self._clock, stop)
 
     def follow(self) -> None:
         """Read what other learners told of the shards that are not owned here. Raises UnavailableError."""
@@ -303,7 +268,8 @@ class CollectorRole:
         self._config, self._log, self._measures, self._clock = config, log, measures, clock
         self._collector: Collector | None = None
         self._status = Status(self.name, restarts)
-        self._service = CollectorService(self._status.health)
+        absent = "This is a collector; ask the learner about {}."
+        self._service = LearnerService(View(), config.journal_partition, self._status.health, absent=absent)
         self._never = threading.Event()
 
     @property
@@ -312,7 +278,7 @@ class CollectorRole:
         return self._service
 
     @property
-    def own(self) -> Latest:
+    def own(self) -> Service:
         """What it tells others by itself."""
         return self._service
 
