@@ -15,8 +15,7 @@ from agent.collector.collector import Collector
 from agent.config.tree import Config
 from agent.learner.learner import Learner, OnEmission
 from agent.learner.view import LearnerService, View
-from agent.log.memory.broker import MemoryBroker
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryBroker, MemoryLog
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import HostMinute, JobEvent, JournalRecord, Origin, Tick, encode_record
 from processors.contracts.log import TopicSettings

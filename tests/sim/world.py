@@ -14,8 +14,7 @@ from agent.config.roles import CollectorSettings, LearnerSettings
 from agent.config.sources import Source
 from agent.config.tree import Config, TopicNames
 from agent.learner.learner import Learner
-from agent.log.memory.broker import MemoryBroker
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryBroker, MemoryLog
 from agent.topics import own_topics
 from processors.contracts.errors import ConfigError, ScalewatchError
 from processors.contracts.events import HostMinute, JournalRecord, Tick, encode_record

@@ -12,8 +12,7 @@ from agent.app.backfill import backfill
 from agent.app.replay import Replay
 from agent.config.tree import Config
 from agent.decode.options import DecodeOptions
-from agent.log.memory.broker import MemoryBroker
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryBroker, MemoryLog
 from processors.contracts.events import JobProfile, JournalEvent, decode_record
 from processors.contracts.log import Batch
 from sinks.files import JsonLines

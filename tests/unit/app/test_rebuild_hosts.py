@@ -2,7 +2,7 @@
 
 from agent.app.rebuild import rebuild
 from agent.config.tree import Config
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryLog
 from agent.topics import own_topics
 from processors import __version__
 from processors.contracts.events import JournalRecord

@@ -9,7 +9,7 @@ import pytest
 from agent.app.demo import Destinations, Simulator, destinations
 from agent.config.sources import MetricMapping, Source, System, Telemetry
 from agent.config.tree import Config
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryLog
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.log import Batch
 from tests.kit.clock import FakeClock

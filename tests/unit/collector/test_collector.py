@@ -8,7 +8,7 @@ from agent.app import compose
 from agent.collector.collector import Collector
 from agent.config.sources import Source, System
 from agent.config.tree import Config
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryLog
 from agent.topics import own_topics
 from processors.contracts.events import DeadLetter
 from processors.contracts.log import Batch, TopicSettings

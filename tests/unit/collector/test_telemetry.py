@@ -11,8 +11,7 @@ from agent.app import compose
 from agent.collector.collector import Collector
 from agent.config.sources import Source, System
 from agent.config.tree import Config
-from agent.log.memory.broker import MemoryBroker
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryBroker, MemoryLog
 from agent.topics import own_topics
 from processors.contracts.events import DeadLetter, HostMinute, HostState, JobCompleted, JournalEvent, decode_record
 from processors.contracts.log import Batch, TopicSettings
