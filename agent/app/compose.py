@@ -25,7 +25,6 @@ from agent.decode.recognise import DECODERS, TELEMETRY
 from agent.decode.telemetry.metric import Metric
 from agent.identify.identifier import Identifier
 from agent.learner.shard import Plan
-from agent.log.kafka.connection import KafkaSecurity, KafkaSettings, Protocol
 from processors import __version__
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import DeadLetter, Evidence, HostMinute, HostState, JobProfile, Network, Origin
@@ -185,12 +184,6 @@ def access(config: Config) -> Access | None:
 
 FORMATS: Final = (*dict.fromkeys((*DECODERS, *TELEMETRY)), "journal")
 PART_HOSTS: Final = 250  # whose minutes are written at one go; nothing is read meanwhile, so it must be quick
-PROTOCOLS: Final[dict[str, Protocol]] = {
-    "plaintext": "PLAINTEXT",
-    "tls": "SSL",
-    "sasl_plaintext": "SASL_PLAINTEXT",
-    "sasl_tls": "SASL_SSL",
-}
 
 
 def metrics() -> Metrics:
@@ -279,31 +272,6 @@ def decode_options(config: Config, source: SourceSettings | None = None) -> Deco
 def file_options(config: Config, timezone: str) -> DecodeOptions:
     """Return the decoder options of event files; jobs that name no system belong to ``local``."""
     return msgspec.structs.replace(decode_options(config), default_system="local", timezone=timezone)
-
-
-def kafka_settings(config: Config) -> KafkaSettings:
-    """Return how to reach the broker."""
-    given = config.kafka.security
-    security = KafkaSecurity(
-        protocol=PROTOCOLS[given.protocol],
-        mechanism=given.mechanism,
-        username=given.username,
-        password=given.password.get_secret_value() if given.password else None,
-        ca_file=given.ca_file,
-        certificate_file=given.cert_file,
-        key_file=given.key_file,
-    )
-    return KafkaSettings(
-        bootstrap=config.kafka.bootstrap,
-        client_id=config.kafka.client_id,
-        security=security,
-        state_topic=config.topics.state,
-        compression=config.kafka.compression,
-        replication_factor=config.topics.replication,
-        checkpoint_timeout_s=config.learner.deadline_s,
-        poll_records_max=config.collector.poll_records_max,
-        session_timeout_s=config.kafka.session_timeout_s,
-    )
 
 
 def window_settings(config: Config) -> WindowSettings:

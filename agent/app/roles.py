@@ -8,9 +8,8 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
-from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_exponential_jitter
-
 from agent.app import compose
+from agent.app.kafka import until_available
 from agent.app.lookout import Lookout, RecentLetters
 from agent.clock import Clock
 from agent.collector.collector import Collector
@@ -87,20 +86,8 @@ class Role(Protocol):
 
 def run(role: Role, stop: threading.Event) -> None:
     """Run a role until `stop` is set; any error after a good start is raised."""
-    attempts = Retrying(
-        retry=retry_if_exception_type(UnavailableError),
-        wait=wait_exponential_jitter(initial=1, max=AGAIN_MAX_S),
-        stop=stop_when_event_set(stop),
-        sleep=sleep_using_event(stop),
-        reraise=True,
-    )
     try:
-        try:
-            attempts(role.open)
-        except UnavailableError:
-            if stop.is_set():
-                return
-            raise
+        until_available(role.open, stop, AGAIN_MAX_S)
         while not stop.is_set():
             role.step()
         role.finish()

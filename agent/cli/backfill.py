@@ -1,14 +1,102 @@
 """`scalewatch backfill`: history into the running system."""
 
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
 import click
 
 from agent.app import compose
-from agent.app.backfill import PROFILES, WRITTEN, backfill
-from agent.cli.options import progress, required_config_option, timezone_option
+from agent.app.compose import privacy
+from agent.app.files import Item, TelemetryFiles, TimedEvent, file_telemetry, in_order, refused
+from agent.app.kafka import connected
+from agent.app.replay import PastProfiles
+from agent.cli.options import counted, progress, required_config_option, timezone_option
 from agent.clock import SystemClock
 from agent.config.load import load
-from agent.log.kafka.log import KafkaLog
-from sinks.web.words import counted
+from agent.config.tree import Config
+from agent.decode.files import read_each
+from agent.decode.message import FileRecord
+from agent.decode.opening import STDIN
+from agent.decode.options import DecodeOptions
+from agent.topics import own_topics
+from processors.contracts.events import (
+    HostMinute,
+    HostState,
+    JobProfile,
+    JobStarted,
+    JournalRecord,
+    Origin,
+    encode_record,
+)
+from processors.contracts.log import Log
+
+FLUSH_RECORDS: Final = 2000
+WRITTEN: Final = "written"
+PROFILES: Final = "profiles"
+SAMPLES: Final = "samples of telemetry"
+LEFT_OUT: Final = {JobStarted: "start", HostState: "host-state"}  # what says nothing of the past
+
+
+def backfill(
+    config: Config,
+    log: Log,
+    paths: Sequence[str],
+    *,
+    timezone: str,
+    now_ms: int,
+    on_progress: Callable[[int], None],
+) -> Counter[str]:
+    """Write what the files tell of ended runs into the journal; return counts by what became of the records.
+
+    A second backfill of the same files changes nothing: runs have identities. Starts, states
+    and samples of hosts are left out, for they say nothing of the past; those of archives become profiles of their runs. Raises UnavailableError; what was written then
+    may be written again.
+    """
+    log.create(own_topics(config))
+    producer = log.producer()
+    hide = privacy(config.privacy)
+    counts: Counter[str] = Counter()
+    options = compose.file_options(config, timezone)
+    for item in _with_profiles(config, paths, now_ms, options):
+        if isinstance(item, FileRecord):
+            counts.update(error.reason for error in refused(item))
+            counts[SAMPLES] += 0 if item.samples is None else len(item.samples.series)
+        if not isinstance(item, TimedEvent) or isinstance(item.event, HostMinute):
+            continue
+        partition = config.journal_partition(item.event.system)
+        left_out = "unknown-system" if partition is None else LEFT_OUT.get(type(item.event))
+        if left_out is not None:
+            counts[left_out] += 1
+            continue
+        origin = Origin(item.place.rpartition(":")[0], 0, counts[WRITTEN])
+        record = encode_record(JournalRecord(event=hide(item.event), origin=origin))
+        producer.send(config.topics.journal, record, None, partition, now_ms)
+        counts[PROFILES if isinstance(item.event, JobProfile) else WRITTEN] += 1
+        if (counts[WRITTEN] + counts[PROFILES]) % FLUSH_RECORDS == 0:
+            producer.flush(config.collector.flush_timeout_s)
+            on_progress(counts[WRITTEN])
+    producer.flush(config.collector.flush_timeout_s)
+    on_progress(counts[WRITTEN])
+    producer.close()
+    return +counts
+
+
+def _with_profiles(config: Config, paths: Sequence[str], now_ms: int, options: DecodeOptions) -> Iterator[Item]:
+    """Yield what the files hold in the order of time; where there are archives, with the profiles of runs."""
+    telemetry = file_telemetry(config, options)
+    if not any(path != STDIN and Path(path).is_dir() for path in paths):
+        yield from in_order(read_each(paths, now_ms, telemetry))
+        return
+    past, files = PastProfiles(config), TelemetryFiles(telemetry, paths, compose.window_settings(config))
+    place = ""
+    for item in in_order(files.read(now_ms), files):
+        yield item
+        if isinstance(item, TimedEvent):
+            place = item.place
+            yield from (TimedEvent(None, profile, place) for profile in past.take(item))
+    yield from (TimedEvent(None, profile, place) for profile in past.end())
 
 
 @click.command
@@ -21,20 +109,16 @@ def command(files: tuple[str, ...], config: str, timezone: str) -> None:
     Takes every file and folder that replay takes; runs of archives come with the profile of what their hosts measured. The agent may be running. Doing it twice changes nothing. Old runs raise no alerts.
     """
     settings = load(config)
-    log = KafkaLog(compose.kafka_settings(settings))
-    try:
-        with progress() as bar:
-            task = bar.add_task("runs", total=None)
-            counts = backfill(
-                settings,
-                log,
-                files,
-                timezone=timezone,
-                now_ms=SystemClock().now_ms(),
-                on_progress=lambda written: bar.update(task, completed=written),
-            )
-    finally:
-        log.close()
+    with connected(settings) as log, progress() as bar:
+        task = bar.add_task("runs", total=None)
+        counts = backfill(
+            settings,
+            log,
+            files,
+            timezone=timezone,
+            now_ms=SystemClock().now_ms(),
+            on_progress=lambda written: bar.update(task, completed=written),
+        )
     rest = ", ".join(
         f"{count} {reason}" for reason, count in sorted(counts.items()) if reason not in {WRITTEN, PROFILES}
     )

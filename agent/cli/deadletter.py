@@ -8,18 +8,14 @@ from typing import Any, Final, TypeVar
 import click
 import msgspec
 
-from agent.cli.errors import FAILED
-from agent.cli.options import json_option, required_config_option
+from agent.app.kafka import connected
+from agent.cli import FAILED
+from agent.cli.options import counted, json_option, required_config_option
 from agent.config.load import load
-from agent.config.tree import Config
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import DeadLetter
 from processors.contracts.log import Batch, Log, Producer
 from processors.contracts.names import parse_rfc3339
-from sinks.web.words import counted
-
-# Dead letters on a log: which ones, printed or sent again.
-
 
 _DECODER = msgspec.json.Decoder(DeadLetter)
 
@@ -177,9 +173,8 @@ def list_letters(  # noqa: PLR0917 - options
     """Print dead letters, oldest first: when, why, where from and the sentence; with --json whole, one on a line."""
     settings = load(config)
     wanted = _filter(reason, topic, since, limit)
-    count = _with_log(
-        settings, lambda log: listed(log, settings.topics.deadletters, wanted, click.echo, as_json=as_json)
-    )
+    with connected(settings) as log:
+        count = listed(log, settings.topics.deadletters, wanted, click.echo, as_json=as_json)
     if not as_json:
         click.echo(f"{counted(count, 'dead letter')}.")
 
@@ -203,10 +198,8 @@ def replay_letters(  # noqa: PLR0917 - options
     settings = load(config)
     wanted = _filter(reason, topic, since, limit)
     timeout_s = settings.collector.flush_timeout_s
-    done = _with_log(
-        settings,
-        lambda log: replayed(log, settings.topics.deadletters, wanted, flush_timeout_s=timeout_s, dry_run=dry_run),
-    )
+    with connected(settings) as log:
+        done = replayed(log, settings.topics.deadletters, wanted, flush_timeout_s=timeout_s, dry_run=dry_run)
     click.echo(_told(done, dry_run=dry_run))
     if done.truncated or done.unreadable:
         click.get_current_context().exit(FAILED)
@@ -227,17 +220,3 @@ def _filter(reason: str | None, topic: str | None, since: str | None, limit: int
     except InvalidInputError as error:
         raise ConfigError(f"--since: {error}") from error
     return Filter(reason=reason, topic=topic, since_ms=since_ms, limit=limit)
-
-
-Result = TypeVar("Result")
-
-
-def _with_log(config: Config, work: Callable[[Log], Result]) -> Result:
-    from agent.app.compose import kafka_settings  # noqa: PLC0415 - the Kafka client is loaded only where it is used
-    from agent.log.kafka.log import KafkaLog  # noqa: PLC0415
-
-    log = KafkaLog(kafka_settings(config))
-    try:
-        return work(log)
-    finally:
-        log.close()

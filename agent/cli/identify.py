@@ -8,8 +8,8 @@ import click
 import msgspec
 
 from agent.app.compose import privacy
-from agent.cli.errors import FAILED
-from agent.cli.options import config_option, json_option, load_or_default, table, timezone_option
+from agent.cli import FAILED
+from agent.cli.options import config_option, counted, json_option, load_or_default, table, timezone_option
 from agent.clock import SystemClock
 from agent.decode.files import read_files
 from agent.decode.message import FileRecord
@@ -18,7 +18,6 @@ from agent.identify.identifier import Identification, Identifier
 from agent.identify.program_names import cleaned
 from processors.contracts.events import Evidence, Identity, JobCompleted, JobEvent, JobStarted
 from processors.contracts.names import job_key
-from sinks.web.words import counted
 
 # What the rules make of many jobs: counts by application, and by name where nothing names them.
 

@@ -1,18 +1,267 @@
 """`scalewatch plan`: what a centre needs before anything is installed."""
 
-from math import isnan
+from math import ceil, isnan
 from typing import Any, Final
 
 import click
 import msgspec
 
-from agent.app.plan import BUSY, FIGURES, ROOM, Centre, Plan, plan
 from agent.cli.options import config_option, json_option, load_or_default, table
 from agent.config.references import references
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError
 
+# What was measured of the agent, each figure with the command that measures it: what plans of a centre rest on.
+#
+# Two cores of an Intel Xeon (2026), Python 3.11. Other processors are slower or faster; memory and bytes stay the same.
+
+
+HOSTS: Final = "python -m tests.bench --only hosts"
+FOOTPRINT: Final = "python -m tests.bench --only footprint"
+WINDOWS: Final = "python -m tests.bench --only windows"
+LEARNER: Final = "python -m tests.bench --only learner"
+STATE: Final = "python -m tests.bench --only state"
+KAFKA: Final = "python -m tests.bench --only kafka"
+TELEMETRY: Final = "python -m tests.bench --only telemetry-kafka"
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """A measured figure: what it is of, its unit, and the command that measures it."""
+
+    name: str
+    value: float
+    unit: str
+    measured_by: str
+
+
+# seconds of a processor
+SAMPLE: Final = Figure("a sample, in a collector", 12.1e-6, "s", TELEMETRY)  # one sample a record, the dearest form
+COLLECTED_JOB: Final = Figure("a completion, in a collector", 557e-6, "s", KAFKA)
+RESOURCE_MINUTE: Final = Figure("a minute of a resource of a host, in a learner", 44.8e-6, "s", HOSTS)
+JOB_EVENT: Final = Figure("a start or a completion, in a learner", 1.64e-3, "s", LEARNER)  # of 2,000 applications
+
+# bytes of memory
+PROCESS: Final = Figure("a process", 129e6, "bytes", FOOTPRINT)
+LEARNED_RESOURCE: Final = Figure("a resource of a host, in a learner", 3_590.0, "bytes", FOOTPRINT)
+SAVED_RESOURCE: Final = Figure("the same while it is saved", 8_090.0, "bytes", FOOTPRINT)
+WINDOW: Final = Figure("a window, in a collector", 29.5, "bytes", WINDOWS)
+WINDOW_SAMPLE: Final = Figure("each sample that it holds", 8.54, "bytes", WINDOWS)
+APPLICATION_IN_USE: Final = Figure("an application in use", 40_600.0, "bytes", STATE)
+APPLICATION_AT_REST: Final = Figure("an application at rest", 7_820.0, "bytes", STATE)
+
+# bytes of messages
+HOST_MINUTE: Final = Figure("a minute of a host, in the journal", 179.0, "bytes", FOOTPRINT)
+HOST_MINUTE_RESOURCE: Final = Figure("each resource of it", 190.0, "bytes", FOOTPRINT)
+JOURNALLED_JOB: Final = Figure("a job, in the journal", 796.0, "bytes", FOOTPRINT)
+TICK: Final = Figure("a tick, in the journal", 75.0, "bytes", FOOTPRINT)
+RUN: Final = Figure("a settled run", 912.0, "bytes", FOOTPRINT)
+PREDICTION: Final = Figure("a prediction", 8_020.0, "bytes", FOOTPRINT)
+JOB_PREDICTION: Final = Figure("a prediction of a running job", 586.0, "bytes", FOOTPRINT)
+WRITTEN_PREDICTIONS: Final = Figure("predictions written for a job", 2_870.0, "bytes", FOOTPRINT)
+WRITTEN_JOB_PREDICTIONS: Final = Figure("predictions written while a job runs", 1_610.0, "bytes", FOOTPRINT)
+STATE_RESOURCE: Final = Figure("state of a resource of a host", 2_860.0, "bytes", HOSTS)
+STATE_APPLICATION: Final = Figure("state of an application", 7_420.0, "bytes", STATE)
+
+FIGURES: Final = (
+    SAMPLE, COLLECTED_JOB, RESOURCE_MINUTE, JOB_EVENT,
+    PROCESS, LEARNED_RESOURCE, SAVED_RESOURCE, WINDOW, WINDOW_SAMPLE, APPLICATION_IN_USE, APPLICATION_AT_REST,
+    HOST_MINUTE, HOST_MINUTE_RESOURCE, JOURNALLED_JOB, TICK, RUN, PREDICTION, JOB_PREDICTION, WRITTEN_PREDICTIONS,
+    WRITTEN_JOB_PREDICTIONS, STATE_RESOURCE, STATE_APPLICATION,
+)  # fmt: skip
+
+
 DAY_S: Final = 86_400.0
+BUSY: Final = 0.5  # of a core at most, on average: after an outage a role has to catch up
+ROOM: Final = 1.25  # more memory than reckoned with: allocators, readers, what differs between centres
+HELD_S: Final = 480.0  # a window holds five minutes, what may come late, and the minute that is filling
+IN_USE_MAX: Final = 5_000  # applications that are kept decoded
+COMPACTED: Final = 2.0  # a compacted topic holds up to so many times what counts, until the broker cleans it
+SEGMENT_BYTES: Final = 2**30  # the one that is being written is never cleaned; Kafka's default
+MI: Final = 2**20
+MEMORY_STEP_MI: Final = 64
+
+
+class Centre(msgspec.Struct, frozen=True, kw_only=True):
+    """A centre: `resources` of each host are measured every `interval_s`."""
+
+    hosts: int
+    resources: int
+    interval_s: float
+    jobs_per_day: float
+    applications: int
+
+    @property
+    def series(self) -> int:
+        """Resources of all hosts."""
+        return self.hosts * self.resources
+
+    @property
+    def samples_s(self) -> float:
+        """Measurements of all hosts in a second."""
+        return self.series / self.interval_s
+
+
+class RoleNeed(msgspec.Struct, frozen=True, kw_only=True):
+    """What one process of a role needs: the share of a core on average, and its memory, usual and largest."""
+
+    role: str
+    replicas: int
+    cores: float
+    memory_mi: int
+    memory_largest_mi: int
+
+
+class TopicNeed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a topic needs: `written` in a day, `kept` on disk in all copies; `retention_bytes` of a partition, None: no bound."""
+
+    topic: str
+    partitions: int
+    written_bytes_per_day: float
+    kept_bytes: float
+    retention_bytes: int | None = None
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """A bound that the centre goes beyond, and what to set."""
+
+    key: str
+    present: int
+    wanted: int
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a centre needs in all."""
+
+    centre: Centre
+    shards: int
+    source_partitions: int
+    roles: tuple[RoleNeed, ...]
+    topics: tuple[TopicNeed, ...]
+    settings: tuple[Setting, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def disk_bytes(self) -> float:
+        """Disk of all topics and copies; runs are those of a year."""
+        return sum(topic.kept_bytes for topic in self.topics)
+
+
+def plan(centre: Centre, config: Config, journal_days: float) -> Plan:
+    """Return what a centre needs; hosts and jobs are taken to be spread evenly over the shards."""
+    shards = config.topics.journal_partitions
+    collector, partitions = _collector(centre, config)
+    learner = _learner(centre, config, shards)
+    return Plan(
+        centre=centre,
+        shards=shards,
+        source_partitions=partitions,
+        roles=(collector, learner),
+        topics=_topics(centre, config, journal_days),
+        settings=tuple(_settings(centre, config)),
+        remarks=tuple(_remarks(learner, shards)),
+    )
+
+
+def _collector(centre: Centre, config: Config) -> tuple[RoleNeed, int]:
+    """Return what collectors need, and how many partitions the sources should have."""
+    jobs_s = centre.jobs_per_day / DAY_S
+    cores = centre.samples_s * SAMPLE.value + jobs_s * COLLECTED_JOB.value
+    replicas = max(1, ceil(cores / BUSY))
+    by_bound = ceil(2 * centre.series / max(1, config.collector.series_max))  # half full: the others' share has room
+    partitions = replicas * ceil(max(replicas, by_bound) / replicas)
+    held = max(1, ceil(HELD_S / centre.interval_s))
+    window = WINDOW.value + held * WINDOW_SAMPLE.value
+    usual = PROCESS.value + window * centre.series / replicas
+    largest = PROCESS.value + window * centre.series / max(1, replicas - 1)  # while one of them is away
+    return _need("collector", replicas, cores / replicas, usual, largest), partitions
+
+
+def _learner(centre: Centre, config: Config, shards: int) -> RoleNeed:
+    series, applications = centre.series / shards, min(centre.applications, config.run_time.applications_max) / shards
+    cores = series / 60 * RESOURCE_MINUTE.value + 2 * centre.jobs_per_day / DAY_S / shards * JOB_EVENT.value
+    in_use = min(applications, IN_USE_MAX)
+    models = in_use * APPLICATION_IN_USE.value + (applications - in_use) * APPLICATION_AT_REST.value
+    running = min(centre.jobs_per_day / shards, config.jobs.open_jobs_max)  # as if each job ran for a day
+    shown = applications * PREDICTION.value + running * JOB_PREDICTION.value
+    rest = PROCESS.value + models + shown
+    usual, largest = (rest + series * each.value for each in (LEARNED_RESOURCE, SAVED_RESOURCE))
+    return _need("learner", shards, cores, usual, largest)
+
+
+def _need(role: str, replicas: int, cores: float, usual: float, largest: float) -> RoleNeed:
+    return RoleNeed(
+        role=role, replicas=replicas, cores=cores, memory_mi=_mi(usual), memory_largest_mi=_mi(largest)
+    )  # fmt: skip
+
+
+def _mi(size: float) -> int:
+    return MEMORY_STEP_MI * ceil(size * ROOM / MI / MEMORY_STEP_MI)
+
+
+def _topics(centre: Centre, config: Config, journal_days: float) -> tuple[TopicNeed, ...]:
+    names, jobs, copies = config.topics, centre.jobs_per_day, config.topics.replication
+    shards = names.journal_partitions
+    minute = HOST_MINUTE.value + centre.resources * HOST_MINUTE_RESOURCE.value
+    journal = (
+        centre.hosts * 1440 * minute * bool(centre.resources)
+        + jobs * JOURNALLED_JOB.value
+        + shards * DAY_S / config.collector.tick_s * TICK.value
+    )
+    applications = min(centre.applications, config.run_time.applications_max)
+    hosts_state, models_state = (
+        centre.series * STATE_RESOURCE.value,
+        applications * STATE_APPLICATION.value,
+    )
+    # an application is saved after each run at most, and at most at every checkpoint
+    saved = min(jobs, applications * DAY_S / config.learner.checkpoint_interval_s) * STATE_APPLICATION.value
+    state = hosts_state * DAY_S / config.learner.host_checkpoint_interval_s + saved
+    predictions = applications * PREDICTION.value
+    running = min(jobs, config.jobs.open_jobs_max) * JOB_PREDICTION.value
+
+    def compacted(topic: str, partitions: int, written: float, counts: float) -> TopicNeed:
+        kept = COMPACTED * counts + partitions * min(SEGMENT_BYTES, written * journal_days)
+        return TopicNeed(
+            topic=topic, partitions=partitions, written_bytes_per_day=written, kept_bytes=copies * kept
+        )  # fmt: skip
+
+    per_partition = ceil(ROOM * journal * journal_days / shards)
+    runs = jobs * RUN.value
+    return (
+        TopicNeed(
+            topic=names.journal,
+            partitions=shards,
+            written_bytes_per_day=journal,
+            kept_bytes=copies * journal * journal_days,
+            retention_bytes=per_partition,
+        ),
+        compacted(names.state, shards, state, hosts_state + models_state),
+        compacted(names.predictions, 1, jobs * WRITTEN_PREDICTIONS.value, predictions),
+        compacted(names.job_predictions, 1, jobs * WRITTEN_JOB_PREDICTIONS.value, running),
+        TopicNeed(topic=names.runs, partitions=1, written_bytes_per_day=runs, kept_bytes=copies * runs * 365),
+    )
+
+
+def _settings(centre: Centre, config: Config) -> list[Setting]:
+    """Return the bounds that are too small, with a tenth of room above what is needed."""
+    series = ceil(centre.series / config.topics.journal_partitions)
+    wanted = (
+        ("hosts.series_max", config.hosts.series_max, series),
+        ("run_time.applications_max", config.run_time.applications_max, centre.applications),
+    )
+    return [Setting(key, present, needed + ceil(needed / 10)) for key, present, needed in wanted if needed > present]
+
+
+def _remarks(learner: RoleNeed, shards: int) -> list[str]:
+    if learner.cores <= BUSY:
+        return []
+    parts = ceil(shards * learner.cores / BUSY)
+    sentence = (
+        f"A learner would be busy for {learner.cores:.0%} of its time: give several systems journal partitions of their own "
+        f"(topics.journal_partitions: {parts}), or measure fewer resources."
+    )
+    return [sentence]
+
+
 CPU_MIN_M: Final = 100  # a start takes more than the work of a small centre
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 

@@ -10,10 +10,9 @@ import msgspec
 from agent.app import compose
 from agent.app.files import scores_file
 from agent.app.replay import Replay
-from agent.cli.errors import FAILED
-from agent.cli.options import config_option, load_or_default, progress, timezone_option
+from agent.cli import FAILED
+from agent.cli.options import config_option, counted, load_or_default, progress, timezone_option
 from sinks.files import JsonLines
-from sinks.web.words import counted
 
 
 @click.command

@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from agent.app import alertmanager, compose, roles, supervisor
+from agent.app.kafka import kafka_settings
 from agent.cli.options import required_config_option, stopped_by_signals
 from agent.clock import Clock, SystemClock
 from agent.config.load import load
@@ -57,7 +58,7 @@ def _both(config: str, stop: threading.Event) -> int:
 
 def _alone(config: Config, name: str, stop: threading.Event) -> int:
     metrics = compose.metrics()
-    log = KafkaLog(compose.kafka_settings(config))
+    log = KafkaLog(kafka_settings(config))
     restarts = int(os.environ.get(RESTARTS, "0"))
     role = ROLES[name](config, log, metrics, SystemClock(), restarts)
     metrics.register(HealthCollector(role.service))

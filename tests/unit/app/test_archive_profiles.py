@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.app.backfill import backfill
 from agent.app.replay import Replay
+from agent.cli.backfill import backfill
 from agent.config.tree import Config
 from agent.decode.options import DecodeOptions
 from agent.log.memory import MemoryBroker, MemoryLog

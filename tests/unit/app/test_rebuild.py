@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from agent.app import compose
-from agent.app.rebuild import rebuild
+from agent.cli.rebuild import rebuild
 from agent.config.load import loads
 from agent.config.tree import Config
 from agent.log.memory import MemoryBroker, MemoryLog

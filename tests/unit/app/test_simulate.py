@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.app.demo import Destinations, Simulator, destinations
+from agent.cli.simulate import Destinations, Simulator, destinations
 from agent.config.sources import MetricMapping, Source, System, Telemetry
 from agent.config.tree import Config
 from agent.log.memory import MemoryLog
