@@ -61,8 +61,8 @@ def until_available(
     stop: threading.Event,
     again_max_s: float,
     before_sleep: Callable[[Any], None] | None = None,
-) -> None:
-    """Work, and begin again, later and later, while it raises UnavailableError; once `stop` is set, return."""
+) -> bool:
+    """Work, and begin again, later and later, while it raises UnavailableError; return False once `stop` is set."""
     attempts = Retrying(
         retry=retry_if_exception_type(UnavailableError),
         wait=wait_exponential_jitter(initial=1, max=again_max_s),
@@ -76,3 +76,5 @@ def until_available(
     except UnavailableError:
         if not stop.is_set():
             raise
+        return False
+    return True

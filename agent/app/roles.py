@@ -5,8 +5,10 @@ process ends with the reason, and its parent starts it anew. There is one way ba
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+
+import msgspec
 
 from agent.app import compose
 from agent.app.kafka import until_available
@@ -57,98 +59,79 @@ class OwnShards(Forwarding):
         return [alert for alert in super().alerts() if self._shard_of(alert.labels.get("system", "")) in owned]
 
 
-class Role(Protocol):
-    """One role of one process."""
+class Role(ABC):
+    """One role of one process; `service` is what readers see, `own` what it tells Prometheus and Alertmanagers by itself.
 
-    @property
-    def service(self) -> Service:
-        """What readers see."""
+    `reason` says why it is not ready.
+    """
 
-    @property
-    def own(self) -> Service:
-        """What it tells others by itself."""
+    name: str
+    service: Service
+    own: Service
+
+    def __init__(self, config: Config, log: Log, measures: Measures, clock: Clock, restarts: int) -> None:
+        self._config, self._log, self._measures, self._clock, self._restarts = config, log, measures, clock, restarts
+        self.reason: str | None = "The role is starting."
 
     def watch(self, stop: threading.Event) -> None:
-        """Start the threads that look, until `stop` is set, at what others told."""
+        """Start the threads that look, until `stop` is set, at what others wrote."""
 
     def open(self) -> None:
-        """Connect; UnavailableError where the broker is away."""
+        """Make missing topics and join the group; UnavailableError where the broker is away."""
+        try:
+            self._log.create(own_topics(self._config))
+            self._join()
+        except UnavailableError as error:
+            self.reason = str(error)
+            raise
 
+    @abstractmethod
     def step(self) -> None:
         """Do the next piece of work."""
 
+    @abstractmethod
     def finish(self) -> None:
         """Save what there is: an orderly end."""
 
     def close(self) -> None:
         """Free the connections."""
+        self._log.close()
+
+    @abstractmethod
+    def _join(self) -> None:
+        """Become a member of the group."""
+
+    def _health(self) -> Sequence[Health]:
+        reasons = () if self.reason is None else (self.reason,)
+        return (Health(role=self.name, ready=not reasons, reasons=reasons, restarts=self._restarts),)
 
 
 def run(role: Role, stop: threading.Event) -> None:
     """Run a role until `stop` is set; any error after a good start is raised."""
     try:
-        until_available(role.open, stop, AGAIN_MAX_S)
-        while not stop.is_set():
-            role.step()
-        role.finish()
+        if until_available(role.open, stop, AGAIN_MAX_S):
+            while not stop.is_set():
+                role.step()
+            role.finish()
     finally:
         role.close()
 
 
-class Status:
-    """How a role is, for readers in other threads."""
-
-    def __init__(self, role: str, restarts: int) -> None:
-        self._role, self._restarts = role, restarts
-        self.reason: str | None = "The role is starting."
-
-    def health(
-        self,
-        partitions: Sequence[int] = (),
-        lag_s: float | None = None,
-        checkpoint_age_s: float | None = None,
-        folded_ms: int | None = None,
-    ) -> Sequence[Health]:
-        """Return the health as of now."""
-        return (
-            Health(
-                role=self._role,
-                ready=self.reason is None,
-                reasons=() if self.reason is None else (self.reason,),
-                restarts=self._restarts,
-                partitions=tuple(partitions),
-                lag_s=lag_s,
-                checkpoint_age_s=checkpoint_age_s,
-                folded_ms=folded_ms,
-            ),
-        )
-
-
-class LearnerRole:
+class LearnerRole(Role):
     """The learner of this process, with the view that readers see."""
 
     name = "learner"
 
     def __init__(self, config: Config, log: Log, measures: Measures, clock: Clock, restarts: int) -> None:
-        self._config, self._log, self._measures, self._clock = config, log, measures, clock
-        self._status = Status(self.name, restarts)
+        super().__init__(config, log, measures, clock, restarts)
         self._view = View()
         self._shown: frozenset[int] | None = None
         self._opened_s = 0.0
         self._learner: Learner | None = None
         self._letters = RecentLetters(log, config.topics.deadletters)
-        self._service = LearnerService(self._view, config.journal_partition, self._health, self._letters.seen)
-        self._own = OwnShards(self._service, config.journal_partition, self._shards)
-
-    @property
-    def service(self) -> Service:
-        """What readers see."""
-        return self._service
-
-    @property
-    def own(self) -> Service:
-        """What it tells others by itself: of the shards that it owns."""
-        return self._own
+        self._reads = LearnerService(self._view, config.journal_partition, self._health, self._letters.seen)
+        self.service = self._reads
+        self.own = OwnShards(self._reads, config.journal_partition, self._shards)
 
     def watch(self, stop: threading.Event) -> None:
         """Start the threads that read the newest dead letters of the whole agent, and what other learners tell."""
@@ -160,26 +143,6 @@ class LearnerRole:
         if len(self._shards()) < self._config.topics.journal_partitions:
             self._view.adopt(self._told(), lambda system: self._config.journal_partition(system) in self._shards())
 
-    def open(self) -> None:
-        """Make missing topics and join the group."""
-        try:
-            self._log.create(own_topics(self._config))
-            plan = compose.plan(self._config)
-            self._learner = Learner(
-                self._log,
-                plan,
-                self._measures,
-                self.name,
-                on_emission=self._view.apply,
-                monotonic_s=self._clock.monotonic_s,
-                saving=in_thread,
-            )
-        except UnavailableError as error:
-            self._status.reason = str(error)
-            raise
-        self._service.learner = self._learner
-        self._opened_s = self._clock.monotonic_s()
-
     def step(self) -> None:
         """Fold what has come."""
         learner = self._opened()
@@ -187,7 +150,7 @@ class LearnerRole:
         self._catch_up(learner)
         self._measures.set("scalewatch_recent_runs", len(self._view.runs))
         waiting = "No shard is assigned to this learner; another one may own it."
-        self._status.reason = None if learner.shards() else waiting
+        self.reason = None if learner.shards() else waiting
 
     def finish(self) -> None:
         """Take a last checkpoint."""
@@ -195,10 +158,22 @@ class LearnerRole:
 
     def close(self) -> None:
         """Free the connections."""
-        self._service.learner = None
+        self._reads.learner = None
         if self._learner is not None:
             self._learner.close()
-        self._log.close()
+        super().close()
+
+    def _join(self) -> None:
+        self._learner = self._reads.learner = Learner(
+            self._log,
+            compose.plan(self._config),
+            self._measures,
+            self.name,
+            on_emission=self._view.apply,
+            monotonic_s=self._clock.monotonic_s,
+            saving=in_thread,
+        )
+        self._opened_s = self._clock.monotonic_s()
 
     def _catch_up(self, learner: Learner) -> None:
         """Read what the topics hold when a shard was gained: another learner may have told much meanwhile."""
@@ -207,11 +182,8 @@ class LearnerRole:
         if self._shown is None and waits:
             return
         if self._shown is None or shards - self._shown:
-            self._look()  # what this one told already is in the topics, too: a batch ends with a flush
+            self._view.replace(self._told())  # with what this one sent itself: a batch ends with a flush
         self._shown = shards
-
-    def _look(self) -> None:
-        self._view.replace(self._told())
 
     def _told(self) -> View:
         fresh = View()
@@ -238,7 +210,13 @@ class LearnerRole:
         lag_s = None if folded_ms is None else max(0.0, (self._clock.now_ms() - folded_ms) / 1000)
         saved = [shard.saved_s for shard in shards.values() if shard.saved_s is not None]
         age_s = self._clock.monotonic_s() - min(saved) if saved else None
-        return self._status.health(tuple(shards), lag_s, age_s, folded_ms)
+        (health,) = super()._health()
+        partitions = tuple(shards)
+        return (
+            msgspec.structs.replace(
+                health, partitions=partitions, lag_s=lag_s, checkpoint_age_s=age_s, folded_ms=folded_ms
+            ),
+        )
 
     def _opened(self) -> Learner:
         if self._learner is None:
@@ -246,44 +224,17 @@ class LearnerRole:
         return self._learner
 
 
-class CollectorRole:
+class CollectorRole(Role):
     """The collector of this process."""
 
     name = "collector"
 
     def __init__(self, config: Config, log: Log, measures: Measures, clock: Clock, restarts: int) -> None:
-        self._config, self._log, self._measures, self._clock = config, log, measures, clock
+        super().__init__(config, log, measures, clock, restarts)
         self._collector: Collector | None = None
-        self._status = Status(self.name, restarts)
         absent = "This is a collector; ask the learner about {}."
-        self._service = LearnerService(View(), config.journal_partition, self._status.health, absent=absent)
+        self.service = self.own = LearnerService(View(), config.journal_partition, self._health, absent=absent)
         self._never = threading.Event()
-
-    @property
-    def service(self) -> Service:
-        """What readers see."""
-        return self._service
-
-    @property
-    def own(self) -> Service:
-        """What it tells others by itself."""
-        return self._service
-
-    def watch(self, stop: threading.Event) -> None:
-        """Start nothing: the learner tells of the whole agent."""
-
-    def open(self) -> None:
-        """Make missing topics and join the group."""
-        try:
-            self._log.create(own_topics(self._config))
-            routes = compose.routes(self._config)
-            self._collector = Collector(
-                self._log, routes, self._measures, self.name, monotonic_s=self._clock.monotonic_s
-            )
-        except UnavailableError as error:
-            self._status.reason = str(error)
-            raise
-        self._status.reason = None
 
     def step(self) -> None:
         """Take what has come."""
@@ -302,4 +253,9 @@ class CollectorRole:
         """Free the connections."""
         if self._collector is not None:
             self._collector.close()
-        self._log.close()
+        super().close()
+
+    def _join(self) -> None:
+        routes = compose.routes(self._config)
+        self._collector = Collector(self._log, routes, self._measures, self.name, monotonic_s=self._clock.monotonic_s)
+        self.reason = None
