@@ -74,7 +74,8 @@ class Role(ABC):
         self.reason: str | None = "The role is starting."
 
     def watch(self, stop: threading.Event) -> None:
-        """Start the threads that look, until `stop` is set, at what others wrote."""
+        """Start the threads that look, until `stop` is set, at what others wrote; a collector needs none."""
+        del stop
 
     def open(self) -> None:
         """Make missing topics and join the group; UnavailableError where the broker is away."""
