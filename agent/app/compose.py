@@ -40,9 +40,6 @@ from sinks.prometheus.registry import Metrics
 from sinks.topics import Output, emission, tombstone
 from sinks.web.access import Access, Reader, Token
 
-# The windows of a source partition as the collector uses them: in the terms of the log, with names that are forgotten.
-
-
 FORGOTTEN_MIN: Final = 1_000  # names that are worth forgetting
 FULL: Final = 7 / 8  # share of an index that counts as full
 FREED: Final = 1 / 16  # share that a full index must get free
@@ -108,9 +105,6 @@ def _resume(metadata: str) -> Resume | None:
     return None
 
 
-# What goes into the journal: user names become a keyed hash, or go, and nobody's evidence grows beyond its bound.
-
-
 EVIDENCE_BYTES_MAX: Final = 24_000
 BULKY: Final[dict[str, Any]] = {"hosts": (), "script": None, "comment": None, "attributes": {}}
 
@@ -156,9 +150,6 @@ def bounded(evidence: Evidence) -> Evidence:
 def hashed(user: str, salt: bytes) -> str:
     """Return the pseudonym of a user: the same for the same salt."""
     return "u-" + hmac.new(salt, user.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:16]
-
-
-# From the configuration to who may read what.
 
 
 def access(config: Config) -> Access | None:

@@ -21,12 +21,6 @@ from processors.contracts.outputs import Alert, Letter, SourceSeen
 from processors.contracts.service import Forwarding, Service
 from processors.contracts.settings import AlertSettings, HostAnomaly, RackAnomaly
 
-# This machine's own load beside a simulated centre: a small agent of its own, in which time passes as it does here.
-#
-# The centre's time runs hundreds of times faster. A clock for both would either stretch a second of this machine over
-# minutes or slow the centre down; so this machine is a system with a journal and a learner of its own.
-
-
 LOCAL_SYSTEM: Final = "local"
 HOST: Final = "this machine"
 TOPIC: Final = "local.load"
@@ -48,7 +42,8 @@ def measured() -> Mapping[str, float]:
 class ThisMachine:
     """Measures this machine every few seconds, and keeps windows, forecasts and anomalies of it as of any host.
 
-    Samples go the way of all: through a topic and the collector. `measure` is asked at each of them.
+    Samples go the way of all: through a topic and the collector. `measure` is asked at each of them. The time of the
+    simulated centre runs hundreds of times faster, so this machine is a system with a journal and a learner of its own.
     """
 
     def __init__(self, clock: Clock, measure: Measure = measured) -> None:

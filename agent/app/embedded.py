@@ -22,9 +22,6 @@ from processors.contracts.log import TopicSettings
 from processors.contracts.outputs import Emission, Letter
 from processors.contracts.service import Health
 
-# Events into the journal, with ticks made from event time.
-
-
 TICK_MS: Final = 10_000
 PAUSES_MS: Final = (60_000, 300_000, 600_000)  # in a gap time passes in growing steps
 LONG_MS: Final = 1_800_000

@@ -30,9 +30,6 @@ from processors.windows.settings import MINUTE_MS, WindowSettings
 Ints = npt.NDArray[np.int64]
 
 
-# Telemetry in files: samples of each file through windows of its own, as minutes of hosts.
-
-
 INTERVAL_MS: Final = 10_000
 WAITING_MAX: Final = 10_000  # records that wait for those after them
 WAITING_BYTES_MAX: Final = 16_777_216
@@ -246,9 +243,6 @@ def _times(records: Iterable[FileRecord]) -> Ints:
             found.append(record.samples.time_ms[:FOLLOWING])
             count += len(found[-1])
     return np.concatenate(found)
-
-
-# Scores of samples in a file: a line per sample and per host, written as they come.
 
 
 _ENCODER = msgspec.json.Encoder()

@@ -29,11 +29,9 @@ from processors.contracts.outputs import Emission, PowerQuality, Quality
 from processors.contracts.telemetry import is_power, is_profiled
 from sinks.files import JsonLines
 
-# Profiles of past runs: what archives tell of hosts and jobs, folded here, so that a backfill can tell it of the runs.
-
 
 class PastProfiles:
-    """Takes starts and ends of runs and minutes of hosts in the order of time; tells profiles when runs settle."""
+    """Folds what archives hold of runs and hosts, in the order of time, so that a backfill can write profiles of the runs."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -107,8 +105,7 @@ class Replay:
         self._scores = scores
         self._host = host
         self._files: TelemetryFiles | None = None
-        self.counts: Counter[str] = Counter()
-        self.refusals: Counter[str] = Counter()
+        self.counts, self.refusals, self.ignored, self.sent = (Counter[str]() for _ in range(4))
         self.agent = Embedded(config, SystemClock(), self._emitted)
         self._feed = Feed(self.agent)
 
@@ -144,11 +141,7 @@ class Replay:
             "schema": "scalewatch.summary/1",
             **{name: self.counts[name] for name in ("records", "events", "refused", "unidentified")},
             "refused_by_reason": dict(sorted(self.refusals.items())),
-            "ignored": {
-                name.removeprefix("ignored:"): count
-                for name, count in sorted(self.counts.items())
-                if name.startswith("ignored:")
-            },
+            "ignored": dict(sorted(self.ignored.items())),
             "telemetry": self._telemetry(),
             "applications": len(predictions),
             "verdicts": dict(sorted(Counter(said.reliability.verdict for said in predictions).items())),
@@ -158,11 +151,7 @@ class Replay:
                 "applications": sum(said.power is not None for said in predictions),
                 **_quality([said.power for said in predictions if said.power is not None]),
             },
-            "emissions": {
-                name.removeprefix("sent:"): count
-                for name, count in sorted(self.counts.items())
-                if name.startswith("sent:")
-            },
+            "emissions": dict(sorted(self.sent.items())),
             "alerts": dict(sorted(Counter(alert.labels["alertname"] for alert in self.agent.service.alerts()).items())),
             "until": rfc3339(max((shard.fold.now_ms for shard in self.agent.learner.shards().values()), default=0)),
         }
@@ -178,7 +167,7 @@ class Replay:
         return {**counts, "series": len(series), "hosts": hosts, **scored}
 
     def _emitted(self, emission: Emission) -> None:
-        self.counts[f"sent:{emission.kind}"] += 1
+        self.sent[emission.kind] += 1
         run = emission.value or b"" if emission.kind == "runs" else b""
         self.counts["unidentified"] += NO_APPLICATION in run
         self.counts["profiles"] += PROFILE in run
@@ -188,8 +177,7 @@ class Replay:
     def _counted(self, records: Iterable[FileRecord]) -> Iterable[FileRecord]:
         for record in records:
             self.counts["records"] += record.records
-            for reason, count in record.decoded.ignored.items():
-                self.counts[f"ignored:{reason}"] += count
+            self.ignored.update(record.decoded.ignored)
             yield record
 
     def _take(self, item: Item) -> None:

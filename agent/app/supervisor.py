@@ -13,8 +13,6 @@ import structlog
 from agent.clock import Clock
 from agent.config.roles import LogSettings
 
-# The agent's own log: structured lines on standard error, as text for people or JSON for machines.
-
 
 def configure(settings: LogSettings) -> None:
     """Set up logging for this process; the libraries' own warnings go the same way."""

@@ -162,17 +162,10 @@ def _filters(function: Command) -> Command:
 @command.command("list")
 @_filters
 @json_option
-def list_letters(  # noqa: PLR0917 - options
-    config: str,
-    reason: str | None,
-    topic: str | None,
-    since: str | None,
-    limit: int,
-    as_json: bool,  # noqa: FBT001
-) -> None:
+def list_letters(config: str, as_json: bool, **filters: Any) -> None:  # noqa: FBT001 - options
     """Print dead letters, oldest first: when, why, where from and the sentence; with --json whole, one on a line."""
     settings = load(config)
-    wanted = _filter(reason, topic, since, limit)
+    wanted = _filter(**filters)
     with connected(settings) as log:
         count = listed(log, settings.topics.deadletters, wanted, click.echo, as_json=as_json)
     if not as_json:
@@ -182,21 +175,14 @@ def list_letters(  # noqa: PLR0917 - options
 @command.command("replay")
 @_filters
 @click.option("--dry-run", is_flag=True, help="Count only; send nothing.")
-def replay_letters(  # noqa: PLR0917 - options
-    config: str,
-    reason: str | None,
-    topic: str | None,
-    since: str | None,
-    limit: int,
-    dry_run: bool,  # noqa: FBT001
-) -> None:
+def replay_letters(config: str, dry_run: bool, **filters: Any) -> None:  # noqa: FBT001 - options
     """Send the original bytes of dead letters to their original topics again.
 
     To do twice what was done once is safe: what arrives again changes nothing. A message that is still bad becomes a
     dead letter again. Letters that do not hold all bytes of their message are refused, and the exit code is 1.
     """
     settings = load(config)
-    wanted = _filter(reason, topic, since, limit)
+    wanted = _filter(**filters)
     timeout_s = settings.collector.flush_timeout_s
     with connected(settings) as log:
         done = replayed(log, settings.topics.deadletters, wanted, flush_timeout_s=timeout_s, dry_run=dry_run)

@@ -19,9 +19,6 @@ from agent.identify.program_names import cleaned
 from processors.contracts.events import Evidence, Identity, JobCompleted, JobEvent, JobStarted
 from processors.contracts.names import job_key
 
-# What the rules make of many jobs: counts by application, and by name where nothing names them.
-
-
 GROUPS_MAX: Final = 100_000
 NAMES_MAX: Final = 10_000
 SIZES_MAX: Final = 1_000

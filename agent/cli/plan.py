@@ -11,22 +11,13 @@ from agent.config.references import references
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError
 
-# What was measured of the agent, each figure with the command that measures it: what plans of a centre rest on.
-#
-# Two cores of an Intel Xeon (2026), Python 3.11. Other processors are slower or faster; memory and bytes stay the same.
-
-
-HOSTS: Final = "python -m tests.bench --only hosts"
-FOOTPRINT: Final = "python -m tests.bench --only footprint"
-WINDOWS: Final = "python -m tests.bench --only windows"
-LEARNER: Final = "python -m tests.bench --only learner"
-STATE: Final = "python -m tests.bench --only state"
-KAFKA: Final = "python -m tests.bench --only kafka"
-TELEMETRY: Final = "python -m tests.bench --only telemetry-kafka"
-
 
 class Figure(msgspec.Struct, frozen=True):
-    """A measured figure: what it is of, its unit, and the command that measures it."""
+    """A figure that plans rest on: what was measured, its unit, and the command that measures it.
+
+    Measured on two cores of an Intel Xeon (2026) with Python 3.11. Other processors are slower or faster; memory and bytes
+    stay the same.
+    """
 
     name: str
     value: float
@@ -34,33 +25,39 @@ class Figure(msgspec.Struct, frozen=True):
     measured_by: str
 
 
+def _measured(bench: str, name: str, value: float, unit: str) -> Figure:
+    return Figure(name, value, unit, f"python -m tests.bench --only {bench}")
+
+
 # seconds of a processor
-SAMPLE: Final = Figure("a sample, in a collector", 12.1e-6, "s", TELEMETRY)  # one sample a record, the dearest form
-COLLECTED_JOB: Final = Figure("a completion, in a collector", 557e-6, "s", KAFKA)
-RESOURCE_MINUTE: Final = Figure("a minute of a resource of a host, in a learner", 44.8e-6, "s", HOSTS)
-JOB_EVENT: Final = Figure("a start or a completion, in a learner", 1.64e-3, "s", LEARNER)  # of 2,000 applications
+SAMPLE: Final = _measured(
+    "telemetry-kafka", "a sample, in a collector", 12.1e-6, "s"
+)  # one sample a record, the dearest form
+COLLECTED_JOB: Final = _measured("kafka", "a completion, in a collector", 557e-6, "s")
+RESOURCE_MINUTE: Final = _measured("hosts", "a minute of a resource of a host, in a learner", 44.8e-6, "s")
+JOB_EVENT: Final = _measured("learner", "a start or a completion, in a learner", 1.64e-3, "s")  # of 2,000 applications
 
 # bytes of memory
-PROCESS: Final = Figure("a process", 129e6, "bytes", FOOTPRINT)
-LEARNED_RESOURCE: Final = Figure("a resource of a host, in a learner", 3_590.0, "bytes", FOOTPRINT)
-SAVED_RESOURCE: Final = Figure("the same while it is saved", 8_090.0, "bytes", FOOTPRINT)
-WINDOW: Final = Figure("a window, in a collector", 29.5, "bytes", WINDOWS)
-WINDOW_SAMPLE: Final = Figure("each sample that it holds", 8.54, "bytes", WINDOWS)
-APPLICATION_IN_USE: Final = Figure("an application in use", 40_600.0, "bytes", STATE)
-APPLICATION_AT_REST: Final = Figure("an application at rest", 7_820.0, "bytes", STATE)
+PROCESS: Final = _measured("footprint", "a process", 129e6, "bytes")
+LEARNED_RESOURCE: Final = _measured("footprint", "a resource of a host, in a learner", 3_590.0, "bytes")
+SAVED_RESOURCE: Final = _measured("footprint", "the same while it is saved", 8_090.0, "bytes")
+WINDOW: Final = _measured("windows", "a window, in a collector", 29.5, "bytes")
+WINDOW_SAMPLE: Final = _measured("windows", "each sample that it holds", 8.54, "bytes")
+APPLICATION_IN_USE: Final = _measured("state", "an application in use", 40_600.0, "bytes")
+APPLICATION_AT_REST: Final = _measured("state", "an application at rest", 7_820.0, "bytes")
 
 # bytes of messages
-HOST_MINUTE: Final = Figure("a minute of a host, in the journal", 179.0, "bytes", FOOTPRINT)
-HOST_MINUTE_RESOURCE: Final = Figure("each resource of it", 190.0, "bytes", FOOTPRINT)
-JOURNALLED_JOB: Final = Figure("a job, in the journal", 796.0, "bytes", FOOTPRINT)
-TICK: Final = Figure("a tick, in the journal", 75.0, "bytes", FOOTPRINT)
-RUN: Final = Figure("a settled run", 912.0, "bytes", FOOTPRINT)
-PREDICTION: Final = Figure("a prediction", 8_020.0, "bytes", FOOTPRINT)
-JOB_PREDICTION: Final = Figure("a prediction of a running job", 586.0, "bytes", FOOTPRINT)
-WRITTEN_PREDICTIONS: Final = Figure("predictions written for a job", 2_870.0, "bytes", FOOTPRINT)
-WRITTEN_JOB_PREDICTIONS: Final = Figure("predictions written while a job runs", 1_610.0, "bytes", FOOTPRINT)
-STATE_RESOURCE: Final = Figure("state of a resource of a host", 2_860.0, "bytes", HOSTS)
-STATE_APPLICATION: Final = Figure("state of an application", 7_420.0, "bytes", STATE)
+HOST_MINUTE: Final = _measured("footprint", "a minute of a host, in the journal", 179.0, "bytes")
+HOST_MINUTE_RESOURCE: Final = _measured("footprint", "each resource of it", 190.0, "bytes")
+JOURNALLED_JOB: Final = _measured("footprint", "a job, in the journal", 796.0, "bytes")
+TICK: Final = _measured("footprint", "a tick, in the journal", 75.0, "bytes")
+RUN: Final = _measured("footprint", "a settled run", 912.0, "bytes")
+PREDICTION: Final = _measured("footprint", "a prediction", 8_020.0, "bytes")
+JOB_PREDICTION: Final = _measured("footprint", "a prediction of a running job", 586.0, "bytes")
+WRITTEN_PREDICTIONS: Final = _measured("footprint", "predictions written for a job", 2_870.0, "bytes")
+WRITTEN_JOB_PREDICTIONS: Final = _measured("footprint", "predictions written while a job runs", 1_610.0, "bytes")
+STATE_RESOURCE: Final = _measured("hosts", "state of a resource of a host", 2_860.0, "bytes")
+STATE_APPLICATION: Final = _measured("state", "state of an application", 7_420.0, "bytes")
 
 FIGURES: Final = (
     SAMPLE, COLLECTED_JOB, RESOURCE_MINUTE, JOB_EVENT,
@@ -101,7 +98,7 @@ class Centre(msgspec.Struct, frozen=True, kw_only=True):
         return self.series / self.interval_s
 
 
-class RoleNeed(msgspec.Struct, frozen=True, kw_only=True):
+class RoleNeed(msgspec.Struct, frozen=True):
     """What one process of a role needs: the share of a core on average, and its memory, usual and largest."""
 
     role: str
@@ -111,7 +108,7 @@ class RoleNeed(msgspec.Struct, frozen=True, kw_only=True):
     memory_largest_mi: int
 
 
-class TopicNeed(msgspec.Struct, frozen=True, kw_only=True):
+class TopicNeed(msgspec.Struct, frozen=True):
     """What a topic needs: `written` in a day, `kept` on disk in all copies; `retention_bytes` of a partition, None: no bound."""
 
     topic: str
@@ -189,9 +186,7 @@ def _learner(centre: Centre, config: Config, shards: int) -> RoleNeed:
 
 
 def _need(role: str, replicas: int, cores: float, usual: float, largest: float) -> RoleNeed:
-    return RoleNeed(
-        role=role, replicas=replicas, cores=cores, memory_mi=_mi(usual), memory_largest_mi=_mi(largest)
-    )  # fmt: skip
+    return RoleNeed(role, replicas, cores, _mi(usual), _mi(largest))
 
 
 def _mi(size: float) -> int:
@@ -208,10 +203,7 @@ def _topics(centre: Centre, config: Config, journal_days: float) -> tuple[TopicN
         + shards * DAY_S / config.collector.tick_s * TICK.value
     )
     applications = min(centre.applications, config.run_time.applications_max)
-    hosts_state, models_state = (
-        centre.series * STATE_RESOURCE.value,
-        applications * STATE_APPLICATION.value,
-    )
+    hosts_state, models_state = centre.series * STATE_RESOURCE.value, applications * STATE_APPLICATION.value
     # an application is saved after each run at most, and at most at every checkpoint
     saved = min(jobs, applications * DAY_S / config.learner.checkpoint_interval_s) * STATE_APPLICATION.value
     state = hosts_state * DAY_S / config.learner.host_checkpoint_interval_s + saved
@@ -220,24 +212,16 @@ def _topics(centre: Centre, config: Config, journal_days: float) -> tuple[TopicN
 
     def compacted(topic: str, partitions: int, written: float, counts: float) -> TopicNeed:
         kept = COMPACTED * counts + partitions * min(SEGMENT_BYTES, written * journal_days)
-        return TopicNeed(
-            topic=topic, partitions=partitions, written_bytes_per_day=written, kept_bytes=copies * kept
-        )  # fmt: skip
+        return TopicNeed(topic, partitions, written, copies * kept)
 
     per_partition = ceil(ROOM * journal * journal_days / shards)
     runs = jobs * RUN.value
     return (
-        TopicNeed(
-            topic=names.journal,
-            partitions=shards,
-            written_bytes_per_day=journal,
-            kept_bytes=copies * journal * journal_days,
-            retention_bytes=per_partition,
-        ),
+        TopicNeed(names.journal, shards, journal, copies * journal * journal_days, per_partition),
         compacted(names.state, shards, state, hosts_state + models_state),
         compacted(names.predictions, 1, jobs * WRITTEN_PREDICTIONS.value, predictions),
         compacted(names.job_predictions, 1, jobs * WRITTEN_JOB_PREDICTIONS.value, running),
-        TopicNeed(topic=names.runs, partitions=1, written_bytes_per_day=runs, kept_bytes=copies * runs * 365),
+        TopicNeed(names.runs, 1, runs, copies * runs * 365),
     )
 
 
@@ -267,39 +251,18 @@ _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 @click.command(short_help="Say what memory, processors, disk and partitions a centre needs.")
-@click.option(
-    "--hosts", type=click.IntRange(0, 10_000_000), help="Hosts that are measured; default: those of reference.nodes."
-)
-@click.option(
-    "--resources",
-    type=click.IntRange(0, 10_000),
-    default=10,
-    show_default=True,
-    help="Resources of a host that have windows, such as load and memory.",
-)
-@click.option(
-    "--interval",
-    "interval_s",
-    type=click.FloatRange(0.1, 3600),
-    default=10.0,
-    show_default=True,
-    help="Seconds between two measurements.",
-)
-@click.option(
-    "--jobs-per-day", type=click.FloatRange(0, 1e8), default=10_000.0, show_default=True, help="Jobs that end in a day."
-)
-@click.option(
-    "--applications",
-    type=click.IntRange(0, 10_000_000),
-    default=1000,
-    show_default=True,
-    help="Applications, counting each of their inputs that has its own curve.",
-)
-@click.option(
-    "--retention-days",
-    type=click.FloatRange(0.1, 3650),
-    help="Days that the journal is kept; default: topics.journal_retention_s.",
-)
+@click.option("--hosts", type=click.IntRange(0, 10_000_000),
+              help="Hosts that are measured; default: those of reference.nodes.")  # fmt: skip
+@click.option("--resources", type=click.IntRange(0, 10_000), default=10, show_default=True,
+              help="Resources of a host that have windows, such as load and memory.")  # fmt: skip
+@click.option("--interval", "interval_s", type=click.FloatRange(0.1, 3600), default=10.0, show_default=True,
+              help="Seconds between two measurements.")  # fmt: skip
+@click.option("--jobs-per-day", type=click.FloatRange(0, 1e8), default=10_000.0, show_default=True,
+              help="Jobs that end in a day.")  # fmt: skip
+@click.option("--applications", type=click.IntRange(0, 10_000_000), default=1000, show_default=True,
+              help="Applications, counting each of their inputs that has its own curve.")  # fmt: skip
+@click.option("--retention-days", type=click.FloatRange(0.1, 3650),
+              help="Days that the journal is kept; default: topics.journal_retention_s.")  # fmt: skip
 @config_option
 @json_option
 def command(**given: Any) -> None:

@@ -28,6 +28,7 @@ from sinks.web.words import INSIDE, energy, energy_advice, power, printable, sha
 
 TIMEOUT_S: Final = 10.0
 KNOWN_SHOWN: Final = 20
+ANSWERED: Final = ("known", "detail", "application", "system", "input", "unit", "observations", "model")
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -180,17 +181,7 @@ def _question(path: str, number: int, line: bytes) -> Question:
 
 
 def _flat(question: Question, answer: Answer) -> dict[str, Any]:
-    common: dict[str, Any] = {
-        "id": question.id,
-        "known": answer.known,
-        "detail": answer.detail,
-        "application": answer.application,
-        "system": answer.system,
-        "input": answer.input,
-        "unit": answer.unit,
-        "observations": answer.observations,
-        "model": answer.model,
-    }
+    common = {"id": question.id} | {name: getattr(answer, name) for name in ANSWERED}
     points = [msgspec.to_builtins(point) for point in answer.points]
     return common | _told(question, points)
 
@@ -270,15 +261,11 @@ def _numbers(context: click.Context, parameter: click.Parameter, given: tuple[st
 @click.option("--input", default=None, help="Its input; by default the only one, from a file all.")
 @click.option("--unit", default=None, help="Unit of the sizes; by default the only one, from a file all.")
 @click.option("--attribute", "attributes", multiple=True, callback=_pairs, help="Attribute of the job, as NAME=VALUE.")
-@click.option(
-    "--feature", "features", multiple=True, callback=_numbers, help="Feature of its communication, NAME=VALUE."
-)
+@click.option("--feature", "features", multiple=True, callback=_numbers,
+              help="Feature of its communication, NAME=VALUE.")  # fmt: skip
 @click.option("--url", default=None, help="Ask a running agent, such as http://127.0.0.1:8080.")
-@click.option(
-    "--token-file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help=f"File with the bearer token for --url; else the variable {TOKEN}.",
-)
+@click.option("--token-file", type=click.Path(dir_okay=False, path_type=Path),
+              help=f"File with the bearer token for --url; else the variable {TOKEN}.")  # fmt: skip
 @click.option("--members", is_flag=True, help="Show every law of run time, its weight and how right it has been.")
 @click.option("--events", multiple=True, type=click.Path(), help="File of events to learn from; may be repeated.")
 @click.option("--requests", type=click.Path(dir_okay=False), help="File of questions, one JSON object per line.")

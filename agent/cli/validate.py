@@ -154,9 +154,6 @@ def _count(report: SampleReport, other: Decoded, place: str) -> None:
         report.refused.append(f"{place}: {error}")
 
 
-# What a configuration makes of samples, in words.
-
-
 NAMES_SHOWN: Final = 20
 _UNPLACED: Final = {
     "hosts": "not in the file of nodes",

@@ -195,11 +195,7 @@ M = TypeVar("M", bound=Message)
 RESOLVED_MAX: Final = 200
 ENDED_MAX: Final = 5_000
 JOBS: Final = "job_predictions"
-TYPES: Final[dict[str, type[Message]]] = {
-    "predictions": Prediction,
-    "job_predictions": JobPrediction,
-    "alerts": Alert,
-}
+KINDS: Final = ("predictions", JOBS, "alerts")
 
 
 class _Labelled(msgspec.Struct, frozen=True):
@@ -217,7 +213,7 @@ class View:
 
     def __init__(self, keys_max: int = 200_000) -> None:
         self._keys_max = keys_max
-        self._latest: dict[str, dict[str, bytes]] = {kind: {} for kind in TYPES}
+        self._latest: dict[str, dict[str, bytes]] = {kind: {} for kind in KINDS}
         self._resolved: deque[bytes] = deque(maxlen=RESOLVED_MAX)
         self._ended: dict[str, bytes] = {}
         self.runs = RecentRuns()

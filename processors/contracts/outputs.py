@@ -14,8 +14,6 @@ from processors.contracts.hosts import Profile
 from processors.contracts.load import UnderLoad
 from processors.contracts.names import Horizon
 
-# How good what was said has been, measured: every figure is of something said before its outcome was learned.
-
 
 class HorizonQuality(msgspec.Struct, frozen=True):
     """How good predictions at one horizon have been: runs scored, median relative error, share inside the 90 % band."""
@@ -106,9 +104,6 @@ class FeatureModel(msgspec.Struct, frozen=True, kw_only=True):
     rcc_symmetric: float | None = None
     r_squared: float | None = None
     importances: dict[str, float] = {}
-
-
-# What happened of late, as readers see it: runs that settled, messages that could not be used, sources that speak.
 
 
 class PredictedAtStart(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,9 +15,6 @@ from kafka.structs import TopicPartition
 from processors.contracts.errors import ConfigError, FencedError, ScalewatchError, UnavailableError
 from processors.contracts.log import Batch
 
-# How to reach a Kafka cluster, and the limits of its clients.
-
-
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Compression = Literal["none", "gzip", "lz4", "zstd"]
 REQUEST_BYTES_MAX = 1 << 20
