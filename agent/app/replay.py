@@ -8,7 +8,7 @@ import msgspec
 
 from agent.app import compose
 from agent.app.embedded import Embedded, Feed
-from agent.app.files import Item, Scores, TelemetryFiles, TimedEvent, TimedSamples, file_telemetry, in_order, refused
+from agent.app.files import Item, Scores, TelemetryFiles, TimedEvent, TimedSamples, in_order, refused, telemetry_files
 from agent.clock import SystemClock
 from agent.config.tree import Config
 from agent.decode.message import FileRecord, dead_letter
@@ -117,10 +117,7 @@ class Replay:
         `on_progress` is told the number of records read now and then.
         """
         stepped = 0
-        telemetry = file_telemetry(self._config, options, self._host)
-        self._files = TelemetryFiles(
-            telemetry, paths, compose.window_settings(self._config), samples=self._scores is not None
-        )
+        self._files = telemetry_files(self._config, paths, options, self._host, samples=self._scores is not None)
         files = [self._counted(records) for records in self._files.read(FAR_FUTURE_MS)]
         for item in in_order(files, self._files):
             self._take(item)

@@ -9,7 +9,7 @@ import click
 
 from agent.app import compose
 from agent.app.compose import privacy
-from agent.app.files import Item, TelemetryFiles, TimedEvent, file_telemetry, in_order, refused
+from agent.app.files import Item, TimedEvent, file_telemetry, in_order, refused, telemetry_files
 from agent.app.kafka import connected
 from agent.app.replay import PastProfiles
 from agent.cli.options import counted, progress, required_config_option, timezone_option
@@ -85,11 +85,10 @@ def backfill(
 
 def _with_profiles(config: Config, paths: Sequence[str], now_ms: int, options: DecodeOptions) -> Iterator[Item]:
     """Yield what the files hold in the order of time; where there are archives, with the profiles of runs."""
-    telemetry = file_telemetry(config, options)
     if not any(path != STDIN and Path(path).is_dir() for path in paths):
-        yield from in_order(read_each(paths, now_ms, telemetry))
+        yield from in_order(read_each(paths, now_ms, file_telemetry(config, options)))
         return
-    past, files = PastProfiles(config), TelemetryFiles(telemetry, paths, compose.window_settings(config))
+    past, files = PastProfiles(config), telemetry_files(config, paths, options)
     place = ""
     for item in in_order(files.read(now_ms), files):
         yield item

@@ -14,7 +14,7 @@ from rich.progress import Progress, TaskID
 from agent.app import compose
 from agent.app.compose import privacy
 from agent.app.embedded import Feed
-from agent.app.files import JOBS_MAX, TelemetryFiles, file_telemetry, refused, with_following
+from agent.app.files import JOBS_MAX, refused, telemetry_files, with_following
 from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
 from agent.backtest.observer import Moment, Observer, minute_moments, moments, period_edges, ran, span
 from agent.backtest.page import page, summary
@@ -68,15 +68,12 @@ def read(
 ) -> Past:  # fmt: skip
     """Return the history in files; ConfigError where one cannot be opened or they hold more than JOBS_MAX events."""
     reading = _Reading(config)
-    files = TelemetryFiles(file_telemetry(config, options), paths, compose.window_settings(config))
+    files = telemetry_files(config, paths, options)
     for number, records in enumerate(files.read(FAR_FUTURE_MS)):
         windows = files.windows(number)
         for record, after_ms in with_following(records):
             reading.take(record)
-            if record.samples is not None:
-                reading.measured(windows.take(record.samples, after_ms))
-            if record.until_ms is not None:
-                reading.measured(windows.pass_time(record.until_ms))
+            reading.measured(windows.take(record, after_ms))
             if reading.records % TOLD_EVERY == 0:
                 on_progress(reading.records)
         reading.measured(windows.end())
