@@ -1,7 +1,7 @@
 """`scalewatch backfill`: history into the running system."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -50,37 +50,41 @@ def backfill(
 ) -> Counter[str]:
     """Write what the files tell of ended runs into the journal; return counts by what became of the records.
 
-    A second backfill of the same files changes nothing: runs have identities. Starts, states
-    and samples of hosts are left out, for they say nothing of the past; those of archives become profiles of their runs. Raises UnavailableError; what was written then
-    may be written again.
+    A second backfill of the same files changes nothing: runs have identities. Starts, states and samples of hosts are left
+    out, for they say nothing of the past; those of archives become profiles of their runs. Raises UnavailableError; what
+    was written then may be written again.
     """
     log.create(own_topics(config))
-    producer = log.producer()
-    hide = privacy(config.privacy)
+    producer, hide = log.producer(), privacy(config.privacy)
     counts: Counter[str] = Counter()
-    options = compose.file_options(config, timezone)
-    for item in _with_profiles(config, paths, now_ms, options):
-        if isinstance(item, FileRecord):
-            counts.update(error.reason for error in refused(item))
-            counts[SAMPLES] += 0 if item.samples is None else len(item.samples.series)
-        if not isinstance(item, TimedEvent) or isinstance(item.event, HostMinute):
-            continue
-        partition = config.journal_partition(item.event.system)
-        left_out = "unknown-system" if partition is None else LEFT_OUT.get(type(item.event))
-        if left_out is not None:
-            counts[left_out] += 1
-            continue
+    items = _with_profiles(config, paths, now_ms, compose.file_options(config, timezone))
+    for written, (partition, item) in enumerate(_of_the_past(config, items, counts), 1):
         origin = Origin(item.place.rpartition(":")[0], 0, counts[WRITTEN])
         record = encode_record(JournalRecord(event=hide(item.event), origin=origin))
         producer.send(config.topics.journal, record, None, partition, now_ms)
         counts[PROFILES if isinstance(item.event, JobProfile) else WRITTEN] += 1
-        if (counts[WRITTEN] + counts[PROFILES]) % FLUSH_RECORDS == 0:
+        if written % FLUSH_RECORDS == 0:
             producer.flush(config.collector.flush_timeout_s)
             on_progress(counts[WRITTEN])
     producer.flush(config.collector.flush_timeout_s)
     on_progress(counts[WRITTEN])
     producer.close()
     return +counts
+
+
+def _of_the_past(config: Config, items: Iterable[Item], counts: Counter[str]) -> Iterator[tuple[int, TimedEvent]]:
+    """Yield what is to be written, with its partition of the journal; the rest is counted."""
+    for item in items:
+        if isinstance(item, FileRecord):
+            counts.update(error.reason for error in refused(item))
+            counts[SAMPLES] += 0 if item.samples is None else len(item.samples.series)
+        if not isinstance(item, TimedEvent) or isinstance(item.event, HostMinute):
+            continue
+        partition, left_out = config.journal_partition(item.event.system), LEFT_OUT.get(type(item.event))
+        if partition is None or left_out is not None:
+            counts["unknown-system" if partition is None else left_out or ""] += 1
+        else:
+            yield partition, item
 
 
 def _with_profiles(config: Config, paths: Sequence[str], now_ms: int, options: DecodeOptions) -> Iterator[Item]:
@@ -108,16 +112,9 @@ def command(files: tuple[str, ...], config: str, timezone: str) -> None:
     Takes every file and folder that replay takes; runs of archives come with the profile of what their hosts measured. The agent may be running. Doing it twice changes nothing. Old runs raise no alerts.
     """
     settings = load(config)
-    with connected(settings) as log, progress() as bar:
-        task = bar.add_task("runs", total=None)
-        counts = backfill(
-            settings,
-            log,
-            files,
-            timezone=timezone,
-            now_ms=SystemClock().now_ms(),
-            on_progress=lambda written: bar.update(task, completed=written),
-        )
+    now_ms = SystemClock().now_ms()
+    with connected(settings) as log, progress("runs") as on_progress:
+        counts = backfill(settings, log, files, timezone=timezone, now_ms=now_ms, on_progress=on_progress)
     rest = ", ".join(
         f"{count} {reason}" for reason, count in sorted(counts.items()) if reason not in {WRITTEN, PROFILES}
     )

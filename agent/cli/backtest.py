@@ -2,14 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import click
 import msgspec
 from rich.console import Console
-from rich.progress import Progress, TaskID
 
 from agent.app import compose
 from agent.app.compose import privacy
@@ -150,14 +148,17 @@ class Fold:
         self._now_ms = 0
         self.faults = 0
 
-    def run(self, past: Iterable[Moment], on_progress: OnProgress = lambda _: None) -> None:
-        """Fold the history, then let time pass until everything has settled; `on_progress` hears of moments done."""
+    def run(self, past: Iterable[Moment], on_progress: OnProgress = lambda _: None, before: int = 0) -> None:
+        """Fold the history, then let time pass until everything has settled.
+
+        `on_progress` hears of moments done, `before` of them by others.
+        """
         for done, moment in enumerate(past):
             self._feed.pass_time(moment.time_ms)
             self._now_ms = moment.time_ms
             self._take(moment.event)
             if done % TOLD_EVERY == 0:
-                on_progress(done)
+                on_progress(before + done)
         self._feed.finish(SETTLE_MS)
 
     def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
@@ -209,16 +210,12 @@ def backtest(
         aliases = candidate.config.identification.systems_by_alias
         observer = Observer(edges_ms, aliases, candidate.config.profiles.coverage_min)
         fold = Fold(candidate.config, observer)
-        fold.run(past.moments, partial(_further, on_progress, done))
+        fold.run(past.moments, on_progress, before=done)
         found.append(variant(candidate.name, candidate.settings, observer, top, fold.faults))
     on_progress(len(tried) * len(past.moments))
     return Report(
         schema=SCHEMA, agent_version=__version__, history=_history(past, files, since_ms), variants=tuple(found)
     )
-
-
-def _further(on_progress: OnProgress, before: int, done: int) -> None:
-    on_progress(before + done)
 
 
 def _history(past: Past, files: Sequence[str], since_ms: int | None) -> History:
@@ -282,13 +279,11 @@ def command(**given: Any) -> None:
     files: tuple[str, ...] = given["files"]
     config = load_or_default(given["config"])
     tried = candidates(config, [settings_of(text) for text in given["sets"]])
-    with progress(quiet=given["quiet"]) as bar:
-        task = bar.add_task("records", total=None)
-        options = compose.file_options(config, given["timezone"])
-        past = read(config, files, options, until_ms=given["until"], on_progress=partial(_told, bar, task))
-        bar.reset(task, description="events", total=len(past.moments) * len(tried))
-        told = partial(_told, bar, task)
-        report = backtest(past, tried, files=files, since_ms=given["since"], top=given["top"], on_progress=told)
+    options = compose.file_options(config, given["timezone"])
+    with progress("records", quiet=given["quiet"]) as on_progress:
+        past = read(config, files, options, until_ms=given["until"], on_progress=on_progress)
+    with progress("events", total=len(past.moments) * len(tried), quiet=given["quiet"]) as on_progress:
+        report = backtest(past, tried, files=files, since_ms=given["since"], top=given["top"], on_progress=on_progress)
     folder: Path = given["folder"]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.json").write_bytes(encoded(report))
@@ -297,10 +292,6 @@ def command(**given: Any) -> None:
         _show(report, folder)
     if not report.history.runs:
         click.get_current_context().exit(FAILED)
-
-
-def _told(bar: Progress, task: TaskID, done: int) -> None:
-    bar.update(task, completed=done)
 
 
 def _show(report: Report, folder: Path) -> None:

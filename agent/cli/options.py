@@ -2,7 +2,8 @@
 
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -53,11 +54,17 @@ def _is_number(text: str) -> bool:
     return text.replace(".", "", 1).removeprefix("-").isdigit()
 
 
-def progress(*, quiet: bool = False) -> Progress:
-    """Return a bar on standard error that leaves nothing behind; none where that is no terminal."""
+@contextmanager
+def progress(what: str, *, total: int | None = None, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """Yield a function that shows how many are done, as a bar on standard error that leaves nothing behind.
+
+    Where standard error is no terminal, nothing is shown.
+    """
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True)
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
 
 
 def stopped_by_signals() -> threading.Event:

@@ -1,10 +1,13 @@
 """`scalewatch plan`: what a centre needs before anything is installed."""
 
+from collections.abc import Sequence
 from math import ceil, isnan
+from textwrap import indent
 from typing import Any, Final
 
 import click
 import msgspec
+import yaml
 
 from agent.cli.options import config_option, json_option, load_or_default, table
 from agent.config.references import references
@@ -332,12 +335,41 @@ def _json(found: Plan, days: float) -> str:
 
 def _text(found: Plan, days: float, config: Config) -> list[str]:
     centre = found.centre
-    copies = config.topics.replication
-    roles = [
-        (each.role, str(each.replicas), f"{each.cores:.2f}", f"{each.memory_mi} Mi", f"{each.memory_largest_mi} Mi")
-        for each in found.roles
+    return [
+        (
+            f"{centre.hosts:,} hosts with {centre.resources} resources every {centre.interval_s:g} s: {centre.samples_s:,.0f} samples "
+            f"a second; {centre.jobs_per_day:,.0f} jobs a day; {centre.applications:,} applications."
+        ),
+        "",
+        _roles_table(found.roles),
+        "",
+        _topics_table(found.topics, config.topics.replication),
+        "",
+        f"Disk of the brokers: {size(found.disk_bytes)}; the journal is kept for {days:g} days, runs for ever (here: a year).",
+        f"Partitions of the topics that hosts write to: {found.source_partitions} or more, keyed by host.",
+        *(f"Set {each.key} to {each.wanted}: it is {each.present}." for each in found.settings),
+        *found.remarks,
+        (
+            f"Cores are an average, of which a process should use {BUSY:.0%} at most; memory has {ROOM - 1:.0%} of room. Not in it: "
+            "counters that are only part of profiles, the topics of producers, what Kafka adds to a record."
+        ),
+        "",
+        "values.yaml of the Helm chart:",
+        indent(yaml.safe_dump(values(found), sort_keys=False), "  ").rstrip(),
     ]
-    topics = [
+
+
+def _roles_table(roles: Sequence[RoleNeed]) -> str:
+    rows = [
+        (each.role, str(each.replicas), f"{each.cores:.2f}", f"{each.memory_mi} Mi", f"{each.memory_largest_mi} Mi")
+        for each in roles
+    ]
+    return table(("role", "processes", "cores each", "memory", "at most"), rows)
+
+
+def _topics_table(topics: Sequence[TopicNeed], copies: int) -> str:
+    on_disk = "on disk, one copy" if copies == 1 else f"on disk, {copies} copies"
+    rows = [
         (
             each.topic,
             str(each.partitions),
@@ -345,46 +377,9 @@ def _text(found: Plan, days: float, config: Config) -> list[str]:
             size(each.kept_bytes),
             str(each.retention_bytes or "-"),
         )
-        for each in found.topics
+        for each in topics
     ]
-    of_centre = (
-        f"{centre.hosts:,} hosts with {centre.resources} resources every {centre.interval_s:g} s: {centre.samples_s:,.0f} samples "
-        f"a second; {centre.jobs_per_day:,.0f} jobs a day; {centre.applications:,} applications."
-    )
-    without = (
-        f"Cores are an average, of which a process should use {BUSY:.0%} at most; memory has {ROOM - 1:.0%} of room. Not in it: "
-        "counters that are only part of profiles, the topics of producers, what Kafka adds to a record."
-    )
-    return [
-        of_centre,
-        "",
-        table(("role", "processes", "cores each", "memory", "at most"), roles),
-        "",
-        table(("topic", "partitions", "written a day", f"on disk, {_copies(copies)}", "retention.bytes"), topics),
-        "",
-        f"Disk of the brokers: {size(found.disk_bytes)}; the journal is kept for {days:g} days, runs for ever (here: a year).",
-        f"Partitions of the topics that hosts write to: {found.source_partitions} or more, keyed by host.",
-        *(f"Set {each.key} to {each.wanted}: it is {each.present}." for each in found.settings),
-        *found.remarks,
-        without,
-        "",
-        "values.yaml of the Helm chart:",
-        *_yaml(values(found), "  "),
-    ]
-
-
-def _copies(count: int) -> str:
-    return "one copy" if count == 1 else f"{count} copies"
-
-
-def _yaml(content: dict[str, Any], indent: str) -> list[str]:
-    lines = []
-    for key, value in content.items():
-        if isinstance(value, dict):
-            lines += [f"{indent}{key}:", *_yaml(value, f"{indent}  ")]
-        else:
-            lines.append(f"{indent}{key}: {value}")
-    return lines
+    return table(("topic", "partitions", "written a day", on_disk, "retention.bytes"), rows)
 
 
 def size(count: float) -> str:

@@ -188,9 +188,8 @@ def command(config: str, shard: tuple[int, ...]) -> None:
 
 
 def _rebuilt(config: Config, log: Log, shard: int) -> str:
-    with progress() as bar:
-        task = bar.add_task(f"shard {shard}, runs", total=None)
-        done = rebuild(config, log, shard, lambda runs: bar.update(task, completed=runs))
+    with progress(f"shard {shard}, runs") as on_progress:
+        done = rebuild(config, log, shard, on_progress)
     told = (
         counted(done.runs, "run"),
         f"{counted(done.pending_jobs, 'job')} not settled",
