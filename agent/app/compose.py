@@ -43,6 +43,10 @@ from sinks.web.access import Access, Reader, Token
 FORGOTTEN_MIN: Final = 1_000  # names that are worth forgetting
 FULL: Final = 7 / 8  # share of an index that counts as full
 FREED: Final = 1 / 16  # share that a full index must get free
+EVIDENCE_BYTES_MAX: Final = 24_000
+BULKY: Final[dict[str, Any]] = {"hosts": (), "script": None, "comment": None, "attributes": {}}
+FORMATS: Final = (*dict.fromkeys((*DECODERS, *TELEMETRY)), "journal")
+PART_HOSTS: Final = 250  # whose minutes are written at one go; nothing is read meanwhile, so it must be quick
 
 
 class SourceWindows:
@@ -103,10 +107,6 @@ def _resume(metadata: str) -> Resume | None:
     with suppress(InvalidInputError):  # of another version, or none: the first minutes may be told again
         return Resume.parse(metadata)
     return None
-
-
-EVIDENCE_BYTES_MAX: Final = 24_000
-BULKY: Final[dict[str, Any]] = {"hosts": (), "script": None, "comment": None, "attributes": {}}
 
 
 def privacy(settings: PrivacySettings) -> Privacy:
@@ -171,10 +171,6 @@ def access(config: Config) -> Access | None:
         written=written,
         metrics_open=given.metrics == "open",
     )
-
-
-FORMATS: Final = (*dict.fromkeys((*DECODERS, *TELEMETRY)), "journal")
-PART_HOSTS: Final = 250  # whose minutes are written at one go; nothing is read meanwhile, so it must be quick
 
 
 def metrics() -> Metrics:

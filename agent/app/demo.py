@@ -28,6 +28,23 @@ EVERY_S: Final = 2.0
 RETENTION_MS: Final = 1_800_000
 Measure = Callable[[], Mapping[str, float]]
 _ENCODER: Final = msgspec.json.Encoder()
+START_MS: Final = 1_795_168_800_000
+JOBS: Final = "simulated.jobs"
+LOAD: Final = "simulated.load"
+ENERGY_TOPIC: Final = "simulated.energy"
+STEP_S: Final = 0.05
+QUANTUM_MS: Final = 60_000  # what is told goes to the agent in such pieces, so that load and jobs come in their order
+ALERTS: Final = AlertSettings(  # nearly five hours are long here; three resources besides power, which stays the same
+    host_anomaly=HostAnomaly(learn_s=17_100.0, resources_min=3), rack_anomaly=RackAnomaly(pattern=r"^(r\d+)n\d+$")
+)
+RAPL: Final = Telemetry(  # energy counters come in line protocol, as Telegraf would write them
+    metrics=(MetricMapping(measurement="rapl", field="joules", resource="energy_total", instance="component"),)
+)
+SOURCES: Final = (
+    Source(topics=(JOBS, LOAD), format="native"),
+    Source(topics=(ENERGY_TOPIC,), format="line-protocol", system=SYSTEM, telemetry=RAPL),
+)
+Message = tuple[int, str, bytes]  # time, topic, value
 
 
 def measured() -> Mapping[str, float]:
@@ -120,25 +137,6 @@ class Together(Forwarding):
         """Return the sources, the one that spoke last first."""
         found = [source for service in (self._service, *self._others) for source in service.sources()]
         return sorted(found, key=lambda source: source.newest_ms, reverse=True)
-
-
-START_MS: Final = 1_795_168_800_000
-JOBS: Final = "simulated.jobs"
-LOAD: Final = "simulated.load"
-ENERGY_TOPIC: Final = "simulated.energy"
-STEP_S: Final = 0.05
-QUANTUM_MS: Final = 60_000  # what is told goes to the agent in such pieces, so that load and jobs come in their order
-ALERTS: Final = AlertSettings(  # nearly five hours are long here; three resources besides power, which stays the same
-    host_anomaly=HostAnomaly(learn_s=17_100.0, resources_min=3), rack_anomaly=RackAnomaly(pattern=r"^(r\d+)n\d+$")
-)
-RAPL: Final = Telemetry(  # energy counters come in line protocol, as Telegraf would write them
-    metrics=(MetricMapping(measurement="rapl", field="joules", resource="energy_total", instance="component"),)
-)
-SOURCES: Final = (
-    Source(topics=(JOBS, LOAD), format="native"),
-    Source(topics=(ENERGY_TOPIC,), format="line-protocol", system=SYSTEM, telemetry=RAPL),
-)
-Message = tuple[int, str, bytes]  # time, topic, value
 
 
 class Demo:

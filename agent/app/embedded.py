@@ -26,6 +26,8 @@ TICK_MS: Final = 10_000
 PAUSES_MS: Final = (60_000, 300_000, 600_000)  # in a gap time passes in growing steps
 LONG_MS: Final = 1_800_000
 GAP_MAX_MS: Final = 2 * 86_400_000
+RECORDS_MAX = 50_000
+NEVER_S = 1e12
 
 
 class Journal(Protocol):
@@ -81,10 +83,6 @@ def ticks(now_ms: int | None, target_ms: int) -> Iterator[int]:
         now_ms = min(now_ms + step_ms, target_ms)
         yield now_ms
         step_ms = next(steps, LONG_MS) if target_ms - now_ms > step_ms else TICK_MS
-
-
-RECORDS_MAX = 50_000
-NEVER_S = 1e12
 
 
 class Embedded:

@@ -32,6 +32,12 @@ INTERVAL_MS: Final = 10_000
 WAITING_MAX: Final = 10_000  # records that wait for those after them
 WAITING_BYTES_MAX: Final = 16_777_216
 NONE: Final = np.zeros(0, np.int64)
+_ENCODER = msgspec.json.Encoder()
+TABLES: Final = frozenset({"sacct", "swf", "sonar"})  # formats that list jobs, not events in the order of their time
+JOBS_MAX: Final = 5_000_000
+NEVER_MS: Final = -1
+END_MS: Final = 2**62
+_Key = tuple[int, str]
 
 
 def file_telemetry(config: Config, options: DecodeOptions, host: str | None = None) -> Telemetry:
@@ -247,9 +253,6 @@ def _times(records: Iterable[FileRecord]) -> Ints:
     return np.concatenate(found)
 
 
-_ENCODER = msgspec.json.Encoder()
-
-
 class Scores:
     """Writes the scores of samples that come in order of time."""
 
@@ -294,12 +297,6 @@ def scores_file(path: Path) -> Iterator[Scores]:
         yield Scores(file)
 
 
-TABLES: Final = frozenset({"sacct", "swf", "sonar"})  # formats that list jobs, not events in the order of their time
-JOBS_MAX: Final = 5_000_000
-NEVER_MS: Final = -1
-END_MS: Final = 2**62
-
-
 class TimedEvent(msgspec.Struct, frozen=True):
     """An event, the time at which the agent would have heard of it, and its place in a file."""
 
@@ -316,7 +313,6 @@ class TimedSamples(msgspec.Struct, frozen=True):
 
 
 Item = TimedEvent | TimedSamples | FileRecord
-_Key = tuple[int, str]
 
 
 def told_ms(event: JobEvent | HostMinute) -> int | None:

@@ -98,7 +98,7 @@ def _letter(value: bytes | None) -> Letter | None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return Letter(
-        time_ms=_time_ms(written.time),
+        time_ms=time_ms(written.time),
         reason=written.reason,
         detail=written.detail[:DETAIL_MAX],
         topic=written.topic,
@@ -107,8 +107,9 @@ def _letter(value: bytes | None) -> Letter | None:
     )
 
 
-def _time_ms(text: str) -> int:
+def time_ms(text: str) -> int:
+    """Return the time of a dead letter; a message with an impossible time of its own is as old as can be."""
     try:
         return parse_rfc3339(text)
-    except InvalidInputError:  # a message with an impossible time of its own is as old as can be
+    except InvalidInputError:
         return 0

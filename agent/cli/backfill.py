@@ -1,17 +1,18 @@
 """`scalewatch backfill`: history into the running system."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
+import msgspec
 
 from agent.app import compose
 from agent.app.compose import privacy
+from agent.app.embedded import Feed
 from agent.app.files import Item, TimedEvent, file_telemetry, in_order, refused, telemetry_files
 from agent.app.kafka import connected
-from agent.app.replay import PastProfiles
 from agent.cli.options import counted, progress, required_config_option, timezone_option
 from agent.clock import SystemClock
 from agent.config.load import load
@@ -24,13 +25,18 @@ from agent.topics import own_topics
 from processors.contracts.events import (
     HostMinute,
     HostState,
+    JobCompleted,
+    JobEvent,
     JobProfile,
     JobStarted,
     JournalRecord,
     Origin,
+    Tick,
     encode_record,
 )
 from processors.contracts.log import Log
+from processors.contracts.names import job_key
+from processors.contracts.telemetry import is_power, is_profiled
 
 FLUSH_RECORDS: Final = 2000
 WRITTEN: Final = "written"
@@ -85,6 +91,60 @@ def _of_the_past(config: Config, items: Iterable[Item], counts: Counter[str]) ->
             counts["unknown-system" if partition is None else left_out or ""] += 1
         else:
             yield partition, item
+
+
+class PastProfiles:
+    """Folds what archives hold of runs and hosts, in the order of time, so that a backfill can write profiles of the runs."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._hosts = [compose.make_shard(config).hosts for _ in range(config.topics.journal_partitions)]
+        self._settle_ms = round(config.jobs.settle_max_s * 1000)
+        self._feed = Feed(self)
+        self._settling: deque[JobCompleted] = deque()
+        self._told: list[JobProfile] = []
+
+    def take(self, timed: TimedEvent) -> Iterator[JobProfile]:
+        """Take an event; yield the profiles of runs that settled before it."""
+        if isinstance(timed.event, HostMinute | JobStarted | JobCompleted):
+            self._feed.take(timed)
+            yield from self._new()
+
+    def end(self) -> Iterator[JobProfile]:
+        """Yield the profiles of the runs that have not settled yet."""
+        self._feed.finish(2 * self._settle_ms)
+        yield from self._new()
+
+    def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
+        """Let the hosts of its system hear of an event, as far as it is about profiles."""
+        del origin
+        partition = self._config.journal_partition(event.system)
+        if partition is None:
+            return
+        if isinstance(event, HostMinute):
+            resources = {name: told for name, told in event.resources.items() if is_profiled(name) or is_power(name)}
+            event = msgspec.structs.replace(event, resources=resources)
+        elif isinstance(event, JobCompleted):
+            self._settling.append(event)
+        self._hosts[partition].take(event)
+
+    def tick(self, time_ms: int) -> None:
+        """Let time pass; runs that ended long enough ago settle."""
+        for hosts in self._hosts:
+            hosts.take(Tick("", time_ms=time_ms))
+            hosts.sent()
+        while self._settling and self._settling[0].end_ms + self._settle_ms <= time_ms:
+            self._settle(self._settling.popleft())
+
+    def _settle(self, event: JobCompleted) -> None:
+        partition = self._config.journal_partition(event.system) or 0
+        found = self._hosts[partition].profile(job_key(event.system, event.job_id), event.run_id)
+        if found is not None:
+            self._told.append(JobProfile(event.system, event.job_id, event.run_id, found))
+
+    def _new(self) -> list[JobProfile]:
+        told, self._told = self._told, []
+        return told
 
 
 def _with_profiles(config: Config, paths: Sequence[str], now_ms: int, options: DecodeOptions) -> Iterator[Item]:

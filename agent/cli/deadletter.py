@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from agent.app.kafka import connected
+from agent.app.lookout import time_ms
 from agent.cli import FAILED
 from agent.cli.options import counted, json_option, required_config_option
 from agent.config.load import load
@@ -18,6 +19,8 @@ from processors.contracts.log import Batch, Log, Producer
 from processors.contracts.names import parse_rfc3339
 
 _DECODER = msgspec.json.Decoder(DeadLetter)
+LIMIT: Final = 10_000
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -33,7 +36,7 @@ class Filter(msgspec.Struct, frozen=True):
         return (
             self.reason in (None, letter.reason)
             and self.topic in (None, letter.topic)
-            and (self.since_ms is None or _time_ms(letter) >= self.since_ms)
+            and (self.since_ms is None or time_ms(letter.time) >= self.since_ms)
         )
 
 
@@ -124,21 +127,10 @@ def _letter(value: bytes | None) -> DeadLetter | None:
         return None
 
 
-def _time_ms(letter: DeadLetter) -> int:
-    try:
-        return parse_rfc3339(letter.time)
-    except InvalidInputError:  # a message with an impossible time of its own is as old as can be
-        return 0
-
-
 def _line(letter: DeadLetter) -> str:
     where = f"{letter.topic}/{letter.partition}/{letter.offset}"
     cut = ", cut" if letter.truncated else ""
     return f"{letter.time}  {letter.reason}  {where}  {letter.format}, {letter.value_bytes} bytes{cut}: {letter.detail}"
-
-
-LIMIT: Final = 10_000
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @click.group(short_help="List messages that could not be used, or send them again.")

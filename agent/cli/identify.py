@@ -24,6 +24,8 @@ NAMES_MAX: Final = 10_000
 SIZES_MAX: Final = 1_000
 NAME_MAX: Final = 80
 IDENTITIES_MAX: Final = 100_000
+REFUSED_SHOWN: Final = 5
+SIZES_SHOWN: Final = 8
 
 
 class Group(msgspec.Struct):
@@ -109,10 +111,6 @@ def _named(evidence: Evidence) -> str:
         return cleaned(text)[:NAME_MAX]
     parts = [f"{field} {value}" for field in ("user", "account", "partition") if (value := getattr(evidence, field))]
     return cleaned(", ".join(parts))[:NAME_MAX]
-
-
-REFUSED_SHOWN: Final = 5
-SIZES_SHOWN: Final = 8
 
 
 @click.command(short_help="Show what the rules make of the jobs in files.")

@@ -14,6 +14,18 @@ from agent.config.references import references
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError
 
+DAY_S: Final = 86_400.0
+BUSY: Final = 0.5  # of a core at most, on average: after an outage a role has to catch up
+ROOM: Final = 1.25  # more memory than reckoned with: allocators, readers, what differs between centres
+HELD_S: Final = 480.0  # a window holds five minutes, what may come late, and the minute that is filling
+IN_USE_MAX: Final = 5_000  # applications that are kept decoded
+COMPACTED: Final = 2.0  # a compacted topic holds up to so many times what counts, until the broker cleans it
+SEGMENT_BYTES: Final = 2**30  # the one that is being written is never cleaned; Kafka's default
+MI: Final = 2**20
+MEMORY_STEP_MI: Final = 64
+CPU_MIN_M: Final = 100  # a start takes more than the work of a small centre
+_UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
+
 
 class Figure(msgspec.Struct, frozen=True):
     """A figure that plans rest on: what was measured, its unit, and the command that measures it.
@@ -68,17 +80,6 @@ FIGURES: Final = (
     HOST_MINUTE, HOST_MINUTE_RESOURCE, JOURNALLED_JOB, TICK, RUN, PREDICTION, JOB_PREDICTION, WRITTEN_PREDICTIONS,
     WRITTEN_JOB_PREDICTIONS, STATE_RESOURCE, STATE_APPLICATION,
 )  # fmt: skip
-
-
-DAY_S: Final = 86_400.0
-BUSY: Final = 0.5  # of a core at most, on average: after an outage a role has to catch up
-ROOM: Final = 1.25  # more memory than reckoned with: allocators, readers, what differs between centres
-HELD_S: Final = 480.0  # a window holds five minutes, what may come late, and the minute that is filling
-IN_USE_MAX: Final = 5_000  # applications that are kept decoded
-COMPACTED: Final = 2.0  # a compacted topic holds up to so many times what counts, until the broker cleans it
-SEGMENT_BYTES: Final = 2**30  # the one that is being written is never cleaned; Kafka's default
-MI: Final = 2**20
-MEMORY_STEP_MI: Final = 64
 
 
 class Centre(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,10 +248,6 @@ def _remarks(learner: RoleNeed, shards: int) -> list[str]:
         f"(topics.journal_partitions: {parts}), or measure fewer resources."
     )
     return [sentence]
-
-
-CPU_MIN_M: Final = 100  # a start takes more than the work of a small centre
-_UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 @click.command(short_help="Say what memory, processors, disk and partitions a centre needs.")

@@ -29,6 +29,7 @@ from sinks.web.words import INSIDE, energy, energy_advice, power, printable, sha
 TIMEOUT_S: Final = 10.0
 KNOWN_SHOWN: Final = 20
 ANSWERED: Final = ("known", "detail", "application", "system", "input", "unit", "observations", "model")
+TOKEN: Final = "SCALEWATCH_TOKEN"  # noqa: S105 - the name of the variable that holds one
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -222,9 +223,6 @@ def _detail(body: bytes) -> str:
 class _Refusal(msgspec.Struct):
     error: str
     known: list[str] = []
-
-
-TOKEN: Final = "SCALEWATCH_TOKEN"  # noqa: S105 - the name of the variable that holds one
 
 
 def _sizes(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[float, ...]:

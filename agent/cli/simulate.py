@@ -29,6 +29,8 @@ AGAIN_MAX_S: Final = 30.0
 RETENTION_MS: Final = 86_400_000
 OLD_MS: Final = 7 * 86_400_000  # a centre that is older begins anew: its whole past is made at each start
 _KEY: Final = re.compile(rb"simulated:(-?\d+):(\d+):(\d+)")
+CONNECT_AGAIN_MAX_S: Final = 10.0
+HOUR_S: Final = 3600.0
 
 
 class Destinations(NamedTuple):
@@ -173,10 +175,6 @@ def _literal(source: Source) -> list[str]:
 def _takes_energy(source: Source, system: str) -> bool:
     mapped = any(metric.measurement == ENERGY for metric in source.telemetry.metrics)
     return mapped and source.system == system and source.format in {"line-protocol", "auto"}
-
-
-CONNECT_AGAIN_MAX_S: Final = 10.0
-HOUR_S: Final = 3600.0
 
 
 @click.command(short_help="Write what a simulated centre tells into the topics that are read.")

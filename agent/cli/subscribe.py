@@ -17,11 +17,13 @@ from agent.cli.options import required_config_option, say_that_it_is_tried_again
 from agent.config.load import load
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError
-from processors.contracts.log import Batch, Consumer, Log, TopicPartition
+from processors.contracts.log import Consumer, Log, TopicPartition
 from processors.contracts.outputs import Prediction
 from sinks.table import Row, TableWriter, rows, write_lines
 
 POLL_S: Final = 1.0
+TOPICS: Final = ("predictions", "job-predictions", "answers", "alerts", "runs")
+AGAIN_MAX_S: Final = 30.0
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -41,19 +43,14 @@ class Changes(msgspec.Struct, frozen=True):
 def follow(log: Log, topic: str, group: str, stop: Callable[[], bool], *, only_new: bool = False) -> Iterator[Changes]:
     """Yield what a topic holds and what comes, until `stop` says so. Raises UnavailableError.
 
-    Nothing is committed: every reader reads the whole topic, and has a group of its own. A compacted topic holds the last message of each key, so
-    that this is all there is to know.
+    Nothing is committed: every reader reads the whole topic, and has a group of its own. A compacted topic holds the last
+    message of each key, so that this is all there is to know.
     """
     consumer = log.consumer(group, [topic], member="reader", from_beginning=not only_new)
     try:
         yield from _followed(log, consumer, topic, stop)
     finally:
         consumer.close()
-
-
-def newest(application_ids: dict[str, bytes]) -> dict[str, list[Row]]:
-    """Return the rows of predictions, by application id."""
-    return {key: list(rows(key, msgspec.json.decode(value, type=Prediction))) for key, value in application_ids.items()}
 
 
 def _followed(log: Log, consumer: Consumer, topic: str, stop: Callable[[], bool]) -> Iterator[Changes]:
@@ -65,21 +62,14 @@ def _followed(log: Log, consumer: Consumer, topic: str, stop: Callable[[], bool]
         for partition in poll.assignment.gained:
             ends.setdefault(partition, consumer.end(partition))
             read.setdefault(partition, consumer.beginning(partition))
+        changes: list[Change] = []
         for batch in poll.batches:
             read[batch.topic, batch.partition] = batch.next_offset
-        changes = tuple(change for batch in poll.batches for change in _changes(batch))
+            for key, value in zip(batch.keys, batch.values, strict=True):
+                changes.append(Change((key or b"").decode("utf-8", "replace"), value))
         if not caught_up and ends and len(ends) == log.partitions(topic):
             caught_up = all(read[partition] >= end for partition, end in ends.items())
-        yield Changes(changes, caught_up)
-
-
-def _changes(batch: Batch) -> Iterator[Change]:
-    for key, value in zip(batch.keys, batch.values, strict=True):
-        yield Change((key or b"").decode("utf-8", "replace"), value)
-
-
-TOPICS: Final = ("predictions", "job-predictions", "answers", "alerts", "runs")
-AGAIN_MAX_S: Final = 30.0
+        yield Changes(tuple(changes), caught_up)
 
 
 @click.command(short_help="Print what the agent says, or keep a local table of predictions fresh.")
@@ -147,8 +137,14 @@ class Tables:
         if not found.caught_up or not (self._waiting or self._whole):
             return
         changed: dict[str, list[Row] | None] = dict.fromkeys(self._waiting)
-        changed |= newest({key: value for key, value in self._waiting.items() if value is not None})
-        self._rows = {key: rows for key, rows in {**({} if self._whole else self._rows), **changed}.items() if rows}
+        for key, value in self._waiting.items():
+            if value is not None:
+                changed[key] = list(rows(key, msgspec.json.decode(value, type=Prediction)))
+        self._rows = {
+            key: found_rows
+            for key, found_rows in {**({} if self._whole else self._rows), **changed}.items()
+            if found_rows
+        }
         if self._writer is not None:
             self._writer.change(changed, whole=self._whole)
         if self._jsonl is not None:
@@ -165,15 +161,11 @@ def _read(
     settings: Config, topic: str, take: Lines | Tables, stop: threading.Event, *, once: bool, only_new: bool
 ) -> None:
     take.begin()
+    group = f"scalewatch-subscribe-{socket.gethostname()}-{os.getpid()}"
     with connected(settings) as log:
-        for found in _looks(log, topic, stop, only_new=only_new):
+        if log.partitions(topic) is None:
+            raise ConfigError(f"The topic {topic} does not exist; is this the configuration of the agent that runs?")
+        for found in follow(log, topic, group, stop.is_set, only_new=only_new):
             take.take(found)
             if once and found.caught_up:
                 return
-
-
-def _looks(log: Log, topic: str, stop: threading.Event, *, only_new: bool) -> Iterator[Changes]:
-    if log.partitions(topic) is None:
-        raise ConfigError(f"The topic {topic} does not exist; is this the configuration of the agent that runs?")
-    group = f"scalewatch-subscribe-{socket.gethostname()}-{os.getpid()}"
-    return follow(log, topic, group, stop.is_set, only_new=only_new)

@@ -29,6 +29,15 @@ RECORDS_MAX: Final = 20_000  # of a file that are looked at
 SLICE_RECORDS: Final = 1_000
 REFUSED_SHOWN: Final = 5
 KINDS: Final = ("hosts", "shared", "units", "second", "metrics")
+NAMES_SHOWN: Final = 20
+_UNPLACED: Final = {
+    "hosts": "not in the file of nodes",
+    "shared": "places that several hosts share, left out",
+    "units": "sensors without a known unit, left out",
+    "second": "sensors beside another one of the same resource, left out",
+    "metrics": "not taken",
+}
+COSTS: Final = ("restart", "rebuild")
 
 
 class SampleReport(msgspec.Struct):
@@ -154,16 +163,6 @@ def _count(report: SampleReport, other: Decoded, place: str) -> None:
         report.refused.append(f"{place}: {error}")
 
 
-NAMES_SHOWN: Final = 20
-_UNPLACED: Final = {
-    "hosts": "not in the file of nodes",
-    "shared": "places that several hosts share, left out",
-    "units": "sensors without a known unit, left out",
-    "second": "sensors beside another one of the same resource, left out",
-    "metrics": "not taken",
-}
-
-
 def report_text(report: SampleReport, config: Config) -> str:
     """Return a report as lines: what came first, then what could not be used, by name."""
     return "\n".join([_head(report, config), *(f"  {line}" for line in _lines(report))])
@@ -196,9 +195,6 @@ def _lines(report: SampleReport) -> Iterator[str]:
 def _some(names: Sequence[str]) -> str:
     shown = ", ".join(names[:NAMES_SHOWN])
     return f"{shown} and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else shown
-
-
-COSTS: Final = ("restart", "rebuild")
 
 
 @click.command(short_help="Check a configuration and name everything that is wrong.")

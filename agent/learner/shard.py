@@ -11,6 +11,8 @@ from processors.contracts.hosts import HostView
 from processors.contracts.log import CheckpointStore, Consumer, Marker, TopicPartition
 from processors.contracts.outputs import Answer, Emission
 
+NO_HOSTS: Final = dict[str, bytes | None]
+
 
 class Fold(Protocol):
     """One shard's fold: records in, messages out, state by key.
@@ -93,9 +95,6 @@ class Plan(msgspec.Struct, frozen=True):
     host_checkpoint_interval_s: float = 600.0
     checkpoint_records_max: int = 20_000
     flush_timeout_s: float = 30.0
-
-
-NO_HOSTS: Final = dict[str, bytes | None]
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -32,6 +32,11 @@ KEPT_MAX: Final = 20_000
 SHOWN_MAX: Final = 256
 SYSTEM: Final = "system"  # the component that is a whole host
 STARTED: Final = "job.started"  # the evidence that only the start of a run gave
+M = TypeVar("M", bound=Message)
+RESOLVED_MAX: Final = 200
+ENDED_MAX: Final = 5_000
+JOBS: Final = "job_predictions"
+KINDS: Final = ("predictions", JOBS, "alerts")
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -189,13 +194,6 @@ def _user(run: _Settled) -> str | None:
 
 def _ended(run: RecentRun) -> tuple[int, str]:
     return run.end_ms, run.run_id
-
-
-M = TypeVar("M", bound=Message)
-RESOLVED_MAX: Final = 200
-ENDED_MAX: Final = 5_000
-JOBS: Final = "job_predictions"
-KINDS: Final = ("predictions", JOBS, "alerts")
 
 
 class _Labelled(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ REPLICAS = 3
 TOPIC_READY_POLLS = 50
 ACTIVE_POLLS, ACTIVE_POLL_S = 100, 0.1
 Result = TypeVar("Result")
+Client = TypeVar("Client", bound=KafkaLogConsumer | KafkaLogProducer | KafkaCheckpointStore)
 
 
 def partition_counts(settings: KafkaSettings, topics: Sequence[str]) -> dict[str, int]:
@@ -77,9 +78,6 @@ def _create_one(admin: Any, topic: TopicSettings, replicas: int) -> bool:
     except TopicAlreadyExistsError:  # somebody else was faster
         return False
     return True
-
-
-Client = TypeVar("Client", bound=KafkaLogConsumer | KafkaLogProducer | KafkaCheckpointStore)
 
 
 class KafkaLog:
