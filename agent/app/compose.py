@@ -5,7 +5,7 @@ import hmac
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from ipaddress import ip_network
 from typing import Any, Final, cast
 
@@ -297,27 +297,16 @@ def source_decoders(config: Config, source: SourceSettings) -> Source:
 
 def _metric(given: MetricMapping) -> Metric:
     convert = None if given.unit is None else CONVERSIONS[given.unit]
-    only = tuple(given.only.items())
-    return Metric(
-        given.measurement,
-        given.field,
-        given.resource,
-        convert,
-        only=only,
-        instance=given.instance,
-        peer=given.peer,
-        part=given.part,
-    )
+    only, measured = tuple(given.only.items()), (given.measurement, given.field, given.resource)
+    return Metric(*measured, convert, only=only, instance=given.instance, peer=given.peer, part=given.part)
 
 
 def _source_of(config: Config) -> Callable[[str], Source]:
     made = [(source.topics, source_decoders(config, source)) for source in config.sources]
-    known: dict[str, Source] = {}
 
+    @cache
     def find(topic: str) -> Source:
-        if topic not in known:
-            known[topic] = next(source for topics, source in made if any(matches(pattern, topic) for pattern in topics))
-        return known[topic]
+        return next(source for topics, source in made if any(matches(pattern, topic) for pattern in topics))
 
     return find
 
@@ -328,28 +317,13 @@ def matches(pattern: str, topic: str) -> bool:
 
 
 def _refused(refusal: Refusal) -> DeadLetter:
-    origin = refusal.origin
     return dead_letter(
-        origin.topic,
-        origin.partition,
-        origin.offset,
-        refusal.index,
-        format_name=refusal.format,
-        value=refusal.value,
-        error=refusal.error,
-        timestamp_ms=refusal.timestamp_ms,
-    )
+        *msgspec.structs.astuple(refusal.origin), refusal.index, format_name=refusal.format, value=refusal.value,
+        error=refusal.error, timestamp_ms=refusal.timestamp_ms,
+    )  # fmt: skip
 
 
 def _unfolded(origin: Origin, value: bytes, error: Exception) -> DeadLetter:
-    detail = f"A processor raised {type(error).__name__}: {str(error)[:200]}"
-    return dead_letter(
-        origin.topic,
-        origin.partition,
-        origin.offset,
-        0,
-        format_name="journal",
-        value=value,
-        error=InvalidInputError("processor", detail),
-        timestamp_ms=0,
-    )
+    refused = InvalidInputError("processor", f"A processor raised {type(error).__name__}: {str(error)[:200]}")
+    place = msgspec.structs.astuple(origin)
+    return dead_letter(*place, 0, format_name="journal", value=value, error=refused, timestamp_ms=0)

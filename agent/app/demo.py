@@ -3,6 +3,7 @@
 import heapq
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -106,11 +107,11 @@ class Together(Forwarding):
 
     def __init__(self, first: Service, *others: Service) -> None:
         super().__init__(first)
-        self._others = others
+        self._others, self._all = others, (first, *others)
 
     def alerts(self) -> Sequence[Alert]:
         """Return open alerts, then the newest resolved ones."""
-        found = [alert for service in (self._service, *self._others) for alert in service.alerts()]
+        found = chain.from_iterable(service.alerts() for service in self._all)
         return sorted(found, key=lambda alert: alert.status == "resolved")
 
     def hosts(self, limit: int) -> Sequence[HostView]:
@@ -125,17 +126,17 @@ class Together(Forwarding):
 
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
-        views = (service.host(system, host) for service in (self._service, *self._others))
+        views = (service.host(system, host) for service in self._all)
         return next((view for view in views if view is not None), None)
 
     def letters(self) -> Sequence[Letter]:
         """Return the newest dead letters of the whole agent."""
-        found = [letter for service in (self._service, *self._others) for letter in service.letters()]
+        found = chain.from_iterable(service.letters() for service in self._all)
         return sorted(found, key=lambda letter: letter.time_ms, reverse=True)
 
     def sources(self) -> Sequence[SourceSeen]:
         """Return the sources, the one that spoke last first."""
-        found = [source for service in (self._service, *self._others) for source in service.sources()]
+        found = chain.from_iterable(service.sources() for service in self._all)
         return sorted(found, key=lambda source: source.newest_ms, reverse=True)
 
 

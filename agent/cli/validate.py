@@ -28,7 +28,6 @@ from processors.contracts.telemetry import SeriesIndex, named
 RECORDS_MAX: Final = 20_000  # of a file that are looked at
 SLICE_RECORDS: Final = 1_000
 REFUSED_SHOWN: Final = 5
-KINDS: Final = ("hosts", "shared", "units", "second", "metrics")
 NAMES_SHOWN: Final = 20
 _UNPLACED: Final = {
     "hosts": "not in the file of nodes",
@@ -142,7 +141,7 @@ def _tried(config: Config, number: int, path: str, records: _Records, received_m
         resource = named(index[series].resource).resource
         report.samples[resource] = report.samples.get(resource, 0) + count
     report.hosts_seen = len({index[series].host for series in samples})
-    return msgspec.structs.replace(report, **{kind: missed.names(kind) for kind in KINDS})
+    return msgspec.structs.replace(report, **{kind: missed.names(kind) for kind in _UNPLACED})
 
 
 def _decoded(decode: Decode, value: bytes, received_ms: int) -> Decoded:

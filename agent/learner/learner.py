@@ -84,25 +84,22 @@ Saving = Callable[[Callable[[], float]], Save]
 def at_once(work: Callable[[], float]) -> Save:
     """Write before anything else is done."""
     ended: Future[float] = Future()
-    try:
-        ended.set_result(work())
-    except Exception as error:  # noqa: BLE001  it is raised where the result is asked for
-        ended.set_exception(error)
+    _end(ended, work)
     return ended
 
 
 def in_thread(work: Callable[[], float]) -> Save:
     """Write in a thread; whoever closes what it writes to has to wait for the result first."""
     ended: Future[float] = Future()
-
-    def run() -> None:
-        try:
-            ended.set_result(work())
-        except BaseException as error:  # noqa: BLE001  it is raised where the result is asked for
-            ended.set_exception(error)
-
-    threading.Thread(target=run, name="checkpoint", daemon=True).start()
+    threading.Thread(target=_end, args=(ended, work), name="checkpoint", daemon=True).start()
     return ended
+
+
+def _end(ended: Future[float], work: Callable[[], float]) -> None:
+    try:
+        ended.set_result(work())
+    except BaseException as error:  # noqa: BLE001  it is raised where the result is asked for
+        ended.set_exception(error)
 
 
 class Sources:
