@@ -317,13 +317,16 @@ def matches(pattern: str, topic: str) -> bool:
 
 
 def _refused(refusal: Refusal) -> DeadLetter:
+    origin = refusal.origin
     return dead_letter(
-        *msgspec.structs.astuple(refusal.origin), refusal.index, format_name=refusal.format, value=refusal.value,
+        origin.topic, origin.partition, origin.offset, refusal.index, format_name=refusal.format, value=refusal.value,
         error=refusal.error, timestamp_ms=refusal.timestamp_ms,
     )  # fmt: skip
 
 
 def _unfolded(origin: Origin, value: bytes, error: Exception) -> DeadLetter:
     refused = InvalidInputError("processor", f"A processor raised {type(error).__name__}: {str(error)[:200]}")
-    place = msgspec.structs.astuple(origin)
-    return dead_letter(*place, 0, format_name="journal", value=value, error=refused, timestamp_ms=0)
+    return dead_letter(
+        origin.topic, origin.partition, origin.offset, 0, format_name="journal", value=value, error=refused,
+        timestamp_ms=0,
+    )  # fmt: skip
