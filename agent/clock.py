@@ -21,13 +21,11 @@ class Clock(Protocol):
 class SystemClock:
     """The clock of this machine."""
 
+    monotonic_s = staticmethod(time.monotonic)
+
     def now_ms(self) -> int:
         """Return the wall-clock time in milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
-
-    def monotonic_s(self) -> float:
-        """Return seconds that only grow."""
-        return time.monotonic()
 
     def sleep(self, seconds: float, stop: threading.Event) -> bool:
         """Wait that long, or until `stop` is set; return whether it is set."""

@@ -9,7 +9,7 @@ import httpx
 from agent.app import supervisor
 from agent.clock import Clock
 from agent.config.tree import AlertmanagerSettings
-from processors.contracts.service import Latest, Measures
+from processors.contracts.service import Measures, Service
 from sinks.alertmanager import Repeats, bodies
 
 LOOK_S: Final = 1.0
@@ -27,7 +27,7 @@ class Alertmanager:
         self._failures = 0
         self._not_before_s = 0.0
 
-    def tell(self, service: Latest, now_ms: int, monotonic_s: float) -> int | None:
+    def tell(self, service: Service, now_ms: int, monotonic_s: float) -> int | None:
         """Tell what is due; return how many alerts that were, None while it is not asked. httpx.HTTPError where it failed."""
         if monotonic_s < self._not_before_s:
             return None
@@ -51,7 +51,7 @@ class AlertmanagerSink:
     A learner without a shard tells nothing: what it knows of alerts is old, and whoever has the shard tells.
     """
 
-    def __init__(self, settings: AlertmanagerSettings, service: Latest, measures: Measures, clock: Clock) -> None:
+    def __init__(self, settings: AlertmanagerSettings, service: Service, measures: Measures, clock: Clock) -> None:
         self._service, self._measures, self._clock = service, measures, clock
         self._log = supervisor.logger("alertmanager")
         self._client = _client(settings)
@@ -84,7 +84,7 @@ class AlertmanagerSink:
 
 
 def start(
-    settings: AlertmanagerSettings, service: Latest, measures: Measures, clock: Clock, stop: threading.Event
+    settings: AlertmanagerSettings, service: Service, measures: Measures, clock: Clock, stop: threading.Event
 ) -> threading.Thread | None:
     """Start the thread that tells Alertmanagers until `stop` is set; none where none is configured."""
     if not settings.urls:

@@ -5,7 +5,7 @@ import hmac
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from ipaddress import ip_network
 from typing import Any, Final, cast
 
@@ -22,7 +22,6 @@ from agent.decode.files import DECODERS, TELEMETRY
 from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions, dead_letter
 from agent.identify import Identifier
 from agent.learner.shard import Plan
-from agent.log.kafka.connection import KafkaSecurity, KafkaSettings, Protocol
 from processors import __version__
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import DeadLetter, Evidence, HostMinute, HostState, JobProfile, Network, Origin
@@ -38,12 +37,13 @@ from sinks.prometheus.registry import Metrics
 from sinks.topics import Output, emission, tombstone
 from sinks.web.access import Access, Reader, Token
 
-# The windows of a source partition as the collector uses them: in the terms of the log, with names that are forgotten.
-
-
 FORGOTTEN_MIN: Final = 1_000  # names that are worth forgetting
 FULL: Final = 7 / 8  # share of an index that counts as full
 FREED: Final = 1 / 16  # share that a full index must get free
+EVIDENCE_BYTES_MAX: Final = 24_000
+BULKY: Final[dict[str, Any]] = {"hosts": (), "script": None, "comment": None, "attributes": {}}
+FORMATS: Final = (*dict.fromkeys((*DECODERS, *TELEMETRY)), "journal")
+PART_HOSTS: Final = 250  # whose minutes are written at one go; nothing is read meanwhile, so it must be quick
 
 
 class SourceWindows:
@@ -106,13 +106,6 @@ def _resume(metadata: str) -> Resume | None:
     return None
 
 
-# What goes into the journal: user names become a keyed hash, or go, and nobody's evidence grows beyond its bound.
-
-
-EVIDENCE_BYTES_MAX: Final = 24_000
-BULKY: Final[dict[str, Any]] = {"hosts": (), "script": None, "comment": None, "attributes": {}}
-
-
 def privacy(settings: PrivacySettings) -> Privacy:
     """Return the function that rewrites an event."""
     written = user_names(settings)
@@ -156,9 +149,6 @@ def hashed(user: str, salt: bytes) -> str:
     return "u-" + hmac.new(salt, user.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:16]
 
 
-# From the configuration to who may read what.
-
-
 def access(config: Config) -> Access | None:
     """Return who may read what; None where everybody reads everything."""
     given, written = config.http.access, user_names(config.privacy)
@@ -178,16 +168,6 @@ def access(config: Config) -> Access | None:
         written=written,
         metrics_open=given.metrics == "open",
     )
-
-
-FORMATS: Final = (*dict.fromkeys((*DECODERS, *TELEMETRY)), "journal")
-PART_HOSTS: Final = 250  # whose minutes are written at one go; nothing is read meanwhile, so it must be quick
-PROTOCOLS: Final[dict[str, Protocol]] = {
-    "plaintext": "PLAINTEXT",
-    "tls": "SSL",
-    "sasl_plaintext": "SASL_PLAINTEXT",
-    "sasl_tls": "SASL_SSL",
-}
 
 
 def metrics() -> Metrics:
@@ -275,31 +255,6 @@ def file_options(config: Config, timezone: str) -> DecodeOptions:
     return msgspec.structs.replace(decode_options(config), default_system="local", timezone=timezone)
 
 
-def kafka_settings(config: Config) -> KafkaSettings:
-    """Return how to reach the broker."""
-    given = config.kafka.security
-    security = KafkaSecurity(
-        protocol=PROTOCOLS[given.protocol],
-        mechanism=given.mechanism,
-        username=given.username,
-        password=given.password.get_secret_value() if given.password else None,
-        ca_file=given.ca_file,
-        certificate_file=given.cert_file,
-        key_file=given.key_file,
-    )
-    return KafkaSettings(
-        bootstrap=config.kafka.bootstrap,
-        client_id=config.kafka.client_id,
-        security=security,
-        state_topic=config.topics.state,
-        compression=config.kafka.compression,
-        replication_factor=config.topics.replication,
-        checkpoint_timeout_s=config.learner.deadline_s,
-        poll_records_max=config.collector.poll_records_max,
-        session_timeout_s=config.kafka.session_timeout_s,
-    )
-
-
 def window_settings(config: Config) -> WindowSettings:
     """Return how windows are kept."""
     return WindowSettings(late_max_s=config.collector.late_max_s, part_hosts=PART_HOSTS)
@@ -330,12 +285,10 @@ def source_decoders(config: Config, source: SourceSettings) -> Source:
 
 def _source_of(config: Config) -> Callable[[str], Source]:
     made = [(source.topics, source_decoders(config, source)) for source in config.sources]
-    known: dict[str, Source] = {}
 
+    @cache
     def find(topic: str) -> Source:
-        if topic not in known:
-            known[topic] = next(source for topics, source in made if any(matches(pattern, topic) for pattern in topics))
-        return known[topic]
+        return next(source for topics, source in made if any(matches(pattern, topic) for pattern in topics))
 
     return find
 
@@ -348,26 +301,14 @@ def matches(pattern: str, topic: str) -> bool:
 def _refused(refusal: Refusal) -> DeadLetter:
     origin = refusal.origin
     return dead_letter(
-        origin.topic,
-        origin.partition,
-        origin.offset,
-        refusal.index,
-        format_name=refusal.format,
-        value=refusal.value,
-        error=refusal.error,
-        timestamp_ms=refusal.timestamp_ms,
-    )
+        origin.topic, origin.partition, origin.offset, refusal.index, format_name=refusal.format, value=refusal.value,
+        error=refusal.error, timestamp_ms=refusal.timestamp_ms,
+    )  # fmt: skip
 
 
 def _unfolded(origin: Origin, value: bytes, error: Exception) -> DeadLetter:
-    detail = f"A processor raised {type(error).__name__}: {str(error)[:200]}"
+    refused = InvalidInputError("processor", f"A processor raised {type(error).__name__}: {str(error)[:200]}")
     return dead_letter(
-        origin.topic,
-        origin.partition,
-        origin.offset,
-        0,
-        format_name="journal",
-        value=value,
-        error=InvalidInputError("processor", detail),
+        origin.topic, origin.partition, origin.offset, 0, format_name="journal", value=value, error=refused,
         timestamp_ms=0,
-    )
+    )  # fmt: skip

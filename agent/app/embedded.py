@@ -1,6 +1,7 @@
 """The whole agent in one process, on the memory log: the demo, replays and questions to files."""
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Final, Protocol
 
 import msgspec
@@ -8,27 +9,25 @@ import msgspec
 from agent.app import compose
 from agent.app.compose import privacy
 from agent.app.files import TimedEvent
-from agent.app.service import LearnerService, RecentLetters
+from agent.app.lookout import RecentLetters
 from agent.clock import Clock
 from agent.collector import Collector
 from agent.config.tree import Config
 from agent.learner.learner import Learner, OnEmission
-from agent.learner.view import View
-from agent.log.memory.broker import MemoryBroker
-from agent.log.memory.log import MemoryLog
+from agent.learner.view import LearnerService, View
+from agent.log.memory import MemoryBroker, MemoryLog
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import HostMinute, JobEvent, JournalRecord, Origin, Tick, encode_record
 from processors.contracts.log import TopicSettings
 from processors.contracts.outputs import Emission, Letter
 from processors.contracts.service import Health
 
-# Events into the journal, with ticks made from event time.
-
-
 TICK_MS: Final = 10_000
 PAUSES_MS: Final = (60_000, 300_000, 600_000)  # in a gap time passes in growing steps
 LONG_MS: Final = 1_800_000
 GAP_MAX_MS: Final = 2 * 86_400_000
+RECORDS_MAX = 50_000
+NEVER_S = 1e12
 
 
 class Journal(Protocol):
@@ -86,10 +85,6 @@ def ticks(now_ms: int | None, target_ms: int) -> Iterator[int]:
         step_ms = next(steps, LONG_MS) if target_ms - now_ms > step_ms else TICK_MS
 
 
-RECORDS_MAX = 50_000
-NEVER_S = 1e12
-
-
 class Embedded:
     """Learner and journal in memory; `step` folds what was written. Outputs go to `on_emission` and to the view.
 
@@ -118,7 +113,6 @@ class Embedded:
         self.learner = Learner(
             self.log, plan, self.metrics, "embedded", on_emission=self._emitted, monotonic_s=clock.monotonic_s
         )
-        self._letters = RecentLetters(self.log, config.topics.deadletters)
         self.service = LearnerService(self.view, config.journal_partition, self._health, self._newest_letters)
         self.service.learner = self.learner
         self._producer = self.log.producer()
@@ -163,6 +157,10 @@ class Embedded:
         self.view.apply(emission)
         if self._on_emission is not None:
             self._on_emission(emission)
+
+    @cached_property
+    def _letters(self) -> RecentLetters:
+        return RecentLetters(self.log, self.config.topics.deadletters)
 
     def _newest_letters(self) -> Sequence[Letter]:
         self._letters.look()  # what is in memory costs nothing to look at

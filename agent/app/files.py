@@ -27,16 +27,16 @@ from processors.windows.partition import FOLLOWING, PartitionWindows, far_ahead
 from processors.windows.settings import MINUTE_MS, WindowSettings
 
 Ints = npt.NDArray[np.int64]
-
-
-# Telemetry in files: samples of each file through windows of its own, as minutes of hosts.
-
-
 INTERVAL_MS: Final = 10_000
 WAITING_MAX: Final = 10_000  # records that wait for those after them
 WAITING_BYTES_MAX: Final = 16_777_216
-
 NONE: Final = np.zeros(0, np.int64)
+_ENCODER = msgspec.json.Encoder()
+TABLES: Final = frozenset({"sacct", "swf", "sonar"})  # formats that list jobs, not events in the order of their time
+JOBS_MAX: Final = 5_000_000
+NEVER_MS: Final = -1
+END_MS: Final = 2**62
+_Key = tuple[int, str]
 
 
 def file_telemetry(config: Config, options: DecodeOptions, host: str | None = None) -> FileTelemetry:
@@ -59,6 +59,14 @@ def file_telemetry(config: Config, options: DecodeOptions, host: str | None = No
         ),
     )
     return FileTelemetry(every, SeriesIndex(config.hosts.series_max))
+
+
+def telemetry_files(
+    config: Config, paths: Sequence[str], options: DecodeOptions, host: str | None = None, *, samples: bool = False
+) -> "TelemetryFiles":
+    """Return files of telemetry as the configuration has them decoded and their windows kept."""
+    telemetry = file_telemetry(config, options, host)
+    return TelemetryFiles(telemetry, paths, compose.window_settings(config), samples=samples)
 
 
 class TelemetryCounts(msgspec.Struct):
@@ -164,18 +172,15 @@ class FileWindows:
         self._minutes = 0
         self._ahead = 0
 
-    def take(self, samples: Samples, after_ms: Ints) -> Iterator[Samples | HostMinute]:
-        """Take the samples of the next record; `after_ms` are the times of those after it."""
-        ahead = far_ahead(samples.time_ms, after_ms, self._ahead_ms)
-        if ahead.any():
+    def take(self, record: FileRecord, after_ms: Ints) -> Iterator[Samples | HostMinute]:
+        """Take the next record, and let time pass where none from before will follow; `after_ms` are the times after it."""
+        if (samples := record.samples) is not None:
+            ahead = far_ahead(samples.time_ms, after_ms, self._ahead_ms)
             self._ahead += int(np.count_nonzero(ahead))
-            samples = samples.take(~ahead)
-        yield from self._fold(samples)
-
-    def pass_time(self, time_ms: int) -> Iterator[HostMinute]:
-        """Yield the minutes that are complete because no sample from before a time will follow."""
-        for part in self._windows.pass_time(time_ms):
-            yield from self._told(self._windows.events(part))
+            yield from self._fold(samples.take(~ahead) if ahead.any() else samples)
+        if record.until_ms is not None:
+            for part in self._windows.pass_time(record.until_ms):
+                yield from self._told(self._windows.events(part))
 
     def end(self) -> Iterator[HostMinute]:
         """Yield what is left, nothing more comes."""
@@ -251,12 +256,6 @@ def _times(records: Iterable[FileRecord]) -> Ints:
     return np.concatenate(found)
 
 
-# Scores of samples in a file: a line per sample and per host, written as they come.
-
-
-_ENCODER = msgspec.json.Encoder()
-
-
 class Scores:
     """Writes the scores of samples that come in order of time."""
 
@@ -301,12 +300,6 @@ def scores_file(path: Path) -> Iterator[Scores]:
         yield Scores(file)
 
 
-TABLES: Final = frozenset({"sacct", "swf", "sonar"})  # formats that list jobs, not events in the order of their time
-JOBS_MAX: Final = 5_000_000
-NEVER_MS: Final = -1
-END_MS: Final = 2**62
-
-
 class TimedEvent(msgspec.Struct, frozen=True):
     """An event, the time at which the agent would have heard of it, and its place in a file."""
 
@@ -323,7 +316,6 @@ class TimedSamples(msgspec.Struct, frozen=True):
 
 
 Item = TimedEvent | TimedSamples | FileRecord
-_Key = tuple[int, str]
 
 
 def told_ms(event: JobEvent | HostMinute) -> int | None:
@@ -379,10 +371,8 @@ class _Merging:
             place = record.place
             if record.error is not None or record.decoded.rejects or (record.samples is not None and windows is None):
                 yield record
-            if record.samples is not None and windows is not None:
-                yield from _measured(windows.take(record.samples, after_ms), place)
-            if record.until_ms is not None and windows is not None:
-                yield from _measured(windows.pass_time(record.until_ms), place)
+            if windows is not None:
+                yield from _measured(windows.take(record, after_ms), place)
             for event in record.decoded.events:
                 timed = TimedEvent(told_ms(event), event, place)
                 if record.format in TABLES:

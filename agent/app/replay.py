@@ -1,14 +1,14 @@
 """Replays: event files through the same agent, and what came out of them in numbers."""
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from agent.app import compose
 from agent.app.embedded import Embedded, Feed
-from agent.app.files import Item, Scores, TelemetryFiles, TimedEvent, TimedSamples, file_telemetry, in_order, refused
+from agent.app.files import Item, Scores, TelemetryFiles, TimedSamples, in_order, refused, telemetry_files
 from agent.clock import SystemClock
 from agent.config.tree import Config
 from agent.decode.message import DecodeOptions, FileRecord, dead_letter
@@ -16,74 +16,10 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import (
     DeadLetter,
     HostMinute,
-    JobCompleted,
-    JobEvent,
-    JobProfile,
-    JobStarted,
-    Origin,
-    Tick,
 )
-from processors.contracts.names import job_key, rfc3339
+from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Emission, PowerQuality, Quality
-from processors.contracts.telemetry import is_power, is_profiled
 from sinks.files import JsonLines
-
-# Profiles of past runs: what archives tell of hosts and jobs, folded here, so that a backfill can tell it of the runs.
-
-
-class PastProfiles:
-    """Takes starts and ends of runs and minutes of hosts in the order of time; tells profiles when runs settle."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._hosts = [compose.make_shard(config).hosts for _ in range(config.topics.journal_partitions)]
-        self._settle_ms = round(config.jobs.settle_max_s * 1000)
-        self._feed = Feed(self)
-        self._settling: deque[JobCompleted] = deque()
-        self._told: list[JobProfile] = []
-
-    def take(self, timed: TimedEvent) -> Iterator[JobProfile]:
-        """Take an event; yield the profiles of runs that settled before it."""
-        if isinstance(timed.event, HostMinute | JobStarted | JobCompleted):
-            self._feed.take(timed)
-            yield from self._new()
-
-    def end(self) -> Iterator[JobProfile]:
-        """Yield the profiles of the runs that have not settled yet."""
-        self._feed.finish(2 * self._settle_ms)
-        yield from self._new()
-
-    def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
-        """Let the hosts of its system hear of an event, as far as it is about profiles."""
-        del origin
-        partition = self._config.journal_partition(event.system)
-        if partition is None:
-            return
-        if isinstance(event, HostMinute):
-            resources = {name: told for name, told in event.resources.items() if is_profiled(name) or is_power(name)}
-            event = msgspec.structs.replace(event, resources=resources)
-        elif isinstance(event, JobCompleted):
-            self._settling.append(event)
-        self._hosts[partition].take(event)
-
-    def tick(self, time_ms: int) -> None:
-        """Let time pass; runs that ended long enough ago settle."""
-        for hosts in self._hosts:
-            hosts.take(Tick("", time_ms=time_ms))
-            hosts.sent()
-        while self._settling and self._settling[0].end_ms + self._settle_ms <= time_ms:
-            self._settle(self._settling.popleft())
-
-    def _settle(self, event: JobCompleted) -> None:
-        partition = self._config.journal_partition(event.system) or 0
-        found = self._hosts[partition].profile(job_key(event.system, event.job_id), event.run_id)
-        if found is not None:
-            self._told.append(JobProfile(event.system, event.job_id, event.run_id, found))
-
-    def _new(self) -> list[JobProfile]:
-        told, self._told = self._told, []
-        return told
-
 
 STEP_RECORDS: Final = 2000  # an event brings a hundred ticks or so at most: far fewer than the journal holds
 SETTLE_MS: Final = 2 * 3_600_000
@@ -106,8 +42,7 @@ class Replay:
         self._scores = scores
         self._host = host
         self._files: TelemetryFiles | None = None
-        self.counts: Counter[str] = Counter()
-        self.refusals: Counter[str] = Counter()
+        self.counts, self.refusals, self.ignored, self.sent = (Counter[str]() for _ in range(4))
         self.agent = Embedded(config, SystemClock(), self._emitted)
         self._feed = Feed(self.agent)
 
@@ -119,10 +54,7 @@ class Replay:
         `on_progress` is told the number of records read now and then.
         """
         stepped = 0
-        telemetry = file_telemetry(self._config, options, self._host)
-        self._files = TelemetryFiles(
-            telemetry, paths, compose.window_settings(self._config), samples=self._scores is not None
-        )
+        self._files = telemetry_files(self._config, paths, options, self._host, samples=self._scores is not None)
         files = [self._counted(records) for records in self._files.read(FAR_FUTURE_MS)]
         for item in in_order(files, self._files):
             self._take(item)
@@ -143,11 +75,7 @@ class Replay:
             "schema": "scalewatch.summary/1",
             **{name: self.counts[name] for name in ("records", "events", "refused", "unidentified")},
             "refused_by_reason": dict(sorted(self.refusals.items())),
-            "ignored": {
-                name.removeprefix("ignored:"): count
-                for name, count in sorted(self.counts.items())
-                if name.startswith("ignored:")
-            },
+            "ignored": dict(sorted(self.ignored.items())),
             "telemetry": self._telemetry(),
             "applications": len(predictions),
             "verdicts": dict(sorted(Counter(said.reliability.verdict for said in predictions).items())),
@@ -157,11 +85,7 @@ class Replay:
                 "applications": sum(said.power is not None for said in predictions),
                 **_quality([said.power for said in predictions if said.power is not None]),
             },
-            "emissions": {
-                name.removeprefix("sent:"): count
-                for name, count in sorted(self.counts.items())
-                if name.startswith("sent:")
-            },
+            "emissions": dict(sorted(self.sent.items())),
             "alerts": dict(sorted(Counter(alert.labels["alertname"] for alert in self.agent.service.alerts()).items())),
             "until": rfc3339(max((shard.fold.now_ms for shard in self.agent.learner.shards().values()), default=0)),
         }
@@ -177,7 +101,7 @@ class Replay:
         return {**counts, "series": len(series), "hosts": hosts, **scored}
 
     def _emitted(self, emission: Emission) -> None:
-        self.counts[f"sent:{emission.kind}"] += 1
+        self.sent[emission.kind] += 1
         run = emission.value or b"" if emission.kind == "runs" else b""
         self.counts["unidentified"] += NO_APPLICATION in run
         self.counts["profiles"] += PROFILE in run
@@ -187,8 +111,7 @@ class Replay:
     def _counted(self, records: Iterable[FileRecord]) -> Iterable[FileRecord]:
         for record in records:
             self.counts["records"] += record.records
-            for reason, count in record.decoded.ignored.items():
-                self.counts[f"ignored:{reason}"] += count
+            self.ignored.update(record.decoded.ignored)
             yield record
 
     def _take(self, item: Item) -> None:

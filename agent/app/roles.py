@@ -5,85 +5,26 @@ process ends with the reason, and its parent starts it anew. There is one way ba
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, Protocol
 
-from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_exponential_jitter
+import msgspec
 
-from agent.app import compose, service, supervisor
-from agent.app.service import CollectorService, LearnerService, RecentLetters
+from agent.app import compose
+from agent.app.kafka import until_available
+from agent.app.lookout import Lookout, RecentLetters
 from agent.clock import Clock
 from agent.collector import Collector
 from agent.config.tree import Config
 from agent.learner.learner import Learner, in_thread
 from agent.learner.shard import OwnedShard
-from agent.learner.view import KEPT_MAX, View
+from agent.learner.view import KEPT_MAX, LearnerService, View
 from agent.topics import own_topics
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Batch, Log
 from processors.contracts.outputs import Alert, Emission, Prediction
-from processors.contracts.service import Health, Latest, Measures, Service
+from processors.contracts.service import Forwarding, Health, Measures, Service
 from sinks.topics import Kind
-
-# What other learners tell, for the readers of this one: read again now and then, in a thread of its own.
-
-
-FOLLOW_S: Final = 30.0
-
-
-def start(follow: Callable[[], None], clock: Clock, stop: threading.Event) -> threading.Thread:
-    """Start the thread that follows until `stop` is set; a failure is told once, and the next time may be better."""
-    thread = threading.Thread(target=_run, args=(follow, clock, stop), name="others", daemon=True)
-    thread.start()
-    return thread
-
-
-def _run(follow: Callable[[], None], clock: Clock, stop: threading.Event) -> None:
-    say, failing = supervisor.logger("others"), False
-    while not clock.sleep(FOLLOW_S, stop):
-        try:
-            follow()
-        except Exception as error:  # noqa: BLE001  whatever a broker does, readers see what was seen before
-            if not failing:
-                say.warning("what other learners tell could not be read", reason=f"{type(error).__name__}: {error}")
-            failing = True
-            continue
-        if failing:
-            say.info("what other learners tell can be read again")
-        failing = False
-
-
-# What a process tells others by itself: of the shards that it owns, for of the others it knows what was true once.
-
-
-ShardOf = Callable[[str], int | None]
-
-
-class OwnShards:
-    """Shows of a service what the shards say that are owned now; `shard_of` gives the shard of a system.
-
-    A learner reads all output topics when it gains a shard, and from then on hears of its own ones only. Were it to export
-    the others, or to repeat their alerts, a figure would be there twice, once new and once old, and an alert that has
-    resolved would fire again.
-    """
-
-    def __init__(self, service: Latest, shard_of: ShardOf, owned: Callable[[], Collection[int]]) -> None:
-        self._service, self._shard_of, self._owned = service, shard_of, owned
-
-    def predictions(self) -> Sequence[Prediction]:
-        """Return the latest prediction of every application of these shards."""
-        owned = self._owned()
-        return [entry for entry in self._service.predictions() if self._shard_of(entry.system) in owned]
-
-    def alerts(self) -> Sequence[Alert]:
-        """Return the alerts of these shards, open ones first."""
-        owned = self._owned()
-        return [alert for alert in self._service.alerts() if self._shard_of(alert.labels.get("system", "")) in owned]
-
-    def health(self) -> Sequence[Health]:
-        """Return the health of every role in this process."""
-        return self._service.health()
-
 
 AGAIN_MAX_S = 5.0  # between two looks for a broker, each of which may take ten seconds itself
 FEW = 200  # messages of a poll, after which more are waited for: a poll costs as much as twenty of them
@@ -93,140 +34,115 @@ STANDBY_S = 10.0  # without a shard for so long: this learner waits for another 
 VIEWED: Mapping[Kind, int | None] = {"predictions": None, "job_predictions": None, "alerts": None, "runs": KEPT_MAX}
 
 
-class Role(Protocol):
-    """One role of one process."""
+class OwnShards(Forwarding):
+    """Shows of a service what the shards say that are owned now; `shard_of` gives the shard of a system.
 
-    @property
-    def service(self) -> Service:
-        """What readers see."""
+    A learner reads all output topics when it gains a shard, and from then on hears of its own ones only. Were it to export
+    the others, or to repeat their alerts, a figure would be there twice, once new and once old, and an alert that has
+    resolved would fire again.
+    """
 
-    @property
-    def own(self) -> Latest:
-        """What it tells others by itself."""
+    def __init__(
+        self, service: Service, shard_of: Callable[[str], int | None], owned: Callable[[], Collection[int]]
+    ) -> None:
+        super().__init__(service)
+        self._shard_of, self._owned = shard_of, owned
+
+    def predictions(self) -> Sequence[Prediction]:
+        """Return the latest prediction of every application of these shards."""
+        owned = self._owned()
+        return [entry for entry in super().predictions() if self._shard_of(entry.system) in owned]
+
+    def alerts(self) -> Sequence[Alert]:
+        """Return the alerts of these shards, open ones first."""
+        owned = self._owned()
+        return [alert for alert in super().alerts() if self._shard_of(alert.labels.get("system", "")) in owned]
+
+
+class Role(ABC):
+    """One role of one process; `service` is what readers see, `own` what it tells Prometheus and Alertmanagers by itself.
+
+    `reason` says why it is not ready.
+    """
+
+    name: str
+    service: Service
+    own: Service
+
+    def __init__(self, config: Config, log: Log, measures: Measures, clock: Clock, restarts: int) -> None:
+        self._config, self._log, self._measures, self._clock, self._restarts = config, log, measures, clock, restarts
+        self.reason: str | None = "The role is starting."
 
     def watch(self, stop: threading.Event) -> None:
-        """Start the threads that look, until `stop` is set, at what others told."""
+        """Start the threads that look, until `stop` is set, at what others wrote; a collector needs none."""
+        del stop
 
     def open(self) -> None:
-        """Connect; UnavailableError where the broker is away."""
+        """Make missing topics and join the group; UnavailableError where the broker is away."""
+        try:
+            self._log.create(own_topics(self._config))
+            self._join()
+        except UnavailableError as error:
+            self.reason = str(error)
+            raise
 
+    @abstractmethod
     def step(self) -> None:
         """Do the next piece of work."""
 
+    @abstractmethod
     def finish(self) -> None:
         """Save what there is: an orderly end."""
 
     def close(self) -> None:
         """Free the connections."""
+        self._log.close()
+
+    @abstractmethod
+    def _join(self) -> None:
+        """Become a member of the group."""
+
+    def _health(self) -> Sequence[Health]:
+        reasons = () if self.reason is None else (self.reason,)
+        return (Health(role=self.name, ready=not reasons, reasons=reasons, restarts=self._restarts),)
 
 
 def run(role: Role, stop: threading.Event) -> None:
     """Run a role until `stop` is set; any error after a good start is raised."""
-    attempts = Retrying(
-        retry=retry_if_exception_type(UnavailableError),
-        wait=wait_exponential_jitter(initial=1, max=AGAIN_MAX_S),
-        stop=stop_when_event_set(stop),
-        sleep=sleep_using_event(stop),
-        reraise=True,
-    )
     try:
-        try:
-            attempts(role.open)
-        except UnavailableError:
-            if stop.is_set():
-                return
-            raise
-        while not stop.is_set():
-            role.step()
-        role.finish()
+        if until_available(role.open, stop, AGAIN_MAX_S):
+            while not stop.is_set():
+                role.step()
+            role.finish()
     finally:
         role.close()
 
 
-class Status:
-    """How a role is, for readers in other threads."""
-
-    def __init__(self, role: str, restarts: int) -> None:
-        self._role, self._restarts = role, restarts
-        self.reason: str | None = "The role is starting."
-
-    def health(
-        self,
-        partitions: Sequence[int] = (),
-        lag_s: float | None = None,
-        checkpoint_age_s: float | None = None,
-        folded_ms: int | None = None,
-    ) -> Sequence[Health]:
-        """Return the health as of now."""
-        return (
-            Health(
-                role=self._role,
-                ready=self.reason is None,
-                reasons=() if self.reason is None else (self.reason,),
-                restarts=self._restarts,
-                partitions=tuple(partitions),
-                lag_s=lag_s,
-                checkpoint_age_s=checkpoint_age_s,
-                folded_ms=folded_ms,
-            ),
-        )
-
-
-class LearnerRole:
+class LearnerRole(Role):
     """The learner of this process, with the view that readers see."""
 
     name = "learner"
 
     def __init__(self, config: Config, log: Log, measures: Measures, clock: Clock, restarts: int) -> None:
-        self._config, self._log, self._measures, self._clock = config, log, measures, clock
-        self._status = Status(self.name, restarts)
+        super().__init__(config, log, measures, clock, restarts)
         self._view = View()
         self._shown: frozenset[int] | None = None
         self._opened_s = 0.0
         self._learner: Learner | None = None
         self._letters = RecentLetters(log, config.topics.deadletters)
-        self._service = LearnerService(self._view, config.journal_partition, self._health, self._letters.seen)
-        self._own = OwnShards(self._service, config.journal_partition, self._shards)
-
-    @property
-    def service(self) -> Service:
-        """What readers see."""
-        return self._service
-
-    @property
-    def own(self) -> Latest:
-        """What it tells others by itself: of the shards that it owns."""
-        return self._own
+        self._reads = LearnerService(self._view, config.journal_partition, self._health, self._letters.seen)
+        self.service = self._reads
+        self.own = OwnShards(self._reads, config.journal_partition, self._shards)
 
     def watch(self, stop: threading.Event) -> None:
         """Start the threads that read the newest dead letters of the whole agent, and what other learners tell."""
-        service.start(self._letters, self._clock, stop)
-        start(self.follow, self._clock, stop)
+        self._letters.start(self._clock, stop)
+        Lookout("what other learners published", self.follow).start(self._clock, stop)
 
     def follow(self) -> None:
         """Read what other learners told of the shards that are not owned here. Raises UnavailableError."""
         if len(self._shards()) < self._config.topics.journal_partitions:
             self._view.adopt(self._told(), lambda system: self._config.journal_partition(system) in self._shards())
-
-    def open(self) -> None:
-        """Make missing topics and join the group."""
-        try:
-            self._log.create(own_topics(self._config))
-            plan = compose.plan(self._config)
-            self._learner = Learner(
-                self._log,
-                plan,
-                self._measures,
-                self.name,
-                on_emission=self._view.apply,
-                monotonic_s=self._clock.monotonic_s,
-                saving=in_thread,
-            )
-        except UnavailableError as error:
-            self._status.reason = str(error)
-            raise
-        self._service.learner = self._learner
-        self._opened_s = self._clock.monotonic_s()
 
     def step(self) -> None:
         """Fold what has come."""
@@ -235,7 +151,7 @@ class LearnerRole:
         self._catch_up(learner)
         self._measures.set("scalewatch_recent_runs", len(self._view.runs))
         waiting = "No shard is assigned to this learner; another one may own it."
-        self._status.reason = None if learner.shards() else waiting
+        self.reason = None if learner.shards() else waiting
 
     def finish(self) -> None:
         """Take a last checkpoint."""
@@ -243,10 +159,22 @@ class LearnerRole:
 
     def close(self) -> None:
         """Free the connections."""
-        self._service.learner = None
+        self._reads.learner = None
         if self._learner is not None:
             self._learner.close()
-        self._log.close()
+        super().close()
+
+    def _join(self) -> None:
+        self._learner = self._reads.learner = Learner(
+            self._log,
+            compose.plan(self._config),
+            self._measures,
+            self.name,
+            on_emission=self._view.apply,
+            monotonic_s=self._clock.monotonic_s,
+            saving=in_thread,
+        )
+        self._opened_s = self._clock.monotonic_s()
 
     def _catch_up(self, learner: Learner) -> None:
         """Read what the topics hold when a shard was gained: another learner may have told much meanwhile."""
@@ -255,11 +183,8 @@ class LearnerRole:
         if self._shown is None and waits:
             return
         if self._shown is None or shards - self._shown:
-            self._look()  # what this one told already is in the topics, too: a batch ends with a flush
+            self._view.replace(self._told())  # with what this one sent itself: a batch ends with a flush
         self._shown = shards
-
-    def _look(self) -> None:
-        self._view.replace(self._told())
 
     def _told(self) -> View:
         fresh = View()
@@ -286,7 +211,13 @@ class LearnerRole:
         lag_s = None if folded_ms is None else max(0.0, (self._clock.now_ms() - folded_ms) / 1000)
         saved = [shard.saved_s for shard in shards.values() if shard.saved_s is not None]
         age_s = self._clock.monotonic_s() - min(saved) if saved else None
-        return self._status.health(tuple(shards), lag_s, age_s, folded_ms)
+        (health,) = super()._health()
+        partitions = tuple(shards)
+        return (
+            msgspec.structs.replace(
+                health, partitions=partitions, lag_s=lag_s, checkpoint_age_s=age_s, folded_ms=folded_ms
+            ),
+        )
 
     def _opened(self) -> Learner:
         if self._learner is None:
@@ -294,43 +225,17 @@ class LearnerRole:
         return self._learner
 
 
-class CollectorRole:
+class CollectorRole(Role):
     """The collector of this process."""
 
     name = "collector"
 
     def __init__(self, config: Config, log: Log, measures: Measures, clock: Clock, restarts: int) -> None:
-        self._config, self._log, self._measures, self._clock = config, log, measures, clock
+        super().__init__(config, log, measures, clock, restarts)
         self._collector: Collector | None = None
-        self._status = Status(self.name, restarts)
-        self._service = CollectorService(self._status.health)
+        absent = "This is a collector; ask the learner about {}."
+        self.service = self.own = LearnerService(View(), config.journal_partition, self._health, absent=absent)
         self._never = threading.Event()
-
-    @property
-    def service(self) -> Service:
-        """What readers see."""
-        return self._service
-
-    @property
-    def own(self) -> Latest:
-        """What it tells others by itself."""
-        return self._service
-
-    def watch(self, stop: threading.Event) -> None:
-        """Start nothing: the learner tells of the whole agent."""
-
-    def open(self) -> None:
-        """Make missing topics and join the group."""
-        try:
-            self._log.create(own_topics(self._config))
-            routes = compose.routes(self._config)
-            self._collector = Collector(
-                self._log, routes, self._measures, self.name, monotonic_s=self._clock.monotonic_s
-            )
-        except UnavailableError as error:
-            self._status.reason = str(error)
-            raise
-        self._status.reason = None
 
     def step(self) -> None:
         """Take what has come."""
@@ -349,4 +254,9 @@ class CollectorRole:
         """Free the connections."""
         if self._collector is not None:
             self._collector.close()
-        self._log.close()
+        super().close()
+
+    def _join(self) -> None:
+        routes = compose.routes(self._config)
+        self._collector = Collector(self._log, routes, self._measures, self.name, monotonic_s=self._clock.monotonic_s)
+        self.reason = None

@@ -13,7 +13,12 @@ import structlog
 from agent.clock import Clock
 from agent.config.roles import LogSettings
 
-# The agent's own log: structured lines on standard error, as text for people or JSON for machines.
+BACKOFF_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+STEADY_S: Final = 60.0  # a process that lived so long starts again at once
+LEAVE_S: Final = 30.0
+LOOK_S: Final = 0.2
+BAD_CONFIG: Final = 2
+Start = Callable[[str, int], subprocess.Popen[bytes]]
 
 
 def configure(settings: LogSettings) -> None:
@@ -49,15 +54,6 @@ def configure(settings: LogSettings) -> None:
 def logger(role: str) -> Any:
     """Return a logger that names its role on every line."""
     return structlog.stdlib.get_logger().bind(role=role)
-
-
-BACKOFF_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-STEADY_S: Final = 60.0  # a process that lived so long starts again at once
-LEAVE_S: Final = 30.0
-LOOK_S: Final = 0.2
-BAD_CONFIG: Final = 2
-
-Start = Callable[[str, int], subprocess.Popen[bytes]]
 
 
 class Child:

@@ -1,44 +1,54 @@
 """The command line. Each command is loaded only when it is used: `scalewatch --help` imports next to nothing."""
 
 import difflib
+import traceback
 from importlib import import_module
 from typing import Final
 
 import click
-import msgspec
 
-from agent.cli import errors
 from processors import __version__
-
-
-class Entry(msgspec.Struct, frozen=True):
-    """Where a command is, as `module:attribute`, and its summary for the list of commands."""
-
-    target: str
-    summary: str
-
+from processors.contracts.errors import ConfigError, ScalewatchError
 
 COMMANDS: Final = {
-    "demo": Entry("agent.cli.demo:command", "Show the agent at work on a simulated centre; needs nothing else."),
-    "run": Entry("agent.cli.run:command", "Run the agent on Kafka."),
-    "replay": Entry("agent.cli.replay:command", "Send event files through the agent and write what comes out."),
-    "backtest": Entry(
-        "agent.cli.backtest:command", "Score what would have been said about past jobs; try alert settings."
-    ),
-    "backfill": Entry("agent.cli.backfill:command", "Feed history into a running agent, so that day one has models."),
-    "predict": Entry("agent.cli.predict:command", "Predict run times, from files or from a running agent."),
-    "identify": Entry("agent.cli.identify:command", "Show what the rules make of the jobs in files."),
-    "validate": Entry("agent.cli.validate:command", "Check a configuration and name everything that is wrong."),
-    "plan": Entry("agent.cli.plan:command", "Say what memory, processors, disk and partitions a centre needs."),
-    "topics": Entry("agent.cli.topics:command", "Check or create the agent's topics, or list the rights it needs."),
-    "rebuild": Entry("agent.cli.rebuild:command", "Learn anew from the settled runs, with the rules of today."),
-    "deadletter": Entry("agent.cli.deadletter:command", "List messages that could not be used, or send them again."),
-    "subscribe": Entry("agent.cli.subscribe:command", "Print what the agent says, or keep a local table of it."),
-    "simulate": Entry(
-        "agent.cli.simulate:command", "Write what a simulated centre tells into the topics that are read."
-    ),
-    "describe": Entry("agent.cli.describe:command", "Print the reference, made from the code."),
+    "demo": "Show the agent at work on a simulated centre; needs nothing else.",
+    "run": "Run the agent on Kafka.",
+    "replay": "Send event files through the agent and write what comes out.",
+    "backtest": "Score what would have been said about past jobs; try alert settings.",
+    "backfill": "Feed history into a running agent, so that day one has models.",
+    "predict": "Predict run times, from files or from a running agent.",
+    "identify": "Show what the rules make of the jobs in files.",
+    "validate": "Check a configuration and name everything that is wrong.",
+    "plan": "Say what memory, processors, disk and partitions a centre needs.",
+    "topics": "Check or create the agent's topics, or list the rights it needs.",
+    "rebuild": "Learn anew from the settled runs, with the rules of today.",
+    "deadletter": "List messages that could not be used, or send them again.",
+    "subscribe": "Print what the agent says, or keep a local table of it.",
+    "simulate": "Write what a simulated centre tells into the topics that are read.",
+    "describe": "Print the reference, made from the code.",
 }
+DONE: Final = 0
+FAILED: Final = 1
+WRONG: Final = 2  # usage or configuration
+
+
+def report(error: Exception, *, verbose: bool) -> int:
+    """Write the sentence, and with `verbose` the trace before it; return the exit code."""
+    if verbose:
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    for line in sentence(error).splitlines():
+        click.echo(f"scalewatch: {line}", err=True)
+    return WRONG if isinstance(error, ConfigError) else FAILED
+
+
+def sentence(error: Exception) -> str:
+    """Return what an error means; one that nobody foresaw says so."""
+    if isinstance(error, ScalewatchError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename!r}." if error.filename else f"{error.strerror}."
+    text = " ".join(str(error).split())[:200]
+    return f"This should not have happened ({type(error).__name__}: {text}); --verbose before the command shows where."
 
 
 class Commands(click.Group):
@@ -54,15 +64,14 @@ class Commands(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        module, _, attribute = COMMANDS[cmd_name].target.partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
+        command: click.Command = import_module(f"agent.cli.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without loading any."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -80,7 +89,7 @@ class Commands(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except Exception as error:  # noqa: BLE001 - the last place: whatever it is, the user gets a sentence
-            ctx.exit(errors.report(error, verbose=bool(ctx.params["verbose"])))
+            ctx.exit(report(error, verbose=bool(ctx.params["verbose"])))
         return result
 
 

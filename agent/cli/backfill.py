@@ -1,14 +1,164 @@
 """`scalewatch backfill`: history into the running system."""
 
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
 import click
+import msgspec
 
 from agent.app import compose
-from agent.app.backfill import PROFILES, WRITTEN, backfill
-from agent.cli.options import progress, required_config_option, timezone_option
+from agent.app.compose import privacy
+from agent.app.embedded import Feed
+from agent.app.files import Item, TimedEvent, file_telemetry, in_order, refused, telemetry_files
+from agent.app.kafka import connected
+from agent.cli.options import counted, progress, required_config_option, timezone_option
 from agent.clock import SystemClock
 from agent.config.load import load
-from agent.log.kafka.log import KafkaLog
-from sinks.web.words import counted
+from agent.config.tree import Config
+from agent.decode.files import read_each
+from agent.decode.message import DecodeOptions, FileRecord
+from agent.decode.opening import STDIN
+from agent.topics import own_topics
+from processors.contracts.events import (
+    HostMinute,
+    HostState,
+    JobCompleted,
+    JobEvent,
+    JobProfile,
+    JobStarted,
+    JournalRecord,
+    Origin,
+    Tick,
+    encode_record,
+)
+from processors.contracts.log import Log
+from processors.contracts.names import job_key
+from processors.contracts.telemetry import is_power, is_profiled
+
+FLUSH_RECORDS: Final = 2000
+WRITTEN: Final = "written"
+PROFILES: Final = "profiles"
+SAMPLES: Final = "samples of telemetry"
+LEFT_OUT: Final = {JobStarted: "start", HostState: "host-state"}  # what says nothing of the past
+
+
+def backfill(
+    config: Config,
+    log: Log,
+    paths: Sequence[str],
+    *,
+    timezone: str,
+    now_ms: int,
+    on_progress: Callable[[int], None],
+) -> Counter[str]:
+    """Write what the files tell of ended runs into the journal; return counts by what became of the records.
+
+    A second backfill of the same files changes nothing: runs have identities. Starts, states and samples of hosts are left
+    out, for they say nothing of the past; those of archives become profiles of their runs. Raises UnavailableError; what
+    was written then may be written again.
+    """
+    log.create(own_topics(config))
+    producer, hide = log.producer(), privacy(config.privacy)
+    counts: Counter[str] = Counter()
+    items = _with_profiles(config, paths, now_ms, compose.file_options(config, timezone))
+    for written, (partition, item) in enumerate(_of_the_past(config, items, counts), 1):
+        origin = Origin(item.place.rpartition(":")[0], 0, counts[WRITTEN])
+        record = encode_record(JournalRecord(event=hide(item.event), origin=origin))
+        producer.send(config.topics.journal, record, None, partition, now_ms)
+        counts[PROFILES if isinstance(item.event, JobProfile) else WRITTEN] += 1
+        if written % FLUSH_RECORDS == 0:
+            producer.flush(config.collector.flush_timeout_s)
+            on_progress(counts[WRITTEN])
+    producer.flush(config.collector.flush_timeout_s)
+    on_progress(counts[WRITTEN])
+    producer.close()
+    return +counts
+
+
+def _of_the_past(config: Config, items: Iterable[Item], counts: Counter[str]) -> Iterator[tuple[int, TimedEvent]]:
+    """Yield what is to be written, with its partition of the journal; the rest is counted."""
+    for item in items:
+        if isinstance(item, FileRecord):
+            counts.update(error.reason for error in refused(item))
+            counts[SAMPLES] += 0 if item.samples is None else len(item.samples.series)
+        if not isinstance(item, TimedEvent) or isinstance(item.event, HostMinute):
+            continue
+        partition, left_out = config.journal_partition(item.event.system), LEFT_OUT.get(type(item.event))
+        if partition is None or left_out is not None:
+            counts["unknown-system" if partition is None else left_out or ""] += 1
+        else:
+            yield partition, item
+
+
+class PastProfiles:
+    """Folds what archives hold of runs and hosts, in the order of time, so that a backfill can write profiles of the runs."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._hosts = [compose.make_shard(config).hosts for _ in range(config.topics.journal_partitions)]
+        self._settle_ms = round(config.jobs.settle_max_s * 1000)
+        self._feed = Feed(self)
+        self._settling: deque[JobCompleted] = deque()
+        self._told: list[JobProfile] = []
+
+    def take(self, timed: TimedEvent) -> Iterator[JobProfile]:
+        """Take an event; yield the profiles of runs that settled before it."""
+        if isinstance(timed.event, HostMinute | JobStarted | JobCompleted):
+            self._feed.take(timed)
+            yield from self._new()
+
+    def end(self) -> Iterator[JobProfile]:
+        """Yield the profiles of the runs that have not settled yet."""
+        self._feed.finish(2 * self._settle_ms)
+        yield from self._new()
+
+    def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
+        """Let the hosts of its system hear of an event, as far as it is about profiles."""
+        del origin
+        partition = self._config.journal_partition(event.system)
+        if partition is None:
+            return
+        if isinstance(event, HostMinute):
+            resources = {name: told for name, told in event.resources.items() if is_profiled(name) or is_power(name)}
+            event = msgspec.structs.replace(event, resources=resources)
+        elif isinstance(event, JobCompleted):
+            self._settling.append(event)
+        self._hosts[partition].take(event)
+
+    def tick(self, time_ms: int) -> None:
+        """Let time pass; runs that ended long enough ago settle."""
+        for hosts in self._hosts:
+            hosts.take(Tick("", time_ms=time_ms))
+            hosts.sent()
+        while self._settling and self._settling[0].end_ms + self._settle_ms <= time_ms:
+            self._settle(self._settling.popleft())
+
+    def _settle(self, event: JobCompleted) -> None:
+        partition = self._config.journal_partition(event.system) or 0
+        found = self._hosts[partition].profile(job_key(event.system, event.job_id), event.run_id)
+        if found is not None:
+            self._told.append(JobProfile(event.system, event.job_id, event.run_id, found))
+
+    def _new(self) -> list[JobProfile]:
+        told, self._told = self._told, []
+        return told
+
+
+def _with_profiles(config: Config, paths: Sequence[str], now_ms: int, options: DecodeOptions) -> Iterator[Item]:
+    """Yield what the files hold in the order of time; where there are archives, with the profiles of runs."""
+    if not any(path != STDIN and Path(path).is_dir() for path in paths):
+        yield from in_order(read_each(paths, now_ms, file_telemetry(config, options)))
+        return
+    past, files = PastProfiles(config), telemetry_files(config, paths, options)
+    place = ""
+    for item in in_order(files.read(now_ms), files):
+        yield item
+        if isinstance(item, TimedEvent):
+            place = item.place
+            yield from (TimedEvent(None, profile, place) for profile in past.take(item))
+    yield from (TimedEvent(None, profile, place) for profile in past.end())
 
 
 @click.command
@@ -21,20 +171,9 @@ def command(files: tuple[str, ...], config: str, timezone: str) -> None:
     Takes every file and folder that replay takes; runs of archives come with the profile of what their hosts measured. The agent may be running. Doing it twice changes nothing. Old runs raise no alerts.
     """
     settings = load(config)
-    log = KafkaLog(compose.kafka_settings(settings))
-    try:
-        with progress() as bar:
-            task = bar.add_task("runs", total=None)
-            counts = backfill(
-                settings,
-                log,
-                files,
-                timezone=timezone,
-                now_ms=SystemClock().now_ms(),
-                on_progress=lambda written: bar.update(task, completed=written),
-            )
-    finally:
-        log.close()
+    now_ms = SystemClock().now_ms()
+    with connected(settings) as log, progress("runs") as on_progress:
+        counts = backfill(settings, log, files, timezone=timezone, now_ms=now_ms, on_progress=on_progress)
     rest = ", ".join(
         f"{count} {reason}" for reason, count in sorted(counts.items()) if reason not in {WRITTEN, PROFILES}
     )

@@ -1,22 +1,240 @@
 """`scalewatch backtest`: what the agent would have said of past jobs, scored."""
 
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
+import msgspec
 from rich.console import Console
-from rich.progress import Progress, TaskID
 
 from agent.app import compose
-from agent.app.backtest import backtest, candidates, read
+from agent.app.compose import privacy
+from agent.app.embedded import Feed
+from agent.app.files import JOBS_MAX, refused, telemetry_files, with_following
+from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
+from agent.backtest.observer import Moment, Observer, minute_moments, moments, period_edges, ran, span
 from agent.backtest.page import page, summary
-from agent.backtest.report import Report, encoded
-from agent.cli.errors import FAILED
+from agent.backtest.report import SCHEMA, History, Report, Variant, encoded
+from agent.backtest.summary import variant
+from agent.cli import FAILED
 from agent.cli.options import config_option, load_or_default, progress, timezone_option
-from agent.config.changes import settings_of
-from processors.contracts.errors import InvalidInputError
-from processors.contracts.names import parse_rfc3339
+from agent.config.changes import changed, settings_of
+from agent.config.tree import Config
+from agent.decode.message import DecodeOptions, FileRecord
+from processors import __version__
+from processors.contracts.errors import ConfigError, InvalidInputError
+from processors.contracts.events import (
+    HostMinute,
+    HostState,
+    JobCompleted,
+    JobEvent,
+    JobStarted,
+    JournalRecord,
+    Origin,
+    PredictionRequested,
+    Tick,
+)
+from processors.contracts.names import parse_rfc3339, rfc3339
+from processors.contracts.telemetry import Samples, is_power, is_profiled
+
+CONFIGURED: Final = "as configured"
+SECTIONS: Final = ("alerts", "run_time", "jobs", "identify", "profiles")  # what changes a fold
+TOLD_EVERY: Final = 500
+MINUTES_MAX: Final = 500_000  # of hosts, which are held in memory; what is told of more is counted and left out
+OnProgress = Callable[[int], None]
+
+
+class Past(msgspec.Struct, frozen=True):
+    """Decoded history: its moments, and what was refused, left out or not read.
+
+    `host_minutes` of the moments are minutes of hosts, told ten seconds after their end.
+    """
+
+    moments: list[Moment]
+    records: int
+    refused: dict[str, int]
+    ignored: dict[str, int]
+    host_minutes: int = 0
+
+
+def read(
+    config: Config, paths: Sequence[str], options: DecodeOptions, *, until_ms: int | None = None,
+    on_progress: OnProgress = lambda _: None,
+) -> Past:  # fmt: skip
+    """Return the history in files; ConfigError where one cannot be opened or they hold more than JOBS_MAX events."""
+    reading = _Reading(config)
+    files = telemetry_files(config, paths, options)
+    for number, records in enumerate(files.read(FAR_FUTURE_MS)):
+        windows = files.windows(number)
+        for record, after_ms in with_following(records):
+            reading.take(record)
+            reading.measured(windows.take(record, after_ms))
+            if reading.records % TOLD_EVERY == 0:
+                on_progress(reading.records)
+        reading.measured(windows.end())
+    return reading.past(until_ms)
+
+
+class _Reading:
+    """Gathers what files hold: events of jobs, and the minutes of hosts as far as profiles of runs are made of them."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._events: list[JobEvent] = []
+        self._minutes: list[HostMinute] = []
+        self._refused, self._ignored = Counter[str](), Counter[str]()
+        self.records = 0
+
+    def take(self, record: FileRecord) -> None:
+        """Take in the events of a record."""
+        self.records += record.records
+        self._ignored.update(record.decoded.ignored)
+        self._refused.update(error.reason for error in refused(record))
+        for event in record.decoded.events:
+            if self._config.journal_partition(event.system) is None:
+                self._refused["unknown-system"] += 1
+            elif isinstance(event, PredictionRequested | HostState):
+                self._ignored["request" if isinstance(event, PredictionRequested) else "host-state"] += 1
+            else:
+                self._events.append(event)
+        if len(self._events) > JOBS_MAX:
+            raise ConfigError(f"The files list more than {JOBS_MAX} jobs; split them.")
+
+    def measured(self, told: Iterable[Samples | HostMinute]) -> None:
+        """Take in minutes of hosts: counters and power of them."""
+        for minute in told:
+            if isinstance(minute, Samples):
+                continue
+            kept = {name: found for name, found in minute.resources.items() if is_profiled(name) or is_power(name)}
+            if self._config.journal_partition(minute.system) is None:
+                self._refused["unknown-system"] += 1
+            elif not kept or len(self._minutes) >= MINUTES_MAX:
+                self._ignored["host-minute"] += 1
+            else:
+                self._minutes.append(msgspec.structs.replace(minute, resources=kept))
+
+    def past(self, until_ms: int | None) -> Past:
+        """Return everything in the order of time, up to a time."""
+        found = [*moments(self._events), *minute_moments(self._minutes)]
+        found.sort(key=lambda moment: moment[:3])
+        if until_ms is not None:
+            found = [moment for moment in found if moment.time_ms < until_ms]
+        hosts = sum(isinstance(moment.event, HostMinute) for moment in found)
+        return Past(
+            found, self.records, dict(sorted(self._refused.items())), dict(sorted(self._ignored.items())), hosts
+        )
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A configuration to try: its name, the settings that make it differ from the given one, and itself."""
+
+    name: str
+    settings: dict[str, str]
+    config: Config
+
+
+class Fold:
+    """One configuration's fold of a history, and the observer who hears what it says."""
+
+    def __init__(self, config: Config, observer: Observer) -> None:
+        self._config = config
+        self._observer = observer
+        self._privacy = privacy(config.privacy)
+        self._shards = [compose.make_shard(config) for _ in range(config.topics.journal_partitions)]
+        self._feed = Feed(self)
+        self._now_ms = 0
+        self.faults = 0
+
+    def run(self, past: Iterable[Moment], on_progress: OnProgress = lambda _: None, before: int = 0) -> None:
+        """Fold the history, then let time pass until everything has settled.
+
+        `on_progress` hears of moments done, `before` of them by others.
+        """
+        for done, moment in enumerate(past):
+            self._feed.pass_time(moment.time_ms)
+            self._now_ms = moment.time_ms
+            self._take(moment.event)
+            if done % TOLD_EVERY == 0:
+                on_progress(before + done)
+        self._feed.finish(SETTLE_MS)
+
+    def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
+        """Fold an event in its system's shard."""
+        self._fold(self._config.journal_partition(event.system) or 0, JournalRecord(self._privacy(event), origin))
+
+    def tick(self, time_ms: int) -> None:
+        """Fold a tick in every shard."""
+        self._now_ms = time_ms
+        for partition in range(len(self._shards)):
+            self._fold(partition, JournalRecord(Tick("", time_ms=time_ms)))
+
+    def _take(self, event: JobEvent | HostMinute) -> None:
+        if isinstance(event, JobStarted):
+            self._observer.started(event)
+        self.write(event, Origin("", 0, 0))
+        if isinstance(event, JobCompleted):
+            self._observer.ended(event)
+
+    def _fold(self, partition: int, record: JournalRecord) -> None:
+        try:
+            said = self._shards[partition].fold(record)
+        except Exception:  # noqa: BLE001  as the learner does: what a processor cannot take is counted and left out
+            self.faults += 1
+            return
+        self._observer.take(said, self._now_ms)
+
+
+def candidates(config: Config, sets: Sequence[dict[str, str]]) -> list[Candidate]:
+    """Return the configurations to compare, the given one first; ConfigError for settings that are wrong."""
+    found = [Candidate(CONFIGURED, {}, config)]
+    for settings in sets:
+        name = ", ".join(f"{key}={value}" for key, value in settings.items())
+        if name in {known.name for known in found}:
+            raise ConfigError(f"--set {name} is given twice.")
+        found.append(Candidate(name, settings, changed(config, settings, SECTIONS)))
+    return found
+
+
+def backtest(
+    past: Past, tried: Sequence[Candidate], *, files: Sequence[str] = (), since_ms: int | None = None, top: int = 12,
+    on_progress: OnProgress = lambda _: None,
+) -> Report:  # fmt: skip
+    """Return the report: each configuration folds the whole history, one after the other."""
+    found: list[Variant] = []
+    edges_ms = period_edges(past.moments, since_ms)
+    for candidate in tried:
+        done = len(found) * len(past.moments)
+        aliases = candidate.config.identification.systems_by_alias
+        observer = Observer(edges_ms, aliases, candidate.config.profiles.coverage_min)
+        fold = Fold(candidate.config, observer)
+        fold.run(past.moments, on_progress, before=done)
+        found.append(variant(candidate.name, candidate.settings, observer, top, fold.faults))
+    on_progress(len(tried) * len(past.moments))
+    return Report(
+        schema=SCHEMA, agent_version=__version__, history=_history(past, files, since_ms), variants=tuple(found)
+    )
+
+
+def _history(past: Past, files: Sequence[str], since_ms: int | None) -> History:
+    first_ms, last_ms = span(past.moments)
+    completed = {
+        moment.event.run_id for moment in past.moments if isinstance(moment.event, JobCompleted) and ran(moment.event)
+    }
+    return History(
+        files=tuple(files),
+        records=past.records,
+        events=len({moment.number for moment in past.moments if not isinstance(moment.event, HostMinute)}),
+        host_minutes=past.host_minutes,
+        runs=len(completed),
+        refused=sum(past.refused.values()),
+        refused_by_reason=past.refused,
+        ignored=past.ignored,
+        first=rfc3339(first_ms),
+        last=rfc3339(last_ms),
+        scored_since=None if since_ms is None else rfc3339(since_ms),
+    )
 
 
 def _moment_ms(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
@@ -60,13 +278,11 @@ def command(**given: Any) -> None:
     files: tuple[str, ...] = given["files"]
     config = load_or_default(given["config"])
     tried = candidates(config, [settings_of(text) for text in given["sets"]])
-    with progress(quiet=given["quiet"]) as bar:
-        task = bar.add_task("records", total=None)
-        options = compose.file_options(config, given["timezone"])
-        past = read(config, files, options, until_ms=given["until"], on_progress=partial(_told, bar, task))
-        bar.reset(task, description="events", total=len(past.moments) * len(tried))
-        told = partial(_told, bar, task)
-        report = backtest(past, tried, files=files, since_ms=given["since"], top=given["top"], on_progress=told)
+    options = compose.file_options(config, given["timezone"])
+    with progress("records", quiet=given["quiet"]) as on_progress:
+        past = read(config, files, options, until_ms=given["until"], on_progress=on_progress)
+    with progress("events", total=len(past.moments) * len(tried), quiet=given["quiet"]) as on_progress:
+        report = backtest(past, tried, files=files, since_ms=given["since"], top=given["top"], on_progress=on_progress)
     folder: Path = given["folder"]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.json").write_bytes(encoded(report))
@@ -75,10 +291,6 @@ def command(**given: Any) -> None:
         _show(report, folder)
     if not report.history.runs:
         click.get_current_context().exit(FAILED)
-
-
-def _told(bar: Progress, task: TaskID, done: int) -> None:
-    bar.update(task, completed=done)
 
 
 def _show(report: Report, folder: Path) -> None:

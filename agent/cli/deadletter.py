@@ -8,20 +8,19 @@ from typing import Any, Final, TypeVar
 import click
 import msgspec
 
-from agent.cli.errors import FAILED
-from agent.cli.options import json_option, required_config_option
+from agent.app.kafka import connected
+from agent.app.lookout import time_ms
+from agent.cli import FAILED
+from agent.cli.options import counted, json_option, required_config_option
 from agent.config.load import load
-from agent.config.tree import Config
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import DeadLetter
 from processors.contracts.log import Batch, Log, Producer
 from processors.contracts.names import parse_rfc3339
-from sinks.web.words import counted
-
-# Dead letters on a log: which ones, printed or sent again.
-
 
 _DECODER = msgspec.json.Decoder(DeadLetter)
+LIMIT: Final = 10_000
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -37,7 +36,7 @@ class Filter(msgspec.Struct, frozen=True):
         return (
             self.reason in (None, letter.reason)
             and self.topic in (None, letter.topic)
-            and (self.since_ms is None or _time_ms(letter) >= self.since_ms)
+            and (self.since_ms is None or time_ms(letter.time) >= self.since_ms)
         )
 
 
@@ -128,21 +127,10 @@ def _letter(value: bytes | None) -> DeadLetter | None:
         return None
 
 
-def _time_ms(letter: DeadLetter) -> int:
-    try:
-        return parse_rfc3339(letter.time)
-    except InvalidInputError:  # a message with an impossible time of its own is as old as can be
-        return 0
-
-
 def _line(letter: DeadLetter) -> str:
     where = f"{letter.topic}/{letter.partition}/{letter.offset}"
     cut = ", cut" if letter.truncated else ""
     return f"{letter.time}  {letter.reason}  {where}  {letter.format}, {letter.value_bytes} bytes{cut}: {letter.detail}"
-
-
-LIMIT: Final = 10_000
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @click.group(short_help="List messages that could not be used, or send them again.")
@@ -166,20 +154,12 @@ def _filters(function: Command) -> Command:
 @command.command("list")
 @_filters
 @json_option
-def list_letters(  # noqa: PLR0917 - options
-    config: str,
-    reason: str | None,
-    topic: str | None,
-    since: str | None,
-    limit: int,
-    as_json: bool,  # noqa: FBT001
-) -> None:
+def list_letters(config: str, as_json: bool, **filters: Any) -> None:  # noqa: FBT001 - options
     """Print dead letters, oldest first: when, why, where from and the sentence; with --json whole, one on a line."""
     settings = load(config)
-    wanted = _filter(reason, topic, since, limit)
-    count = _with_log(
-        settings, lambda log: listed(log, settings.topics.deadletters, wanted, click.echo, as_json=as_json)
-    )
+    wanted = _filter(**filters)
+    with connected(settings) as log:
+        count = listed(log, settings.topics.deadletters, wanted, click.echo, as_json=as_json)
     if not as_json:
         click.echo(f"{counted(count, 'dead letter')}.")
 
@@ -187,26 +167,17 @@ def list_letters(  # noqa: PLR0917 - options
 @command.command("replay")
 @_filters
 @click.option("--dry-run", is_flag=True, help="Count only; send nothing.")
-def replay_letters(  # noqa: PLR0917 - options
-    config: str,
-    reason: str | None,
-    topic: str | None,
-    since: str | None,
-    limit: int,
-    dry_run: bool,  # noqa: FBT001
-) -> None:
+def replay_letters(config: str, dry_run: bool, **filters: Any) -> None:  # noqa: FBT001 - options
     """Send the original bytes of dead letters to their original topics again.
 
     To do twice what was done once is safe: what arrives again changes nothing. A message that is still bad becomes a
     dead letter again. Letters that do not hold all bytes of their message are refused, and the exit code is 1.
     """
     settings = load(config)
-    wanted = _filter(reason, topic, since, limit)
+    wanted = _filter(**filters)
     timeout_s = settings.collector.flush_timeout_s
-    done = _with_log(
-        settings,
-        lambda log: replayed(log, settings.topics.deadletters, wanted, flush_timeout_s=timeout_s, dry_run=dry_run),
-    )
+    with connected(settings) as log:
+        done = replayed(log, settings.topics.deadletters, wanted, flush_timeout_s=timeout_s, dry_run=dry_run)
     click.echo(_told(done, dry_run=dry_run))
     if done.truncated or done.unreadable:
         click.get_current_context().exit(FAILED)
@@ -227,17 +198,3 @@ def _filter(reason: str | None, topic: str | None, since: str | None, limit: int
     except InvalidInputError as error:
         raise ConfigError(f"--since: {error}") from error
     return Filter(reason=reason, topic=topic, since_ms=since_ms, limit=limit)
-
-
-Result = TypeVar("Result")
-
-
-def _with_log(config: Config, work: Callable[[Log], Result]) -> Result:
-    from agent.app.compose import kafka_settings  # noqa: PLC0415 - the Kafka client is loaded only where it is used
-    from agent.log.kafka.log import KafkaLog  # noqa: PLC0415
-
-    log = KafkaLog(kafka_settings(config))
-    try:
-        return work(log)
-    finally:
-        log.close()

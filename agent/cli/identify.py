@@ -8,8 +8,8 @@ import click
 import msgspec
 
 from agent.app.compose import privacy
-from agent.cli.errors import FAILED
-from agent.cli.options import config_option, json_option, load_or_default, table, timezone_option
+from agent.cli import FAILED
+from agent.cli.options import config_option, counted, json_option, load_or_default, table, timezone_option
 from agent.clock import SystemClock
 from agent.decode.files import read_files
 from agent.decode.message import DecodeOptions, FileRecord
@@ -17,7 +17,6 @@ from agent.identify import Identification, Identifier, cleaned
 from processors.contracts.events import Evidence, Identity, JobCompleted, JobEvent, JobStarted
 from processors.contracts.names import job_key
 from processors.contracts.telemetry import Keep
-from sinks.web.words import counted
 
 # What the rules make of many jobs: counts by application, and by name where nothing names them.
 
@@ -27,6 +26,8 @@ NAMES_MAX: Final = 10_000
 SIZES_MAX: Final = 1_000
 NAME_MAX: Final = 80
 IDENTITIES_MAX: Final = 100_000
+REFUSED_SHOWN: Final = 5
+SIZES_SHOWN: Final = 8
 
 
 class Group(msgspec.Struct):
@@ -112,10 +113,6 @@ def _named(evidence: Evidence) -> str:
         return cleaned(text)[:NAME_MAX]
     parts = [f"{field} {value}" for field in ("user", "account", "partition") if (value := getattr(evidence, field))]
     return cleaned(", ".join(parts))[:NAME_MAX]
-
-
-REFUSED_SHOWN: Final = 5
-SIZES_SHOWN: Final = 8
 
 
 @click.command(short_help="Show what the rules make of the jobs in files.")

@@ -1,8 +1,10 @@
-"""Options that several commands share."""
+"""What several commands share: options, tables of text, a bar of progress, and going on until they are stopped."""
 
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import click
 from rich.console import Console
@@ -11,10 +13,27 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from agent.config.load import load
 from agent.config.tree import Config
 
-# What commands print: tables of text in columns, or JSON.
-
-
+config_option = click.option(
+    "-c", "--config", type=click.Path(dir_okay=False), default=None, help="Configuration; without one, the defaults."
+)
+required_config_option = click.option(
+    "-c", "--config", type=click.Path(dir_okay=False), required=True, help="Configuration of the agent."
+)
+timezone_option = click.option(
+    "--timezone", default="UTC", show_default=True, metavar="ZONE",
+    help="Zone of times without one, as sacct prints them; such as Europe/Oslo or +02:00.",
+)  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+
+def load_or_default(path: str | None, *, sources_required: bool = False) -> Config:
+    """Return the configuration of a file, or the defaults where there is none."""
+    return Config() if path is None else load(path, sources_required=sources_required)
+
+
+def counted(count: int, thing: str) -> str:
+    """Return a number of things."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -35,17 +54,17 @@ def _is_number(text: str) -> bool:
     return text.replace(".", "", 1).removeprefix("-").isdigit()
 
 
-# How far a long command is.
+@contextmanager
+def progress(what: str, *, total: int | None = None, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """Yield a function that shows how many are done, as a bar on standard error that leaves nothing behind.
 
-
-def progress(*, quiet: bool = False) -> Progress:
-    """Return a bar on standard error that leaves nothing behind; none where that is no terminal."""
+    Where standard error is no terminal, nothing is shown.
+    """
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True)
-
-
-# A command that goes on until it is told to stop.
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
 
 
 def stopped_by_signals() -> threading.Event:
@@ -56,18 +75,6 @@ def stopped_by_signals() -> threading.Event:
     return stop
 
 
-config_option = click.option(
-    "-c", "--config", type=click.Path(dir_okay=False), default=None, help="Configuration; without one, the defaults."
-)
-required_config_option = click.option(
-    "-c", "--config", type=click.Path(dir_okay=False), required=True, help="Configuration of the agent."
-)
-timezone_option = click.option(
-    "--timezone", default="UTC", show_default=True, metavar="ZONE",
-    help="Zone of times without one, as sacct prints them; such as Europe/Oslo or +02:00.",
-)  # fmt: skip
-
-
-def load_or_default(path: str | None, *, sources_required: bool = False) -> Config:
-    """Return the configuration of a file, or the defaults where there is none."""
-    return Config() if path is None else load(path, sources_required=sources_required)
+def say_that_it_is_tried_again(state: Any) -> None:
+    """Tell on standard error why an attempt has failed, before the next one."""
+    click.echo(f"scalewatch: {state.outcome.exception()} Trying again.", err=True)

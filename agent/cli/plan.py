@@ -1,56 +1,268 @@
 """`scalewatch plan`: what a centre needs before anything is installed."""
 
-from math import isnan
+from collections.abc import Sequence
+from math import ceil, isnan
+from textwrap import indent
 from typing import Any, Final
 
 import click
 import msgspec
+import yaml
 
-from agent.app.plan import BUSY, FIGURES, ROOM, Centre, Plan, plan
 from agent.cli.options import config_option, json_option, load_or_default, table
 from agent.config.references import references
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError
 
 DAY_S: Final = 86_400.0
+BUSY: Final = 0.5  # of a core at most, on average: after an outage a role has to catch up
+ROOM: Final = 1.25  # more memory than reckoned with: allocators, readers, what differs between centres
+HELD_S: Final = 480.0  # a window holds five minutes, what may come late, and the minute that is filling
+IN_USE_MAX: Final = 5_000  # applications that are kept decoded
+COMPACTED: Final = 2.0  # a compacted topic holds up to so many times what counts, until the broker cleans it
+SEGMENT_BYTES: Final = 2**30  # the one that is being written is never cleaned; Kafka's default
+MI: Final = 2**20
+MEMORY_STEP_MI: Final = 64
 CPU_MIN_M: Final = 100  # a start takes more than the work of a small centre
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
+class Figure(msgspec.Struct, frozen=True):
+    """A figure that plans rest on: what was measured, its unit, and the command that measures it.
+
+    Measured on two cores of an Intel Xeon (2026) with Python 3.11. Other processors are slower or faster; memory and bytes
+    stay the same.
+    """
+
+    name: str
+    value: float
+    unit: str
+    measured_by: str
+
+
+def _measured(bench: str, name: str, value: float, unit: str) -> Figure:
+    return Figure(name, value, unit, f"python -m tests.bench --only {bench}")
+
+
+# seconds of a processor
+SAMPLE: Final = _measured(
+    "telemetry-kafka", "a sample, in a collector", 12.1e-6, "s"
+)  # one sample a record, the dearest form
+COLLECTED_JOB: Final = _measured("kafka", "a completion, in a collector", 557e-6, "s")
+RESOURCE_MINUTE: Final = _measured("hosts", "a minute of a resource of a host, in a learner", 44.8e-6, "s")
+JOB_EVENT: Final = _measured("learner", "a start or a completion, in a learner", 1.64e-3, "s")  # of 2,000 applications
+
+# bytes of memory
+PROCESS: Final = _measured("footprint", "a process", 129e6, "bytes")
+LEARNED_RESOURCE: Final = _measured("footprint", "a resource of a host, in a learner", 3_590.0, "bytes")
+SAVED_RESOURCE: Final = _measured("footprint", "the same while it is saved", 8_090.0, "bytes")
+WINDOW: Final = _measured("windows", "a window, in a collector", 29.5, "bytes")
+WINDOW_SAMPLE: Final = _measured("windows", "each sample that it holds", 8.54, "bytes")
+APPLICATION_IN_USE: Final = _measured("state", "an application in use", 40_600.0, "bytes")
+APPLICATION_AT_REST: Final = _measured("state", "an application at rest", 7_820.0, "bytes")
+
+# bytes of messages
+HOST_MINUTE: Final = _measured("footprint", "a minute of a host, in the journal", 179.0, "bytes")
+HOST_MINUTE_RESOURCE: Final = _measured("footprint", "each resource of it", 190.0, "bytes")
+JOURNALLED_JOB: Final = _measured("footprint", "a job, in the journal", 796.0, "bytes")
+TICK: Final = _measured("footprint", "a tick, in the journal", 75.0, "bytes")
+RUN: Final = _measured("footprint", "a settled run", 912.0, "bytes")
+PREDICTION: Final = _measured("footprint", "a prediction", 8_020.0, "bytes")
+JOB_PREDICTION: Final = _measured("footprint", "a prediction of a running job", 586.0, "bytes")
+WRITTEN_PREDICTIONS: Final = _measured("footprint", "predictions written for a job", 2_870.0, "bytes")
+WRITTEN_JOB_PREDICTIONS: Final = _measured("footprint", "predictions written while a job runs", 1_610.0, "bytes")
+STATE_RESOURCE: Final = _measured("hosts", "state of a resource of a host", 2_860.0, "bytes")
+STATE_APPLICATION: Final = _measured("state", "state of an application", 7_420.0, "bytes")
+
+FIGURES: Final = (
+    SAMPLE, COLLECTED_JOB, RESOURCE_MINUTE, JOB_EVENT,
+    PROCESS, LEARNED_RESOURCE, SAVED_RESOURCE, WINDOW, WINDOW_SAMPLE, APPLICATION_IN_USE, APPLICATION_AT_REST,
+    HOST_MINUTE, HOST_MINUTE_RESOURCE, JOURNALLED_JOB, TICK, RUN, PREDICTION, JOB_PREDICTION, WRITTEN_PREDICTIONS,
+    WRITTEN_JOB_PREDICTIONS, STATE_RESOURCE, STATE_APPLICATION,
+)  # fmt: skip
+
+
+class Centre(msgspec.Struct, frozen=True, kw_only=True):
+    """A centre: `resources` of each host are measured every `interval_s`."""
+
+    hosts: int
+    resources: int
+    interval_s: float
+    jobs_per_day: float
+    applications: int
+
+    @property
+    def series(self) -> int:
+        """Resources of all hosts."""
+        return self.hosts * self.resources
+
+    @property
+    def samples_s(self) -> float:
+        """Measurements of all hosts in a second."""
+        return self.series / self.interval_s
+
+
+class RoleNeed(msgspec.Struct, frozen=True):
+    """What one process of a role needs: the share of a core on average, and its memory, usual and largest."""
+
+    role: str
+    replicas: int
+    cores: float
+    memory_mi: int
+    memory_largest_mi: int
+
+
+class TopicNeed(msgspec.Struct, frozen=True):
+    """What a topic needs: `written` in a day, `kept` on disk in all copies; `retention_bytes` of a partition, None: no bound."""
+
+    topic: str
+    partitions: int
+    written_bytes_per_day: float
+    kept_bytes: float
+    retention_bytes: int | None = None
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """A bound that the centre goes beyond, and what to set."""
+
+    key: str
+    present: int
+    wanted: int
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a centre needs in all."""
+
+    centre: Centre
+    shards: int
+    source_partitions: int
+    roles: tuple[RoleNeed, ...]
+    topics: tuple[TopicNeed, ...]
+    settings: tuple[Setting, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def disk_bytes(self) -> float:
+        """Disk of all topics and copies; runs are those of a year."""
+        return sum(topic.kept_bytes for topic in self.topics)
+
+
+def plan(centre: Centre, config: Config, journal_days: float) -> Plan:
+    """Return what a centre needs; hosts and jobs are taken to be spread evenly over the shards."""
+    shards = config.topics.journal_partitions
+    collector, partitions = _collector(centre, config)
+    learner = _learner(centre, config, shards)
+    return Plan(
+        centre=centre,
+        shards=shards,
+        source_partitions=partitions,
+        roles=(collector, learner),
+        topics=_topics(centre, config, journal_days),
+        settings=tuple(_settings(centre, config)),
+        remarks=tuple(_remarks(learner, shards)),
+    )
+
+
+def _collector(centre: Centre, config: Config) -> tuple[RoleNeed, int]:
+    """Return what collectors need, and how many partitions the sources should have."""
+    jobs_s = centre.jobs_per_day / DAY_S
+    cores = centre.samples_s * SAMPLE.value + jobs_s * COLLECTED_JOB.value
+    replicas = max(1, ceil(cores / BUSY))
+    by_bound = ceil(2 * centre.series / max(1, config.collector.series_max))  # half full: the others' share has room
+    partitions = replicas * ceil(max(replicas, by_bound) / replicas)
+    held = max(1, ceil(HELD_S / centre.interval_s))
+    window = WINDOW.value + held * WINDOW_SAMPLE.value
+    usual = PROCESS.value + window * centre.series / replicas
+    largest = PROCESS.value + window * centre.series / max(1, replicas - 1)  # while one of them is away
+    return _need("collector", replicas, cores / replicas, usual, largest), partitions
+
+
+def _learner(centre: Centre, config: Config, shards: int) -> RoleNeed:
+    series, applications = centre.series / shards, min(centre.applications, config.run_time.applications_max) / shards
+    cores = series / 60 * RESOURCE_MINUTE.value + 2 * centre.jobs_per_day / DAY_S / shards * JOB_EVENT.value
+    in_use = min(applications, IN_USE_MAX)
+    models = in_use * APPLICATION_IN_USE.value + (applications - in_use) * APPLICATION_AT_REST.value
+    running = min(centre.jobs_per_day / shards, config.jobs.open_jobs_max)  # as if each job ran for a day
+    shown = applications * PREDICTION.value + running * JOB_PREDICTION.value
+    rest = PROCESS.value + models + shown
+    usual, largest = (rest + series * each.value for each in (LEARNED_RESOURCE, SAVED_RESOURCE))
+    return _need("learner", shards, cores, usual, largest)
+
+
+def _need(role: str, replicas: int, cores: float, usual: float, largest: float) -> RoleNeed:
+    return RoleNeed(role, replicas, cores, _mi(usual), _mi(largest))
+
+
+def _mi(size: float) -> int:
+    return MEMORY_STEP_MI * ceil(size * ROOM / MI / MEMORY_STEP_MI)
+
+
+def _topics(centre: Centre, config: Config, journal_days: float) -> tuple[TopicNeed, ...]:
+    names, jobs, copies = config.topics, centre.jobs_per_day, config.topics.replication
+    shards = names.journal_partitions
+    minute = HOST_MINUTE.value + centre.resources * HOST_MINUTE_RESOURCE.value
+    journal = (
+        centre.hosts * 1440 * minute * bool(centre.resources)
+        + jobs * JOURNALLED_JOB.value
+        + shards * DAY_S / config.collector.tick_s * TICK.value
+    )
+    applications = min(centre.applications, config.run_time.applications_max)
+    hosts_state, models_state = centre.series * STATE_RESOURCE.value, applications * STATE_APPLICATION.value
+    # an application is saved after each run at most, and at most at every checkpoint
+    saved = min(jobs, applications * DAY_S / config.learner.checkpoint_interval_s) * STATE_APPLICATION.value
+    state = hosts_state * DAY_S / config.learner.host_checkpoint_interval_s + saved
+    predictions = applications * PREDICTION.value
+    running = min(jobs, config.jobs.open_jobs_max) * JOB_PREDICTION.value
+
+    def compacted(topic: str, partitions: int, written: float, counts: float) -> TopicNeed:
+        kept = COMPACTED * counts + partitions * min(SEGMENT_BYTES, written * journal_days)
+        return TopicNeed(topic, partitions, written, copies * kept)
+
+    per_partition = ceil(ROOM * journal * journal_days / shards)
+    runs = jobs * RUN.value
+    return (
+        TopicNeed(names.journal, shards, journal, copies * journal * journal_days, per_partition),
+        compacted(names.state, shards, state, hosts_state + models_state),
+        compacted(names.predictions, 1, jobs * WRITTEN_PREDICTIONS.value, predictions),
+        compacted(names.job_predictions, 1, jobs * WRITTEN_JOB_PREDICTIONS.value, running),
+        TopicNeed(names.runs, 1, runs, copies * runs * 365),
+    )
+
+
+def _settings(centre: Centre, config: Config) -> list[Setting]:
+    """Return the bounds that are too small, with a tenth of room above what is needed."""
+    series = ceil(centre.series / config.topics.journal_partitions)
+    wanted = (
+        ("hosts.series_max", config.hosts.series_max, series),
+        ("run_time.applications_max", config.run_time.applications_max, centre.applications),
+    )
+    return [Setting(key, present, needed + ceil(needed / 10)) for key, present, needed in wanted if needed > present]
+
+
+def _remarks(learner: RoleNeed, shards: int) -> list[str]:
+    if learner.cores <= BUSY:
+        return []
+    parts = ceil(shards * learner.cores / BUSY)
+    sentence = (
+        f"A learner would be busy for {learner.cores:.0%} of its time: give several systems journal partitions of their own "
+        f"(topics.journal_partitions: {parts}), or measure fewer resources."
+    )
+    return [sentence]
+
+
 @click.command(short_help="Say what memory, processors, disk and partitions a centre needs.")
-@click.option(
-    "--hosts", type=click.IntRange(0, 10_000_000), help="Hosts that are measured; default: those of reference.nodes."
-)
-@click.option(
-    "--resources",
-    type=click.IntRange(0, 10_000),
-    default=10,
-    show_default=True,
-    help="Resources of a host that have windows, such as load and memory.",
-)
-@click.option(
-    "--interval",
-    "interval_s",
-    type=click.FloatRange(0.1, 3600),
-    default=10.0,
-    show_default=True,
-    help="Seconds between two measurements.",
-)
-@click.option(
-    "--jobs-per-day", type=click.FloatRange(0, 1e8), default=10_000.0, show_default=True, help="Jobs that end in a day."
-)
-@click.option(
-    "--applications",
-    type=click.IntRange(0, 10_000_000),
-    default=1000,
-    show_default=True,
-    help="Applications, counting each of their inputs that has its own curve.",
-)
-@click.option(
-    "--retention-days",
-    type=click.FloatRange(0.1, 3650),
-    help="Days that the journal is kept; default: topics.journal_retention_s.",
-)
+@click.option("--hosts", type=click.IntRange(0, 10_000_000),
+              help="Hosts that are measured; default: those of reference.nodes.")  # fmt: skip
+@click.option("--resources", type=click.IntRange(0, 10_000), default=10, show_default=True,
+              help="Resources of a host that have windows, such as load and memory.")  # fmt: skip
+@click.option("--interval", "interval_s", type=click.FloatRange(0.1, 3600), default=10.0, show_default=True,
+              help="Seconds between two measurements.")  # fmt: skip
+@click.option("--jobs-per-day", type=click.FloatRange(0, 1e8), default=10_000.0, show_default=True,
+              help="Jobs that end in a day.")  # fmt: skip
+@click.option("--applications", type=click.IntRange(0, 10_000_000), default=1000, show_default=True,
+              help="Applications, counting each of their inputs that has its own curve.")  # fmt: skip
+@click.option("--retention-days", type=click.FloatRange(0.1, 3650),
+              help="Days that the journal is kept; default: topics.journal_retention_s.")  # fmt: skip
 @config_option
 @json_option
 def command(**given: Any) -> None:
@@ -120,12 +332,41 @@ def _json(found: Plan, days: float) -> str:
 
 def _text(found: Plan, days: float, config: Config) -> list[str]:
     centre = found.centre
-    copies = config.topics.replication
-    roles = [
-        (each.role, str(each.replicas), f"{each.cores:.2f}", f"{each.memory_mi} Mi", f"{each.memory_largest_mi} Mi")
-        for each in found.roles
+    return [
+        (
+            f"{centre.hosts:,} hosts with {centre.resources} resources every {centre.interval_s:g} s: {centre.samples_s:,.0f} samples "
+            f"a second; {centre.jobs_per_day:,.0f} jobs a day; {centre.applications:,} applications."
+        ),
+        "",
+        _roles_table(found.roles),
+        "",
+        _topics_table(found.topics, config.topics.replication),
+        "",
+        f"Disk of the brokers: {size(found.disk_bytes)}; the journal is kept for {days:g} days, runs for ever (here: a year).",
+        f"Partitions of the topics that hosts write to: {found.source_partitions} or more, keyed by host.",
+        *(f"Set {each.key} to {each.wanted}: it is {each.present}." for each in found.settings),
+        *found.remarks,
+        (
+            f"Cores are an average, of which a process should use {BUSY:.0%} at most; memory has {ROOM - 1:.0%} of room. Not in it: "
+            "counters that are only part of profiles, the topics of producers, what Kafka adds to a record."
+        ),
+        "",
+        "values.yaml of the Helm chart:",
+        indent(yaml.safe_dump(values(found), sort_keys=False), "  ").rstrip(),
     ]
-    topics = [
+
+
+def _roles_table(roles: Sequence[RoleNeed]) -> str:
+    rows = [
+        (each.role, str(each.replicas), f"{each.cores:.2f}", f"{each.memory_mi} Mi", f"{each.memory_largest_mi} Mi")
+        for each in roles
+    ]
+    return table(("role", "processes", "cores each", "memory", "at most"), rows)
+
+
+def _topics_table(topics: Sequence[TopicNeed], copies: int) -> str:
+    on_disk = "on disk, one copy" if copies == 1 else f"on disk, {copies} copies"
+    rows = [
         (
             each.topic,
             str(each.partitions),
@@ -133,46 +374,9 @@ def _text(found: Plan, days: float, config: Config) -> list[str]:
             size(each.kept_bytes),
             str(each.retention_bytes or "-"),
         )
-        for each in found.topics
+        for each in topics
     ]
-    of_centre = (
-        f"{centre.hosts:,} hosts with {centre.resources} resources every {centre.interval_s:g} s: {centre.samples_s:,.0f} samples "
-        f"a second; {centre.jobs_per_day:,.0f} jobs a day; {centre.applications:,} applications."
-    )
-    without = (
-        f"Cores are an average, of which a process should use {BUSY:.0%} at most; memory has {ROOM - 1:.0%} of room. Not in it: "
-        "counters that are only part of profiles, the topics of producers, what Kafka adds to a record."
-    )
-    return [
-        of_centre,
-        "",
-        table(("role", "processes", "cores each", "memory", "at most"), roles),
-        "",
-        table(("topic", "partitions", "written a day", f"on disk, {_copies(copies)}", "retention.bytes"), topics),
-        "",
-        f"Disk of the brokers: {size(found.disk_bytes)}; the journal is kept for {days:g} days, runs for ever (here: a year).",
-        f"Partitions of the topics that hosts write to: {found.source_partitions} or more, keyed by host.",
-        *(f"Set {each.key} to {each.wanted}: it is {each.present}." for each in found.settings),
-        *found.remarks,
-        without,
-        "",
-        "values.yaml of the Helm chart:",
-        *_yaml(values(found), "  "),
-    ]
-
-
-def _copies(count: int) -> str:
-    return "one copy" if count == 1 else f"{count} copies"
-
-
-def _yaml(content: dict[str, Any], indent: str) -> list[str]:
-    lines = []
-    for key, value in content.items():
-        if isinstance(value, dict):
-            lines += [f"{indent}{key}:", *_yaml(value, f"{indent}  ")]
-        else:
-            lines.append(f"{indent}{key}: {value}")
-    return lines
+    return table(("topic", "partitions", "written a day", on_disk, "retention.bytes"), rows)
 
 
 def size(count: float) -> str:

@@ -1,6 +1,11 @@
 """`scalewatch predict`: answers from files or from a running agent."""
 
 import os
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final
@@ -8,16 +13,216 @@ from typing import Any, Final
 import click
 import msgspec
 
-from agent.app.questions import answers, ask_agent, of_person, read_requests
-from agent.cli.errors import FAILED
+from agent.app import compose
+from agent.app.embedded import Embedded
+from agent.app.replay import Replay
+from agent.cli import FAILED
 from agent.cli.options import config_option, load_or_default, table, timezone_option
-from processors.contracts.errors import ConfigError
-from processors.contracts.events import Evidence, PredictionRequested
-from processors.contracts.outputs import Answer, AnswerPoint, Model
+from agent.config.tree import Config
+from processors.contracts.errors import ConfigError, ScalewatchError, UnavailableError
+from processors.contracts.events import Attribute, Evidence, PredictionRequested
+from processors.contracts.names import ApplicationKey
+from processors.contracts.outputs import Answer, AnswerPoint, Model, Prediction
 from sinks.web.views.overview import horizons, ranked
-from sinks.web.words import INSIDE, energy, energy_advice, power, share, verdict_words
+from sinks.web.words import INSIDE, energy, energy_advice, power, printable, share, verdict_words
 
+TIMEOUT_S: Final = 10.0
+KNOWN_SHOWN: Final = 20
+ANSWERED: Final = ("known", "detail", "application", "system", "input", "unit", "observations", "model")
 TOKEN: Final = "SCALEWATCH_TOKEN"  # noqa: S105 - the name of the variable that holds one
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A line of a file of requests; `n` is a size or a list of them, an empty system the only one there is."""
+
+    id: str
+    application: str
+    n: float | list[float]
+    system: str = ""
+    input: str = ""
+    unit: str | None = None
+    attributes: dict[str, Attribute] = {}
+    features: dict[str, float] = {}
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        """The sizes asked for."""
+        return tuple(self.n) if isinstance(self.n, list) else (self.n,)
+
+    def request(self, system: str) -> PredictionRequested:
+        """Return the request that a scheduler would send; `system` is the one that is meant where none is named."""
+        return PredictionRequested(
+            system=self.system or system,
+            request_id=self.id,
+            n=self.sizes,
+            evidence=Evidence(application=self.application, input=self.input or None, attributes=self.attributes),
+            unit=self.unit,
+            features=self.features,
+        )
+
+
+def read_requests(path: str) -> list[Question]:
+    """Return the questions of a JSON-lines file; ConfigError names the line of one that is wrong."""
+    try:
+        lines = Path(path).read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigError(f"The file {path} cannot be read: {error.strerror}.") from None
+    return [_question(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def answers(config: Config, files: Sequence[str], questions: Sequence[Question], timezone: str) -> Iterator[Any]:
+    """Yield the answer to each question, in order, after learning from the files."""
+    with closing(learned(config, files, timezone)) as agent:
+        systems = {said.system for said in agent.service.predictions()}
+        only = systems.pop() if len(systems) == 1 else ""
+        for question in questions:
+            try:
+                answer = agent.service.answer(question.request(only))
+            except UnavailableError as error:  # a system that is not listed costs its own line alone
+                yield _unanswered(question, str(error))
+            else:
+                yield _flat(question, answer)
+
+
+def of_person(config: Config, file: str, request: PredictionRequested, timezone: str) -> Iterator[Answer]:
+    """Yield an answer for each curve that fits what a person named; ScalewatchError where none does."""
+    with closing(learned(config, [file], timezone)) as agent:
+        keys = [_key(said) for said in agent.service.predictions()]
+        fitting = [key for key in keys if _fits(key, request)]
+        if not fitting and (
+            told := [answer for key in _never_run(keys, request) if (answer := _asked(agent, key, request)).known]
+        ):
+            yield from told
+            return
+        if not fitting:
+            raise ScalewatchError(_nothing(keys, request, file))
+        for key in fitting:
+            yield _asked(agent, key, request)
+
+
+def _asked(agent: Embedded, key: ApplicationKey, request: PredictionRequested) -> Answer:
+    attributes, features = request.evidence.attributes, request.features
+    evidence = Evidence(application=key.application, input=key.input or None, attributes=attributes)
+    said = agent.service.prediction(key.id)
+    sizes = request.n or tuple(point.n for point in (said.curve if said else ()))
+    return agent.service.answer(
+        PredictionRequested(key.system, request_id="1", n=sizes, evidence=evidence, unit=key.unit, features=features)
+    )
+
+
+def _nothing(keys: Sequence[ApplicationKey], request: PredictionRequested, file: str) -> str:
+    """Say that no curve fits what a person named, and which would: other ones of the application, or other applications."""
+    name = request.evidence.application
+    of_name = [key for key in keys if key.application == name]
+    if not of_name:
+        names = ", ".join(sorted({key.application for key in keys})[:KNOWN_SHOWN])
+        return f"Nothing is known of {name!r} in {file}; known: {names or 'nothing'}."
+    named = (("input", request.evidence.input), ("system", request.system or None), ("unit", request.unit))
+    wanted = ", ".join(f"{what} {value!r}" for what, value in named if value is not None)
+    curves = sorted(f"{key.input or 'no input'} in {key.unit} on {key.system}" for key in of_name)
+    return f"Nothing is known of {name!r} with {wanted} in {file}; known: {', '.join(curves[:KNOWN_SHOWN])}."
+
+
+def _never_run(keys: Sequence[ApplicationKey], request: PredictionRequested) -> list[ApplicationKey]:
+    """Return what an input that was never run would be, on each system and in each unit where others of it ran."""
+    wanted = request.evidence.input
+    if wanted is None:
+        return []
+    others = (msgspec.structs.replace(key, input=wanted) for key in keys)
+    return sorted({key for key in others if _fits(key, request)})
+
+
+def learned(config: Config, files: Sequence[str], timezone: str) -> Embedded:
+    """Return an agent that has learned from files."""
+    replay = Replay(config)
+    replay.run(files, compose.file_options(config, timezone))
+    return replay.agent
+
+
+def ask_agent(url: str, request: PredictionRequested, token: str | None = None) -> Answer:
+    """Return a running agent's answer; UnavailableError where it cannot be reached or refuses.
+
+    `token` says who asks; it goes to this address alone, and to no other one that the agent may name.
+    """
+    evidence = request.evidence
+    named = {
+        "application": evidence.application,
+        "system": request.system,
+        "input": evidence.input,
+        "unit": request.unit,
+        "n": ",".join(f"{n:g}" for n in request.n),
+    }
+    told = {f"attribute.{name}": str(value) for name, value in evidence.attributes.items()}
+    told |= {f"feature.{name}": repr(value) for name, value in request.features.items()}
+    query = urllib.parse.urlencode({name: value for name, value in (named | told).items() if value})
+    address = f"{url.rstrip('/')}/api/v1/predictions?{query}"
+    if not address.startswith(("http://", "https://")):
+        raise ConfigError(f"{url!r} is no HTTP address.")
+    try:
+        with urllib.request.urlopen(_asking(address, token), timeout=TIMEOUT_S) as reply:  # noqa: S310 - only http and https get here
+            return msgspec.json.decode(reply.read(), type=Answer)
+    except urllib.error.HTTPError as error:
+        raise UnavailableError(f"The agent at {url} refused: {_detail(error.read()) or error.reason}") from None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UnavailableError(f"The agent at {url} gave no answer: {error}.") from None
+
+
+def _asking(address: str, token: str | None) -> urllib.request.Request:
+    asking = urllib.request.Request(address)  # noqa: S310 - only http and https get here
+    if token is not None:
+        asking.add_unredirected_header("Authorization", f"Bearer {token}")
+    return asking
+
+
+def _question(path: str, number: int, line: bytes) -> Question:
+    try:
+        return msgspec.json.decode(line, type=Question, strict=False)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"{path}:{number}: {error}.") from None
+
+
+def _flat(question: Question, answer: Answer) -> dict[str, Any]:
+    common = {"id": question.id} | {name: getattr(answer, name) for name in ANSWERED}
+    points = [msgspec.to_builtins(point) for point in answer.points]
+    return common | _told(question, points)
+
+
+def _unanswered(question: Question, detail: str) -> dict[str, Any]:
+    common = {"id": question.id, "known": False, "detail": detail, "observations": 0, "model": None}
+    asked = {name: getattr(question, name) for name in ("application", "system", "input", "unit")}
+    return common | asked | _told(question, [])
+
+
+def _told(question: Question, points: list[dict[str, Any]]) -> dict[str, Any]:
+    if isinstance(question.n, list):
+        return {"points": points}
+    return points[0] if points else {"n": question.n, "run_time_s": None}
+
+
+def _fits(key: ApplicationKey, request: PredictionRequested) -> bool:
+    evidence = request.evidence
+    wanted = (evidence.application, request.system or None, evidence.input, request.unit)
+    has = (key.application, key.system, key.input, key.unit)
+    return all(want is None or want == own for want, own in zip(wanted, has, strict=True))
+
+
+def _key(said: Prediction) -> ApplicationKey:
+    return ApplicationKey(said.application, said.system, said.input, said.unit)
+
+
+def _detail(body: bytes) -> str:
+    """Return what an agent says of a refusal; nothing where it is no agent that answers."""
+    try:
+        said = msgspec.json.decode(body, type=_Refusal)
+    except msgspec.MsgspecError:
+        return ""
+    known = f" Known: {', '.join(said.known[:KNOWN_SHOWN])}." if said.known else ""
+    return printable(said.error[:300] + known)
+
+
+class _Refusal(msgspec.Struct):
+    error: str
+    known: list[str] = []
 
 
 def _sizes(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[float, ...]:
@@ -30,7 +235,7 @@ def _sizes(_context: click.Context, _parameter: click.Parameter, value: str | No
     return sizes
 
 
-def _told(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+def _pairs(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
     pairs = [text.partition("=") for text in given]
     if any(not (name and sign and value) for name, sign, value in pairs):
         raise click.BadParameter("write NAME=VALUE")
@@ -39,7 +244,7 @@ def _told(_context: click.Context, _parameter: click.Parameter, given: tuple[str
 
 def _numbers(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, float]:
     try:
-        found = {name: float(value) for name, value in _told(context, parameter, given).items()}
+        found = {name: float(value) for name, value in _pairs(context, parameter, given).items()}
     except ValueError as error:
         raise click.BadParameter("features are numbers, such as max_bytes=1e9") from error
     if not all(map(isfinite, found.values())):
@@ -53,16 +258,12 @@ def _numbers(context: click.Context, parameter: click.Parameter, given: tuple[st
 @click.option("--system", default=None, help="Its system; by default the only one that runs it.")
 @click.option("--input", default=None, help="Its input; by default the only one, from a file all.")
 @click.option("--unit", default=None, help="Unit of the sizes; by default the only one, from a file all.")
-@click.option("--attribute", "attributes", multiple=True, callback=_told, help="Attribute of the job, as NAME=VALUE.")
-@click.option(
-    "--feature", "features", multiple=True, callback=_numbers, help="Feature of its communication, NAME=VALUE."
-)
+@click.option("--attribute", "attributes", multiple=True, callback=_pairs, help="Attribute of the job, as NAME=VALUE.")
+@click.option("--feature", "features", multiple=True, callback=_numbers,
+              help="Feature of its communication, NAME=VALUE.")  # fmt: skip
 @click.option("--url", default=None, help="Ask a running agent, such as http://127.0.0.1:8080.")
-@click.option(
-    "--token-file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help=f"File with the bearer token for --url; else the variable {TOKEN}.",
-)
+@click.option("--token-file", type=click.Path(dir_okay=False, path_type=Path),
+              help=f"File with the bearer token for --url; else the variable {TOKEN}.")  # fmt: skip
 @click.option("--members", is_flag=True, help="Show every law of run time, its weight and how right it has been.")
 @click.option("--events", multiple=True, type=click.Path(), help="File of events to learn from; may be repeated.")
 @click.option("--requests", type=click.Path(dir_okay=False), help="File of questions, one JSON object per line.")

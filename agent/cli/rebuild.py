@@ -1,16 +1,172 @@
 """`scalewatch rebuild`: learn anew from the settled runs."""
 
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
 import click
+import msgspec
 
 from agent.app import compose
-from agent.app.rebuild import rebuild
-from agent.cli.options import progress, required_config_option
+from agent.app.embedded import ticks
+from agent.app.kafka import connected
+from agent.cli.options import counted, progress, required_config_option
 from agent.config.load import load
-from agent.config.tree import Config
-from agent.log.kafka.log import KafkaLog
-from processors.contracts.errors import FencedError, ScalewatchError
-from processors.contracts.log import Log
-from sinks.web.words import counted
+from agent.config.tree import Config, config_hash
+from processors import __version__
+from processors.contracts.errors import ConfigError, FencedError, ScalewatchError
+from processors.contracts.events import Identity, JobCompleted, JobEvent, JobProfile, JournalRecord, Tick
+from processors.contracts.hosts import Profile
+from processors.contracts.log import CheckpointStore, Log, Marker, Restoration, Restored
+from processors.contracts.outputs import Prediction, Run
+from processors.jobs.lifecycle import Job, JobState
+from processors.pipeline.host_state import of_hosts
+from processors.pipeline.jobs import told_at_start
+from processors.pipeline.shard import Shard
+from processors.pipeline.state import Tombstone
+from processors.store import Envelope
+
+JOBS: Final = f"{Job.name}/"
+
+
+class Rebuilt(msgspec.Struct, frozen=True):
+    """What a rebuild of one shard found: settled runs, jobs that had not settled, and the applications there are now."""
+
+    runs: int
+    pending_jobs: int
+    applications: int
+
+
+def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], None]) -> Rebuilt:
+    """Replace the state of a shard. The learner has to be stopped.
+
+    (1) take the shard over; (2) fold the settled runs, oldest first, with their evidence; (3) fold what the old state
+    knows of jobs that have not settled; (4) save everything in one checkpoint at the old place of the journal, with
+    tombstones for what is gone, hosts as they were or, where nobody can read them, anew; (5) publish the new predictions. Raises FencedError where a learner took it back.
+    """
+    store = log.checkpoints(shard)
+    try:
+        restored = store.take_over()  # (1)
+        fold = compose.make_shard(config)
+        runs = sorted(_settled(config, log, shard), key=lambda run: (_completion(run).end_ms, run.run_id))
+        said: dict[str, Prediction | None] = {}
+        now_ms = restored.marker.now_ms if restored.marker else 0
+        for count, run in enumerate(runs, 1):  # (2)
+            _fold(fold, _events_of(run), said)
+            if count % 1000 == 0:
+                on_progress(count)
+        on_progress(len(runs))
+        _pass_time(fold, now_ms, said)
+        pending = _pending(restored)
+        for job in pending:  # (3)
+            _fold(fold, _events_of_job(job), said, tick=False)
+        _save(config, store, restored, fold)  # (4)
+    finally:
+        store.close()
+    _publish(config, log, said)  # (5)
+    return Rebuilt(len(runs), len(pending), len(fold.state.models))
+
+
+def _settled(config: Config, log: Log, shard: int) -> Iterable[Run]:
+    runs = [msgspec.json.decode(value, type=Run) for value in _newest(log, config.topics.runs).values()]
+    return [run for run in runs if config.journal_partition(_completion(run).system) == shard]
+
+
+def _newest(log: Log, topic: str) -> Mapping[bytes, bytes]:
+    """Return the last record of each key of a compacted topic."""
+    found = Restoration()
+    for partition in range(log.partitions(topic) or 0):
+        log.read(topic, partition, found.add)
+    return found.values
+
+
+def _completion(run: Run) -> JobCompleted:
+    return msgspec.json.decode(run.event, type=JobCompleted)
+
+
+def _events_of(run: Run) -> list[JobEvent]:
+    event = _completion(run)
+    return [*(msgspec.json.decode(raw, type=Identity) for raw in run.identities), event, *_profile(event, run.profile)]
+
+
+def _profile(event: JobCompleted, profile: Profile | None) -> list[JobEvent]:
+    """Return what the hosts of a run told of it: it can not be worked out again, for their minutes are not kept."""
+    return [JobProfile(event.system, event.job_id, event.run_id, profile)] if profile is not None else []
+
+
+def _pending(restored: Restored) -> list[JobState]:
+    envelopes = (
+        msgspec.json.decode(value, type=Envelope) for key, value in restored.states.items() if key.startswith(JOBS)
+    )
+    return [msgspec.json.decode(envelope.data, type=JobState) for envelope in envelopes]
+
+
+def _events_of_job(job: JobState) -> list[JobEvent]:
+    ended: list[JobEvent] = []
+    for run in job.ended:
+        ended += [*told_at_start(run), run.event, *_profile(run.event, run.profile)]
+    started: list[JobEvent] = [job.started] if job.started is not None else []
+    return [*(identity for _, identity in sorted(job.identities.items())), *ended, *started]
+
+
+def _fold(fold: Shard, events: list[JobEvent], said: dict[str, Prediction | None], *, tick: bool = True) -> None:
+    if tick:  # before the evidence: what comes long before its run is forgotten
+        _pass_time(fold, max(event.end_ms for event in events if isinstance(event, JobCompleted)), said)
+    for event in events:
+        _keep(fold.fold(JournalRecord(event=event)), said)
+
+
+def _pass_time(fold: Shard, time_ms: int, said: dict[str, Prediction | None]) -> None:
+    for tick_ms in ticks(fold.now_ms or None, time_ms - time_ms % 10_000):
+        _keep(fold.fold(JournalRecord(event=Tick(system="", time_ms=tick_ms))), said)
+
+
+def _keep(messages: list[Any], said: dict[str, Prediction | None]) -> None:
+    for message in messages:
+        if isinstance(message, Prediction):
+            said[compose.encode(message).key] = message
+        elif isinstance(message, Tombstone) and message.kind == "predictions":
+            said[message.key] = None
+
+
+def _save(config: Config, store: CheckpointStore, restored: Restored, fold: Shard) -> None:
+    states, old = fold.dirty(), restored.marker
+    hosts_stay = _hosts_readable(config, restored)
+    gone: dict[str, bytes | None] = {
+        key: None for key in restored.states if key not in states and not (hosts_stay and of_hosts(key))
+    }
+    marker = Marker(
+        offset=old.offset if old else 0,
+        number=old.number + 1 if old else 1,
+        count=len(states) + len(gone),
+        agent_version=__version__,
+        config_hash=config_hash(config),
+        journal_partitions=config.topics.journal_partitions,
+        now_ms=fold.now_ms,
+        hosts_offset=old.hosts_offset if old and hosts_stay else None,
+        hosts_now_ms=old.hosts_now_ms if old and hosts_stay else 0,
+    )
+    store.save(states | gone, marker)
+
+
+def _hosts_readable(config: Config, restored: Restored) -> bool:
+    """Tell whether what is learned of hosts can stay as it is: nothing of it is in the settled runs."""
+    states = {key: value for key, value in restored.states.items() if of_hosts(key)}
+    try:
+        compose.make_shard(config).restore(states, 0, restored.marker.hosts_now_ms if restored.marker else None)
+    except ConfigError:
+        return False
+    return True
+
+
+def _publish(config: Config, log: Log, said: dict[str, Prediction | None]) -> None:
+    producer = log.producer()
+    topic = config.topics.predictions
+    for gone in _newest(log, topic).keys() - {key.encode() for key in said}:
+        producer.send(topic, None, gone)
+    for key, message in said.items():
+        producer.send(topic, compose.encode(message).value if message is not None else None, key.encode())
+    producer.flush(config.learner.flush_timeout_s)
+    producer.close()
 
 
 @click.command
@@ -23,20 +179,17 @@ def command(config: str, shard: tuple[int, ...]) -> None:
     the state; jobs that run or have not settled are kept.
     """
     settings = load(config)
-    log = KafkaLog(compose.kafka_settings(settings))
     try:
-        for number in shard or range(settings.topics.journal_partitions):
-            click.echo(_rebuilt(settings, log, number))
+        with connected(settings) as log:
+            for number in shard or range(settings.topics.journal_partitions):
+                click.echo(_rebuilt(settings, log, number))
     except FencedError as error:
         raise ScalewatchError("A learner took the shard back while it was rebuilt; stop the learners first.") from error
-    finally:
-        log.close()
 
 
 def _rebuilt(config: Config, log: Log, shard: int) -> str:
-    with progress() as bar:
-        task = bar.add_task(f"shard {shard}, runs", total=None)
-        done = rebuild(config, log, shard, lambda runs: bar.update(task, completed=runs))
+    with progress(f"shard {shard}, runs") as on_progress:
+        done = rebuild(config, log, shard, on_progress)
     told = (
         counted(done.runs, "run"),
         f"{counted(done.pending_jobs, 'job')} not settled",

@@ -10,10 +10,9 @@ import msgspec
 from agent.app import compose
 from agent.app.files import scores_file
 from agent.app.replay import Replay
-from agent.cli.errors import FAILED
-from agent.cli.options import config_option, load_or_default, progress, timezone_option
+from agent.cli import FAILED
+from agent.cli.options import config_option, counted, load_or_default, progress, timezone_option
 from sinks.files import JsonLines
-from sinks.web.words import counted
 
 
 @click.command
@@ -49,11 +48,9 @@ def command(  # noqa: PLR0917 - options
     with ExitStack() as stack:
         sink = stack.enter_context(JsonLines(folder))
         scored = None if scores is None else stack.enter_context(scores_file(scores))
-        bar = stack.enter_context(progress(quiet=quiet))
-        task = bar.add_task("records", total=None)
-
+        on_progress = stack.enter_context(progress("records", quiet=quiet))
         replay = Replay(settings, sink, scored, host)
-        replay.run(files, compose.file_options(settings, timezone), lambda records: bar.update(task, completed=records))
+        replay.run(files, compose.file_options(settings, timezone), on_progress)
         summary = replay.summary()
         replay.agent.close()
     (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")

@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from agent.app import alertmanager, compose, roles, supervisor
+from agent.app.kafka import kafka_settings
 from agent.cli.options import required_config_option, stopped_by_signals
 from agent.clock import Clock, SystemClock
 from agent.config.load import load
@@ -56,27 +57,19 @@ def _both(config: str, stop: threading.Event) -> int:
 
 
 def _alone(config: Config, name: str, stop: threading.Event) -> int:
-    metrics = compose.metrics()
-    log = KafkaLog(compose.kafka_settings(config))
+    metrics, clock = compose.metrics(), SystemClock()
     restarts = int(os.environ.get(RESTARTS, "0"))
-    role = ROLES[name](config, log, metrics, SystemClock(), restarts)
+    role = ROLES[name](config, KafkaLog(kafka_settings(config)), metrics, clock, restarts)
+    bounds = config.metrics
     metrics.register(HealthCollector(role.service))
-    metrics.register(
-        PredictionCollector(
-            role.own,
-            now_ms=SystemClock().now_ms,
-            applications_max=config.metrics.applications_max,
-            sizes_max=config.metrics.sizes_max,
-        )
-    )
-    metrics.register(HostCollector(role.service, config.metrics.hosts_max))
+    metrics.register(PredictionCollector(role.own, clock.now_ms, bounds.applications_max, bounds.sizes_max))
+    metrics.register(HostCollector(role.service, bounds.hosts_max))
     say = supervisor.logger(name)
-    with Server(
-        create_app(role.service, metrics, access=compose.access(config)), config.http.host, _port(config, name)
-    ) as server:
+    app = create_app(role.service, metrics, access=compose.access(config))
+    with Server(app, config.http.host, _port(config, name)) as server:
         say.info("role starts", url=server.url, restarts=restarts)
         role.watch(stop)
-        alertmanager.start(config.alertmanager, role.own, metrics, SystemClock(), stop)
+        alertmanager.start(config.alertmanager, role.own, metrics, clock, stop)
         try:
             roles.run(role, stop)
         except ConfigError:

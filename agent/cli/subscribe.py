@@ -3,25 +3,73 @@
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 import msgspec
-from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_exponential_jitter
 
 from agent.app import compose
-from agent.app.subscribe import Changes, follow, newest
-from agent.cli.options import required_config_option, stopped_by_signals
+from agent.app.kafka import connected, until_available
+from agent.cli.options import required_config_option, say_that_it_is_tried_again, stopped_by_signals
 from agent.config.load import load
 from agent.config.tree import Config
-from processors.contracts.errors import ConfigError, UnavailableError
-from processors.contracts.log import Log
-from sinks.table import Row, TableWriter, write_lines
+from processors.contracts.errors import ConfigError
+from processors.contracts.log import Consumer, Log, TopicPartition
+from processors.contracts.outputs import Prediction
+from sinks.table import Row, TableWriter, rows, write_lines
 
+POLL_S: Final = 1.0
 TOPICS: Final = ("predictions", "job-predictions", "answers", "alerts", "runs")
 AGAIN_MAX_S: Final = 30.0
+
+
+class Change(msgspec.Struct, frozen=True):
+    """The newest message of a key, None where the key has left the topic."""
+
+    key: str
+    value: bytes | None
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """What one look at a topic found; `caught_up` tells that everything was read that was there at the start."""
+
+    changes: tuple[Change, ...]
+    caught_up: bool
+
+
+def follow(log: Log, topic: str, group: str, stop: Callable[[], bool], *, only_new: bool = False) -> Iterator[Changes]:
+    """Yield what a topic holds and what comes, until `stop` says so. Raises UnavailableError.
+
+    Nothing is committed: every reader reads the whole topic, and has a group of its own. A compacted topic holds the last
+    message of each key, so that this is all there is to know.
+    """
+    consumer = log.consumer(group, [topic], member="reader", from_beginning=not only_new)
+    try:
+        yield from _followed(log, consumer, topic, stop)
+    finally:
+        consumer.close()
+
+
+def _followed(log: Log, consumer: Consumer, topic: str, stop: Callable[[], bool]) -> Iterator[Changes]:
+    ends: dict[TopicPartition, int] = {}
+    read: dict[TopicPartition, int] = {}
+    caught_up = False
+    while not stop():
+        poll = consumer.poll(POLL_S)
+        for partition in poll.assignment.gained:
+            ends.setdefault(partition, consumer.end(partition))
+            read.setdefault(partition, consumer.beginning(partition))
+        changes: list[Change] = []
+        for batch in poll.batches:
+            read[batch.topic, batch.partition] = batch.next_offset
+            for key, value in zip(batch.keys, batch.values, strict=True):
+                changes.append(Change((key or b"").decode("utf-8", "replace"), value))
+        if not caught_up and ends and len(ends) == log.partitions(topic):
+            caught_up = all(read[partition] >= end for partition, end in ends.items())
+        yield Changes(tuple(changes), caught_up)
 
 
 @click.command(short_help="Print what the agent says, or keep a local table of predictions fresh.")
@@ -46,15 +94,9 @@ def command(config: str, topic: str, sqlite: Path | None, jsonl: Path | None, *,
     stop = stopped_by_signals()
     take = Tables(sqlite, jsonl) if tables else Lines()
     name = compose.output_topics(settings)[topic.replace("-", "_")]
-    attempts = Retrying(
-        retry=retry_if_exception_type(UnavailableError), wait=wait_exponential_jitter(initial=1, max=AGAIN_MAX_S),
-        stop=stop_when_event_set(stop), sleep=sleep_using_event(stop), before_sleep=_say, reraise=True,
-    )  # fmt: skip
+    read = partial(_read, settings, name, take, stop, once=once, only_new=only_new)
     try:
-        attempts(_read, settings, name, take, stop, once=once, only_new=only_new)
-    except UnavailableError:
-        if not stop.is_set():
-            raise
+        until_available(read, stop, AGAIN_MAX_S, say_that_it_is_tried_again)
     finally:
         take.close()
 
@@ -95,8 +137,14 @@ class Tables:
         if not found.caught_up or not (self._waiting or self._whole):
             return
         changed: dict[str, list[Row] | None] = dict.fromkeys(self._waiting)
-        changed |= newest({key: value for key, value in self._waiting.items() if value is not None})
-        self._rows = {key: rows for key, rows in {**({} if self._whole else self._rows), **changed}.items() if rows}
+        for key, value in self._waiting.items():
+            if value is not None:
+                changed[key] = list(rows(key, msgspec.json.decode(value, type=Prediction)))
+        self._rows = {
+            key: found_rows
+            for key, found_rows in {**({} if self._whole else self._rows), **changed}.items()
+            if found_rows
+        }
         if self._writer is not None:
             self._writer.change(changed, whole=self._whole)
         if self._jsonl is not None:
@@ -112,25 +160,12 @@ class Tables:
 def _read(
     settings: Config, topic: str, take: Lines | Tables, stop: threading.Event, *, once: bool, only_new: bool
 ) -> None:
-    from agent.log.kafka.log import KafkaLog  # noqa: PLC0415 - the Kafka client is loaded only where it is used
-
-    log = KafkaLog(compose.kafka_settings(settings))
     take.begin()
-    try:
-        for found in _looks(log, topic, stop, only_new=only_new):
+    group = f"scalewatch-subscribe-{socket.gethostname()}-{os.getpid()}"
+    with connected(settings) as log:
+        if log.partitions(topic) is None:
+            raise ConfigError(f"The topic {topic} does not exist; is this the configuration of the agent that runs?")
+        for found in follow(log, topic, group, stop.is_set, only_new=only_new):
             take.take(found)
             if once and found.caught_up:
                 return
-    finally:
-        log.close()
-
-
-def _looks(log: Log, topic: str, stop: threading.Event, *, only_new: bool) -> Iterator[Changes]:
-    if log.partitions(topic) is None:
-        raise ConfigError(f"The topic {topic} does not exist; is this the configuration of the agent that runs?")
-    group = f"scalewatch-subscribe-{socket.gethostname()}-{os.getpid()}"
-    return follow(log, topic, group, stop.is_set, only_new=only_new)
-
-
-def _say(state: Any) -> None:
-    click.echo(f"scalewatch: {state.outcome.exception()} Trying again.", err=True)

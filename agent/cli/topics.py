@@ -3,7 +3,8 @@
 import click
 
 from agent import topics
-from agent.cli.errors import FAILED
+from agent.app.kafka import connected
+from agent.cli import FAILED
 from agent.cli.options import required_config_option, table
 from agent.config.load import load
 from agent.config.tree import Config
@@ -27,14 +28,8 @@ def command(config: str, *, create: bool, sources: bool, acls: bool, principal: 
     if acls:
         click.echo(rights_text(settings, principal))
         return
-    from agent.app.compose import kafka_settings  # noqa: PLC0415 - the Kafka client is loaded only where it is used
-    from agent.log.kafka.log import KafkaLog  # noqa: PLC0415
-
-    log = KafkaLog(kafka_settings(settings))
-    try:
+    with connected(settings) as log:
         good = show(log, settings, create=create, sources=sources)
-    finally:
-        log.close()
     if not good:
         click.get_current_context().exit(FAILED)
 

@@ -167,14 +167,14 @@ def any_decoder(options: DecodeOptions) -> Decode:
     >>> decode(b'[{"type": "load"}, {"JobID": 1}]', 0).rejects[1].reason
     'unknown-format'
     """
-    formats: dict[str, DecodeOne] = {
-        "native": native_object(options),
-        "slurm": slurm_object(options),
-        "sonar": sonar_object(options),
-    }
+    makers = {"native": native_object, "slurm": slurm_object, "sonar": sonar_object}
+    made: dict[str, DecodeOne] = {}  # as they come: most topics and files hold one
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
-        formats[sniff(value)](value, received_ms, decoded)
+        name = sniff(value)
+        if name not in made:
+            made[name] = makers[name](options)
+        made[name](value, received_ms, decoded)
 
     return whole(decode_one, options)
 

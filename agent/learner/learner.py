@@ -11,24 +11,61 @@ meanwhile is a crash between two checkpoints. A shard has one checkpoint on its 
 
 import logging
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
-from typing import Any, Protocol
+from contextlib import contextmanager, suppress
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final, Protocol
 
-from agent.learner.meter import Meter
-from agent.learner.shard import OwnedShard, Plan
-from agent.learner.view import Sources
-from processors.contracts.errors import InvalidInputError, ScalewatchError
-from processors.contracts.events import JournalRecord, Origin, PredictionRequested, Tick, decode_record
+from agent.learner.shard import Fold, OwnedShard, Plan
+from processors.contracts.errors import (
+    CheckpointLostError,
+    FencedError,
+    InvalidInputError,
+    ScalewatchError,
+    UnavailableError,
+)
+from processors.contracts.events import (
+    HostMinute,
+    HostState,
+    JobCompleted,
+    JobStarted,
+    JournalRecord,
+    Network,
+    Origin,
+    PredictionRequested,
+    Tick,
+    decode_record,
+)
 from processors.contracts.hosts import HostView, told_first
 from processors.contracts.log import Batch, Log, Position, TopicPartition
-from processors.contracts.outputs import Answer, Emission
+from processors.contracts.outputs import Answer, Emission, SourceSeen
 from processors.contracts.service import Measures
 
-# Where a checkpoint is written: at once, or in a thread of its own while the fold goes on.
-#
-# What is written was encoded before, so nothing that is folded meanwhile can change it.
+_LOG = logging.getLogger("scalewatch.learner")
+OnEmission = Callable[[Emission], None]
+TOPICS_MAX: Final = 1000
+MINUTE_MS: Final = 60_000
+TIMES: Final = {  # where an event has a time of its own; others are as new as the tick before them
+    JobStarted: attrgetter("start_ms"),
+    JobCompleted: attrgetter("end_ms"),
+    HostState: attrgetter("time_ms"),
+    Network: attrgetter("time_ms"),
+}
+OUTCOMES: Final[dict[type[Exception], str]] = {
+    CheckpointLostError: "lost",
+    FencedError: "fenced",
+    UnavailableError: "unavailable",
+}
+TALLIED: Final = {  # what folds count by kind: the metric, and its label for the name
+    "fault": ("scalewatch_processor_faults_total", "processor"),
+    "bound": ("scalewatch_bounds_hit_total", "bound"),
+    "refused": ("scalewatch_runs_refused_total", "reason"),
+    "shift": ("scalewatch_level_shifts_total", "direction"),
+    "profile": ("scalewatch_profiles_total", "outcome"),
+}
 
 
 class Save(Protocol):
@@ -47,29 +84,142 @@ Saving = Callable[[Callable[[], float]], Save]
 def at_once(work: Callable[[], float]) -> Save:
     """Write before anything else is done."""
     ended: Future[float] = Future()
-    try:
-        ended.set_result(work())
-    except Exception as error:  # noqa: BLE001  it is raised where the result is asked for
-        ended.set_exception(error)
+    _end(ended, work)
     return ended
 
 
 def in_thread(work: Callable[[], float]) -> Save:
     """Write in a thread; whoever closes what it writes to has to wait for the result first."""
     ended: Future[float] = Future()
-
-    def run() -> None:
-        try:
-            ended.set_result(work())
-        except BaseException as error:  # noqa: BLE001  it is raised where the result is asked for
-            ended.set_exception(error)
-
-    threading.Thread(target=run, name="checkpoint", daemon=True).start()
+    threading.Thread(target=_end, args=(ended, work), name="checkpoint", daemon=True).start()
     return ended
 
 
-_LOG = logging.getLogger("scalewatch.learner")
-OnEmission = Callable[[Emission], None]
+def _end(ended: Future[float], work: Callable[[], float]) -> None:
+    try:
+        ended.set_result(work())
+    except BaseException as error:  # noqa: BLE001  it is raised where the result is asked for
+        ended.set_exception(error)
+
+
+class Sources:
+    """Counts events by topic: `note` for each record, in the thread that folds, `tell` after a batch of them.
+
+    It is no part of any state: after a restart it begins anew. More than TOPICS_MAX topics are not followed, and counted.
+    """
+
+    def __init__(self) -> None:
+        self._noted: dict[str, list[int]] = {}
+        self._seen: dict[str, SourceSeen] = {}
+        self._lock = threading.Lock()
+
+    def note(self, record: JournalRecord, now_ms: int) -> None:
+        """Take note of an event that was folded; `now_ms` is the newest tick, and no event is taken for newer."""
+        event = record.event
+        if type(event) is HostMinute:
+            topic, time_ms = event.source.rpartition("/")[0], event.minute_ms + MINUTE_MS
+        elif record.origin is None:
+            return
+        else:
+            own = TIMES.get(type(event))
+            topic, time_ms = record.origin.topic, now_ms if own is None else own(event)
+        if now_ms and time_ms > now_ms:  # one wrong clock must not make a silent source look alive for ever
+            time_ms = now_ms
+        noted = self._noted.get(topic)
+        if noted is None:
+            self._noted[topic] = [1, time_ms]
+            return
+        noted[0] += 1
+        noted[1] = max(noted[1], time_ms)
+
+    def tell(self, measures: Measures | None) -> None:
+        """Let readers see what was noted since the last call."""
+        if not self._noted:
+            return
+        left_out = 0
+        with self._lock:
+            for topic, (events, newest_ms) in self._noted.items():
+                former = self._seen.get(topic)
+                if former is None and len(self._seen) >= TOPICS_MAX:
+                    left_out += 1
+                    continue
+                if former is not None:
+                    events, newest_ms = events + former.events, max(newest_ms, former.newest_ms)  # noqa: PLW2901
+                self._seen[topic] = SourceSeen(topic=topic, events=events, newest_ms=newest_ms)
+        self._noted = {}
+        if left_out and measures is not None:
+            measures.add("scalewatch_bounds_hit_total", left_out, bound="source_topics_max")
+
+    def seen(self) -> list[SourceSeen]:
+        """Return the sources, the one that spoke last first; for any thread."""
+        with self._lock:
+            found = list(self._seen.values())
+        return sorted(found, key=lambda source: (-source.newest_ms, source.topic))
+
+
+class Meter:
+    """Counts of one learner: gathered while it folds and told once a batch, because a metric costs as much as an event."""
+
+    def __init__(self, measures: Measures) -> None:
+        self._measures = measures
+        self.sent: Counter[str] = Counter()
+        self.rejected = 0
+        self.ticks_s = 0.0
+
+    def restored(self, *, hosts_lost: bool) -> None:
+        """Count a take-over, and whether what was learned of hosts was lost with it."""
+        self._measures.add("scalewatch_restores_total")
+        if hosts_lost:
+            self._measures.add("scalewatch_restores_without_hosts_total")
+
+    def saved(self, seconds: float) -> None:
+        """Count a checkpoint that is there, and how long it took from the first write to the confirmation."""
+        self._measures.observe("scalewatch_checkpoint_duration_seconds", seconds)
+        self._measures.add("scalewatch_checkpoints_total", outcome="confirmed")
+
+    @contextmanager
+    def checkpoint(self) -> Iterator[None]:
+        """Count a checkpoint that fails within this block."""
+        try:
+            yield
+        except tuple(OUTCOMES) as error:
+            self._measures.add("scalewatch_checkpoints_total", outcome=OUTCOMES[type(error)])
+            raise
+
+    def tell_folded(self, fold: Fold, records: int, seconds: float) -> None:
+        """Tell of a batch of `records`: what became of them, the fits, the faults, and how much state there is."""
+        self._measures.observe("scalewatch_batch_duration_seconds", seconds, role="learner")
+        tally = fold.tallied()
+        self._events("received", records)
+        self._events("rejected", self.rejected)
+        if self.rejected:
+            self._measures.add("scalewatch_dead_letters_total", self.rejected, reason="processor")
+        for (kind, name), count in tally.items():
+            if kind == "event":
+                self._events(name, count)
+            elif (kind, name) == ("profile", "minute_late"):
+                self._measures.add("scalewatch_profile_minutes_late_total", count)
+            elif kind in TALLIED:
+                metric, label = TALLIED[kind]
+                self._measures.add(metric, count, **{label: name})
+        published = tally.get(("fit", "published"), 0)
+        for _ in range(published):  # a model that was fitted is published in the same tick, so these share the time
+            self._measures.observe("scalewatch_fit_duration_seconds", self.ticks_s / published)
+        for name, count in fold.sizes().items():
+            self._measures.set("scalewatch_state_records", count, processor=name)
+        for component, error_w in fold.power_errors().items():
+            self._measures.set("scalewatch_power_estimate_error_watts", error_w, component=component)
+        self.rejected, self.ticks_s = 0, 0.0
+
+    def tell_sent(self) -> None:
+        """Tell of the records sent since the last call."""
+        for kind, count in self.sent.items():
+            self._measures.add("scalewatch_emissions_total", count, topic=kind)
+        self.sent.clear()
+
+    def _events(self, outcome: str, count: int) -> None:
+        if count:
+            self._measures.add("scalewatch_events_total", count, role="learner", format="journal", outcome=outcome)
 
 
 class Learner:
@@ -93,7 +243,7 @@ class Learner:
         self._saving = saving
         self._saves: dict[TopicPartition, Save] = {}
         self._plan = plan
-        self._measures, self._meter = measures, Meter(measures, monotonic_s)
+        self._measures, self._meter, self._monotonic_s = measures, Meter(measures), monotonic_s
         self._on_emission = on_emission
         self._consumer = log.consumer(plan.group, [plan.journal_topic], member=member)
         self._producer = log.producer()
@@ -195,28 +345,25 @@ class Learner:
         shard = self._shards.get((batch.topic, batch.partition))
         if shard is None:
             return 0
-        folded = 0
-        with self._meter.batch():
-            for offset, value in zip(batch.offsets, batch.values, strict=True):
-                if offset >= shard.offset:
-                    self._fold_one(shard, Origin(batch.topic, batch.partition, offset), value or b"")
-                    folded += 1
-            shard.offset, shard.records = max(shard.offset, batch.next_offset), shard.records + folded
-            self._flush()
-        self._meter.tell_folded(shard.fold, folded)
+        began_s, folded = self._monotonic_s(), 0
+        for offset, value in zip(batch.offsets, batch.values, strict=True):
+            if offset >= shard.offset:
+                self._fold_one(shard, Origin(batch.topic, batch.partition, offset), value or b"")
+                folded += 1
+        shard.offset, shard.records = max(shard.offset, batch.next_offset), shard.records + folded
+        self._flush()
+        self._meter.tell_folded(shard.fold, folded, self._monotonic_s() - began_s)
         self.sources.tell(self._measures)
         return folded
 
     def _fold_one(self, shard: OwnedShard, origin: Origin, value: bytes) -> None:
         try:
-            record = decode_record(value)
-            self.sources.note(record, shard.fold.now_ms)
-            messages = self._folded(shard, origin.offset, record)
+            messages = self._folded(shard, origin.offset, decode_record(value))
         except Exception as error:  # whatever a processor raises concerns this event only
             if isinstance(error, ScalewatchError) and not isinstance(error, InvalidInputError):
                 raise
             messages = [self._plan.dead_letter(origin, value, error)]
-            self._meter.rejected()
+            self._meter.rejected += 1
             self._complain(origin, error)
         for message in messages:
             self._send(self._plan.encode(message))
@@ -229,15 +376,19 @@ class Learner:
             _LOG.warning("%s became a dead letter, number %d: %r", place, self._complaints, error)
 
     def _folded(self, shard: OwnedShard, offset: int, record: JournalRecord) -> list[Any]:
+        if type(record.event) is not Tick:
+            self.sources.note(record, shard.fold.now_ms)
+            with self._folding:
+                return shard.take(offset, record)
         with self._folding:
-            if type(record.event) is not Tick:
-                return shard.take(offset, record)
-            with self._meter.tick():
-                return shard.take(offset, record)
+            began_s = self._monotonic_s()
+            messages = shard.take(offset, record)
+            self._meter.ticks_s += self._monotonic_s() - began_s  # that is where models are fitted
+            return messages
 
     def _send(self, emission: Emission) -> None:
         self._producer.send(self._plan.topics[emission.kind], emission.value, emission.key.encode())
-        self._meter.sent(emission.kind)
+        self._meter.sent[emission.kind] += 1
         self._on_emission(emission)
         self._sent = True
 
@@ -258,7 +409,7 @@ class Learner:
             self._flush()  # (1)
         with self._folding:
             write = shard.snapshot(now_s, with_hosts=with_hosts)
-        self._saves[partition] = self._saving(self._meter.timed(write))  # (2) and (3)
+        self._saves[partition] = self._saving(partial(self._timed, write))  # (2) and (3)
         self._confirm(partition, shard, wait=False)
 
     def _confirm(self, partition: TopicPartition, shard: OwnedShard, *, wait: bool) -> None:
@@ -273,3 +424,9 @@ class Learner:
         with self._folding:
             offset = shard.confirm()
         self._consumer.commit({partition: Position(offset)})  # (4)
+
+    def _timed(self, work: Callable[[], None]) -> float:
+        """Work, in any thread, and return how long it took in seconds."""
+        began_s = self._monotonic_s()
+        work()
+        return self._monotonic_s() - began_s

@@ -11,7 +11,7 @@ from processors.contracts.hosts import HostView
 from processors.contracts.log import CheckpointStore, Consumer, Marker, TopicPartition
 from processors.contracts.outputs import Answer, Emission
 
-# What a learner is handed: its topics, its rhythm, and the fold that each shard is made of.
+NO_HOSTS: Final = dict[str, bytes | None]
 
 
 class Fold(Protocol):
@@ -97,9 +97,6 @@ class Plan(msgspec.Struct, frozen=True):
     flush_timeout_s: float = 30.0
 
 
-NO_HOSTS: Final = dict[str, bytes | None]
-
-
 class Place(msgspec.Struct, frozen=True):
     """What the state of hosts stands for: the next journal offset, and the newest tick before it."""
 
@@ -144,8 +141,7 @@ class OwnedShard:
         self.fold: Fold = plan.make_fold()
         self.fold.restore(restored.states, marker.now_ms if marker else 0, hosts.now_ms if hosts else None)
         self._saved_hosts = hosts
-        self._hosts = hosts or Place(self._jobs_from, 0)
-        self.offset = self._hosts.offset
+        self._hosts_offset = self.offset = hosts.offset if hosts else self._jobs_from
         self._number = marker.number if marker else 0
         self.records = 0
         self.saved_s: float | None = None
@@ -155,7 +151,7 @@ class OwnedShard:
     @property
     def unsaved(self) -> bool:
         """Whether anything was folded that no snapshot holds."""
-        return self.records > 0 or self._saved_hosts is None or self._saved_hosts.offset < self._hosts.offset
+        return self.records > 0 or self._saved_hosts is None or self._saved_hosts.offset < self._hosts_offset
 
     def took_over(self, now_s: float) -> None:
         """Take note of when the shard was taken over: the rhythm of its checkpoints begins."""
@@ -168,7 +164,7 @@ class OwnedShard:
             return self.fold.fold(record) if offset >= self._jobs_from else self.fold.fold_hosts(record)
         finally:
             if not self.fold.hosts_wait:
-                self._hosts = Place(offset + 1, self.fold.hosts_now_ms)
+                self._hosts_offset = offset + 1
 
     def snapshot(self, now_s: float, *, with_hosts: bool = False) -> Callable[[], None]:
         """Return steps 2 and 3 of a checkpoint of what is known now, to be done once, in any thread.
@@ -177,7 +173,7 @@ class OwnedShard:
         """
         with_hosts = with_hosts or self._hosts_due(now_s)
         states, hosts = self.fold.dirty(), self.fold.copied_hosts() if with_hosts else NO_HOSTS
-        place = self._hosts if with_hosts else self._saved_hosts
+        place = Place(self._hosts_offset, self.fold.hosts_now_ms) if with_hosts else self._saved_hosts
         marker = Marker(
             offset=max(self.offset, self._jobs_from),
             number=self._number + 1,

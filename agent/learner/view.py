@@ -1,105 +1,42 @@
-"""The latest messages of a learner, by topic and key: what readers see without asking a model."""
+"""What readers see of a learner: its latest messages by topic and key, its newest runs, and answers of its models."""
 
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import nlargest
-from operator import attrgetter
 from typing import Final, TypeVar
 from urllib.parse import unquote
 
 import msgspec
 
-from processors.contracts.events import HostMinute, HostState, JobCompleted, JobStarted, JournalRecord, Network
-from processors.contracts.hosts import Profile
+from agent.learner.learner import Learner
+from processors.contracts.errors import UnavailableError
+from processors.contracts.events import PredictionRequested
+from processors.contracts.hosts import HostView, Profile
 from processors.contracts.names import job_key
 from processors.contracts.outputs import (
     Alert,
+    Answer,
     Emission,
     JobPrediction,
+    Letter,
     Message,
     PredictedAtStart,
     Prediction,
     RecentRun,
     SourceSeen,
 )
-from processors.contracts.service import Measures
-
-# Which raw topics the events came from that the learner has folded, and how new they are.
-
-
-TOPICS_MAX: Final = 1000
-MINUTE_MS: Final = 60_000
-TIMES: Final = {  # where an event has a time of its own; others are as new as the tick before them
-    JobStarted: attrgetter("start_ms"),
-    JobCompleted: attrgetter("end_ms"),
-    HostState: attrgetter("time_ms"),
-    Network: attrgetter("time_ms"),
-}
-
-
-class Sources:
-    """Counts events by topic: `note` for each record, in the thread that folds, `tell` after a batch of them.
-
-    It is no part of any state: after a restart it begins anew. More than TOPICS_MAX topics are not followed, and counted.
-    """
-
-    def __init__(self) -> None:
-        self._noted: dict[str, list[int]] = {}
-        self._seen: dict[str, SourceSeen] = {}
-        self._lock = threading.Lock()
-
-    def note(self, record: JournalRecord, now_ms: int) -> None:
-        """Take note of an event that was folded; `now_ms` is the newest tick, and no event is taken for newer."""
-        event = record.event
-        if type(event) is HostMinute:
-            topic, time_ms = event.source.rpartition("/")[0], event.minute_ms + MINUTE_MS
-        elif record.origin is None:
-            return
-        else:
-            own = TIMES.get(type(event))
-            topic, time_ms = record.origin.topic, now_ms if own is None else own(event)
-        if now_ms and time_ms > now_ms:  # one wrong clock must not make a silent source look alive for ever
-            time_ms = now_ms
-        noted = self._noted.get(topic)
-        if noted is None:
-            self._noted[topic] = [1, time_ms]
-            return
-        noted[0] += 1
-        noted[1] = max(noted[1], time_ms)
-
-    def tell(self, measures: Measures | None) -> None:
-        """Let readers see what was noted since the last call."""
-        if not self._noted:
-            return
-        left_out = 0
-        with self._lock:
-            for topic, (events, newest_ms) in self._noted.items():
-                former = self._seen.get(topic)
-                if former is None and len(self._seen) >= TOPICS_MAX:
-                    left_out += 1
-                    continue
-                if former is not None:
-                    events, newest_ms = events + former.events, max(newest_ms, former.newest_ms)  # noqa: PLW2901
-                self._seen[topic] = SourceSeen(topic=topic, events=events, newest_ms=newest_ms)
-        self._noted = {}
-        if left_out and measures is not None:
-            measures.add("scalewatch_bounds_hit_total", left_out, bound="source_topics_max")
-
-    def seen(self) -> list[SourceSeen]:
-        """Return the sources, the one that spoke last first; for any thread."""
-        with self._lock:
-            found = list(self._seen.values())
-        return sorted(found, key=lambda source: (-source.newest_ms, source.topic))
-
-
-# Runs that settled of late, as readers ask for them: the newest of the process, by application and by job.
-
+from processors.contracts.service import Health
 
 KEPT_MAX: Final = 20_000
 SHOWN_MAX: Final = 256
 SYSTEM: Final = "system"  # the component that is a whole host
 STARTED: Final = "job.started"  # the evidence that only the start of a run gave
+M = TypeVar("M", bound=Message)
+RESOLVED_MAX: Final = 200
+ENDED_MAX: Final = 5_000
+JOBS: Final = "job_predictions"
+KINDS: Final = ("predictions", JOBS, "alerts")
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -259,17 +196,6 @@ def _ended(run: RecentRun) -> tuple[int, str]:
     return run.end_ms, run.run_id
 
 
-M = TypeVar("M", bound=Message)
-RESOLVED_MAX: Final = 200
-ENDED_MAX: Final = 5_000
-JOBS: Final = "job_predictions"
-TYPES: Final[dict[str, type[Message]]] = {
-    "predictions": Prediction,
-    "job_predictions": JobPrediction,
-    "alerts": Alert,
-}
-
-
 class _Labelled(msgspec.Struct, frozen=True):
     labels: dict[str, str]
 
@@ -285,7 +211,7 @@ class View:
 
     def __init__(self, keys_max: int = 200_000) -> None:
         self._keys_max = keys_max
-        self._latest: dict[str, dict[str, bytes]] = {kind: {} for kind in TYPES}
+        self._latest: dict[str, dict[str, bytes]] = {kind: {} for kind in KINDS}
         self._resolved: deque[bytes] = deque(maxlen=RESOLVED_MAX)
         self._ended: dict[str, bytes] = {}
         self.runs = RecentRuns()
@@ -369,3 +295,80 @@ class View:
 def _system(kind: str, key: str, value: bytes) -> str:
     """Return the system that a message is about: keys begin with it, and alerts are labelled with it."""
     return _LABELS.decode(value).labels.get("system", "") if kind == "alerts" else unquote(key.partition("/")[0])
+
+
+class LearnerService:
+    """Reads of the learner of this process; `learner` is None for good in a collector, and while it starts again.
+
+    What asks no model comes from the view; `shard_of` gives the shard of a system. `absent` is the sentence for questions
+    that nobody here can answer.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        shard_of: Callable[[str], int | None],
+        health: Callable[[], Sequence[Health]],
+        letters: Callable[[], Sequence[Letter]] = tuple,
+        absent: str = "The models of {} are not in this process.",
+    ) -> None:
+        self._view, self._shard_of, self._absent = view, shard_of, absent
+        self.health, self.letters = health, letters
+        self.learner: Learner | None = None
+
+    def predictions(self) -> Sequence[Prediction]:
+        """Return the latest prediction of every application, sorted by application id."""
+        return self._view.latest("predictions", Prediction)
+
+    def prediction(self, application_id: str) -> Prediction | None:
+        """Return the latest prediction of one application."""
+        return self._view.get("predictions", application_id, Prediction)
+
+    def answer(self, request: PredictionRequested) -> Answer:
+        """Answer a question from the models as they are now; UnavailableError while the shard is not here."""
+        shard, learner = self._shard_of(request.system), self.learner
+        answer = learner.answer(request, shard) if learner is not None and shard is not None else None
+        if answer is None:
+            raise UnavailableError(self._absent.format(request.system[:64]))
+        return answer
+
+    def jobs(self) -> Sequence[JobPrediction]:
+        """Return the latest predictions of running jobs, sorted by job."""
+        return self._view.latest("job_predictions", JobPrediction)
+
+    def ended(self, system: str, job_id: str) -> JobPrediction | None:
+        """Return what was last predicted of a job that ended a short while ago."""
+        return self._view.ended(job_key(system, job_id))
+
+    def runs(self, application_id: str) -> Sequence[RecentRun]:
+        """Return the newest settled runs of an application."""
+        return self._view.runs.of_application(application_id)
+
+    def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
+        """Return the settled runs of a job."""
+        return self._view.runs.of_job(system, job_id)
+
+    def alerts(self) -> Sequence[Alert]:
+        """Return open alerts, newest first, then the newest resolved ones."""
+        opened = sorted(self._view.latest("alerts", Alert), key=lambda alert: alert.starts, reverse=True)
+        return [*opened, *self._view.resolved()]
+
+    def hosts(self, limit: int) -> Sequence[HostView]:
+        """Return at most so many hosts: those with anomalies first, then by system and name."""
+        learner = self.learner
+        return () if learner is None else learner.hosts(limit)
+
+    def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Return system and name of at most so many hosts, those with anomalies first."""
+        learner = self.learner
+        return () if learner is None else learner.host_names(limit)
+
+    def host(self, system: str, host: str) -> HostView | None:
+        """Return one host; None where it is not known."""
+        learner = self.learner
+        return None if learner is None else learner.host(system, host)
+
+    def sources(self) -> Sequence[SourceSeen]:
+        """Return the sources, the one that spoke last first."""
+        learner = self.learner
+        return () if learner is None else learner.sources.seen()

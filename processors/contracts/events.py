@@ -276,22 +276,11 @@ _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(JournalRecord)
 
 
-def encode_record(record: JournalRecord) -> bytes:
-    """Return the journal's bytes of a record.
+encode_record = _ENCODER.encode
+"""Return the journal's bytes of a record."""
 
-    >>> encode_record(JournalRecord(event=Tick(system="", time_ms=1795168800000)))
-    b'{"event":{"type":"tick","system":"","time_ms":1795168800000},"origin":null}'
-    """
-    return _ENCODER.encode(record)
-
-
-def decode_record(value: bytes) -> JournalRecord:
-    """Return the record of the journal's bytes; msgspec.DecodeError where they are none.
-
-    >>> decode_record(encode_record(JournalRecord(event=Tick(system="", time_ms=1)))).event.identity
-    'tick:1970-01-01T00:00:00.001Z'
-    """
-    return _DECODER.decode(value)
+decode_record = _DECODER.decode
+"""Return the record of the journal's bytes; msgspec.DecodeError where they are none."""
 
 
 # What a decoder yields for one raw message.

@@ -206,16 +206,3 @@ def told_first(view: HostView) -> tuple[bool, str, str]:
     """
     calm = not any(resource.anomalous_since for resource in view.resources)
     return calm, view.system, view.host
-
-
-class Views(Protocol):
-    """What readers ask of hosts."""
-
-    def hosts(self, limit: int) -> Sequence[HostView]:
-        """Return at most so many hosts: those with anomalies first, then by system and name."""
-
-    def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
-        """Return system and name of at most so many hosts, those with anomalies first; cheap beside their views."""
-
-    def host(self, system: str, host: str) -> HostView | None:
-        """Return one host; None where it is not known."""

@@ -1,4 +1,4 @@
-"""The log: everything the roles need from a broker, as protocols. `agent.log.memory.log` and `agent.log.kafka.log` implement it.
+"""The log: everything the roles need from a broker, as protocols. `agent.log.memory` and `agent.log.kafka.log` implement it.
 
 Batches, never an object per record. A failed write means "unknown", not "lost": whoever gets an error drops its client,
 goes back to its last position and writes again; identities make the repeat a no-op.
@@ -9,11 +9,13 @@ from typing import Protocol
 
 import msgspec
 
-# Limits that every log keeps, so that what works on one works on the other.
+from processors.contracts.errors import UnavailableError
 
-
+# limits that every log keeps, so that what works on one works on the other
 RECORD_BYTES_MAX = 1_000_000  # a broker refuses batches over 1,048,588 bytes unless told otherwise
 RECORD_OVERHEAD_BYTES = 100  # generous: a record's own fields are some 20 bytes
+MARKER_KEY = b"__marker__"
+STATE_BYTES_MAX = 900_000  # brokers refuse batches over 1,048,588 bytes unless told otherwise
 
 
 def check_record(topic: str, value: bytes | None, key: bytes | None) -> int:
@@ -142,6 +144,64 @@ class Restored(msgspec.Struct, frozen=True):
 
     marker: Marker | None
     states: Mapping[str, bytes]
+
+
+def checkpoint_records(states: Mapping[str, bytes | None], marker: Marker) -> list[tuple[bytes, bytes | None]]:
+    """Return keys and values in the order in which they are written, the marker last.
+
+    Raises ValueError, naming the key, where a state is larger than a broker takes, has the marker's key, or where the
+    marker counts other states than these.
+
+    >>> [key for key, _ in checkpoint_records({"a": b"1"}, Marker(40, 3, 1, "1.0", "hash", 1))]
+    [b'a', b'__marker__']
+    """
+    if marker.count != len(states):
+        raise ValueError(f"The marker counts {marker.count} states, but there are {len(states)}.")
+    records = [(key.encode(), value) for key, value in states.items()]
+    for key, value in records:
+        _check(key, value)
+    return [*records, (MARKER_KEY, msgspec.json.encode(marker))]
+
+
+def _check(key: bytes, value: bytes | None) -> None:
+    if key == MARKER_KEY:
+        raise ValueError(f"The state key {MARKER_KEY.decode()} is the marker's own.")
+    size_bytes = len(key) + len(value or b"")
+    if size_bytes > STATE_BYTES_MAX:
+        raise ValueError(f"The state {key.decode()} has {size_bytes} bytes; at most {STATE_BYTES_MAX} are allowed.")
+
+
+class Restoration:
+    """Gathers what a compacted partition holds: the last value of each key, of a state partition also the last marker.
+
+    >>> restoration = Restoration()
+    >>> restoration.add(Batch("state", 0, 2, [0, 1], [b"1", None], [b"a", b"b"], [0, 0]))
+    >>> restoration.result()
+    Restored(marker=None, states={'a': b'1'})
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[bytes, bytes] = {}
+
+    def add(self, batch: Batch) -> None:
+        """Take the next records of the partition, in their order; a value of None removes its key."""
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            if key is not None and value is not None:
+                self.values[key] = value
+            elif key is not None:
+                self.values.pop(key, None)
+
+    def result(self) -> Restored:
+        """Return the last marker and the states. UnavailableError where the marker is not one of ours."""
+        states = {key.decode(): value for key, value in self.values.items() if key != MARKER_KEY}
+        return Restored(marker=self._marker(), states=states)
+
+    def _marker(self) -> Marker | None:
+        value = self.values.get(MARKER_KEY)
+        try:
+            return None if value is None else msgspec.json.decode(value, type=Marker)
+        except msgspec.MsgspecError as error:
+            raise UnavailableError(f"The marker of the last checkpoint cannot be read: {error}.") from error
 
 
 class CheckpointStore(Protocol):

@@ -5,8 +5,7 @@ Every message carries `schema` (name and major version), `id`, `time` (event tim
 message with the larger `time` is the newer one. Schemas only grow within a major version.
 """
 
-from collections.abc import Sequence
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,8 +13,6 @@ from processors.contracts.events import Attribute
 from processors.contracts.hosts import Profile
 from processors.contracts.load import UnderLoad
 from processors.contracts.names import Horizon
-
-# How good what was said has been, measured: every figure is of something said before its outcome was learned.
 
 
 class HorizonQuality(msgspec.Struct, frozen=True):
@@ -109,9 +106,6 @@ class FeatureModel(msgspec.Struct, frozen=True, kw_only=True):
     importances: dict[str, float] = {}
 
 
-# What happened of late, as readers see it: runs that settled, messages that could not be used, sources that speak.
-
-
 class PredictedAtStart(msgspec.Struct, frozen=True, kw_only=True):
     """What was predicted of a run before it ended: its run time with the band, in seconds, and how far to trust it.
 
@@ -185,22 +179,6 @@ class SourceSeen(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     events: int
     newest_ms: int
-
-
-class RecentThings(Protocol):
-    """Reads of what happened of late, all of them bounded, newest first; safe from any thread."""
-
-    def runs(self, application_id: str) -> Sequence[RecentRun]:
-        """Return the newest settled runs of an application."""
-
-    def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
-        """Return the settled runs of a job; a requeued one has several."""
-
-    def letters(self) -> Sequence[Letter]:
-        """Return the newest dead letters of the whole agent."""
-
-    def sources(self) -> Sequence[SourceSeen]:
-        """Return the sources, the one that spoke last first."""
 
 
 VERDICTS: Final = (

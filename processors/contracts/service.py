@@ -1,4 +1,7 @@
-"""What a running agent shows to readers: HTTP, metrics and the demo see the learner through this and nothing else."""
+"""What a process shows of itself: its measures, its health, and reads of what the agent knows.
+
+The page, the API, metrics, Alertmanagers and the demo see a learner through `Service` and nothing else.
+"""
 
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -6,18 +9,18 @@ from typing import Final, Protocol
 import msgspec
 
 from processors.contracts.events import PredictionRequested
-from processors.contracts.hosts import Views
-from processors.contracts.outputs import Alert, Answer, JobPrediction, Prediction, RecentThings
-
-# How components measure: an injected object with closed names, so that they need not know Prometheus.
-
+from processors.contracts.hosts import HostView
+from processors.contracts.outputs import Alert, Answer, JobPrediction, Letter, Prediction, RecentRun, SourceSeen
 
 ROLE_REASONS: Final = ("unknown-system", "processor")
 """Why a role refuses an event that was decoded well: a system that is not listed, or a processor that raised."""
 
 
 class Measures(Protocol):
-    """Counters, gauges and histograms by their full names; labels come from closed lists."""
+    """Counters, gauges and histograms by their full names; labels come from closed lists.
+
+    It is handed to components, so that they need not know Prometheus.
+    """
 
     def add(self, name: str, amount: float = 1.0, **labels: str) -> None:
         """Add to a counter."""
@@ -47,30 +50,115 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     folded_ms: int | None = None
 
 
-class Latest(Protocol):
-    """What a process tells others by itself, as metrics and to Alertmanagers."""
+class Service(Protocol):
+    """Reads of a running agent; safe from any thread, every result immutable. Lists of what is recent are bounded."""
 
     def predictions(self) -> Sequence[Prediction]:
         """Return the latest prediction of every application, sorted by application id."""
 
-    def alerts(self) -> Sequence[Alert]:
-        """Return open alerts, then the newest resolved ones (a bounded number), newest first."""
-
-    def health(self) -> Sequence[Health]:
-        """Return the health of every role in this process."""
-
-
-class Service(Latest, Views, RecentThings, Protocol):
-    """Reads of a running learner; safe from any thread, every result immutable. `Views` has those of hosts."""
-
     def prediction(self, application_id: str) -> Prediction | None:
         """Return the latest prediction of one application."""
+
+    def answer(self, request: PredictionRequested) -> Answer:
+        """Answer a question from the models as they are now; UnavailableError where they are not here."""
 
     def jobs(self) -> Sequence[JobPrediction]:
         """Return the latest predictions of running jobs, sorted by job."""
 
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
-        """Return what was last told of a job that ended a short while ago; its run follows when it has settled."""
+        """Return what was last predicted of a job that ended a short while ago; its run follows when it has settled."""
+
+    def runs(self, application_id: str) -> Sequence[RecentRun]:
+        """Return the newest settled runs of an application."""
+
+    def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
+        """Return the settled runs of a job; a requeued one has several."""
+
+    def alerts(self) -> Sequence[Alert]:
+        """Return open alerts, then the newest resolved ones (a bounded number), newest first."""
+
+    def hosts(self, limit: int) -> Sequence[HostView]:
+        """Return at most so many hosts: those with anomalies first, then by system and name."""
+
+    def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Return system and name of at most so many hosts, those with anomalies first; cheap beside their views."""
+
+    def host(self, system: str, host: str) -> HostView | None:
+        """Return one host; None where it is not known."""
+
+    def letters(self) -> Sequence[Letter]:
+        """Return the newest dead letters of the whole agent."""
+
+    def sources(self) -> Sequence[SourceSeen]:
+        """Return the sources, the one that spoke last first."""
+
+    def health(self) -> Sequence[Health]:
+        """Return the health of every role in this process."""
+
+
+class Forwarding:
+    """Reads of another service, unchanged: the base of those that filter or combine some of them.
+
+    >>> from types import SimpleNamespace
+    >>> Forwarding(SimpleNamespace(jobs=lambda: ["812"])).jobs()
+    ['812']
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def predictions(self) -> Sequence[Prediction]:
+        """Return the latest prediction of every application, sorted by application id."""
+        return self._service.predictions()
+
+    def prediction(self, application_id: str) -> Prediction | None:
+        """Return the latest prediction of one application."""
+        return self._service.prediction(application_id)
 
     def answer(self, request: PredictionRequested) -> Answer:
         """Answer a question from the models as they are now."""
+        return self._service.answer(request)
+
+    def jobs(self) -> Sequence[JobPrediction]:
+        """Return the latest predictions of running jobs, sorted by job."""
+        return self._service.jobs()
+
+    def ended(self, system: str, job_id: str) -> JobPrediction | None:
+        """Return what was last predicted of a job that ended a short while ago."""
+        return self._service.ended(system, job_id)
+
+    def runs(self, application_id: str) -> Sequence[RecentRun]:
+        """Return the newest settled runs of an application."""
+        return self._service.runs(application_id)
+
+    def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
+        """Return the settled runs of a job."""
+        return self._service.runs_of_job(system, job_id)
+
+    def alerts(self) -> Sequence[Alert]:
+        """Return open alerts, then the newest resolved ones."""
+        return self._service.alerts()
+
+    def hosts(self, limit: int) -> Sequence[HostView]:
+        """Return at most so many hosts, those with anomalies first."""
+        return self._service.hosts(limit)
+
+    def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Return system and name of at most so many hosts, those with anomalies first."""
+        return self._service.host_names(limit)
+
+    def host(self, system: str, host: str) -> HostView | None:
+        """Return one host; None where it is not known."""
+        return self._service.host(system, host)
+
+    def letters(self) -> Sequence[Letter]:
+        """Return the newest dead letters of the whole agent."""
+        return self._service.letters()
+
+    def sources(self) -> Sequence[SourceSeen]:
+        """Return the sources, the one that spoke last first."""
+        return self._service.sources()
+
+    def health(self) -> Sequence[Health]:
+        """Return the health of every role in this process."""
+        return self._service.health()

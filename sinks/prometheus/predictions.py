@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from processors.contracts.load import LoadQuality, UnderLoad
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Alert, CurvePoint, Prediction, ProfileModel
-from processors.contracts.service import Latest
+from processors.contracts.service import Service
 from sinks.prometheus.registry import gauge
 from sinks.prometheus.table import ALERTS, POWER, PREDICTIONS, SEVERITIES, SUBJECT, TARGETS, UNDER_LOAD
 
@@ -157,7 +157,7 @@ class PredictionCollector(Collector):
 
     def __init__(
         self,
-        service: Latest,
+        service: Service,
         now_ms: Callable[[], int],
         applications_max: int = APPLICATIONS_MAX,
         sizes_max: int = SIZES_MAX,

@@ -14,11 +14,10 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
 
-from processors.contracts.events import PredictionRequested
 from processors.contracts.hosts import HostView
 from processors.contracts.names import job_key
-from processors.contracts.outputs import Alert, Answer, JobPrediction, Letter, Prediction, RecentRun, SourceSeen
-from processors.contracts.service import Health, Service
+from processors.contracts.outputs import Alert, JobPrediction, Letter, RecentRun
+from processors.contracts.service import Forwarding, Health, Service
 from processors.contracts.telemetry import JOB
 
 NAME_BYTES_MAX: Final = 256
@@ -141,23 +140,12 @@ _MENTIONED: Final = re.compile(r"\b(run|job) ([^\s/]+/[^\s/]+?)(?=[\s,;:.)]*(?:\
 _SERIES: Final = re.compile(rf"{JOB}([^\s,;:)]+)")
 
 
-class Seen:
+class Seen(Forwarding):
     """A service as the present reader sees it; where nobody said who reads, a stranger does."""
 
     def __init__(self, service: Service, present: Callable[[], Reader] = PRESENT.get) -> None:
-        self._service, self._present = service, present
-
-    def predictions(self) -> Sequence[Prediction]:
-        """Return the latest prediction of every application, sorted by application id."""
-        return self._service.predictions()
-
-    def prediction(self, application_id: str) -> Prediction | None:
-        """Return the latest prediction of one application."""
-        return self._service.prediction(application_id)
-
-    def answer(self, request: PredictionRequested) -> Answer:
-        """Answer a question from the models as they are now."""
-        return self._service.answer(request)
+        super().__init__(service)
+        self._present = present
 
     def jobs(self) -> Sequence[JobPrediction]:
         """Return the latest predictions of the reader's running jobs."""
@@ -194,10 +182,6 @@ class Seen:
         running = self._running()
         return [_host(view, running) for view in found]
 
-    def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
-        """Return system and name of at most so many hosts, those with anomalies first."""
-        return self._service.host_names(limit)
-
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host, without the job of another on it."""
         found = self._service.host(system, host)
@@ -206,10 +190,6 @@ class Seen:
     def letters(self) -> Sequence[Letter]:
         """Return the newest dead letters to operators, to others nothing: they quote what producers sent."""
         return self._service.letters() if self._present().operator else ()
-
-    def sources(self) -> Sequence[SourceSeen]:
-        """Return the sources, the one that spoke last first."""
-        return self._service.sources()
 
     def health(self) -> Sequence[Health]:
         """Return the health of every role; the reasons, which quote brokers, to operators alone."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from agent.app.compose import kafka_settings
+from agent.app.kafka import kafka_settings
 from agent.log.kafka.log import KafkaLog
 from processors.contracts.log import TopicSettings
 from tests.kit.agent_process import ROOT, AgentProcess, write_config

@@ -5,7 +5,8 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from agent.app.compose import kafka_settings, output_topics
+from agent.app.compose import output_topics
+from agent.app.kafka import kafka_settings
 from agent.log.kafka.log import KafkaLog
 from tests.bench.centre import QUESTIONS, RHYTHM_S, Centre, centre, cpu_s, producing
 from tests.bench.result import Row, quantile

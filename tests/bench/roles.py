@@ -10,7 +10,7 @@ from agent.collector import Collector
 from agent.config.tree import Config
 from agent.learner.learner import Learner
 from agent.learner.view import View
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryLog
 from agent.topics import own_topics
 from processors.contracts.events import JournalRecord, Origin, Tick, encode_record
 from processors.contracts.log import TopicSettings

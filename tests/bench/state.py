@@ -9,7 +9,7 @@ from typing import Final
 from agent.app import compose
 from agent.log.kafka.connection import KafkaSettings
 from agent.log.kafka.log import KafkaLog
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryLog
 from agent.topics import own_topics
 from processors.contracts.log import Log, Marker
 from processors.contracts.settings import RunTimeSettings

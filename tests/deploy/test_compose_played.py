@@ -14,8 +14,8 @@ import httpx
 import pytest
 import yaml
 
-from agent.app import compose
-from agent.app.demo import last_place
+from agent.app.kafka import kafka_settings
+from agent.cli.simulate import last_place
 from agent.log.kafka.log import KafkaLog
 from agent.simulation.living import LivingCentre
 from processors.contracts.names import parse_rfc3339
@@ -120,7 +120,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def centre_of(agent: AgentProcess) -> LivingCentre:
     """Return the centre that tells, by what it left in its topic."""
-    kafka = KafkaLog(compose.kafka_settings(agent.config))
+    kafka = KafkaLog(kafka_settings(agent.config))
     try:
         place = last_place(kafka, "simulated.jobs", 1, "simulated")
     finally:

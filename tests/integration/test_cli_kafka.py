@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from agent.app.compose import kafka_settings
+from agent.app.kafka import kafka_settings
 from agent.cli import main
 from agent.config.load import load
 from agent.decode.message import dead_letter

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from agent.app.compose import encode, kafka_settings
+from agent.app.compose import encode
+from agent.app.kafka import kafka_settings
 from agent.cli import main
 from agent.config.load import load
 from agent.log.kafka.log import KafkaLog

@@ -13,7 +13,7 @@ from kafka import KafkaProducer
 from agent.app import compose
 from agent.collector import Collector
 from agent.config.tree import Config
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryLog
 from agent.topics import own_topics
 from processors.contracts.events import HostMinute, decode_record
 from processors.contracts.log import TopicSettings

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from agent.app import compose
+from agent.app.kafka import kafka_settings
 from agent.config.load import load
 from agent.config.tree import Config
 from agent.decode.message import DecodeOptions
@@ -46,7 +47,7 @@ class Sleeper:
 
     def __init__(self, config: Config, may_sleep_s: float) -> None:
         settings = msgspec.structs.replace(
-            compose.kafka_settings(config), session_timeout_s=12.0, work_timeout_s=may_sleep_s, metadata_age_s=1.0
+            kafka_settings(config), session_timeout_s=12.0, work_timeout_s=may_sleep_s, metadata_age_s=1.0
         )
         clock = FakeClock()
         self.log = KafkaLog(settings)

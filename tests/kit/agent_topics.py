@@ -12,6 +12,7 @@ import msgspec
 from kafka import KafkaConsumer, TopicPartition
 
 from agent.app import compose
+from agent.app.kafka import kafka_settings
 from agent.config.tree import Config
 from agent.log.kafka.checkpoint import SWEEP_KEY
 from agent.log.kafka.log import KafkaLog
@@ -31,7 +32,7 @@ class AgentTopics:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.log = KafkaLog(compose.kafka_settings(config))
+        self.log = KafkaLog(kafka_settings(config))
 
     def create(self, topic: str, partitions: int = 1) -> None:
         """Make a source."""
@@ -96,7 +97,7 @@ class AgentTopics:
     def sweeps(self) -> int:
         """Return how often the shard was taken over: each time leaves a record of its own, which is aborted."""
         keys: list[bytes | None] = []
-        settings = compose.kafka_settings(self.config)
+        settings = kafka_settings(self.config)
         with KafkaReader(settings, self.config.topics.state, 0, committed=False) as reader:
             reader.read(lambda batch: keys.extend(batch.keys))
         return keys.count(SWEEP_KEY)

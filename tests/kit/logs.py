@@ -11,8 +11,7 @@ from kafka.protocol.group import LeaveGroupRequest
 
 from agent.log.kafka.connection import KafkaSettings
 from agent.log.kafka.log import KafkaLog
-from agent.log.memory.broker import MemoryBroker
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryBroker, MemoryLog
 from processors.contracts.log import (
     Batch,
     Consumer,

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from agent.app import compose
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryLog
 from processors.contracts.events import DeadLetter, HostMinute, JobCompleted, JournalRecord, encode_record
 from processors.contracts.hosts import Profile
 from processors.contracts.outputs import Run

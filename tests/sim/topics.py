@@ -1,7 +1,6 @@
 """What the topics of a world hold."""
 
-from agent.log.memory.broker import MemoryBroker
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryBroker, MemoryLog
 from processors.contracts.events import JournalRecord, decode_record
 from processors.contracts.log import Batch
 

@@ -13,8 +13,7 @@ from agent.collector import Collector, Routes
 from agent.config.roles import CollectorSettings, LearnerSettings
 from agent.config.tree import Config, Source, TopicNames
 from agent.learner.learner import Learner
-from agent.log.memory.broker import MemoryBroker
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryBroker, MemoryLog
 from agent.topics import own_topics
 from processors.contracts.errors import ConfigError, ScalewatchError
 from processors.contracts.events import HostMinute, JournalRecord, Tick, encode_record

@@ -15,14 +15,22 @@ from kafka.structs import TopicPartition
 from processors.contracts.errors import ConfigError, FencedError, ScalewatchError, UnavailableError
 from processors.contracts.log import Batch
 
-# How to reach a Kafka cluster, and the limits of its clients.
-
-
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Compression = Literal["none", "gzip", "lz4", "zstd"]
 REQUEST_BYTES_MAX = 1 << 20
 LINGER_MS = 5  # a record waits so long for others, unless somebody flushes: a request for each costs more than the rest
 FRAME_BYTES_MAX = 128 << 20  # the client's own limit of 1 MB is less than what one partition may answer
+FENCED = (
+    errors.CommitFailedError,
+    errors.FencedInstanceIdError,
+    errors.IllegalGenerationError,
+    errors.InvalidProducerEpochError,
+    errors.ProducerFencedError,
+    errors.UnknownMemberIdError,
+)
+NO_CONNECTION = (errors.NoBrokersAvailable, errors.KafkaConnectionError, ssl.SSLError)
+GIVE_UP_S = 1.0
+Result = TypeVar("Result")
 
 
 class Secret(str):
@@ -156,19 +164,6 @@ class KafkaSettings(msgspec.Struct, frozen=True):
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
-
-
-FENCED = (
-    errors.CommitFailedError,
-    errors.FencedInstanceIdError,
-    errors.IllegalGenerationError,
-    errors.InvalidProducerEpochError,
-    errors.ProducerFencedError,
-    errors.UnknownMemberIdError,
-)
-NO_CONNECTION = (errors.NoBrokersAvailable, errors.KafkaConnectionError, ssl.SSLError)
-GIVE_UP_S = 1.0
-Result = TypeVar("Result")
 
 
 @contextmanager

@@ -15,13 +15,11 @@ from agent.log.kafka.reading import KafkaReader
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Batch, TopicSettings
 
-# Topics on Kafka: how many partitions they have, and making the missing ones.
-
-
 REPLICAS = 3
 TOPIC_READY_POLLS = 50
 ACTIVE_POLLS, ACTIVE_POLL_S = 100, 0.1
 Result = TypeVar("Result")
+Client = TypeVar("Client", bound=KafkaLogConsumer | KafkaLogProducer | KafkaCheckpointStore)
 
 
 def partition_counts(settings: KafkaSettings, topics: Sequence[str]) -> dict[str, int]:
@@ -82,15 +80,12 @@ def _create_one(admin: Any, topic: TopicSettings, replicas: int) -> bool:
     return True
 
 
-Client = KafkaLogConsumer | KafkaLogProducer | KafkaCheckpointStore
-
-
 class KafkaLog:
     """Clients of one cluster. Nothing is connected before it is needed."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
-        self._clients: list[Client] = []
+        self._clients: list[KafkaLogConsumer | KafkaLogProducer | KafkaCheckpointStore] = []
         self._partitions: dict[str, int] = {}
         self._reached = False
         self._closed = False
@@ -100,23 +95,17 @@ class KafkaLog:
     ) -> KafkaLogConsumer:
         """Return a new member of a group; topics may be regular expressions when they start with ``^``."""
         self._connect()
-        consumer = KafkaLogConsumer(self._settings, group, topics, member, from_beginning=from_beginning)
-        self._keep(consumer)
-        return consumer
+        return self._kept(KafkaLogConsumer(self._settings, group, topics, member, from_beginning=from_beginning))
 
     def producer(self) -> KafkaLogProducer:
         """Return a new producer (acks of all replicas, idempotent)."""
         self._connect()
-        producer = KafkaLogProducer(self._settings)
-        self._keep(producer)
-        return producer
+        return self._kept(KafkaLogProducer(self._settings))
 
     def checkpoints(self, shard: int) -> KafkaCheckpointStore:
         """Return a new store for a shard's checkpoints; the shard is the partition of the state topic."""
         self._connect()
-        store = KafkaCheckpointStore(self._settings, shard)
-        self._keep(store)
-        return store
+        return self._kept(KafkaCheckpointStore(self._settings, shard))
 
     def partitions(self, topic: str) -> int | None:
         """Return the number of partitions, None where the topic does not exist; a known number is not asked again."""
@@ -146,8 +135,9 @@ class KafkaLog:
             client.close()
         self._clients.clear()
 
-    def _keep(self, client: Client) -> None:
+    def _kept(self, client: Client) -> Client:
         self._clients = [*(one for one in self._clients if not one.closed), client]
+        return client
 
     def _connect(self) -> None:
         if self._closed:

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.app.backfill import backfill
 from agent.app.replay import Replay
+from agent.cli.backfill import backfill
 from agent.config.tree import Config
 from agent.decode.message import DecodeOptions
-from agent.log.memory.broker import MemoryBroker
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryBroker, MemoryLog
 from processors.contracts.events import JobProfile, JournalEvent, decode_record
 from processors.contracts.log import Batch
 from sinks.files import JsonLines

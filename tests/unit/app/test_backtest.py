@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agent.app import compose
-from agent.app.backtest import Candidate, Past, backtest, candidates, read
 from agent.backtest.report import Report, Variant
+from agent.cli.backtest import Candidate, Past, backtest, candidates, read
 from agent.config.load import loads
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError

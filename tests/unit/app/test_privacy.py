@@ -5,8 +5,8 @@ import pytest
 
 from agent.app.compose import privacy
 from agent.config.roles import PrivacySettings
-from agent.log.kafka.checkpoint import STATE_BYTES_MAX
 from processors.contracts.events import Evidence, Identity, JobCompleted
+from processors.contracts.log import STATE_BYTES_MAX
 from processors.contracts.settings import JobSettings
 from processors.jobs.lifecycle import ENDED_MAX, IDENTITIES_MAX, Job, Placement
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.app.questions import Question, answers, of_person, read_requests
+from agent.cli.predict import Question, answers, of_person, read_requests
 from agent.config.load import loads
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError, ScalewatchError

@@ -10,6 +10,8 @@ from agent.clock import SystemClock
 from agent.config.load import loads
 from processors.contracts.events import Evidence, JobStarted, Origin
 from processors.contracts.names import run_id
+from processors.contracts.service import Forwarding
+from sinks.web.access import Seen
 from sinks.web.server import create_app
 from tests.kit.get import get
 
@@ -45,3 +47,9 @@ def test_whoever_is_named_by_the_proxy_sees_the_jobs_that_the_scheduler_told_und
             return {row["job_id"] for row in rows}
 
         assert (jobs("alice"), jobs("root"), jobs("eve")) == (alice_sees, {"1", "2"}, set())
+
+
+def test_what_is_shown_to_every_reader_alike_is_a_closed_list() -> None:
+    """Whoever adds a read of a service has to say whether it has to be filtered."""
+    reads = {name for name in vars(Forwarding) if not name.startswith("_")}
+    assert reads - vars(Seen).keys() == {"predictions", "prediction", "answer", "host_names", "sources"}

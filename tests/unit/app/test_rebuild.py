@@ -6,11 +6,10 @@ import msgspec
 import pytest
 
 from agent.app import compose
-from agent.app.rebuild import rebuild
+from agent.cli.rebuild import rebuild
 from agent.config.load import loads
 from agent.config.tree import Config
-from agent.log.memory.broker import MemoryBroker
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryBroker, MemoryLog
 from processors import __version__
 from processors.contracts.events import JobProfile, JournalRecord, Tick
 from processors.contracts.log import Marker, TopicSettings

@@ -1,8 +1,8 @@
 """A rebuild leaves what is learned of hosts as it is, unless nobody can read it."""
 
-from agent.app.rebuild import rebuild
+from agent.cli.rebuild import rebuild
 from agent.config.tree import Config
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryLog
 from agent.topics import own_topics
 from processors import __version__
 from processors.contracts.events import JournalRecord

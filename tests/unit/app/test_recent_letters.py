@@ -6,8 +6,8 @@ from collections.abc import Callable
 import msgspec
 from structlog.testing import capture_logs
 
-from agent.app.service import DETAIL_MAX, LOOK_S, SHOWN_MAX, RecentLetters
-from agent.log.memory.log import MemoryLog
+from agent.app.lookout import DETAIL_MAX, LOOK_S, SHOWN_MAX, RecentLetters
+from agent.log.memory import MemoryLog
 from processors.contracts.errors import UnavailableError
 from processors.contracts.events import DeadLetter
 from processors.contracts.log import Batch, TopicSettings

@@ -8,8 +8,7 @@ import msgspec
 from agent.app import compose
 from agent.app.roles import STANDBY_S, LearnerRole
 from agent.config.tree import Config
-from agent.log.memory.broker import MemoryBroker
-from agent.log.memory.log import MemoryLog, MemoryProducer
+from agent.log.memory import MemoryBroker, MemoryLog, MemoryProducer
 from agent.topics import own_topics
 from processors.contracts.events import (
     Evidence,

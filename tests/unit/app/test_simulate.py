@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from agent.app.demo import Destinations, Simulator, destinations
+from agent.cli.simulate import Destinations, Simulator, destinations
 from agent.config.tree import Config, Source, System
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryLog
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.log import Batch
 from processors.contracts.telemetry import MetricMapping, Telemetry

@@ -2,8 +2,7 @@
 
 import pytest
 
-from agent.app.demo import EVERY_S, HOST, LOCAL_SYSTEM, ThisMachine, measured
-from agent.app.service import Together
+from agent.app.demo import EVERY_S, HOST, LOCAL_SYSTEM, ThisMachine, Together, measured
 from processors.contracts.events import Evidence, PredictionRequested
 from tests.kit.clock import FakeClock
 from tests.kit.messages import alert, host_view, prediction

@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 
 from agent.app import compose
-from agent.app.backtest import backtest, candidates, read
 from agent.backtest.page import page
 from agent.backtest.report import Report, decoded, encoded
+from agent.cli.backtest import backtest, candidates, read
 from agent.config.tree import Config
 from agent.describe import schema
 

@@ -9,8 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from agent.cli import COMMANDS, Commands, main
-from agent.cli.errors import report, sentence
+from agent.cli import COMMANDS, Commands, main, report, sentence
 from processors import __version__
 from processors.contracts.errors import ConfigError, UnavailableError
 
@@ -48,8 +47,7 @@ def test_the_version_is_told() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_listed_command_is_there_with_help_for_all_its_options(name: str) -> None:
-    module, _, attribute = COMMANDS[name].target.partition(":")
-    command = getattr(import_module(module), attribute)
+    command = import_module(f"agent.cli.{name}").command
     assert isinstance(command, click.Command)
     assert command.help
     for parameter in command.params:

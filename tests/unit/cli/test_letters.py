@@ -7,7 +7,7 @@ import pytest
 
 from agent.cli.deadletter import Filter, listed, replayed
 from agent.decode.message import VALUE_BYTES_MAX, dead_letter
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryLog
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import DeadLetter
 from processors.contracts.log import Batch, TopicSettings

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.app.plan import BUSY, FIGURES, LEARNED_RESOURCE, PROCESS, Centre, Plan, plan
 from agent.cli import main
+from agent.cli.plan import BUSY, FIGURES, LEARNED_RESOURCE, PROCESS, Centre, Plan, plan
 from agent.config.load import loads
 from agent.config.tree import Config, TopicNames
 from processors.contracts.hosts import HostSettings

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from agent.cli import main
 from agent.cli.topics import show
 from agent.config.load import loads
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryLog
 
 
 def test_missing_topics_are_shown_and_created_on_request(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agent.app.subscribe import Change, Changes
-from agent.cli.subscribe import Tables
+from agent.cli.subscribe import Change, Changes, Tables
 from processors.contracts.outputs import CurvePoint, Prediction, Range
 from sinks.table import Predictions, Row, TableWriter
 from tests.kit.messages import curve_point, prediction

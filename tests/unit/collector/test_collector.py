@@ -7,7 +7,7 @@ import msgspec
 from agent.app import compose
 from agent.collector import Collector
 from agent.config.tree import Config, Source, System
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryLog
 from agent.topics import own_topics
 from processors.contracts.events import DeadLetter
 from processors.contracts.log import Batch, TopicSettings

@@ -10,8 +10,7 @@ import pytest
 from agent.app import compose
 from agent.collector import Collector
 from agent.config.tree import Config, Source, System
-from agent.log.memory.broker import MemoryBroker
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryBroker, MemoryLog
 from agent.topics import own_topics
 from processors.contracts.events import DeadLetter, HostMinute, HostState, JobCompleted, JournalEvent, decode_record
 from processors.contracts.log import Batch, TopicSettings

@@ -2,9 +2,8 @@
 
 from agent.app import compose
 from agent.config.tree import Config
-from agent.learner.learner import Learner
-from agent.learner.view import MINUTE_MS, TOPICS_MAX, Sources
-from agent.log.memory.log import MemoryLog
+from agent.learner.learner import MINUTE_MS, TOPICS_MAX, Learner, Sources
+from agent.log.memory import MemoryLog
 from agent.topics import own_topics
 from processors.contracts.events import (
     Evidence,

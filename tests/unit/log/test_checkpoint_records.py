@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.log.kafka.checkpoint import MARKER_KEY, STATE_BYTES_MAX, Restoration, checkpoint_records
 from processors.contracts.errors import UnavailableError
-from processors.contracts.log import Batch
+from processors.contracts.log import MARKER_KEY, STATE_BYTES_MAX, Batch, Restoration, checkpoint_records
 from tests.kit.logs import marker
 
 STATES = st.dictionaries(st.text(min_size=1, max_size=5), st.none() | st.binary(max_size=5), max_size=6)

@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.log.memory.broker import MemoryBroker
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryBroker, MemoryLog
 from processors.contracts.errors import FencedError, ScalewatchError, UnavailableError
 from processors.contracts.log import Consumer, Log, Position, TopicSettings
 from tests.kit.faults import Crash, FaultRates, FaultyLog

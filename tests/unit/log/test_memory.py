@@ -4,8 +4,7 @@ from threading import Condition, Thread
 
 import pytest
 
-from agent.log.memory.broker import MemoryBroker
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryBroker, MemoryLog
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import TopicSettings
 

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.log.memory.broker import Member, MemoryGroup
+from agent.log.memory import Member, MemoryGroup
 from processors.contracts.log import Position
 
 PARTITIONS = [("raw", number) for number in range(5)]

@@ -3,7 +3,7 @@
 import pytest
 
 from agent.config.load import loads
-from agent.log.memory.log import MemoryLog
+from agent.log.memory import MemoryLog
 from agent.topics import (
     create,
     faults,

@@ -1,4 +1,8 @@
-"""The broker in memory: topics, groups and the epochs that fence checkpoint writers, behind one lock."""
+"""The log in memory: what the embedded agent runs on, and the broker of simulated crashes.
+
+Topics, groups and the epochs that fence writers of checkpoints live in a `MemoryBroker`, behind one lock. It outlives its
+clients: give one to several `MemoryLog`s, one per simulated process.
+"""
 
 import re
 import zlib
@@ -6,15 +10,29 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Condition
+from typing import TypeVar
 
 from processors.contracts.errors import FencedError, UnavailableError
-from processors.contracts.log import Assignment, Batch, Position, TopicPartition, TopicSettings
-
-# One partition in memory: columns of records, compaction and retention. It knows no threads and no groups.
-
+from processors.contracts.log import (
+    Assignment,
+    Batch,
+    Marker,
+    Poll,
+    Position,
+    Restoration,
+    Restored,
+    TopicPartition,
+    TopicSettings,
+    check_record,
+    checkpoint_records,
+)
 
 COMPACTION_SLACK = 1024  # superseded records are let pile up to the live ones plus these
 RETENTION_SLACK = 1.25  # cutting the front off a list costs its length, so it is done in large steps
+POLL_RECORDS_MAX = 2000
+NO_CHANGE = Assignment()
+Record = tuple[bytes | None, bytes | None]  # key and value
+Client = TypeVar("Client", bound="_Client")
 
 
 class MemoryPartition:
@@ -34,15 +52,10 @@ class MemoryPartition:
         records_max: int | None = None,
         retention_ms: int | None = None,
     ) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.compacted = compacted
-        self.first_offset = 0
-        self.next_offset = 0
-        self._records_max = records_max
-        self._retention_ms = retention_ms
-        self._newest_ms = 0
-        self._tombstones_until = 0
+        self.topic, self.partition, self.compacted = topic, partition, compacted
+        self.first_offset = self.next_offset = 0
+        self._records_max, self._retention_ms = records_max, retention_ms
+        self._newest_ms = self._tombstones_until = 0
         self._compact_at = COMPACTION_SLACK
         self._offsets: array[int] = array("q")
         self._timestamps_ms: array[int] = array("q")
@@ -88,19 +101,16 @@ class MemoryPartition:
 
     def compact(self) -> None:
         """Keep the last record of each key, without the tombstones that an earlier compaction has kept."""
-        last = {key: index for index, key in enumerate(self._keys)}
-        self._keep([index for index in sorted(last.values()) if not self._forgotten(index)])
-        self._tombstones_until = self.next_offset
-        self._compact_at = 2 * len(self._offsets) + COMPACTION_SLACK
-
-    def _forgotten(self, index: int) -> bool:
-        return self._values[index] is None and self._offsets[index] < self._tombstones_until
-
-    def _keep(self, kept: list[int]) -> None:
+        last = sorted({key: index for index, key in enumerate(self._keys)}.values())
+        kept = [
+            index for index in last if self._values[index] is not None or self._offsets[index] >= self._tombstones_until
+        ]
         self._offsets = array("q", [self._offsets[index] for index in kept])
         self._timestamps_ms = array("q", [self._timestamps_ms[index] for index in kept])
         self._values = [self._values[index] for index in kept]
         self._keys = [self._keys[index] for index in kept]
+        self._tombstones_until = self.next_offset
+        self._compact_at = 2 * len(self._offsets) + COMPACTION_SLACK
 
     def _shorten(self) -> None:
         if self.compacted:
@@ -124,9 +134,6 @@ class MemoryPartition:
         oldest_ms = self._newest_ms - self._retention_ms
         newer = (index for index, time_ms in enumerate(self._timestamps_ms) if time_ms >= oldest_ms)
         return next(newer, len(self._offsets) - 1)  # the newest record stays, it names the first offset
-
-
-# Consumer groups in memory: who owns which partition, and what the group has committed.
 
 
 class Member:
@@ -204,9 +211,6 @@ class MemoryGroup:
         self.committed.update({partition: at for partition, at in positions.items() if partition in member.held})
 
 
-Record = tuple[bytes | None, bytes | None]  # key and value
-
-
 class MemoryBroker:
     """What outlives a crash of its clients: give one broker to several `MemoryLog`s, one per simulated process.
 
@@ -222,14 +226,22 @@ class MemoryBroker:
         self._subscriptions: dict[Member, re.Pattern[str]] = {}
         self._turns: dict[str, int] = {}
         self._epochs: dict[str, int] = {}
-        self._waiting = 0
 
     def create(self, topics: Sequence[TopicSettings]) -> list[str]:
         """Create the topics that are missing; return their names."""
         with self.changed:
             missing = [topic for topic in topics if topic.name not in self._topics]
             for topic in missing:
-                self._topics[topic.name] = [self._new_partition(topic, number) for number in range(topic.partitions)]
+                self._topics[topic.name] = [
+                    MemoryPartition(
+                        topic.name,
+                        number,
+                        compacted=topic.compacted,
+                        records_max=self._records_max,
+                        retention_ms=topic.retention_ms,
+                    )
+                    for number in range(topic.partitions)
+                ]
             for group in self._groups.values() if missing else ():
                 self._share(group)
             return [topic.name for topic in missing]
@@ -255,7 +267,7 @@ class MemoryBroker:
         with self.changed:
             number = self._pick(topic, key) if partition is None else partition
             self.partition((topic, number)).append(value, key, timestamp_ms)
-            self._notify()
+            self.changed.notify_all()
 
     def snapshot(self, partition: TopicPartition, newest: int | None = None) -> tuple[Batch | None, int]:
         """Return all records of a partition, of a compacted one the last of each key, and its end.
@@ -268,14 +280,6 @@ class MemoryBroker:
                 store.compact()
             first = store.first_offset if newest is None else max(store.next_offset - newest, store.first_offset)
             return store.read(first, store.next_offset + 1), store.next_offset
-
-    def wait_for(self, ready: Callable[[], bool], timeout_s: float) -> None:
-        """Wait until `ready`, at most so long; the caller holds the lock."""
-        self._waiting += 1
-        try:
-            self.changed.wait_for(ready, timeout_s)
-        finally:
-            self._waiting -= 1
 
     def fence(self, transactional_id: str) -> int:
         """Begin a new epoch; owners of earlier epochs can write no more."""
@@ -292,64 +296,41 @@ class MemoryBroker:
             for key, value in records:
                 store.append(value, key, 0)
             store.mark()
-            self._notify()
+            self.changed.notify_all()
 
     def join(self, group: str, topics: Sequence[str], name: str) -> Member:
         """Add a member to a group; topics that start with ``^`` are regular expressions."""
         with self.changed:
-            member = self._group(group).join(name)
+            member = self.group(group).join(name)
             patterns = [topic if topic.startswith("^") else re.escape(topic) for topic in topics]
             self._subscriptions[member] = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
-            self._share(self._group(group))
+            self._share(self.group(group))
             return member
 
     def leave(self, group: str, member: Member) -> None:
         """Remove a member; the others share what it held."""
         with self.changed:
-            self._group(group).remove(member)
+            self.group(group).remove(member)
             if self._subscriptions.pop(member, None) is not None:
-                self._share(self._group(group))
+                self._share(self.group(group))
 
     def expel(self, group: str, name: str) -> None:
         """Remove the members of this name, as a broker does with those whose session has expired."""
         with self.changed:
-            for member in [one for one in self._group(group).members if one.order[0] == name]:
+            for member in [one for one in self.group(group).members if one.order[0] == name]:
                 self.leave(group, member)
 
     def group(self, group: str) -> MemoryGroup:
         """Return a group; the caller holds the lock."""
-        return self._group(group)
-
-    def commit(self, group: str, member: Member, positions: Mapping[TopicPartition, Position]) -> None:
-        """Commit positions for a member. Raises FencedError where the group has gone on without it."""
-        with self.changed:
-            if member.expelled:
-                raise FencedError(f"The group {group} has gone on without {member.order[0]}.")
-            self._group(group).commit(member, positions)
-
-    def _group(self, name: str) -> MemoryGroup:
-        return self._groups.setdefault(name, MemoryGroup())
+        return self._groups.setdefault(group, MemoryGroup())
 
     def _share(self, group: MemoryGroup) -> None:
         group.share({member: self._readable(self._subscriptions[member]) for member in group.members})
-        self._notify()
+        self.changed.notify_all()
 
     def _readable(self, pattern: re.Pattern[str]) -> list[TopicPartition]:
-        return [
-            (topic, number)
-            for topic, partitions in self._topics.items()
-            if pattern.fullmatch(topic)
-            for number in range(len(partitions))
-        ]
-
-    def _new_partition(self, topic: TopicSettings, number: int) -> MemoryPartition:
-        return MemoryPartition(
-            topic.name,
-            number,
-            compacted=topic.compacted,
-            records_max=self._records_max,
-            retention_ms=topic.retention_ms,
-        )
+        topics = filter(pattern.fullmatch, self._topics)
+        return [(topic, number) for topic in topics for number in range(len(self._topics[topic]))]
 
     def _pick(self, topic: str, key: bytes | None) -> int:
         count = self.partitions(topic) or 1
@@ -358,6 +339,262 @@ class MemoryBroker:
         self._turns[topic] = (self._turns.get(topic, -1) + 1) % count
         return self._turns[topic]
 
-    def _notify(self) -> None:
-        if self._waiting:
-            self.changed.notify_all()
+
+class _Client:
+    """A client that can be closed; `what` it is."""
+
+    what: str
+    closed = False
+
+    def close(self) -> None:
+        """Refuse every further call."""
+        self.closed = True
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise UnavailableError(f"The {self.what} is closed.")
+
+
+class MemoryConsumer(_Client):
+    """A member of a group. A poll that changes the assignment returns no records, so that the caller can seek first."""
+
+    def __init__(
+        self, broker: MemoryBroker, group: str, topics: Sequence[str], member: str, *, from_beginning: bool = True
+    ) -> None:
+        self._broker, self._group, self._topics = broker, group, tuple(topics)
+        self._name, self._from_beginning = member, from_beginning
+        self.what = f"consumer {member}"
+        self._positions: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
+        self._member = broker.join(group, topics, member)
+
+    def poll(self, timeout_s: float) -> Poll:
+        """Return what is there, waiting at most `timeout_s` of real time for the first record or change."""
+        with self._broker.changed:
+            self._check_open()
+            if timeout_s > 0 and not self._ready():
+                self._broker.changed.wait_for(self._ready, timeout_s)
+                self._check_open()
+            change = self._settle()
+            return Poll(change) if change is not NO_CHANGE else Poll(NO_CHANGE, self._take())
+
+    def assigned(self) -> frozenset[TopicPartition]:
+        """Return the partitions this member owns now."""
+        return frozenset(self._positions)
+
+    def committed(self, partition: TopicPartition) -> Position | None:
+        """Return the group's committed position."""
+        with self._broker.changed:
+            self._check_open()
+            return self._broker.group(self._group).committed.get(partition)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Read on from an offset; ValueError where the partition is not owned."""
+        if partition not in self._positions:
+            raise ValueError(f"The partition {partition[0]}/{partition[1]} is not assigned to {self._name}.")
+        self._positions[partition] = offset
+
+    def beginning(self, partition: TopicPartition) -> int:
+        """Return the first offset that is still there."""
+        with self._broker.changed:
+            return self._broker.partition(partition).first_offset
+
+    def end(self, partition: TopicPartition) -> int:
+        """Return the offset after the last record."""
+        with self._broker.changed:
+            return self._broker.partition(partition).next_offset
+
+    def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """Commit positions; those of partitions that are not owned are dropped. Raises FencedError."""
+        with self._broker.changed:
+            self._check_open()
+            if self._member.expelled:
+                raise FencedError(f"The group {self._group} has gone on without {self._name}.")
+            self._broker.group(self._group).commit(self._member, positions)
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        """Stop returning records of these partitions until `resume`, or until they are lost."""
+        self._paused.update(partition for partition in partitions if partition in self._positions)
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        """Return records of these partitions again."""
+        self._paused.difference_update(partitions)
+
+    def close(self) -> None:
+        """Leave the group; nothing happens the second time."""
+        if not self.closed:
+            self.closed = True
+            self._broker.leave(self._group, self._member)
+
+    def _settle(self) -> Assignment:
+        if self._member.expelled:
+            return self._join_again()
+        group = self._broker.group(self._group)
+        if group.settled(self._member):
+            return NO_CHANGE
+        change = group.settle(self._member)
+        self._forget(change.lost)
+        for partition in change.gained:
+            store, committed = self._broker.partition(partition), group.committed.get(partition)
+            first = store.first_offset if self._from_beginning else store.next_offset
+            self._positions[partition] = first if committed is None else committed.offset
+        return change
+
+    def _join_again(self) -> Assignment:
+        lost = tuple(sorted(self._positions))
+        self._forget(lost)
+        self._member = self._broker.join(self._group, self._topics, self._name)
+        return Assignment(lost=lost)
+
+    def _forget(self, lost: Sequence[TopicPartition]) -> None:
+        for partition in lost:
+            self._positions.pop(partition, None)
+            self._paused.discard(partition)
+
+    def _ready(self) -> bool:
+        if self.closed or self._member.expelled or not self._broker.group(self._group).settled(self._member):
+            return True
+        return any(
+            offset < self._broker.partition(partition).next_offset
+            for partition, offset in self._positions.items()
+            if partition not in self._paused
+        )
+
+    def _take(self) -> tuple[Batch, ...]:
+        batches: list[Batch] = []
+        room = POLL_RECORDS_MAX
+        for partition in [one for one in self._positions if one not in self._paused]:
+            batch = self._next(partition, room)
+            if batch is not None:
+                batches.append(batch)
+                room -= len(batch.values)
+            if room <= 0:
+                break
+        return tuple(batches)
+
+    def _next(self, partition: TopicPartition, records_max: int) -> Batch | None:
+        store = self._broker.partition(partition)
+        batch = store.read(max(self._positions[partition], store.first_offset), records_max)
+        offset = self._positions.pop(partition)  # put back last, so that the next poll begins with another partition
+        self._positions[partition] = offset if batch is None else batch.next_offset
+        return batch
+
+
+class MemoryProducer(_Client):
+    """Writes at once, so there is never anything left to flush."""
+
+    what = "producer"
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Write a record; without a timestamp it gets 0. Raises UnavailableError, ValueError where it is too large."""
+        self._check_open()
+        check_record(topic, value, key)
+        self._broker.append(topic, value, key, partition, timestamp_ms or 0)
+
+    def flush(self, timeout_s: float) -> None:  # noqa: ARG002 - the contract's argument; nothing is ever under way
+        """Return at once: every record is there."""
+        self._check_open()
+
+
+class MemoryCheckpointStore(_Client):
+    """Fenced by an epoch: each take-over begins a new one, and a write under an older one is refused."""
+
+    what = "checkpoint store"
+
+    def __init__(self, broker: MemoryBroker, topic: str, shard: int) -> None:
+        self._broker = broker
+        self._partition = (topic, shard)
+        self._owner = f"{topic}-{shard}"
+        self._epoch: int | None = None
+
+    def take_over(self) -> Restored:
+        """Fence every former owner and read the state back."""
+        self._check_open()
+        self._epoch = self._broker.fence(self._owner)
+        restoration = Restoration()
+        batch, _ = self._broker.snapshot(self._partition)
+        if batch is not None:
+            restoration.add(batch)
+        return restoration.result()
+
+    def save(self, states: Mapping[str, bytes | None], marker: Marker) -> None:
+        """Write states and marker at once. After any error the store is dead."""
+        self._check_open()
+        if self._epoch is None:
+            raise UnavailableError("Nothing can be saved before the take-over.")
+        records = checkpoint_records(states, marker)
+        try:
+            self._broker.transact(self._owner, self._epoch, self._partition, records)
+        except FencedError:
+            self.close()
+            raise
+
+
+class MemoryLog(_Client):
+    """One process's way to a `MemoryBroker`. Without one it makes its own; give it one to come back after a crash."""
+
+    what = "log"
+
+    def __init__(self, broker: MemoryBroker | None = None, *, state_topic: str = "scalewatch.state") -> None:
+        self.broker = MemoryBroker() if broker is None else broker
+        self._state_topic = state_topic
+        self._clients: list[_Client] = []
+
+    def consumer(
+        self, group: str, topics: Sequence[str], *, member: str, from_beginning: bool = True
+    ) -> MemoryConsumer:
+        """Return a new member of a group; topics may be regular expressions when they start with ``^``."""
+        self._check_open()
+        return self._kept(MemoryConsumer(self.broker, group, topics, member, from_beginning=from_beginning))
+
+    def producer(self) -> MemoryProducer:
+        """Return a new producer."""
+        self._check_open()
+        return self._kept(MemoryProducer(self.broker))
+
+    def checkpoints(self, shard: int) -> MemoryCheckpointStore:
+        """Return a new store for a shard's checkpoints; the shard is the partition of the state topic."""
+        self._check_open()
+        return self._kept(MemoryCheckpointStore(self.broker, self._state_topic, shard))
+
+    def partitions(self, topic: str) -> int | None:
+        """Return the number of partitions, None where the topic does not exist."""
+        self._check_open()
+        return self.broker.partitions(topic)
+
+    def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
+        """Create the topics that are missing; return their names."""
+        self._check_open()
+        return self.broker.create(topics)
+
+    def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
+        """Read a partition to its present end, of a compacted topic the last record of each key; return the end.
+
+        With `newest` only the records of its last so many offsets.
+        """
+        self._check_open()
+        batch, end = self.broker.snapshot((topic, partition), newest)
+        if batch is not None:
+            on_batch(batch)
+        return end
+
+    def close(self) -> None:
+        """Close everything this log handed out; the broker keeps its records."""
+        super().close()
+        for client in self._clients:
+            client.close()
+        self._clients.clear()
+
+    def _kept(self, client: Client) -> Client:
+        self._clients = [*(one for one in self._clients if not one.closed), client]
+        return client

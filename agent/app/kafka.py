@@ -1,0 +1,80 @@
+"""The broker of a configuration: how it is reached, and what to do while it is away."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_exponential_jitter
+
+from agent.config.tree import Config
+from agent.log.kafka.connection import KafkaSecurity, KafkaSettings, Protocol
+from agent.log.kafka.log import KafkaLog
+from processors.contracts.errors import UnavailableError
+from processors.contracts.log import Log
+
+PROTOCOLS: Final[dict[str, Protocol]] = {
+    "plaintext": "PLAINTEXT",
+    "tls": "SSL",
+    "sasl_plaintext": "SASL_PLAINTEXT",
+    "sasl_tls": "SASL_SSL",
+}
+
+
+def kafka_settings(config: Config) -> KafkaSettings:
+    """Return how to reach the broker."""
+    given = config.kafka.security
+    security = KafkaSecurity(
+        protocol=PROTOCOLS[given.protocol],
+        mechanism=given.mechanism,
+        username=given.username,
+        password=given.password.get_secret_value() if given.password else None,
+        ca_file=given.ca_file,
+        certificate_file=given.cert_file,
+        key_file=given.key_file,
+    )
+    return KafkaSettings(
+        bootstrap=config.kafka.bootstrap,
+        client_id=config.kafka.client_id,
+        security=security,
+        state_topic=config.topics.state,
+        compression=config.kafka.compression,
+        replication_factor=config.topics.replication,
+        checkpoint_timeout_s=config.learner.deadline_s,
+        poll_records_max=config.collector.poll_records_max,
+        session_timeout_s=config.kafka.session_timeout_s,
+    )
+
+
+@contextmanager
+def connected(config: Config) -> Iterator[Log]:
+    """Yield the log on the broker; it is closed at the end. Nothing is connected before it is needed."""
+    log = KafkaLog(kafka_settings(config))
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+def until_available(
+    work: Callable[[], object],
+    stop: threading.Event,
+    again_max_s: float,
+    before_sleep: Callable[[Any], None] | None = None,
+) -> bool:
+    """Work, and begin again, later and later, while it raises UnavailableError; return False once `stop` is set."""
+    attempts = Retrying(
+        retry=retry_if_exception_type(UnavailableError),
+        wait=wait_exponential_jitter(initial=1, max=again_max_s),
+        stop=stop_when_event_set(stop),
+        sleep=sleep_using_event(stop),
+        before_sleep=before_sleep,
+        reraise=True,
+    )
+    try:
+        attempts(work)
+    except UnavailableError:
+        if not stop.is_set():
+            raise
+        return False
+    return True

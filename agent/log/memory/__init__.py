@@ -1,1 +1,0 @@
-"""The log in memory: partitions, groups and compaction in one process."""
