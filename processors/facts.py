@@ -4,14 +4,14 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Final, Literal, TypeGuard
+from typing import Final, Literal, NamedTuple, TypeGuard
 
 import msgspec
 
 from processors.contracts.events import SUCCESS, JobCompleted
 from processors.contracts.names import Horizon, horizon_of
 from processors.contracts.outputs import Reliability, Source, UsefulSizes
-from processors.models.statistics import Z95
+from processors.models.statistics import Z95, rounded
 
 N_MIN: Final = 1e-3
 N_MAX: Final = 1e9
@@ -149,6 +149,17 @@ class PublishedPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return Band(self.run_time_s, self.low_s, self.high_s)
 
 
+class CurveReading(NamedTuple):
+    """A curve at one size: the band in six digits, its measured coverage, how far it is extrapolated, its source and verdict."""
+
+    n: float
+    band: Band
+    coverage_measured: float | None
+    extrapolation: float
+    source: Source
+    reliability: Reliability
+
+
 class CurveSaid(msgspec.Struct, frozen=True, array_like=True):
     """What was published about a run when it ended: at its size, at the nearest size that features know, and how far it lay."""
 
@@ -196,6 +207,18 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return what the curve itself gives at a size; None outside of it, but for size 1."""
         return _at(self.by_size or self.points, n) or (self.one if n == 1.0 else None)
 
+    def read(self, sizes: Sequence[float]) -> "list[CurveReading]":
+        """Return what the curve itself gives at those of the sizes that it reaches."""
+        found = []
+        for n in sizes:
+            point = self.curve_at(n)
+            if point is not None:
+                measured = self.coverage.get(horizon_of(n, self.n_min, self.n_max))
+                found.append(
+                    CurveReading(n, _rounded(point), measured, n / self.n_max, point.source, self.judged(point))
+                )
+        return found
+
     def judged(self, point: PublishedPoint) -> Reliability:
         """Return the verdict on a point of this curve."""
         return self.verdicts[point.verdict] if self.verdicts else self.whole
@@ -230,6 +253,12 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
             observations=self.observations,
             ground=self.ground(run.n),
         )
+
+
+def _rounded(point: PublishedPoint) -> Band:
+    if point.source == "observed":  # as it was fitted, in six digits already
+        return Band(point.run_time_s, point.low_s, point.high_s)
+    return Band(*rounded(point.run_time_s, point.low_s, point.high_s))
 
 
 def _at(points: Sequence[PublishedPoint], n: float) -> PublishedPoint | None:

@@ -18,8 +18,8 @@ from processors.features import (
     words,
 )
 from processors.jobs.lifecycle import EndedRun, Job, Placement, merged_evidence, parted
-from processors.pipeline.stage import TickWork
-from processors.pipeline.state import Guard, ShardState
+from processors.pipeline.stage import TickWork, guard
+from processors.pipeline.state import ShardState
 from processors.store import FIT_COST_MAX, share
 
 FIELDS: Final = ("module", "container", "executable", "partition", "account", "qos", "user", "time_limit_s")
@@ -135,8 +135,8 @@ class Features:
             work(times)
             self._state.feature_times.changed(application_id, times, self._state.now_ms)
 
-    def _guard(self, application_id: str) -> Guard:
-        return self._state.guard(FeatureTimes.name, recover=partial(self._state.feature_times.remove, application_id))
+    def _guard(self, application_id: str) -> guard:
+        return guard(self._state, FeatureTimes.name, recover=partial(self._state.feature_times.remove, application_id))
 
 
 def _chosen(settings: FeatureSettings, evidence: Evidence) -> dict[str, Attribute]:

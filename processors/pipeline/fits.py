@@ -20,7 +20,7 @@ from processors.pipeline.inputs import Unseen
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.power import Power, least_energy
 from processors.pipeline.predictor import CENTRE, Predictor, Question
-from processors.pipeline.stage import TickWork
+from processors.pipeline.stage import TickWork, guard
 from processors.pipeline.state import ShardState, Tombstone, laws_key
 from processors.power.by_size import told_powers
 from processors.run_time.members import Fits, Members
@@ -97,7 +97,7 @@ class Refits:
         if len(due) == limit and (limit == most or self._behind(due[-1])):
             self._state.tally["bound", "refits_per_tick_max"] += 1
         for application_id in due:
-            with self._state.guard(RunTime.name, recover=partial(self._failed, application_id)):
+            with guard(self._state, RunTime.name, recover=partial(self._failed, application_id)):
                 self._publish(application_id)  # one application's fit must not stop the others
         self._evict()
 
@@ -154,7 +154,7 @@ class Refits:
         self._unreliable(key, said)
 
     def _ensemble(self, outlook: Outlook, model: RunTime, members: Members) -> Fits | None:
-        with self._state.guard(Members.name):  # what stands beside a prediction must not cost it
+        with guard(self._state, Members.name):  # what stands beside a prediction must not cost it
             return fits(outlook, model.observations, members.fits, model.least_s())
         return None
 

@@ -23,7 +23,7 @@ from processors.pipeline.features import Features
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.power import Power, Profiles
 from processors.pipeline.predictor import UNKNOWN, Predicted, Predictor, Question
-from processors.pipeline.stage import STOP, CompletionWork, JobWork, TickWork
+from processors.pipeline.stage import STOP, CompletionWork, JobWork, TickWork, guard
 from processors.pipeline.state import ShardState, Tombstone
 from processors.power.by_size import PowerBand
 from processors.run_time.quality import COVERAGE
@@ -238,7 +238,7 @@ class Jobs:
     def settle_due(self, _work: TickWork) -> None:
         """Settle, revise and forget what is due; at most `open_jobs_max` jobs stay."""
         for key in self._state.jobs.due(self._state.now_ms, DUE_PER_TICK_MAX):
-            with self._state.guard(Job.name, recover=partial(self._forget, key)):  # one job must not stop the others
+            with guard(self._state, Job.name, recover=partial(self._forget, key)):  # one job must not stop the others
                 self._look_at(key)
         self._bound()
 

@@ -17,6 +17,7 @@ from processors.jobs.remaining_time import Forecast
 from processors.load.messages import Question, Teller
 from processors.load.prediction import Place, TooLittleError, of_hosts, of_partition
 from processors.load.scores import LoadedRun, LoadScores, StartLoad
+from processors.pipeline.stage import guard
 from processors.pipeline.state import ShardState
 
 POINTS_MAX: Final = 16  # sizes of an answer
@@ -35,7 +36,7 @@ class UnderLoads:
 
         `forecast` is what is told of it without them.
         """
-        with self._state.guard(LoadScores.name):  # the load must not cost the forecast
+        with guard(self._state, LoadScores.name):  # the load must not cost the forecast
             return self._at_start(started, forecast)
         return None
 
@@ -52,7 +53,7 @@ class UnderLoads:
         if scores is None or scores.partition is None:
             return said
         n = scores.newest_n
-        with self._state.guard(LoadScores.name), suppress(TooLittleError):
+        with guard(self._state, LoadScores.name), suppress(TooLittleError):
             place = of_partition(self._state.windows, key.system, scores.partition, self._hosts(n, key.unit, {}))
             found = self._tell(key, place, n, curve.at(n), self._state.now_ms)
             return msgspec.structs.replace(said, under_load=found) if _tells(found) else said
@@ -100,7 +101,7 @@ class UnderLoads:
     def _point(
         self, event: PredictionRequested, key: ApplicationKey | None, answer: Answer, index: int, point: AnswerPoint
     ) -> AnswerPoint:
-        with self._state.guard(LoadScores.name):
+        with guard(self._state, LoadScores.name):
             try:
                 if index >= POINTS_MAX:
                     raise TooLittleError(f"Only the first {POINTS_MAX} sizes of a request are predicted under load.")  # noqa: TRY301

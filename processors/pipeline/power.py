@@ -14,7 +14,7 @@ from processors.contracts.outputs import AnswerPoint, Prediction, UsefulSizes
 from processors.facts import plausible, trains
 from processors.jobs.lifecycle import EndedRun, Job, told_attributes
 from processors.pipeline.alerts import OpenAlerts
-from processors.pipeline.stage import JobWork, TickWork
+from processors.pipeline.stage import JobWork, TickWork, guard
 from processors.pipeline.state import ShardState
 from processors.power.by_size import PowerBand, changed, powered, relied_on, with_least_energy
 from processors.power.model import ProfileFact, ProfileFinding, ProfileModels
@@ -35,7 +35,7 @@ class Power:
         models = self._state.profile_models.get(application_id) if application_id else None
         if models is None:
             return (None,) * len(sizes)
-        with self._state.guard(ProfileModels.name):  # power must not cost the run time
+        with guard(self._state, ProfileModels.name):  # power must not cost the run time
             return tuple(models.power(sizes))
         return (None,) * len(sizes)
 
@@ -44,7 +44,7 @@ class Power:
         models = self._state.profile_models.get(application_id)
         if models is None:
             return said
-        with self._state.guard(ProfileModels.name):
+        with guard(self._state, ProfileModels.name):
             return msgspec.structs.replace(said, power=models.power_quality(), profiles=models.models())
         return said
 
@@ -87,12 +87,12 @@ class ProfileWarnings:
 
     def take(self, application_id: str, fact: ProfileFact, finding: ProfileFinding) -> None:
         """Raise and end alerts by what was found of a run before it was learned; history wakes nobody."""
-        with self._state.guard(ProfileModels.name):  # an alert about a run must not cost that it is learned
+        with guard(self._state, ProfileModels.name):  # an alert about a run must not cost that it is learned
             self._alert(application_id, fact, finding)
 
     def learned(self, application_id: str) -> None:
         """Let a prediction be told again where a run that was learned has changed what is told of power."""
-        with self._state.guard(ProfileModels.name):
+        with guard(self._state, ProfileModels.name):
             self._power.note(application_id)
 
     def _alert(self, application_id: str, fact: ProfileFact, finding: ProfileFinding) -> None:
@@ -139,7 +139,7 @@ class Profiles:
         why = self._left_out(job, run, profile)
         self._state.tally["profile", why or "learned"] += 1
         if why is None or profile is None:
-            with self._state.guard(ProfileModels.name):  # a profile must not cost the run itself
+            with guard(self._state, ProfileModels.name):  # a profile must not cost the run itself
                 self._take(job, run, profile)
         return profile
 
@@ -159,7 +159,7 @@ class Profiles:
         """Do steps of the fit of an application for a cost of `left` and return what is left of that."""
         models = self._state.profile_models.open(application_id)
         forget = partial(self._state.profile_models.remove, application_id)
-        with self._state.guard(ProfileModels.name, recover=forget):  # one application's fit must not stop the others
+        with guard(self._state, ProfileModels.name, recover=forget):  # one application's fit must not stop the others
             while left > 0 and models.tick():
                 left -= models.step_cost
             self._state.profile_models.changed(application_id, models, self._state.now_ms)
@@ -168,7 +168,7 @@ class Profiles:
 
     def _asked(self, run: EndedRun) -> Profile | None:
         event = run.event
-        with self._state.guard(ProfileModels.name):
+        with guard(self._state, ProfileModels.name):
             return self._state.profiles.profile(job_key(event.system, event.job_id), event.run_id)
         return None
 

@@ -20,10 +20,11 @@ from processors.inputs import Inputs, OtherInputs, Sizes
 from processors.jobs.remaining_time import FromInputs
 from processors.models.combination.combine import SHIPPED, Combination
 from processors.models.combination.evidence import SiblingSummary
-from processors.models.statistics import six_digits
+from processors.models.statistics import rounded, six_digits
 from processors.pipeline.features import NOTHING, Features, Told
 from processors.pipeline.inputs import Unseen
 from processors.pipeline.similar_runs import Histories, coming, home
+from processors.pipeline.stage import guard
 from processors.pipeline.state import ShardState, laws_key
 from processors.run_time.messages import model_of
 from processors.run_time.model import RunTime
@@ -81,7 +82,8 @@ class Predicted(NamedTuple):
 
     def point(self, one_s: float | None) -> AnswerPoint:
         """Return the point of a message; `one_s` is what this predictor gives for size 1, from which speed-up follows."""
-        speedup = (one_s if one_s is not None else self.band.run_time_s) / self.band.run_time_s
+        alone = (one_s if one_s is not None else self.band.run_time_s) / self.band.run_time_s
+        speedup, efficiency, extrapolation = rounded(alone, alone / self.n, self.extrapolation)
         return AnswerPoint(
             n=self.n,
             run_time_s=self.band.run_time_s,
@@ -89,9 +91,9 @@ class Predicted(NamedTuple):
             high_s=self.band.high_s,
             coverage=COVERAGE,
             coverage_measured=self.coverage_measured,
-            speedup=six_digits(speedup),
-            efficiency=six_digits(speedup / self.n),
-            extrapolation=six_digits(self.extrapolation),
+            speedup=speedup,
+            efficiency=efficiency,
+            extrapolation=extrapolation,
             source=self.source,
             reliability=self.reliability,
         )
@@ -240,29 +242,19 @@ class Predictor:
         curve = self._fitted(key, model) if key is not None and model is not None else None
         if key is None or model is None or curve is None:
             return {}
-        beyond = [n for n in sizes if curve.curve_at(n) is None]
-        further = self._fitted(key, model, beyond) if beyond else None
+        read = curve.read(sizes)
+        if len(read) < len(sizes):
+            within = {reading.n for reading in read}
+            beyond = [n for n in sizes if n not in within]
+            further = self._fitted(key, model, beyond)
+            read += further.read(beyond) if further is not None else []
         named = self._model(key, curve, explained=question.explained)
-        found = {}
-        for n in sizes:
-            of = curve if further is None or n not in beyond else further
-            point = of.curve_at(n)
-            if point is not None:
-                found[n] = Predicted(
-                    n,
-                    _rounded(point.band),
-                    _known(of.coverage.get(of.horizon(n))),
-                    n / curve.n_max,
-                    point.source,
-                    of.judged(point),
-                    named,
-                )
-        return found
+        return {reading.n: Predicted(*reading, named) for reading in read}
 
     def _fitted(
         self, key: ApplicationKey, model: RunTime, sizes: Sequence[float] | None = None
     ) -> PublishedCurve | None:
-        with self._state.guard(RunTime.name):  # a model that cannot be fitted must not cost the prediction
+        with guard(self._state, RunTime.name):  # a model that cannot be fitted must not cost the prediction
             return self.curve(key) if sizes is None else self.fit(key, model, sizes)
         return None
 
@@ -292,7 +284,7 @@ class Predictor:
         return found
 
     def _others(self, key: ApplicationKey, sizes: Sizes) -> OtherInputs | None:
-        with self._state.guard(Inputs.name):
+        with guard(self._state, Inputs.name):
             return self._unseen.others(key, sizes) if sizes else None
         return None
 
@@ -319,7 +311,7 @@ class Predictor:
 
 
 def _rounded(band: Band) -> Band:
-    return Band(six_digits(band.run_time_s), six_digits(band.low_s), six_digits(band.high_s))
+    return Band(*rounded(band.run_time_s, band.low_s, band.high_s))
 
 
 def _known(share: float | None) -> float | None:

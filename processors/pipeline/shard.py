@@ -11,7 +11,6 @@ from processors.contracts.events import (
     JobCompleted,
     JobProfile,
     JobStarted,
-    JournalEvent,
     JournalRecord,
     Network,
     PredictionRequested,
@@ -39,7 +38,7 @@ from processors.pipeline.jobs import Forecasts, Jobs
 from processors.pipeline.power import Power, Profiles
 from processors.pipeline.predictor import Predictor
 from processors.pipeline.similar_runs import Histories
-from processors.pipeline.stage import STOP, Line, TickWork, of_completion, of_job, run_stages, stage
+from processors.pipeline.stage import STOP, Line, Stage, TickWork, of_completion, of_job, run_stages, stage
 from processors.pipeline.state import FoldSettings, Identify, ShardState, Tombstone, stateful
 from processors.power.model import ProfileModels
 from processors.run_time.drift import Drift
@@ -75,6 +74,8 @@ class Shard:
         self._answering = Answering(state, self._predictor, features, inputs, power)
         failures = Outcomes(state, self._warnings)
 
+        # what is wrong with hosts does not stop the jobs
+        self._of_hosts = (Stage(self.hosts.take, optional=True, owner=HostRows.name),)
         self.lines: dict[type, Line] = {
             JobStarted: Line(partial(of_job, state), (
                 stage(jobs.remember_start),
@@ -142,7 +143,7 @@ class Shard:
         is then sent with the next event.
         """
         event = record.event
-        self._take_hosts(event)
+        run_stages(self.state, self._of_hosts, event)
         self._predictor.begin()
         try:
             line = self.lines.get(type(event))
@@ -156,7 +157,7 @@ class Shard:
 
     def fold_hosts(self, record: JournalRecord) -> list[Message | Tombstone]:
         """Take a record in that the jobs know already, as after a restart: the states of hosts are written more rarely."""
-        self._take_hosts(record.event)
+        run_stages(self.state, self._of_hosts, record.event)
         self.state.tally["event", "processed"] += 1
         return self.hosts.sent()
 
@@ -217,10 +218,6 @@ class Shard:
     def confirm_hosts(self) -> None:
         """Take note that the checkpoint of `copied_hosts` is surely there."""
         self.hosts.desk.confirm()
-
-    def _take_hosts(self, event: JournalEvent) -> None:
-        with self.state.guard(HostRows.name):  # what is wrong with hosts does not stop the jobs
-            self.hosts.take(event)
 
     def _advance(self, work: TickWork) -> bool | None:
         """Move the present moment on; stop a tick that was seen before."""

@@ -25,11 +25,12 @@ class Stage(NamedTuple):
     run: Callable[[Any], bool | None]
     writes: frozenset[type[Processor[Any, Any]]] = frozenset()
     optional: bool = False
+    owner: str = ""
 
     @property
     def name(self) -> str:
-        """The name of the step, for the count of its faults."""
-        return str(getattr(self.run, "__name__", "stage"))
+        """The name under which faults of the step are counted: its owner's, else its own."""
+        return self.owner or str(getattr(self.run, "__name__", "stage"))
 
 
 class Line(NamedTuple):
@@ -37,6 +38,29 @@ class Line(NamedTuple):
 
     begin: Callable[[Any], Any]
     stages: tuple[Stage, ...]
+
+
+class guard:  # noqa: N801  reads as the statement that it is
+    """Runs a part of the work whose failure costs its own result alone: the fault is counted, and `recover` mends what is left.
+
+    It is the one place of the fold where any exception is caught; `name` is the processor whose fault it is.
+    """
+
+    __slots__ = ("_name", "_recover", "_tally")
+
+    def __init__(self, state: ShardState, name: str, recover: Callable[[], object] | None = None) -> None:
+        self._tally, self._name, self._recover = state.tally, name, recover
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> bool:
+        if kind is None or not issubclass(kind, Exception):
+            return False
+        self._tally["fault", self._name] += 1
+        if self._recover is not None:
+            self._recover()
+        return True
 
 
 def stage(run: Callable[[Any], bool | None], *writes: type[Any], optional: bool = False) -> Stage:
@@ -51,7 +75,7 @@ def run_stages(state: ShardState, stages: Sequence[Stage], work: object) -> None
             if each.run(work) is STOP:
                 return
             continue
-        with state.guard(each.name):
+        with guard(state, each.name):
             if each.run(work) is STOP:
                 return
 

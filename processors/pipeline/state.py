@@ -94,29 +94,6 @@ class FoldSettings(msgspec.Struct, frozen=True):
     features: FeatureSettings = FeatureSettings()
 
 
-class Guard:
-    """Runs a part of the work whose failure costs its own result alone: the fault is counted, and `recover` mends what is left.
-
-    It is the one place of the fold where any exception is caught; whoever needs one asks `ShardState.guard` for it.
-    """
-
-    __slots__ = ("_name", "_recover", "_tally")
-
-    def __init__(self, tally: Counter[tuple[str, str]], name: str, recover: Callable[[], object] | None) -> None:
-        self._tally, self._name, self._recover = tally, name, recover
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> bool:
-        if kind is None or not issubclass(kind, Exception):
-            return False
-        self._tally["fault", self._name] += 1
-        if self._recover is not None:
-            self._recover()
-        return True
-
-
 class ShardState:
     """All that the processors of one shard know, and what they have to send.
 
@@ -173,10 +150,6 @@ class ShardState:
     def stores(self) -> Iterator[Shelf[Any]]:
         """Return every store, in the order of declaration."""
         return iter(self._stores)
-
-    def guard(self, name: str, recover: Callable[[], object] | None = None) -> Guard:
-        """Return what runs a part of the work of the processor `name` without letting its failure reach the rest."""
-        return Guard(self.tally, name, recover)
 
     def recent(self, end_ms: int) -> bool:
         """Return whether a run that ended then may still raise an alert: history wakes nobody."""

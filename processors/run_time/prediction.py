@@ -20,7 +20,7 @@ from processors.models.adept.study import Study
 from processors.models.adept.verdict import Verdict
 from processors.models.combination.combine import WIDTH_INSIDE_MAX, Combination
 from processors.models.input_size import Knot
-from processors.models.statistics import six_digits
+from processors.models.statistics import rounded
 from processors.run_time.model import RunTime
 from processors.run_time.quality import coverages
 
@@ -228,22 +228,16 @@ def fitted_curve(outlook: Outlook, model: RunTime, sizes: Sequence[float], now_m
     shift = np.array([confirmed.get(n, time_s) / time_s for n, time_s in zip(at, run_time_s.tolist(), strict=True)])
     verdicts = [reliability(verdict) for verdict in found.verdicts]
     distinct = list(dict.fromkeys(verdicts))
-    rows = (np.array([run_time_s, low_s, high_s]) * shift).T.tolist()
+    digits = rounded(*(np.array([run_time_s, low_s, high_s]) * shift).T.ravel().tolist())
+    rows = zip(digits[0::3], digits[1::3], digits[2::3], strict=True)
     points = [
-        PublishedPoint(
-            float(n),
-            six_digits(row[0]),
-            six_digits(row[1]),
-            six_digits(row[2]),
-            cast("Source", source),
-            distinct.index(verdict),
-        )
+        PublishedPoint(float(n), *row, cast("Source", source), distinct.index(verdict))
         for n, row, source, verdict in zip(at, rows, found.source, verdicts, strict=True)
     ]
     known = model.sizes()
     run = {point.n for point in points[:-1] if point.source == "observed"}
     out_of_line = run.intersection(observed.doubted)
-    useful = outlook.study.useful
+    useful, measured = outlook.study.useful, coverages(model.scores)
     return PublishedCurve(
         points=tuple(points[:-1]),
         n_min=known[0],
@@ -256,7 +250,7 @@ def fitted_curve(outlook: Outlook, model: RunTime, sizes: Sequence[float], now_m
         doubted=tuple(sorted(out_of_line)),
         one=points[-1],
         verdicts=tuple(distinct),
-        coverage=coverages(model.scores),
+        coverage=dict(zip(measured, rounded(*measured.values()), strict=True)),
         useful=UsefulSizes(max=useful.max, knee=useful.knee, at_half_efficiency=useful.at_half_efficiency),
         model=outlook.model_name,
         weights=outlook.weights,
