@@ -1,8 +1,6 @@
 """Power and energy: from what sensors tell to watts and joules that can be believed.
 
-`cumulative` (counters that only grow: wraps and resets), `readings` (values that can not be), `energy` (power over time,
-with gaps), `recalibrated` (watts of parts of a host, or of hosts without a sensor, from their events), `efficiency`
-(which size takes the least energy).
+Which size takes the least energy, which values of sensors can be, and the watts of hosts without a sensor from their events.
 """
 
 import math
@@ -53,49 +51,23 @@ def efficient(n: Floats, run_time_s: Floats, power_w: Floats) -> Efficient:
     return Efficient(energy_j, float(least), float(delayed))
 
 
-# Values of power sensors that can not be: missing, negative, nought while something runs, more than the host can draw.
+def believable(power_w: npt.ArrayLike, *, most_w: npt.ArrayLike = np.inf) -> Floats:
+    """Return the values of power sensors that can be, nan in the place of the others.
 
+    These are missing, negative, nought while something runs, or more than `most_w`, which the host draws at most.
 
-class Readings(NamedTuple):
-    """Power as far as it can be believed (...), nan elsewhere, and how many values were left out for which reason.
-
-    >>> Readings(np.array([1.0]), 1, 0, 0, 0).left_out
-    1
-    """
-
-    power_w: Floats
-    missing: int
-    negative: int
-    zero: int
-    excessive: int
-
-    @property
-    def left_out(self) -> int:
-        """How many values were left out."""
-        return self.missing + self.negative + self.zero + self.excessive
-
-
-def believable(power_w: npt.ArrayLike, *, most_w: npt.ArrayLike = np.inf, may_be_zero: bool = False) -> Readings:
-    """Return the values that can be; `most_w` is what is drawn at most, `may_be_zero` for a part that can be off.
-
-    >>> believable([220.0, np.nan, -1.0, 0.0, 9e9], most_w=2000.0)
-    Readings(power_w=array([220.,  nan,  nan,  nan,  nan]), missing=1, negative=1, zero=1, excessive=1)
+    >>> believable([220.0, np.nan, -1.0, 0.0, 9e9], most_w=2000.0).tolist()
+    [220.0, nan, nan, nan, nan]
     """
     power = np.asarray(power_w, np.float64)
-    missing = np.isnan(power)
-    negative = power < 0
-    zero = (power == 0) & (not may_be_zero)
-    excessive = (power > np.asarray(most_w, np.float64)) | (power == np.inf)
-    good = ~(missing | negative | zero | excessive)
-    counts = (int(each.sum()) for each in (missing, negative, zero, excessive))
-    return Readings(np.where(good, power, np.nan), *counts)
+    return np.where((power > 0) & (power <= np.asarray(most_w, np.float64)) & (power < np.inf), power, np.nan)
 
 
 # Watts from events: a model that is learned where a sensor is, and again whenever it is off.
 #
 # After SmartWatts (G. Fieni, R. Rouvoy, L. Seinturier, CCGRID 2020): power of a host, or of a socket, is a sum of events
-# with weights that are not negative, one model for each layer of frequency. It answers for parts of the host (jobs,
-# processes), whose watts and the idle rest add up to what was measured, and for hosts of the same kind without a sensor.
+# with weights that are not negative, one model for each layer of frequency. It answers for hosts of the same kind without a
+# sensor.
 
 
 VERSION: Final = 1
@@ -104,17 +76,6 @@ SAMPLES_MIN: Final = 10
 ERROR_MAX_W: Final = 2.0
 LAYERS_MAX: Final = 16
 _RIDGE: Final = 1e-6  # of a column's length: events that say the same share their weight
-
-
-class Shares(NamedTuple):
-    """Watts of parts of a host (k,), and of what is idle or nobody's: together what was measured.
-
-    >>> Shares(np.array([30.0, 10.0]), 60.0).idle_w
-    60.0
-    """
-
-    power_w: Floats
-    idle_w: float
 
 
 @dataclass(slots=True)
@@ -174,8 +135,8 @@ class PowerModel:
     >>> model = PowerModel(("instructions", "misses"), most_idle_w=300.0)
     >>> for tick in range(70):
     ...     model.learn((tick % 7, tick % 5), 90.0 + 10.0 * (tick % 7) + 4.0 * (tick % 5))
-    >>> model.estimates(np.array([[3.0, 2.0]])).round().tolist(), model.shares(np.array([[1.0, 1.0], [2.0, 1.0]]), (3.0, 2.0), 128.0).power_w.round(1).tolist()
-    ([128.0], [14.0, 24.0])
+    >>> model.estimates(np.array([[3.0, 2.0]])).round().tolist()
+    [128.0]
     """
 
     def __init__(
@@ -226,26 +187,6 @@ class PowerModel:
         """Return the median error of late; None where none is known since the model was learned."""
         layer = self._layer(frequency_mhz)
         return float(np.median(layer.errors)) if layer is not None and layer.errors else None
-
-    def shares(self, parts: Floats, whole: Sequence[float], measured_w: float, frequency_mhz: float = 0.0) -> Shares:
-        """Return the watts of parts with events (k, p), of a host with these events and this measured power.
-
-        What events explain is shared by their watts, and never more than was measured above idle; the rest is idle. All
-        is idle before a model was learned. ValueError where power or events are negative or not finite.
-        """
-        rows = np.asarray(parts, np.float64).reshape(-1, len(self.events))
-        total = np.asarray(whole, np.float64)
-        if not (0.0 <= measured_w < math.inf and self._possible(total) and all(map(self._possible, rows))):
-            raise ValueError("Power and events are finite and not negative.")
-        layer = self._layer(frequency_mhz)
-        if layer is None:
-            return Shares(np.zeros(len(rows)), measured_w)
-        weights = np.array(layer.weights)
-        own = rows @ weights
-        explained = max(float(total @ weights), float(own.sum()))
-        above = max(measured_w - layer.idle_w, 0.0)
-        power = own / explained * above if explained > 0 else np.zeros(len(rows))
-        return Shares(power, max(measured_w - float(power.sum()), 0.0))
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as plain data."""

@@ -23,7 +23,6 @@ from processors.models.adept.patterns import (
 from processors.models.adept.verdict import NOISE_FLOOR, REACH, SIZES_MIN, Judge, Verdict
 from processors.models.aggregates.sizes import observations
 from processors.models.downey.bayes import AnchoredCurve, Posterior, anchored_curve, parallel_curve
-from processors.models.downey.fit import DowneyFit, fit_downey
 from processors.models.downey.two_step import DEVIATION, Envelope, envelope
 
 Floats = NDArray[np.float64]
@@ -181,13 +180,6 @@ class Study:
     def fluctuation(self) -> Floats:
         """R of each interval between neighbouring sizes, shape (k-1,)."""
         return fluctuation(self._sizes, self._times)
-
-    @cached_property
-    def fit(self) -> DowneyFit:
-        """The Downey curve of least squares of the sizes that are in line; it must not be extrapolated."""
-        kept = self.patterns.kept
-        fitted = fit_downey(self._sizes[kept], self._times[kept])
-        return replace(fitted, t1_s=self._second(fitted.t1_s))
 
     @cached_property
     def envelope(self) -> Envelope:

@@ -107,7 +107,7 @@ class Close:
         off = may_be_off & (watts == 0)
         found = believable(np.where(off, 1.0, watts), most_w=self._settings.host_power_max_w)
         reasons = np.select([np.isnan(watts), watts < 0, watts == 0], [*map(REASONS.index, REASONS[:3])], 3)
-        good = np.isfinite(found.power_w)
+        good = np.isfinite(found)
         return np.where(good, energy_j, np.nan), np.where(good, -1, reasons)
 
     def _grown(self, kind: npt.NDArray[np.int8], before: Floats, now: Floats, gap: Ints) -> tuple[Floats, Ints]:

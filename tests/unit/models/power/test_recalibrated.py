@@ -56,7 +56,6 @@ def test_nothing_is_said_before_enough_was_measured() -> None:
     model = taught(SAMPLES_MIN - 1)
     assert model.estimates(np.ones((1, 3))) is None
     assert model.error_w() is None
-    assert model.shares(np.ones((2, 3)), (2.0, 2.0, 2.0), 100.0).idle_w == 100.0
 
 
 def test_each_layer_of_frequency_has_its_own_model_and_a_higher_one_asks_the_next_below() -> None:
@@ -112,26 +111,10 @@ samples = st.lists(st.tuples(events, st.floats(0.1, 1e4)), min_size=0, max_size=
 
 
 @settings(max_examples=60, deadline=None)
-@given(samples, st.lists(events, max_size=5), events, st.floats(0.0, 1e4))
-def test_parts_are_not_negative_and_add_up_with_idle_to_what_was_measured(
-    seen: list[tuple[tuple[float, float, float], float]],
-    parts: list[tuple[float, float, float]],
-    whole: tuple[float, float, float],
-    measured_w: float,
-) -> None:
+@given(samples)
+def test_weights_and_idle_power_are_never_negative(seen: list[tuple[tuple[float, float, float], float]]) -> None:
     model = PowerModel(EVENTS, most_idle_w=300.0)
     for each, power in seen:
         model.learn(each, power)
     assert all(weight >= 0 for layer in model.layers.values() for weight in layer.weights)
     assert all(0 <= layer.idle_w < 300.0 for layer in model.layers.values())
-    found = model.shares(np.array(parts).reshape(-1, 3), whole, measured_w)
-    assert (found.power_w >= 0).all()
-    assert found.idle_w >= 0
-    assert found.power_w.sum() + found.idle_w == pytest.approx(measured_w, rel=1e-9, abs=1e-9)
-
-
-def test_parts_that_are_not_a_hosts_are_refused() -> None:
-    model = taught(20)
-    for parts, measured_w in ((np.full((1, 3), -1.0), 100.0), (np.ones((1, 3)), np.nan)):
-        with pytest.raises(ValueError, match="negative"):
-            model.shares(parts, (1.0, 1.0, 1.0), measured_w)
