@@ -1,1 +1,1 @@
-"""What is learned of hosts, series by series, in columns: windows, forecasts and anomalies share one numbering of rows."""
+"""What is learned of hosts, series by series, in columns: windows, forecasts and anomalies share one row index."""

@@ -447,7 +447,8 @@ class PeerComparison(RowTable):
         unlike = at[self._unlike(self.rows["mean"][at], peers, together)]
         since_ms = self.rows["since_ms"][unlike]
         self.rows["usual"][at] = peers.usual
-        self.rows["since_ms"][:] = _since(len(self.rows), unlike, np.where(since_ms == NEVER_MS, now_ms, since_ms))
+        self.rows["since_ms"] = NEVER_MS
+        self.rows["since_ms"][unlike] = np.where(since_ms == NEVER_MS, now_ms, since_ms)
 
     def _unlike(self, mean: Floats, peers: Peers, group: Ints) -> npt.NDArray[np.bool_]:
         """Return which are unlike; none of a group in which many are."""
@@ -467,12 +468,6 @@ class PeerComparison(RowTable):
         if since_ms == NEVER_MS:
             return None
         return Difference(since_ms, float(self.rows["mean"][row]), float(self.rows["usual"][row]))
-
-
-def _since(rows: int, unlike: Rows, since_ms: Ints) -> Ints:
-    found = np.full(rows, NEVER_MS, np.int64)
-    found[unlike] = since_ms
-    return found
 
 
 # Which hosts have an anomaly, and since when: what the alerts about hosts rest on
