@@ -17,7 +17,6 @@ from processors import __version__
 from processors.contracts.outputs import Alert, JobPrediction, Prediction
 from processors.contracts.service import Service
 from sinks.web import parameters, words
-from sinks.web import words as html
 from sinks.web.access import reader
 from sinks.web.changes import Changes
 from sinks.web.links import Truth, application_id, find, known_ids, link, present_ms
@@ -26,13 +25,12 @@ from sinks.web.views import alerts as alert_view
 from sinks.web.views import hosts, jobs, overview
 from sinks.web.views.agent import Counts, Troubles, agent_view, standing
 from sinks.web.views.application import (
-    RunRow,
     explained_views,
     history,
     load_view,
     power_view,
     run_rows,
-    scaling_plot,
+    scaling_chart,
     uprights,
 )
 from sinks.web.views.ask import asked, both
@@ -45,13 +43,16 @@ Endpoint = Callable[[Request], Response]
 
 def environment() -> Environment:
     """Return the templates with what the pages add to them."""
-    made = html.environment("sinks.web")
-    made.filters.update(duration=words.duration, size=words.size, change=overview.change, span=words.span)
-    made.filters.update(power=words.power, energy=words.energy)
+    made = words.environment("sinks.web")
+    made.filters.update(change=overview.change, span=words.span)
     made.globals.update(
-        band=overview.band, link=link, host_link=hosts.host_link, job_link=job_link, version=__version__
+        link=link,
+        host_link=hosts.host_link,
+        job_link=job_link,
+        link_of_key=link_of_key,
+        sketch=overview.sketch,
+        version=__version__,
     )
-    made.globals.update(link_of_key=link_of_key)
     return made
 
 
@@ -90,7 +91,7 @@ class Rendering:
             health=health,
             troubles=self._troubles(),
             ready=bool(health) and all(role.ready for role in health),
-            has_truth=self.truth is not None,
+            truth=self.truth,
             **values,
         )
         return HTMLResponse(text, status)
@@ -158,7 +159,7 @@ class OverviewPage:
             jobs=jobs[:OVERVIEW_JOBS_SHOWN],
             jobs_first=JOBS_FIRST,
             jobs_total=len(jobs),
-            hosts=hosts.host_rows(strange, alerts),
+            hosts=[hosts.host_card(entry, hosts.alerts_of_host(entry, is_open)) for entry in strange],
             hosts_known=bool(found),
             sources=sources,
             **self._asked(request, known),
@@ -241,6 +242,7 @@ class ApplicationPage:
         load = found.under_load
         runs = self._service.runs(application_id(found))
         answer = asked(self._service, found, request.query_params, runs)
+        shown, anomalies = run_rows(runs, reader(request)), overview.anomalies(is_open)
         return self._rendering.page(
             request,
             "application.html",
@@ -257,16 +259,11 @@ class ApplicationPage:
             open_alerts=is_open[:ALERTS_SHOWN],
             resolved_alerts=[alert for alert in alerts if alert.status == "resolved"][:ALERTS_SHOWN],
             jobs=overview.jobs_of(found, self._service.jobs())[:JOBS_SHOWN],
-            **self._chart(found, is_open, run_rows(runs, reader(request))),
+            runs=shown,
+            anomalies=anomalies,
+            uprights=uprights(found.useful_n),
+            scaling=scaling_chart(found, anomalies, shown),
         )
-
-    def _chart(self, found: Prediction, is_open: Sequence[Alert], runs: Sequence[RunRow]) -> dict[str, Any]:
-        return {
-            "plot": scaling_plot(found, is_open, self._rendering.truth, runs),
-            "runs": runs,
-            "uprights": uprights(found.useful_n),
-            "anomalies": overview.anomalies(is_open),
-        }
 
 
 # Hosts: those with anomalies first, and one with the histogram of each resource, forecasts, scores and alerts.
@@ -291,12 +288,12 @@ class HostPages:
         if found is None:
             return self._rendering.missing(request, f"There is no host {request.path_params['name'][:80]!r}.")
         alerts = hosts.alerts_of_host(found, self._service.alerts())
-        row = hosts.host_rows([found], alerts, small=False)[0]
         job = jobs.link_of_key(found.job) if found.job else ""
         return self._rendering.page(
             request,
             "host.html",
-            row=row,
+            host=found,
+            resources=[hosts.resource_row(found, entry) for entry in found.resources],
             job=job,
             notes=hosts.standing_out(found),
             alerts=[alert_view.alert_row(alert, present_ms(self._service)) for alert in alerts[:ALERTS_SHOWN]],

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from processors.contracts.names import measured
 from processors.contracts.outputs import CurvePoint, UsefulSizes
@@ -25,6 +25,7 @@ _ATTENTION: Final = (
     "high_error", "slowdown", "superlinear", "runner_up", "linear", "far", "uncertain", "insufficient", "unknown", "reliable"
 )  # fmt: skip
 _UNITS: Final = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+_STEPS: Final = ((36_000.0, 900), (600.0, 60), (100.0, 5))  # from so many seconds on, rounded to so many
 _ONE: Final = {"nodes": "node", "cores": "core", "processes": "process", "threads": "thread", "gpus": "gpu"}
 
 
@@ -136,15 +137,14 @@ def moment(rfc3339: str | None) -> str:
     return rfc3339[:16].replace("T", " ") if rfc3339 else "-"
 
 
+def band(low_s: float | None, high_s: float | None) -> str:
+    """Return a band of run times."""
+    return "-" if low_s is None or high_s is None else f"{duration(low_s)} to {duration(high_s)}"
+
+
 def printable(text: str) -> str:
     r"""Return a text whose control characters cannot reach a terminal."""
     return "".join(character if character.isprintable() else "?" for character in text)
-
-
-# Durations as people say them: no more digits than matter to somebody who waits.
-
-
-_STEPS: Final = ((36_000.0, 900), (600.0, 60), (100.0, 5))  # from so many seconds on, rounded to so many
 
 
 def rounded(seconds: float) -> str:
@@ -169,15 +169,18 @@ def next_limit(seconds: float) -> float:
     return max(-(-minutes // step) * step, 1.0) * 60.0
 
 
-# Templates of HTML: one policy and one set of words for the pages of a running agent and for reports.
-
-
 def environment(package: str) -> Environment:
-    """Return the templates of a package: everything is escaped, and a missing value is an error."""
+    """Return the templates of a package, and those of the pages: everything is escaped, a missing value is an error."""
     made = Environment(
-        loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("sinks.web")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     made.filters.update(
-        counted=counted, share=share, moment=moment, verdict_words=verdict_words
+        counted=counted, duration=duration, energy=energy, moment=moment, power=power, share=share, size=size,
+        verdict_words=verdict_words,
     )  # fmt: skip
+    made.globals.update(band=band)
     return made

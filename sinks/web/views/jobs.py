@@ -1,20 +1,19 @@
-"""What the page of a job shows, worked out from the service: plain data, sentences, and the picture of its application."""
+"""What the page of a job shows, worked out from the service: sentences, facts, and the chart of its application."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 from urllib.parse import quote, unquote
 
 import msgspec
-from markupsafe import Markup
 
 from processors.contracts.names import ApplicationKey, rfc3339
 from processors.contracts.outputs import CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun
 from processors.contracts.service import Service
 from sinks.web.access import Reader
-from sinks.web.charts import Drawing, Mark, Plot, PlotAxis, curve_svg, drawable, duration_ticks, powers, told
+from sinks.web.charts import Chart, run_time_axis, size_axis
 from sinks.web.links import link
 from sinks.web.views import job_messages
-from sinks.web.words import between, duration, moment, power, rounded, share, size, sized
+from sinks.web.words import between, duration, moment, power, rounded, share, sized
 
 RECORD_RUNS: Final = 50  # of the application, by which it is told how often bands held
 DEFAULT_UNIT: Final = "nodes"
@@ -32,7 +31,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     energy: str
     ended: str
     facts: Sequence[tuple[str, str]]
-    plot: Plot | None = None
+    chart: Chart | None = None
     entry: Prediction | None = None
     application: str = ""
 
@@ -125,7 +124,7 @@ def _running_facts(job: JobPrediction) -> Iterator[tuple[str, str]]:
 
 
 def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> RunView:
-    """Return what to show of a run that ended; only the newest of a job gets a picture and advice."""
+    """Return what to show of a run that ended; only the newest of a job gets a chart and advice."""
     entry = None if run.application_id is None else service.prediction(run.application_id)
     unit = _unit(run, entry)
     point = _point(entry, run.n)
@@ -142,7 +141,7 @@ def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> RunVie
         energy=job_messages.energy_words(run, point),
         ended=moment(rfc3339(run.end_ms)),
         facts=list(_facts(run, unit)),
-        plot=_plot(entry, run) if newest else None,
+        chart=_chart(entry, run) if newest else None,
         entry=entry,
         application=f"/applications/{link(run.application_id)}" if entry is not None and run.application_id else "",
     )
@@ -177,29 +176,14 @@ def _predicted(told: PredictedAtStart) -> str:
     return f"{rounded(told.run_time_s)} ({between(told.low_s, told.high_s)})"
 
 
-def _plot(entry: Prediction | None, run: RecentRun) -> Plot | None:
+def _chart(entry: Prediction | None, run: RecentRun) -> Chart | None:
     if entry is None or not entry.curve or run.n is None:
         return None
-    sizes = [n for n in (*(point.n for point in entry.curve), run.n) if drawable(n)]
-    times = [value for point in entry.curve for value in (point.low_s, point.high_s) if drawable(value)]
-    times += [run.run_time_s] if drawable(run.run_time_s) else []
-    return Plot(
+    return Chart(
         f"Run time of {entry.application} against {entry.unit}, and this run",
-        _picture(entry, run.n, run.run_time_s),
-        PlotAxis("log", told(powers(min(sizes), max(sizes), 2, 12), size) if sizes else ()),
-        PlotAxis("log", told(duration_ticks(min(times), max(times), 8), duration) if times else ()),
+        size_axis([*(point.n for point in entry.curve), run.n]),
+        run_time_axis([*(end for point in entry.curve for end in (point.low_s, point.high_s)), run.run_time_s]),
     )
-
-
-def _picture(entry: Prediction, n: float, run_time_s: float) -> Markup:
-    drawing = Drawing(
-        title=f"Run time of {entry.application} against {entry.unit}, and this run",
-        description=f"This run took {rounded(run_time_s)} at {sized(n, entry.unit)}; the table has the curve.",
-        unit=entry.unit,
-        points=entry.curve,
-        marks=[Mark(n, run_time_s, "anomaly", f"this run: {rounded(run_time_s)}")],
-    )
-    return Markup(curve_svg(drawing))  # noqa: S704 -- curves.py escapes
 
 
 def _running(service: Service, system: str, job_id: str) -> JobPrediction | None:

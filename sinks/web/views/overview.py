@@ -1,8 +1,8 @@
-"""What the pages show, worked out from the service: plain data without HTML, but for the finished pictures."""
+"""What the overview shows, and what it shares with the page of an application: order, sources, laws, what stands out."""
 
 from collections.abc import Sequence
 from heapq import nsmallest
-from math import isfinite
+from math import isfinite, log
 from statistics import median
 from typing import Final
 
@@ -20,12 +20,9 @@ from processors.contracts.outputs import (
     Prediction,
     SourceSeen,
 )
-from sinks.web.charts import Drawing, Mark, curve_svg, small_curve_svg
+from sinks.web.charts import Spark, drawable, sparkline
 from sinks.web.links import Truth, application_id, link
-from sinks.web.words import attention, duration, explained, moment, share, size, verdict_words
-
-# How fresh the sources are: the newest event of each against the present in event time.
-
+from sinks.web.words import attention, duration, explained, moment, share, verdict_words
 
 OLD_S: Final = 900.0  # a source that is so far behind stands out
 
@@ -57,9 +54,6 @@ def source_rows(sources: Sequence[SourceSeen], now_ms: int = 0) -> list[SourceRo
 
 def _behind(seconds: float) -> str:
     return "newest" if seconds < 1 else f"{duration(seconds)} behind"
-
-
-# Who is right on an application: the laws of run time in the order of their errors, for the page and the commands.
 
 
 INSIDE: Final[Horizon] = "inside"
@@ -143,6 +137,7 @@ def _mean(row: Ranked, deciding: Sequence[str]) -> float:
 
 TARGET: Final = "target"  # evidence that has one is of that, in its own unit
 SEVERITIES: Final = ("critical", "warning", "info")
+SKETCH: Final = (320, 90)  # pixels
 _KEY: Final = ("application", "system", "input", "unit")
 
 
@@ -152,12 +147,19 @@ class Row(msgspec.Struct, frozen=True):
     id: str
     link: str
     prediction: Prediction
-    picture: Markup
     verdict: str
     explained: str
     alerts: Sequence[Alert]
     largest_observed: CurvePoint | None
     error_against_truth: float | None
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """A size that stands out of a curve, and why."""
+
+    n: float
+    run_time_s: float
+    note: str
 
 
 class PointRow(msgspec.Struct, frozen=True):
@@ -176,7 +178,6 @@ def rows(
     for alert in alerts:
         if alert.status != "resolved":
             by_key.setdefault(tuple(alert.labels.get(name) for name in _KEY), []).append(alert)
-    # pictures are dear: only of what is shown
     first = nsmallest(rows_max, predictions, key=lambda entry: _place(entry, by_key.get(_key(entry), [])))
     return [_row(entry, by_key.get(_key(entry), []), truth) for entry in first]
 
@@ -206,7 +207,6 @@ def _row(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None) -> Row
         id=id_,
         link=f"/applications/{link(id_)}",
         prediction=entry,
-        picture=picture(entry, alerts, truth, small=True),
         verdict=verdict_words(entry.reliability.verdict),
         explained=explained(entry.reliability.verdict),
         alerts=alerts,
@@ -239,42 +239,35 @@ def run_time_at(entry: Prediction, n: float) -> float | None:
     return next((point.run_time_s for point in entry.curve if point.n == n), None)
 
 
-def picture(
-    entry: Prediction,
-    alerts: Sequence[Alert],
-    truth: Truth | None,
-    *,
-    small: bool,
-    runs: Sequence[Mark] = (),
-    uprights: Sequence[tuple[float, str]] = (),
-) -> Markup:
-    """Return the picture of an application's curve; the text in it is escaped where the picture is made."""
-    drawing = Drawing(
-        title=f"Run time of {entry.application} against {entry.unit}",
-        description=_described(entry),
-        unit=entry.unit,
-        points=entry.curve,
-        marks=[*runs, *anomalies(alerts)],
-        uprights=uprights,
-        truth=[(row.point.n, row.truth_s) for row in point_rows(entry, truth) if row.truth_s],
+def sketch(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None) -> Markup:
+    """Return the curve of an application as a small picture on logarithmic axes, with its band and what stands out."""
+    points = [p for p in entry.curve if all(map(drawable, (p.n, p.run_time_s, p.low_s, p.high_s)))]
+    truths = [(row.point.n, row.truth_s) for row in point_rows(entry, truth) if row.truth_s]
+    marks = [("observed", p.n, p.run_time_s) for p in points if p.source == "observed"]
+    marks += [("anomaly", mark.n, mark.run_time_s) for mark in anomalies(alerts)]
+    logs = {"line": [_logs(p.n, p.run_time_s) for p in points], "truth": [_logs(*truth) for truth in truths]}
+    upper, lower = [_logs(p.n, p.high_s) for p in points], [_logs(p.n, p.low_s) for p in points]
+    return sparkline(
+        Spark(
+            title=f"Run time of {entry.application} against {entry.unit}",
+            area=[*upper, *reversed(lower)],
+            lines=list(logs.items()),
+            dots=[
+                (kind, _logs(n, run_time_s)) for kind, n, run_time_s in marks if drawable(n) and drawable(run_time_s)
+            ],
+        ),
+        *SKETCH,
     )
-    return Markup(small_curve_svg(drawing) if small else curve_svg(drawing))  # noqa: S704 -- curves.py escapes
 
 
-def _described(entry: Prediction) -> str:
-    if not entry.curve:
-        return "There is no curve yet."
-    first, last = entry.curve[0], entry.curve[-1]
-    return (
-        f"From {duration(first.run_time_s)} at {size(first.n)} to {duration(last.run_time_s)} at {size(last.n)}"
-        f" {entry.unit}, on logarithmic axes; the table has every value."
-    )
+def _logs(n: float, run_time_s: float) -> tuple[float, float]:
+    return log(n), log(run_time_s)
 
 
 def anomalies(alerts: Sequence[Alert]) -> list[Mark]:
     """Return the sizes that stand out of a curve by open alerts, with what they say."""
     return [
-        Mark(alert.evidence.n, alert.evidence.observed, "anomaly", alert.annotations.get("summary", ""))
+        Mark(alert.evidence.n, alert.evidence.observed, alert.annotations.get("summary", ""))
         for alert in alerts
         if alert.kind == "anomaly" and alert.evidence.n and alert.evidence.observed
         and alert.evidence.expected and alert.evidence.expected > 1  # seconds: a failure rate is no point of the curve
@@ -297,11 +290,6 @@ def worst_first(alerts: Sequence[Alert]) -> list[Alert]:
     """Return the alerts that are not resolved: firing before pending, then the worst, else in the order given."""
     is_open = [alert for alert in alerts if alert.status != "resolved"]
     return sorted(is_open, key=lambda alert: (alert.status != "firing", SEVERITIES.index(alert.severity)))
-
-
-def band(low_s: float | None, high_s: float | None) -> str:
-    """Return a band of run times."""
-    return "-" if low_s is None or high_s is None else f"{duration(low_s)} to {duration(high_s)}"
 
 
 def change(ratio: float | None) -> str:

@@ -90,7 +90,7 @@ def test_page_terminal_and_file_hold_it(report: Report) -> None:
     shown = page(report)
     assert "Power and counters" in shown
     assert "what counters explain" in shown
-    assert shown.count("said, ") >= 60, "a spot for each run"
+    assert shown.count(" data-from=") >= 60, "a dot with its band for each run"
     assert decoded(encoded(report)) == report
     assert any(
         "power (of all hosts)" in str(column.header)

@@ -35,8 +35,7 @@ def test_a_job_that_ended_is_told_how_it_went_and_what_to_ask_for() -> None:
     assert "Time limit. Ask for 1 min: 19 of 20 runs like it end within 28 s." in said.replace("28.0", "28")
     assert "Size. The size is well used: 32 nodes take about" in said
     assert "/applications/archer2/lammps/rhodo/nodes" in text
-    picture = text[text.index("<svg") : text.index("</svg>")]
-    assert "this run: 26 s" in picture, "its place in the picture of the application"
+    assert 'data-kind="anomaly" data-words="this run: 26 s at 64 nodes"' in text, "its place in the chart"
 
 
 def test_a_running_job_is_told_its_end_its_limit_and_its_power() -> None:

@@ -177,7 +177,7 @@ def test_where_the_truth_is_known_predictions_are_shown_against_it() -> None:
     service = FixedService([prediction()])
     text = read(with_truth(service), "/applications/archer2/lammps/rhodo/nodes")
     assert "the simulated truth" in text
-    assert 'class="truth"' in text
+    assert 'data-truth="' in text
     assert "+63 %" in text  # 25.5 s predicted at 64 where the truth is 15.6 s
 
 
