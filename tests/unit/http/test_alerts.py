@@ -11,6 +11,7 @@ from processors.alerts.applications import ALERT_NAMES
 from processors.contracts.outputs import Alert, AlertEvidence
 from sinks.prometheus.registry import Metrics
 from sinks.web.access import Reader
+from sinks.web.runbook import parsed as of_markdown
 from sinks.web.runbook import sections
 from sinks.web.server import create_app
 from sinks.web.views.alerts import evidence_rows, quiet_since, summary
@@ -168,6 +169,14 @@ def test_the_whole_runbook_is_a_page_whose_links_lead_to_its_headings() -> None:
     assert {link.partition("#")[2] for link in page.links if link.startswith("/runbook#")} <= anchors
     assert "**" not in text
     assert "`" not in text
+
+
+def test_html_in_a_runbook_is_text_and_its_own_links_lead_to_its_page() -> None:
+    (found,) = of_markdown(f"# A heading\n\n{HOSTILE} [there](#other) [here](https://example.org)")
+    assert (found.anchor, found.heading, found.level) == ("a-heading", "A heading", 1)
+    assert "<script" not in found.html
+    assert 'href="/runbook#other"' in found.html
+    assert 'href="https://example.org"' in found.html
 
 
 def test_what_an_alert_says_is_escaped_everywhere() -> None:
