@@ -15,7 +15,7 @@ from processors.contracts.load import UnderLoad
 from processors.contracts.names import measured
 from processors.contracts.outputs import Alert, CurvePoint, JobPrediction, Prediction
 from processors.contracts.service import Service
-from sinks.web.links import Truth
+from sinks.web.queries import Truth
 from sinks.web.views.agent import Troubles
 from sinks.web.views.overview import Row, change, error_against_truth, rows, worst_first
 from sinks.web.words import duration, moment, power, printable, share, size
@@ -294,7 +294,7 @@ class Screen:
             for role in self._service.health()
             if not role.ready
         ]
-        parts += [Text(said, style="bold red" if grave else "yellow") for said, grave in self._troubles()]
+        parts += [Text(each.sentence, style="bold red" if each.grave else "yellow") for each in self._troubles()]
         width, jobs = self._console.width, self._service.jobs()
         parts += [self._applications(shown, len(predictions)), *alerts_table(alerts, width, room.alerts)]
         parts += hosts_table(self._service.hosts(HOSTS_LOOKED_AT) if room.hosts else (), width, room.hosts)

@@ -13,7 +13,7 @@ from processors.contracts.names import ApplicationKey, measured, parse_rfc3339
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from sinks.web.access import Reader
-from sinks.web.links import link
+from sinks.web.queries import link
 from sinks.web.runbook import Section, section
 from sinks.web.views.hosts import host_link
 from sinks.web.views.jobs import job_link, may_see, owners

@@ -13,7 +13,7 @@ from processors.contracts.events import Evidence, PredictionRequested
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import AnswerPoint, Prediction, RecentRun
 from processors.contracts.service import Service
-from sinks.web import parameters
+from sinks.web import queries
 from sinks.web.words import counted, duration, energy, explained, share, size
 
 SAME: Final = 0.03  # a difference below is none
@@ -43,16 +43,16 @@ def usual_size(entry: Prediction, runs: Sequence[RecentRun]) -> float | None:
 def asked(service: Service, entry: Prediction, query: QueryParams, runs: Sequence[RecentRun]) -> Asked:
     """Return what the box shows for a query; whatever is wrong with it is said in one sentence."""
     usual = usual_size(entry, runs)
-    typed = " ".join(query.getlist("n"))[: parameters.TEXT_MAX].strip()
+    typed = " ".join(query.getlist("n"))[: queries.TEXT_MAX].strip()
     if not typed:
         return Asked(n="", usual=usual)
     try:
-        sizes = parameters.sizes(query)
+        sizes = queries.sizes(query)
         if len(sizes) > 1:
             return Asked(n=typed, usual=usual, refusal="Ask for one size at a time; the table of the chart has many.")
         beside = [] if usual is None or usual == sizes[0] else [usual]
         answer = service.answer(question(entry, [*sizes, *beside]))
-    except (parameters.BadParameterError, UnavailableError) as problem:
+    except (queries.BadParameterError, UnavailableError) as problem:
         return Asked(n=typed, usual=usual, refusal=str(problem))
     by_size = {point.n: point for point in answer.points}  # which come in the order of their sizes
     points = [by_size[n] for n in (sizes[0], *beside) if n in by_size]

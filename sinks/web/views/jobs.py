@@ -11,7 +11,7 @@ from processors.contracts.outputs import CurvePoint, JobPrediction, PredictedAtS
 from processors.contracts.service import Service
 from sinks.web.access import Reader
 from sinks.web.charts import Chart, run_time_axis, size_axis
-from sinks.web.links import link
+from sinks.web.queries import link
 from sinks.web.views import job_messages
 from sinks.web.words import between, duration, moment, power, rounded, share, sized
 
@@ -62,7 +62,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 def owners(service: Service, system: str, job_id: str) -> set[str | None]:
     """Return who ran a job, as the journal writes users; nobody where the job is not known."""
-    told = (_running(service, system, job_id), service.ended(system, job_id))
+    told = (running_job(service, system, job_id), service.ended(system, job_id))
     users = {run.user for run in service.runs_of_job(system, job_id)}
     return users | {job.user for job in told if job is not None}
 
@@ -74,7 +74,7 @@ def may_see(reader: Reader, users: set[str | None]) -> bool:
 
 def job_view(service: Service, system: str, job_id: str) -> JobView | None:
     """Return what to show of a job; None where nothing is known of it."""
-    running = _running(service, system, job_id)
+    running = running_job(service, system, job_id)
     runs = service.runs_of_job(system, job_id)
     ended = service.ended(system, job_id)
     settling = job_messages.settling(ended, runs) if ended is not None else ""
@@ -186,7 +186,8 @@ def _chart(entry: Prediction | None, run: RecentRun) -> Chart | None:
     )
 
 
-def _running(service: Service, system: str, job_id: str) -> JobPrediction | None:
+def running_job(service: Service, system: str, job_id: str) -> JobPrediction | None:
+    """Return the prediction of a job that runs, None where it does not."""
     return next((job for job in service.jobs() if (job.system, job.job_id) == (system, job_id)), None)
 
 

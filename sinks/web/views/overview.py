@@ -21,7 +21,7 @@ from processors.contracts.outputs import (
     SourceSeen,
 )
 from sinks.web.charts import Spark, drawable, sparkline
-from sinks.web.links import Truth, application_id, link
+from sinks.web.queries import Truth, application_id, link
 from sinks.web.words import attention, duration, explained, moment, share, verdict_words
 
 OLD_S: Final = 900.0  # a source that is so far behind stands out
