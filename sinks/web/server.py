@@ -62,9 +62,9 @@ OPEN: Final = ("/healthz", "/readyz")  # for probes, which know nobody
 OPEN_BELOW: Final = ("/static/", "/favicon.ico")  # the same for everybody
 OPERATORS_ONLY: Final = ("/api/v1/letters",)  # they quote what producers sent, and a user could do nothing about it
 NOT_HTML: Final = ("/api/", "/metrics", "/changes")
-UNKNOWN: Final = "Say who you are: come through the centre's log-in, or send a bearer token."
-WRONG: Final = "This token is not known."
-NOT_YOURS: Final = "This is for operators."
+UNKNOWN: Final = "Authentication required: sign in through your centre, or send a bearer token."
+WRONG: Final = "Unknown token."
+NOT_YOURS: Final = "Operators only."
 
 
 class Gate:

@@ -10,10 +10,10 @@ from processors.contracts.outputs import CurvePoint, UsefulSizes
 
 INSIDE: Final = frozenset({"observed", "interpolated"})  # sources of points among the sizes that were run
 _EXPLAINED: Final = {
-    "reliable": "The runs seen so far pin the curve down.",
+    "reliable": "The runs so far determine the curve well.",
     "insufficient": "Fewer than three sizes have been seen: the curve is a first guess from what applications usually do.",
     "high_error": "The runs do not lie on one scaling curve: something other than the size decides the run time.",
-    "linear": "No run has reached the size where more nodes stop helping: nobody knows yet where that is.",
+    "linear": "No run has reached the size where more nodes stop helping, so that size is not known yet.",
     "runner_up": "Two quite different curves fit the runs equally well.",
     "superlinear": "Doubling the size more than halves the run time, which no scaling law explains: memory or cache.",
     "slowdown": "At the largest sizes the run time grows again: more nodes only cost.",
@@ -179,7 +179,7 @@ def environment(package: str) -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(
-        counted=counted, duration=duration, energy=energy, moment=moment, power=power, share=share, size=size,
+        counted=counted, duration=duration, energy=energy, moment=moment, power=power, share=share, size=size, sized=sized,
         verdict_words=verdict_words,
     )  # fmt: skip
     made.globals.update(band=band)

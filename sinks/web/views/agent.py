@@ -19,12 +19,12 @@ LAG_LONG_S: Final = 120.0
 CHECKPOINT_OLD_S: Final = 600.0
 LETTERS_SHOWN: Final = 20
 _REFUSED: Final = {
-    "too_old": "ended before what the agent still remembers, so nobody knows whether it was counted already",
-    "too_many": "came when so many runs of its time were remembered that no more are",
+    "too_old": "ended before the agent's memory of runs begins, so it may have been counted already",
+    "too_many": "arrived when the memory for runs of its time was full",
     "correction_too_late": "corrects a run that is merged into the model already",
     "not_one_size": "changed its size while it ran",
-    "implausible": "has no size, or times that can not be",
-    "network_of_no_run": "tells of the network of a run that never ended, or was settled",
+    "implausible": "has no size, or impossible times",
+    "network_of_no_run": "reports the network use of a run that never ended, or has settled",
 }
 
 
@@ -40,23 +40,25 @@ class Advice(msgspec.Struct, frozen=True):
         return f"/runbook#{anchor(self.heading)}"
 
 
-_WAITS: Final = Advice("Look at the broker from this machine: nothing is lost while the role waits.", "Not ready")
+_WAITS: Final = Advice("Check the broker from this machine; nothing is lost while the role waits.", "Not ready")
 _BEHIND: Final = Advice(
     "Wait after an outage; else give the collector more replicas or the learner more shards.", "Lag"
 )
-_UNSAVED: Final = Advice("Mend the broker's transactions or find the second learner of this shard.", "Checkpoint age")
-_RESTARTED: Final = Advice("Mend what the log names at each end; one restart is no incident.", "Role restarted")
+_UNSAVED: Final = Advice(
+    "Repair the broker's transactions, or find the second learner of this shard.", "Checkpoint age"
+)
+_RESTARTED: Final = Advice("Fix what the log names at each restart; a single restart is no incident.", "Role restarted")
 _LETTERS: Final = Advice(
-    "Mend the producer or the configuration, then send them again with scalewatch deadletter replay.",
+    "Fix the producer or the configuration, then replay them with scalewatch deadletter replay.",
     "Dead letters rising",
 )
-_FAULTS: Final = Advice("Report the sentence that the dead letters hold: this is a fault of ours.", "Processor faults")
+_FAULTS: Final = Advice("This is a bug: report it with the details of the dead letters.", "Processor faults")
 _REFUSALS: Final = Advice(
-    "Mostly nothing: each is counted and changes no model; scalewatch rebuild takes in corrections that came late.",
+    "Usually nothing: each is counted and changes no model; scalewatch rebuild applies late corrections.",
     "Refused runs",
 )
 _SILENT: Final = Advice(
-    "See whether its producer still writes; hosts and models stay as they are meanwhile.", "Source silent"
+    "Check whether its producer still writes; hosts and models do not change meanwhile.", "Source silent"
 )
 _BOUNDS: Final = Advice("Raise the bound, or group names that appear only once with a rule.", "Bounds hit")
 
@@ -224,7 +226,7 @@ def standing(view: AgentView) -> str:
         return f"Not ready: {', '.join(waiting)}."
     behind = [row for row in view.roles if row.advice]
     old = [row.topic for row in view.sources if row.is_old]
-    said = [f"{counted(len(behind), 'role')} should be looked at"] if behind else []
+    said = [f"{counted(len(behind), 'role')} {'needs' if len(behind) == 1 else 'need'} attention"] if behind else []
     said += [f"{counted(len(old), 'source')} {'is' if len(old) == 1 else 'are'} silent"] if old else []
     said += [f"{counted(len(view.troubles), 'kind')} of trouble since the start"] if view.troubles else []
     if not said:

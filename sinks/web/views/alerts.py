@@ -31,22 +31,22 @@ POWER: Final = "UnexplainedPower"
 RUNS: Final = frozenset({"since_run"})  # details that name runs
 JOB: Final = "job"
 _NAMED: Final = {
-    "conformal_p": "share of its last runs that were as far off",
-    "factor": "run times changed by the factor",
+    "conformal_p": "share of recent runs at least as far off",
+    "factor": "run time factor",
     "since": "since",
     "runs": "runs since then",
     "scatter": "scatter of run times before",
-    "changed": "what was new just then",
-    "before": "it was",
-    "after": "it is",
+    "changed": "changed at that time",
+    "before": "before",
+    "after": "after",
     "reasons": "reasons",
     "counters": "counters",
     "scored": "runs predicted before they were learned",
     "deviations": "robust standard deviations off",
-    "counters_off": "counters that were off",
-    "weight": "what it counts for the models, of a run",
-    "slower": "it took so many times what was expected",
-    "target": "what was compared",
+    "counters_off": "deviating counters",
+    "weight": "weight of the run in the models",
+    "slower": "times slower than expected",
+    "target": "compared quantity",
 }  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def _name(alert: Alert) -> str:
 
 def sentence(alert: Alert) -> str:
     """Return the sentence of an alert, or what it is where it has none."""
-    return alert.annotations.get("summary") or f"{_name(alert) or alert.kind}, without words."
+    return alert.annotations.get("summary") or f"{_name(alert) or alert.kind}: no summary."
 
 
 OPEN: Final = "open"
@@ -201,10 +201,10 @@ def quiet_since(alerts: Sequence[Alert]) -> str:
         return ""
     ended = [alert for alert in alerts if alert.ends]
     if not ended:
-        return "No alert is open, and none has ended of late."
+        return "No alert is open, and none ended recently."
     last = max(ended, key=lambda alert: alert.ends or "")
     name = last.labels.get("alertname", last.kind)
-    return f"No alert is open since {moment(last.ends)} UTC, when the last one ended ({name})."
+    return f"No open alerts since {moment(last.ends)} UTC, when the last one ended ({name})."
 
 
 def find(alerts: Sequence[Alert], fingerprint: str) -> Alert | None:

@@ -14,7 +14,7 @@ from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import AnswerPoint, Prediction, RecentRun
 from processors.contracts.service import Service
 from sinks.web import queries
-from sinks.web.words import counted, duration, energy, explained, share, size
+from sinks.web.words import duration, energy, explained, share, size, sized
 
 SAME: Final = 0.03  # a difference below is none
 
@@ -49,7 +49,9 @@ def asked(service: Service, entry: Prediction, query: QueryParams, runs: Sequenc
     try:
         sizes = queries.sizes(query)
         if len(sizes) > 1:
-            return Asked(n=typed, usual=usual, refusal="Ask for one size at a time; the table of the chart has many.")
+            return Asked(
+                n=typed, usual=usual, refusal="Ask for one size at a time; the table below the chart has all of them."
+            )
         beside = [] if usual is None or usual == sizes[0] else [usual]
         answer = service.answer(question(entry, [*sizes, *beside]))
     except (queries.BadParameterError, UnavailableError) as problem:
@@ -57,7 +59,7 @@ def asked(service: Service, entry: Prediction, query: QueryParams, runs: Sequenc
     by_size = {point.n: point for point in answer.points}  # which come in the order of their sizes
     points = [by_size[n] for n in (sizes[0], *beside) if n in by_size]
     if not answer.known or sizes[0] not in by_size:
-        return Asked(n=typed, usual=usual, refusal=answer.detail or "Nothing can be said of this size.")
+        return Asked(n=typed, usual=usual, refusal=answer.detail or "There is no prediction for this size.")
     return Asked(
         n=typed,
         usual=usual,
@@ -83,8 +85,8 @@ def _sentences(entry: Prediction, points: Sequence[AnswerPoint]) -> list[str]:
     point, *rest = points
     band = f"{duration(point.low_s)} to {duration(point.high_s)}"
     told = [
-        f"At {_sized(point.n, entry.unit)} a run takes about {duration(point.run_time_s)}; {share(point.coverage)} of runs should take {band}.",
-        "No run has checked such a band yet."
+        f"At {sized(point.n, entry.unit)} a run takes about {duration(point.run_time_s)}; {share(point.coverage)} of runs should take {band}.",
+        "No run has tested such a band yet."
         if point.coverage_measured is None
         else f"So far {share(point.coverage_measured)} of the runs at such sizes fell inside their bands.",
     ]
@@ -98,7 +100,7 @@ def _sentences(entry: Prediction, points: Sequence[AnswerPoint]) -> list[str]:
 def _against(point: AnswerPoint, usual: AnswerPoint, unit: str) -> str:
     speed = usual.run_time_s / point.run_time_s
     cost = point.n * point.run_time_s / (usual.n * usual.run_time_s)
-    told = f"Beside the usual {_sized(usual.n, unit)} that is {_faster(speed)}, for {_more(cost)} {_hours(unit)}"
+    told = f"Compared with the usual {sized(usual.n, unit)}, that is {_faster(speed)}, for {_more(cost)} {_hours(unit)}"
     if point.energy_j and usual.energy_j:
         told += f" and {_more(point.energy_j / usual.energy_j)} energy"
     return f"{told}."
@@ -125,10 +127,6 @@ def _warning(entry: Prediction, n: float) -> str:
     if reliable is not None and not reliable.min <= n <= reliable.max:
         return f"Predictions can be relied on from {size(reliable.min)} to {size(reliable.max)} {entry.unit}; this is outside."
     return ""
-
-
-def _sized(n: float, unit: str) -> str:
-    return counted(1, unit.removesuffix("s")) if n == 1 else f"{size(n)} {unit}"
 
 
 def _hours(unit: str) -> str:

@@ -113,7 +113,7 @@ def _running_facts(job: JobPrediction) -> Iterator[tuple[str, str]]:
     yield "started", f"{moment(job.start)} UTC"
     if job.known and job.run_time_s is not None and job.low_s is not None and job.high_s is not None:
         yield "run time", f"{rounded(job.run_time_s)} ({between(job.low_s, job.high_s)})"
-    yield "time limit", "none told" if job.time_limit_s is None else duration(job.time_limit_s)
+    yield "time limit", "not reported" if job.time_limit_s is None else duration(job.time_limit_s)
     yield "chance to reach it", share(job.probability_exceeds_limit)
     if job.power_w is not None:
         yield "power of all its hosts", f"{power(job.power_w)} ({power(job.power_low_w)} to {power(job.power_high_w)})"
@@ -167,7 +167,7 @@ def _facts(run: RecentRun, unit: str) -> Iterator[tuple[str, str]]:
     yield "run time", duration(run.run_time_s)
     if run.told is not None:
         yield "had been predicted", _predicted(run.told)
-    yield "time limit", "none told" if run.time_limit_s is None else duration(run.time_limit_s)
+    yield "time limit", "not reported" if run.time_limit_s is None else duration(run.time_limit_s)
     if run.power_w is not None:
         yield "mean power of all its hosts", power(run.power_w)
 

@@ -157,6 +157,6 @@ def test_hosts_are_searched_by_name_system_state_and_job() -> None:
 
 
 def test_without_telemetry_the_pages_say_so() -> None:
-    assert "No host has told" in read(app_of(), "/hosts")
-    assert "No host has told what it measures" in read(app_of(), "/")
+    assert "No host has reported" in read(app_of(), "/hosts")
+    assert "No host has reported measurements" in read(app_of(), "/")
     assert '<h2><a href="/hosts">Hosts</a></h2>' in read(app_of(host_view()), "/")

@@ -92,7 +92,7 @@ def test_sizes_outside_of_those_that_were_run_are_not_judged_by_the_curve() -> N
 
 def test_where_the_runs_follow_no_curve_no_size_is_advised() -> None:
     entry = application((32.0, 100.0), (64.0, 99.0), reliability=Reliability("high_error"))
-    assert size_advice(entry, 64.0).startswith("Which size is best can not be said yet.")
+    assert size_advice(entry, 64.0).startswith("The best size is not known yet.")
     assert size_advice(None, 64.0) == ""
     assert size_advice(entry, None) == ""
 

@@ -148,7 +148,7 @@ def test_an_empty_agent_says_so(app: Starlette, service: FixedService) -> None:
     service.held_predictions, service.held_jobs, service.held_alerts = [], [], []
     text = read(app, "/")
     assert "No application has a model yet" in text
-    assert "No job is known to be running." in text
+    assert "No running jobs." in text
 
 
 def test_an_application_of_which_little_is_known_shows_dashes(app: Starlette, service: FixedService) -> None:

@@ -72,12 +72,12 @@ def test_where_nothing_is_known_a_sentence_says_from_when_on(app: Starlette, ser
     service.held_jobs = []
     text = read(app, PAGE)
     for told in (
-        "No run has settled since the agent started; each is shown from then on.",
-        "How it went over time is shown from the first run on that settles after it was predicted",
-        "The power of lammps is not known: it is shown from its first runs on",
-        "Nothing is said of the load: it is shown from when",
+        "No run has settled since the agent started.",
+        "Quality over time is shown once a predicted run has settled",
+        "The power of lammps is not known.",
+        "The effect of load is not known.",
         "No counter or feature explains the runs yet",
-        "None is known to be running.",
+        "No running jobs.",
     ):
         assert told in text, told
 
@@ -115,7 +115,7 @@ def test_an_old_source_stands_out(app: Starlette, service: FixedService) -> None
 
 
 def test_without_sources_the_overview_says_why(app: Starlette) -> None:
-    assert "No event was folded since the agent started; each topic is listed from its first one on." in read(app, "/")
+    assert "No events processed since the agent started. Topics appear here with their first event." in read(app, "/")
 
 
 def test_the_overview_counts_what_needs_attention(app: Starlette) -> None:
