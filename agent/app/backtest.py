@@ -12,9 +12,8 @@ from agent.app.compose import privacy
 from agent.app.embedded import Feed
 from agent.app.files import JOBS_MAX, TelemetryFiles, file_telemetry, refused, with_following
 from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
-from agent.backtest.observer import Moment, Observer, minute_moments, moments, period_edges, ran, span
+from agent.backtest.observer import Moment, Observer, minute_moments, moments, period_edges, ran, span, variant
 from agent.backtest.report import SCHEMA, History, Report, Variant
-from agent.backtest.summary import variant
 from agent.config.changes import changed
 from agent.config.tree import Config
 from agent.decode.message import FileRecord

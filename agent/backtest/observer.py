@@ -1,4 +1,4 @@
-"""Watches a fold over history: what it says of a job at its start is kept until the job ends, and scored then."""
+"""Watches a fold over history: what it predicts of a job at its start is kept until the job ends, and scored then."""
 
 import math
 from bisect import bisect_right
@@ -7,23 +7,34 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from agent.backtest.groups import LIMIT_BINS, QUANTILES, Compared, Frequencies, Group, Sample, reached
+from agent.backtest.groups import LIMIT_BINS, QUANTILES, Compared, Frequencies, Group, Sample, reached, rows
 from agent.backtest.profiled import ProfileObserver, power_band
-from agent.backtest.report import AlertCounts
+from agent.backtest.report import AlertCounts, Application, Comparison, Observed, Period, Row, Variant
 from agent.backtest.scores import BASELINES, Band, Baseline, LastTwo, Tally
-from processors.contracts.events import SUCCESS, HostMinute, JobCompleted, JobEvent, JobStarted
-from processors.contracts.names import HORIZONS, horizon_of, rfc3339
+from processors.contracts.events import STATES, SUCCESS, HostMinute, JobCompleted, JobEvent, JobStarted
+from processors.contracts.names import HORIZONS, ApplicationKey, horizon_of, rfc3339
 from processors.contracts.outputs import Alert, JobPrediction, Prediction, Run
 from processors.contracts.settings import ProfileSettings
-
-# Past events in the order in which the agent would have heard of them, with the starts that a log does not list.
-
 
 PERIODS: Final = 40
 RUNS_OF_PERIOD: Final = 20  # fewer say little of a share
 MINUTE_MS: Final = 60_000
 TOLD_AFTER_MS: Final = 10_000
 _END, _START, _OTHER, _INSTANT = range(4)  # order at one time: what ended is known to what starts then
+OPEN_MAX: Final = 200_000
+SAMPLE_MAX: Final = 120  # runs that are drawn beside the curve of their application
+APPLICATIONS_MAX: Final = 2000
+CURVES_MAX: Final = 20_000
+AT_START_MS: Final = 60_000  # evidence of what a job runs comes some seconds after its start
+NO_CURVE: Final = "no_curve"
+DISTANCES: Final = (*HORIZONS, NO_CURVE)
+CANCELLED: Final = "CANCELLED"
+_EXCEEDED: Final = 1 - 1e-9
+
+Key = tuple[str, str, str, str]  # application, system, input, unit
+NO_NAME: Final = "jobs that nothing names"
+UNNAMED: Final[Key] = ("", "", "", "")
+OTHERS: Final[Key] = ("other applications", "", "", "")
 
 
 class Moment(NamedTuple):
@@ -100,18 +111,7 @@ def _start_of(event: JobCompleted) -> JobStarted:
     )
 
 
-OPEN_MAX: Final = 200_000
-APPLICATIONS_MAX: Final = 2000
-CURVES_MAX: Final = 20_000
-AT_START_MS: Final = 60_000  # evidence of what a job runs comes some seconds after its start
-NO_CURVE: Final = "no_curve"
-DISTANCES: Final = (*HORIZONS, NO_CURVE)
-CANCELLED: Final = "CANCELLED"
-_EXCEEDED: Final = 1 - 1e-9
-
-Key = tuple[str, str, str, str]  # application, system, input, unit
-UNNAMED: Final[Key] = ("", "", "", "")
-OTHERS: Final[Key] = ("other applications", "", "", "")
+# What is kept of a fold.
 
 
 class OpenRun(msgspec.Struct):
@@ -131,7 +131,7 @@ class OfApplication:
     def __init__(self) -> None:
         self.group = Group()
         self.horizons: dict[str, Group] = {}
-        self.sample = Sample()
+        self.sample = Sample[Observed](SAMPLE_MAX)
 
 
 class OfPeriod:
@@ -268,7 +268,7 @@ class Observer:
         if band is not None:
             found.horizons.setdefault(run.horizon, Group()).add(event.run_time_s, band)
         if run.said is not None and run.said.n:
-            found.sample.add(event.run_id, run.said.n, event.run_time_s)
+            found.sample.add(event.run_id, Observed(run.said.n, event.run_time_s))
 
     def _limit(self, said: JobPrediction, observed_s: float) -> None:
         probability, limit_s = said.probability_exceeds_limit, said.time_limit_s
@@ -290,3 +290,78 @@ def band_of(said: JobPrediction | None) -> Band | None:
 def horizon(n: float | None, sizes: tuple[float, ...]) -> str:
     """Return how far a size lies beyond the sizes that were known: one of DISTANCES."""
     return horizon_of(n, min(sizes), max(sizes)) if sizes and n else NO_CURVE
+
+
+# The report of one variant, from what was observed.
+
+
+def variant(name: str, settings: Mapping[str, str], observer: Observer, top: int, faults: int = 0) -> Variant:
+    """Return the report of one variant with its `top` applications, those with the most runs first."""
+    ran = sum(group.runs for group in observer.states.values())
+    named = [key for key in observer.applications if key not in (UNNAMED, OTHERS)]
+    chosen = sorted(observer.applications, key=lambda key: (-observer.applications[key].group.runs, key))[:top]
+    return Variant(
+        name=name,
+        settings=dict(settings),
+        total=observer.total.row("completed"),
+        by_state=rows(observer.states, STATES),
+        by_horizon=rows(observer.horizons, DISTANCES),
+        by_verdict=rows(observer.verdicts),
+        by_application=tuple(application(key, observer.applications[key], observer.curves.get(key)) for key in chosen),
+        applications=len(named),
+        comparisons=_comparisons(observer),
+        periods=_periods(observer),
+        quantiles=observer.quantiles.found(),
+        limit=observer.limit.found(),
+        limit_brier=observer.limit.brier,
+        alerts=observer.alerts.counts(ran),
+        faults=faults,
+        profiled=observer.profiles.found(
+            {ApplicationKey(*key).id: curve for key, curve in observer.curves.items()}, top
+        ),
+    )
+
+
+def application(key: Key, found: OfApplication, curve: Prediction | None) -> Application:
+    """Return the report of one application."""
+    name, system, input_, unit = key
+    return Application(
+        application=name,
+        system=system,
+        input=input_,
+        unit=unit,
+        row=found.group.row(" ".join(part for part in (name, input_) if part) or NO_NAME),
+        horizons=rows(found.horizons, DISTANCES),
+        verdict=curve.reliability.verdict if curve else None,
+        curve=curve.curve if curve else (),
+        observed=tuple(sorted(found.sample.kept(), key=lambda run: (run.n, run.run_time_s))),
+    )
+
+
+def _comparisons(observer: Observer) -> tuple[Comparison, ...]:
+    others = set(observer.states) - {SUCCESS}  # without any, all runs are the completed ones
+    every = observer.all.comparisons("all") if others else []
+    return (*observer.completed.comparisons("completed"), *every)
+
+
+def _periods(observer: Observer) -> tuple[Period, ...]:
+    found = []
+    for place, period in enumerate(observer.periods):
+        if not period.group.runs:
+            continue
+        start, end = (rfc3339(edge_ms) for edge_ms in observer.edges_ms[place : place + 2])
+        medians = {name: tally.figures().median_error for name, tally in period.baselines.items()}
+        found.append(
+            Period(
+                start=start,
+                end=end,
+                row=_named(period.group, start),
+                requested_median_error=medians["requested"],
+                last_two_median_error=medians["last_two"],
+            )
+        )
+    return tuple(found)
+
+
+def _named(group: Group, start: str) -> Row:
+    return group.row(start[:10])

@@ -203,7 +203,7 @@ def _power(found: Profiled) -> Table:
         low, high = figures.coverage_low, figures.coverage_high
         held = "-" if low is None or high is None else f"{100 * low:.0f}-{100 * high:.0f} %"
         table.add_row(
-            row.name, str(row.runs), share(row.answered), power(figures.mean_w), error(figures.median_error),
+            row.name, str(row.runs), share(row.answered), power(row.mean_w), error(figures.median_error),
             number(figures.bias), share(figures.coverage_90), held,
         )  # fmt: skip
     return table

@@ -100,28 +100,11 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     observed: tuple[Observed, ...]
 
 
-class PowerFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """How good predicted power was; None where there is nothing to tell. See `Figures` for what each means.
-
-    `mean_w` is the mean of the measured power.
-    """
-
-    scored: int
-    mean_w: float | None = None
-    median_error: float | None = None
-    mean_error: float | None = None
-    bias: float | None = None
-    coverage_90: float | None = None
-    coverage_low: float | None = None
-    coverage_high: float | None = None
-    median_ln_width: float | None = None
-
-
 class PowerRow(msgspec.Struct, frozen=True, kw_only=True):
     """Runs of one kind whose power is known, and what was said of it at their start.
 
     `measured` is the share of their host-minutes with a sensor of power, `estimated` that of those estimated from counters.
-    Only runs that were measured for the most part are scored. `explained` is what counters say of them at the end.
+    Only runs that were measured for the most part are scored; `mean_w` is their mean measured power. `explained` is what counters say of them at the end.
     """
 
     name: str
@@ -129,7 +112,8 @@ class PowerRow(msgspec.Struct, frozen=True, kw_only=True):
     answered: float
     measured: float
     estimated: float
-    figures: PowerFigures
+    mean_w: float | None
+    figures: Figures
     explained: tuple[ProfileModel, ...] = ()
 
 

@@ -53,8 +53,8 @@ def test_power_said_at_the_start_is_scored_against_what_was_measured(report: Rep
     assert row.name == "simulated/image-analysis//nodes"
     assert row.runs == found.total.runs > 60
     assert row.answered > 0.6
-    assert row.figures.mean_w is not None
-    assert 400 < row.figures.mean_w < 3_200
+    assert row.mean_w is not None
+    assert 400 < row.mean_w < 3_200
     assert row.figures.median_error is not None
     assert row.figures.median_error < 0.06
     assert row.figures.coverage_90 is not None
