@@ -20,9 +20,6 @@ from sinks.web.views.agent import Troubles
 from sinks.web.views.overview import Row, change, error_against_truth, rows, worst_first
 from sinks.web.words import duration, moment, power, printable, share, size
 
-# Tables of the screen: how many rows there is room for, which columns a width allows, and rows of blocks.
-
-
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 APPLICATIONS_SHOWN: Final = 16
 JOBS_SHOWN: Final = 8
@@ -55,6 +52,35 @@ class Column(NamedTuple):
     name: str
     justify: Literal["left", "right"] = "left"
     from_width: int = 0
+
+
+STYLES: Final = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
+_ALERT_COLUMNS: Final = (Column("since", from_width=100), Column("alert"), Column("status"), Column("what"))
+_JOB_COLUMNS: Final = (
+    Column("job"), Column("application"), Column("size", "right"), Column("started", from_width=110),
+    Column("predicted end"), Column("earliest to latest", from_width=90), Column("exceeds limit", "right"),
+)  # fmt: skip
+_HOST_COLUMNS: Final = (
+    Column("host"), Column("job", from_width=120), Column("resource"), Column("5 min"), Column("mean", "right"),
+    Column("90 % of samples", from_width=90), Column("variation"), Column("next", "right", 100), Column("anomaly"),
+)  # fmt: skip
+_LOADED_COLUMNS: Final = (
+    Column("job"), Column("application"), Column("size", "right", 90), Column("hosts", from_width=120),
+    Column("by its curve", "right"), Column("under load", "right"), Column("90 %", from_width=90),
+    Column("histogram", from_width=100), Column("variation"),
+)  # fmt: skip
+_VARIATIONS: Final = (None, "low", "medium", "high")
+_VARIATION_STYLES: Final = {"high": "yellow", "medium": "", "low": "green"}
+REFRESH_S: Final = 1.0
+SUMMARY_EVERY: Final = 30  # refreshes between two plain summaries
+HOSTS_LOOKED_AT: Final = 60
+POWER: Final = "power"
+_APPLICATION_COLUMNS: Final = (
+    Column("application"), Column("runs", "right", 90), Column("curve", from_width=125), Column("at", "right"),
+    Column("run time", "right"), Column("90 % band", from_width=100), Column(POWER, "right", 115), Column("verdict"),
+    Column("error", "right"),
+    Column("in band", "right", 110), Column("off truth", "right"),
+)  # fmt: skip
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -91,26 +117,7 @@ def table(
     return made
 
 
-# What the screen shows beside the applications: alerts, running jobs, hosts, and run times under their load.
-
-
-STYLES: Final = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
-_ALERT_COLUMNS: Final = (Column("since", from_width=100), Column("alert"), Column("status"), Column("what"))
-_JOB_COLUMNS: Final = (
-    Column("job"), Column("application"), Column("size", "right"), Column("started", from_width=110),
-    Column("predicted end"), Column("earliest to latest", from_width=90), Column("exceeds limit", "right"),
-)  # fmt: skip
-_HOST_COLUMNS: Final = (
-    Column("host"), Column("job", from_width=120), Column("resource"), Column("5 min"), Column("mean", "right"),
-    Column("90 % of samples", from_width=90), Column("variation"), Column("next", "right", 100), Column("anomaly"),
-)  # fmt: skip
-_LOADED_COLUMNS: Final = (
-    Column("job"), Column("application"), Column("size", "right", 90), Column("hosts", from_width=120),
-    Column("by its curve", "right"), Column("under load", "right"), Column("90 %", from_width=90),
-    Column("histogram", from_width=100), Column("variation"),
-)  # fmt: skip
-_VARIATIONS: Final = (None, "low", "medium", "high")
-_VARIATION_STYLES: Final = {"high": "yellow", "medium": "", "low": "green"}
+# Its tables.
 
 
 def alerts_table(alerts: Sequence[Alert], width: int, rows_max: int) -> list[Table]:
@@ -219,16 +226,7 @@ def _limit_style(probability: float | None) -> str:
     return "bold red" if probability is not None and probability > 0.5 else ""
 
 
-REFRESH_S: Final = 1.0
-SUMMARY_EVERY: Final = 30  # refreshes between two plain summaries
-HOSTS_LOOKED_AT: Final = 60
-POWER: Final = "power"
-_APPLICATION_COLUMNS: Final = (
-    Column("application"), Column("runs", "right", 90), Column("curve", from_width=125), Column("at", "right"),
-    Column("run time", "right"), Column("90 % band", from_width=100), Column(POWER, "right", 115), Column("verdict"),
-    Column("error", "right"),
-    Column("in band", "right", 110), Column("off truth", "right"),
-)  # fmt: skip
+# The screen.
 
 
 def observed_end(entry: Prediction) -> CurvePoint | None:

@@ -9,9 +9,6 @@ import msgspec
 from processors.contracts.events import Evidence
 from processors.models.statistics import pinball, quantile_of_band
 
-# What people go by today: the time that was requested, and how long the user's last jobs took.
-
-
 USERS_MAX: Final = 100_000
 REQUESTED: Final = "requested"
 LAST_TWO: Final = "last_two"

@@ -3,26 +3,19 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import unquote
-from zlib import crc32
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from processors.contracts.events import Evidence, PredictionRequested
+from processors.contracts.events import Evidence
 from processors.contracts.hosts import HostView
-from processors.contracts.names import ApplicationKey
 from processors.contracts.nodes import spread
 from processors.contracts.outputs import (
     JobPrediction,
-    PowerQuality,
     Prediction,
-    Quality,
-    Range,
     RecentRun,
-    Reliability,
-    UsefulSizes,
 )
 from processors.contracts.service import Health, Service
 from sinks.web import queries
@@ -33,27 +26,11 @@ from sinks.web.views.hosts import find_host, matching_hosts
 
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 Row = TypeVar("Row")
-
-
-class Summary(msgspec.Struct, frozen=True):
-    """An application in a list: everything but its curve and its model."""
-
-    id: str
-    url: str
-    application: str
-    system: str
-    input: str
-    unit: str
-    observations: int
-    sizes: tuple[float, ...]
-    reliability: Reliability
-    useful_n: UsefulSizes
-    reliable_n: Range | None
-    preferred_n: tuple[float, ...] | None
-    quality: Quality
-    power: PowerQuality | None
-    as_of: str
-    valid_until: str | None
+_KEY: Final = ("application", "system", "input", "unit")
+_LISTED: Final = (
+    *_KEY, "observations", "sizes", "reliability", "useful_n", "reliable_n", "preferred_n", "quality", "power", "as_of",
+    "valid_until",
+)  # fmt: skip
 
 
 class Rows(msgspec.Struct, Generic[Row], frozen=True):
@@ -201,7 +178,7 @@ class Api:
             return json(Problem(detail, known_ids(candidates)), 400)
         if not candidates:
             return self._unknown(wanted["application"], wanted)
-        asked = _question(candidates[0], sizes or _sizes(candidates[0], place), place, features)
+        asked = queries.question(candidates[0], sizes or _sizes(candidates[0], place), place, features)
         answer = self._service.answer(asked)
         return json(answer) if answer.known else self._unknown(wanted["application"], wanted)
 
@@ -255,55 +232,18 @@ class Api:
         return json(Rows(len(found), offset, part if shown is None else [shown(row) for row in part]))
 
 
-_KEY: Final = ("application", "system", "input", "unit")
-
-
 def _matches(row: Any, wanted: dict[str, str | None]) -> bool:
     return all(value is None or getattr(row, name) == value for name, value in wanted.items())
 
 
-def _summary(entry: Prediction) -> Summary:
+def _summary(entry: Prediction) -> dict[str, Any]:
+    """Return an application as a list has it: everything but its curve and its model."""
     id_ = application_id(entry)
-    return Summary(
-        id=id_,
-        url=f"/api/v1/applications/{link(id_)}",
-        application=entry.application,
-        system=entry.system,
-        input=entry.input,
-        unit=entry.unit,
-        observations=entry.observations,
-        sizes=entry.sizes,
-        reliability=entry.reliability,
-        useful_n=entry.useful_n,
-        reliable_n=entry.reliable_n,
-        preferred_n=entry.preferred_n,
-        quality=entry.quality,
-        power=entry.power,
-        as_of=entry.as_of,
-        valid_until=entry.valid_until,
-    )
+    listed = {name: getattr(entry, name) for name in _LISTED}
+    return {"id": id_, "url": f"/api/v1/applications/{link(id_)}", **listed}
 
 
 def _sizes(entry: Prediction, place: Evidence) -> tuple[float, ...]:
     """Return the sizes of a question that names none: as many nodes as it has hosts, or those of the curve."""
     named = spread(place.hosts, limit=1)[0] if entry.unit == "nodes" else 0
     return (float(named),) if named else tuple(point.n for point in entry.curve)
-
-
-def _question(
-    entry: Prediction, sizes: tuple[float, ...], place: Evidence, features: dict[str, float]
-) -> PredictionRequested:
-    key = ApplicationKey(entry.application, entry.system, entry.input, entry.unit)
-    asked = f"{key.id}?{','.join(map(str, sizes))}"
-    if place.hosts or place.partition:
-        asked += f"&hosts={','.join(place.hosts)}&partition={place.partition or ''}"
-    if place.attributes or features:
-        asked += f"&attributes={sorted(place.attributes.items())}&features={sorted(features.items())}"
-    return PredictionRequested(
-        system=entry.system,
-        request_id=f"http-{crc32(asked.encode()):08x}",  # the same question has the same id
-        n=sizes,
-        evidence=msgspec.structs.replace(place, application=entry.application, input=entry.input),
-        unit=entry.unit,
-        features=features,
-    )

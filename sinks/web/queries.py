@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Final
 from urllib.parse import quote, unquote
+from zlib import crc32
 
+import msgspec
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import Attribute
+from processors.contracts.events import Attribute, Evidence, PredictionRequested
 from processors.contracts.names import ApplicationKey, parse_rfc3339
 from processors.contracts.nodes import spread
 from processors.contracts.outputs import Prediction
@@ -189,3 +191,27 @@ def _moments(service: Service) -> Iterator[int]:
             yield parse_rfc3339(text)
         except InvalidInputError:
             continue
+
+
+def question(
+    entry: Prediction,
+    sizes: Sequence[float],
+    place: Evidence | None = None,
+    features: Mapping[str, float] | None = None,
+) -> PredictionRequested:
+    """Return the question how long an application runs at these sizes, there; the same question has the same id."""
+    asked = Evidence() if place is None else place
+    parts = [
+        application_id(entry),
+        *map(str, sizes),
+        str(msgspec.json.encode(asked, order="sorted")),
+        str(sorted((features or {}).items())),
+    ]
+    return PredictionRequested(
+        system=entry.system,
+        request_id=f"http-{crc32('?'.join(parts).encode()):08x}",
+        n=tuple(sizes),
+        evidence=msgspec.structs.replace(asked, application=entry.application, input=entry.input),
+        unit=entry.unit,
+        features=dict(features or {}),
+    )

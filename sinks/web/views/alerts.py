@@ -17,12 +17,15 @@ from sinks.web.queries import link
 from sinks.web.runbook import Section, section
 from sinks.web.views.hosts import host_link
 from sinks.web.views.jobs import job_link, may_see, owners
+from sinks.web.views.overview import SEVERITIES
 from sinks.web.words import counted, duration, moment, power, rounded, share, sized
 
-# The evidence of an alert in words and in numbers with their units.
-
-
 Words = Callable[[float], str]
+OPEN: Final = "open"
+STATUSES: Final = (OPEN, "firing", "pending", "resolved")
+KINDS: Final = ("anomaly", "reliability")
+RUNS_SHOWN: Final = 20
+_SHOWN_ELSEWHERE: Final = frozenset({"alertname", "severity", "application", "system", "host", "rack", "partition"})
 TIMES: Final = frozenset({"SlowSize", "FastSize", "StrangeRun", "Regression", "Improvement"})
 RATES: Final = frozenset({"ApplicationFailureRate", "HostFailureRate"})
 OF_HOSTS: Final = frozenset({"HostAnomaly", "StragglerHost"})
@@ -113,12 +116,7 @@ def sentence(alert: Alert) -> str:
     return alert.annotations.get("summary") or f"{_name(alert) or alert.kind}: no summary."
 
 
-OPEN: Final = "open"
-STATUSES: Final = (OPEN, "firing", "pending", "resolved")
-KINDS: Final = ("anomaly", "reliability")
-SEVERITIES: Final = ("critical", "warning", "info")
-RUNS_SHOWN: Final = 20
-_SHOWN_ELSEWHERE: Final = frozenset({"alertname", "severity", "application", "system", "host", "rack", "partition"})
+# The list, and one alert with its evidence.
 
 
 class Link(msgspec.Struct, frozen=True):

@@ -3,14 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
-from zlib import crc32
 
 import msgspec
 from starlette.datastructures import QueryParams
 
 from processors.contracts.errors import UnavailableError
-from processors.contracts.events import Evidence, PredictionRequested
-from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import AnswerPoint, Prediction, RecentRun
 from processors.contracts.service import Service
 from sinks.web import queries
@@ -53,7 +50,7 @@ def asked(service: Service, entry: Prediction, query: QueryParams, runs: Sequenc
                 n=typed, usual=usual, refusal="Ask for one size at a time; the table below the chart has all of them."
             )
         beside = [] if usual is None or usual == sizes[0] else [usual]
-        answer = service.answer(question(entry, [*sizes, *beside]))
+        answer = service.answer(queries.question(entry, [*sizes, *beside]))
     except (queries.BadParameterError, UnavailableError) as problem:
         return Asked(n=typed, usual=usual, refusal=str(problem))
     by_size = {point.n: point for point in answer.points}  # which come in the order of their sizes
@@ -66,18 +63,6 @@ def asked(service: Service, entry: Prediction, query: QueryParams, runs: Sequenc
         sentences=tuple(_sentences(entry, points)),
         warning=_warning(entry, sizes[0]),
         points=points,
-    )
-
-
-def question(entry: Prediction, sizes: Sequence[float]) -> PredictionRequested:
-    """Return the question how long an application runs at these sizes; the same question has the same id."""
-    key = ApplicationKey(entry.application, entry.system, entry.input, entry.unit)
-    return PredictionRequested(
-        system=entry.system,
-        request_id=f"page-{crc32(f'{key.id}?{list(sizes)}'.encode()):08x}",
-        n=tuple(sizes),
-        evidence=Evidence(application=entry.application, input=entry.input),
-        unit=entry.unit,
     )
 
 

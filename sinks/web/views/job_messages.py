@@ -30,6 +30,11 @@ ALIKE: Final = 0.02  # two run times that differ by less are said to be equal
 DOUBTFUL: Final = frozenset({"high_error", "insufficient", "far", "uncertain", "unknown"})  # of a size that was run
 HARDLY: Final = 0.05
 PROBABLY: Final = 0.5
+MARGIN: Final = 1.1
+GENEROUS: Final = 1.5  # so many times what is needed is no mistake
+LITTLE: Final = 0.25  # longer with half the size
+USED_UP: Final = 1.05  # beyond the largest useful size by more than rounding
+ALIKE_SHARE: Final = 0.05
 _ENDED: Final = {
     "FAILED": "It failed after {}",
     "OUT_OF_MEMORY": "It ran out of memory after {}",
@@ -199,14 +204,7 @@ def settling(ended: JobPrediction, runs: Sequence[RecentRun]) -> str:
     return "Its run is over. Its outcome is shown here once it has settled, some minutes after its end."
 
 
-# What to ask for next time: the time limit, the size, and what a run costs in energy; plain sentences.
-
-
-MARGIN: Final = 1.1
-GENEROUS: Final = 1.5  # so many times what is needed is no mistake
-LITTLE: Final = 0.25  # longer with half the size
-USED_UP: Final = 1.05  # beyond the largest useful size by more than rounding
-ALIKE_SHARE: Final = 0.05
+# What to ask for next time.
 
 
 class Limit(msgspec.Struct, frozen=True):
