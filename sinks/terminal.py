@@ -229,12 +229,6 @@ def _limit_style(probability: float | None) -> str:
 # The screen.
 
 
-def observed_end(entry: Prediction) -> CurvePoint | None:
-    """Return the point of the curve at the largest size that was run, None where none was."""
-    observed = [point for point in entry.curve if point.source == "observed"]
-    return max(observed, key=lambda point: point.n, default=None)
-
-
 class Screen:
     """Shows a service until it is told to stop.
 
@@ -314,7 +308,7 @@ class Screen:
         return [*([head] if head else []), *said, *(self._summary_line(row) for row in shown)]
 
     def _summary_line(self, row: Row) -> str:
-        entry, point = row.prediction, observed_end(row.prediction)
+        entry, point = row.prediction, row.largest_observed
         parts = [f"{entry.observations} runs", row.verdict]
         if point is not None:
             parts.append(f"{duration(point.run_time_s)} at {size(point.n)} {entry.unit}")
@@ -333,7 +327,7 @@ class Screen:
         return table(_APPLICATION_COLUMNS, cells, self._console.width, title, frozenset(hidden))
 
     def _cells(self, row: Row) -> list[Text]:
-        entry, point = row.prediction, observed_end(row.prediction)
+        entry, point = row.prediction, row.largest_observed
         worst = worst_first(row.alerts)
         true_s = self._truth(row.id, point.n) if self._truth and point else None
         return [

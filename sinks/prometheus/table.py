@@ -7,6 +7,7 @@ import msgspec
 from processors.contracts.names import HORIZONS
 from processors.contracts.outputs import VERDICTS
 from processors.contracts.telemetry import COMPONENTS
+from sinks.topics import KINDS as OUTPUTS
 
 Kind = Literal["counter", "gauge", "histogram"]
 ListName = Literal["formats", "reasons", "processors"]
@@ -39,11 +40,41 @@ class Declaration(msgspec.Struct, frozen=True):
 
 
 APPLICATION: Final = (Label("application"), Label("system"), Label("input"), Label("unit"))
-
-
 KINDS: Final = ("anomaly", "reliability")
 SEVERITIES: Final = ("info", "warning", "critical")
 SUBJECT: Final = (*APPLICATION, Label("n"), Label("host"), Label("partition"), Label("rack"))
+TARGETS: Final = ("run_time_s", "system_power_w", "cpu_power_w", "memory_power_w", "gpu_power_w")
+_QUANTILE: Final = Label("quantile", values=("0.05", "0.5", "0.95"))
+_TARGET: Final = Label("target", values=TARGETS)
+ROLES: Final = ("collector", "learner")
+EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeated")
+REFUSALS: Final = ("too_old", "too_many", "correction_too_late", "not_one_size", "implausible", "network_of_no_run")
+CHECKPOINT_OUTCOMES: Final = ("confirmed", "lost", "fenced", "unavailable")
+DIRECTIONS: Final = ("regression", "improvement")
+BOUNDS: Final = (
+    "applications_max", "refits_per_tick_max", "open_jobs_max", "open_job_max_s", "seen_buckets_max",
+    "open_alerts_max", "hosts_max", "hosts_per_run_max", "inputs_max", "histories_max", "series_max",
+    "job_hosts_max", "host_jobs_max", "host_partitions_max", "host_states_max",
+    "collector_series_max", "host_minute_bytes_max",
+    "profile_resources_max", "profile_readings_max", "profile_minutes_max", "profile_sums_max", "profile_runs_max",
+    "profile_power_models_max", "source_topics_max",
+)  # fmt: skip
+SAMPLES_LEFT_OUT: Final = (
+    "late", "ahead", "not_finite", "repeated", "thinned", "unwanted", "series_max", "unknown_system", "null", "negative",
+    "too_large", "unknown_host", "shared", "no_unit", "second_sensor",
+)  # fmt: skip
+OTHER: Final = "other"  # a value outside its closed list is counted here: a metric must never stop the agent
+FIT_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
+WORK_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+PROFILES: Final = ("learned", "no_telemetry", "coverage", "not_completed", "not_identified", "end_late")
+USEFUL: Final = ("max", "knee", "half_efficiency", "least_energy", "least_energy_delay")
+_ROLE: Final = Label("role", values=ROLES)
+_HORIZON: Final = Label("horizon", values=HORIZONS)
+_INTERVAL: Final = Label("interval", values=("1", "2", "3", "4", "5"))
+_TENTH: Final = Label("tenth", values=tuple(str(number) for number in range(1, 11)))
+_HOST: Final = (Label("system"), Label("host"))
+_RESOURCE: Final = (*_HOST, Label("resource"))
+
 ALERTS: Final = (
     Declaration(
         "scalewatch_alerts", "gauge", "Alerts by kind, severity and status.",
@@ -56,11 +87,6 @@ ALERTS: Final = (
         (Label("alertname"), Label("kind", values=KINDS), Label("severity", values=SEVERITIES), *SUBJECT),
     ),
 )  # fmt: skip
-
-
-TARGETS: Final = ("run_time_s", "system_power_w", "cpu_power_w", "memory_power_w", "gpu_power_w")
-_QUANTILE: Final = Label("quantile", values=("0.05", "0.5", "0.95"))
-_TARGET: Final = Label("target", values=TARGETS)
 POWER: Final = (
     Declaration(
         "scalewatch_predicted_power_watts", "gauge",
@@ -105,35 +131,6 @@ POWER: Final = (
         (*APPLICATION, _TARGET, Label("counter")),
     ),
 )  # fmt: skip
-
-
-ROLES: Final = ("collector", "learner")
-EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeated")
-REFUSALS: Final = ("too_old", "too_many", "correction_too_late", "not_one_size", "implausible", "network_of_no_run")
-CHECKPOINT_OUTCOMES: Final = ("confirmed", "lost", "fenced", "unavailable")
-DIRECTIONS: Final = ("regression", "improvement")
-TOPICS: Final = ("predictions", "job_predictions", "answers", "alerts", "runs", "deadletters")
-BOUNDS: Final = (
-    "applications_max", "refits_per_tick_max", "open_jobs_max", "open_job_max_s", "seen_buckets_max",
-    "open_alerts_max", "hosts_max", "hosts_per_run_max", "inputs_max", "histories_max", "series_max",
-    "job_hosts_max", "host_jobs_max", "host_partitions_max", "host_states_max",
-    "collector_series_max", "host_minute_bytes_max",
-    "profile_resources_max", "profile_readings_max", "profile_minutes_max", "profile_sums_max", "profile_runs_max",
-    "profile_power_models_max", "source_topics_max",
-)  # fmt: skip
-SAMPLES_LEFT_OUT: Final = (
-    "late", "ahead", "not_finite", "repeated", "thinned", "unwanted", "series_max", "unknown_system", "null", "negative",
-    "too_large", "unknown_host", "shared", "no_unit", "second_sensor",
-)  # fmt: skip
-OTHER: Final = "other"  # a value outside its closed list is counted here: a metric must never stop the agent
-FIT_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
-WORK_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-PROFILES: Final = ("learned", "no_telemetry", "coverage", "not_completed", "not_identified", "end_late")
-USEFUL: Final = ("max", "knee", "half_efficiency", "least_energy", "least_energy_delay")
-
-_ROLE: Final = Label("role", values=ROLES)
-_HORIZON: Final = Label("horizon", values=HORIZONS)
-
 AGENT: Final = (
     Declaration(
         "scalewatch_events_total", "counter",
@@ -156,7 +153,7 @@ AGENT: Final = (
     ),
     Declaration(
         "scalewatch_emissions_total", "counter", "Records sent to output topics, tombstones included.",
-        (Label("topic", values=TOPICS),),
+        (Label("topic", values=OUTPUTS),),
     ),
     Declaration(
         "scalewatch_bounds_hit_total", "counter",
@@ -281,8 +278,6 @@ PREDICTIONS: Final = (
     ),
     *ALERTS,
 )  # fmt: skip
-_INTERVAL: Final = Label("interval", values=("1", "2", "3", "4", "5"))
-_TENTH: Final = Label("tenth", values=tuple(str(number) for number in range(1, 11)))
 UNDER_LOAD: Final = (
     Declaration(
         "scalewatch_under_load_run_time_seconds", "gauge",
@@ -317,8 +312,6 @@ UNDER_LOAD: Final = (
         "Share of runs in each tenth of the predicted probability; 0.1 each is ideal.", (*APPLICATION, _TENTH),
     ),
 )  # fmt: skip
-_HOST: Final = (Label("system"), Label("host"))
-_RESOURCE: Final = (*_HOST, Label("resource"))
 HOSTS: Final = (
     Declaration(
         "scalewatch_host_window", "gauge",

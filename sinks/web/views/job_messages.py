@@ -4,8 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.outputs import CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun
 from sinks.web.words import (
@@ -207,13 +205,6 @@ def settling(ended: JobPrediction, runs: Sequence[RecentRun]) -> str:
 # What to ask for next time.
 
 
-class Limit(msgspec.Struct, frozen=True):
-    """A time limit worth asking for, in seconds, and why."""
-
-    limit_s: float
-    sentence: str
-
-
 def told_now(point: CurvePoint, verdict: str) -> PredictedAtStart:
     """Return what the curve says of one of its points, in the form in which it is told of a run."""
     return PredictedAtStart(
@@ -226,21 +217,21 @@ def told_now(point: CurvePoint, verdict: str) -> PredictedAtStart:
     )
 
 
-def limit_advice(usual: PredictedAtStart | None, had_s: float | None) -> Limit | None:
+def limit_advice(usual: PredictedAtStart | None, had_s: float | None) -> str:
     """Return the time limit to ask for next time: the upper end of the band with a tenth to spare, rounded up.
 
-    `had_s` is the limit that the run had. None where nothing is known of such runs.
+    `had_s` is the limit that the run had. Empty where nothing is known of such runs.
     """
     if usual is None or not 0 < usual.high_s < math.inf:
-        return None
+        return ""
     limit_s = next_limit(usual.high_s * MARGIN)
     why = f"{_within(usual.coverage)} end within {rounded(usual.high_s)}"
     if usual.verdict in DOUBTFUL or usual.source == "similar_runs":
         asked = f"ask for no less than {rounded(limit_s)}"
-        return Limit(limit_s, f"Stay generous and {asked}: {why}, as far as is known.")
+        return f"Stay generous and {asked}: {why}, as far as is known."
     if had_s is not None and limit_s <= had_s <= GENEROUS * limit_s:
-        return Limit(had_s, f"Your limit of {rounded(had_s)} fits: {why}.")
-    return Limit(limit_s, f"Ask for {rounded(limit_s)}: {why}.{_about(had_s, limit_s)}")
+        return f"Your limit of {rounded(had_s)} fits: {why}."
+    return f"Ask for {rounded(limit_s)}: {why}.{_about(had_s, limit_s)}"
 
 
 def _within(coverage: float) -> str:

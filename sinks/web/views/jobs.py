@@ -129,14 +129,13 @@ def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> RunVie
     unit = _unit(run, entry)
     point = _point(entry, run.n)
     usual = run.told if point is None or entry is None else job_messages.told_now(point, entry.reliability.verdict)
-    advice = job_messages.limit_advice(usual, run.time_limit_s) if newest else None
     others = service.runs(run.application_id)[:RECORD_RUNS] if newest and run.application_id else ()
     return RunView(
         run=run,
         outcome=job_messages.outcome(run, unit),
         trust=job_messages.trust(run.told.verdict, run.told.source) if run.told else "",
         record=job_messages.record(others),
-        limit=advice.sentence if advice else "",
+        limit=job_messages.limit_advice(usual, run.time_limit_s) if newest else "",
         size=job_messages.size_advice(entry, run.n) if newest else "",
         energy=job_messages.energy_words(run, point),
         ended=moment(rfc3339(run.end_ms)),

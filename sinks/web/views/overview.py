@@ -25,6 +25,33 @@ from sinks.web.queries import Truth, application_id, link
 from sinks.web.words import attention, duration, explained, moment, share, verdict_words
 
 OLD_S: Final = 900.0  # a source that is so far behind stands out
+TARGET: Final = "target"  # evidence that has one is of that, in its own unit
+SEVERITIES: Final = ("critical", "warning", "info")
+SKETCH: Final = (320, 90)  # pixels
+_KEY: Final = ("application", "system", "input", "unit")
+INSIDE: Final[Horizon] = "inside"
+PREDICTION: Final = "prediction"  # in the place of a law: what was published
+_LAWS: Final = {
+    PREDICTION: "what was predicted",
+    "usl": "universal scalability (Gunther)",
+    "ideal": "perfect speed-up from the largest size",
+    "last_two": "slope of the two largest sizes",
+    "amdahl_short": "Amdahl, from the nearest sizes",
+    "root_short": "growth with the square root, from the nearest sizes",
+    "linear_short": "linear growth, from the nearest sizes",
+    "amdahl_middle": "Amdahl, from the nearer sizes",
+    "kazmina": "Kazmina and Antonov",
+    "barnes_linear": "Barnes, linear",
+    "barnes_quadratic": "Barnes, quadratic",
+    "amdahl": "Amdahl",
+    "amdahl_log": "Amdahl with logarithmic communication",
+    "sup5": "five terms",
+    "downey": "Downey, average of his curves",
+    "adept": "ADEPT in two steps",
+    "attributes": "attributes of the job",
+    "communication": "communication of the run",
+    "curve": "its published curve",
+}
 
 
 class SourceRow(msgspec.Struct, frozen=True):
@@ -56,29 +83,7 @@ def _behind(seconds: float) -> str:
     return "newest" if seconds < 1 else f"{duration(seconds)} behind"
 
 
-INSIDE: Final[Horizon] = "inside"
-PREDICTION: Final = "prediction"  # in the place of a law: what was published
-_LAWS: Final = {
-    PREDICTION: "what was predicted",
-    "usl": "universal scalability (Gunther)",
-    "ideal": "perfect speed-up from the largest size",
-    "last_two": "slope of the two largest sizes",
-    "amdahl_short": "Amdahl, from the nearest sizes",
-    "root_short": "growth with the square root, from the nearest sizes",
-    "linear_short": "linear growth, from the nearest sizes",
-    "amdahl_middle": "Amdahl, from the nearer sizes",
-    "kazmina": "Kazmina and Antonov",
-    "barnes_linear": "Barnes, linear",
-    "barnes_quadratic": "Barnes, quadratic",
-    "amdahl": "Amdahl",
-    "amdahl_log": "Amdahl with logarithmic communication",
-    "sup5": "five terms",
-    "downey": "Downey, average of his curves",
-    "adept": "ADEPT in two steps",
-    "attributes": "attributes of the job",
-    "communication": "communication of the run",
-    "curve": "its published curve",
-}
+# The laws of run time, by how right they were.
 
 
 class Ranked(msgspec.Struct, frozen=True):
@@ -135,10 +140,7 @@ def _mean(row: Ranked, deciding: Sequence[str]) -> float:
     return sum(part.error * part.scored for part in parts) / scored if scored else float("inf")
 
 
-TARGET: Final = "target"  # evidence that has one is of that, in its own unit
-SEVERITIES: Final = ("critical", "warning", "info")
-SKETCH: Final = (320, 90)  # pixels
-_KEY: Final = ("application", "system", "input", "unit")
+# Applications.
 
 
 class Row(msgspec.Struct, frozen=True):
