@@ -17,6 +17,7 @@ from sinks.web.words import between, duration, moment, power, rounded, share, si
 
 RECORD_RUNS: Final = 50  # of the application, by which it is told how often bands held
 DEFAULT_UNIT: Final = "nodes"
+SIMILAR_RUNS: Final = frozenset({"run-distribution", "similar_runs"})  # names of the model that needs no application
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +92,7 @@ def job_view(service: Service, system: str, job_id: str) -> JobView | None:
 
 def running_view(service: Service, job: JobPrediction) -> RunningView:
     """Return what to show of a job that runs."""
-    source = "similar_runs" if job.model is not None and job.model.name == "similar_runs" else "curve"
+    source = "similar_runs" if job.model is not None and job.model.name in SIMILAR_RUNS else "curve"
     id_ = _application(job)
     return RunningView(
         job=job,

@@ -3,9 +3,12 @@
 import re
 from urllib.parse import quote
 
+import msgspec
 import pytest
 from starlette.applications import Starlette
 
+from processors.contracts.outputs import Model
+from processors.similar_runs import MODEL_NAME
 from sinks.prometheus.registry import Metrics
 from sinks.web.access import Reader
 from sinks.web.server import create_app
@@ -143,3 +146,9 @@ def test_a_job_id_that_two_users_had_is_shown_to_neither() -> None:
     service = FixedService(jobs=[job(user="u-1")], runs=[recent_run(user="u-2")])
     for user in ("u-1", "u-2"):
         read(ReadBy(app_of(service), Reader(user=user)), "/jobs/archer2/812", 403)
+
+
+def test_a_running_job_forecast_from_similar_runs_is_to_be_taken_with_care() -> None:
+    forecast = msgspec.structs.replace(job(), model=Model(MODEL_NAME, ()))
+    said = words(read(app_of(FixedService([prediction()], jobs=[forecast])), "/jobs/archer2/812"))
+    assert "It rests on runs of the same user, name or kind, not on a model of the application." in said
