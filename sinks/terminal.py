@@ -139,7 +139,7 @@ def jobs_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> list
 
 
 def hosts_table(views: Sequence[HostView], width: int, rows_max: int) -> list[Table]:
-    """Return the table of hosts, of each the resource that tells most; nothing without hosts.
+    """Return the table of hosts, of each the most telling resource; nothing without hosts.
 
     The first host stays first. Then come those with anomalies, and those whose load changes most.
     """
@@ -150,7 +150,7 @@ def hosts_table(views: Sequence[HostView], width: int, rows_max: int) -> list[Ta
 
 
 def loaded_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> list[Table]:
-    """Return the table of the jobs that started last of those whose hosts' load tells their run time."""
+    """Return the table of the jobs that started last of those with a run time under load."""
     pairs = [(job, job.under_load) for job in sorted(jobs, key=lambda job: job.start, reverse=True)]
     told = [(job, load) for job, load in pairs if load is not None and load.histogram is not None][:rows_max]
     cells = [_loaded_cells(job, load) for job, load in told]
@@ -158,7 +158,7 @@ def loaded_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> li
 
 
 def summary(alert: Alert) -> str:
-    """Return what an alert says, in one sentence."""
+    """Return the sentence of an alert."""
     return printable(alert.annotations.get("summary", ""))
 
 
@@ -180,7 +180,7 @@ def _job_cells(job: JobPrediction) -> list[Text]:
 
 
 def _tells(entry: ResourceView) -> tuple[bool, int]:
-    """Return how much a resource has to say: what is anomalous first, then by its class of variation."""
+    """Return the place of a resource: what is anomalous first, then by its class of variation."""
     return entry.anomalous_since is not None, _VARIATIONS.index(entry.variation)
 
 
@@ -230,7 +230,7 @@ def _limit_style(probability: float | None) -> str:
 
 
 class Screen:
-    """Shows a service until it is told to stop.
+    """Shows a service until it is stopped.
 
     `headline` gives the first line: what a demo wants to say of its time and pace. `truth` is what predictions are
     shown against, None where it is not known; `troubles` tells what went wrong. Names are shown as text: markup in them

@@ -15,7 +15,7 @@ Drawn = TypeVar("Drawn")
 
 
 class Group:
-    """Counts runs, and scores those for which something was said."""
+    """Counts runs, and scores those that were predicted."""
 
     __slots__ = ("runs", "tally")
 
@@ -37,7 +37,7 @@ class Group:
 
 
 class Compared:
-    """What was said and each baseline, on the runs for which both have a number."""
+    """Predictions and each baseline, on the runs for which both have a number."""
 
     def __init__(self) -> None:
         self._runs = 0

@@ -17,7 +17,7 @@ from processors.contracts.outputs import Alert, JobPrediction, Prediction, Run
 from processors.contracts.settings import ProfileSettings
 
 PERIODS: Final = 40
-RUNS_OF_PERIOD: Final = 20  # fewer say little of a share
+RUNS_OF_PERIOD: Final = 20  # a share of fewer is uncertain
 MINUTE_MS: Final = 60_000
 TOLD_AFTER_MS: Final = 10_000
 _END, _START, _OTHER, _INSTANT = range(4)  # order at one time: what ended is known to what starts then
@@ -38,7 +38,7 @@ OTHERS: Final[Key] = ("other applications", "", "", "")
 
 
 class Moment(NamedTuple):
-    """An event and when it is told; `order` sorts events of one time, `number` keeps the order of the files."""
+    """An event and when it is reported; `order` sorts events of one time, `number` keeps the order of the files."""
 
     time_ms: int
     order: int
@@ -52,7 +52,7 @@ def ran(event: JobCompleted) -> bool:
 
 
 def moments(events: Sequence[JobEvent]) -> list[Moment]:
-    """Return the events in order of time; a run whose start is not told starts when its completion says.
+    """Return the events in order of time; a run whose start is not reported starts when its completion has it.
 
     Ends come before starts of the same time. Other evidence of a job has no time of its own and keeps its place behind
     the event that it follows.
@@ -77,7 +77,7 @@ def moments(events: Sequence[JobEvent]) -> list[Moment]:
 
 
 def minute_moments(minutes: Iterable[HostMinute]) -> list[Moment]:
-    """Return the minutes of hosts, each when it would have been told: ten seconds after its end."""
+    """Return the minutes of hosts, each when it would have been reported: ten seconds after its end."""
     return [
         Moment(minute.minute_ms + MINUTE_MS + TOLD_AFTER_MS, _OTHER, number, minute)
         for number, minute in enumerate(minutes)
@@ -115,7 +115,7 @@ def _start_of(event: JobCompleted) -> JobStarted:
 
 
 class OpenRun(msgspec.Struct):
-    """A run that goes on: what was said of it, the horizon of that, and what people would have gone by."""
+    """A run that goes on: its prediction, the horizon of that, and the baselines."""
 
     start_ms: int
     baseline: Baseline
@@ -176,7 +176,7 @@ class Observer:
         self.profiles = ProfileObserver(coverage_min)
 
     def started(self, event: JobStarted) -> None:
-        """Note that a run starts; what the fold says of it follows."""
+        """Note that a run starts; its prediction follows."""
         key = (event.system, event.job_id)
         self._open.pop(key, None)
         self._open[key] = OpenRun(event.start_ms, self._last_two.baseline(event.system, event.evidence))
@@ -184,7 +184,7 @@ class Observer:
             del self._open[next(iter(self._open))]
 
     def take(self, messages: Iterable[object], now_ms: int) -> None:
-        """Note what the fold said."""
+        """Note what the fold emitted."""
         for message in messages:
             if isinstance(message, JobPrediction):
                 self._said(message, now_ms)
@@ -196,7 +196,7 @@ class Observer:
                 self.alerts.take(message)
 
     def ended(self, event: JobCompleted) -> None:
-        """Score what was said of a run at its start; a repeat, or a run whose start is not known, counts for nothing."""
+        """Score what was predicted of a run at its start; a repeat, or a run whose start is not known, counts for nothing."""
         key = (event.system, event.job_id)
         run = self._open.get(key)
         if run is None or run.start_ms != event.start_ms:
@@ -279,7 +279,7 @@ class Observer:
 
 
 def band_of(said: JobPrediction | None) -> Band | None:
-    """Return the run time that was said with its band; None where there was none."""
+    """Return the predicted run time with its band; None where there was none."""
     if said is None or not said.known:
         return None
     numbers = (said.run_time_s, said.low_s, said.high_s)

@@ -188,7 +188,7 @@ def _predictions(report: Report) -> Table:
         if not place or total != first.total:  # alert settings change no prediction
             table.add_row(_name(place), str(total.runs), share(total.answered), *_cells(total.figures))
     for pair in first.comparisons:
-        if pair.runs == "completed":  # on the same runs, where anything was said of them
+        if pair.runs == "completed":  # on the same runs, where any were predicted
             found = pair.baseline_said if pair.said.scored else pair.alone
             table.add_row(BASELINE_WORDS[pair.baseline], str(found.scored), "", *_cells(found))
     return table

@@ -1,4 +1,4 @@
-"""Power said at the start of a run against what was measured of it, and what became of the profiles of runs."""
+"""Power predicted at the start of a run against measured power, and what became of the profiles of runs."""
 
 import math
 from collections import Counter
@@ -37,7 +37,7 @@ class OfPower:
         self._measured = self._estimated = self._watts = 0.0
 
     def add(self, profile: Profile, power_w: float | None, said: Band | None) -> None:
-        """Take in a run; `power_w` is None where it was not measured enough to score what was said."""
+        """Take in a run; `power_w` is None where it was not measured enough to score the prediction."""
         self.runs += 1
         self._measured += profile.measured.get(SYSTEM, 0.0)
         self._estimated += profile.estimated.get(SYSTEM, 0.0)
@@ -61,7 +61,7 @@ class OfPower:
 
 
 class ProfileObserver:
-    """Hears what was said of the power of runs, and of settled ones with their profiles."""
+    """Scores the predicted power of runs against their profiles when they settle."""
 
     def __init__(self, coverage_min: float) -> None:
         self._coverage_min = coverage_min
@@ -74,7 +74,7 @@ class ProfileObserver:
         self._sample = Sample[Drawn](SAMPLE_MAX)
 
     def ended(self, run_id: str, said: Band | None) -> None:
-        """Note what was said at its start of a run that is to be scored, until it settles."""
+        """Note what was predicted at its start of a run that is to be scored, until it settles."""
         self._said[run_id] = said
         if len(self._said) > SAID_MAX:
             del self._said[next(iter(self._said))]
@@ -97,7 +97,7 @@ class ProfileObserver:
             self._score(run_id, run.application_id or "", profile, said)
 
     def found(self, curves: Mapping[str, Prediction], top: int) -> Profiled | None:
-        """Return what it comes to with the `top` applications with the most runs; None where hosts told of no run."""
+        """Return what it comes to with the `top` applications with the most runs; None where hosts reported no run."""
         if not self._profiles:
             return None
         chosen = sorted(self._applications, key=lambda name: (-self._applications[name].runs, name))[:top]
@@ -136,7 +136,7 @@ class ProfileObserver:
 
 
 def power_band(said: JobPrediction | None) -> Band | None:
-    """Return the power that was said of a job with its band, in W; None where there was none."""
+    """Return the predicted power of a job with its band, in W; None where there was none."""
     if said is None or said.power_w is None or said.power_low_w is None or said.power_high_w is None:
         return None
     told = (said.power_w, said.power_low_w, said.power_high_w)

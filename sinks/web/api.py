@@ -42,7 +42,7 @@ class Rows(msgspec.Struct, Generic[Row], frozen=True):
 
 
 class HostRows(msgspec.Struct, frozen=True):
-    """A part of the list of hosts: `total` counts those that were looked through, `more` tells that there are others."""
+    """A part of the list of hosts: `total` counts those that were looked through, `more` whether there are others."""
 
     total: int
     offset: int

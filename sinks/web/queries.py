@@ -62,12 +62,12 @@ def hosts(query: QueryParams) -> tuple[str, ...]:
 
 
 def attributes(query: QueryParams) -> dict[str, Attribute]:
-    """Return the attributes of a job that are told: `attribute.NAME`, numbers as text, which count as numbers."""
+    """Return the attributes of a job: `attribute.NAME`, numbers as text, which count as numbers."""
     return dict(_named(query, "attribute.", ATTRIBUTES_MAX))
 
 
 def features(query: QueryParams) -> dict[str, float]:
-    """Return the features of the communication of a placement that are told: `feature.NAME`, numbers."""
+    """Return the features of the communication of a placement: `feature.NAME`, numbers."""
     return {name: _number(name, value) for name, value in _named(query, "feature.", FEATURES_MAX).items()}
 
 
@@ -176,7 +176,7 @@ def known_ids(predictions: Sequence[Prediction], like: str = "") -> list[str]:
 
 
 def present_ms(service: Service) -> int | None:
-    """Return the newest moment that anything tells of, in ms: a tick, where sources are silent; None where nothing is known."""
+    """Return the newest known moment in ms: a tick, where sources are silent; None where nothing is known."""
     ticks = (role.folded_ms for role in service.health() if role.folded_ms is not None)
     return max((*ticks, *(source.newest_ms for source in service.sources()), *_moments(service)), default=None)
 

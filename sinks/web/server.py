@@ -40,7 +40,7 @@ _ALWAYS: Final = {
 
 
 class SecurityHeaders:
-    """Middleware that adds the headers; whatever does not say otherwise is not stored by anyone."""
+    """Middleware that adds the headers; by default nothing is stored by anyone."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -68,7 +68,7 @@ NOT_YOURS: Final = "Operators only."
 
 
 class Gate:
-    """Middleware that lets those in who may read, and says further inside who it is."""
+    """Middleware that lets those in who may read, and passes on who it is."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access = app, access

@@ -96,7 +96,7 @@ def energy(energy_j: float | None) -> str:
 def energy_advice(points: Sequence[CurvePoint], useful: UsefulSizes, unit: str) -> str:
     """Return what to know of energy, in one sentence: the size that takes least, and what the fastest costs beside it.
 
-    `points` are those that can be relied on; empty where there is nothing to say.
+    `points` are those that can be relied on; empty where there is no advice.
     """
     known = {point.n: (point.run_time_s, point.energy_j) for point in points if point.energy_j}
     least, fastest = useful.least_energy, min(known, key=lambda n: (known[n][0], n), default=None)
@@ -127,7 +127,7 @@ def measured_apart(resource: str, values: Sequence[float]) -> Callable[[float], 
 
 
 def span(start: str | None, stop: str | None) -> str:
-    """Return two moments, the day said once where it is one."""
+    """Return two moments, the day once where it is one."""
     first, last = moment(start), moment(stop)
     return f"{first} to {last[11:] if last[:10] == first[:10] and len(last) > 11 else last}"
 
@@ -154,7 +154,7 @@ def rounded(seconds: float) -> str:
 
 
 def between(low_s: float, high_s: float) -> str:
-    """Return a range of durations, the unit said once where that reads well."""
+    """Return a range of durations, the unit once where that reads well."""
     low, high = rounded(low_s), rounded(high_s)
     if low == high and low_s != high_s:
         low, high = duration(low_s), duration(high_s)

@@ -29,7 +29,7 @@ _REFUSED: Final = {
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """What an operator should do, in one sentence, and the heading of the runbook that says more."""
+    """What an operator should do, in one sentence, and the heading of the runbook about it."""
 
     sentence: str
     heading: str

@@ -1,4 +1,4 @@
-"""What the pages of alerts show, worked out from the service: filters, one alert with its links, and how long it is quiet."""
+"""What the pages of alerts show, the list with its filters, and one alert with its evidence and links."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -151,7 +151,7 @@ class AlertView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def alert_row(alert: Alert, now_ms: int | None = None) -> AlertRow:
-    """Return an alert as the list shows it; one that is open has lasted until `now_ms`, by default as long as it told."""
+    """Return an alert as the list shows it; one that is open has lasted until `now_ms`, by default until its last report."""
     name = alert.labels.get("alertname", alert.kind)
     return AlertRow(alert, name, sentence(alert), f"/alerts/{alert.fingerprint}", _lasted(alert, now_ms))
 

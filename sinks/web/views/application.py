@@ -205,7 +205,7 @@ class PowerView(msgspec.Struct, frozen=True):
 
 
 class ExplainedView(msgspec.Struct, frozen=True):
-    """What counters say of one target, with at most COUNTERS_SHOWN of them."""
+    """What counters explain of one target, with at most COUNTERS_SHOWN of them."""
 
     name: str
     model: ProfileModel
@@ -231,7 +231,7 @@ def power_view(entry: Prediction) -> PowerView | None:
 
 
 def explained_views(models: Sequence[ProfileModel]) -> list[ExplainedView]:
-    """Return what counters say of each target."""
+    """Return what counters explain of each target."""
     return [
         ExplainedView(
             TARGETS.get(model.target, model.target),
@@ -246,7 +246,7 @@ def _round_axis(values: Sequence[float], unit: Words) -> Axis:
 
 
 def _relied_on(entry: Prediction) -> list[CurvePoint]:
-    """Return the points of a curve that can be relied on: among the sizes that were run, or said to be reliable."""
+    """Return the points of a curve that can be relied on: among the sizes that were run, or reliable beyond."""
     reliable = entry.reliable_n
     return [
         point
@@ -269,7 +269,7 @@ class LoadView(msgspec.Struct, frozen=True):
 
 
 def load_view(name: str, told: UnderLoad | None, plain_s: float | None = None) -> LoadView | None:
-    """Return what to show of an application, None where its load is not known; `plain_s` is what its curve says."""
+    """Return what to show of an application, None where its load is not known; `plain_s` is the run time of its curve."""
     if told is None:
         return None
     edges, shares = (told.histogram.edges_s, told.histogram.probabilities) if told.histogram else ((), ())

@@ -28,7 +28,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def usual_size(entry: Prediction, runs: Sequence[RecentRun]) -> float | None:
-    """Return the size that is asked for most of late, of those as often asked for the smallest; None where nobody knows."""
+    """Return the size most often asked for recently, the smallest of equals; None where it is not known."""
     counts = Counter(run.n for run in runs if run.n is not None)
     if counts:
         return min(counts, key=lambda n: (-counts[n], n))
@@ -38,7 +38,7 @@ def usual_size(entry: Prediction, runs: Sequence[RecentRun]) -> float | None:
 
 
 def asked(service: Service, entry: Prediction, query: QueryParams, runs: Sequence[RecentRun]) -> Asked:
-    """Return what the box shows for a query; whatever is wrong with it is said in one sentence."""
+    """Return what the box shows for a query; whatever is wrong with it is one sentence."""
     usual = usual_size(entry, runs)
     typed = " ".join(query.getlist("n"))[: queries.TEXT_MAX].strip()
     if not typed:
@@ -119,7 +119,7 @@ def _hours(unit: str) -> str:
 
 
 def cells(point: AnswerPoint, unit: str) -> list[tuple[str, str]]:
-    """Return what the box says of one size: names and values, in the order of the rows."""
+    """Return what the box shows of one size: names and values, in the order of the rows."""
     rows = [
         ("run time", duration(point.run_time_s)),
         ("band", f"{duration(point.low_s)} to {duration(point.high_s)}"),

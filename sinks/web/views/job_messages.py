@@ -1,4 +1,4 @@
-"""What the person who ran a job is told of it, in plain sentences: how it went, and how far to trust that."""
+"""Messages to the person who ran a job: how it went, how far to trust that, and what to ask for next time."""
 
 import math
 from collections.abc import Sequence
@@ -134,7 +134,7 @@ def _not_compared(run: RecentRun) -> str:
 
 
 def trust(verdict: str, source: str = "curve") -> str:
-    """Return in one sentence how far to trust what is said to be usual."""
+    """Return in one sentence how far to trust a prediction."""
     if source == "similar_runs":
         return (
             "Take this with care. It rests on runs of the same user, name or kind, not on a model of the application."
@@ -195,7 +195,7 @@ def limit_chance(job: JobPrediction) -> str:
 
 
 def settling(ended: JobPrediction, runs: Sequence[RecentRun]) -> str:
-    """Return what is said of a job whose run has ended and not settled yet; nothing where the run is among those known."""
+    """Return the sentence about a job whose run has ended and not settled yet; nothing where the run is among those known."""
     start_ms = parse_rfc3339(ended.start)
     if any(run.start_ms >= start_ms for run in runs):
         return ""
@@ -206,7 +206,7 @@ def settling(ended: JobPrediction, runs: Sequence[RecentRun]) -> str:
 
 
 def told_now(point: CurvePoint, verdict: str) -> PredictedAtStart:
-    """Return what the curve says of one of its points, in the form in which it is told of a run."""
+    """Return a point of the curve in the form of a prediction at the start of a run."""
     return PredictedAtStart(
         run_time_s=point.run_time_s,
         low_s=point.low_s,

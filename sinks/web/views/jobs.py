@@ -15,7 +15,7 @@ from sinks.web.queries import link
 from sinks.web.views import job_messages
 from sinks.web.words import between, duration, moment, power, rounded, share, sized
 
-RECORD_RUNS: Final = 50  # of the application, by which it is told how often bands held
+RECORD_RUNS: Final = 50  # of the application, whose bands are counted
 DEFAULT_UNIT: Final = "nodes"
 SIMILAR_RUNS: Final = frozenset({"run-distribution", "similar_runs"})  # names of the model that needs no application
 

@@ -65,7 +65,7 @@ class SourceRow(msgspec.Struct, frozen=True):
 
 
 def source_rows(sources: Sequence[SourceSeen], now_ms: int = 0) -> list[SourceRow]:
-    """Return the sources, those furthest behind first. `now_ms` is the present, where something else than they tells it."""
+    """Return the sources, those furthest behind first. `now_ms` is the present, where it is known otherwise."""
     now = max([now_ms, *(seen.newest_ms for seen in sources)])
     return [
         SourceRow(
@@ -237,7 +237,7 @@ def point_rows(entry: Prediction, truth: Truth | None) -> list[PointRow]:
 
 
 def run_time_at(entry: Prediction, n: float) -> float | None:
-    """Return the run time that the curve tells at one of its sizes, None at another."""
+    """Return the run time of the curve at one of its sizes, None at another."""
     return next((point.run_time_s for point in entry.curve if point.n == n), None)
 
 
@@ -267,7 +267,7 @@ def _logs(n: float, run_time_s: float) -> tuple[float, float]:
 
 
 def anomalies(alerts: Sequence[Alert]) -> list[Mark]:
-    """Return the sizes that stand out of a curve by open alerts, with what they say."""
+    """Return the sizes that stand out of a curve by open alerts, with their sentences."""
     return [
         Mark(alert.evidence.n, alert.evidence.observed, alert.annotations.get("summary", ""))
         for alert in alerts
