@@ -1,6 +1,6 @@
-"""Alerts as Alertmanager wants them: told at once when they change, and again and again while they fire.
+"""Alerts as Alertmanager wants them: sent at once when they change, and again and again while they fire.
 
-Alertmanager keeps nothing that lasts: who raises an alert repeats it, or it is taken for resolved at its `endsAt`; and says
+Alertmanager keeps nothing that lasts: who raises an alert repeats it, or it is taken for resolved at its `endsAt`; and sends
 for a while that one is resolved, so that one lost message does not leave it open (Prometheus' documentation of alerting
 clients).
 """
@@ -29,16 +29,16 @@ class PostableAlert(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
 
 
 class Repeats:
-    """What one Alertmanager has to be told and when; one that could not be reached is told all of it later."""
+    """What is due to one Alertmanager and when; one that could not be reached is sent all of it later."""
 
     def __init__(self, resend_ms: int, external_url: str | None = None) -> None:
         self._resend_ms = resend_ms
         self._url = external_url
-        self._told: dict[str, tuple[str, int]] = {}  # id of the message, and when it was told last
+        self._told: dict[str, tuple[str, int]] = {}  # id of the message, and when it was sent last
         self._resolved_ms: dict[str, int] = {}  # since when a resolved one is known here
 
     def due(self, alerts: Sequence[Alert], now_ms: int) -> list[PostableAlert]:
-        """Return what has to be told at a time by the wall clock, of all alerts that are open or were resolved of late."""
+        """Return what is due at a time by the wall clock, of all alerts that are open or were resolved recently."""
         newest: dict[str, Alert] = {}
         for alert in alerts:  # what is open comes first, so an older end of an alert that fires again says nothing
             newest.setdefault(alert.fingerprint, alert)
@@ -59,7 +59,7 @@ class Repeats:
             return alert.status == "firing"
         known = self._told.get(alert.fingerprint)
         since_ms = self._resolved_ms.get(alert.fingerprint)
-        if since_ms is None:  # one that was told as firing counts from now, one of before this process from its own end
+        if since_ms is None:  # one that was sent as firing counts from now, one of before this process from its own end
             since_ms = now_ms if known else parse_rfc3339(alert.ends or alert.time)
             self._resolved_ms[alert.fingerprint] = since_ms
         return now_ms - since_ms < RESOLVED_KEEP_MS

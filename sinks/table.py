@@ -12,8 +12,6 @@ import msgspec
 
 from processors.contracts.outputs import Prediction
 
-# A prediction as flat rows, one per size: the form of the local table.
-
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One size of one application; units as in the message.

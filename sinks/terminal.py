@@ -15,13 +15,10 @@ from processors.contracts.load import UnderLoad
 from processors.contracts.names import measured
 from processors.contracts.outputs import Alert, CurvePoint, JobPrediction, Prediction
 from processors.contracts.service import Service
-from sinks.web.links import Truth
+from sinks.web.queries import Truth
 from sinks.web.views.agent import Troubles
 from sinks.web.views.overview import Row, change, error_against_truth, rows, worst_first
 from sinks.web.words import duration, moment, power, printable, share, size
-
-# Tables of the screen: how many rows there is room for, which columns a width allows, and rows of blocks.
-
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 APPLICATIONS_SHOWN: Final = 16
@@ -55,6 +52,35 @@ class Column(NamedTuple):
     name: str
     justify: Literal["left", "right"] = "left"
     from_width: int = 0
+
+
+STYLES: Final = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
+_ALERT_COLUMNS: Final = (Column("since", from_width=100), Column("alert"), Column("status"), Column("what"))
+_JOB_COLUMNS: Final = (
+    Column("job"), Column("application"), Column("size", "right"), Column("started", from_width=110),
+    Column("predicted end"), Column("earliest to latest", from_width=90), Column("exceeds limit", "right"),
+)  # fmt: skip
+_HOST_COLUMNS: Final = (
+    Column("host"), Column("job", from_width=120), Column("resource"), Column("5 min"), Column("mean", "right"),
+    Column("90 % of samples", from_width=90), Column("variation"), Column("next", "right", 100), Column("anomaly"),
+)  # fmt: skip
+_LOADED_COLUMNS: Final = (
+    Column("job"), Column("application"), Column("size", "right", 90), Column("hosts", from_width=120),
+    Column("by its curve", "right"), Column("under load", "right"), Column("90 %", from_width=90),
+    Column("histogram", from_width=100), Column("variation"),
+)  # fmt: skip
+_VARIATIONS: Final = (None, "low", "medium", "high")
+_VARIATION_STYLES: Final = {"high": "yellow", "medium": "", "low": "green"}
+REFRESH_S: Final = 1.0
+SUMMARY_EVERY: Final = 30  # refreshes between two plain summaries
+HOSTS_LOOKED_AT: Final = 60
+POWER: Final = "power"
+_APPLICATION_COLUMNS: Final = (
+    Column("application"), Column("runs", "right", 90), Column("curve", from_width=125), Column("at", "right"),
+    Column("run time", "right"), Column("90 % band", from_width=100), Column(POWER, "right", 115), Column("verdict"),
+    Column("error", "right"),
+    Column("in band", "right", 110), Column("off truth", "right"),
+)  # fmt: skip
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -91,26 +117,7 @@ def table(
     return made
 
 
-# What the screen shows beside the applications: alerts, running jobs, hosts, and run times under their load.
-
-
-STYLES: Final = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
-_ALERT_COLUMNS: Final = (Column("since", from_width=100), Column("alert"), Column("status"), Column("what"))
-_JOB_COLUMNS: Final = (
-    Column("job"), Column("application"), Column("size", "right"), Column("started", from_width=110),
-    Column("predicted end"), Column("earliest to latest", from_width=90), Column("exceeds limit", "right"),
-)  # fmt: skip
-_HOST_COLUMNS: Final = (
-    Column("host"), Column("job", from_width=120), Column("resource"), Column("5 min"), Column("mean", "right"),
-    Column("90 % of samples", from_width=90), Column("variation"), Column("next", "right", 100), Column("anomaly"),
-)  # fmt: skip
-_LOADED_COLUMNS: Final = (
-    Column("job"), Column("application"), Column("size", "right", 90), Column("hosts", from_width=120),
-    Column("by its curve", "right"), Column("under load", "right"), Column("90 %", from_width=90),
-    Column("histogram", from_width=100), Column("variation"),
-)  # fmt: skip
-_VARIATIONS: Final = (None, "low", "medium", "high")
-_VARIATION_STYLES: Final = {"high": "yellow", "medium": "", "low": "green"}
+# Its tables.
 
 
 def alerts_table(alerts: Sequence[Alert], width: int, rows_max: int) -> list[Table]:
@@ -132,7 +139,7 @@ def jobs_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> list
 
 
 def hosts_table(views: Sequence[HostView], width: int, rows_max: int) -> list[Table]:
-    """Return the table of hosts, of each the resource that tells most; nothing without hosts.
+    """Return the table of hosts, of each the most telling resource; nothing without hosts.
 
     The first host stays first. Then come those with anomalies, and those whose load changes most.
     """
@@ -143,7 +150,7 @@ def hosts_table(views: Sequence[HostView], width: int, rows_max: int) -> list[Ta
 
 
 def loaded_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> list[Table]:
-    """Return the table of the jobs that started last of those whose hosts' load tells their run time."""
+    """Return the table of the jobs that started last of those with a run time under load."""
     pairs = [(job, job.under_load) for job in sorted(jobs, key=lambda job: job.start, reverse=True)]
     told = [(job, load) for job, load in pairs if load is not None and load.histogram is not None][:rows_max]
     cells = [_loaded_cells(job, load) for job, load in told]
@@ -151,7 +158,7 @@ def loaded_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> li
 
 
 def summary(alert: Alert) -> str:
-    """Return what an alert says, in one sentence."""
+    """Return the sentence of an alert."""
     return printable(alert.annotations.get("summary", ""))
 
 
@@ -173,7 +180,7 @@ def _job_cells(job: JobPrediction) -> list[Text]:
 
 
 def _tells(entry: ResourceView) -> tuple[bool, int]:
-    """Return how much a resource has to say: what is anomalous first, then by its class of variation."""
+    """Return the place of a resource: what is anomalous first, then by its class of variation."""
     return entry.anomalous_since is not None, _VARIATIONS.index(entry.variation)
 
 
@@ -219,26 +226,11 @@ def _limit_style(probability: float | None) -> str:
     return "bold red" if probability is not None and probability > 0.5 else ""
 
 
-REFRESH_S: Final = 1.0
-SUMMARY_EVERY: Final = 30  # refreshes between two plain summaries
-HOSTS_LOOKED_AT: Final = 60
-POWER: Final = "power"
-_APPLICATION_COLUMNS: Final = (
-    Column("application"), Column("runs", "right", 90), Column("curve", from_width=125), Column("at", "right"),
-    Column("run time", "right"), Column("90 % band", from_width=100), Column(POWER, "right", 115), Column("verdict"),
-    Column("error", "right"),
-    Column("in band", "right", 110), Column("off truth", "right"),
-)  # fmt: skip
-
-
-def observed_end(entry: Prediction) -> CurvePoint | None:
-    """Return the point of the curve at the largest size that was run, None where none was."""
-    observed = [point for point in entry.curve if point.source == "observed"]
-    return max(observed, key=lambda point: point.n, default=None)
+# The screen.
 
 
 class Screen:
-    """Shows a service until it is told to stop.
+    """Shows a service until it is stopped.
 
     `headline` gives the first line: what a demo wants to say of its time and pace. `truth` is what predictions are
     shown against, None where it is not known; `troubles` tells what went wrong. Names are shown as text: markup in them
@@ -294,7 +286,7 @@ class Screen:
             for role in self._service.health()
             if not role.ready
         ]
-        parts += [Text(said, style="bold red" if grave else "yellow") for said, grave in self._troubles()]
+        parts += [Text(each.sentence, style="bold red" if each.grave else "yellow") for each in self._troubles()]
         width, jobs = self._console.width, self._service.jobs()
         parts += [self._applications(shown, len(predictions)), *alerts_table(alerts, width, room.alerts)]
         parts += hosts_table(self._service.hosts(HOSTS_LOOKED_AT) if room.hosts else (), width, room.hosts)
@@ -316,7 +308,7 @@ class Screen:
         return [*([head] if head else []), *said, *(self._summary_line(row) for row in shown)]
 
     def _summary_line(self, row: Row) -> str:
-        entry, point = row.prediction, observed_end(row.prediction)
+        entry, point = row.prediction, row.largest_observed
         parts = [f"{entry.observations} runs", row.verdict]
         if point is not None:
             parts.append(f"{duration(point.run_time_s)} at {size(point.n)} {entry.unit}")
@@ -335,7 +327,7 @@ class Screen:
         return table(_APPLICATION_COLUMNS, cells, self._console.width, title, frozenset(hidden))
 
     def _cells(self, row: Row) -> list[Text]:
-        entry, point = row.prediction, observed_end(row.prediction)
+        entry, point = row.prediction, row.largest_observed
         worst = worst_first(row.alerts)
         true_s = self._truth(row.id, point.n) if self._truth and point else None
         return [

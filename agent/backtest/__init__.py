@@ -1,1 +1,1 @@
-"""Backtests: what would have been said about past jobs when they started, scored against what happened."""
+"""Backtests: what would have been predicted of past jobs when they started, scored against what happened."""

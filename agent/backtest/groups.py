@@ -3,19 +3,19 @@
 import heapq
 from binascii import crc32
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Generic, TypeVar
 
-from agent.backtest.report import Comparison, Frequency, Observed, Row
+from agent.backtest.report import Comparison, Frequency, Row
 from agent.backtest.scores import BASELINES, Band, Baseline, Tally, interval
 
-SAMPLE_MAX: Final = 120
 QUANTILES: Final = (0.05, 0.5, 0.95)
 LIMIT_BINS: Final = 10
 _TOUCH: Final = 1e-9
+Drawn = TypeVar("Drawn")
 
 
 class Group:
-    """Counts runs, and scores those for which something was said."""
+    """Counts runs, and scores those that were predicted."""
 
     __slots__ = ("runs", "tally")
 
@@ -37,7 +37,7 @@ class Group:
 
 
 class Compared:
-    """What was said and each baseline, on the runs for which both have a number."""
+    """Predictions and each baseline, on the runs for which both have a number."""
 
     def __init__(self) -> None:
         self._runs = 0
@@ -94,29 +94,24 @@ class Frequencies:
         return tuple(_frequency(*self._bins[bin_]) for bin_ in sorted(self._bins))
 
 
-class Sample:
-    """At most SAMPLE_MAX runs, chosen by their names: the same runs give the same sample, in any order."""
+class Sample(Generic[Drawn]):
+    """At most `most` entries, chosen by the names of their runs: the same runs give the same sample, in any order."""
 
-    __slots__ = ("_held",)
+    __slots__ = ("_held", "_most")
 
-    def __init__(self) -> None:
-        self._held: list[tuple[int, float, float]] = []
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held: list[tuple[int, str, Drawn]] = []
 
-    def add(self, run_id: str, n: float, run_time_s: float) -> None:
-        """Take a run in, or leave it out."""
-        entry = (-crc32(run_id.encode()), n, run_time_s)
-        if len(self._held) < SAMPLE_MAX:
-            heapq.heappush(self._held, entry)
-        else:
-            heapq.heappushpop(self._held, entry)
+    def add(self, run_id: str, entry: Drawn) -> None:
+        """Take an entry in, or leave it out."""
+        heapq.heappush(self._held, (-crc32(run_id.encode()), run_id, entry))
+        if len(self._held) > self._most:
+            heapq.heappop(self._held)
 
-    def observed(self) -> tuple[Observed, ...]:
-        """Return the sample, by size."""
-        return tuple(
-            sorted(
-                (Observed(n, run_time_s) for _, n, run_time_s in self._held), key=lambda run: (run.n, run.run_time_s)
-            )
-        )
+    def kept(self) -> list[Drawn]:
+        """Return the sample, in an order that depends on the names alone."""
+        return [entry for *_, entry in sorted(self._held, key=lambda held: held[:2])]
 
 
 def reached(observed_s: float, quantile_s: float) -> float:

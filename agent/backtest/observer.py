@@ -1,4 +1,4 @@
-"""Watches a fold over history: what it says of a job at its start is kept until the job ends, and scored then."""
+"""Watches a fold over history: what it predicts of a job at its start is kept until the job ends, and scored then."""
 
 import math
 from bisect import bisect_right
@@ -7,27 +7,38 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from agent.backtest.groups import LIMIT_BINS, QUANTILES, Compared, Frequencies, Group, Sample, reached
+from agent.backtest.groups import LIMIT_BINS, QUANTILES, Compared, Frequencies, Group, Sample, reached, rows
 from agent.backtest.profiled import ProfileObserver, power_band
-from agent.backtest.report import AlertCounts
+from agent.backtest.report import AlertCounts, Application, Comparison, Observed, Period, Row, Variant
 from agent.backtest.scores import BASELINES, Band, Baseline, LastTwo, Tally
-from processors.contracts.events import SUCCESS, HostMinute, JobCompleted, JobEvent, JobStarted
-from processors.contracts.names import HORIZONS, horizon_of, rfc3339
+from processors.contracts.events import STATES, SUCCESS, HostMinute, JobCompleted, JobEvent, JobStarted
+from processors.contracts.names import HORIZONS, ApplicationKey, horizon_of, rfc3339
 from processors.contracts.outputs import Alert, JobPrediction, Prediction, Run
 from processors.contracts.settings import ProfileSettings
 
-# Past events in the order in which the agent would have heard of them, with the starts that a log does not list.
-
-
 PERIODS: Final = 40
-RUNS_OF_PERIOD: Final = 20  # fewer say little of a share
+RUNS_OF_PERIOD: Final = 20  # a share of fewer is uncertain
 MINUTE_MS: Final = 60_000
 TOLD_AFTER_MS: Final = 10_000
 _END, _START, _OTHER, _INSTANT = range(4)  # order at one time: what ended is known to what starts then
+OPEN_MAX: Final = 200_000
+SAMPLE_MAX: Final = 120  # runs that are drawn beside the curve of their application
+APPLICATIONS_MAX: Final = 2000
+CURVES_MAX: Final = 20_000
+AT_START_MS: Final = 60_000  # evidence of what a job runs comes some seconds after its start
+NO_CURVE: Final = "no_curve"
+DISTANCES: Final = (*HORIZONS, NO_CURVE)
+CANCELLED: Final = "CANCELLED"
+_EXCEEDED: Final = 1 - 1e-9
+
+Key = tuple[str, str, str, str]  # application, system, input, unit
+NO_NAME: Final = "jobs that nothing names"
+UNNAMED: Final[Key] = ("", "", "", "")
+OTHERS: Final[Key] = ("other applications", "", "", "")
 
 
 class Moment(NamedTuple):
-    """An event and when it is told; `order` sorts events of one time, `number` keeps the order of the files."""
+    """An event and when it is reported; `order` sorts events of one time, `number` keeps the order of the files."""
 
     time_ms: int
     order: int
@@ -41,7 +52,7 @@ def ran(event: JobCompleted) -> bool:
 
 
 def moments(events: Sequence[JobEvent]) -> list[Moment]:
-    """Return the events in order of time; a run whose start is not told starts when its completion says.
+    """Return the events in order of time; a run whose start is not reported starts when its completion has it.
 
     Ends come before starts of the same time. Other evidence of a job has no time of its own and keeps its place behind
     the event that it follows.
@@ -66,7 +77,7 @@ def moments(events: Sequence[JobEvent]) -> list[Moment]:
 
 
 def minute_moments(minutes: Iterable[HostMinute]) -> list[Moment]:
-    """Return the minutes of hosts, each when it would have been told: ten seconds after its end."""
+    """Return the minutes of hosts, each when it would have been reported: ten seconds after its end."""
     return [
         Moment(minute.minute_ms + MINUTE_MS + TOLD_AFTER_MS, _OTHER, number, minute)
         for number, minute in enumerate(minutes)
@@ -100,22 +111,11 @@ def _start_of(event: JobCompleted) -> JobStarted:
     )
 
 
-OPEN_MAX: Final = 200_000
-APPLICATIONS_MAX: Final = 2000
-CURVES_MAX: Final = 20_000
-AT_START_MS: Final = 60_000  # evidence of what a job runs comes some seconds after its start
-NO_CURVE: Final = "no_curve"
-DISTANCES: Final = (*HORIZONS, NO_CURVE)
-CANCELLED: Final = "CANCELLED"
-_EXCEEDED: Final = 1 - 1e-9
-
-Key = tuple[str, str, str, str]  # application, system, input, unit
-UNNAMED: Final[Key] = ("", "", "", "")
-OTHERS: Final[Key] = ("other applications", "", "", "")
+# What is kept of a fold.
 
 
 class OpenRun(msgspec.Struct):
-    """A run that goes on: what was said of it, the horizon of that, and what people would have gone by."""
+    """A run that goes on: its prediction, the horizon of that, and the baselines."""
 
     start_ms: int
     baseline: Baseline
@@ -131,7 +131,7 @@ class OfApplication:
     def __init__(self) -> None:
         self.group = Group()
         self.horizons: dict[str, Group] = {}
-        self.sample = Sample()
+        self.sample = Sample[Observed](SAMPLE_MAX)
 
 
 class OfPeriod:
@@ -176,7 +176,7 @@ class Observer:
         self.profiles = ProfileObserver(coverage_min)
 
     def started(self, event: JobStarted) -> None:
-        """Note that a run starts; what the fold says of it follows."""
+        """Note that a run starts; its prediction follows."""
         key = (event.system, event.job_id)
         self._open.pop(key, None)
         self._open[key] = OpenRun(event.start_ms, self._last_two.baseline(event.system, event.evidence))
@@ -184,7 +184,7 @@ class Observer:
             del self._open[next(iter(self._open))]
 
     def take(self, messages: Iterable[object], now_ms: int) -> None:
-        """Note what the fold said."""
+        """Note what the fold emitted."""
         for message in messages:
             if isinstance(message, JobPrediction):
                 self._said(message, now_ms)
@@ -196,7 +196,7 @@ class Observer:
                 self.alerts.take(message)
 
     def ended(self, event: JobCompleted) -> None:
-        """Score what was said of a run at its start; a repeat, or a run whose start is not known, counts for nothing."""
+        """Score what was predicted of a run at its start; a repeat, or a run whose start is not known, counts for nothing."""
         key = (event.system, event.job_id)
         run = self._open.get(key)
         if run is None or run.start_ms != event.start_ms:
@@ -268,7 +268,7 @@ class Observer:
         if band is not None:
             found.horizons.setdefault(run.horizon, Group()).add(event.run_time_s, band)
         if run.said is not None and run.said.n:
-            found.sample.add(event.run_id, run.said.n, event.run_time_s)
+            found.sample.add(event.run_id, Observed(run.said.n, event.run_time_s))
 
     def _limit(self, said: JobPrediction, observed_s: float) -> None:
         probability, limit_s = said.probability_exceeds_limit, said.time_limit_s
@@ -279,7 +279,7 @@ class Observer:
 
 
 def band_of(said: JobPrediction | None) -> Band | None:
-    """Return the run time that was said with its band; None where there was none."""
+    """Return the predicted run time with its band; None where there was none."""
     if said is None or not said.known:
         return None
     numbers = (said.run_time_s, said.low_s, said.high_s)
@@ -290,3 +290,78 @@ def band_of(said: JobPrediction | None) -> Band | None:
 def horizon(n: float | None, sizes: tuple[float, ...]) -> str:
     """Return how far a size lies beyond the sizes that were known: one of DISTANCES."""
     return horizon_of(n, min(sizes), max(sizes)) if sizes and n else NO_CURVE
+
+
+# The report of one variant, from what was observed.
+
+
+def variant(name: str, settings: Mapping[str, str], observer: Observer, top: int, faults: int = 0) -> Variant:
+    """Return the report of one variant with its `top` applications, those with the most runs first."""
+    ran = sum(group.runs for group in observer.states.values())
+    named = [key for key in observer.applications if key not in (UNNAMED, OTHERS)]
+    chosen = sorted(observer.applications, key=lambda key: (-observer.applications[key].group.runs, key))[:top]
+    return Variant(
+        name=name,
+        settings=dict(settings),
+        total=observer.total.row("completed"),
+        by_state=rows(observer.states, STATES),
+        by_horizon=rows(observer.horizons, DISTANCES),
+        by_verdict=rows(observer.verdicts),
+        by_application=tuple(application(key, observer.applications[key], observer.curves.get(key)) for key in chosen),
+        applications=len(named),
+        comparisons=_comparisons(observer),
+        periods=_periods(observer),
+        quantiles=observer.quantiles.found(),
+        limit=observer.limit.found(),
+        limit_brier=observer.limit.brier,
+        alerts=observer.alerts.counts(ran),
+        faults=faults,
+        profiled=observer.profiles.found(
+            {ApplicationKey(*key).id: curve for key, curve in observer.curves.items()}, top
+        ),
+    )
+
+
+def application(key: Key, found: OfApplication, curve: Prediction | None) -> Application:
+    """Return the report of one application."""
+    name, system, input_, unit = key
+    return Application(
+        application=name,
+        system=system,
+        input=input_,
+        unit=unit,
+        row=found.group.row(" ".join(part for part in (name, input_) if part) or NO_NAME),
+        horizons=rows(found.horizons, DISTANCES),
+        verdict=curve.reliability.verdict if curve else None,
+        curve=curve.curve if curve else (),
+        observed=tuple(sorted(found.sample.kept(), key=lambda run: (run.n, run.run_time_s))),
+    )
+
+
+def _comparisons(observer: Observer) -> tuple[Comparison, ...]:
+    others = set(observer.states) - {SUCCESS}  # without any, all runs are the completed ones
+    every = observer.all.comparisons("all") if others else []
+    return (*observer.completed.comparisons("completed"), *every)
+
+
+def _periods(observer: Observer) -> tuple[Period, ...]:
+    found = []
+    for place, period in enumerate(observer.periods):
+        if not period.group.runs:
+            continue
+        start, end = (rfc3339(edge_ms) for edge_ms in observer.edges_ms[place : place + 2])
+        medians = {name: tally.figures().median_error for name, tally in period.baselines.items()}
+        found.append(
+            Period(
+                start=start,
+                end=end,
+                row=_named(period.group, start),
+                requested_median_error=medians["requested"],
+                last_two_median_error=medians["last_two"],
+            )
+        )
+    return tuple(found)
+
+
+def _named(group: Group, start: str) -> Row:
+    return group.row(start[:10])

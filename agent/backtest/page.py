@@ -1,4 +1,4 @@
-"""The report as one HTML file: pictures and style are inside, so that it opens anywhere."""
+"""The report as one HTML file that opens anywhere, and its summary for a terminal."""
 
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
@@ -10,30 +10,47 @@ from markupsafe import Markup
 from rich.table import Table
 from rich.text import Text
 
-from agent.backtest import plots
-from agent.backtest.plots import power_said
-from agent.backtest.report import AlertCount, Application, Drawn, Profiled, Report, Variant
+from agent.backtest.report import AlertCount, Application, Drawn, Period, Profiled, Report, Row, Variant
 from agent.backtest.scores import Figures
+from processors.contracts.names import parse_rfc3339
 from sinks.web import words
-from sinks.web import words as html
+from sinks.web.charts import (
+    Axis,
+    Chart,
+    linear_axis,
+    log_axis,
+    round_ticks,
+    run_time_axis,
+    share_axis,
+    size_axis,
+    time_axis,
+)
 from sinks.web.views.application import explained_views
-from sinks.web.views.overview import change
-from sinks.web.words import counted, moment, power, share
+from sinks.web.words import counted, moment, power, share, verdict_words
 
 NUMBERS_BEYOND: Final = 1e6
 ERROR_BEYOND: Final = 10.0
+ERROR_LEAST: Final = 1e-3  # what is smaller is drawn there: 0 has no place on a logarithmic axis
 BASELINE_WORDS: Final = {"requested": "requested time", "last_two": "user's last two jobs"}
+STYLES: Final = ("static/vendor/uPlot.min.css", "static/style.css")
+SCRIPTS: Final = ("static/vendor/uPlot.iife.min.js", "static/chart.js")
+LICENCE: Final = "static/vendor/uPlot.LICENSE.txt"  # has to go with every copy
 
 
 def page(report: Report) -> str:
-    """Return the page; everything that comes from the files is escaped."""
+    """Return the page; everything that comes from the files is escaped. Styles and scripts are inside."""
+    shared, own = files("sinks.web"), files("agent.backtest")
+    styles = [*(shared.joinpath(path) for path in STYLES), own.joinpath("templates", "report.css")]
+    library, drawing = (shared.joinpath(path).read_text("utf-8") for path in SCRIPTS)
     return (
         environment()
         .get_template("report.html")
         .render(
             report=report,
             first=report.variants[0] if report.variants else None,
-            style=Markup(_style()),  # noqa: S704 - our own file
+            style=Markup("".join(path.read_text("utf-8") for path in styles)),  # noqa: S704 - our own files
+            library=Markup(f"/*\n{shared.joinpath(LICENCE).read_text('utf-8')}*/\n{library}"),  # noqa: S704
+            drawing=Markup(drawing),  # noqa: S704
             alert_names=sorted({alert.name for variant in report.variants for alert in variant.alerts}),
         )
     )
@@ -41,23 +58,74 @@ def page(report: Report) -> str:
 
 def environment() -> Environment:
     """Return the templates with what the report adds to them."""
-    made = html.environment("agent.backtest")
+    made = words.environment("agent.backtest")
     made.filters.update(
-        change=change, explained=explained_views, power=words.power, seconds=seconds, number=number, error=error, file_name=_file_name, horizon=plots.horizon_words,
-        baseline=BASELINE_WORDS.__getitem__,
+        explained=explained_views, seconds=seconds, number=number, error=error, middle_ms=middle_ms, log_error=_log_error,
+        file_name=lambda path: PurePath(path).name or path, baseline=BASELINE_WORDS.__getitem__,
     )  # fmt: skip
-    made.globals.update(pictures=pictures, curve=_curve, alert_of=alert_of, most=most, power_said=_power_said)
+    made.globals.update(
+        errors_chart=errors_chart, coverage_chart=coverage_chart, horizons_chart=horizons_chart, power_chart=power_chart,
+        curve_chart=curve_chart, reliability_chart=reliability_chart, alert_of=alert_of, most=most,
+    )  # fmt: skip
     return made
 
 
-def pictures(variant: Variant) -> dict[str, Markup]:
-    """Return the pictures of a variant; text in them is escaped where they are made."""
-    return {
-        "errors": Markup(plots.errors_over_time(variant.periods)),  # noqa: S704
-        "coverage": Markup(plots.coverage_over_time(variant.periods)),  # noqa: S704
-        "horizons": Markup(plots.coverage_by_horizon(variant.by_horizon)),  # noqa: S704
-        "reliability": Markup(plots.reliability(variant.quantiles, variant.limit)),  # noqa: S704
-    }
+def errors_chart(periods: Sequence[Period]) -> Chart:
+    """Return the chart of median errors over time, of the predictions and of the baselines."""
+    medians = [
+        _log_error(value)
+        for period in periods
+        for value in (period.row.figures.median_error, period.requested_median_error, period.last_two_median_error)
+        if value is not None
+    ]
+    return Chart("Median error over time", _period_axis(periods), log_axis(medians, round_ticks, error), ratio=0.46)
+
+
+def coverage_chart(periods: Sequence[Period]) -> Chart:
+    """Return the chart of the share of runs inside their bands over time."""
+    return Chart("Share inside the 90 % band over time", _period_axis(periods), share_axis(1.0), ratio=0.46)
+
+
+def horizons_chart(rows: Sequence[Row]) -> Chart:
+    """Return the chart of the share of runs inside their bands, by how far the size lay beyond the known sizes."""
+    places = linear_axis(range(len(rows)), lambda place: verdict_words(rows[round(place)].name))
+    return Chart("Share inside the 90 % band by distance", places, share_axis(1.0))
+
+
+def reliability_chart() -> Chart:
+    """Return the chart of how often what was predicted with a probability came true; on the diagonal both are equal."""
+    return Chart("Reliability diagram", share_axis(1.0), share_axis(1.0), ratio=0.8, diagonal=True)
+
+
+def power_chart(sample: Sequence[Drawn]) -> Chart:
+    """Return the chart of predicted against measured power; on the diagonal both are equal."""
+    watts = log_axis((value for run in sample for value in (run.said_w, run.measured_w)), round_ticks, power)
+    return Chart("Predicted against measured power", watts, watts, ratio=0.8, diagonal=True)
+
+
+def curve_chart(application: Application) -> Chart:
+    """Return the chart of the curve that was published last, and of a sample of the runs."""
+    runs, curve = application.observed, application.curve
+    return Chart(
+        f"{application.row.name}: run time against {application.unit}",
+        size_axis([*(point.n for point in curve), *(run.n for run in runs)]),
+        run_time_axis(
+            [*(end for point in curve for end in (point.low_s, point.high_s)), *(run.run_time_s for run in runs)]
+        ),
+    )
+
+
+def middle_ms(period: Period) -> float:
+    """Return the middle of a period."""
+    return (parse_rfc3339(period.start) + parse_rfc3339(period.end)) / 2
+
+
+def _period_axis(periods: Sequence[Period]) -> Axis:
+    return time_axis(middle_ms(periods[0]), middle_ms(periods[-1]))
+
+
+def _log_error(value: float) -> float:
+    return max(value, ERROR_LEAST)
 
 
 def seconds(value: float | None) -> str:
@@ -91,25 +159,7 @@ def most(variants: Sequence[Variant]) -> int:
     return max((alert.fired for variant in variants for alert in variant.alerts), default=1)
 
 
-def _file_name(path: str) -> str:
-    return PurePath(path).name or path
-
-
-def _curve(application: Application) -> Markup:
-    return Markup(plots.curve(application))  # noqa: S704
-
-
-def _power_said(sample: Sequence[Drawn]) -> Markup:
-    return Markup(power_said(sample))  # noqa: S704
-
-
-def _style() -> str:
-    shared = files("sinks.web").joinpath("static", "style.css").read_text("utf-8")
-    return shared + files("agent.backtest").joinpath("templates", "report.css").read_text("utf-8")
-
-
-# The report in short, for a terminal.
-
+# The summary for a terminal.
 
 _FIGURES = ("runs", "answered", "median error", "MAE s", "bias", "band held", "95 % interval")
 
@@ -138,7 +188,7 @@ def _predictions(report: Report) -> Table:
         if not place or total != first.total:  # alert settings change no prediction
             table.add_row(_name(place), str(total.runs), share(total.answered), *_cells(total.figures))
     for pair in first.comparisons:
-        if pair.runs == "completed":  # on the same runs, where anything was said of them
+        if pair.runs == "completed":  # on the same runs, where any were predicted
             found = pair.baseline_said if pair.said.scored else pair.alone
             table.add_row(BASELINE_WORDS[pair.baseline], str(found.scored), "", *_cells(found))
     return table
@@ -153,7 +203,7 @@ def _power(found: Profiled) -> Table:
         low, high = figures.coverage_low, figures.coverage_high
         held = "-" if low is None or high is None else f"{100 * low:.0f}-{100 * high:.0f} %"
         table.add_row(
-            row.name, str(row.runs), share(row.answered), power(figures.mean_w), error(figures.median_error),
+            row.name, str(row.runs), share(row.answered), power(row.mean_w), error(figures.median_error),
             number(figures.bias), share(figures.coverage_90), held,
         )  # fmt: skip
     return table

@@ -1,13 +1,14 @@
-"""Power said at the start of a run against what was measured of it, and what became of the profiles of runs."""
+"""Power predicted at the start of a run against measured power, and what became of the profiles of runs."""
 
-import heapq
 import math
-from binascii import crc32
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from agent.backtest.report import Drawn, PowerFigures, PowerRow, Profiled
+import msgspec
+
+from agent.backtest.groups import Sample
+from agent.backtest.report import Drawn, PowerRow, Profiled
 from agent.backtest.scores import Band, Tally
 from processors.contracts.events import SUCCESS
 from processors.contracts.hosts import Profile
@@ -36,7 +37,7 @@ class OfPower:
         self._measured = self._estimated = self._watts = 0.0
 
     def add(self, profile: Profile, power_w: float | None, said: Band | None) -> None:
-        """Take in a run; `power_w` is None where it was not measured enough to score what was said."""
+        """Take in a run; `power_w` is None where it was not measured enough to score the prediction."""
         self.runs += 1
         self._measured += profile.measured.get(SYSTEM, 0.0)
         self._estimated += profile.estimated.get(SYSTEM, 0.0)
@@ -53,23 +54,14 @@ class OfPower:
             answered=found.scored / runs,
             measured=self._measured / runs,
             estimated=self._estimated / runs,
-            figures=PowerFigures(
-                scored=found.scored,
-                mean_w=self._watts / found.scored if found.scored else None,
-                median_error=found.median_error,
-                mean_error=found.mean_error,
-                bias=found.bias,
-                coverage_90=found.coverage_90,
-                coverage_low=found.coverage_low,
-                coverage_high=found.coverage_high,
-                median_ln_width=found.median_ln_width,
-            ),
+            mean_w=self._watts / found.scored if found.scored else None,
+            figures=msgspec.structs.replace(found, mae_s=None, pinball_50_s=None, pinball_90_s=None),  # no seconds
             explained=curve.profiles if curve is not None else (),
         )
 
 
 class ProfileObserver:
-    """Hears what was said of the power of runs, and of settled ones with their profiles."""
+    """Scores the predicted power of runs against their profiles when they settle."""
 
     def __init__(self, coverage_min: float) -> None:
         self._coverage_min = coverage_min
@@ -79,36 +71,33 @@ class ProfileObserver:
         self._readings = Counter[str]()
         self._total = OfPower()
         self._applications: dict[str, OfPower] = {}
-        self._sample: list[tuple[int, str, Drawn]] = []
+        self._sample = Sample[Drawn](SAMPLE_MAX)
 
     def ended(self, run_id: str, said: Band | None) -> None:
-        """Note what was said at its start of a run that is to be scored, until it settles."""
+        """Note what was predicted at its start of a run that is to be scored, until it settles."""
         self._said[run_id] = said
         if len(self._said) > SAID_MAX:
             del self._said[next(iter(self._said))]
 
     def take(self, run: Run) -> None:
-        """Note a settled run."""
-        self.settled(run.run_id, run.application_id, run.state, run.profile)
-
-    def settled(self, run_id: str, application_id: str | None, state: str, profile: Profile | None) -> None:
-        """Score what was said of the power of a run that settled; one that is told again counts for nothing."""
+        """Score what was predicted of the power of a run that settled; one that is reported again counts for nothing."""
+        run_id, profile = run.run_id, run.profile
         if run_id not in self._said:
             return
         said = self._said.pop(run_id)
         self._settled += 1
         self._profiles += profile is not None
-        reason = self._why_not(application_id, state, profile)
+        reason = self._why_not(run.application_id, run.state, profile)
         if reason is not None or profile is None:
             self._left_out[reason or NO_PROFILE] += 1
             return
         self._learned += 1
         self._readings.update(profile.left_out)
         if SYSTEM in profile.power_w:
-            self._score(run_id, application_id or "", profile, said)
+            self._score(run_id, run.application_id or "", profile, said)
 
     def found(self, curves: Mapping[str, Prediction], top: int) -> Profiled | None:
-        """Return what it comes to with the `top` applications with the most runs; None where hosts told of no run."""
+        """Return what it comes to with the `top` applications with the most runs; None where hosts reported no run."""
         if not self._profiles:
             return None
         chosen = sorted(self._applications, key=lambda name: (-self._applications[name].runs, name))[:top]
@@ -120,7 +109,7 @@ class ProfileObserver:
             readings_left_out=dict(sorted(self._readings.items())),
             total=self._total.row("all"),
             by_application=tuple(self._applications[name].row(name, curves.get(name)) for name in chosen),
-            sample=tuple(drawn for *_, drawn in sorted(self._sample, key=lambda entry: entry[:2])),
+            sample=tuple(self._sample.kept()),
         )
 
     def _why_not(self, application_id: str | None, state: str, profile: Profile | None) -> str | None:
@@ -143,14 +132,11 @@ class ProfileObserver:
         for group in (self._total, self._applications.setdefault(application_id, OfPower())):
             group.add(profile, power_w, said)
         if power_w is not None and said is not None:
-            entry = (-crc32(run_id.encode()), run_id, Drawn(said.run_time_s, said.low_s, said.high_s, power_w))
-            heapq.heappush(self._sample, entry)
-            if len(self._sample) > SAMPLE_MAX:
-                heapq.heappop(self._sample)
+            self._sample.add(run_id, Drawn(said.run_time_s, said.low_s, said.high_s, power_w))
 
 
 def power_band(said: JobPrediction | None) -> Band | None:
-    """Return the power that was said of a job with its band, in W; None where there was none."""
+    """Return the predicted power of a job with its band, in W; None where there was none."""
     if said is None or said.power_w is None or said.power_low_w is None or said.power_high_w is None:
         return None
     told = (said.power_w, said.power_low_w, said.power_high_w)

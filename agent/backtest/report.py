@@ -33,7 +33,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs of one kind: how many there were, the share for which a run time was said at their start, and its errors."""
+    """Runs of one kind: how many there were, the share whose run time was predicted at their start, and its errors."""
 
     name: str
     runs: int
@@ -42,7 +42,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said against what people go by, on the runs for which both have a number.
+    """Predictions against a baseline, on the runs for which both have a number.
 
     `runs` is `completed` or `all`, `baseline` is `requested` or `last_two`; `share` is that of the runs with both. `alone`
     are the figures of the baseline on every run for which it has a number.
@@ -67,7 +67,7 @@ class Frequency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Period(msgspec.Struct, frozen=True, kw_only=True):
-    """Completed runs that started in one stretch of time; median errors of what was said and of the baselines."""
+    """Completed runs that started in one stretch of time; median errors of the predictions and of the baselines."""
 
     start: str
     end: str
@@ -100,28 +100,12 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     observed: tuple[Observed, ...]
 
 
-class PowerFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """How good predicted power was; None where there is nothing to tell. See `Figures` for what each means.
-
-    `mean_w` is the mean of the measured power.
-    """
-
-    scored: int
-    mean_w: float | None = None
-    median_error: float | None = None
-    mean_error: float | None = None
-    bias: float | None = None
-    coverage_90: float | None = None
-    coverage_low: float | None = None
-    coverage_high: float | None = None
-    median_ln_width: float | None = None
-
-
 class PowerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs of one kind whose power is known, and what was said of it at their start.
+    """Runs of one kind whose power is known, and what was predicted at their start.
 
     `measured` is the share of their host-minutes with a sensor of power, `estimated` that of those estimated from counters.
-    Only runs that were measured for the most part are scored. `explained` is what counters say of them at the end.
+    Only runs that were measured for the most part are scored; `mean_w` is their mean measured power. `explained` is what
+    counters explain at the end.
     """
 
     name: str
@@ -129,12 +113,13 @@ class PowerRow(msgspec.Struct, frozen=True, kw_only=True):
     answered: float
     measured: float
     estimated: float
-    figures: PowerFigures
+    mean_w: float | None
+    figures: Figures
     explained: tuple[ProfileModel, ...] = ()
 
 
 class Drawn(msgspec.Struct, frozen=True, array_like=True):
-    """A run of the sample that is drawn: power that was said at its start with its band, and measured power, in W."""
+    """A run of the sample that is drawn: power predicted at its start with its band, and measured power, in W."""
 
     said_w: float
     low_w: float
@@ -143,9 +128,9 @@ class Drawn(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Profiled(msgspec.Struct, frozen=True, kw_only=True):
-    """What hosts told of settled runs: how many have a profile, and how many of these were learned or left out, by reason.
+    """What hosts reported of settled runs: how many have a profile, and how many of these were learned or left out, by reason.
 
-    `readings_left_out` counts readings of sensors that were not believed, by reason. `total` and `by_application` are of runs
+    `readings_left_out` counts readings of sensors that were implausible, by reason. `total` and `by_application` are of runs
     whose power is known.
     """
 
@@ -173,7 +158,8 @@ class AlertCount(msgspec.Struct, frozen=True, kw_only=True):
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """All that came of one configuration. Rows are of completed runs, but `by_state`, which is of all that ran.
 
-    `profiled` is None where hosts told nothing of any run. `limit` sets the predicted probability that a run exceeds its time limit against how often it did.
+    `profiled` is None where hosts reported nothing of any run. `limit` sets the predicted probability that a run exceeds its
+    time limit against how often it did.
     """
 
     name: str

@@ -9,9 +9,6 @@ import msgspec
 from processors.contracts.events import Evidence
 from processors.models.statistics import pinball, quantile_of_band
 
-# What people go by today: the time that was requested, and how long the user's last jobs took.
-
-
 USERS_MAX: Final = 100_000
 REQUESTED: Final = "requested"
 LAST_TWO: Final = "last_two"
@@ -68,10 +65,10 @@ _TOUCH: Final = 1e-9  # a run time on the edge of a band is inside
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """How good predictions were; None where there is nothing to tell.
+    """How good predictions were; None where there is none.
 
     `median_error` and `mean_error` are |predicted / observed - 1|, `bias` is the mean of ln(observed / predicted): above 0
-    runs took longer than was said. `accuracy` is the mean of the smaller over the larger of both. Pinball losses are of
+    runs took longer than predicted. `accuracy` is the mean of the smaller over the larger of both. Pinball losses are of
     the quantiles .5 and .9, in seconds; `coverage_90` is the share of runs inside the 90 % band, with its 95 % interval
     after Wilson; `ln_width` is the mean of ln(high / low) and `median_ln_width` its median, which a few wide bands do not move.
     """

@@ -14,10 +14,9 @@ from agent.app.compose import privacy
 from agent.app.embedded import Feed
 from agent.app.files import JOBS_MAX, refused, telemetry_files, with_following
 from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
-from agent.backtest.observer import Moment, Observer, minute_moments, moments, period_edges, ran, span
+from agent.backtest.observer import Moment, Observer, minute_moments, moments, period_edges, ran, span, variant
 from agent.backtest.page import page, summary
 from agent.backtest.report import SCHEMA, History, Report, Variant, encoded
-from agent.backtest.summary import variant
 from agent.cli import FAILED
 from agent.cli.options import config_option, load_or_default, progress, timezone_option
 from agent.config.changes import changed, settings_of

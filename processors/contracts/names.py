@@ -36,7 +36,7 @@ def horizon_of(n: float, n_min: float, n_max: float) -> Horizon:
 
 _LARGE: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _SMALL: Final = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
-_PREFIXES: Final = {"B": _LARGE, "B/s": _LARGE, "W": _LARGE, "J": _LARGE, "s": _SMALL}
+_PREFIXES: Final = {"B": _LARGE, "B/s": _LARGE, "W": (*_LARGE, *_SMALL[1:]), "J": (*_LARGE, *_SMALL[1:]), "s": _SMALL}
 _UNIT_OF: Final = {
     "cpu_available": "%", "cpu_current": "%", "cpu_iowait": "%",
     "memory_free": "B", "memory_available": "B", "disk_free": "B", "bandwidth": "B/s",
@@ -53,6 +53,8 @@ def measured(resource: str, value: float | None, digits: int = 3) -> str:
     ('4.2 µs', '3.25', '-', '0 %')
     >>> measured("power_w>system", 51_200.0), measured("energy_j", 5.2e7)
     ('51.2 kW', '52 MJ')
+    >>> measured("power_w", 6.104e-6)
+    '6.1 µW'
     """
     if value is None:
         return "-"
@@ -60,7 +62,7 @@ def measured(resource: str, value: float | None, digits: int = 3) -> str:
     if unit == "%":
         return f"{round(100 * value, digits - 2):.{digits}g} %"
     prefixes = _PREFIXES.get(unit, ((1.0, ""),))
-    factor, prefix = next(((f, p) for f, p in prefixes if abs(value) >= f), prefixes[-1])
+    factor, prefix = next(((f, p) for f, p in prefixes if abs(value) >= f), prefixes[-1] if value else (1.0, ""))
     return f"{value / factor:.{digits}g} {prefix}{unit}".rstrip()
 
 

@@ -7,9 +7,7 @@ import msgspec
 from processors.contracts.names import HORIZONS
 from processors.contracts.outputs import VERDICTS
 from processors.contracts.telemetry import COMPONENTS
-
-# How a metric is declared.
-
+from sinks.topics import KINDS as OUTPUTS
 
 Kind = Literal["counter", "gauge", "histogram"]
 ListName = Literal["formats", "reasons", "processors"]
@@ -27,13 +25,12 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class Declaration(msgspec.Struct, frozen=True):
-    """A metric: name, kind, help and labels. `at_scrape` ones are read from the service when Prometheus asks."""
+    """A metric: name, kind, help, labels, and the buckets of a histogram."""
 
     name: str
     kind: Kind
     help: str
     labels: tuple[Label, ...] = ()
-    at_scrape: bool = False
     buckets: tuple[float, ...] = ()
 
     @property
@@ -43,92 +40,17 @@ class Declaration(msgspec.Struct, frozen=True):
 
 
 APPLICATION: Final = (Label("application"), Label("system"), Label("input"), Label("unit"))
-
-
-# Metrics of the alerts that the agent raises.
-
-
 KINDS: Final = ("anomaly", "reliability")
 SEVERITIES: Final = ("info", "warning", "critical")
 SUBJECT: Final = (*APPLICATION, Label("n"), Label("host"), Label("partition"), Label("rack"))
-ALERTS: Final = (
-    Declaration(
-        "scalewatch_alerts", "gauge", "Alerts by kind, severity and status.",
-        (
-            Label("kind", values=KINDS),
-            Label("severity", values=SEVERITIES),
-            Label("status", values=("pending", "firing", "resolved")),
-        ),
-        at_scrape=True,
-    ),
-    Declaration(
-        "scalewatch_alert_firing", "gauge",
-        "Firing alerts by name and what they are about: of each the labels that it has, the most severe ones first.",
-        (Label("alertname"), Label("kind", values=KINDS), Label("severity", values=SEVERITIES), *SUBJECT),
-        at_scrape=True,
-    ),
-)  # fmt: skip
-
-
-# Metrics of power, energy and what counters explain.
-
-
 TARGETS: Final = ("run_time_s", "system_power_w", "cpu_power_w", "memory_power_w", "gpu_power_w")
 _QUANTILE: Final = Label("quantile", values=("0.05", "0.5", "0.95"))
 _TARGET: Final = Label("target", values=TARGETS)
-POWER: Final = (
-    Declaration(
-        "scalewatch_predicted_power_watts", "gauge",
-        "Predicted power of all hosts of a run together at a size; 0.05 and 0.95 are the ends of its band.",
-        (*APPLICATION, Label("n"), _QUANTILE), at_scrape=True,
-    ),
-    Declaration(
-        "scalewatch_predicted_energy_joules", "gauge",
-        "Predicted energy of a whole run at a size; 0.05 and 0.95 are the ends of its band.",
-        (*APPLICATION, Label("n"), _QUANTILE), at_scrape=True,
-    ),
-    Declaration(
-        "scalewatch_power_error_ratio", "gauge",
-        "Median relative error of power by size, of runs that were predicted before they were learned.", APPLICATION,
-        at_scrape=True,
-    ),
-    Declaration(
-        "scalewatch_power_coverage_ratio", "gauge", "Share of these runs whose power was inside the 90 % band.",
-        APPLICATION, at_scrape=True,
-    ),
-    Declaration(
-        "scalewatch_power_host_minutes_ratio", "gauge",
-        "Share of the host-minutes of runs whose power a sensor measured, and share that was estimated from counters.",
-        (*APPLICATION, Label("source", values=("measured", "estimated"))), at_scrape=True,
-    ),
-    Declaration(
-        "scalewatch_profile_error_ratio", "gauge",
-        "Median relative error of what was expected of runs from their counters, before they were learned.",
-        (*APPLICATION, _TARGET), at_scrape=True,
-    ),
-    Declaration(
-        "scalewatch_profile_coverage_ratio", "gauge", "Share of these runs inside the 90 % band.",
-        (*APPLICATION, _TARGET), at_scrape=True,
-    ),
-    Declaration(
-        "scalewatch_profile_counter_correlation", "gauge",
-        "Rank correlation of a counter with a target, of the few counters of its linear model.",
-        (*APPLICATION, _TARGET, Label("counter")), at_scrape=True,
-    ),
-    Declaration(
-        "scalewatch_profile_counter_coefficient", "gauge",
-        "Coefficient of such a counter: deviations of the target for one deviation of the counter.",
-        (*APPLICATION, _TARGET, Label("counter")), at_scrape=True,
-    ),
-)  # fmt: skip
-
-
 ROLES: Final = ("collector", "learner")
 EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeated")
 REFUSALS: Final = ("too_old", "too_many", "correction_too_late", "not_one_size", "implausible", "network_of_no_run")
 CHECKPOINT_OUTCOMES: Final = ("confirmed", "lost", "fenced", "unavailable")
 DIRECTIONS: Final = ("regression", "improvement")
-TOPICS: Final = ("predictions", "job_predictions", "answers", "alerts", "runs", "deadletters")
 BOUNDS: Final = (
     "applications_max", "refits_per_tick_max", "open_jobs_max", "open_job_max_s", "seen_buckets_max",
     "open_alerts_max", "hosts_max", "hosts_per_run_max", "inputs_max", "histories_max", "series_max",
@@ -146,10 +68,69 @@ FIT_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5,
 WORK_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 PROFILES: Final = ("learned", "no_telemetry", "coverage", "not_completed", "not_identified", "end_late")
 USEFUL: Final = ("max", "knee", "half_efficiency", "least_energy", "least_energy_delay")
-
 _ROLE: Final = Label("role", values=ROLES)
 _HORIZON: Final = Label("horizon", values=HORIZONS)
+_INTERVAL: Final = Label("interval", values=("1", "2", "3", "4", "5"))
+_TENTH: Final = Label("tenth", values=tuple(str(number) for number in range(1, 11)))
+_HOST: Final = (Label("system"), Label("host"))
+_RESOURCE: Final = (*_HOST, Label("resource"))
 
+ALERTS: Final = (
+    Declaration(
+        "scalewatch_alerts", "gauge", "Alerts by kind, severity and status.",
+        (Label("kind", values=KINDS), Label("severity", values=SEVERITIES),
+        Label("status", values=("pending", "firing", "resolved"))),
+    ),
+    Declaration(
+        "scalewatch_alert_firing", "gauge",
+        "Firing alerts by name and what they are about: of each the labels that it has, the most severe ones first.",
+        (Label("alertname"), Label("kind", values=KINDS), Label("severity", values=SEVERITIES), *SUBJECT),
+    ),
+)  # fmt: skip
+POWER: Final = (
+    Declaration(
+        "scalewatch_predicted_power_watts", "gauge",
+        "Predicted power of all hosts of a run together at a size; 0.05 and 0.95 are the ends of its band.",
+        (*APPLICATION, Label("n"), _QUANTILE),
+    ),
+    Declaration(
+        "scalewatch_predicted_energy_joules", "gauge",
+        "Predicted energy of a whole run at a size; 0.05 and 0.95 are the ends of its band.",
+        (*APPLICATION, Label("n"), _QUANTILE),
+    ),
+    Declaration(
+        "scalewatch_power_error_ratio", "gauge",
+        "Median relative error of power by size, of runs that were predicted before they were learned.", APPLICATION,
+    ),
+    Declaration(
+        "scalewatch_power_coverage_ratio", "gauge", "Share of these runs whose power was inside the 90 % band.",
+        APPLICATION,
+    ),
+    Declaration(
+        "scalewatch_power_host_minutes_ratio", "gauge",
+        "Share of the host-minutes of runs whose power a sensor measured, and share that was estimated from counters.",
+        (*APPLICATION, Label("source", values=("measured", "estimated"))),
+    ),
+    Declaration(
+        "scalewatch_profile_error_ratio", "gauge",
+        "Median relative error of predictions from counters, of runs that were not learned yet.",
+        (*APPLICATION, _TARGET),
+    ),
+    Declaration(
+        "scalewatch_profile_coverage_ratio", "gauge", "Share of these runs inside the 90 % band.",
+        (*APPLICATION, _TARGET),
+    ),
+    Declaration(
+        "scalewatch_profile_counter_correlation", "gauge",
+        "Rank correlation of a counter with a target, of the few counters of its linear model.",
+        (*APPLICATION, _TARGET, Label("counter")),
+    ),
+    Declaration(
+        "scalewatch_profile_counter_coefficient", "gauge",
+        "Coefficient of such a counter: deviations of the target for one deviation of the counter.",
+        (*APPLICATION, _TARGET, Label("counter")),
+    ),
+)  # fmt: skip
 AGENT: Final = (
     Declaration(
         "scalewatch_events_total", "counter",
@@ -167,21 +148,19 @@ AGENT: Final = (
     Declaration("scalewatch_collector_minutes_total", "counter", "Minutes of hosts written into the journal."),
     Declaration("scalewatch_collector_series", "gauge", "Resources of hosts that have a window in this collector."),
     Declaration(
-        "scalewatch_processor_faults_total",
-        "counter",
-        "Events that a processor could not fold, by processor.",
+        "scalewatch_processor_faults_total", "counter", "Events that a processor failed on, by processor.",
         (Label("processor", given_as="processors"),),
     ),
     Declaration(
         "scalewatch_emissions_total", "counter", "Records sent to output topics, tombstones included.",
-        (Label("topic", values=TOPICS),),
+        (Label("topic", values=OUTPUTS),),
     ),
     Declaration(
         "scalewatch_bounds_hit_total", "counter",
-        "Times a bound was reached and something was evicted, refused or put off.", (Label("bound", values=BOUNDS),),
+        "Times a bound was reached and something was evicted, refused or deferred.", (Label("bound", values=BOUNDS),),
     ),
     Declaration(
-        "scalewatch_runs_refused_total", "counter", "Reports of runs that change no model, by reason.",
+        "scalewatch_runs_refused_total", "counter", "Reports of runs that changed no model, by reason.",
         (Label("reason", values=REFUSALS),),
     ),
     Declaration(
@@ -195,14 +174,13 @@ AGENT: Final = (
     Declaration(
         "scalewatch_profiles_total", "counter",
         "Settled runs by what became of their profiles: learned, or why not; end_late is a part of no_telemetry: "
-        "the end came when what their hosts had told was forgotten already.",
+        "the end was reported after the measurements of their hosts had been evicted.",
         (Label("outcome", values=PROFILES),),
     ),
     Declaration(
         "scalewatch_power_estimate_error_watts", "gauge",
-        "Median error of late of the power that counters let expect of hosts, where sensors are: that of "
-        "the worst kind of host, 0 where none is estimated.",
-        (Label("component", values=COMPONENTS),),
+        "Median recent error of the power estimated from counters, on hosts with sensors: that of the worst kind "
+        "of host, 0 where none is estimated.", (Label("component", values=COMPONENTS),),
     ),
     Declaration(
         "scalewatch_profile_minutes_late_total", "counter",
@@ -219,7 +197,8 @@ AGENT: Final = (
     Declaration("scalewatch_restores_total", "counter", "Take-overs of a shard with its state read back."),
     Declaration(
         "scalewatch_restores_without_hosts_total", "counter",
-        "Take-overs at which what is learned of hosts began anew: the journal did not hold what came since its checkpoint.",
+        "Take-overs at which hosts had to be learned anew: the journal no longer held the records since the "
+        "checkpoint.",
     ),
     Declaration(
         "scalewatch_state_records", "gauge", "State records held, by processor.",
@@ -230,153 +209,134 @@ AGENT: Final = (
         buckets=FIT_BUCKETS_S,
     ),
     Declaration(
-        "scalewatch_batch_duration_seconds", "histogram", "Time to work off one polled batch.", (_ROLE,),
-        buckets=WORK_BUCKETS_S,
+        "scalewatch_batch_duration_seconds", "histogram", "Time to process one polled batch.",
+        (_ROLE,), buckets=WORK_BUCKETS_S,
     ),
     Declaration(
-        "scalewatch_alertmanager_posts_total", "counter", "Looks at which an Alertmanager was told, or could not be.",
+        "scalewatch_alertmanager_posts_total", "counter", "Attempts to send alerts to an Alertmanager.",
         (Label("outcome", values=("sent", "failed")),),
     ),
-    Declaration("scalewatch_alertmanager_alerts_total", "counter", "Alerts told to Alertmanagers, repeats included."),
+    Declaration("scalewatch_alertmanager_alerts_total", "counter", "Alerts sent to Alertmanagers, repeats included."),
 )  # fmt: skip
 HEALTH: Final = (
-    Declaration(
-        "scalewatch_ready", "gauge", "One while the role is ready, else zero.", (_ROLE,), at_scrape=True
-    ),
+    Declaration("scalewatch_ready", "gauge", "One while the role is ready, else zero.", (_ROLE,)),
     Declaration(
         "scalewatch_role_restarts_total", "counter", "Restarts of a role since the agent was started.", (_ROLE,),
-        at_scrape=True,
     ),
     Declaration(
         "scalewatch_event_time_lag_seconds", "gauge", "Event time between the newest record and the newest one used.",
-        (_ROLE,), at_scrape=True,
+        (_ROLE,),
     ),
-    Declaration(
-        "scalewatch_checkpoint_age_seconds", "gauge", "Time since the last confirmed checkpoint.", (_ROLE,),
-        at_scrape=True,
-    ),
+    Declaration("scalewatch_checkpoint_age_seconds", "gauge", "Time since the last confirmed checkpoint.", (_ROLE,)),
 )  # fmt: skip
 PREDICTIONS: Final = (
     Declaration(
         "scalewatch_predicted_run_time_seconds", "gauge",
         "Predicted run time at a size; quantile 0.5 is the prediction, 0.05 and 0.95 are the ends of its band.",
-        (*APPLICATION, Label("n"), Label("quantile", values=("0.05", "0.5", "0.95"))), at_scrape=True,
+        (*APPLICATION, Label("n"), Label("quantile", values=("0.05", "0.5", "0.95"))),
     ),
     Declaration(
         "scalewatch_prediction_coverage_ratio", "gauge",
-        "Share of runs inside the 90 % band that was published before they ended.", APPLICATION, at_scrape=True,
+        "Share of runs inside the 90 % band that was published before they ended.", APPLICATION,
     ),
     Declaration(
         "scalewatch_prediction_error_ratio", "gauge",
         "Median relative error of the predictions that were published before the runs ended.", APPLICATION,
-        at_scrape=True,
     ),
     Declaration(
         "scalewatch_prediction_runs", "gauge",
         "Runs that the prediction has learned from, and those that scored it: coverage and error rest on the latter.",
-        (*APPLICATION, Label("use", values=("learned", "scored"))), at_scrape=True,
+        (*APPLICATION, Label("use", values=("learned", "scored"))),
     ),
     Declaration(
         "scalewatch_prediction_horizon_coverage_ratio", "gauge",
-        "The same coverage apart by how far the size lay outside of those that had been run.",
-        (*APPLICATION, _HORIZON), at_scrape=True,
+        "The same coverage, by how far the size lay outside the sizes that had been run.", (*APPLICATION, _HORIZON),
     ),
     Declaration(
         "scalewatch_member_weight", "gauge",
         "Weight of a law of run time in the prediction of the application, beyond its largest size.",
-        (*APPLICATION, Label("member")), at_scrape=True,
+        (*APPLICATION, Label("member")),
     ),
     Declaration(
         "scalewatch_member_error_ratio", "gauge",
         "Mean error, in ln of the run time, of a law and of what was published, on the runs that came after.",
-        (*APPLICATION, Label("member"), _HORIZON), at_scrape=True,
+        (*APPLICATION, Label("member"), _HORIZON),
     ),
     Declaration(
         "scalewatch_useful_size", "gauge",
-        "Sizes worth asking for, in the unit of the application: the largest, the knee, at half efficiency, "
-        "that of least energy of a run, and of least energy times run time.",
-        (*APPLICATION, Label("criterion", values=USEFUL)), at_scrape=True,
+        "Sizes worth asking for, in the unit of the application: the largest, the knee, at half efficiency, that "
+        "of least energy of a run, and of least energy times run time.",
+        (*APPLICATION, Label("criterion", values=USEFUL)),
     ),
     Declaration(
-        "scalewatch_reliability", "gauge", "One at the present verdict on the predictions of the application.",
-        (*APPLICATION, Label("verdict", values=VERDICTS)), at_scrape=True,
+        "scalewatch_reliability", "gauge", "One at the current verdict on the predictions of the application.",
+        (*APPLICATION, Label("verdict", values=VERDICTS)),
     ),
     Declaration(
         "scalewatch_applications", "gauge", "Applications with a prediction: shown here, left out by the bound, stale.",
-        (Label("status", values=("shown", "left_out", "stale")),), at_scrape=True,
+        (Label("status", values=("shown", "left_out", "stale")),),
     ),
     *ALERTS,
 )  # fmt: skip
-_INTERVAL: Final = Label("interval", values=("1", "2", "3", "4", "5"))
-_TENTH: Final = Label("tenth", values=tuple(str(number) for number in range(1, 11)))
 UNDER_LOAD: Final = (
     Declaration(
         "scalewatch_under_load_run_time_seconds", "gauge",
-        "Run time under the load of the moment, at the size run last on the partition where the application usually runs.",
-        (*APPLICATION, Label("quantile", values=("0.05", "0.5", "0.95"))), at_scrape=True,
+        "Run time under the load of the moment, at the size run last on the partition where the application "
+        "usually runs.", (*APPLICATION, Label("quantile", values=("0.05", "0.5", "0.95"))),
     ),
     Declaration(
         "scalewatch_under_load_factor", "gauge",
         "By which factor load stretches the run time of a quiet machine: now, and when the curve was learned.",
-        (*APPLICATION, Label("moment", values=("now", "usual"))), at_scrape=True,
+        (*APPLICATION, Label("moment", values=("now", "usual"))),
     ),
     Declaration(
         "scalewatch_under_load_monte_carlo_gap_ratio", "gauge",
         "How far the arithmetic of a structural model is from draws, in parts of the range.", APPLICATION,
-        at_scrape=True,
     ),
     Declaration(
         "scalewatch_under_load_in_range_ratio", "gauge",
-        "Share of runs within the range that was told at their start.", APPLICATION, at_scrape=True,
+        "Share of runs within the range that was predicted at their start.", APPLICATION,
     ),
     Declaration(
         "scalewatch_under_load_interval_ratio", "gauge",
         "Share of runs in each of the five intervals, and the share that had been expected there.",
-        (*APPLICATION, _INTERVAL, Label("kind", values=("observed", "expected"))), at_scrape=True,
+        (*APPLICATION, _INTERVAL, Label("kind", values=("observed", "expected"))),
     ),
     Declaration(
         "scalewatch_under_load_crps_ratio", "gauge",
-        "Continuous ranked probability score under load over that of the plain band; below 1 the load told something.",
-        APPLICATION, at_scrape=True,
+        "Continuous ranked probability score under load over that of the plain band; below 1, the load improves it.",
+        APPLICATION,
     ),
     Declaration(
         "scalewatch_under_load_pit_ratio", "gauge",
-        "Share of runs in each tenth of the probability that was told; 0.1 each is ideal.", (*APPLICATION, _TENTH),
-        at_scrape=True,
+        "Share of runs in each tenth of the predicted probability; 0.1 each is ideal.", (*APPLICATION, _TENTH),
     ),
 )  # fmt: skip
-_HOST: Final = (Label("system"), Label("host"))
-_RESOURCE: Final = (*_HOST, Label("resource"))
 HOSTS: Final = (
     Declaration(
         "scalewatch_host_window", "gauge",
-        "The last five minutes of a resource of a host: ends and quantiles, and the mean of the last minute, in its unit.",
-        (*_RESOURCE, Label("stat", values=("mean", "low", "high", "q05", "q50", "q95"))), at_scrape=True,
+        "The last five minutes of a resource of a host: ends and quantiles, and the mean of the last minute, in "
+        "its unit.", (*_RESOURCE, Label("stat", values=("mean", "low", "high", "q05", "q50", "q95"))),
     ),
     Declaration(
         "scalewatch_host_window_samples", "gauge", "Samples of a resource in its last five minutes.", _RESOURCE,
-        at_scrape=True,
     ),
     Declaration(
         "scalewatch_host_variation", "gauge", "One at the class of variation of a resource that is a share (0 to 1).",
-        (*_RESOURCE, Label("variation", values=("low", "medium", "high"))), at_scrape=True,
+        (*_RESOURCE, Label("variation", values=("low", "medium", "high"))),
     ),
     Declaration(
         "scalewatch_host_forecast", "gauge", "Forecast of the next mean over 10 seconds of a resource.", _RESOURCE,
-        at_scrape=True,
     ),
-    Declaration(
-        "scalewatch_host_forecast_error", "gauge", "Standard error of that forecast.", _RESOURCE, at_scrape=True
-    ),
+    Declaration("scalewatch_host_forecast_error", "gauge", "Standard error of that forecast.", _RESOURCE),
     Declaration(
         "scalewatch_host_anomaly_score", "gauge",
-        "How strange a resource was at last, 0 to 1; the resource * is all of the host together.", _RESOURCE,
-        at_scrape=True,
+        "Latest anomaly score of a resource, 0 to 1; the resource * is the whole host.", _RESOURCE,
     ),
-    Declaration("scalewatch_hosts_shown", "gauge", "Hosts with series of their own here.", at_scrape=True),
+    Declaration("scalewatch_hosts_shown", "gauge", "Hosts with series of their own here."),
     Declaration(
         "scalewatch_hosts_left_out", "gauge",
-        "One while hosts or resources of a host have no series because of a bound.", at_scrape=True,
+        "One while hosts or resources of a host have no series because of a bound.",
     ),
 )  # fmt: skip
 METRICS: Final = (*AGENT, *HEALTH, *PREDICTIONS, *UNDER_LOAD, *POWER, *HOSTS)

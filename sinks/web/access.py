@@ -37,7 +37,7 @@ class Reader(msgspec.Struct, frozen=True):
 
 EVERYBODY: Final = Reader(operator=True)  # where nothing limits access
 STRANGER: Final = Reader()
-# who asks in this thread or task, for what is handed no request; where that was never said, a stranger
+# who asks in this thread or task, for what is handed no request; by default a stranger
 PRESENT: Final[ContextVar[Reader]] = ContextVar("reader", default=STRANGER)
 
 
@@ -83,7 +83,7 @@ class Access(msgspec.Struct, frozen=True):
         return None if shown is None else self._shown(shown)
 
     def _named(self, headers: Headers, client: tuple[str, int] | None) -> str | None:
-        """Return the user name that a trusted proxy tells; one that comes twice was not told by the proxy alone."""
+        """Return the user name in the header of a trusted proxy; one that comes twice is not from the proxy alone."""
         if self.user_header is None or not self._trusted(client):
             return None
         told = headers.getlist(self.user_header)
@@ -100,7 +100,7 @@ class Access(msgspec.Struct, frozen=True):
         return address is not None and any(address in network for network in self.trusted_proxies)
 
     def _shown(self, token: bytes) -> Reader | None:
-        """Return whose token it is; every one is compared, so that the time taken tells nothing."""
+        """Return whose token it is; every one is compared, so that the time taken reveals nothing."""
         digest, found = _digest(token), None
         for entry in self.tokens:
             if hmac.compare_digest(digest, entry.digest):
@@ -154,7 +154,7 @@ class Seen(Forwarding):
         return found if present.operator else [job for job in found if present.sees(job.user)]
 
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
-        """Return what was last told of a job of the reader's that ended a short while ago."""
+        """Return the last prediction of a job of the reader's that ended recently."""
         found = self._service.ended(system, job_id)
         return found if found is not None and self._present().sees(found.user) else None
 
@@ -244,7 +244,7 @@ class Seen(Forwarding):
 
 
 def _host(view: HostView, running: frozenset[str]) -> HostView:
-    """Return a host without what is of jobs that are not among these: some producers tell of each job on a host."""
+    """Return a host without what is of jobs that are not among these: some producers report each job on a host."""
     own = tuple(entry for entry in view.resources if _is_shown(view.system, entry.resource, running))
     job = view.job if view.job in running else None
     return msgspec.structs.replace(view, job=job, resources=own)

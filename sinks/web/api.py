@@ -3,57 +3,34 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import unquote
-from zlib import crc32
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from processors.contracts.events import Evidence, PredictionRequested
+from processors.contracts.events import Evidence
 from processors.contracts.hosts import HostView
-from processors.contracts.names import ApplicationKey
 from processors.contracts.nodes import spread
 from processors.contracts.outputs import (
-    Alert,
     JobPrediction,
-    PowerQuality,
     Prediction,
-    Quality,
-    Range,
     RecentRun,
-    Reliability,
-    UsefulSizes,
 )
 from processors.contracts.service import Health, Service
-from sinks.web import parameters
+from sinks.web import queries
 from sinks.web.access import reader
-from sinks.web.links import application_id, find, known_ids, link, matching
+from sinks.web.queries import application_id, find, known_ids, link, matching, raw_path
+from sinks.web.views import jobs
 from sinks.web.views.hosts import find_host, matching_hosts
 
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 Row = TypeVar("Row")
-
-
-class Summary(msgspec.Struct, frozen=True):
-    """An application in a list: everything but its curve and its model."""
-
-    id: str
-    url: str
-    application: str
-    system: str
-    input: str
-    unit: str
-    observations: int
-    sizes: tuple[float, ...]
-    reliability: Reliability
-    useful_n: UsefulSizes
-    reliable_n: Range | None
-    preferred_n: tuple[float, ...] | None
-    quality: Quality
-    power: PowerQuality | None
-    as_of: str
-    valid_until: str | None
+_KEY: Final = ("application", "system", "input", "unit")
+_LISTED: Final = (
+    *_KEY, "observations", "sizes", "reliability", "useful_n", "reliable_n", "preferred_n", "quality", "power", "as_of",
+    "valid_until",
+)  # fmt: skip
 
 
 class Rows(msgspec.Struct, Generic[Row], frozen=True):
@@ -65,12 +42,21 @@ class Rows(msgspec.Struct, Generic[Row], frozen=True):
 
 
 class HostRows(msgspec.Struct, frozen=True):
-    """A part of the list of hosts: `total` counts those that were looked through, `more` tells that there are others."""
+    """A part of the list of hosts: `total` counts those that were looked through, `more` whether there are others."""
 
     total: int
     offset: int
     rows: Sequence[HostView]
     more: bool
+
+
+class RecentJob(msgspec.Struct, frozen=True):
+    """A job: what is predicted of it while it runs, and its settled runs, the newest first."""
+
+    system: str
+    job_id: str
+    running: JobPrediction | None
+    runs: Sequence[RecentRun]
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -108,6 +94,10 @@ class Api:
             "/api/v1/applications/{id:path}": self.application,
             "/api/v1/predictions": self.predictions,
             "/api/v1/jobs": self.jobs,
+            "/api/v1/jobs/{name:path}": self.job,
+            "/api/v1/runs": self.runs,
+            "/api/v1/letters": self.letters,
+            "/api/v1/sources": self.sources,
             "/api/v1/alerts": self.alerts,
             "/api/v1/hosts": self.hosts,
             "/api/v1/hosts/{name:path}": self.host,
@@ -129,38 +119,38 @@ class Api:
 
     def applications(self, request: Request) -> Response:
         """List the applications, filtered by application, system, input and unit."""
-        wanted = {name: parameters.text(request.query_params, name) for name in _KEY}
+        wanted = {name: queries.text(request.query_params, name) for name in _KEY}
         return self._rows(request, matching(self._service.predictions(), wanted), _summary)
 
     def application(self, request: Request) -> Response:
         """Return the whole prediction of one application."""
         path = request.path_params["id"]
-        found = find(self._service, path, _raw(request, "/api/v1/applications/"))
+        found = find(self._service, path, raw_path(request, "/api/v1/applications/"))
         if found is None:
-            return self._unknown(path[: parameters.TEXT_MAX])
+            return self._unknown(path[: queries.TEXT_MAX])
         return json(found)
 
     def jobs(self, request: Request) -> Response:
         """List running jobs with their predicted ends, filtered by application and system."""
-        wanted = {name: parameters.text(request.query_params, name) for name in ("application", "system", "job_id")}
+        wanted = {name: queries.text(request.query_params, name) for name in ("application", "system", "job_id")}
         jobs = [job for job in self._service.jobs() if _matches(job, wanted)]
-        return self._rows(request, jobs, _itself)
+        return self._rows(request, jobs)
 
     def alerts(self, request: Request) -> Response:
         """List alerts, open ones first, filtered by status and kind."""
-        wanted = {name: parameters.text(request.query_params, name) for name in ("status", "kind", "severity")}
-        return self._rows(request, [alert for alert in self._service.alerts() if _matches(alert, wanted)], _itself)
+        wanted = {name: queries.text(request.query_params, name) for name in ("status", "kind", "severity")}
+        return self._rows(request, [alert for alert in self._service.alerts() if _matches(alert, wanted)])
 
     def hosts(self, request: Request) -> Response:
         """List hosts with what they measured, those with anomalies first, filtered by system and host."""
-        system, host = (parameters.text(request.query_params, name) for name in ("system", "host"))
-        offset, limit = parameters.rows(request.query_params)
+        system, host = (queries.text(request.query_params, name) for name in ("system", "host"))
+        offset, limit = queries.rows(request.query_params)
         found, more = matching_hosts(self._service, system, host)
         return json(HostRows(len(found), offset, found[offset : offset + limit], more))
 
     def host(self, request: Request) -> Response:
         """Return what one host measured."""
-        found = find_host(self._service, _raw(request, "/api/v1/hosts/"))
+        found = find_host(self._service, raw_path(request, "/api/v1/hosts/"))
         if found is None:
             return json(Problem(f"There is no host {request.path_params['name'][:80]!r}."), 404)
         return json(found)
@@ -172,25 +162,55 @@ class Api:
         are attributes of the job, `feature.NAME` features of the communication of a placement.
         """
         query = request.query_params
-        wanted = {name: parameters.text(query, name) for name in _KEY}
+        wanted = {name: queries.text(query, name) for name in _KEY}
         if not wanted["application"]:
-            raise parameters.BadParameterError("application is missing.")
-        sizes = parameters.sizes(query)
+            raise queries.BadParameterError("application is missing.")
+        sizes = queries.sizes(query)
         place = Evidence(
-            hosts=parameters.hosts(query),
-            partition=parameters.text(query, "partition") or None,
-            attributes=parameters.attributes(query),
+            hosts=queries.hosts(query),
+            partition=queries.text(query, "partition") or None,
+            attributes=queries.attributes(query),
         )
-        features = parameters.features(query)
+        features = queries.features(query)
         candidates = matching(self._service.predictions(), wanted) or self._never_run(wanted)
         if len(candidates) > 1:
             detail = f"{wanted['application'][:80]!r} is known {len(candidates)} times: add system, input or unit."
             return json(Problem(detail, known_ids(candidates)), 400)
         if not candidates:
             return self._unknown(wanted["application"], wanted)
-        asked = _question(candidates[0], sizes or _sizes(candidates[0], place), place, features)
+        asked = queries.question(candidates[0], sizes or _sizes(candidates[0], place), place, features)
         answer = self._service.answer(asked)
         return json(answer) if answer.known else self._unknown(wanted["application"], wanted)
+
+    def runs(self, request: Request) -> Response:
+        """List the newest settled runs of an application, by its id, each with what was predicted of it."""
+        application_id = queries.text(request.query_params, "application")
+        if not application_id:
+            raise queries.BadParameterError("application is missing.")
+        sees = reader(request).sees
+        return self._rows(request, [run for run in self._service.runs(application_id) if sees(run.user)])
+
+    def job(self, request: Request) -> Response:
+        """Return one job, by system and id: as it is predicted while it runs, and its runs that settled."""
+        system, job_id = (unquote(part) for part in raw_path(request, "/api/v1/jobs/").partition("/")[::2])
+        running = jobs.running_job(self._service, system, job_id)
+        runs = self._service.runs_of_job(system, job_id)
+        if running is None and not runs:
+            return json(Problem(f"Nothing is known of the job {job_id[:80]!r} on {system[:80]!r}, or no longer."), 404)
+        users = {run.user for run in runs} | ({running.user} if running is not None else set())
+        if not all(map(reader(request).sees, users)):
+            return json(Problem("This is the job of another user."), 403)
+        return json(RecentJob(system, job_id, running, runs))
+
+    def letters(self, request: Request) -> Response:
+        """List the newest dead letters of the whole agent, without the bytes of their messages; for operators."""
+        if not reader(request).operator:
+            return json(Problem("Dead letters quote what producers sent: they are for operators."), 403)
+        return self._rows(request, self._service.letters())
+
+    def sources(self, request: Request) -> Response:
+        """List the raw topics whose events were folded since the start, the one with the newest event first."""
+        return self._rows(request, self._service.sources())
 
     def _never_run(self, wanted: dict[str, str | None]) -> list[Prediction]:
         """Return what to ask about an input that was never run: one entry for each system and unit of the others."""
@@ -206,143 +226,24 @@ class Api:
         named = ", ".join(f"{what} {value[:80]!r}" for what, value in rest)
         return json(Problem(f"There is no model of {name[:80]!r}{named and f' with {named}'}.", known), 404)
 
-    def _rows(self, request: Request, found: Sequence[Row], shown: Any) -> Response:
-        offset, limit = parameters.rows(request.query_params)
-        part = [shown(row) for row in found[offset : offset + limit]]
-        return json(Rows(len(found), offset, part))
-
-
-_KEY: Final = ("application", "system", "input", "unit")
-
-
-def _itself(row: JobPrediction | Alert) -> JobPrediction | Alert:
-    return row
+    def _rows(self, request: Request, found: Sequence[Row], shown: Callable[[Row], Any] | None = None) -> Response:
+        offset, limit = queries.rows(request.query_params)
+        part = found[offset : offset + limit]
+        return json(Rows(len(found), offset, part if shown is None else [shown(row) for row in part]))
 
 
 def _matches(row: Any, wanted: dict[str, str | None]) -> bool:
     return all(value is None or getattr(row, name) == value for name, value in wanted.items())
 
 
-def _raw(request: Request, prefix: str) -> str:
-    raw: bytes = request.scope.get("raw_path") or b""
-    return raw.decode("latin-1").partition("?")[0].removeprefix(prefix)
-
-
-def _summary(entry: Prediction) -> Summary:
+def _summary(entry: Prediction) -> dict[str, Any]:
+    """Return an application as a list has it: everything but its curve and its model."""
     id_ = application_id(entry)
-    return Summary(
-        id=id_,
-        url=f"/api/v1/applications/{link(id_)}",
-        application=entry.application,
-        system=entry.system,
-        input=entry.input,
-        unit=entry.unit,
-        observations=entry.observations,
-        sizes=entry.sizes,
-        reliability=entry.reliability,
-        useful_n=entry.useful_n,
-        reliable_n=entry.reliable_n,
-        preferred_n=entry.preferred_n,
-        quality=entry.quality,
-        power=entry.power,
-        as_of=entry.as_of,
-        valid_until=entry.valid_until,
-    )
+    listed = {name: getattr(entry, name) for name in _LISTED}
+    return {"id": id_, "url": f"/api/v1/applications/{link(id_)}", **listed}
 
 
 def _sizes(entry: Prediction, place: Evidence) -> tuple[float, ...]:
     """Return the sizes of a question that names none: as many nodes as it has hosts, or those of the curve."""
     named = spread(place.hosts, limit=1)[0] if entry.unit == "nodes" else 0
     return (float(named),) if named else tuple(point.n for point in entry.curve)
-
-
-def _question(
-    entry: Prediction, sizes: tuple[float, ...], place: Evidence, features: dict[str, float]
-) -> PredictionRequested:
-    key = ApplicationKey(entry.application, entry.system, entry.input, entry.unit)
-    asked = f"{key.id}?{','.join(map(str, sizes))}"
-    if place.hosts or place.partition:
-        asked += f"&hosts={','.join(place.hosts)}&partition={place.partition or ''}"
-    if place.attributes or features:
-        asked += f"&attributes={sorted(place.attributes.items())}&features={sorted(features.items())}"
-    return PredictionRequested(
-        system=entry.system,
-        request_id=f"http-{crc32(asked.encode()):08x}",  # the same question has the same id
-        n=sizes,
-        evidence=msgspec.structs.replace(place, application=entry.application, input=entry.input),
-        unit=entry.unit,
-        features=features,
-    )
-
-
-# The JSON interface to what happened of late: settled runs, one job, dead letters, sources.
-
-
-JOBS: Final = "/api/v1/jobs/"
-
-
-class JobOfLate(msgspec.Struct, frozen=True):
-    """A job: what is predicted of it while it runs, and its settled runs, the newest first."""
-
-    system: str
-    job_id: str
-    running: JobPrediction | None
-    runs: Sequence[RecentRun]
-
-
-class RecentApi:
-    """The resources of what happened of late; rows that the reader may not see are left out, a job is refused."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    def routes(self) -> list[Route]:
-        """Return the routes, all of them for GET only."""
-        resources: dict[str, Callable[[Request], Response]] = {
-            "/api/v1/runs": self.runs,
-            JOBS + "{name:path}": self.job,
-            "/api/v1/letters": self.letters,
-            "/api/v1/sources": self.sources,
-        }
-        return [Route(path, endpoint, methods=["GET"]) for path, endpoint in resources.items()]
-
-    def runs(self, request: Request) -> Response:
-        """List the newest settled runs of an application, by its id, each with what was predicted of it."""
-        application_id = parameters.text(request.query_params, "application")
-        if not application_id:
-            raise parameters.BadParameterError("application is missing.")
-        sees = reader(request).sees
-        return _rows(request, [run for run in self._service.runs(application_id) if sees(run.user)])
-
-    def job(self, request: Request) -> Response:
-        """Return one job, by system and id: as it is predicted while it runs, and its runs that settled."""
-        system, job_id = _named(request)
-        running = next((job for job in self._service.jobs() if (job.system, job.job_id) == (system, job_id)), None)
-        runs = self._service.runs_of_job(system, job_id)
-        if running is None and not runs:
-            return json(Problem(f"Nothing is known of the job {job_id[:80]!r} on {system[:80]!r}, or no longer."), 404)
-        users = {run.user for run in runs} | ({running.user} if running is not None else set())
-        if not all(map(reader(request).sees, users)):
-            return json(Problem("This is the job of another user."), 403)
-        return json(JobOfLate(system, job_id, running, runs))
-
-    def letters(self, request: Request) -> Response:
-        """List the newest dead letters of the whole agent, without the bytes of their messages; for operators."""
-        if not reader(request).operator:
-            return json(Problem("Dead letters quote what producers sent: they are for operators."), 403)
-        return _rows(request, self._service.letters())
-
-    def sources(self, request: Request) -> Response:
-        """List the raw topics whose events were folded since the start, the one that spoke last first."""
-        return _rows(request, self._service.sources())
-
-
-def _rows(request: Request, found: Sequence[Row]) -> Response:
-    offset, limit = parameters.rows(request.query_params)
-    return json(Rows(len(found), offset, found[offset : offset + limit]))
-
-
-def _named(request: Request) -> tuple[str, str]:
-    raw: bytes = request.scope.get("raw_path") or b""
-    system, _, job_id = raw.decode("latin-1").partition("?")[0].removeprefix(JOBS).partition("/")
-    return unquote(system), unquote(job_id)

@@ -24,7 +24,7 @@ LOOK_SHARE: Final = 0.1  # of the time at most is spent on looking
 STOP_CHECK_S: Final = 0.25
 HEARTBEAT_S: Final = 15.0
 RETRY_MS: Final = 3000
-STOPPING: Final = "scalewatch.stopping"  # in the scope of a request: a function that tells whether the server stops
+STOPPING: Final = "scalewatch.stopping"  # in the scope of a request: a function that returns whether the server stops
 
 Versions = Mapping[str, str]
 Pause = Callable[[float], Awaitable[None]]
@@ -60,14 +60,14 @@ class Changes:
         self.open = 0
 
     def versions(self) -> Versions:
-        """Return the versions of what the present reader sees, as they are now; those told last while the models are away."""
+        """Return the versions of what the present reader sees, as they are now; the last ones while the models are away."""
         look = self._look_of(PRESENT.get())
         with suppress(UnavailableError):
             look.told = versions(self._service)
         return look.told
 
     def versions_for_page(self) -> Versions:
-        """Return versions not newer than what a page is about to read: those told last, if they are told all the time."""
+        """Return versions not newer than what a page is about to read: the last ones, if there is an open stream."""
         told = self._look_of(PRESENT.get()).told
         return told if self.open and told else self.versions()
 

@@ -16,23 +16,21 @@ from starlette.types import Scope
 from processors import __version__
 from processors.contracts.outputs import Alert, JobPrediction, Prediction
 from processors.contracts.service import Service
-from sinks.web import parameters, words
-from sinks.web import words as html
+from sinks.web import queries, words
 from sinks.web.access import reader
 from sinks.web.changes import Changes
-from sinks.web.links import Truth, application_id, find, known_ids, link, present_ms
+from sinks.web.queries import Truth, application_id, find, known_ids, link, present_ms, raw_path
 from sinks.web.runbook import sections
 from sinks.web.views import alerts as alert_view
 from sinks.web.views import hosts, jobs, overview
-from sinks.web.views.agent import Counts, Troubles, agent_view, standing
+from sinks.web.views.agent import Troubles, agent_view, standing
 from sinks.web.views.application import (
-    RunRow,
     explained_views,
     history,
     load_view,
     power_view,
     run_rows,
-    scaling_plot,
+    scaling_chart,
     uprights,
 )
 from sinks.web.views.ask import asked, both
@@ -40,134 +38,260 @@ from sinks.web.views.jobs import job_link, link_of_key
 from sinks.web.views.overview import SourceRow, source_rows
 
 REFRESH_S: Final = 15  # where there is no script
+APPLICATIONS_SHOWN: Final = 60
+CHOICES_SHOWN: Final = 500  # of the box to ask in
+ALERTS_FIRST: Final = 5  # the others are folded, so that applications are in sight
+ALERTS_SHOWN: Final = 30
+ALERTS_LISTED: Final = 200
+FILTERS: Final = ("status", "kind", "severity", "name")
+JOBS_FIRST: Final = 12
+JOBS_SHOWN: Final = 50
+JOBS_LISTED: Final = 100
+HOSTS_SHOWN: Final = 8
+SYSTEMS_MAX: Final = 50  # looked through for a job that ended
 Endpoint = Callable[[Request], Response]
 
 
 def environment() -> Environment:
     """Return the templates with what the pages add to them."""
-    made = html.environment("sinks.web")
-    made.filters.update(duration=words.duration, size=words.size, change=overview.change, span=words.span)
-    made.filters.update(power=words.power, energy=words.energy)
+    made = words.environment("sinks.web")
+    made.filters.update(change=overview.change, span=words.span)
     made.globals.update(
-        band=overview.band, link=link, host_link=hosts.host_link, job_link=job_link, version=__version__
+        link=link,
+        host_link=hosts.host_link,
+        job_link=job_link,
+        link_of_key=link_of_key,
+        sketch=overview.sketch,
+        version=__version__,
     )
-    made.globals.update(link_of_key=link_of_key)
     return made
 
 
-class Rendering:
-    """Makes pages over a service; `troubles` tells what went wrong, `truth` the true run time where it is known."""
+class Pages:
+    """The pages over a service; `troubles` returns what went wrong, `truth` the true run time where it is known."""
 
     def __init__(self, service: Service, truth: Truth | None = None, troubles: Troubles = tuple) -> None:
-        self.service = service
-        self.truth = truth
-        self.changes = Changes(service)
-        self._troubles = troubles
+        self._service, self._truth, self._troubles = service, truth, troubles
+        self._changes = Changes(service)
         self._templates = environment()
 
-    def following(self, endpoint: Endpoint) -> Endpoint:
-        """Return an endpoint whose page knows what it was made from; it is noted first, so that no later change is missed."""
+    def routes(self) -> list[Route | Mount]:
+        """Return the routes of all pages, all of them for GET only."""
+        pages: dict[str, Endpoint] = {
+            "/": self.overview,
+            "/applications/{id:path}": self.application,
+            "/hosts": self.hosts,
+            "/hosts/{name:path}": self.host,
+            "/jobs": self.jobs,
+            "/jobs/{name:path}": self.job,
+            "/alerts": self.alerts,
+            "/alerts/{fingerprint:path}": self.alert,
+            "/agent": self.agent,
+            "/runbook": self.runbook,
+        }
+        return [
+            *(Route(path, self._following(endpoint), methods=["GET"]) for path, endpoint in pages.items()),
+            Route("/changes", self._changes.show, methods=["GET"]),
+            Route("/favicon.ico", favicon, methods=["GET"]),
+            Mount("/static", Static(packages=[("sinks.web", "static")])),
+        ]
 
-        def show(request: Request) -> Response:
-            request.state.versions = self.changes.versions_for_page()
-            return endpoint(request)
-
-        return show
-
-    def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
-        """Return the page that a template makes of values."""
-        health = self.service.health()
-        query = [(name, value) for name, value in request.query_params.multi_items() if name != "refresh"]
-        is_off = request.query_params.get("refresh") == "off"
-        text = self._templates.get_template(template).render(
-            refresh_s=0 if is_off else REFRESH_S,
-            versions=getattr(request.state, "versions", {}),
-            path=request.url.path,
-            turned=f"{request.url.path}?{urlencode(query if is_off else [*query, ('refresh', 'off')])}".removesuffix(
-                "?"
-            ),
-            reader=reader(request),
-            health=health,
-            troubles=self._troubles(),
-            ready=bool(health) and all(role.ready for role in health),
-            has_truth=self.truth is not None,
-            **values,
-        )
-        return HTMLResponse(text, status)
-
-    def missing(self, request: Request, detail: str, name: str = "", status: int = 404) -> Response:
-        """Say that there is no such page, and what there is."""
-        known = known_ids(self.service.predictions(), like=name)
-        return self.page(request, "missing.html", status, detail=detail, known=known)
-
-
-def raw_path(request: Request, prefix: str) -> str:
-    """Return the URL's path behind a prefix as it was sent, with its escapes."""
-    raw: bytes = request.scope.get("raw_path") or b""
-    return raw.decode("latin-1").partition("?")[0].removeprefix(prefix)
-
-
-# The overview: what needs attention first, the freshness of the sources, running jobs, and the box to ask in.
-
-
-APPLICATIONS_SHOWN: Final = 60
-OVERVIEW_ALERTS_SHOWN: Final = 30
-ALERTS_FIRST: Final = 5  # the others are folded, so that applications are in sight
-OVERVIEW_JOBS_SHOWN: Final = 50
-JOBS_FIRST: Final = 12
-HOSTS_SHOWN: Final = 8
-CHOICES_SHOWN: Final = 500
-
-
-class Tile(msgspec.Struct, frozen=True):
-    """A number at the top of the page, what it counts, where that is, and how it looks."""
-
-    count: int
-    what: str
-    link: str
-    kind: str = "plain"
-
-
-class OverviewPage:
-    """The first page."""
-
-    def __init__(self, rendering: Rendering) -> None:
-        self._rendering, self._service = rendering, rendering.service
-
-    def show(self, request: Request) -> Response:
+    def overview(self, request: Request) -> Response:
         """Show every application, those that need attention first, alerts, sources, hosts and running jobs."""
-        search = parameters.text(request.query_params, "search") or ""
+        search = queries.text(request.query_params, "search") or ""
         alerts, known = self._service.alerts(), self._service.predictions()
         wanted = overview.named_like(known, search)
         is_open = overview.worst_first(alerts)
-        asks = reader(request)
-        jobs = [job for job in self._service.jobs() if asks.sees(job.user)]
+        running = jobs.visible(self._service.jobs(), reader(request))
         found = self._service.hosts(HOSTS_SHOWN)
         strange = [entry for entry in found if any(each.anomalous_since for each in entry.resources)]
         sources = source_rows(self._service.sources(), present_ms(self._service) or 0)
-        return self._rendering.page(
+        return self._page(
             request,
             "overview.html",
             search=search,
-            rows=overview.rows(wanted, alerts, self._rendering.truth, APPLICATIONS_SHOWN),
+            rows=overview.rows(wanted, alerts, self._truth, APPLICATIONS_SHOWN),
             rows_total=len(wanted),
-            tiles=tiles(known, is_open, jobs, sources, len(strange)),
-            open_alerts=is_open[:OVERVIEW_ALERTS_SHOWN],
+            tiles=tiles(known, is_open, running, sources, len(strange)),
+            open_alerts=is_open[:ALERTS_SHOWN],
             alerts_first=ALERTS_FIRST,
-            resolved_alerts=[alert for alert in alerts if alert.status == "resolved"][:OVERVIEW_ALERTS_SHOWN],
-            jobs=jobs[:OVERVIEW_JOBS_SHOWN],
+            resolved_alerts=[alert for alert in alerts if alert.status == "resolved"][:ALERTS_SHOWN],
+            jobs=running[:JOBS_SHOWN],
             jobs_first=JOBS_FIRST,
-            jobs_total=len(jobs),
-            hosts=hosts.host_rows(strange, alerts),
+            jobs_total=len(running),
+            hosts=[hosts.host_card(entry, hosts.alerts_of_host(entry, is_open)) for entry in strange],
             hosts_known=bool(found),
             sources=sources,
             **self._asked(request, known),
         )
 
+    def application(self, request: Request) -> Response:
+        """Show one application: its curve, every size, how good it has been, alerts and running jobs."""
+        path = request.path_params["id"]
+        found = find(self._service, path, raw_path(request, "/applications/"))
+        if found is None:
+            return self.missing(request, f"There is no model of {path[:80]!r}.", path)
+        alerts = overview.alerts_of(found, self._service.alerts())
+        is_open = overview.worst_first(alerts)
+        laws = overview.ranked(found.model)
+        load = found.under_load
+        runs = self._service.runs(application_id(found))
+        answer = asked(self._service, found, request.query_params, runs)
+        shown, anomalies = run_rows(runs, reader(request)), overview.anomalies(is_open)
+        return self._page(
+            request,
+            "application.html",
+            row=overview.rows([found], alerts, self._truth)[0],
+            points=overview.point_rows(found, self._truth),
+            asked=answer,
+            asked_rows=both(answer, found.unit),
+            history=history(found.application, runs),
+            load=load_view(found.application, load, overview.run_time_at(found, load.n) if load else None),
+            power=power_view(found),
+            explained=explained_views(found.profiles),
+            laws=laws,
+            horizons=overview.horizons(laws),
+            open_alerts=is_open[:ALERTS_SHOWN],
+            resolved_alerts=[alert for alert in alerts if alert.status == "resolved"][:ALERTS_SHOWN],
+            jobs=overview.jobs_of(found, self._service.jobs())[:JOBS_SHOWN],
+            runs=shown,
+            anomalies=anomalies,
+            uprights=uprights(found.useful_n),
+            scaling=scaling_chart(found, anomalies, shown),
+        )
+
+    def hosts(self, request: Request) -> Response:
+        """Show hosts with their windows, those with anomalies first."""
+        search = queries.text(request.query_params, "search") or ""
+        part = hosts.host_part(self._service, search, queries.page(request.query_params))
+        beside = {number: f"/hosts?{urlencode(_query(search, number))}" for number in (part.page - 1, part.page + 1)}
+        return self._page(request, "hosts.html", search=search, part=part, beside=beside)
+
+    def host(self, request: Request) -> Response:
+        """Show one host: the histogram of each resource, forecasts, scores and alerts."""
+        found = hosts.find_host(self._service, raw_path(request, "/hosts/"))
+        if found is None:
+            return self.missing(request, f"There is no host {request.path_params['name'][:80]!r}.")
+        alerts = hosts.alerts_of_host(found, self._service.alerts())
+        return self._page(
+            request,
+            "host.html",
+            host=found,
+            resources=[hosts.resource_row(found, entry) for entry in found.resources],
+            job=jobs.link_of_key(found.job) if found.job else "",
+            notes=hosts.standing_out(found),
+            alerts=[alert_view.alert_row(alert, present_ms(self._service)) for alert in alerts[:ALERTS_SHOWN]],
+        )
+
+    def jobs(self, request: Request) -> Response:
+        """Show running jobs, those that may hit their limit first; a search finds jobs that ended, too."""
+        search = (queries.text(request.query_params, "search") or "").strip()
+        seen = jobs.visible(self._service.jobs(), reader(request))
+        wanted = jobs.worst_first(jobs.jobs_like(seen, search) if search else seen)
+        return self._page(
+            request,
+            "jobs.html",
+            search=search,
+            jobs=wanted[:JOBS_LISTED],
+            jobs_total=len(wanted),
+            ended=self._ended(request, search) if search else [],
+            everybody=reader(request).operator,
+        )
+
+    def job(self, request: Request) -> Response:
+        """Show one job to those who may see it."""
+        system, _, job_id = (unquote(part) for part in raw_path(request, "/jobs/").partition("/"))
+        if not jobs.may_see(reader(request), jobs.owners(self._service, system, job_id)):
+            return self._page(request, "refused.html", 403, detail="This is the job of another user.")
+        view = jobs.job_view(self._service, system, job_id)
+        if view is None:  # why is nobody's business
+            why = "no longer" if reader(request).operator else "it is not yours"
+            return self.missing(request, f"Nothing is known of the job {job_id[:80]!r} on {system[:80]!r}, or {why}.")
+        return self._page(request, "job.html", view=view)
+
+    def alerts(self, request: Request) -> Response:
+        """Show alerts by status, kind, severity and name; open ones where nothing else is asked for."""
+        chosen = {name: queries.text(request.query_params, name) or "" for name in FILTERS}
+        alerts, now_ms = self._service.alerts(), present_ms(self._service)
+        found = alert_view.in_order(alert_view.wanted(alerts, chosen))
+        return self._page(
+            request,
+            "alerts.html",
+            chosen=chosen,
+            choices={
+                "status": alert_view.STATUSES,
+                "kind": alert_view.KINDS,
+                "severity": overview.SEVERITIES,
+                "name": [name for name, _ in alert_view.names(alerts)],
+            },
+            rows=[alert_view.alert_row(alert, now_ms) for alert in found[:ALERTS_LISTED]],
+            rows_total=len(found),
+            summary=alert_view.summary(alerts),
+            quiet=alert_view.quiet_since(alerts),
+        )
+
+    def alert(self, request: Request) -> Response:
+        """Show one alert with its evidence and what to do."""
+        fingerprint = request.path_params["fingerprint"]
+        found = alert_view.find(self._service.alerts(), fingerprint)
+        if found is None:
+            return self.missing(request, f"There is no alert {fingerprint[:80]!r}, or no longer.")
+        view = alert_view.alert_view(self._service, found, reader(request), present_ms(self._service))
+        return self._page(request, "alert.html", view=view)
+
+    def agent(self, request: Request) -> Response:
+        """Show the roles of the agent, its sources and what went wrong; dead letters are for operators alone."""
+        operator = reader(request).operator
+        view = agent_view(
+            self._service.health(),
+            self._service.sources(),
+            self._service.letters() if operator else (),
+            self._troubles(),
+            present_ms(self._service),
+        )
+        return self._page(request, "agent.html", view=view, standing=standing(view), operator=operator)
+
+    def runbook(self, request: Request) -> Response:
+        """Show the runbook as it is packed with the agent."""
+        return self._page(request, "runbook.html", sections=sections())
+
+    def missing(self, request: Request, detail: str, name: str = "", status: int = 404) -> Response:
+        """Say that there is no such page, and what there is."""
+        known = known_ids(self._service.predictions(), like=name)
+        return self._page(request, "missing.html", status, detail=detail, known=known)
+
+    def _following(self, endpoint: Endpoint) -> Endpoint:
+        """Return an endpoint whose page knows what it was made from; it is noted first, so that no later change is missed."""
+
+        def show(request: Request) -> Response:
+            request.state.versions = self._changes.versions_for_page()
+            return endpoint(request)
+
+        return show
+
+    def _page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
+        """Return the page that a template makes of values."""
+        health = self._service.health()
+        query = [(name, value) for name, value in request.query_params.multi_items() if name != "refresh"]
+        is_off = request.query_params.get("refresh") == "off"
+        turned = urlencode(query if is_off else [*query, ("refresh", "off")])
+        text = self._templates.get_template(template).render(
+            refresh_s=0 if is_off else REFRESH_S,
+            versions=getattr(request.state, "versions", {}),
+            path=request.url.path,
+            turned=f"{request.url.path}?{turned}".removesuffix("?"),
+            health=health,
+            troubles=self._troubles(),
+            ready=bool(health) and all(role.ready for role in health),
+            truth=self._truth,
+            **values,
+        )
+        return HTMLResponse(text, status)
+
     def _asked(self, request: Request, known: Sequence[Prediction]) -> dict[str, Any]:
         """Return what the box shows: the applications to choose from, and the answer where one was chosen."""
         query = request.query_params
-        chosen = parameters.text(query, "application") or ""
+        chosen = queries.text(query, "application") or ""
         by_id = {application_id(entry): entry for entry in known}
         choices = [(id_, _named(entry)) for id_, entry in sorted(by_id.items(), key=lambda pair: _named(pair[1]))]
         entry = by_id.get(chosen)
@@ -180,6 +304,30 @@ class OverviewPage:
             "unit": entry.unit if entry else "",
             "not_found": f"There is no model of {chosen[:80]!r}." if chosen and entry is None else "",
         }
+
+    def _ended(self, request: Request, search: str) -> list[tuple[str, str]]:
+        """Return name and link of the jobs that ended and have this id, `SYSTEM/ID` or the id alone."""
+        system, _, job_id = search.rpartition("/")
+        known = {entry.system for entry in self._service.predictions()} | {job.system for job in self._service.jobs()}
+        found = []
+        for each in [system] if system else sorted(known)[:SYSTEMS_MAX]:
+            runs = self._service.runs_of_job(each, job_id)
+            if runs and jobs.may_see(reader(request), {run.user for run in runs}):
+                found.append((f"{each}/{job_id}", jobs.job_link(each, job_id)))
+        return found
+
+
+def _query(search: str, page: int) -> dict[str, str]:
+    return ({"search": search} if search else {}) | ({"page": str(page)} if page > 1 else {})
+
+
+class Tile(msgspec.Struct, frozen=True):
+    """A number at the top of the page, what it counts, where that is, and how it looks."""
+
+    count: int
+    what: str
+    link: str
+    kind: str = "plain"
 
 
 def tiles(
@@ -214,250 +362,6 @@ def _tile(count: int, thing: str, link: str, kind: str = "plain") -> Tile:
 
 def _named(entry: Prediction) -> str:
     return " ".join(part for part in (entry.application, entry.input, f"({entry.system}, {entry.unit})") if part)
-
-
-# One application: its curve, every size, how good it has been, alerts and running jobs.
-
-
-ALERTS_SHOWN: Final = 30
-JOBS_SHOWN: Final = 50
-
-
-class ApplicationPage:
-    """The page of an application."""
-
-    def __init__(self, rendering: Rendering) -> None:
-        self._rendering, self._service = rendering, rendering.service
-
-    def show(self, request: Request) -> Response:
-        """Show the application that the path names."""
-        path = request.path_params["id"]
-        found = find(self._service, path, raw_path(request, "/applications/"))
-        if found is None:
-            return self._rendering.missing(request, f"There is no model of {path[:80]!r}.", path)
-        alerts = overview.alerts_of(found, self._service.alerts())
-        is_open = overview.worst_first(alerts)
-        laws = overview.ranked(found.model)
-        load = found.under_load
-        runs = self._service.runs(application_id(found))
-        answer = asked(self._service, found, request.query_params, runs)
-        return self._rendering.page(
-            request,
-            "application.html",
-            row=overview.rows([found], alerts, self._rendering.truth)[0],
-            points=overview.point_rows(found, self._rendering.truth),
-            asked=answer,
-            asked_rows=both(answer, found.unit),
-            history=history(found.application, runs),
-            load=load_view(found.application, load, overview.run_time_at(found, load.n) if load else None),
-            power=power_view(found),
-            explained=explained_views(found.profiles),
-            laws=laws,
-            horizons=overview.horizons(laws),
-            open_alerts=is_open[:ALERTS_SHOWN],
-            resolved_alerts=[alert for alert in alerts if alert.status == "resolved"][:ALERTS_SHOWN],
-            jobs=overview.jobs_of(found, self._service.jobs())[:JOBS_SHOWN],
-            **self._chart(found, is_open, run_rows(runs, reader(request))),
-        )
-
-    def _chart(self, found: Prediction, is_open: Sequence[Alert], runs: Sequence[RunRow]) -> dict[str, Any]:
-        return {
-            "plot": scaling_plot(found, is_open, self._rendering.truth, runs),
-            "runs": runs,
-            "uprights": uprights(found.useful_n),
-            "anomalies": overview.anomalies(is_open),
-        }
-
-
-# Hosts: those with anomalies first, and one with the histogram of each resource, forecasts, scores and alerts.
-
-
-class HostPages:
-    """The list of hosts, and the page of one."""
-
-    def __init__(self, rendering: Rendering) -> None:
-        self._rendering, self._service = rendering, rendering.service
-
-    def list(self, request: Request) -> Response:
-        """Show hosts with their windows, those with anomalies first."""
-        search = parameters.text(request.query_params, "search") or ""
-        part = hosts.host_part(self._service, search, parameters.page(request.query_params))
-        beside = {number: f"/hosts?{urlencode(_query(search, number))}" for number in (part.page - 1, part.page + 1)}
-        return self._rendering.page(request, "hosts.html", search=search, part=part, beside=beside)
-
-    def show(self, request: Request) -> Response:
-        """Show one host: the histogram of each resource, forecasts, scores and alerts."""
-        found = hosts.find_host(self._service, raw_path(request, "/hosts/"))
-        if found is None:
-            return self._rendering.missing(request, f"There is no host {request.path_params['name'][:80]!r}.")
-        alerts = hosts.alerts_of_host(found, self._service.alerts())
-        row = hosts.host_rows([found], alerts, small=False)[0]
-        job = jobs.link_of_key(found.job) if found.job else ""
-        return self._rendering.page(
-            request,
-            "host.html",
-            row=row,
-            job=job,
-            notes=hosts.standing_out(found),
-            alerts=[alert_view.alert_row(alert, present_ms(self._service)) for alert in alerts[:ALERTS_SHOWN]],
-        )
-
-
-def _query(search: str, page: int) -> dict[str, str]:
-    return ({"search": search} if search else {}) | ({"page": str(page)} if page > 1 else {})
-
-
-# Jobs: those that run, and one of them for the person who ran it.
-
-
-JOBS_JOBS_SHOWN: Final = 100
-SYSTEMS_MAX: Final = 50  # looked through for a job that ended
-
-
-class JobPages:
-    """The list of running jobs, and the page of one job."""
-
-    def __init__(self, rendering: Rendering) -> None:
-        self._rendering, self._service = rendering, rendering.service
-
-    def index(self, request: Request) -> Response:
-        """Show running jobs, those that may hit their limit first; a search finds jobs that ended, too."""
-        search = (parameters.text(request.query_params, "search") or "").strip()
-        seen = jobs.visible(self._service.jobs(), reader(request))
-        wanted = jobs.worst_first(jobs.jobs_like(seen, search) if search else seen)
-        return self._rendering.page(
-            request,
-            "jobs.html",
-            search=search,
-            jobs=wanted[:JOBS_JOBS_SHOWN],
-            jobs_total=len(wanted),
-            ended=self._ended(request, search) if search else [],
-            everybody=reader(request).operator,
-        )
-
-    def _ended(self, request: Request, search: str) -> list[tuple[str, str]]:
-        """Return name and link of the jobs that ended and have this id, `SYSTEM/ID` or the id alone."""
-        system, _, job_id = search.rpartition("/")
-        systems = [system] if system else self._systems()
-        found = []
-        for each in systems:
-            runs = self._service.runs_of_job(each, job_id)
-            if runs and jobs.may_see(reader(request), {run.user for run in runs}):
-                found.append((f"{each}/{job_id}", jobs.job_link(each, job_id)))
-        return found
-
-    def _systems(self) -> list[str]:
-        told = {entry.system for entry in self._service.predictions()} | {job.system for job in self._service.jobs()}
-        return sorted(told)[:SYSTEMS_MAX]
-
-    def show(self, request: Request) -> Response:
-        """Show one job to those who may see it."""
-        system, _, job_id = (unquote(part) for part in raw_path(request, "/jobs/").partition("/"))
-        if not jobs.may_see(reader(request), jobs.owners(self._service, system, job_id)):
-            return self._rendering.page(request, "refused.html", 403, detail="This is the job of another user.")
-        view = jobs.job_view(self._service, system, job_id)
-        if view is None:
-            or_else = (
-                "no longer" if reader(request).operator else "it is not yours"
-            )  # which of them is nobody's business
-            return self._rendering.missing(
-                request, f"Nothing is known of the job {job_id[:80]!r} on {system[:80]!r}, or {or_else}."
-            )
-        return self._rendering.page(request, "job.html", view=view)
-
-
-# Alerts: the list with its filters, and one with its evidence and what to do.
-
-
-ALERTS_ALERTS_SHOWN: Final = 200
-FILTERS: Final = ("status", "kind", "severity", "name")
-
-
-class AlertPages:
-    """The list of alerts, and the page of one."""
-
-    def __init__(self, rendering: Rendering) -> None:
-        self._rendering, self._service = rendering, rendering.service
-
-    def index(self, request: Request) -> Response:
-        """Show alerts by status, kind, severity and name; open ones where nothing else is asked for."""
-        chosen = {name: parameters.text(request.query_params, name) or "" for name in FILTERS}
-        alerts, now_ms = self._service.alerts(), present_ms(self._service)
-        found = alert_view.in_order(alert_view.wanted(alerts, chosen))
-        return self._rendering.page(
-            request,
-            "alerts.html",
-            chosen=chosen,
-            choices={
-                "status": alert_view.STATUSES,
-                "kind": alert_view.KINDS,
-                "severity": alert_view.SEVERITIES,
-                "name": [name for name, _ in alert_view.names(alerts)],
-            },
-            rows=[alert_view.alert_row(alert, now_ms) for alert in found[:ALERTS_ALERTS_SHOWN]],
-            rows_total=len(found),
-            summary=alert_view.summary(alerts),
-            quiet=alert_view.quiet_since(alerts),
-        )
-
-    def show(self, request: Request) -> Response:
-        """Show one alert."""
-        fingerprint = request.path_params["fingerprint"]
-        found = alert_view.find(self._service.alerts(), fingerprint)
-        if found is None:
-            return self._rendering.missing(request, f"There is no alert {fingerprint[:80]!r}, or no longer.")
-        view = alert_view.alert_view(self._service, found, reader(request), present_ms(self._service))
-        return self._rendering.page(request, "alert.html", view=view)
-
-
-# The agent itself, for those who keep it running, and the runbook.
-
-
-class AgentPages:
-    """How the roles are, what came in, and what went wrong; `counts` reads the counters of this process."""
-
-    def __init__(self, rendering: Rendering, counts: Counts = lambda _name: {}) -> None:
-        self._rendering, self._service, self._counts = rendering, rendering.service, counts
-
-    def show(self, request: Request) -> Response:
-        """Show the agent; what messages said is for operators alone."""
-        operator = reader(request).operator
-        view = agent_view(
-            self._service.health(),
-            self._service.sources(),
-            self._service.letters() if operator else (),
-            self._counts,
-            present_ms(self._service),
-        )
-        return self._rendering.page(request, "agent.html", view=view, standing=standing(view), operator=operator)
-
-    def runbook(self, request: Request) -> Response:
-        """Show the runbook as it is packed with the agent."""
-        return self._rendering.page(request, "runbook.html", sections=sections())
-
-
-def routes(rendering: Rendering, counts: Counts = lambda _name: {}) -> list[Route | Mount]:
-    """Return the routes of all pages, all of them for GET only; `counts` reads the counters of this process."""
-    overview, application, hosts = OverviewPage(rendering), ApplicationPage(rendering), HostPages(rendering)
-    jobs, alerts, agent = JobPages(rendering), AlertPages(rendering), AgentPages(rendering, counts)
-    pages: dict[str, Endpoint] = {
-        "/": overview.show,
-        "/applications/{id:path}": application.show,
-        "/hosts": hosts.list,
-        "/hosts/{name:path}": hosts.show,
-        "/jobs": jobs.index,
-        "/jobs/{name:path}": jobs.show,
-        "/alerts": alerts.index,
-        "/alerts/{fingerprint:path}": alerts.show,
-        "/agent": agent.show,
-        "/runbook": agent.runbook,
-    }
-    return [
-        *(Route(path, rendering.following(endpoint), methods=["GET"]) for path, endpoint in pages.items()),
-        Route("/changes", rendering.changes.show, methods=["GET"]),
-        Route("/favicon.ico", favicon, methods=["GET"]),
-        Mount("/static", Static(packages=[("sinks.web", "static")])),
-    ]
 
 
 def favicon(_request: Request) -> Response:

@@ -1,21 +1,17 @@
-"""The runbook as it is packed with the agent: its sections by name, as HTML of the few things that it is written with."""
+"""The runbook as it is packed with the agent: its sections by heading, as HTML."""
 
 import re
 from collections.abc import Iterator
 from functools import cache
-from html import escape
 from importlib.resources import files
+from itertools import pairwise
 from typing import Final
 
 import msgspec
+from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-_HEADING: Final = re.compile(r"^(#{1,2}) (.+)$", re.MULTILINE)
-_CODE: Final = re.compile(r"`([^`]+)`")
-_LINK: Final = re.compile(r"\[([^\]]+)\]\(#([\w-]+)\)")
-_STRONG: Final = re.compile(r"\*\*([^*]+)\*\*")
-_STRESSED: Final = re.compile(r"(?<!\*)\*([^*]+)\*(?!\*)")
-_RULER: Final = re.compile(r"^\|[-| :]+\|$")
+_MARKDOWN: Final = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -39,35 +35,23 @@ def sections() -> tuple[Section, ...]:
 
 
 def parsed(text: str) -> Iterator[Section]:
-    r"""Return the sections of a text with headings of one or two signs."""
-    found = list(_HEADING.finditer(text))
-    stops = [*(each.start() for each in found[1:]), len(text)]
-    for each, stop in zip(found, stops, strict=True):
-        heading = each[2].strip()
-        yield Section(anchor(heading), heading, len(each[1]), _html(text[each.end() : stop]))
+    """Yield the sections of a text; its tables scroll where they are wide, its own links lead to the page of the runbook."""
+    tokens = _MARKDOWN.parse(text)
+    for token in [each for block in tokens for each in (block, *(block.children or ()))]:
+        target = str(token.attrs.get("href", ""))
+        if target.startswith("#"):
+            token.attrSet("href", f"/runbook{target}")
+        if token.type == "th_open":
+            token.attrSet("scope", "col")
+    starts = [place for place, token in enumerate(tokens) if token.type == "heading_open"]
+    for start, stop in pairwise([*starts, len(tokens)]):
+        heading = tokens[start + 1].content
+        html = _MARKDOWN.renderer.render(tokens[start + 3 : stop], _MARKDOWN.options, {})
+        html = html.replace("<table>", '<div class="wide" tabindex="0" role="region" aria-label="table"><table>')
+        html = html.replace("</table>", "</table></div>")
+        yield Section(anchor(heading), heading, int(tokens[start].tag[1]), Markup(html))  # noqa: S704 -- no HTML passes
 
 
 def anchor(heading: str) -> str:
     """Return what a link to a heading ends with."""
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
-
-
-def _html(text: str) -> Markup:
-    blocks = (block.strip() for block in re.split(r"\n\s*\n", text))
-    made = [_table(block) if block.startswith("|") else f"<p>{_inline(block)}</p>" for block in blocks if block]
-    return Markup("\n".join(made))  # noqa: S704 -- _inline escapes before it marks up
-
-
-def _inline(text: str) -> str:
-    said = escape(" ".join(text.split()), quote=False)
-    said = _CODE.sub(r"<code>\1</code>", said)
-    said = _LINK.sub(r'<a href="/runbook#\2">\1</a>', said)
-    return _STRESSED.sub(r"<em>\1</em>", _STRONG.sub(r"<strong>\1</strong>", said))
-
-
-def _table(block: str) -> str:
-    lines = [line for line in block.splitlines() if not _RULER.match(line)]
-    rows = [[_inline(cell.strip()) for cell in line.strip().strip("|").split("|")] for line in lines]
-    head = "".join(f'<th scope="col">{cell}</th>' for cell in rows[0])
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows[1:])
-    return f'<div class="wide" tabindex="0" role="region" aria-label="table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -18,18 +18,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.service import Service
 from sinks.prometheus.registry import CONTENT_TYPE, Metrics
-from sinks.web import pages
-from sinks.web import words as html
+from sinks.web import words
 from sinks.web.access import PRESENT, STRANGER, Access, Reader, Seen
-from sinks.web.api import Api, Problem, RecentApi, json
+from sinks.web.api import Api, Problem, json
 from sinks.web.changes import STOPPING
-from sinks.web.links import Truth
-from sinks.web.pages import Rendering
-from sinks.web.parameters import BadParameterError
+from sinks.web.pages import Pages
+from sinks.web.queries import BadParameterError, Truth
 from sinks.web.views.agent import troubles
-
-# Headers of every response: what a browser may do with it.
-
 
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -45,7 +40,7 @@ _ALWAYS: Final = {
 
 
 class SecurityHeaders:
-    """Middleware that adds the headers; whatever does not say otherwise is not stored by anyone."""
+    """Middleware that adds the headers; by default nothing is stored by anyone."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -63,24 +58,21 @@ class SecurityHeaders:
         await self._app(scope, receive, send_with_headers)
 
 
-# The door: who asks is found out before anything else, and who may not read gets one sentence.
-
-
 OPEN: Final = ("/healthz", "/readyz")  # for probes, which know nobody
 OPEN_BELOW: Final = ("/static/", "/favicon.ico")  # the same for everybody
 OPERATORS_ONLY: Final = ("/api/v1/letters",)  # they quote what producers sent, and a user could do nothing about it
 NOT_HTML: Final = ("/api/", "/metrics", "/changes")
-UNKNOWN: Final = "Say who you are: come through the centre's log-in, or send a bearer token."
-WRONG: Final = "This token is not known."
-NOT_YOURS: Final = "This is for operators."
+UNKNOWN: Final = "Authentication required: sign in through your centre, or send a bearer token."
+WRONG: Final = "Unknown token."
+NOT_YOURS: Final = "Operators only."
 
 
 class Gate:
-    """Middleware that lets those in who may read, and says further inside who it is."""
+    """Middleware that lets those in who may read, and passes on who it is."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access = app, access
-        self._page = html.environment("sinks.web").get_template("door.html")
+        self._page = words.environment("sinks.web").get_template("door.html")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -125,9 +117,6 @@ class Gate:
         return response
 
 
-# The application behind the HTTP port: reads only.
-
-
 def create_app(
     service: Service, metrics: Metrics, truth: Truth | None = None, access: Access | None = None
 ) -> Starlette:
@@ -136,7 +125,7 @@ def create_app(
     `truth` (application id, size -> seconds) adds the truth to the pages where it is known, `access` limits who reads what.
     """
     shown: Service = service if access is None else Seen(service)  # so no page can show what its reader may not see
-    rendering = Rendering(shown, truth, lambda: troubles(metrics))
+    pages = Pages(shown, truth, lambda: troubles(metrics))
 
     def exposition(_request: Request) -> Response:
         return Response(metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
@@ -144,12 +133,12 @@ def create_app(
     def refused(request: Request, error: Exception) -> Response:
         if _wants_json(request):
             return json(Problem(str(error)), 400)
-        return rendering.missing(request, str(error), status=400)
+        return pages.missing(request, str(error), status=400)
 
     def unavailable(request: Request, error: Exception) -> Response:
         if _wants_json(request):
             return json(Problem(str(error)), 503)
-        return rendering.missing(request, str(error), status=503)
+        return pages.missing(request, str(error), status=503)
 
     def missing(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
@@ -159,14 +148,13 @@ def create_app(
             response = json(Problem(detail), status)
             response.headers.update(headers or {})
             return response
-        return rendering.missing(request, detail)
+        return pages.missing(request, detail)
 
     return Starlette(
         routes=[
             *Api(shown).routes(),
-            *RecentApi(shown).routes(),
             Route("/metrics", exposition, methods=["GET"]),
-            *pages.routes(rendering, metrics.above_zero),
+            *pages.routes(),
         ],
         middleware=[Middleware(SecurityHeaders), *([] if access is None else [Middleware(Gate, access=access)])],
         exception_handlers={BadParameterError: refused, UnavailableError: unavailable, 404: missing, 405: missing},

@@ -3,17 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from processors.contracts.names import measured
 from processors.contracts.outputs import CurvePoint, UsefulSizes
 
 INSIDE: Final = frozenset({"observed", "interpolated"})  # sources of points among the sizes that were run
 _EXPLAINED: Final = {
-    "reliable": "The runs seen so far pin the curve down.",
+    "reliable": "The runs so far determine the curve well.",
     "insufficient": "Fewer than three sizes have been seen: the curve is a first guess from what applications usually do.",
     "high_error": "The runs do not lie on one scaling curve: something other than the size decides the run time.",
-    "linear": "No run has reached the size where more nodes stop helping: nobody knows yet where that is.",
+    "linear": "No run has reached the size where more nodes stop helping, so that size is not known yet.",
     "runner_up": "Two quite different curves fit the runs equally well.",
     "superlinear": "Doubling the size more than halves the run time, which no scaling law explains: memory or cache.",
     "slowdown": "At the largest sizes the run time grows again: more nodes only cost.",
@@ -25,6 +25,7 @@ _ATTENTION: Final = (
     "high_error", "slowdown", "superlinear", "runner_up", "linear", "far", "uncertain", "insufficient", "unknown", "reliable"
 )  # fmt: skip
 _UNITS: Final = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+_STEPS: Final = ((36_000.0, 900), (600.0, 60), (100.0, 5))  # from so many seconds on, rounded to so many
 _ONE: Final = {"nodes": "node", "cores": "core", "processes": "process", "threads": "thread", "gpus": "gpu"}
 
 
@@ -95,7 +96,7 @@ def energy(energy_j: float | None) -> str:
 def energy_advice(points: Sequence[CurvePoint], useful: UsefulSizes, unit: str) -> str:
     """Return what to know of energy, in one sentence: the size that takes least, and what the fastest costs beside it.
 
-    `points` are those that can be relied on; empty where there is nothing to say.
+    `points` are those that can be relied on; empty where there is no advice.
     """
     known = {point.n: (point.run_time_s, point.energy_j) for point in points if point.energy_j}
     least, fastest = useful.least_energy, min(known, key=lambda n: (known[n][0], n), default=None)
@@ -126,7 +127,7 @@ def measured_apart(resource: str, values: Sequence[float]) -> Callable[[float], 
 
 
 def span(start: str | None, stop: str | None) -> str:
-    """Return two moments, the day said once where it is one."""
+    """Return two moments, the day once where it is one."""
     first, last = moment(start), moment(stop)
     return f"{first} to {last[11:] if last[:10] == first[:10] and len(last) > 11 else last}"
 
@@ -136,15 +137,14 @@ def moment(rfc3339: str | None) -> str:
     return rfc3339[:16].replace("T", " ") if rfc3339 else "-"
 
 
+def band(low_s: float | None, high_s: float | None) -> str:
+    """Return a band of run times."""
+    return "-" if low_s is None or high_s is None else f"{duration(low_s)} to {duration(high_s)}"
+
+
 def printable(text: str) -> str:
     r"""Return a text whose control characters cannot reach a terminal."""
     return "".join(character if character.isprintable() else "?" for character in text)
-
-
-# Durations as people say them: no more digits than matter to somebody who waits.
-
-
-_STEPS: Final = ((36_000.0, 900), (600.0, 60), (100.0, 5))  # from so many seconds on, rounded to so many
 
 
 def rounded(seconds: float) -> str:
@@ -154,7 +154,7 @@ def rounded(seconds: float) -> str:
 
 
 def between(low_s: float, high_s: float) -> str:
-    """Return a range of durations, the unit said once where that reads well."""
+    """Return a range of durations, the unit once where that reads well."""
     low, high = rounded(low_s), rounded(high_s)
     if low == high and low_s != high_s:
         low, high = duration(low_s), duration(high_s)
@@ -169,15 +169,18 @@ def next_limit(seconds: float) -> float:
     return max(-(-minutes // step) * step, 1.0) * 60.0
 
 
-# Templates of HTML: one policy and one set of words for the pages of a running agent and for reports.
-
-
 def environment(package: str) -> Environment:
-    """Return the templates of a package: everything is escaped, and a missing value is an error."""
+    """Return the templates of a package, and those of the pages: everything is escaped, a missing value is an error."""
     made = Environment(
-        loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("sinks.web")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     made.filters.update(
-        counted=counted, share=share, moment=moment, verdict_words=verdict_words
+        counted=counted, duration=duration, energy=energy, moment=moment, power=power, share=share, size=size, sized=sized,
+        verdict_words=verdict_words,
     )  # fmt: skip
+    made.globals.update(band=band)
     return made

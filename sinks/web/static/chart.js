@@ -1,12 +1,17 @@
-// Charts: each <figure data-chart> is drawn by uPlot from the table in it. Arrow keys, Home and End move along its points, and
-// what lies there is said in words. Without script a picture made by the agent stands in its place.
+// Charts: each <figure data-chart> is drawn by uPlot from the tables in it, in the colours of the style sheet: what is drawn is
+// what a reader finds in the tables, in the same words. Arrow keys, Home and End move along the points.
 //
 // The figure says what its axes are: data-x and data-y ("log" or "linear"), data-ticks-x and data-ticks-y, each a list of
-// [value, words], and data-label, the name of the chart.
+// [value, label], data-label, the name of the chart, and data-diagonal where the line of equal values is drawn.
+// Cells carry numbers as data attributes: x (and x2, the end of an interval), line, low, high, truth, other, bar, and dot with
+// the ends of its own band, from and to. A row's data-kind is how its dot looks. data-upright anywhere in the figure is a
+// vertical line at that x, data-label names it.
+//
+// The file stands alone, so that a report can hold it: no imports.
 
-import { colour, painter } from "./paint.js";
-import { read } from "./table.js";
-
+const ROLES = ["x", "x2", "line", "low", "high", "truth", "other", "dot", "from", "to", "bar"];
+const DOTS = { observed: ["accent", 3.5], run: ["run", 2.6], limit: ["truth", 3.5], outside: ["warn-edge", 3.2], anomaly: ["bad", 5.5] };
+const HOLLOW = new Set(["anomaly"]);
 const RATIO = 0.56; // height to width
 const HEIGHT_MIN = 210;
 const HEIGHT_MAX = 460;
@@ -24,7 +29,9 @@ class Chart {
     this.box.setAttribute("aria-roledescription", "chart");
     this.readout = made("p", "readout");
     this.readout.setAttribute("aria-live", "polite");
-    figure.prepend(this.box, this.readout);
+    const caption = figure.querySelector("figcaption");
+    if (caption) caption.after(this.box, this.readout);
+    else figure.prepend(this.box, this.readout);
     this.box.addEventListener("keydown", (event) => this.key(event));
     this.box.addEventListener("blur", () => this.leave());
     this.observer = new ResizeObserver(() => this.resize());
@@ -35,9 +42,9 @@ class Chart {
   // Draws anew where the tables say something else than before.
   draw(always = false) {
     const found = read(this.figure);
-    const told = JSON.stringify([found, { ...this.figure.dataset }]);
-    if (told === this.told && !always) return;
-    Object.assign(this, { told, found, place: -1 });
+    const source = JSON.stringify([found, { ...this.figure.dataset }]);
+    if (source === this.source && !always) return;
+    Object.assign(this, { source, found, place: -1 });
     this.box.setAttribute("aria-label", `${this.figure.dataset.label}. Arrow keys go along its ${found.points.length} points.`);
     this.plot?.destroy();
     this.plot = new uPlot(this.options(), this.data(), this.box);
@@ -47,12 +54,13 @@ class Chart {
   data() {
     const column = (role) => this.found.points.map((point) => point[role] ?? null);
     const across = this.found.points.map(({ x, x2 }) => (x2 === undefined ? x : (x + x2) / 2));
-    return [across, column("line"), column("low"), column("high"), column("truth")];
+    return [across, ...["line", "low", "high", "truth", "other"].map(column)];
   }
 
   options() {
     const line = (stroke, more = {}) => ({ stroke, width: 2, spanGaps: true, points: { show: false }, ...more });
     const edge = line("transparent", { width: 0 });
+    const dashed = (name) => line(colour(name), { width: 1.5, dash: [6, 5] });
     return {
       ...this.size(),
       padding: [10, 14, 0, 0],
@@ -60,9 +68,9 @@ class Chart {
       cursor: { drag: { setScale: false, x: false, y: false }, y: false, points: { show: (_, place) => place === 1, size: 8 } },
       scales: { x: this.scale("x"), y: this.scale("y") },
       axes: [this.axis("x"), this.axis("y")],
-      series: [{}, line(colour("accent")), edge, edge, line(colour("truth"), { width: 1.5, dash: [6, 5] })],
+      series: [{}, line(colour("accent")), edge, edge, dashed("truth"), dashed("muted")],
       bands: [{ series: [3, 2], fill: colour("band") }],
-      hooks: { draw: [painter(this.found)], setCursor: [(plot) => this.point(plot)] },
+      hooks: { draw: [painter(this.found, "diagonal" in this.figure.dataset)], setCursor: [(plot) => this.point(plot)] },
     };
   }
 
@@ -72,7 +80,7 @@ class Chart {
   }
 
   values(name) {
-    const roles = name === "x" ? ["x", "x2"] : ["line", "low", "high", "truth", "dot", "bar"];
+    const roles = name === "x" ? ["x", "x2"] : ROLES.slice(2);
     const rows = [...this.found.points, ...this.found.dots];
     return rows.flatMap((row) => roles.map((role) => row[role])).filter((value) => value !== undefined);
   }
@@ -152,7 +160,7 @@ class Chart {
   }
 
   invite() {
-    this.readout.textContent = this.figure.dataset.invite || "Arrow keys or a pointer read its values.";
+    this.readout.textContent = "Use the arrow keys or a pointer to read the values.";
   }
 
   end() {
@@ -181,7 +189,7 @@ function thinned(plot, name, ticks, room) {
 }
 
 function drawAll(always = false) {
-  if (typeof uPlot === "undefined") return; // it did not load: the pictures stay
+  if (typeof uPlot === "undefined") return; // it did not load: the tables stay
   for (const [figure, chart] of charts) {
     if (figure.isConnected) continue;
     chart.end();
@@ -191,6 +199,135 @@ function drawAll(always = false) {
     if (charts.has(figure)) charts.get(figure).draw(always);
     else if (figure.querySelector("tbody tr")) charts.set(figure, new Chart(figure));
   }
+}
+
+// Returns {points, dots, uprights}: points are the rows of the first table, by x; the cursor goes along them.
+function read(figure) {
+  const [first, ...others] = [...figure.querySelectorAll("table")].map(rows);
+  const points = (first || []).sort((a, b) => a.x - b.x);
+  const uprights = [...figure.querySelectorAll("[data-upright]")].map(({ dataset }) => ({
+    x: Number(dataset.upright),
+    label: dataset.label || "",
+  }));
+  return { points, dots: [...points, ...others.flat()].filter((row) => row.dot !== undefined), uprights };
+}
+
+function rows(table) {
+  const heads = [...table.querySelectorAll("thead th")].map((cell) => cell.textContent.trim());
+  return [...table.querySelectorAll("tbody tr")].map((row) => point(row, heads)).filter((row) => Number.isFinite(row.x));
+}
+
+function point(row, heads) {
+  const found = { kind: row.dataset.kind || "", words: row.dataset.words || words(row, heads) };
+  for (const cell of row.querySelectorAll("th, td"))
+    for (const role of ROLES) if (role in cell.dataset && cell.dataset[role] !== "") found[role] = Number(cell.dataset[role]);
+  return found;
+}
+
+function words(row, heads) {
+  const parts = [...row.querySelectorAll("th, td")].map((cell, place) => [heads[place] || "", tidy(cell)]);
+  return parts.filter(([, told]) => told && told !== "-").map(([head, told]) => `${head} ${told}`).join(", ");
+}
+
+function tidy(cell) {
+  return cell.textContent.trim().replace(/\s+/g, " ");
+}
+
+// Returns a colour of the style sheet as it is now, light or dark.
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+// Returns a function of uPlot's hook `draw` that paints what was read from the tables.
+function painter(read, hasDiagonal) {
+  return (plot) => {
+    const { ctx, bbox } = plot;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    if (hasDiagonal) diagonal(plot);
+    bars(plot, read.points);
+    uprights(plot, read.uprights);
+    for (const dot of sorted(read.dots)) circle(plot, dot);
+    ctx.restore();
+  };
+}
+
+function sorted(dots) {
+  const order = Object.keys(DOTS); // what stands out lies above
+  return [...dots].sort((a, b) => order.indexOf(a.kind) - order.indexOf(b.kind));
+}
+
+function pixel(plot, x, y) {
+  return [plot.valToPos(x, "x", true), plot.valToPos(y, "y", true)];
+}
+
+function bars(plot, points) {
+  const { ctx, bbox } = plot;
+  ctx.fillStyle = colour("bar");
+  for (const { x, x2, bar } of points) {
+    if (bar === undefined) continue;
+    const [left, top] = pixel(plot, x, bar);
+    const right = plot.valToPos(x2, "x", true);
+    const width = Math.max(right - left - devicePixelRatio, 2 * devicePixelRatio);
+    ctx.fillRect(right > left ? left : left - width / 2, top, width, bbox.top + bbox.height - top);
+  }
+}
+
+function uprights(plot, lines) {
+  const { ctx, bbox } = plot;
+  ctx.strokeStyle = ctx.fillStyle = colour("muted");
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+  ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+  lines.forEach(({ x, label }, place) => {
+    const at = plot.valToPos(x, "x", true);
+    ctx.beginPath();
+    ctx.moveTo(at, bbox.top);
+    ctx.lineTo(at, bbox.top + bbox.height);
+    ctx.stroke();
+    const isRight = at > bbox.left + 0.7 * bbox.width;
+    ctx.textAlign = isRight ? "right" : "left";
+    ctx.fillText(label, at + (isRight ? -5 : 5) * devicePixelRatio, bbox.top + (14 + 16 * place) * devicePixelRatio);
+  });
+  ctx.setLineDash([]);
+}
+
+// Both axes have the same values along it.
+function diagonal(plot) {
+  const { ctx, scales } = plot;
+  const ends = [Math.max(scales.x.min, scales.y.min), Math.min(scales.x.max, scales.y.max)];
+  ctx.strokeStyle = colour("good");
+  ctx.lineWidth = 1.5 * devicePixelRatio;
+  ctx.setLineDash([2 * devicePixelRatio, 4 * devicePixelRatio]);
+  ctx.beginPath();
+  ctx.moveTo(...pixel(plot, ends[0], ends[0]));
+  ctx.lineTo(...pixel(plot, ends[1], ends[1]));
+  ctx.stroke();
+  ctx.setLineDash([]);
+}
+
+function circle(plot, { x, dot, from, to, kind }) {
+  const { ctx } = plot;
+  const [name, radius] = DOTS[kind] || DOTS.observed;
+  const [left, top] = pixel(plot, x, dot);
+  if (from !== undefined && to !== undefined) {
+    ctx.strokeStyle = colour(name);
+    ctx.globalAlpha = 0.5;
+    ctx.lineWidth = 1.5 * devicePixelRatio;
+    ctx.beginPath();
+    ctx.moveTo(...pixel(plot, x, from));
+    ctx.lineTo(...pixel(plot, x, to));
+    ctx.stroke();
+    ctx.globalAlpha = 1;
+  }
+  ctx.beginPath();
+  ctx.arc(left, top, radius * devicePixelRatio, 0, 2 * Math.PI);
+  ctx.fillStyle = ctx.strokeStyle = colour(name);
+  ctx.lineWidth = 2 * devicePixelRatio;
+  if (HOLLOW.has(kind)) ctx.stroke();
+  else ctx.fill();
 }
 
 document.addEventListener("scalewatch:exchanged", () => drawAll());

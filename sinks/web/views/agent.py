@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -14,64 +14,22 @@ from sinks.web.runbook import anchor
 from sinks.web.views.overview import SourceRow, source_rows
 from sinks.web.words import counted, duration, moment
 
-# What went wrong since the process began, in sentences: a fault must not look like silence.
-
-
 FAULT: Final = "processor"  # the reason of dead letters whose event made a processor fail
-
-
-class TroubleView(NamedTuple):
-    """A sentence, and whether it tells of a fault in the agent rather than in what it was sent."""
-
-    sentence: str
-    grave: bool
-
-
-Troubles = Callable[[], Sequence[TroubleView]]
-
-
-def troubles(metrics: Metrics) -> list[TroubleView]:
-    """Return one sentence for each kind of trouble, faults first; none while all is well."""
-    letters = metrics.above_zero("scalewatch_dead_letters_total")
-    faults = metrics.above_zero("scalewatch_processor_faults_total")
-    if FAULT in letters:
-        faults["events that became dead letters"] = letters.pop(FAULT)
-    runs, bounds = (metrics.above_zero(f"scalewatch_{name}_total") for name in ("runs_refused", "bounds_hit"))
-    found = (
-        (faults, f"A processor failed {_count(faults, 'time')}", True),
-        (letters, f"{_count(letters, 'message')} could not be used", False),
-        (runs, f"{_count(runs, 'report')} of runs changed no model", False),
-        (bounds, f"A bound was reached {_count(bounds, 'time')}", False),
-    )
-    return [
-        TroubleView(f"{what} since the start: {_listed(counts)}.", grave) for counts, what, grave in found if counts
-    ]
-
-
-def _count(counts: Mapping[str, float], thing: str) -> str:
-    return counted(round(sum(counts.values())), thing)
-
-
-def _listed(counts: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {count:.0f}" for name, count in sorted(counts.items(), key=lambda item: -item[1]))
-
-
-Counts = Callable[[str], Mapping[str, float]]  # a counter with one label: its series that are not zero
 LAG_LONG_S: Final = 120.0
 CHECKPOINT_OLD_S: Final = 600.0
 LETTERS_SHOWN: Final = 20
 _REFUSED: Final = {
-    "too_old": "ended before what the agent still remembers, so nobody knows whether it was counted already",
-    "too_many": "came when so many runs of its time were remembered that no more are",
+    "too_old": "ended before the agent's memory of runs begins, so it may have been counted already",
+    "too_many": "arrived when the memory for runs of its time was full",
     "correction_too_late": "corrects a run that is merged into the model already",
     "not_one_size": "changed its size while it ran",
-    "implausible": "has no size, or times that can not be",
-    "network_of_no_run": "tells of the network of a run that never ended, or was settled",
+    "implausible": "has no size, or impossible times",
+    "network_of_no_run": "reports the network use of a run that never ended, or has settled",
 }
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """What an operator should do, in one sentence, and the heading of the runbook that says more."""
+    """What an operator should do, in one sentence, and the heading of the runbook about it."""
 
     sentence: str
     heading: str
@@ -82,23 +40,25 @@ class Advice(msgspec.Struct, frozen=True):
         return f"/runbook#{anchor(self.heading)}"
 
 
-_WAITS: Final = Advice("Look at the broker from this machine: nothing is lost while the role waits.", "Not ready")
+_WAITS: Final = Advice("Check the broker from this machine; nothing is lost while the role waits.", "Not ready")
 _BEHIND: Final = Advice(
     "Wait after an outage; else give the collector more replicas or the learner more shards.", "Lag"
 )
-_UNSAVED: Final = Advice("Mend the broker's transactions or find the second learner of this shard.", "Checkpoint age")
-_RESTARTED: Final = Advice("Mend what the log names at each end; one restart is no incident.", "Role restarted")
+_UNSAVED: Final = Advice(
+    "Repair the broker's transactions, or find the second learner of this shard.", "Checkpoint age"
+)
+_RESTARTED: Final = Advice("Fix what the log names at each restart; a single restart is no incident.", "Role restarted")
 _LETTERS: Final = Advice(
-    "Mend the producer or the configuration, then send them again with scalewatch deadletter replay.",
+    "Fix the producer or the configuration, then replay them with scalewatch deadletter replay.",
     "Dead letters rising",
 )
-_FAULTS: Final = Advice("Report the sentence that the dead letters hold: this is a fault of ours.", "Processor faults")
+_FAULTS: Final = Advice("This is a bug: report it with the details of the dead letters.", "Processor faults")
 _REFUSALS: Final = Advice(
-    "Mostly nothing: each is counted and changes no model; scalewatch rebuild takes in corrections that came late.",
+    "Usually nothing: each is counted and changes no model; scalewatch rebuild applies late corrections.",
     "Refused runs",
 )
 _SILENT: Final = Advice(
-    "See whether its producer still writes; hosts and models stay as they are meanwhile.", "Source silent"
+    "Check whether its producer still writes; hosts and models do not change meanwhile.", "Source silent"
 )
 _BOUNDS: Final = Advice("Raise the bound, or group names that appear only once with a rule.", "Bounds hit")
 
@@ -113,13 +73,25 @@ class RoleRow(msgspec.Struct, frozen=True, kw_only=True):
     advice: Sequence[Advice]
 
 
-class Trouble(msgspec.Struct, frozen=True):
-    """One kind of trouble since the start: its counts by name, with what a name means, and what to do."""
+class Trouble(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of trouble since the start: its counts by name, each with what the name means, and what to do.
+
+    `sentence` sums it up. A `grave` one is a fault in the agent rather than in what it was sent.
+    """
 
     title: str
-    anchor: str
+    sentence: str
     counts: Sequence[tuple[str, int, str]]
     advice: Advice
+    grave: bool = False
+
+    @property
+    def anchor(self) -> str:
+        """The place of it on the page."""
+        return anchor(self.title)
+
+
+Troubles = Callable[[], Sequence[Trouble]]
 
 
 class LetterRow(msgspec.Struct, frozen=True):
@@ -147,16 +119,16 @@ def agent_view(
     health: Sequence[Health],
     sources: Sequence[SourceSeen],
     letters: Sequence[Letter],
-    counts: Counts,
+    found: Sequence[Trouble],
     now_ms: int | None,
 ) -> AgentView:
-    """Return what to show of the agent; `now_ms` is the event time against which the age of sources is told."""
+    """Return what to show of the agent; `now_ms` is the event time against which the age of sources is measured."""
     rows = source_rows(sources, now_ms or 0)
     return AgentView(
         roles=[role_row(role) for role in health],
         sources=rows,
         silent=_SILENT if any(row.is_old for row in rows) else None,
-        troubles=list(_troubles(counts)),
+        troubles=found,
         letters=[letter_row(letter) for letter in letters[:LETTERS_SHOWN]],
         letters_known=len(letters),
         reasons=sorted(Counter(letter.reason for letter in letters).items(), key=lambda item: (-item[1], item[0])),
@@ -213,23 +185,36 @@ def quoted(text: str) -> str:
     return text if plain else "'" + text.replace("'", "'\\''") + "'"
 
 
-def _troubles(counts: Counts) -> Iterator[Trouble]:
-    letters, faults = (dict(counts(f"scalewatch_{name}_total")) for name in ("dead_letters", "processor_faults"))
+def troubles(metrics: Metrics) -> list[Trouble]:
+    """Return each kind of trouble, faults first; nothing while all is well: a fault must not look like silence."""
+    letters, faults, refused, bounds = (
+        metrics.above_zero(f"scalewatch_{name}_total")
+        for name in ("dead_letters", "processor_faults", "runs_refused", "bounds_hit")
+    )
     if FAULT in letters:
         faults["events that became dead letters"] = letters.pop(FAULT)
-    refused, bounds = (counts(f"scalewatch_{name}_total") for name in ("runs_refused", "bounds_hit"))
-    told: tuple[tuple[str, Mapping[str, float], Mapping[str, str], Advice], ...] = (
-        ("Faults of processors", faults, {}, _FAULTS),
-        ("Dead letters", letters, {}, _LETTERS),
-        ("Reports of runs that changed no model", refused, _REFUSED, _REFUSALS),
-        ("Bounds that were reached", bounds, {}, _BOUNDS),
+    found = [
+        _trouble("Faults of processors", faults, "A processor failed {}", "time", _FAULTS, grave=True),
+        _trouble("Dead letters", letters, "{} could not be used", "message", _LETTERS),
+        _trouble("Reports of runs that changed no model", refused, "{} of runs changed no model", "report", _REFUSALS),
+        _trouble("Bounds that were reached", bounds, "A bound was reached {}", "time", _BOUNDS),
+    ]
+    return [trouble for trouble in found if trouble.counts]
+
+
+def _trouble(
+    title: str, counts: Mapping[str, float], what: str, thing: str, advice: Advice, *, grave: bool = False
+) -> Trouble:
+    rows = [(name, round(count)) for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+    total = counted(sum(count for _, count in rows), thing)
+    listed = ", ".join(f"{name} {count}" for name, count in rows)
+    return Trouble(
+        title=title,
+        sentence=f"{what.format(total)} since the start: {listed}.",
+        counts=[(name, count, _REFUSED.get(name, "")) for name, count in rows],
+        advice=advice,
+        grave=grave,
     )
-    for title, found, meanings, advice in told:
-        if found:
-            rows = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-            yield Trouble(
-                title, anchor(title), [(name, round(count), meanings.get(name, "")) for name, count in rows], advice
-            )
 
 
 def standing(view: AgentView) -> str:
@@ -241,7 +226,7 @@ def standing(view: AgentView) -> str:
         return f"Not ready: {', '.join(waiting)}."
     behind = [row for row in view.roles if row.advice]
     old = [row.topic for row in view.sources if row.is_old]
-    said = [f"{counted(len(behind), 'role')} should be looked at"] if behind else []
+    said = [f"{counted(len(behind), 'role')} {'needs' if len(behind) == 1 else 'need'} attention"] if behind else []
     said += [f"{counted(len(old), 'source')} {'is' if len(old) == 1 else 'are'} silent"] if old else []
     said += [f"{counted(len(view.troubles), 'kind')} of trouble since the start"] if view.troubles else []
     if not said:

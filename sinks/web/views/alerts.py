@@ -1,4 +1,4 @@
-"""What the pages of alerts show, worked out from the service: filters, one alert with its links, and how long it is quiet."""
+"""What the pages of alerts show, the list with its filters, and one alert with its evidence and links."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,16 +13,19 @@ from processors.contracts.names import ApplicationKey, measured, parse_rfc3339
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from sinks.web.access import Reader
-from sinks.web.links import link
+from sinks.web.queries import link
 from sinks.web.runbook import Section, section
 from sinks.web.views.hosts import host_link
 from sinks.web.views.jobs import job_link, may_see, owners
+from sinks.web.views.overview import SEVERITIES
 from sinks.web.words import counted, duration, moment, power, rounded, share, sized
 
-# The evidence of an alert in words and in numbers with their units.
-
-
 Words = Callable[[float], str]
+OPEN: Final = "open"
+STATUSES: Final = (OPEN, "firing", "pending", "resolved")
+KINDS: Final = ("anomaly", "reliability")
+RUNS_SHOWN: Final = 20
+_SHOWN_ELSEWHERE: Final = frozenset({"alertname", "severity", "application", "system", "host", "rack", "partition"})
 TIMES: Final = frozenset({"SlowSize", "FastSize", "StrangeRun", "Regression", "Improvement"})
 RATES: Final = frozenset({"ApplicationFailureRate", "HostFailureRate"})
 OF_HOSTS: Final = frozenset({"HostAnomaly", "StragglerHost"})
@@ -31,22 +34,22 @@ POWER: Final = "UnexplainedPower"
 RUNS: Final = frozenset({"since_run"})  # details that name runs
 JOB: Final = "job"
 _NAMED: Final = {
-    "conformal_p": "share of its last runs that were as far off",
-    "factor": "run times changed by the factor",
+    "conformal_p": "share of recent runs at least as far off",
+    "factor": "run time factor",
     "since": "since",
     "runs": "runs since then",
     "scatter": "scatter of run times before",
-    "changed": "what was new just then",
-    "before": "it was",
-    "after": "it is",
+    "changed": "changed at that time",
+    "before": "before",
+    "after": "after",
     "reasons": "reasons",
     "counters": "counters",
     "scored": "runs predicted before they were learned",
     "deviations": "robust standard deviations off",
-    "counters_off": "counters that were off",
-    "weight": "what it counts for the models, of a run",
-    "slower": "it took so many times what was expected",
-    "target": "what was compared",
+    "counters_off": "deviating counters",
+    "weight": "weight of the run in the models",
+    "slower": "times slower than expected",
+    "target": "compared quantity",
 }  # fmt: skip
 
 
@@ -110,15 +113,10 @@ def _name(alert: Alert) -> str:
 
 def sentence(alert: Alert) -> str:
     """Return the sentence of an alert, or what it is where it has none."""
-    return alert.annotations.get("summary") or f"{_name(alert) or alert.kind}, without words."
+    return alert.annotations.get("summary") or f"{_name(alert) or alert.kind}: no summary."
 
 
-OPEN: Final = "open"
-STATUSES: Final = (OPEN, "firing", "pending", "resolved")
-KINDS: Final = ("anomaly", "reliability")
-SEVERITIES: Final = ("critical", "warning", "info")
-RUNS_SHOWN: Final = 20
-_SHOWN_ELSEWHERE: Final = frozenset({"alertname", "severity", "application", "system", "host", "rack", "partition"})
+# The list, and one alert with its evidence.
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -153,7 +151,7 @@ class AlertView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def alert_row(alert: Alert, now_ms: int | None = None) -> AlertRow:
-    """Return an alert as the list shows it; one that is open has lasted until `now_ms`, by default as long as it told."""
+    """Return an alert as the list shows it; one that is open has lasted until `now_ms`, by default until its last report."""
     name = alert.labels.get("alertname", alert.kind)
     return AlertRow(alert, name, sentence(alert), f"/alerts/{alert.fingerprint}", _lasted(alert, now_ms))
 
@@ -201,10 +199,10 @@ def quiet_since(alerts: Sequence[Alert]) -> str:
         return ""
     ended = [alert for alert in alerts if alert.ends]
     if not ended:
-        return "No alert is open, and none has ended of late."
+        return "No alert is open, and none ended recently."
     last = max(ended, key=lambda alert: alert.ends or "")
     name = last.labels.get("alertname", last.kind)
-    return f"No alert is open since {moment(last.ends)} UTC, when the last one ended ({name})."
+    return f"No open alerts since {moment(last.ends)} UTC, when the last one ended ({name})."
 
 
 def find(alerts: Sequence[Alert], fingerprint: str) -> Alert | None:

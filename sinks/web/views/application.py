@@ -1,17 +1,15 @@
-"""Runs that settled of late, as the page of an application shows them: against their bands, and how right it was over time."""
+"""What the page of an application shows besides its curve: power, load, its newest runs, and how good predictions were."""
 
 from collections.abc import Sequence
 from math import exp, log
 from statistics import median
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
-from markupsafe import Markup
 
-from processors.contracts.load import LoadHistogram, UnderLoad
+from processors.contracts.load import UnderLoad
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import (
-    Alert,
     CurvePoint,
     PowerQuality,
     Prediction,
@@ -19,92 +17,30 @@ from processors.contracts.outputs import (
     RecentRun,
     UsefulSizes,
 )
-from sinks.web import charts, words
+from sinks.web import words
 from sinks.web.access import Reader
 from sinks.web.charts import (
-    Bars,
-    Drawing,
-    Ends,
-    Mark,
-    Marker,
-    Plot,
-    PlotAxis,
-    Scale,
-    Series,
-    Spot,
-    curve_svg,
-    drawable,
-    histogram_svg,
-    intervals,
-    powers,
-    series_plot,
+    Axis,
+    Bar,
+    Chart,
+    Words,
+    bars,
+    histogram_chart,
+    log_axis,
+    round_ticks,
+    run_time_axis,
+    share_axis,
+    size_axis,
+    time_axis,
 )
-from sinks.web.charts import told as told_apart
-from sinks.web.links import Truth
-from sinks.web.views import overview
-from sinks.web.words import duration, moment, share, size
+from sinks.web.views.overview import Mark
+from sinks.web.words import duration, moment, size
 
-# What the page of an application shows of power and energy: pictures, the sentence about energy, and what explains it.
-
-
-NOTHING: Final = (0.0, 0.0, 0.0)  # has no place on a logarithmic axis
+RUNS_SHOWN: Final = 120
+ROLLING: Final = 20  # runs, over which error and coverage are shown
+ROLLING_MIN: Final = 5
 COUNTERS_SHOWN: Final = 8  # of one target
-
-
-class PowerView(msgspec.Struct, frozen=True):
-    """Power and energy of an application: two charts, the points that have them, and words."""
-
-    power: Plot
-    energy: Plot
-    points: Sequence[CurvePoint]
-    advice: str
-    quality: PowerQuality | None
-
-
-class ExplainedView(msgspec.Struct, frozen=True):
-    """What counters say of one target, with at most COUNTERS_SHOWN of them."""
-
-    name: str
-    model: ProfileModel
-    counters: int
-
-
-def power_view(entry: Prediction) -> PowerView | None:
-    """Return what to show of power; None where it was never measured."""
-    points = [point for point in entry.curve if point.power_w is not None]
-    if not points:
-        return None
-    return PowerView(
-        _plot(entry, "Power", POWER),
-        _plot(entry, "Energy of a run", ENERGY),
-        points,
-        words.energy_advice(relied_on(entry), entry.useful_n, entry.unit),
-        entry.power,
-    )
-
-
-def explained_views(models: Sequence[ProfileModel]) -> list[ExplainedView]:
-    """Return what counters say of each target."""
-    return [
-        ExplainedView(
-            TARGETS.get(model.target, model.target),
-            msgspec.structs.replace(model, explained=model.explained[:COUNTERS_SHOWN]),
-            len(model.explained),
-        )
-        for model in models
-    ]
-
-
-def relied_on(entry: Prediction) -> list[CurvePoint]:
-    """Return the points of a curve that can be relied on: among the sizes that were run, or told to be reliable."""
-    reliable = entry.reliable_n
-    return [
-        point
-        for point in entry.curve
-        if point.source in words.INSIDE or (reliable is not None and reliable.min <= point.n <= reliable.max)
-    ]
-
-
+COMPLETED: Final = "COMPLETED"
 TARGETS: Final = {
     "run_time_s": "run time",
     "system_power_w": "system power per host",
@@ -114,124 +50,14 @@ TARGETS: Final = {
 }
 
 
-def _powers(point: CurvePoint) -> Ends:
-    return _known(point.power_w, point.power_low_w, point.power_high_w)
+# The chart of run times: the curve with its band, the newest runs, and the sizes worth asking for.
 
 
-def _energies(point: CurvePoint) -> Ends:
-    return _known(point.energy_j, point.energy_low_j, point.energy_high_j)
+class Upright(msgspec.Struct, frozen=True):
+    """A size that is marked in the chart, and what it is."""
 
-
-def _known(middle: float | None, low: float | None, high: float | None) -> Ends:
-    return NOTHING if middle is None or low is None or high is None else (middle, low, high)
-
-
-def _ticks(low: float, high: float, count_max: int) -> list[float]:
-    """Return round values in a range: powers of ten, those of two where these are too few."""
-    tens = powers(low, high, 10, count_max)
-    return tens if len(tens) > 2 else powers(low, high, 2, count_max)
-
-
-POWER: Final = Scale(_powers, words.power, _ticks)
-ENERGY: Final = Scale(_energies, words.energy, _ticks)
-
-
-def _plot(entry: Prediction, what: str, scale: Scale) -> Plot:
-    drawing = Drawing(
-        title=f"{what} of {entry.application} against {entry.unit}",
-        description=f"{what} with its 90 % band, on logarithmic axes; the table has every value.",
-        unit=entry.unit,
-        points=entry.curve,
-        scale=scale,
-    )
-    ends = [scale.of(point) for point in entry.curve]
-    values = [value for told in ends for value in told if drawable(value)]
-    sizes = [point.n for point, told in zip(entry.curve, ends, strict=True) if all(map(drawable, (point.n, *told)))]
-    return Plot(
-        drawing.title,
-        Markup(curve_svg(drawing)),  # noqa: S704 -- curves.py escapes
-        PlotAxis("log", told_apart(powers(min(sizes), max(sizes), 2, 12), size) if sizes else ()),
-        PlotAxis("log", told_apart(scale.ticks(min(values), max(values), 8), scale.words) if values else ()),
-    )
-
-
-# What the pages show of run times under load: words, and the histogram as a finished picture.
-
-
-class LoadView(msgspec.Struct, frozen=True):
-    """A run time under load as it is shown; `picture` is None where too little is known to draw."""
-
-    told: UnderLoad
-    plot: Plot | None
-    bounds: Sequence[tuple[float, float, float]]
-    markers: Sequence[tuple[float, str]]
-    intervals: Sequence[tuple[str, str, float]]
-    windows: str
-
-
-def load_view(name: str, told: UnderLoad | None, plain_s: float | None = None) -> LoadView | None:
-    """Return what to show of an application or a job, None where nothing was told; `plain_s` is what its curve says."""
-    if told is None:
-        return None
-    histogram = told.histogram
-    shown = intervals(*_of(histogram)) if histogram else []
-    return LoadView(
-        told,
-        _load_plot(name, told, histogram, plain_s) if histogram else None,
-        shown,
-        [(marker.value, marker.note) for marker in _markers(told, plain_s)],
-        [(duration(low), duration(high), mass) for low, high, mass in shown],
-        _windows(told),
-    )
-
-
-def _of(histogram: LoadHistogram) -> tuple[Sequence[float], Sequence[float]]:
-    """Return edges and shares; a certain value, which has two edges alike, has one of each."""
-    edges, shares = histogram.edges_s, histogram.probabilities
-    return (edges[:1], (1.0,)) if edges and edges[0] == edges[-1] else (edges, shares)
-
-
-def _markers(told: UnderLoad, plain_s: float | None) -> list[Marker]:
-    markers = [] if told.q50_s is None else [Marker(told.q50_s, "line", f"median {duration(told.q50_s)}")]
-    if plain_s is not None:
-        markers.append(Marker(plain_s, "forecast", f"its curve says {duration(plain_s)}"))
-    return markers
-
-
-def _load_plot(name: str, told: UnderLoad, histogram: LoadHistogram, plain_s: float | None) -> Plot:
-    edges, shares = _of(histogram)
-    bars = Bars(
-        title=f"Run time of {name} under the load of {told.hosts}",
-        description="Probabilities of run times; the table has every value.",
-        edges=edges,
-        shares=shares,
-        label=duration,
-        markers=_markers(told, plain_s),
-    )
-    top = max(shares, default=1.0)
-    return Plot(
-        bars.title,
-        Markup(histogram_svg(bars)),  # noqa: S704 -- histograms.py escapes
-        PlotAxis("linear", told_apart(sorted(edges), duration)),
-        PlotAxis("linear", told_apart([0.0, top / 2, top], share)),
-        ratio=0.42,
-    )
-
-
-def _windows(told: UnderLoad) -> str:
-    parts = [f"{told.looked_at} windows looked at"]
-    parts += [
-        f"{count} {what}"
-        for count, what in ((told.missing, "missing"), (told.stale, "stale"), (told.thin, "thin"))
-        if count
-    ]
-    return ", ".join(parts)
-
-
-RUNS_SHOWN: Final = 120
-ROLLING: Final = 20  # runs, over which error and coverage are told
-ROLLING_MIN: Final = 5
-COMPLETED: Final = "COMPLETED"
+    n: float
+    label: str
 
 
 class RunRow(msgspec.Struct, frozen=True):
@@ -246,11 +72,61 @@ class RunRow(msgspec.Struct, frozen=True):
     words: str
 
 
-class History(msgspec.Struct, frozen=True):
-    """How right predictions were: two charts, and a row for each run, oldest first."""
+def scaling_chart(entry: Prediction, anomalies: Sequence[Mark] = (), runs: Sequence[RunRow] = ()) -> Chart:
+    """Return the chart of run times against sizes."""
+    dots = [(row.run.n, row.run.run_time_s) for row in runs if row.kind and row.run.n]
+    dots += [(mark.n, mark.run_time_s) for mark in anomalies]
+    marked = [mark.n for mark in uprights(entry.useful_n)]
+    return Chart(
+        f"Run time of {entry.application} against {entry.unit}",
+        size_axis([*(point.n for point in entry.curve), *(n for n, _ in dots), *marked]),
+        run_time_axis([*(end for point in entry.curve for end in (point.low_s, point.high_s)), *(s for _, s in dots)]),
+        ratio=0.6,
+    )
 
-    error: Plot
-    coverage: Plot
+
+def uprights(useful: UsefulSizes) -> list[Upright]:
+    """Return the sizes that are marked: the knee and the largest useful one; one line where they are the same."""
+    if useful.knee is not None and useful.knee == useful.max:
+        return [Upright(useful.knee, f"knee, useful up to {size(useful.knee)}")]
+    marks = [(useful.knee, "knee"), (useful.max, "useful up to")]
+    return [Upright(n, f"{what} {size(n)}") for n, what in marks if n is not None]
+
+
+def run_rows(runs: Sequence[RecentRun], asks: Reader) -> list[RunRow]:
+    """Return the newest runs as they are shown."""
+    return [_row(run, known=asks.sees(run.user)) for run in runs[:RUNS_SHOWN]]
+
+
+def _row(run: RecentRun, *, known: bool) -> RunRow:
+    holds = run.told is None or run.told.holds(run.run_time_s)
+    kind = "" if run.state != COMPLETED or run.n is None else "run" if holds else "outside"
+    predicted = "-" if run.told is None else f"{duration(run.told.low_s)} to {duration(run.told.high_s)}"
+    verdict = _verdict(run)
+    text = f"{f'job {run.job_id}' if known else 'a run'}: {duration(run.run_time_s)}"
+    text += f"{f' at {size(run.n)}' if run.n is not None else ''}, {verdict}"
+    text += f" {predicted}" if run.told is not None and run.state == COMPLETED else ""
+    return RunRow(run, run.job_id if known else "", kind, moment(rfc3339(run.end_ms)), predicted, verdict, text)
+
+
+def _verdict(run: RecentRun) -> str:
+    if run.state != COMPLETED:
+        return run.state.lower().replace("_", " ")
+    if run.told is None:
+        return "not predicted"
+    if run.told.holds(run.run_time_s):
+        return "inside"
+    return "longer than" if run.run_time_s > run.told.high_s else "shorter than"
+
+
+# How good predictions were, run by run.
+
+
+class History(msgspec.Struct, frozen=True):
+    """How good predictions were: two charts, and a row for each run, oldest first."""
+
+    error: Chart
+    coverage: Chart
     rows: Sequence["Scored"]
 
 
@@ -265,55 +141,23 @@ class Scored(msgspec.Struct, frozen=True):
     rolling_inside: float | None
 
 
-def run_rows(runs: Sequence[RecentRun], asks: Reader) -> list[RunRow]:
-    """Return the newest runs as they are shown."""
-    return [_row(run, known=asks.sees(run.user)) for run in runs[:RUNS_SHOWN]]
-
-
-def _row(run: RecentRun, *, known: bool) -> RunRow:
-    holds = run.told is None or run.told.holds(run.run_time_s)
-    kind = "" if run.state != COMPLETED or run.n is None else "run" if holds else "outside"
-    predicted = "-" if run.told is None else f"{duration(run.told.low_s)} to {duration(run.told.high_s)}"
-    verdict = _verdict(run)
-    words = f"{f'job {run.job_id}' if known else 'a run'}: {duration(run.run_time_s)}"
-    words += f"{f' at {size(run.n)}' if run.n is not None else ''}, {verdict}"
-    words += f" {predicted}" if run.told is not None and run.state == COMPLETED else ""
-    return RunRow(run, run.job_id if known else "", kind, moment(rfc3339(run.end_ms)), predicted, verdict, words)
-
-
-def _verdict(run: RecentRun) -> str:
-    if run.state != COMPLETED:
-        return run.state.lower().replace("_", " ")
-    if run.told is None:
-        return "not predicted"
-    if run.told.holds(run.run_time_s):
-        return "inside"
-    return "longer than" if run.run_time_s > run.told.high_s else "shorter than"
-
-
 def history(name: str, runs: Sequence[RecentRun]) -> History | None:
-    """Return how right the predictions of runs were, None where no run had been predicted."""
+    """Return how good the predictions of runs were, None where no run had been predicted."""
     rows = scored(runs)
     if not rows:
         return None
-    error = Series(
-        label=f"Error of the predictions of {name}, run by run",
-        spots=[Spot(row.time_ms, row.error, row.rolling_error) for row in rows],
-        words=_shares,
-        top=0.1,
+    times = time_axis(rows[0].time_ms, rows[-1].time_ms)
+    errors = share_axis(max(0.1, *(row.error for row in rows)))
+    return History(
+        Chart(f"Error of the predictions of {name}, run by run", times, errors, ratio=0.42),
+        Chart(
+            f"Share of the runs of {name} inside their band, over the newest {ROLLING}",
+            times,
+            share_axis(1.0),
+            ratio=0.42,
+        ),
+        rows,
     )
-    coverage = Series(
-        label=f"Share of the runs of {name} inside their band, over the newest {ROLLING}",
-        spots=[Spot(row.time_ms, None, row.rolling_inside) for row in rows],
-        words=_shares,
-        top=1.0,
-        aim=0.9,
-    )
-    return History(series_plot(error), series_plot(coverage), rows)
-
-
-def _shares(value: float) -> str:
-    return "0 %" if value == 0 else share(value)
 
 
 def scored(runs: Sequence[RecentRun]) -> list[Scored]:
@@ -321,11 +165,13 @@ def scored(runs: Sequence[RecentRun]) -> list[Scored]:
 
     An error is exp(|ln(observed / predicted)|) - 1: of twice as long and half as long alike it is 100 %.
     """
-    told = [run for run in runs if run.told and run.state == COMPLETED and min(run.run_time_s, run.told.run_time_s) > 0]
+    known = [
+        run for run in runs if run.told and run.state == COMPLETED and min(run.run_time_s, run.told.run_time_s) > 0
+    ]
     found: list[Scored] = []
     logs: list[float] = []
     inside: list[bool] = []
-    for run in sorted(told, key=lambda run: (run.end_ms, run.run_id)):
+    for run in sorted(known, key=lambda run: (run.end_ms, run.run_id)):
         if run.told is None:
             continue
         logs.append(abs(log(run.run_time_s / run.told.run_time_s)))
@@ -345,45 +191,97 @@ def scored(runs: Sequence[RecentRun]) -> list[Scored]:
     return found
 
 
-# The chart of an application: its curve with the band, every run that settled of late, and the sizes worth asking for.
+# Power and energy, and what counters explain of a run.
 
 
-_KINDS: Final[dict[str, Literal["run", "outside"]]] = {"run": "run", "outside": "outside"}
+class PowerView(msgspec.Struct, frozen=True):
+    """Power and energy of an application: two charts, the points that have them, and a sentence."""
+
+    power: Chart
+    energy: Chart
+    points: Sequence[CurvePoint]
+    advice: str
+    quality: PowerQuality | None
 
 
-class Upright(msgspec.Struct, frozen=True):
-    """A size that is marked in the chart, and what it is."""
+class ExplainedView(msgspec.Struct, frozen=True):
+    """What counters explain of one target, with at most COUNTERS_SHOWN of them."""
 
-    n: float
-    label: str
+    name: str
+    model: ProfileModel
 
 
-def scaling_plot(
-    entry: Prediction, alerts: Sequence[Alert], truth: Truth | None, runs: Sequence[RunRow] = ()
-) -> charts.Plot:
-    """Return the chart of an application; the text in its picture is escaped where the picture is made."""
-    dots = [Mark(row.run.n, row.run.run_time_s, _KINDS[row.kind], row.words) for row in runs if row.kind and row.run.n]
-    marked = uprights(entry.useful_n)
-    sizes = [point.n for point in entry.curve] + [dot.n for dot in dots] + [mark.n for mark in marked]
-    times = [value for point in entry.curve for value in (point.low_s, point.run_time_s, point.high_s)]
-    times += [dot.run_time_s for dot in dots]
-    sizes, times = ([value for value in values if charts.drawable(value)] for values in (sizes, times))
-    return charts.Plot(
-        f"Run time of {entry.application} against {entry.unit}",
-        overview.picture(
-            entry, alerts, truth, small=False, runs=dots, uprights=[(mark.n, mark.label) for mark in marked]
+def power_view(entry: Prediction) -> PowerView | None:
+    """Return what to show of power; None where it was never measured."""
+    points = [point for point in entry.curve if point.power_w is not None]
+    if not points:
+        return None
+    sizes = size_axis(point.n for point in points)
+    powers = [end for point in points for end in (point.power_low_w, point.power_high_w) if end is not None]
+    energies = [end for point in points for end in (point.energy_low_j, point.energy_high_j) if end is not None]
+    return PowerView(
+        Chart(f"Power of {entry.application} against {entry.unit}", sizes, _round_axis(powers, words.power)),
+        Chart(
+            f"Energy of a run of {entry.application} against {entry.unit}", sizes, _round_axis(energies, words.energy)
         ),
-        charts.PlotAxis("log", charts.told(charts.powers(min(sizes), max(sizes), 2, 12), size) if sizes else ()),
-        charts.PlotAxis(
-            "log", charts.told(charts.duration_ticks(min(times), max(times), 8), duration) if times else ()
-        ),
-        ratio=0.6,
+        points,
+        words.energy_advice(_relied_on(entry), entry.useful_n, entry.unit),
+        entry.power,
     )
 
 
-def uprights(useful: UsefulSizes) -> list[Upright]:
-    """Return the sizes that are marked: the knee and the largest useful one; one line where they are the same."""
-    if useful.knee is not None and useful.knee == useful.max:
-        return [Upright(useful.knee, f"knee, useful up to {size(useful.knee)}")]
-    marks = [(useful.knee, "knee"), (useful.max, "useful up to")]
-    return [Upright(n, f"{what} {size(n)}") for n, what in marks if n is not None]
+def explained_views(models: Sequence[ProfileModel]) -> list[ExplainedView]:
+    """Return what counters explain of each target."""
+    return [
+        ExplainedView(
+            TARGETS.get(model.target, model.target),
+            msgspec.structs.replace(model, explained=model.explained[:COUNTERS_SHOWN]),
+        )
+        for model in models
+    ]
+
+
+def _round_axis(values: Sequence[float], unit: Words) -> Axis:
+    return log_axis(values, round_ticks, unit)
+
+
+def _relied_on(entry: Prediction) -> list[CurvePoint]:
+    """Return the points of a curve that can be relied on: among the sizes that were run, or reliable beyond."""
+    reliable = entry.reliable_n
+    return [
+        point
+        for point in entry.curve
+        if point.source in words.INSIDE or (reliable is not None and reliable.min <= point.n <= reliable.max)
+    ]
+
+
+# Run times under load.
+
+
+class LoadView(msgspec.Struct, frozen=True):
+    """A run time under load as it is shown; `chart` is None where too little is known to draw."""
+
+    told: UnderLoad
+    chart: Chart | None
+    bars: Sequence[Bar]
+    markers: Sequence[tuple[float, str]]
+    windows: str
+
+
+def load_view(name: str, told: UnderLoad | None, plain_s: float | None = None) -> LoadView | None:
+    """Return what to show of an application, None where its load is not known; `plain_s` is the run time of its curve."""
+    if told is None:
+        return None
+    edges, shares = (told.histogram.edges_s, told.histogram.probabilities) if told.histogram else ((), ())
+    certain = bool(edges) and edges[0] == edges[-1]  # one value, which has two edges alike
+    found = bars(edges[:1], (1.0,), duration) if certain else bars(edges, shares, duration)
+    markers = [] if told.q50_s is None else [(told.q50_s, f"median {duration(told.q50_s)}")]
+    markers += [] if plain_s is None else [(plain_s, f"its curve says {duration(plain_s)}")]
+    title = f"Run time of {name} under the load of {told.hosts}"
+    chart = histogram_chart(title, found, duration, ratio=0.42) if told.histogram else None
+    return LoadView(told, chart, found, markers, _windows(told))
+
+
+def _windows(told: UnderLoad) -> str:
+    counts = ((told.missing, "missing"), (told.stale, "stale"), (told.thin, "thin"))
+    return ", ".join([f"{told.looked_at} windows looked at", *(f"{count} {what}" for count, what in counts if count)])

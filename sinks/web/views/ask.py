@@ -3,18 +3,15 @@
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
-from zlib import crc32
 
 import msgspec
 from starlette.datastructures import QueryParams
 
 from processors.contracts.errors import UnavailableError
-from processors.contracts.events import Evidence, PredictionRequested
-from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import AnswerPoint, Prediction, RecentRun
 from processors.contracts.service import Service
-from sinks.web import parameters
-from sinks.web.words import counted, duration, energy, explained, share, size
+from sinks.web import queries
+from sinks.web.words import duration, energy, explained, share, size, sized
 
 SAME: Final = 0.03  # a difference below is none
 
@@ -31,7 +28,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def usual_size(entry: Prediction, runs: Sequence[RecentRun]) -> float | None:
-    """Return the size that is asked for most of late, of those as often asked for the smallest; None where nobody knows."""
+    """Return the size most often asked for recently, the smallest of equals; None where it is not known."""
     counts = Counter(run.n for run in runs if run.n is not None)
     if counts:
         return min(counts, key=lambda n: (-counts[n], n))
@@ -41,23 +38,25 @@ def usual_size(entry: Prediction, runs: Sequence[RecentRun]) -> float | None:
 
 
 def asked(service: Service, entry: Prediction, query: QueryParams, runs: Sequence[RecentRun]) -> Asked:
-    """Return what the box shows for a query; whatever is wrong with it is said in one sentence."""
+    """Return what the box shows for a query; whatever is wrong with it is one sentence."""
     usual = usual_size(entry, runs)
-    typed = " ".join(query.getlist("n"))[: parameters.TEXT_MAX].strip()
+    typed = " ".join(query.getlist("n"))[: queries.TEXT_MAX].strip()
     if not typed:
         return Asked(n="", usual=usual)
     try:
-        sizes = parameters.sizes(query)
+        sizes = queries.sizes(query)
         if len(sizes) > 1:
-            return Asked(n=typed, usual=usual, refusal="Ask for one size at a time; the table of the chart has many.")
+            return Asked(
+                n=typed, usual=usual, refusal="Ask for one size at a time; the table below the chart has all of them."
+            )
         beside = [] if usual is None or usual == sizes[0] else [usual]
-        answer = service.answer(question(entry, [*sizes, *beside]))
-    except (parameters.BadParameterError, UnavailableError) as problem:
+        answer = service.answer(queries.question(entry, [*sizes, *beside]))
+    except (queries.BadParameterError, UnavailableError) as problem:
         return Asked(n=typed, usual=usual, refusal=str(problem))
     by_size = {point.n: point for point in answer.points}  # which come in the order of their sizes
     points = [by_size[n] for n in (sizes[0], *beside) if n in by_size]
     if not answer.known or sizes[0] not in by_size:
-        return Asked(n=typed, usual=usual, refusal=answer.detail or "Nothing can be said of this size.")
+        return Asked(n=typed, usual=usual, refusal=answer.detail or "There is no prediction for this size.")
     return Asked(
         n=typed,
         usual=usual,
@@ -67,24 +66,12 @@ def asked(service: Service, entry: Prediction, query: QueryParams, runs: Sequenc
     )
 
 
-def question(entry: Prediction, sizes: Sequence[float]) -> PredictionRequested:
-    """Return the question how long an application runs at these sizes; the same question has the same id."""
-    key = ApplicationKey(entry.application, entry.system, entry.input, entry.unit)
-    return PredictionRequested(
-        system=entry.system,
-        request_id=f"page-{crc32(f'{key.id}?{list(sizes)}'.encode()):08x}",
-        n=tuple(sizes),
-        evidence=Evidence(application=entry.application, input=entry.input),
-        unit=entry.unit,
-    )
-
-
 def _sentences(entry: Prediction, points: Sequence[AnswerPoint]) -> list[str]:
     point, *rest = points
     band = f"{duration(point.low_s)} to {duration(point.high_s)}"
     told = [
-        f"At {_sized(point.n, entry.unit)} a run takes about {duration(point.run_time_s)}; {share(point.coverage)} of runs should take {band}.",
-        "No run has checked such a band yet."
+        f"At {sized(point.n, entry.unit)} a run takes about {duration(point.run_time_s)}; {share(point.coverage)} of runs should take {band}.",
+        "No run has tested such a band yet."
         if point.coverage_measured is None
         else f"So far {share(point.coverage_measured)} of the runs at such sizes fell inside their bands.",
     ]
@@ -98,7 +85,7 @@ def _sentences(entry: Prediction, points: Sequence[AnswerPoint]) -> list[str]:
 def _against(point: AnswerPoint, usual: AnswerPoint, unit: str) -> str:
     speed = usual.run_time_s / point.run_time_s
     cost = point.n * point.run_time_s / (usual.n * usual.run_time_s)
-    told = f"Beside the usual {_sized(usual.n, unit)} that is {_faster(speed)}, for {_more(cost)} {_hours(unit)}"
+    told = f"Compared with the usual {sized(usual.n, unit)}, that is {_faster(speed)}, for {_more(cost)} {_hours(unit)}"
     if point.energy_j and usual.energy_j:
         told += f" and {_more(point.energy_j / usual.energy_j)} energy"
     return f"{told}."
@@ -127,16 +114,12 @@ def _warning(entry: Prediction, n: float) -> str:
     return ""
 
 
-def _sized(n: float, unit: str) -> str:
-    return counted(1, unit.removesuffix("s")) if n == 1 else f"{size(n)} {unit}"
-
-
 def _hours(unit: str) -> str:
     return f"{unit.removesuffix('s')}-hours"
 
 
 def cells(point: AnswerPoint, unit: str) -> list[tuple[str, str]]:
-    """Return what the box says of one size: names and values, in the order of the rows."""
+    """Return what the box shows of one size: names and values, in the order of the rows."""
     rows = [
         ("run time", duration(point.run_time_s)),
         ("band", f"{duration(point.low_s)} to {duration(point.high_s)}"),

@@ -1,6 +1,6 @@
-"""What the pages show of hosts, worked out from the service: plain data, and finished pictures of histograms."""
+"""What the pages show of hosts: one with its resources, and the list, in which those that need attention come first."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, Literal
 from urllib.parse import quote, unquote
@@ -12,33 +12,29 @@ from processors.contracts.hosts import HostView, ResourceView, quantile
 from processors.contracts.names import measured
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
-from sinks.web.charts import Bars, Marker, Plot, PlotAxis, histogram_svg, intervals, small_histogram_svg, told
-from sinks.web.words import measured_apart, moment, share
+from sinks.web.charts import Bar, Chart, Spark, bars, histogram_chart, sparkline, steps
+from sinks.web.words import measured_apart, moment
 
+Key = tuple[str, str]  # system and name
+NAMES_MAX: Final = 50_000
+PAGE: Final = 40
+CHIP: Final = (120, 28)  # pixels of a small histogram
 HOSTS_READ_MAX: Final = 2_000  # in one look: the models wait for it
+RESOURCES_SHOWN: Final = {"attention": 8, "calm": 4}
+AT_WORK: Final = frozenset({"", "up"})
+_FIRST: Final = ("cpu_available", "load1", "memory_free", "memory_available", "power_w", "cpu_current", "bandwidth")
 
 
 class ResourceRow(msgspec.Struct, frozen=True):
-    """A resource of a host: the words for its figures, and its picture."""
+    """A resource of a host: its figures as text, its histogram, and the chart of it."""
 
     view: ResourceView
-    picture: Markup
     mean: str
     spread: str
     forecast: str
-    intervals: Sequence[tuple[str, str, float]]
-    bounds: Sequence[tuple[float, float, float]]
+    bars: Sequence[Bar]
     markers: Sequence[tuple[float, str]]
-    plot: Plot
-
-
-class HostRow(msgspec.Struct, frozen=True):
-    """A host in the table."""
-
-    view: HostView
-    link: str
-    resources: Sequence[ResourceRow]
-    alerts: Sequence[Alert]
+    chart: Chart
 
 
 def host_link(system: str, host: str) -> str:
@@ -62,27 +58,6 @@ def matching_hosts(service: Service, system: str | None, host: str | None) -> tu
     return wanted, len(known) > HOSTS_READ_MAX
 
 
-def hosts_like(views: Sequence[HostView], search: str) -> list[HostView]:
-    """Return the hosts with a text in their name, system, state or job, in any case."""
-    sought = search.casefold()
-    return [
-        view for view in views if sought in " ".join((view.system, view.host, view.state, view.job or "")).casefold()
-    ]
-
-
-def host_rows(views: Sequence[HostView], alerts: Sequence[Alert], *, small: bool = True) -> list[HostRow]:
-    """Return the hosts as they are shown, with their open alerts."""
-    return [
-        HostRow(
-            view,
-            f"/hosts/{host_link(view.system, view.host)}",
-            [resource_row(view, entry, small=small) for entry in view.resources],
-            [alert for alert in alerts_of_host(view, alerts) if alert.status != "resolved"],
-        )
-        for view in views
-    ]
-
-
 def alerts_of_host(view: HostView, alerts: Sequence[Alert]) -> list[Alert]:
     """Return the alerts about a host, resolved ones too."""
     return [
@@ -90,69 +65,29 @@ def alerts_of_host(view: HostView, alerts: Sequence[Alert]) -> list[Alert]:
     ]
 
 
-def resource_row(view: HostView, entry: ResourceView, *, small: bool) -> ResourceRow:
-    """Return a resource as it is shown; the text in the picture is escaped where it is made."""
+def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
+    """Return a resource as the page of its host shows it."""
     window, outlook = entry.window, entry.outlook
     words, label = partial(measured, entry.resource), measured_apart(entry.resource, window.edges)
     low, high = quantile(window, 0.05), quantile(window, 0.95)
-    top = max(window.shares, default=1.0)
+    found = bars(window.edges, window.shares, label)
+    markers = [(window.mean, f"mean of the last minute {words(window.mean)}")]
     forecast = "-" if outlook is None else words(outlook.value)
-    if outlook is not None and outlook.error is not None:
-        forecast += f" ± {words(outlook.error)}"
-    bars = Bars(
-        title=f"{entry.resource} of {view.host}",
-        description=_described(entry),
-        edges=window.edges,
-        shares=window.shares,
-        label=label,
-        markers=() if small else tuple(_markers(entry)),
-    )
-    picture = Markup(small_histogram_svg(bars) if small else histogram_svg(bars))  # noqa: S704 -- histograms.py escapes
-    bounds = intervals(window.edges, window.shares)
+    if outlook is not None:
+        markers.append((outlook.value, f"forecast {forecast}"))
+        forecast += f" ± {words(outlook.error)}" if outlook.error is not None else ""
     return ResourceRow(
         entry,
-        picture,
         words(window.mean),
         f"{words(low)} to {words(high)}",
         forecast,
-        [(label(start), label(stop), mass) for start, stop, mass in bounds],
-        bounds,
-        [(marker.value, marker.note) for marker in _markers(entry)],
-        Plot(
-            bars.title,
-            picture,
-            PlotAxis("linear", told(sorted(window.edges), label)),
-            PlotAxis("linear", told([0.0, top / 2, top], share)),
-            ratio=0.36,
-        ),
+        found,
+        markers,
+        histogram_chart(f"{entry.resource} of {view.host}", found, label, ratio=0.36),
     )
 
 
-def _described(entry: ResourceView) -> str:
-    if not entry.window.edges:
-        return "Nothing was measured in the last five minutes."
-    low, high = (measured(entry.resource, entry.window.edges[place]) for place in (0, -1))
-    return f"Shares of {entry.window.count} samples between {low} and {high} in the last five minutes."
-
-
-def _markers(entry: ResourceView) -> Iterator[Marker]:
-    mean = entry.window.mean
-    yield Marker(mean, "line", f"mean of the last minute {measured(entry.resource, mean)}")
-    if entry.outlook is not None:
-        value = entry.outlook.value
-        yield Marker(value, "forecast", f"forecast {measured(entry.resource, value)}")
-
-
-# The list of hosts: found by name, a page at a time, those first that need attention.
-
-
-Key = tuple[str, str]  # system and name
-NAMES_MAX: Final = 50_000
-PAGE: Final = 40
-LOOKED_AT_MAX: Final = 2_000  # for their state and their job; the models wait for it
-RESOURCES_SHOWN: Final = {"attention": 8, "calm": 4}
-AT_WORK: Final = frozenset({"", "up"})
-_FIRST: Final = ("cpu_available", "load1", "memory_free", "memory_available", "power_w", "cpu_current", "bandwidth")
+# The list of hosts, a page at a time.
 
 
 class Chip(msgspec.Struct, frozen=True):
@@ -216,7 +151,7 @@ def _searched(service: Service, names: Sequence[Key], sought: str) -> list[Key]:
     found = [key for key in names if sought in f"{key[0]}/{key[1]}".casefold()]
     if found:
         return found
-    views = service.hosts(LOOKED_AT_MAX)
+    views = service.hosts(HOSTS_READ_MAX)
     return [(view.system, view.host) for view in views if sought in f"{view.state} {view.job or ''}".casefold()]
 
 
@@ -238,15 +173,15 @@ def host_card(view: HostView, alerts: Sequence[Alert]) -> HostCard:
 
 
 def standing_out(view: HostView) -> list[str]:
-    """Return what of a host needs attention, in a few words each; nothing while it is as ever."""
+    """Return what of a host needs attention, in a few words each; nothing while it is as usual."""
     odd = [entry for entry in view.resources if entry.anomalous_since]
     notes = [] if view.state in AT_WORK else [view.state]
     if odd:
         since = min(entry.anomalous_since or "" for entry in odd)
         which = odd[0].resource if len(odd) == 1 else f"{len(odd)} of {len(view.resources)} resources"
-        notes.append(f"{which} as never before, since {moment(since)[-5:]}")
+        notes.append(f"{which} anomalous since {moment(since)[-5:]}")
     if not view.resources or all(entry.window.stale for entry in view.resources):
-        notes.append("nothing was measured of late")
+        notes.append("no recent measurements")
     return notes
 
 
@@ -256,6 +191,13 @@ def _place(entry: ResourceView) -> tuple[bool, bool, int, str]:
 
 
 def _chip(view: HostView, entry: ResourceView) -> Chip:
-    row = resource_row(view, entry, small=True)
-    odd, varies = bool(entry.anomalous_since), entry.variation == "high"
-    return Chip(entry.resource, row.picture, row.mean, odd=odd, varies=varies, old=entry.window.stale)
+    window = entry.window
+    spark = Spark(title=f"{entry.resource} of {view.host}", area=steps(bars(window.edges, window.shares, str)))
+    return Chip(
+        entry.resource,
+        sparkline(spark, *CHIP),
+        measured(entry.resource, window.mean),
+        odd=bool(entry.anomalous_since),
+        varies=entry.variation == "high",
+        old=window.stale,
+    )

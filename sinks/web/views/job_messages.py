@@ -1,17 +1,14 @@
-"""What the person who ran a job is told of it, in plain sentences: how it went, and how far to trust that."""
+"""Messages to the person who ran a job: how it went, how far to trust that, and what to ask for next time."""
 
 import math
 from collections.abc import Sequence
 from typing import Final
-
-import msgspec
 
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.outputs import CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun
 from sinks.web.words import (
     INSIDE,
     between,
-    counted,
     duration,
     energy,
     explained,
@@ -31,6 +28,11 @@ ALIKE: Final = 0.02  # two run times that differ by less are said to be equal
 DOUBTFUL: Final = frozenset({"high_error", "insufficient", "far", "uncertain", "unknown"})  # of a size that was run
 HARDLY: Final = 0.05
 PROBABLY: Final = 0.5
+MARGIN: Final = 1.1
+GENEROUS: Final = 1.5  # so many times what is needed is no mistake
+LITTLE: Final = 0.25  # longer with half the size
+USED_UP: Final = 1.05  # beyond the largest useful size by more than rounding
+ALIKE_SHARE: Final = 0.05
 _ENDED: Final = {
     "FAILED": "It failed after {}",
     "OUT_OF_MEMORY": "It ran out of memory after {}",
@@ -59,7 +61,7 @@ def _completed(run: RecentRun, unit: str) -> str:
     if told is None or told.run_time_s <= 0:
         return f"{took}. {_not_compared(run)}"
     if max(run.run_time_s, told.run_time_s) < SHORT_S:
-        return f"{took}. Runs this short are not compared: to start and to end takes as long."
+        return f"{took}. Runs this short are not compared: starting and ending take as long."
     against = _against(run.run_time_s / told.run_time_s, _usual(told, run.n, unit))
     most = _like_it(told)
     if told.holds(run.run_time_s):
@@ -125,14 +127,14 @@ def _usually(told: PredictedAtStart | None) -> str:
 
 def _not_compared(run: RecentRun) -> str:
     if run.n is None:
-        return "Its size was not told, or changed while it ran, so it is compared with no other run."
+        return "Its size was not reported, or changed while it ran, so it is not compared with other runs."
     if run.application_id is None:
-        return "Nobody knows which application it was, so it is compared with no other run."
-    return "Nothing had been predicted of it before it ended, as for the first runs of an application or a size."
+        return "Its application could not be identified, so it is not compared with other runs."
+    return "It had not been predicted before it ended, as with the first runs of an application or a size."
 
 
 def trust(verdict: str, source: str = "curve") -> str:
-    """Return in one sentence how far to trust what is said to be usual."""
+    """Return in one sentence how far to trust a prediction."""
     if source == "similar_runs":
         return (
             "Take this with care. It rests on runs of the same user, name or kind, not on a model of the application."
@@ -145,20 +147,19 @@ def trust(verdict: str, source: str = "curve") -> str:
 
 
 def record(runs: Sequence[RecentRun]) -> str:
-    """Return how often runs lay inside the bands that were told of them; empty where none was told."""
+    """Return how often runs fell inside their bands, in one sentence; empty where none had been predicted."""
     known = [(run, run.told) for run in runs if run.told is not None and run.state == COMPLETED]
     if not known:
         return ""
     held = sum(told.holds(run.run_time_s) for run, told in known)
-    last = "the last run" if len(known) == 1 else f"the last {counted(len(known), 'run')}"
-    before = "it ended" if len(known) == 1 else "they ended"
-    return f"Of {last} of which something was said before {before}, {held} {'was' if held == 1 else 'were'} inside."
+    last = "the last run that was predicted" if len(known) == 1 else f"the last {len(known)} runs that were predicted"
+    return f"Of {last}, {held} fell inside {'its band' if len(known) == 1 else 'their bands'}."
 
 
 def expected_end(job: JobPrediction) -> str:
     """Return when a running job will end, in one sentence."""
     if not job.known or job.end is None or job.run_time_s is None or job.coverage is None:
-        return f"When it will end can not be said yet. {explained(job.reliability.verdict)}".rstrip()
+        return f"Its end cannot be predicted yet. {explained(job.reliability.verdict)}".rstrip()
     often = of_runs(job.coverage).replace("runs", "such jobs")
     end = moment(job.end)[-5:] if job.end[:10] == job.as_of[:10] else moment(job.end)
     return (
@@ -182,7 +183,7 @@ def limit_chance(job: JobPrediction) -> str:
         return ""
     limit = f"its time limit of {duration(limit_s)}"
     if chance is None:
-        return f"How it stands to {limit} can not be said."
+        return f"The chance that it reaches {limit} is not known."
     if chance < HARDLY:
         return f"It will hardly reach {limit}: the chance is {share(chance)}."
     if chance < PROBABLY:
@@ -194,32 +195,18 @@ def limit_chance(job: JobPrediction) -> str:
 
 
 def settling(ended: JobPrediction, runs: Sequence[RecentRun]) -> str:
-    """Return what is said of a job whose run has ended and not settled yet; nothing where the run is among those known."""
+    """Return the sentence about a job whose run has ended and not settled yet; nothing where the run is among those known."""
     start_ms = parse_rfc3339(ended.start)
     if any(run.start_ms >= start_ms for run in runs):
         return ""
-    return "Its run is over. How it went is told here when it has settled, some minutes after its end."
+    return "Its run is over. Its outcome is shown here once it has settled, some minutes after its end."
 
 
-# What to ask for next time: the time limit, the size, and what a run costs in energy; plain sentences.
-
-
-MARGIN: Final = 1.1
-GENEROUS: Final = 1.5  # so many times what is needed is no mistake
-LITTLE: Final = 0.25  # longer with half the size
-USED_UP: Final = 1.05  # beyond the largest useful size by more than rounding
-ALIKE_SHARE: Final = 0.05
-
-
-class Limit(msgspec.Struct, frozen=True):
-    """A time limit worth asking for, in seconds, and why."""
-
-    limit_s: float
-    sentence: str
+# What to ask for next time.
 
 
 def told_now(point: CurvePoint, verdict: str) -> PredictedAtStart:
-    """Return what the curve says of one of its points, in the form in which it is told of a run."""
+    """Return a point of the curve in the form of a prediction at the start of a run."""
     return PredictedAtStart(
         run_time_s=point.run_time_s,
         low_s=point.low_s,
@@ -230,21 +217,21 @@ def told_now(point: CurvePoint, verdict: str) -> PredictedAtStart:
     )
 
 
-def limit_advice(usual: PredictedAtStart | None, had_s: float | None) -> Limit | None:
+def limit_advice(usual: PredictedAtStart | None, had_s: float | None) -> str:
     """Return the time limit to ask for next time: the upper end of the band with a tenth to spare, rounded up.
 
-    `had_s` is the limit that the run had. None where nothing is known of such runs.
+    `had_s` is the limit that the run had. Empty where nothing is known of such runs.
     """
     if usual is None or not 0 < usual.high_s < math.inf:
-        return None
+        return ""
     limit_s = next_limit(usual.high_s * MARGIN)
     why = f"{_within(usual.coverage)} end within {rounded(usual.high_s)}"
     if usual.verdict in DOUBTFUL or usual.source == "similar_runs":
         asked = f"ask for no less than {rounded(limit_s)}"
-        return Limit(limit_s, f"Stay generous and {asked}: {why}, as far as anybody can tell.")
+        return f"Stay generous and {asked}: {why}, as far as is known."
     if had_s is not None and limit_s <= had_s <= GENEROUS * limit_s:
-        return Limit(had_s, f"Your limit of {rounded(had_s)} fits: {why}.")
-    return Limit(limit_s, f"Ask for {rounded(limit_s)}: {why}.{_about(had_s, limit_s)}")
+        return f"Your limit of {rounded(had_s)} fits: {why}."
+    return f"Ask for {rounded(limit_s)}: {why}.{_about(had_s, limit_s)}"
 
 
 def _within(coverage: float) -> str:
@@ -283,7 +270,7 @@ def size_advice(entry: Prediction | None, n: float | None) -> str:
     if entry is None or n is None:
         return ""
     if entry.reliability.verdict in DOUBTFUL:
-        return f"Which size is best can not be said yet. {explained(entry.reliability.verdict)}"
+        return f"The best size is not known yet. {explained(entry.reliability.verdict)}"
     most = entry.useful_n.max
     if most is not None and n > most * USED_UP:
         return _too_many(entry, n, most)

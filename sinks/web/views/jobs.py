@@ -1,23 +1,23 @@
-"""What the page of a job shows, worked out from the service: plain data, sentences, and the picture of its application."""
+"""What the page of a job shows, worked out from the service: sentences, facts, and the chart of its application."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 from urllib.parse import quote, unquote
 
 import msgspec
-from markupsafe import Markup
 
 from processors.contracts.names import ApplicationKey, rfc3339
 from processors.contracts.outputs import CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun
 from processors.contracts.service import Service
 from sinks.web.access import Reader
-from sinks.web.charts import Drawing, Mark, Plot, PlotAxis, curve_svg, drawable, duration_ticks, powers, told
-from sinks.web.links import link
+from sinks.web.charts import Chart, run_time_axis, size_axis
+from sinks.web.queries import link
 from sinks.web.views import job_messages
-from sinks.web.words import between, duration, moment, power, rounded, share, size, sized
+from sinks.web.words import between, duration, moment, power, rounded, share, sized
 
-RECORD_RUNS: Final = 50  # of the application, by which it is told how often bands held
+RECORD_RUNS: Final = 50  # of the application, whose bands are counted
 DEFAULT_UNIT: Final = "nodes"
+SIMILAR_RUNS: Final = frozenset({"run-distribution", "similar_runs"})  # names of the model that needs no application
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     energy: str
     ended: str
     facts: Sequence[tuple[str, str]]
-    plot: Plot | None = None
+    chart: Chart | None = None
     entry: Prediction | None = None
     application: str = ""
 
@@ -63,7 +63,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 def owners(service: Service, system: str, job_id: str) -> set[str | None]:
     """Return who ran a job, as the journal writes users; nobody where the job is not known."""
-    told = (_running(service, system, job_id), service.ended(system, job_id))
+    told = (running_job(service, system, job_id), service.ended(system, job_id))
     users = {run.user for run in service.runs_of_job(system, job_id)}
     return users | {job.user for job in told if job is not None}
 
@@ -75,7 +75,7 @@ def may_see(reader: Reader, users: set[str | None]) -> bool:
 
 def job_view(service: Service, system: str, job_id: str) -> JobView | None:
     """Return what to show of a job; None where nothing is known of it."""
-    running = _running(service, system, job_id)
+    running = running_job(service, system, job_id)
     runs = service.runs_of_job(system, job_id)
     ended = service.ended(system, job_id)
     settling = job_messages.settling(ended, runs) if ended is not None else ""
@@ -92,7 +92,7 @@ def job_view(service: Service, system: str, job_id: str) -> JobView | None:
 
 def running_view(service: Service, job: JobPrediction) -> RunningView:
     """Return what to show of a job that runs."""
-    source = "similar_runs" if job.model is not None and job.model.name == "similar_runs" else "curve"
+    source = "similar_runs" if job.model is not None and job.model.name in SIMILAR_RUNS else "curve"
     id_ = _application(job)
     return RunningView(
         job=job,
@@ -114,7 +114,7 @@ def _running_facts(job: JobPrediction) -> Iterator[tuple[str, str]]:
     yield "started", f"{moment(job.start)} UTC"
     if job.known and job.run_time_s is not None and job.low_s is not None and job.high_s is not None:
         yield "run time", f"{rounded(job.run_time_s)} ({between(job.low_s, job.high_s)})"
-    yield "time limit", "none told" if job.time_limit_s is None else duration(job.time_limit_s)
+    yield "time limit", "not reported" if job.time_limit_s is None else duration(job.time_limit_s)
     yield "chance to reach it", share(job.probability_exceeds_limit)
     if job.power_w is not None:
         yield "power of all its hosts", f"{power(job.power_w)} ({power(job.power_low_w)} to {power(job.power_high_w)})"
@@ -125,24 +125,23 @@ def _running_facts(job: JobPrediction) -> Iterator[tuple[str, str]]:
 
 
 def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> RunView:
-    """Return what to show of a run that ended; only the newest of a job gets a picture and advice."""
+    """Return what to show of a run that ended; only the newest of a job gets a chart and advice."""
     entry = None if run.application_id is None else service.prediction(run.application_id)
     unit = _unit(run, entry)
     point = _point(entry, run.n)
     usual = run.told if point is None or entry is None else job_messages.told_now(point, entry.reliability.verdict)
-    advice = job_messages.limit_advice(usual, run.time_limit_s) if newest else None
     others = service.runs(run.application_id)[:RECORD_RUNS] if newest and run.application_id else ()
     return RunView(
         run=run,
         outcome=job_messages.outcome(run, unit),
         trust=job_messages.trust(run.told.verdict, run.told.source) if run.told else "",
         record=job_messages.record(others),
-        limit=advice.sentence if advice else "",
+        limit=job_messages.limit_advice(usual, run.time_limit_s) if newest else "",
         size=job_messages.size_advice(entry, run.n) if newest else "",
         energy=job_messages.energy_words(run, point),
         ended=moment(rfc3339(run.end_ms)),
         facts=list(_facts(run, unit)),
-        plot=_plot(entry, run) if newest else None,
+        chart=_chart(entry, run) if newest else None,
         entry=entry,
         application=f"/applications/{link(run.application_id)}" if entry is not None and run.application_id else "",
     )
@@ -168,7 +167,7 @@ def _facts(run: RecentRun, unit: str) -> Iterator[tuple[str, str]]:
     yield "run time", duration(run.run_time_s)
     if run.told is not None:
         yield "had been predicted", _predicted(run.told)
-    yield "time limit", "none told" if run.time_limit_s is None else duration(run.time_limit_s)
+    yield "time limit", "not reported" if run.time_limit_s is None else duration(run.time_limit_s)
     if run.power_w is not None:
         yield "mean power of all its hosts", power(run.power_w)
 
@@ -177,32 +176,18 @@ def _predicted(told: PredictedAtStart) -> str:
     return f"{rounded(told.run_time_s)} ({between(told.low_s, told.high_s)})"
 
 
-def _plot(entry: Prediction | None, run: RecentRun) -> Plot | None:
+def _chart(entry: Prediction | None, run: RecentRun) -> Chart | None:
     if entry is None or not entry.curve or run.n is None:
         return None
-    sizes = [n for n in (*(point.n for point in entry.curve), run.n) if drawable(n)]
-    times = [value for point in entry.curve for value in (point.low_s, point.high_s) if drawable(value)]
-    times += [run.run_time_s] if drawable(run.run_time_s) else []
-    return Plot(
+    return Chart(
         f"Run time of {entry.application} against {entry.unit}, and this run",
-        _picture(entry, run.n, run.run_time_s),
-        PlotAxis("log", told(powers(min(sizes), max(sizes), 2, 12), size) if sizes else ()),
-        PlotAxis("log", told(duration_ticks(min(times), max(times), 8), duration) if times else ()),
+        size_axis([*(point.n for point in entry.curve), run.n]),
+        run_time_axis([*(end for point in entry.curve for end in (point.low_s, point.high_s)), run.run_time_s]),
     )
 
 
-def _picture(entry: Prediction, n: float, run_time_s: float) -> Markup:
-    drawing = Drawing(
-        title=f"Run time of {entry.application} against {entry.unit}, and this run",
-        description=f"This run took {rounded(run_time_s)} at {sized(n, entry.unit)}; the table has the curve.",
-        unit=entry.unit,
-        points=entry.curve,
-        marks=[Mark(n, run_time_s, "anomaly", f"this run: {rounded(run_time_s)}")],
-    )
-    return Markup(curve_svg(drawing))  # noqa: S704 -- curves.py escapes
-
-
-def _running(service: Service, system: str, job_id: str) -> JobPrediction | None:
+def running_job(service: Service, system: str, job_id: str) -> JobPrediction | None:
+    """Return the prediction of a job that runs, None where it does not."""
     return next((job for job in service.jobs() if (job.system, job.job_id) == (system, job_id)), None)
 
 

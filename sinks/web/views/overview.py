@@ -1,8 +1,8 @@
-"""What the pages show, worked out from the service: plain data without HTML, but for the finished pictures."""
+"""What the overview shows, and what it shares with the page of an application: order, sources, laws, what stands out."""
 
 from collections.abc import Sequence
 from heapq import nsmallest
-from math import isfinite
+from math import isfinite, log
 from statistics import median
 from typing import Final
 
@@ -20,48 +20,15 @@ from processors.contracts.outputs import (
     Prediction,
     SourceSeen,
 )
-from sinks.web.charts import Drawing, Mark, curve_svg, small_curve_svg
-from sinks.web.links import Truth, application_id, link
-from sinks.web.words import attention, duration, explained, moment, share, size, verdict_words
-
-# How fresh the sources are: the newest event of each against the present in event time.
-
+from sinks.web.charts import Spark, drawable, sparkline
+from sinks.web.queries import Truth, application_id, link
+from sinks.web.words import attention, duration, explained, moment, share, verdict_words
 
 OLD_S: Final = 900.0  # a source that is so far behind stands out
-
-
-class SourceRow(msgspec.Struct, frozen=True):
-    """A source: its topic, how many events came, the newest one's time, and how far that is behind the present."""
-
-    topic: str
-    events: int
-    newest: str
-    behind: str
-    is_old: bool
-
-
-def source_rows(sources: Sequence[SourceSeen], now_ms: int = 0) -> list[SourceRow]:
-    """Return the sources, those furthest behind first. `now_ms` is the present, where something else than they tells it."""
-    now = max([now_ms, *(seen.newest_ms for seen in sources)])
-    return [
-        SourceRow(
-            seen.topic,
-            seen.events,
-            moment(rfc3339(seen.newest_ms)),
-            _behind((now - seen.newest_ms) / 1000),
-            (now - seen.newest_ms) / 1000 > OLD_S,
-        )
-        for seen in sorted(sources, key=lambda seen: (seen.newest_ms, seen.topic))
-    ]
-
-
-def _behind(seconds: float) -> str:
-    return "newest" if seconds < 1 else f"{duration(seconds)} behind"
-
-
-# Who is right on an application: the laws of run time in the order of their errors, for the page and the commands.
-
-
+TARGET: Final = "target"  # evidence that has one is of that, in its own unit
+SEVERITIES: Final = ("critical", "warning", "info")
+SKETCH: Final = (320, 90)  # pixels
+_KEY: Final = ("application", "system", "input", "unit")
 INSIDE: Final[Horizon] = "inside"
 PREDICTION: Final = "prediction"  # in the place of a law: what was published
 _LAWS: Final = {
@@ -85,6 +52,38 @@ _LAWS: Final = {
     "communication": "communication of the run",
     "curve": "its published curve",
 }
+
+
+class SourceRow(msgspec.Struct, frozen=True):
+    """A source: its topic, how many events came, the newest one's time, and how far that is behind the present."""
+
+    topic: str
+    events: int
+    newest: str
+    behind: str
+    is_old: bool
+
+
+def source_rows(sources: Sequence[SourceSeen], now_ms: int = 0) -> list[SourceRow]:
+    """Return the sources, those furthest behind first. `now_ms` is the present, where it is known otherwise."""
+    now = max([now_ms, *(seen.newest_ms for seen in sources)])
+    return [
+        SourceRow(
+            seen.topic,
+            seen.events,
+            moment(rfc3339(seen.newest_ms)),
+            _behind((now - seen.newest_ms) / 1000),
+            (now - seen.newest_ms) / 1000 > OLD_S,
+        )
+        for seen in sorted(sources, key=lambda seen: (seen.newest_ms, seen.topic))
+    ]
+
+
+def _behind(seconds: float) -> str:
+    return "newest" if seconds < 1 else f"{duration(seconds)} behind"
+
+
+# The laws of run time, by how right they were.
 
 
 class Ranked(msgspec.Struct, frozen=True):
@@ -141,9 +140,7 @@ def _mean(row: Ranked, deciding: Sequence[str]) -> float:
     return sum(part.error * part.scored for part in parts) / scored if scored else float("inf")
 
 
-TARGET: Final = "target"  # evidence that has one is of that, in its own unit
-SEVERITIES: Final = ("critical", "warning", "info")
-_KEY: Final = ("application", "system", "input", "unit")
+# Applications.
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -152,12 +149,19 @@ class Row(msgspec.Struct, frozen=True):
     id: str
     link: str
     prediction: Prediction
-    picture: Markup
     verdict: str
     explained: str
     alerts: Sequence[Alert]
     largest_observed: CurvePoint | None
     error_against_truth: float | None
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """A size that stands out of a curve, and why."""
+
+    n: float
+    run_time_s: float
+    note: str
 
 
 class PointRow(msgspec.Struct, frozen=True):
@@ -176,7 +180,6 @@ def rows(
     for alert in alerts:
         if alert.status != "resolved":
             by_key.setdefault(tuple(alert.labels.get(name) for name in _KEY), []).append(alert)
-    # pictures are dear: only of what is shown
     first = nsmallest(rows_max, predictions, key=lambda entry: _place(entry, by_key.get(_key(entry), [])))
     return [_row(entry, by_key.get(_key(entry), []), truth) for entry in first]
 
@@ -206,7 +209,6 @@ def _row(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None) -> Row
         id=id_,
         link=f"/applications/{link(id_)}",
         prediction=entry,
-        picture=picture(entry, alerts, truth, small=True),
         verdict=verdict_words(entry.reliability.verdict),
         explained=explained(entry.reliability.verdict),
         alerts=alerts,
@@ -235,46 +237,39 @@ def point_rows(entry: Prediction, truth: Truth | None) -> list[PointRow]:
 
 
 def run_time_at(entry: Prediction, n: float) -> float | None:
-    """Return the run time that the curve tells at one of its sizes, None at another."""
+    """Return the run time of the curve at one of its sizes, None at another."""
     return next((point.run_time_s for point in entry.curve if point.n == n), None)
 
 
-def picture(
-    entry: Prediction,
-    alerts: Sequence[Alert],
-    truth: Truth | None,
-    *,
-    small: bool,
-    runs: Sequence[Mark] = (),
-    uprights: Sequence[tuple[float, str]] = (),
-) -> Markup:
-    """Return the picture of an application's curve; the text in it is escaped where the picture is made."""
-    drawing = Drawing(
-        title=f"Run time of {entry.application} against {entry.unit}",
-        description=_described(entry),
-        unit=entry.unit,
-        points=entry.curve,
-        marks=[*runs, *anomalies(alerts)],
-        uprights=uprights,
-        truth=[(row.point.n, row.truth_s) for row in point_rows(entry, truth) if row.truth_s],
+def sketch(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None) -> Markup:
+    """Return the curve of an application as a small picture on logarithmic axes, with its band and what stands out."""
+    points = [p for p in entry.curve if all(map(drawable, (p.n, p.run_time_s, p.low_s, p.high_s)))]
+    truths = [(row.point.n, row.truth_s) for row in point_rows(entry, truth) if row.truth_s]
+    marks = [("observed", p.n, p.run_time_s) for p in points if p.source == "observed"]
+    marks += [("anomaly", mark.n, mark.run_time_s) for mark in anomalies(alerts)]
+    logs = {"line": [_logs(p.n, p.run_time_s) for p in points], "truth": [_logs(*truth) for truth in truths]}
+    upper, lower = [_logs(p.n, p.high_s) for p in points], [_logs(p.n, p.low_s) for p in points]
+    return sparkline(
+        Spark(
+            title=f"Run time of {entry.application} against {entry.unit}",
+            area=[*upper, *reversed(lower)],
+            lines=list(logs.items()),
+            dots=[
+                (kind, _logs(n, run_time_s)) for kind, n, run_time_s in marks if drawable(n) and drawable(run_time_s)
+            ],
+        ),
+        *SKETCH,
     )
-    return Markup(small_curve_svg(drawing) if small else curve_svg(drawing))  # noqa: S704 -- curves.py escapes
 
 
-def _described(entry: Prediction) -> str:
-    if not entry.curve:
-        return "There is no curve yet."
-    first, last = entry.curve[0], entry.curve[-1]
-    return (
-        f"From {duration(first.run_time_s)} at {size(first.n)} to {duration(last.run_time_s)} at {size(last.n)}"
-        f" {entry.unit}, on logarithmic axes; the table has every value."
-    )
+def _logs(n: float, run_time_s: float) -> tuple[float, float]:
+    return log(n), log(run_time_s)
 
 
 def anomalies(alerts: Sequence[Alert]) -> list[Mark]:
-    """Return the sizes that stand out of a curve by open alerts, with what they say."""
+    """Return the sizes that stand out of a curve by open alerts, with their sentences."""
     return [
-        Mark(alert.evidence.n, alert.evidence.observed, "anomaly", alert.annotations.get("summary", ""))
+        Mark(alert.evidence.n, alert.evidence.observed, alert.annotations.get("summary", ""))
         for alert in alerts
         if alert.kind == "anomaly" and alert.evidence.n and alert.evidence.observed
         and alert.evidence.expected and alert.evidence.expected > 1  # seconds: a failure rate is no point of the curve
@@ -297,11 +292,6 @@ def worst_first(alerts: Sequence[Alert]) -> list[Alert]:
     """Return the alerts that are not resolved: firing before pending, then the worst, else in the order given."""
     is_open = [alert for alert in alerts if alert.status != "resolved"]
     return sorted(is_open, key=lambda alert: (alert.status != "firing", SEVERITIES.index(alert.severity)))
-
-
-def band(low_s: float | None, high_s: float | None) -> str:
-    """Return a band of run times."""
-    return "-" if low_s is None or high_s is None else f"{duration(low_s)} to {duration(high_s)}"
 
 
 def change(ratio: float | None) -> str:

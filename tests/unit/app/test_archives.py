@@ -93,4 +93,4 @@ def test_a_backtest_of_an_archive_scores_the_power_of_its_jobs(tmp_path: Path) -
     report = json.loads((tmp_path / "out" / "report.json").read_bytes())
     profiled = report["variants"][0]["profiled"]
     assert (profiled["settled"], profiled["profiles"], profiled["learned"]) == (12, 12, 12)
-    assert profiled["total"]["figures"]["mean_w"] == pytest.approx(2 * 205.5, rel=0.02)
+    assert profiled["total"]["mean_w"] == pytest.approx(2 * 205.5, rel=0.02)

@@ -29,9 +29,11 @@ class Checked(HTMLParser):
         self.wrong: list[str] = []
         self.fetched: list[str] = []
         self.tags: list[str] = []
+        self.charts: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
+        self.charts += [value or "" for name, value in attrs if name == "data-label" and tag == "figure"]
         if tag not in VOID:
             self.open.append(tag)
         self.fetched += [value or "" for name, value in attrs if name in {"src", "href", "xlink:href", "action"}]
@@ -79,19 +81,29 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return report(tmp_path_factory.mktemp("history"), *lines, sets=({"alerts.strange_run.factor_min": "20"},))
 
 
-def test_every_tag_is_closed_and_nothing_is_fetched_or_run(whole: Report) -> None:
+def test_every_tag_is_closed_and_nothing_is_fetched(whole: Report) -> None:
     text = page(whole)
     found = checked(text)
     assert (found.open, found.wrong) == ([], [])
     assert found.fetched == ["data:,"]
-    assert "script" not in found.tags
-    assert re.findall(r"url\(|@import", text) == []
-    assert set(re.findall(r"https?://[^\"'<\s]+", text)) <= {"http://www.w3.org/2000/svg"}  # the name of a format
+    assert found.tags.count("script") == 2, "uPlot, and what draws charts with it"
+    assert "default-src 'none'" in text
+    assert re.findall(r"url\(|@import|^import ", text, re.MULTILINE) == []
+    assert set(re.findall(r"https?://[^\"'<\s]+", text)) <= {"https://github.com/leeoniya/uPlot"}  # of its author
+    assert "Permission is hereby granted" in text, "the licence goes with the copy"
 
 
-def test_every_picture_and_table_is_there(whole: Report) -> None:
+def test_every_chart_and_table_is_there(whole: Report) -> None:
     text = page(whole)
-    assert checked(text).tags.count("svg") == 4 + 1
+    charts = checked(text).charts
+    assert [label.partition(":")[0] for label in charts] == [
+        "Median error over time",
+        "Share inside the 90 % band over time",
+        "Reliability diagram",
+        "Share inside the 90 % band by distance",
+        f"{EVIL} <i>",
+    ]
+    assert len(re.findall('<details class="behind">', text)) == len(charts), "the table behind each"
     for words in (
         "Reliability diagram",
         "requested time",
@@ -101,7 +113,8 @@ def test_every_picture_and_table_is_there(whole: Report) -> None:
         "FAILED",
     ):
         assert words in text
-    assert text.count('<polygon class="band"') >= 2
+    for role in ("line", "low", "truth", "other", "dot", "from"):
+        assert f" data-{role}=" in text, role
     assert "NaN" not in text
     assert ">nan" not in text
 

@@ -75,18 +75,18 @@ def test_what_a_proxy_says_goes_before_a_token_that_it_passed_on(app: Starlette)
 )
 def test_nobody_else_is_let_in(app: Starlette, said: str) -> None:
     response = get(app, "/api/v1/jobs", headers=[("Authorization", said)])
-    assert (response.status_code, response.json()["error"]) == (401, "This token is not known.")
+    assert (response.status_code, response.json()["error"]) == (401, "Unknown token.")
     assert response.headers["www-authenticate"] == 'Bearer realm="scalewatch", error="invalid_token"'
 
 
 def test_a_stranger_is_told_how_to_come_in(app: Starlette) -> None:
     response = get_as(None, app, "/api/v1/applications")
     assert response.status_code == 401
-    assert response.json() == {"error": "Say who you are: come through the centre's log-in, or send a bearer token."}
+    assert response.json() == {"error": "Authentication required: sign in through your centre, or send a bearer token."}
     assert response.headers["www-authenticate"] == 'Bearer realm="scalewatch"'
     page = get_as(None, app, "/")
     assert (page.status_code, page.headers["content-type"]) == (401, "text/html; charset=utf-8")
-    assert "Say who you are" in page.text
+    assert "Authentication required" in page.text
     parsed(page.text)
     for refused in (response, page):
         assert refused.headers["content-security-policy"].startswith("default-src 'none'")
@@ -118,7 +118,7 @@ def test_metrics_ask_for_a_token_unless_they_are_open(app: Starlette) -> None:
 def test_dead_letters_are_for_operators(app: Starlette) -> None:
     for path in ("/api/v1/letters", "/api/v1/letters/", "/api/v1/letters/x"):
         assert get_as("ann", app, path).status_code == 403
-        assert "operators" in get_as("ann", app, path).text
+        assert "Operators" in get_as("ann", app, path).text
         assert get_as("operator", app, path).status_code != 403
         assert get_as(None, app, path).status_code == 401
 

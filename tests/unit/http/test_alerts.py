@@ -11,6 +11,7 @@ from processors.alerts.applications import ALERT_NAMES
 from processors.contracts.outputs import Alert, AlertEvidence
 from sinks.prometheus.registry import Metrics
 from sinks.web.access import Reader
+from sinks.web.runbook import parsed as of_markdown
 from sinks.web.runbook import sections
 from sinks.web.server import create_app
 from sinks.web.views.alerts import evidence_rows, quiet_since, summary
@@ -57,7 +58,7 @@ def test_alerts_are_filtered_by_status_kind_severity_and_name() -> None:
     assert listed(app, "?kind=reliability") == ["B"]
     assert listed(app, "?severity=critical&status=firing") == ["C"]
     assert listed(app, "?name=C&kind=") == ["C", "c2"]
-    assert "No alert is of this kind." in read(app, "/alerts?name=nothing")
+    assert "No alert matches." in read(app, "/alerts?name=nothing")
     assert '<option value="firing" selected>' in read(app, "/alerts?status=firing")
 
 
@@ -69,10 +70,10 @@ def test_the_empty_list_says_since_when_it_is_quiet() -> None:
     ended = named("StrangeRun", status="resolved", ends="2026-11-20T09:30:00Z")
     earlier = named("SlowSize", status="resolved", ends="2026-11-20T08:30:00Z")
     assert quiet_since([earlier, ended]) == (
-        "No alert is open since 2026-11-20 09:30 UTC, when the last one ended (StrangeRun)."
+        "No open alerts since 2026-11-20 09:30 UTC, when the last one ended (StrangeRun)."
     )
     assert quiet_since([ended, named("A")]) == ""
-    assert "No alert is open, and none has ended of late." in read(app_of(), "/alerts")
+    assert "No alert is open, and none ended recently." in read(app_of(), "/alerts")
     assert summary([ended]) == ""
 
 
@@ -129,7 +130,7 @@ def test_runs_of_others_are_left_out_for_those_who_may_not_see_them() -> None:
     ("name", "evidence", "rows"),
     [
         ("StrangeRun", AlertEvidence(observed=108.0, expected=72.0, low=65.0, high=79.0, detail={"conformal_p": 0.004}),
-         [("observed", "1 min 48 s"), ("usual range", "1 min 5 s to 1 min 19 s"), ("share of its last runs that were as far off", "0.4 %")]),
+         [("observed", "1 min 48 s"), ("usual range", "1 min 5 s to 1 min 19 s"), ("share of recent runs at least as far off", "0.4 %")]),
         ("ApplicationFailureRate", AlertEvidence(observed=0.5, expected=0.1), [("observed", "50 %"), ("expected", "10 %")]),
         ("UnexplainedPower", AlertEvidence(observed=512.0, expected=400.0, n=8.0), [("observed", "512 W a host"), ("size", "8 nodes")]),
         ("HostAnomaly", AlertEvidence(observed=0.02, low=0.6, high=1.0, detail={"cpu_available": "0.02 (until now 0.6 to 1)"}),
@@ -139,9 +140,9 @@ def test_runs_of_others_are_left_out_for_those_who_may_not_see_them() -> None:
         ("RackAnomaly", AlertEvidence(observed=4.0, expected=0.0, n=6.0, detail={"power": "on 4 hosts"}),
          [("hosts with an anomaly", "4 of 6"), ("power", "on 4 hosts")]),
         ("DisturbedRun", AlertEvidence(observed=0.8, expected=0.4, detail={"target": "stalls", "counters_off": 3}),
-         [("observed", "0.8"), ("what was compared", "stalls"), ("counters that were off", "3")]),
+         [("observed", "0.8"), ("compared quantity", "stalls"), ("deviating counters", "3")]),
         ("Regression", AlertEvidence(detail={"since": "2026-11-20T09:30:00Z", "changed": "module", "before": ""}),
-         [("since", "2026-11-20 09:30 UTC"), ("what was new just then", "module")]),
+         [("since", "2026-11-20 09:30 UTC"), ("changed at that time", "module")]),
         ("OfALaterVersion", AlertEvidence(observed=1.5, model="linear"), [("observed", "1.5"), ("model", "linear")]),
         ("PredictionUnreliable", AlertEvidence(), []),
     ],
@@ -168,6 +169,14 @@ def test_the_whole_runbook_is_a_page_whose_links_lead_to_its_headings() -> None:
     assert {link.partition("#")[2] for link in page.links if link.startswith("/runbook#")} <= anchors
     assert "**" not in text
     assert "`" not in text
+
+
+def test_html_in_a_runbook_is_text_and_its_own_links_lead_to_its_page() -> None:
+    (found,) = of_markdown(f"# A heading\n\n{HOSTILE} [there](#other) [here](https://example.org)")
+    assert (found.anchor, found.heading, found.level) == ("a-heading", "A heading", 1)
+    assert "<script" not in found.html
+    assert 'href="/runbook#other"' in found.html
+    assert 'href="https://example.org"' in found.html
 
 
 def test_what_an_alert_says_is_escaped_everywhere() -> None:

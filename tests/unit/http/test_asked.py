@@ -63,7 +63,7 @@ def test_a_size_is_answered_beside_the_usual_one() -> None:
     assert list(told.sentences) == [
         "At 64 nodes a run takes about 2 min; 90 % of runs should take 1 min 48 s to 2 min 12 s.",
         "So far 92 % of the runs at such sizes fell inside their bands.",
-        "Beside the usual 16 nodes that is 2 times as fast, for 2 times the node-hours.",
+        "Compared with the usual 16 nodes, that is 2 times as fast, for 2 times the node-hours.",
     ]
     assert told.warning == ""
     assert both(told, "nodes")[0] == ("run time", "2 min", "4 min")
@@ -72,7 +72,7 @@ def test_a_size_is_answered_beside_the_usual_one() -> None:
 def test_energy_is_told_where_it_is_known() -> None:
     told = answered("n=8", point(8.0, 400.0, energy_j=9e6), point(16.0, 240.0, energy_j=1e7))
     assert told.sentences[2] == (
-        "Beside the usual 16 nodes that is 1.7 times as slow, for 17 % less node-hours and 10 % less energy."
+        "Compared with the usual 16 nodes, that is 1.7 times as slow, for 17 % less node-hours and 10 % less energy."
     )
     assert both(told, "nodes")[-1] == ("energy", "9 MJ", "10 MJ")
 
@@ -80,7 +80,7 @@ def test_energy_is_told_where_it_is_known() -> None:
 def test_the_usual_size_itself_has_nothing_beside_it() -> None:
     told = answered("n=16", point(16.0, 240.0, coverage_measured=None))
     assert len(told.sentences) == 2
-    assert told.sentences[1] == "No run has checked such a band yet."
+    assert told.sentences[1] == "No run has tested such a band yet."
 
 
 def test_beyond_the_useful_size_the_box_says_so() -> None:
@@ -103,7 +103,7 @@ def test_a_verdict_that_is_not_reliable_is_explained() -> None:
     [
         ("n=many", "n='many' is no size: it has to be a number above 0 and at most 1e9."),
         ("n=-3", "n='-3' is no size: it has to be a number above 0 and at most 1e9."),
-        ("n=1,2", "Ask for one size at a time; the table of the chart has many."),
+        ("n=1,2", "Ask for one size at a time; the table below the chart has all of them."),
         ("n=" + "9" * 400, "is no size"),
         ("n=%F0%9F%90%8C", "is no size"),
     ],
@@ -133,7 +133,7 @@ def test_the_usual_size_is_the_one_that_most_of_the_newest_runs_had() -> None:
 def test_the_page_of_an_application_answers_without_script(app: Starlette) -> None:
     text = words(read(app, f"{APPLICATION}?n=48"))
     assert "At 48 nodes a run takes about" in text
-    assert "Beside the usual 8 nodes" in text
+    assert "Compared with the usual 8 nodes" in text
 
 
 def test_the_overview_answers_for_the_application_that_was_chosen(app: Starlette) -> None:

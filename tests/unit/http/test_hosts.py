@@ -5,12 +5,9 @@ import re
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from starlette.applications import Starlette
 
 from sinks.prometheus.registry import Metrics
-from sinks.web.charts import Bars, histogram_svg, small_histogram_svg
 from sinks.web.server import create_app
 from tests.kit.get import get
 from tests.kit.messages import alert, host_view, host_window, resource_view
@@ -68,26 +65,26 @@ def test_a_host_that_is_not_known_is_said_to_be_missing() -> None:
     assert get(app_of(), "/api/v1/hosts/").status_code == 404
 
 
-def test_the_list_of_hosts_shows_state_job_and_histograms_and_what_is_as_never_before() -> None:
+def test_the_list_of_hosts_shows_state_job_histograms_and_anomalies() -> None:
     strange = resource_view("memory_free", variation=None, outlook=None, anomalous_since="2026-11-20T09:58:00Z")
     text = read(app_of(host_view(state="drain", resources=(resource_view(), strange))), "/hosts")
     parsed(text)
     said = words(text)
-    for told in ("nid001000", "drain; memory_free as never before, since 09:58", "archer2/812", "80 %", "varies"):
+    for told in ("nid001000", "drain; memory_free anomalous since 09:58", "archer2/812", "80 %", "varies"):
         assert told in said, told
     assert said.index("memory_free") < said.index("cpu_available"), "what is strange comes first"
     assert 'href="/jobs/archer2/812"' in text
     assert text.count("<svg") == 2
 
 
-def test_hosts_that_need_attention_stand_apart_from_those_that_are_as_ever() -> None:
+def test_hosts_that_need_attention_stand_apart_from_normal_ones() -> None:
     silent = host_view("silent", resources=(resource_view(window=host_window(stale=True)),))
     out = host_view("out", state="maintenance")
     said = words(read(app_of(host_view("calm", state="up"), silent, out), "/hosts"))
     assert "Need attention 2" in said
-    assert "As ever 1" in said
-    assert said.index("silent") < said.index("As ever") < said.index("calm")
-    assert "nothing was measured of late" in said
+    assert "Normal 1" in said
+    assert said.index("silent") < said.index("Normal") < said.index("calm")
+    assert "no recent measurements" in said
     assert "maintenance" in said
 
 
@@ -119,7 +116,7 @@ def test_a_hosts_page_draws_the_histogram_of_each_resource_with_the_table_behind
     resources = (resource_view(), resource_view("latency", window=host_window(edges=(2e-6,), shares=(1.0,))))
     text = read(app_of(host_view(resources=resources)), "/hosts/archer2/nid001000")
     parsed(text)
-    assert text.count('<rect class="bar"') == 6
+    assert len(re.findall(r'data-bar="', text)) == 6
     assert '<td data-x="0.5">50 %</td><td data-x2="0.6">60 %</td>' in text
     assert ">2 µs</td>" in text
     said = words(text)
@@ -135,13 +132,13 @@ def test_a_hosts_page_draws_the_histogram_of_each_resource_with_the_table_behind
     assert 'href="/jobs/archer2/812"' in text
 
 
-def test_a_hosts_page_says_since_when_it_is_as_never_before() -> None:
+def test_a_hosts_page_says_since_when_it_is_anomalous() -> None:
     strange = resource_view("memory_free", anomalous_since="2026-11-20T09:58:00Z")
     said = words(
         read(app_of(host_view(state="drain", resources=(resource_view(), strange))), "/hosts/archer2/nid001000")
     )
-    assert "Stands out: drain; memory_free as never before, since 09:58." in said
-    assert "memory_free as never before, since 2026-11-20 09:58" in said
+    assert "drain; memory_free anomalous since 09:58." in said
+    assert "memory_free anomalous since 2026-11-20 09:58" in said
 
 
 def test_alerts_of_a_host_are_on_its_page_and_its_row() -> None:
@@ -160,18 +157,6 @@ def test_hosts_are_searched_by_name_system_state_and_job() -> None:
 
 
 def test_without_telemetry_the_pages_say_so() -> None:
-    assert "No host has told" in read(app_of(), "/hosts")
-    assert "No host has told what it measures" in read(app_of(), "/")
+    assert "No host has reported" in read(app_of(), "/hosts")
+    assert "No host has reported measurements" in read(app_of(), "/")
     assert '<h2><a href="/hosts">Hosts</a></h2>' in read(app_of(host_view()), "/")
-
-
-numbers = st.floats(allow_nan=True, allow_infinity=True)
-
-
-@given(st.lists(numbers, max_size=8), st.lists(numbers, max_size=8))
-def test_any_histogram_has_a_picture_that_a_browser_reads(edges: list[float], shares: list[float]) -> None:
-    bars = Bars(title=HOSTILE, description="", edges=edges, shares=shares, label=str)
-    for picture in (histogram_svg(bars), small_histogram_svg(bars)):
-        assert "<script" not in picture
-        assert not re.search(r'="-?(nan|inf)', picture)
-        parsed(picture)

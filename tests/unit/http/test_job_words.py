@@ -66,7 +66,7 @@ def test_a_band_of_another_coverage_is_said_as_it_is() -> None:
 @pytest.mark.parametrize("run_time_s", [0.0, 0.4, 9.0])
 def test_runs_of_seconds_are_not_compared(run_time_s: float) -> None:
     said = outcome(recent_run(run_time_s=run_time_s, told=told(5.0)), "nodes")
-    assert said.endswith("Runs this short are not compared: to start and to end takes as long.")
+    assert said.endswith("Runs this short are not compared: starting and ending take as long.")
 
 
 def test_a_run_that_ended_at_once_though_it_usually_takes_long_is_compared() -> None:
@@ -76,9 +76,9 @@ def test_a_run_that_ended_at_once_though_it_usually_takes_long_is_compared() -> 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"n": None}, "Its size was not told, or changed while it ran"),
-        ({"application_id": None}, "Nobody knows which application it was"),
-        ({}, "Nothing had been predicted of it before it ended"),
+        ({"n": None}, "Its size was not reported, or changed while it ran"),
+        ({"application_id": None}, "Its application could not be identified"),
+        ({}, "It had not been predicted before it ended"),
     ],
 )
 def test_where_nothing_was_told_before_it_says_why_it_is_not_compared(changes: dict[str, None], why: str) -> None:
@@ -133,8 +133,8 @@ def test_what_similar_runs_told_is_never_called_reliable() -> None:
 
 def test_it_is_said_how_often_such_bands_held() -> None:
     runs = [recent_run(run_time_s=1750.0)] * 3 + [recent_run(run_time_s=4000.0), recent_run(state="FAILED")]
-    assert record(runs) == "Of the last 4 runs of which something was said before they ended, 3 were inside."
-    assert record(runs[:1]) == "Of the last run of which something was said before it ended, 1 was inside."
+    assert record(runs) == "Of the last 4 runs that were predicted, 3 fell inside their bands."
+    assert record(runs[:1]) == "Of the last run that was predicted, 1 fell inside its band."
     assert record([recent_run(told=None)]) == ""
 
 
@@ -198,7 +198,7 @@ def test_an_end_on_another_day_is_said_with_its_day() -> None:
 
 def test_an_end_that_nobody_knows_is_said_to_be_unknown_and_why() -> None:
     unknown = job(known=False, end=None, run_time_s=None, reliability=Reliability("unknown"), model=Model("none", ()))
-    assert expected_end(unknown) == "When it will end can not be said yet. Nothing is known of this application."
+    assert expected_end(unknown) == "Its end cannot be predicted yet. Nothing is known of this application."
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_an_end_that_nobody_knows_is_said_to_be_unknown_and_why() -> None:
         (0.01, "It will hardly reach its time limit of 2 h: the chance is 1.0 %."),
         (0.2, "It may reach its time limit of 2 h: the chance is 20 %."),
         (0.8, "Its time limit of 2 h will probably end it, with a chance of 80 %: let it save its work"),
-        (None, "How it stands to its time limit of 2 h can not be said."),
+        (None, "The chance that it reaches its time limit of 2 h is not known."),
     ],
 )
 def test_a_running_job_is_told_whether_it_may_hit_its_limit(chance: float | None, said: str) -> None:

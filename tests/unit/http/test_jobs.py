@@ -3,9 +3,12 @@
 import re
 from urllib.parse import quote
 
+import msgspec
 import pytest
 from starlette.applications import Starlette
 
+from processors.contracts.outputs import Model
+from processors.similar_runs import MODEL_NAME
 from sinks.prometheus.registry import Metrics
 from sinks.web.access import Reader
 from sinks.web.server import create_app
@@ -31,12 +34,11 @@ def test_a_job_that_ended_is_told_how_it_went_and_what_to_ask_for() -> None:
     said = words(text)
     assert "It took 26 s, as long as usual at 64 nodes; 9 of 10 runs like it take" in said
     assert "It used 0.194 kWh (700 kJ), 7.4 % more than usual." in said
-    assert "You can rely on this. Of the last run of which something was said before it ended, 1 was inside." in said
+    assert "You can rely on this. Of the last run that was predicted, 1 fell inside its band." in said
     assert "Time limit. Ask for 1 min: 19 of 20 runs like it end within 28 s." in said.replace("28.0", "28")
     assert "Size. The size is well used: 32 nodes take about" in said
     assert "/applications/archer2/lammps/rhodo/nodes" in text
-    picture = text[text.index("<svg") : text.index("</svg>")]
-    assert "this run: 26 s" in picture, "its place in the picture of the application"
+    assert 'data-kind="anomaly" data-words="this run: 26 s at 64 nodes"' in text, "its place in the chart"
 
 
 def test_a_running_job_is_told_its_end_its_limit_and_its_power() -> None:
@@ -71,7 +73,7 @@ def test_a_job_whose_run_is_over_and_not_settled_says_so_until_the_run_is_told()
     service = FixedService([prediction()])
     service.held_ended = [job(job_id="812", start="2026-11-20T11:50:00Z")]
     said = words(read(app_of(service), "/jobs/archer2/812"))
-    assert "Its run is over. How it went is told here when it has settled, some minutes after its end." in said
+    assert "Its run is over. Its outcome is shown here once it has settled, some minutes after its end." in said
     assert "It runs" not in said
     service.held_runs = [recent_run(run_time_s=26.0, start_ms=NOON_MS)]
     said = words(read(app_of(service), "/jobs/archer2/812"))
@@ -84,7 +86,7 @@ def test_a_job_of_which_nothing_was_known_says_so() -> None:
         app_of(FixedService(runs=[recent_run(application_id=None, told=None, time_limit_s=None)])), "/jobs/archer2/812"
     )
     parsed(text)
-    assert "Nobody knows which application it was" in text
+    assert "Its application could not be identified" in text
     assert "Next time" not in text
     assert "<figure" not in text
 
@@ -117,7 +119,7 @@ def test_jobs_are_found_by_id_and_application_and_by_their_id_when_they_ended() 
     assert "/jobs/archer2/1" not in read(app, "/jobs?search=nektar")
     assert "/jobs/archer2/99" in read(app, "/jobs?search=99")
     assert "/jobs/archer2/99" in read(app, "/jobs?search=archer2/99")
-    assert "No job that is known" in read(app, "/jobs?search=nothing")
+    assert "No known job" in read(app, "/jobs?search=nothing")
     assert "No job is known to be running" in read(app_of(FixedService()), "/jobs")
 
 
@@ -135,7 +137,7 @@ def test_another_users_job_is_refused_in_one_sentence_and_in_no_list() -> None:
     assert "/jobs/archer2/99" in read(app, "/jobs?search=99")
     for other in ("2", "3", "98"):
         text = read(app, f"/jobs/archer2/{other}", 403)
-        assert words(text) == "Not for you This is the job of another user."
+        assert words(text) == "Access denied This is the job of another user."
     assert "It took" in read(app, "/jobs/archer2/99")
     assert "It should end" in read(app, "/jobs/archer2/1")
 
@@ -144,3 +146,9 @@ def test_a_job_id_that_two_users_had_is_shown_to_neither() -> None:
     service = FixedService(jobs=[job(user="u-1")], runs=[recent_run(user="u-2")])
     for user in ("u-1", "u-2"):
         read(ReadBy(app_of(service), Reader(user=user)), "/jobs/archer2/812", 403)
+
+
+def test_a_running_job_forecast_from_similar_runs_is_to_be_taken_with_care() -> None:
+    forecast = msgspec.structs.replace(job(), model=Model(MODEL_NAME, ()))
+    said = words(read(app_of(FixedService([prediction()], jobs=[forecast])), "/jobs/archer2/812"))
+    assert "It rests on runs of the same user, name or kind, not on a model of the application." in said

@@ -148,7 +148,7 @@ def test_an_empty_agent_says_so(app: Starlette, service: FixedService) -> None:
     service.held_predictions, service.held_jobs, service.held_alerts = [], [], []
     text = read(app, "/")
     assert "No application has a model yet" in text
-    assert "No job is known to be running." in text
+    assert "No running jobs." in text
 
 
 def test_an_application_of_which_little_is_known_shows_dashes(app: Starlette, service: FixedService) -> None:
@@ -177,7 +177,7 @@ def test_where_the_truth_is_known_predictions_are_shown_against_it() -> None:
     service = FixedService([prediction()])
     text = read(with_truth(service), "/applications/archer2/lammps/rhodo/nodes")
     assert "the simulated truth" in text
-    assert 'class="truth"' in text
+    assert 'data-truth="' in text
     assert "+63 %" in text  # 25.5 s predicted at 64 where the truth is 15.6 s
 
 

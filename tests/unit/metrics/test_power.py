@@ -5,7 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.outputs import Explained, ProfileModel
-from sinks.prometheus.predictions import COUNTERS_MAX, NAME_MAX, POWER_SERIES_MAX, PredictionCollector
+from sinks.prometheus.predictions import COUNTERS_MAX, NAME_MAX, PredictionCollector
 from sinks.prometheus.registry import Metrics
 from sinks.prometheus.table import POWER, TARGETS
 from tests.kit.messages import power_told, powered_curve, prediction
@@ -77,6 +77,6 @@ def test_an_application_has_no_more_series_than_the_bound_whatever_its_producers
     ]
     told = prediction(**(power_told() | {"profiles": tuple(models)}))
     seen = scrape(FixedService([msgspec.structs.replace(told, curve=())]))
-    assert sum(len(samples) for samples in seen.values()) == POWER_SERIES_MAX
+    assert sum(len(samples) for samples in seen.values()) == 4 + len(TARGETS) * (2 + 2 * COUNTERS_MAX)
     names = [labels["counter"] for labels, _ in seen["scalewatch_profile_counter_correlation"]]
     assert len(names) == len(TARGETS) * COUNTERS_MAX

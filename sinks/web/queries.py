@@ -1,0 +1,217 @@
+"""What a reader asks for: query parameters, checked, and the application that a path names."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import isfinite
+from typing import Final
+from urllib.parse import quote, unquote
+from zlib import crc32
+
+import msgspec
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import Attribute, Evidence, PredictionRequested
+from processors.contracts.names import ApplicationKey, parse_rfc3339
+from processors.contracts.nodes import spread
+from processors.contracts.outputs import Prediction
+from processors.contracts.service import Service
+
+SIZES_MAX: Final = 100
+SIZE_LARGEST: Final = 1e9
+TEXT_MAX: Final = 256
+HOSTS_MAX: Final = 16_384  # characters
+ATTRIBUTES_MAX: Final = 32
+FEATURES_MAX: Final = 64
+ROWS_DEFAULT: Final = 1000
+ROWS_MAX: Final = 10_000
+KNOWN_MAX: Final = 20
+Truth = Callable[[str, float], float | None]
+
+
+class BadParameterError(Exception):
+    """A query parameter is wrong; the text is one full sentence."""
+
+
+def text(query: QueryParams, name: str) -> str | None:
+    """Return a text parameter, None where it was not given."""
+    value = query.get(name)
+    if value is not None and len(value) > TEXT_MAX:
+        raise BadParameterError(f"{name} is longer than {TEXT_MAX} characters.")
+    return value
+
+
+def sizes(query: QueryParams) -> tuple[float, ...]:
+    """Return the sizes asked for: `n` repeated, or a list with commas; nothing where it was not given."""
+    parts = [part.strip() for value in query.getlist("n") for part in value.split(",")]
+    if len(parts) > SIZES_MAX:
+        raise BadParameterError(f"n has {len(parts)} sizes, at most {SIZES_MAX} are answered at once.")
+    return tuple(_size(part) for part in parts)
+
+
+def hosts(query: QueryParams) -> tuple[str, ...]:
+    """Return the host lists asked for, `hosts` repeated or one text; nothing where it was not given."""
+    texts = tuple(value for value in query.getlist("hosts") if value)
+    if sum(map(len, texts)) > HOSTS_MAX:
+        raise BadParameterError(f"hosts has more than {HOSTS_MAX} characters; write host lists.")
+    try:
+        spread(texts, limit=1)
+    except InvalidInputError as error:
+        raise BadParameterError(str(error)) from None
+    return texts
+
+
+def attributes(query: QueryParams) -> dict[str, Attribute]:
+    """Return the attributes of a job: `attribute.NAME`, numbers as text, which count as numbers."""
+    return dict(_named(query, "attribute.", ATTRIBUTES_MAX))
+
+
+def features(query: QueryParams) -> dict[str, float]:
+    """Return the features of the communication of a placement: `feature.NAME`, numbers."""
+    return {name: _number(name, value) for name, value in _named(query, "feature.", FEATURES_MAX).items()}
+
+
+def _named(query: QueryParams, prefix: str, most: int) -> dict[str, str]:
+    found = {name.removeprefix(prefix): value for name, value in query.items() if name.startswith(prefix)}
+    if len(found) > most:
+        raise BadParameterError(f"There are {len(found)} parameters {prefix}NAME, at most {most} are taken.")
+    for name, value in found.items():
+        if not name or max(len(name), len(value)) > TEXT_MAX:
+            raise BadParameterError(f"{prefix}{name[:40]} needs a name and a value of at most {TEXT_MAX} characters.")
+    return found
+
+
+def _number(name: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = float("nan")
+    if not isfinite(number):
+        raise BadParameterError(f"feature.{name[:40]}={value[:40]!r} is no number.")
+    return number
+
+
+def _size(part: str) -> float:
+    try:
+        n = float(part)
+    except ValueError:
+        n = float("nan")
+    if not (isfinite(n) and 0 < n <= SIZE_LARGEST):
+        raise BadParameterError(f"n={part[:40]!r} is no size: it has to be a number above 0 and at most 1e9.")
+    return n
+
+
+def rows(query: QueryParams) -> tuple[int, int]:
+    """Return offset and limit of a list."""
+    return _whole(query, "offset", 0, 10**9), _whole(query, "limit", ROWS_DEFAULT, ROWS_MAX)
+
+
+def page(query: QueryParams) -> int:
+    """Return the number of the page asked for, from 1 on."""
+    return max(1, _whole(query, "page", 1, 10**6))
+
+
+def _whole(query: QueryParams, name: str, default: int, largest: int) -> int:
+    given = query.get(name, str(default))
+    if not (given.isascii() and given.isdigit() and len(given) <= 10 and int(given) <= largest):
+        raise BadParameterError(f"{name}={given[:40]!r} has to be a whole number from 0 to {largest}.")
+    return int(given)
+
+
+# The application that is meant, and the present moment.
+
+
+def raw_path(request: Request, prefix: str) -> str:
+    """Return the URL's path behind a prefix as it was sent, with its escapes."""
+    raw: bytes = request.scope.get("raw_path") or b""
+    return raw.decode("latin-1").partition("?")[0].removeprefix(prefix)
+
+
+def application_id(prediction: Prediction) -> str:
+    """Return the id of the application that a prediction is about."""
+    return ApplicationKey(prediction.application, prediction.system, prediction.input, prediction.unit).id
+
+
+def link(id_: str) -> str:
+    """Return an application's id as a part of a URL.
+
+    The id is escaped once already; a server takes one layer off, so there have to be two.
+    """
+    return quote(id_, safe="/")
+
+
+def find(service: Service, path: str, raw_path: str) -> Prediction | None:
+    """Return the prediction of the application that a path names, with or without its second layer of escapes.
+
+    `path` is what the server made of the URL, `raw_path` the URL as it was sent. A proxy may have merged the two
+    slashes around an empty input: three parts mean that.
+    """
+    for id_ in dict.fromkeys(_spellings(path, raw_path)):
+        found = service.prediction(id_)
+        if found is not None:
+            return found
+    return None
+
+
+def _spellings(path: str, raw_path: str) -> Iterator[str]:
+    for text in (path, raw_path):
+        yield text
+        parts = text.split("/")
+        if len(parts) == 3:
+            yield f"{parts[0]}/{parts[1]}//{parts[2]}"
+        if len(parts) == 4:
+            yield ApplicationKey(*(unquote(parts[index]) for index in (1, 0, 2, 3))).id
+
+
+def matching(predictions: Sequence[Prediction], wanted: Mapping[str, str | None]) -> list[Prediction]:
+    """Return the predictions whose fields equal those that are wanted; None wants nothing of a field."""
+    asked = {name: value for name, value in wanted.items() if value is not None}
+    return [entry for entry in predictions if all(getattr(entry, name) == value for name, value in asked.items())]
+
+
+def known_ids(predictions: Sequence[Prediction], like: str = "") -> list[str]:
+    """Return some ids, those with the same application name first, so that a typing error is soon found."""
+    ids = sorted((entry.application != like, application_id(entry)) for entry in predictions)
+    return [id_ for _, id_ in ids[:KNOWN_MAX]]
+
+
+def present_ms(service: Service) -> int | None:
+    """Return the newest known moment in ms: a tick, where sources are silent; None where nothing is known."""
+    ticks = (role.folded_ms for role in service.health() if role.folded_ms is not None)
+    return max((*ticks, *(source.newest_ms for source in service.sources()), *_moments(service)), default=None)
+
+
+def _moments(service: Service) -> Iterator[int]:
+    told = [entry.as_of for entry in service.predictions()]
+    told += [job.as_of for job in service.jobs()]
+    told += [alert.as_of for alert in service.alerts()]
+    told += [host.as_of for host in service.hosts(1)]
+    for text in told:
+        try:
+            yield parse_rfc3339(text)
+        except InvalidInputError:
+            continue
+
+
+def question(
+    entry: Prediction,
+    sizes: Sequence[float],
+    place: Evidence | None = None,
+    features: Mapping[str, float] | None = None,
+) -> PredictionRequested:
+    """Return the question how long an application runs at these sizes, there; the same question has the same id."""
+    asked = Evidence() if place is None else place
+    parts = [
+        application_id(entry),
+        *map(str, sizes),
+        str(msgspec.json.encode(asked, order="sorted")),
+        str(sorted((features or {}).items())),
+    ]
+    return PredictionRequested(
+        system=entry.system,
+        request_id=f"http-{crc32('?'.join(parts).encode()):08x}",
+        n=tuple(sizes),
+        evidence=msgspec.structs.replace(asked, application=entry.application, input=entry.input),
+        unit=entry.unit,
+        features=dict(features or {}),
+    )
