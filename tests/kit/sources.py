@@ -4,7 +4,7 @@ import ast
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,8 +20,9 @@ class Module:
     name: str
     text: str
 
-    @property
+    @cached_property
     def tree(self) -> ast.Module:
+        """The module as syntax, parsed once for all tests of the house; nobody changes it."""
         return ast.parse(self.text, self.path)
 
 
