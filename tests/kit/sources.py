@@ -9,7 +9,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("agent", "processors", "sinks")
-_NOT_OURS = {".git", ".venv", "dist", "build", "htmlcov", "out", "bench-results", "__pycache__", "node_modules"}
+_NOT_OURS = {
+    ".git",
+    ".venv",
+    "dist",
+    "build",
+    "htmlcov",
+    "out",
+    "bench-results",
+    "mutation-results",
+    "__pycache__",
+    "node_modules",
+}
 
 
 @dataclass(frozen=True)
