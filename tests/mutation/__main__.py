@@ -72,7 +72,7 @@ def main(seed: int, count: int, only: tuple[str, ...], tests_s: float) -> None:
     click.echo(f"{len(paths)} modules; which tests run which line is recorded first, unless it is known", err=True)
     known = covering(paths, [path for path in TESTS if (ROOT / path).exists()], FOLDER, ROOT)
     chosen = choose(paths, seed, count, only)
-    results = []
+    results, path = list[Result](), FOLDER / f"seed-{seed}-{count}.json"
     with tempfile.TemporaryDirectory(prefix="scalewatch-mutants-") as work:
         copy = shutil.copytree(ROOT, Path(work, "tree"), ignore=LEFT_OUT)
         # as old as its sources, so that what a change makes of one is never taken from here
@@ -80,9 +80,8 @@ def main(seed: int, count: int, only: tuple[str, ...], tests_s: float) -> None:
         for mutant in chosen:
             results.append(tried(mutant, known, copy, tests_s))
             click.echo(line(results[-1]))
+            path.write_bytes(msgspec.json.format(msgspec.json.encode(results)))
     click.echo("\n" + table(results))
-    path = FOLDER / f"seed-{seed}-{count}.json"
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(results)))
     click.echo(f"Details: {path}")
 
 
@@ -93,9 +92,9 @@ def modules() -> list[str]:
 
 
 def choose(paths: list[str], seed: int, count: int, only: tuple[str, ...] = ()) -> list[Mutant]:
-    """Return mutants by chance, each as likely as any other, ordered by place."""
+    """Return mutants by chance, each as likely as any other, in any order: a run that is ended early is a sample, too."""
     every = [each for path in paths if path.startswith(only or "") for each in mutants(path, (ROOT / path).read_text())]
-    return sorted(random.Random(seed).sample(every, min(count, len(every))))  # noqa: S311  the same choice every time
+    return random.Random(seed).sample(every, min(count, len(every)))  # noqa: S311  the same choice every time
 
 
 def tried(mutant: Mutant, known: Covering, copy: Path, tests_s: float) -> Result:
@@ -153,6 +152,7 @@ def line(result: Result) -> str:
 def table(results: list[Result]) -> str:
     """Return how many were killed, by module and in all, and each survivor once more."""
     made, killed = Counter(each.path for each in results), Counter(each.path for each in results if each.killed)
+    results = sorted(results, key=lambda each: (each.path, each.line))
     rows = [f"{killed[path]:4} of {made[path]:4} killed  {path}" for path in sorted(made)]
     alive = [line(each) for each in results if not each.killed]
     share = f"{killed.total()} of {made.total()} killed, {100 * killed.total() / max(made.total(), 1):.0f} %"
