@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from agent.cli.backtest import backtest, candidates, read
 from playwright.sync_api import Browser, expect
 
 from agent.app import compose
 from agent.backtest.page import page
+from agent.cli.backtest import backtest, candidates, read
 from agent.config.tree import Config
 from tests.kit.browser import visit
 

@@ -9,19 +9,25 @@ from pathlib import Path
 import pytest
 
 from tests.kit.kafka_broker import KafkaBroker
+from tests.kit.kafka_jars import NoKafkaError, class_path
 
 pytestmark = pytest.mark.kafka
 START_AND_TELL = """
 import time
 from tests.kit.kafka_broker import KafkaBroker
-broker = KafkaBroker()
+from tests.kit.kafka_server import ChildProcess
+broker = KafkaBroker(runs_in=ChildProcess)
 broker.start()
-print(broker._process.pid, broker.folder, flush=True)
+print(broker.server.pid, broker.folder, flush=True)
 time.sleep(600)
 """
 
 
 def test_a_broker_ends_with_the_process_that_started_it_however_that_ends(kafka: KafkaBroker) -> None:
+    try:
+        class_path()
+    except NoKafkaError as error:  # the other broker of this machine runs in a container, which Docker removes
+        pytest.skip(str(error))
     owner = subprocess.Popen([sys.executable, "-c", START_AND_TELL], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
     pid, folder = owner.stdout.readline().split()

@@ -4,12 +4,23 @@ import ast
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("agent", "processors", "sinks")
-_NOT_OURS = {".git", ".venv", "dist", "build", "htmlcov", "out", "bench-results", "__pycache__", "node_modules"}
+_NOT_OURS = {
+    ".git",
+    ".venv",
+    "dist",
+    "build",
+    "htmlcov",
+    "out",
+    "bench-results",
+    "mutation-results",
+    "__pycache__",
+    "node_modules",
+}
 
 
 @dataclass(frozen=True)
@@ -20,8 +31,9 @@ class Module:
     name: str
     text: str
 
-    @property
+    @cached_property
     def tree(self) -> ast.Module:
+        """The module as syntax, parsed once for all tests of the house; nobody changes it."""
         return ast.parse(self.text, self.path)
 
 

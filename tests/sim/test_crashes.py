@@ -47,20 +47,20 @@ def test_after_any_trouble_everything_is_there_once(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "careless",
+    ("careless", "likely"),  # the first seed that caught it when this was written is tried first
     [
-        {"collector": HastyCollector},
-        {"collector": AbsentCollector},
-        {"collector": NaiveCollector},
-        {"learner": HastyLearner},
-        {"learner": TrustingLearner},
-        {"learner": ForgetfulLearner},
-        {"learner": FastLearner},
+        ({"collector": HastyCollector}, 5),
+        ({"collector": AbsentCollector}, 3),
+        ({"collector": NaiveCollector}, 37),
+        ({"learner": HastyLearner}, 1),
+        ({"learner": TrustingLearner}, 7),
+        ({"learner": ForgetfulLearner}, 3),
+        ({"learner": FastLearner}, 1),
     ],
 )
-def test_a_role_that_leaves_a_step_out_is_caught(careless: dict[str, Any]) -> None:
+def test_a_role_that_leaves_a_step_out_is_caught(careless: dict[str, Any], likely: int) -> None:
     def seeds() -> None:
-        for seed in range(1, 121):
+        for seed in (likely, *range(1, 121)):
             everything_holds(World(seed, **careless))
 
     with pytest.raises(AssertionError):

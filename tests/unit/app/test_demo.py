@@ -33,6 +33,7 @@ def before_half_way() -> Demo:
     return advanced(1, *(moment / 2 * HOUR for moment in range(1, 20)))
 
 
+@pytest.mark.slow  # for its centre lives nine hours first
 def test_the_demo_shows_runs_with_what_was_predicted_of_them_and_who_spoke(before_half_way: Demo) -> None:
     service = before_half_way.service
     runs = service.runs(ANALYSIS)

@@ -105,7 +105,7 @@ class Centre:
 
 @pytest.fixture(scope="module")
 def centre() -> Iterator[Centre]:
-    found = Centre().live(8.0)
+    found = Centre().live(6.0)
     yield found
     found.agent.close()
 

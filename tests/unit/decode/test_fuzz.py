@@ -17,6 +17,7 @@ from processors.contracts.events import (
     STATES,
     UNITS,
     Decoded,
+    HostState,
     JobCompleted,
     JournalRecord,
     decode_record,
@@ -51,7 +52,8 @@ def check(decoded: Decoded) -> None:
     for event in decoded.events:
         assert decode_record(encode_record(JournalRecord(event=event))).event == event
         assert event.system
-        assert all(unit in UNITS and 0 < count <= 1e9 for unit, count in event.evidence.sizes.items())
+        if not isinstance(event, HostState):  # it is of no job
+            assert all(unit in UNITS and 0 < count <= 1e9 for unit, count in event.evidence.sizes.items())
         if isinstance(event, JobCompleted):
             assert event.start_ms <= event.end_ms
             assert event.state in STATES

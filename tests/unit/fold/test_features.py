@@ -119,7 +119,7 @@ def test_beyond_the_sizes_that_were_run_the_curve_says_how_times_go_on(
 
 
 def test_attributes_that_tell_nothing_do_no_harm() -> None:
-    found = lived(Scenario(features={"attributes": ATTRIBUTES}).at("00:00"), 160, follows=False)
+    found = lived(Scenario(features={"attributes": ATTRIBUTES}).at("00:00"), 100, follows=False)
     assert found["combination"][0] < 1.05 * found["curve"][0]
     assert found["combination"][1] >= 0.8
 

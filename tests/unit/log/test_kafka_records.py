@@ -14,7 +14,11 @@ from kafka.structs import TopicPartition
 from agent.log.kafka.consumer import QuickRecords, records_of
 
 PARTITION = TopicPartition("raw", 0)
-PART = st.one_of(st.none(), st.binary(max_size=200), st.binary(min_size=8_000, max_size=20_000))
+# of a long one its length and its beginning are drawn: to draw every byte takes most of the time
+LONG = st.builds(
+    lambda length, begin: (begin * length)[:length], st.integers(8_000, 20_000), st.binary(min_size=1, max_size=200)
+)
+PART = st.one_of(st.none(), st.binary(max_size=200), LONG)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.binary(max_size=5)), max_size=2)
 RECORDS = st.lists(st.tuples(st.integers(0, 4 * 10**12), PART, PART, HEADERS), min_size=1, max_size=12)
 
