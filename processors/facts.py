@@ -237,8 +237,11 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
         return "runs" if n in self.own else "doubted" if n in self.doubted else "curve"
 
     def score(self, run: RunFact) -> Scored | None:
-        """Return how a run compares; None where the curve does not reach its size."""
-        point = self.at(run.n)
+        """Return how a run compares; None where the curve does not reach its size.
+
+        Where similar runs gave the one size that was run, the fit itself is scored: its record must not be theirs.
+        """
+        point = self.curve_at(run.n) if self.own else self.at(run.n)
         if point is None:
             return None
         return Scored(
@@ -271,12 +274,14 @@ def _at(points: Sequence[PublishedPoint], n: float) -> PublishedPoint | None:
     left, right = points[i - 1], points[i]
     share = math.log(n / left.n) / math.log(right.n / left.n)
     further = left if left.source != "observed" else right  # what no run of the size itself supports is judged as that
+    sources = {left.source, right.source}
+    source: Source = "extrapolated" if "extrapolated" in sources else "interpolated"
     return PublishedPoint(
         n,
         _between(left.run_time_s, right.run_time_s, share),
         _between(left.low_s, right.low_s, share),
         _between(left.high_s, right.high_s, share),
-        "extrapolated" if "extrapolated" in {left.source, right.source} else "interpolated",
+        left.source if sources == {"similar_runs"} else source,
         further.verdict,
     )
 

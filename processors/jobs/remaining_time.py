@@ -51,7 +51,9 @@ def predicted_at_start(band: Band, model: Model | None, reliability: Reliability
 def predicted_by_curve(curve: PublishedCurve | None, n: float | None, end_ms: int) -> PredictedAtStart | None:
     """Return what a curve that was published before a run ended gave for its size; None for a later one, or beyond it."""
     point = curve.at(n) if curve is not None and n is not None and curve.time_ms <= end_ms else None
-    return None if curve is None or point is None else _kept(point.band, curve.judged(point).verdict, CURVE)
+    if curve is None or point is None:
+        return None
+    return _kept(point.band, curve.judged(point).verdict, "similar_runs" if point.source == "similar_runs" else CURVE)
 
 
 def _kept(band: Band, verdict: str, source: str) -> PredictedAtStart:

@@ -36,6 +36,7 @@ from processors.similar_runs import NO_CURVE, NOT_BY_SIZE, Expected, conditioned
 CENTRE: Final = "centre"
 CURVE: Final = "curve"
 BAND_RATIO_MAX: Final = 1e4  # a curve whose band is wider than this, from end to end, says nothing
+ALONE: Final = Model(CURVE, (Member(CURVE, 1.0, {}),))  # the curve as one member, beside features
 UNKNOWN: Final = Reliability("unknown", ("no_model",), ())
 
 
@@ -194,7 +195,7 @@ class Predictor:
                 coverage_measured=_known(pooled.coverage),
                 source=FEATURES if decides else at.source,
                 reliability=judged(pooled, at.reliability, inside=near[n] == n),
-                model=model_with(at.model, times, pooled.shares),
+                model=model_with(at.model if at.model.members else ALONE, times, pooled.shares),
                 similar=None,
             )
         return found
@@ -260,7 +261,7 @@ class Predictor:
 
     def _model(self, key: ApplicationKey, curve: PublishedCurve, *, explained: bool) -> Model:
         if not explained:
-            return Model(CURVE, (Member(CURVE, 1.0, {}),))
+            return Model(CURVE, ())
         return model_of(curve, self._state.members.get(key.id))
 
     def _by_other_inputs(self, question: Question, sizes: Sequence[float]) -> BySize:
