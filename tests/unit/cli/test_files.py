@@ -147,7 +147,7 @@ def test_an_agent_that_asks_who_is_there_is_told_with_a_token(tmp_path: Path, mo
         unknown = run("predict", "lammps", "--url", server.url)
     assert "refused: Authentication required" in refused.stderr
     assert (from_file.exit_code, from_environment.exit_code, unknown.exit_code) == (0, 0, 1)
-    assert "refused: This token is not known." in unknown.stderr
+    assert "refused: Unknown token." in unknown.stderr
     assert "another-token" not in unknown.output
 
 

@@ -20,7 +20,7 @@ def test_every_metric_that_the_code_names_is_declared() -> None:
 
 
 def test_the_bounds_that_the_code_tells_are_those_of_the_table() -> None:
-    told = found(r'\["bound", "(\w+)"\]', "processors") | found(r'\.bound\("(\w+)"\)', "agent/collector")
+    told = found(r'\["bound", "(\w+)"\]', "processors") | found(r'\.bound\("(\w+)"\)', "agent")
     told |= found(r'bound="(\w+)"', "agent/learner")
     assert told == set(BOUNDS)
 
