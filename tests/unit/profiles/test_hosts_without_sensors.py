@@ -55,7 +55,7 @@ def test_where_all_have_sensors_nothing_is_estimated_and_no_model_is_kept() -> N
     events = [told(host, number) for number in range(30) for host in range(WITH_SENSOR)]
     shard = folded(*in_time([*events, started("1", 20, "nid[0-4]"), ended("1", 20, 30)], until=33))
     assert (run_of(shard).measured, run_of(shard).estimated) == ({"system": 1.0}, {})
-    assert shard.state.sizes()["profile_power"] == 0
+    assert shard.desk.sizes()["profile_power"] == 0
 
 
 def test_hosts_of_another_kind_get_no_estimate() -> None:
