@@ -357,4 +357,4 @@ def judged(said: Pooled, curve: Reliability, *, inside: bool) -> Reliability:
 def words(shares: Mapping[str, float]) -> str:
     """Return a sentence about what had how much of a say."""
     told = " and ".join(f"{stage} {share:.0%}" for stage, share in shares.items() if share)
-    return f"Features of the run have a say: {told}."
+    return f"Features of the run contribute: {told}."

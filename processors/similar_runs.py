@@ -374,9 +374,9 @@ NO_CURVE: Final = "no_curve"
 NOT_BY_SIZE: Final = "not_by_size"
 FEW_ALIKE: Final = "few_alike"
 SENTENCES: Final = {
-    NO_CURVE: "No curve by size is known here: it is told from how long similar runs took, and these differ.",
-    NOT_BY_SIZE: "Its run times do not follow its size: the band is the spread of its past runs, another size changes little.",
-    FEW_ALIKE: "Few runs are like it: name the application, or wait for more runs.",
+    NO_CURVE: "No scaling curve is known: the prediction comes from similar runs, whose run times vary.",
+    NOT_BY_SIZE: "The run times do not depend on the size: the band is the spread of past runs, and another size changes little.",
+    FEW_ALIKE: "Few runs are similar: name the application, or wait for more runs.",
 }
 
 

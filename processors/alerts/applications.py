@@ -127,8 +127,8 @@ def failing(
         lasts_ms=round(settings.quiet_s * 1000) if name == HOST_FAILS else 0,
         summary=f"{judged.recent_failures} of the last {judged.recent_runs} runs of {subject} failed.",
         description=(
-            f"Its rate before was {judged.past_rate * 100:.1f} %; with probability {judged.credibility:.3f} "
-            "it is now above that and above the usual rate."
+            f"The rate was {judged.past_rate * 100:.1f} % before; with probability {judged.credibility:.3f} "
+            "it is now above both that and the usual rate."
         ),
         evidence=AlertEvidence(observed=judged.recent_failures / max(judged.recent_runs, 1), expected=judged.past_rate),
     )
@@ -145,11 +145,11 @@ def sizes_no_longer(
 
 
 ALERT_OF: Final[dict[Direction, str]] = {"regression": REGRESSION, "improvement": IMPROVEMENT}
-LEARNED: Final = "The model has learned the new level: it expects such run times now."
-BACK: Final = "Its run times are back where they were."
-OVERTAKEN: Final = "Its run times have changed again."
-FORGOTTEN: Final = "Nothing is known of it any more."
-EXPLAINED: Final = "It was no single run: the application's run times have changed for good."
+LEARNED: Final = "The model has learned the new level and now expects such run times."
+BACK: Final = "The run times are back to their previous level."
+OVERTAKEN: Final = "The run times have changed again."
+FORGOTTEN: Final = "It is no longer tracked."
+EXPLAINED: Final = "This was not a single run: the run times of the application have changed for good."
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -179,7 +179,7 @@ def strange_run(
         summary=summary,
         description=(
             f"The band was {scored.low_s:.4g} to {scored.high_s:.4g} s; {scored.observations} runs were known. "
-            f"At most {judged.conformal_p * 100:.1f} % of its newest runs were as far off."
+            f"At most {judged.conformal_p * 100:.1f} % of its newest runs deviated as much."
         ),
         evidence=AlertEvidence(
             observed=run.run_time_s,

@@ -71,12 +71,12 @@ def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms
     said = [f"{name} {_told(name, mark)}" for name, mark in odd.marks.items()]
     parts = []
     if said:
-        few = f"{len(said)} of {odd.resources} resources are as never before since {_clock(odd.since_ms)}"
+        few = f"{len(said)} of {odd.resources} resources have been anomalous since {_clock(odd.since_ms)}"
         parts.append(f"{few}: {_listed(said, IN_SUMMARY)}")
     if against is not None:
         parts.append(
-            f"its resources contradict each other since {_clock(against.since_ms)}, {against.resource} most: "
-            f"{_number(against.resource, against.observed)} where the others let expect "
+            f"its resources have contradicted each other since {_clock(against.since_ms)}, {against.resource} most: "
+            f"{_number(against.resource, against.observed)} where the others predict "
             f"{_number(against.resource, against.expected)}"
         )
     return Condition(
@@ -116,7 +116,7 @@ def rack_anomaly(
         severity="critical",
         keep_firing_ms=round(settings.keep_firing_s * 1000),
         summary=(
-            f"{len(hosts)} of {of} hosts of {rack.said} are as never before since {_clock(since_ms)}"
+            f"{len(hosts)} of {of} hosts of {rack.said} have been anomalous since {_clock(since_ms)}"
             f"{': ' + odd if odd else ''}."
         ),
         description=f"Hosts: {_listed(list(hosts), SHOWN)}.",
@@ -134,7 +134,7 @@ def straggler(
 ) -> Condition:
     """Return the condition of a host unlike the others of its job, or, without a job, the idle ones of its partition."""
     since_ms = min(one.since_ms for one in found.values())
-    said = [f"{name} {_number(name, one.observed)}, theirs {_number(name, one.usual)}" for name, one in found.items()]
+    said = [f"{name} {_number(name, one.observed)}, peers {_number(name, one.usual)}" for name, one in found.items()]
     peers = f"the other hosts of job {job}" if job else "the other idle hosts of its partition"
     first = next(iter(found.values()))
     detail: dict[str, Attribute] = {"job": job, **dict(list(zip(found, said, strict=True))[:SHOWN])}
@@ -145,8 +145,10 @@ def straggler(
         momentary=True,
         time_ms=now_ms,
         keep_firing_ms=round(settings.keep_firing_s * 1000),
-        summary=f"{labels['host']} is unlike {peers} for {(now_ms - since_ms) // 60_000} min: {_listed(said, IN_SUMMARY)}.",
-        description="The job waits for its slowest host." if job else "Something may be left over from an earlier job.",
+        summary=f"{labels['host']} has differed from {peers} for {(now_ms - since_ms) // 60_000} min: {_listed(said, IN_SUMMARY)}.",
+        description="The job waits for its slowest host."
+        if job
+        else "Processes of an earlier job may still be running.",
         evidence=AlertEvidence(observed=first.observed, expected=first.usual, detail=detail),
     )
 
@@ -158,7 +160,7 @@ def ends(name: str, labels: dict[str, str], why: str, now_ms: int) -> Condition:
 
 def muted(host: str, state: str) -> str:
     """Return why alerts of a host end that is out of service."""
-    return f"{host} is out of service ({state}): what it measures raises no alerts until it is back."
+    return f"{host} is out of service ({state}): its measurements raise no alerts until it is back."
 
 
 def _told(name: str, mark: Mark) -> str:
@@ -176,7 +178,7 @@ def _detail(odd: Odd) -> dict[str, Attribute]:
     detail: dict[str, Attribute] = {name: f"{_told(name, mark)} since {_clock(mark.since_ms)}" for name, mark in shown}
     if odd.contradicts is not None:
         one = odd.contradicts
-        said = f"{_number(one.resource, one.observed)}, by the others {_number(one.resource, one.expected)}"
+        said = f"{_number(one.resource, one.observed)}, predicted by the others {_number(one.resource, one.expected)}"
         detail.setdefault(one.resource, said)
     return detail
 

@@ -116,9 +116,9 @@ def disturbed_run(run: JudgedRun, settings: DisturbedRun, now_ms: int) -> Condit
         keep_firing_ms=round(settings.keep_firing_s * 1000),
         summary=f"{run.where} was disturbed: it took {slower:.2f} times as long as expected, with {named}{more}.",
         description=(
-            f"This is run {fact.run_id}. Runs like it have {names[0]} at {first.usual:.4g}; this one had {first.rate:.4g}, "
-            f"{abs(first.deviations):.0f} robust standard deviations off. Something else used what it needed, or a host "
-            f"was at fault. It counts {weight:.2g} of a run for the models."
+            f"This is run {fact.run_id}. Similar runs have {names[0]} at {first.usual:.4g}; this one had {first.rate:.4g}, "
+            f"{abs(first.deviations):.0f} robust standard deviations away. Either something else used the same resources, or a "
+            f"host was faulty. The models give this run a weight of {weight:.2g}."
         ),
         evidence=AlertEvidence(
             observed=first.rate,
@@ -151,7 +151,7 @@ def _far(each: Unusual, settings: DisturbedRun) -> bool:
 
 def _told(each: Unusual) -> str:
     if each.usual <= 0:
-        return f"{_plain(each.counter)} {each.rate:.3g} in place of {each.usual:.3g}"
+        return f"{_plain(each.counter)} {each.rate:.3g} instead of {each.usual:.3g}"
     return f"{_plain(each.counter)} at {each.rate / each.usual:.2f} times"
 
 

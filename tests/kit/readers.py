@@ -69,7 +69,7 @@ def centre(*, with_bob: bool = True) -> FixedService:
     """A centre where Ann runs a job, and Bob one beside others of his that ended; or all the same without Bob's."""
     bobs_run, anns_run = run(BOBS_PAST_JOB, BOB), run("4712", ANN)
     since = f" (run {bobs_run.run_id}), 6 runs" if with_bob else " (another user's run), 6 runs"
-    straggler = f"nid2 is unlike the other hosts of {f'job archer2/{BOBS_JOB}' if with_bob else 'another user' + chr(39) + 's job'} for 6 min."
+    straggler = f"nid2 has differed from the other hosts of {f'job archer2/{BOBS_JOB}' if with_bob else 'another user' + chr(39) + 's job'} for 6 min."
     series = f"#{BOBS_JOB}" if with_bob else ""
     alerts = [
         alert(

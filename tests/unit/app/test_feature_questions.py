@@ -37,7 +37,7 @@ def test_a_person_tells_attributes_on_the_command_line(files: tuple[str, str]) -
         command, ["-c", files[0], files[1], "lammps", "--n", "2", "--attribute", "atoms=8000", "--members"]
     )
     assert said.exit_code == 0, said.output
-    assert "Features of the run have a say: attributes" in said.output
+    assert "Features of the run contribute: attributes" in said.output
     row = next(line for line in said.output.splitlines() if line.strip().startswith("2 "))
     assert float(row.split()[1]) == pytest.approx(404.0, rel=0.05)
     assert any(line.strip().startswith("attributes") for line in said.output.splitlines())

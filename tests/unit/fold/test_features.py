@@ -80,7 +80,7 @@ def test_an_answer_names_what_it_comes_from_with_weights_and_errors(
 ) -> None:
     answer = asked(followed[0], {"solver": "cg", "atoms": 2000, "place": 0.5}, 4.0)
     assert answer.model is not None
-    assert "Features of the run have a say: attributes" in answer.detail
+    assert "Features of the run contribute: attributes" in answer.detail
     by_name = {member.name: member for member in answer.model.members}
     assert by_name["attributes"].weight > 0.9
     assert sum(member.weight for member in answer.model.members) == pytest.approx(1.0, abs=1e-4)

@@ -95,7 +95,7 @@ def test_four_odd_resources_of_a_host_make_one_alert_that_lists_them_and_ends_by
     assert found[0].labels == {"alertname": "HostAnomaly", "severity": "warning", "system": SYSTEM, "host": FIRST}
     summary = found[0].annotations["summary"]
     assert summary.startswith(
-        f"{FIRST} on exa: 4 of 5 resources are as never before since 02:03 on 1 Jan (UTC): load1 "
+        f"{FIRST} on exa: 4 of 5 resources have been anomalous since 02:03 on 1 Jan (UTC): load1 "
     )
     assert summary.endswith(", and 1 more.")
     assert "(until now 1." in summary
@@ -116,7 +116,7 @@ def test_a_rack_makes_one_alert_in_the_place_of_its_hosts(learned: dict[str, byt
     assert named(found) == [("RackAnomaly", "x1000", "firing")]
     assert found[0].severity == "critical"
     assert (
-        found[0].annotations["summary"].startswith("5 of 6 hosts of rack x1000 on exa are as never before since 02:03")
+        found[0].annotations["summary"].startswith("5 of 6 hosts of rack x1000 on exa have been anomalous since 02:03")
     )
     assert found[0].evidence.detail["power"] == "on 5 hosts"
 
@@ -156,7 +156,7 @@ def test_a_host_out_of_service_is_mute_and_its_open_alert_ends_with_the_reason(l
     found += alerts(shard, story(XNAMES, range(QUIET + 8, QUIET + 20), odd))
     assert named(found) == [("HostAnomaly", FIRST, "resolved")]
     assert found[0].annotations["summary"] == (
-        f"{FIRST} is out of service (drain): what it measures raises no alerts until it is back."
+        f"{FIRST} is out of service (drain): its measurements raise no alerts until it is back."
     )
     found = alerts(shard, [HostState(SYSTEM, FIRST, "up", (QUIET + 20) * MINUTE_MS)])
     found += alerts(shard, story(XNAMES, range(QUIET + 20, QUIET + 40), odd))
@@ -205,7 +205,7 @@ def test_a_slow_host_of_a_job_is_a_straggler_until_it_is_like_the_others(learned
     assert (
         found[0]
         .annotations["summary"]
-        .startswith(f"{FIRST} is unlike the other hosts of job exa/812 for 5 min: power 1")
+        .startswith(f"{FIRST} has differed from the other hosts of job exa/812 for 5 min: power 1")
     )
     assert found[0].evidence.detail["job"] == "exa/812"
 

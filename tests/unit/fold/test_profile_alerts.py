@@ -51,7 +51,7 @@ def test_a_disturbed_run_is_told_with_the_counters_that_show_it() -> None:
     summary = said["annotations"]["summary"]
     assert summary.startswith("lammps on 16 nodes was disturbed: it took 1.4")
     assert "PAPI_RES_STL per cycle at 1.8" in summary
-    assert "robust standard deviations off" in said["annotations"]["description"]
+    assert "robust standard deviations away" in said["annotations"]["description"]
     assert f"run exa/r{KNOWN}@" in said["annotations"]["description"]
     assert said["evidence"]["detail"]["weight"] < 0.5
     assert not day.told("UnexplainedPower")  # it drew what its counters explain

@@ -49,7 +49,7 @@ def test_a_job_that_nothing_names_is_told_by_the_past_of_its_user(centre: Scenar
     assert shares["user"] > 0.8
     assert told["u-anna"]["reliability"]["verdict"] == "uncertain"
     assert told["u-anna"]["reliability"]["reasons"] == ["no_curve"]
-    assert told["u-anna"]["reliability"]["advice"][0].startswith("No curve by size is known here")
+    assert told["u-anna"]["reliability"]["advice"][0].startswith("No scaling curve is known")
 
 
 def test_failed_runs_and_those_that_met_their_limit_count_as_well(centre: Scenario) -> None:

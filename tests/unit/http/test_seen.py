@@ -79,7 +79,7 @@ def test_an_alert_names_the_runs_of_its_reader_and_none_of_others() -> None:
     first, second, _ = Seen(service, lambda: Reader(user=ANN)).alerts()
     assert first.evidence.runs == ("archer2/4712@1795168800000",)
     assert first.annotations["summary"] == "lammps takes 1.2 times as long (another user's run), 6 runs."
-    assert second.annotations["summary"] == "nid2 is unlike the other hosts of another user's job for 6 min."
+    assert second.annotations["summary"] == "nid2 has differed from the other hosts of another user's job for 6 min."
     assert second.annotations["description"] == "power_w 300, cpu_available 0.3"
     assert second.evidence.detail == {}
     assert list(Seen(service, lambda: Reader(operator=True)).alerts()) == service.held_alerts
@@ -87,7 +87,7 @@ def test_an_alert_names_the_runs_of_its_reader_and_none_of_others() -> None:
 
 def test_a_users_own_job_is_named_to_them() -> None:
     service = centre()
-    told = f"nid1 is unlike the other hosts of job archer2/{ANNS_JOB} for 6 min: power_w#{ANNS_JOB} 300."
+    told = f"nid1 has differed from the other hosts of job archer2/{ANNS_JOB} for 6 min: power_w#{ANNS_JOB} 300."
     service.held_alerts = [
         alert(
             labels={"system": "archer2"},
