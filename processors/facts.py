@@ -100,7 +100,9 @@ def remaining(band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
 
     exceeds = None if limit_s is None else min(max((1.0 - passed(limit_s)) / alive, 0.0), 1.0)
     if limit_s is not None and elapsed_s >= limit_s:
-        exceeds = 1.0  # it has: far above the band both shares were 0, and the chance of a job past its limit was told as 0
+        exceeds = (
+            1.0  # it has: far above the band both shares were 0, and the chance of a job past its limit was told as 0
+        )
     if ended < _UNTOUCHED and elapsed_s <= band.low_s:
         return Remaining(band, exceeds)
     middle_s = quantile(0.5)
