@@ -32,7 +32,7 @@ from processors.similar_runs import ALIKE_MIN, NOT_BY_SIZE, reliability
 from processors.store import FULL_TICK_MS, share
 
 
-class RelatedCurves:
+class CurveTransfer:
     """Lets the curves of one application, and of the centre, learn from each other how well each ensemble member did."""
 
     def __init__(self, state: ShardState) -> None:
@@ -78,7 +78,7 @@ class Refits:
         self._state = state
         self._warnings = warnings
         self._predictor = predictor
-        self._related = RelatedCurves(state)
+        self._related = CurveTransfer(state)
         self._unseen = unseen
         self._under_loads = UnderLoads(state)
         self._features = features

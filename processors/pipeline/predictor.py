@@ -291,8 +291,8 @@ class Predictor:
 
     def _by_similar_runs(self, question: Question, sizes: Sequence[float]) -> BySize:
         """Predict from past runs of the same user, name or class, where the question says what is similar."""
-        says = question.runs or self._histories.tells_of(question.system, question.key, question.evidence)
-        return self._similar(question, sizes, NO_CURVE) if says else {}
+        comparable = question.runs or self._histories.has_similar(question.system, question.key, question.evidence)
+        return self._similar(question, sizes, NO_CURVE) if comparable else {}
 
     def _similar(self, question: Question, sizes: Sequence[float], why: str) -> BySize:
         application_id = question.key.id if question.key else None

@@ -41,7 +41,7 @@ class Histories:
         keys = group_keys(system, job)
         return told(job, {kind: self._state.histories.open(key) for kind, key in keys.items()})
 
-    def tells_of(self, system: str, key: ApplicationKey | None, evidence: Evidence) -> bool:
+    def has_similar(self, system: str, key: ApplicationKey | None, evidence: Evidence) -> bool:
         """Return whether a run to come says what is similar to it: a known user, a time limit, or a name that ran before.
 
         Without any of these the runs of the whole centre would answer, which says nothing of this one.
