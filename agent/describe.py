@@ -17,9 +17,6 @@ from processors import __version__
 from processors.contracts.events import STATES, UNITS, DeadLetter
 from processors.contracts.outputs import Alert, Answer, JobPrediction, Prediction, Run
 
-# JSON Schemas of what goes in and what comes out, made from the structs that the code itself uses.
-
-
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 OUTPUTS: Final[dict[str, type[msgspec.Struct]]] = {
     "scalewatch.prediction/1": Prediction,
@@ -97,9 +94,6 @@ def _name_times(whole: dict[str, Any]) -> None:
     """Say of times what their type, a text, does not: RFC 3339 in UTC."""
     for name in _TIMES & whole["properties"].keys():
         whole["properties"][name] = {**whole["properties"][name], "format": "date-time"}
-
-
-# The AsyncAPI document of all topics that others may write or read, made from the code (AsyncAPI 3.0, bindings of Kafka).
 
 
 BINDING: Final = "0.5.0"

@@ -28,9 +28,6 @@ from processors.contracts.telemetry import Samples, SeriesIndex
 Floats = npt.NDArray[np.float64]
 
 
-# The measurements of one job of a ClusterCockpit archive, as columns from which samples are taken in order of time.
-
-
 Values = list[float | None]
 
 STEP_MAX_S: Final = 86_400.0

@@ -37,9 +37,6 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decode, Decoded
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, Samples, SeriesIndex
 
-# The formats of messages, by the names that the configuration uses: job events, and telemetry.
-
-
 DecoderFactory = Callable[[DecodeOptions], Decode]
 
 DECODERS: Final[dict[str, DecoderFactory]] = {

@@ -15,8 +15,6 @@ from processors.contracts.nodes import NO_NODES, Nodes
 from processors.contracts.telemetry import NO_SENSORS, DecodeSamples, Keep, Samples, Sensors, SeriesIndex, Telemetry
 
 # What decoders could not place, by name, for an operator who checks a configuration; a running agent only counts it.
-
-
 NAMES_MAX: Final = 1_000
 NAME_MAX: Final = 200
 
@@ -80,9 +78,6 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     timezone: str = "UTC"
 
 
-# What an operator may choose about decoding telemetry.
-
-
 class TelemetryOptions(msgspec.Struct, frozen=True):
     """Options of the decoders of telemetry; each uses those that concern it.
 
@@ -115,8 +110,6 @@ TelemetryFactory = Callable[[TelemetryOptions], DecodeSamples]
 
 
 # Why an input is refused: one closed list, so that counters by reason have a bounded set of labels.
-
-
 Reason = Literal[
     "empty",  # no bytes at all, or a tombstone
     "too-large",  # more bytes than a message or a line may have
@@ -164,9 +157,6 @@ def shown(text: str) -> str:
     return ascii(text[:SHOWN_MAX])
 
 
-# Records of files, and how the telemetry in them is decoded.
-
-
 class FileRecord(msgspec.Struct):
     """One record of a file: where it stands (`file:line`), its bytes, and what it yields or why it is refused.
 
@@ -193,9 +183,6 @@ class FileTelemetry(msgspec.Struct, frozen=True):
 
     options: TelemetryOptions
     index: SeriesIndex
-
-
-# The dead letter of a message, or of one event of it, that could not be used.
 
 
 SCHEMA: Final = "scalewatch.dead-letter/1"

@@ -169,9 +169,6 @@ class Loads:
                 values[first:last, list(trouble.hosts)] *= np.array(trouble.left)
 
 
-# Shared nodes of the simulated centre: a small partition whose jobs take as long as the load of their hosts lets them.
-
-
 PARTITION: Final = "shared"
 FIRST_ID: Final = 500_000  # of jobs: those of the whole nodes count from a thousand
 TYPICAL_PACE: Final = 0.75

@@ -135,9 +135,6 @@ class Metrics:
         return tuple(value if value in self._closed(label) else OTHER for label, value in given)
 
 
-# What is read from the service when Prometheus asks.
-
-
 def family(declaration: Declaration) -> GaugeMetricFamily | CounterMetricFamily:
     """Return an empty metric family as the table declares it."""
     if declaration.kind == "counter":
