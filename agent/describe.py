@@ -8,7 +8,6 @@ from typing import Any, Final
 import msgspec
 
 from agent.backtest.report import Report
-from agent.config import reference
 from agent.config.tree import Config
 from agent.decode.native import ARRAYS, Completed, Identified, NetworkTold, Requested, Started
 from agent.decode.telemetry.native import COMPONENT, Counters, Load, Power
@@ -60,11 +59,6 @@ def schema(name: str) -> dict[str, Any]:
         _name_times(whole)
         whole["properties"]["schema"] = {"const": name}
     return whole
-
-
-def catalogue() -> dict[str, Any]:
-    """Return every schema by its name."""
-    return {name: schema(name) for name in NAMES}
 
 
 def _plain_text(part: dict[str, Any]) -> None:
@@ -248,16 +242,6 @@ def markdown(title: str, rows: Sequence[dict[str, Any]]) -> str:
         name, *others = (str(cell).replace("|", "&#124;") for cell in row.values())
         lines.append(f"| {' | '.join((f'`{name}`', *others))} |")
     return "\n".join(lines)
-
-
-def config_page() -> str:
-    """Return the reference of the configuration as Markdown."""
-    return reference.markdown().rstrip("\n")
-
-
-def config_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the configuration."""
-    return reference.json_schema()
 
 
 def schemas_page() -> str:

@@ -80,7 +80,6 @@ _NO_VALUE: Final = 2**63  # Slurm writes 2^64 - 2 and its like for "no value"
 _NAMES: Final = {"1": "cpu", "2": "mem", "3": "energy", "4": "node", "5": "billing"}
 _UNITS: Final = {"K": 1024.0, "M": 1024.0**2, "G": 1024.0**3, "T": 1024.0**4, "P": 1024.0**5}
 
-
 GPU: Final = "gres/gpu"
 
 

@@ -53,7 +53,6 @@ class _NotNoted(Missed):
 
 NOT_NOTED: Final = _NotNoted()
 
-
 DAY_MS: Final = 86_400_000
 
 
@@ -107,7 +106,6 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
 
 TelemetryFactory = Callable[[TelemetryOptions], DecodeSamples]
 """Makes the decoder of a format."""
-
 
 # Why an input is refused: one closed list, so that counters by reason have a bounded set of labels.
 Reason = Literal[

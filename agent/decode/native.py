@@ -211,7 +211,6 @@ class Requested(Facts, tag_field="type", tag="prediction.requested", kw_only=Tru
 
 NativeMessage = Started | Completed | Identified | Requested | NetworkTold
 
-
 _FREE_TEXT = ("script", "comment")  # several lines are their nature
 
 

@@ -23,7 +23,6 @@ from processors.contracts.names import rfc3339
 
 Floats = npt.NDArray[np.float64]
 
-
 RESOURCES: Final = ("cpu_available", "memory_free", "bandwidth")
 STEP_MS: Final = 10_000
 HOUR_MS: Final = 3_600_000

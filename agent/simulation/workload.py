@@ -25,7 +25,6 @@ from processors.contracts.names import ApplicationKey
 
 Floats = npt.NDArray[np.float64]
 
-
 COUNTERS: Final = ("PAPI_TOT_CYC", "PAPI_TOT_INS", "PAPI_L3_TCM", "memory_bytes")
 FULL_CYCLES: Final = 64 * 2.4e9  # of a host in a second
 LINE_BYTES: Final = 64.0
@@ -154,7 +153,6 @@ DOZEN: Final = (
         activity=Activity(2.0, 1.0, 0.2, 0.05),
     ),
 )  # fmt: skip
-
 
 NOISE = 0.02  # standard deviation of ln run time between repeats
 LIMIT_STEP_S = 300.0
