@@ -9,14 +9,7 @@ import msgspec
 
 from processors.contracts.load import UnderLoad
 from processors.contracts.names import rfc3339
-from processors.contracts.outputs import (
-    CurvePoint,
-    PowerQuality,
-    Prediction,
-    ProfileModel,
-    RecentRun,
-    UsefulSizes,
-)
+from processors.contracts.outputs import CurvePoint, PowerQuality, Prediction, ProfileModel, RecentRun, UsefulSizes
 from sinks.web import words
 from sinks.web.access import Reader
 from sinks.web.charts import (
