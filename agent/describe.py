@@ -8,7 +8,6 @@ from typing import Any, Final
 import msgspec
 
 from agent.backtest.report import Report
-from agent.config import reference
 from agent.config.tree import Config
 from agent.decode.native import ARRAYS, Completed, Identified, NetworkTold, Requested, Started
 from agent.decode.telemetry.native import COMPONENT, Counters, Load, Power
@@ -16,9 +15,6 @@ from agent.topics import own_topics
 from processors import __version__
 from processors.contracts.events import STATES, UNITS, DeadLetter
 from processors.contracts.outputs import Alert, Answer, JobPrediction, Prediction, Run
-
-# JSON Schemas of what goes in and what comes out, made from the structs that the code itself uses.
-
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 OUTPUTS: Final[dict[str, type[msgspec.Struct]]] = {
@@ -65,11 +61,6 @@ def schema(name: str) -> dict[str, Any]:
     return whole
 
 
-def catalogue() -> dict[str, Any]:
-    """Return every schema by its name."""
-    return {name: schema(name) for name in NAMES}
-
-
 def _plain_text(part: dict[str, Any]) -> None:
     """Put the description, a docstring, into one line."""
     if "description" in part:
@@ -97,9 +88,6 @@ def _name_times(whole: dict[str, Any]) -> None:
     """Say of times what their type, a text, does not: RFC 3339 in UTC."""
     for name in _TIMES & whole["properties"].keys():
         whole["properties"][name] = {**whole["properties"][name], "format": "date-time"}
-
-
-# The AsyncAPI document of all topics that others may write or read, made from the code (AsyncAPI 3.0, bindings of Kafka).
 
 
 BINDING: Final = "0.5.0"
@@ -254,16 +242,6 @@ def markdown(title: str, rows: Sequence[dict[str, Any]]) -> str:
         name, *others = (str(cell).replace("|", "&#124;") for cell in row.values())
         lines.append(f"| {' | '.join((f'`{name}`', *others))} |")
     return "\n".join(lines)
-
-
-def config_page() -> str:
-    """Return the reference of the configuration as Markdown."""
-    return reference.markdown().rstrip("\n")
-
-
-def config_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the configuration."""
-    return reference.json_schema()
 
 
 def schemas_page() -> str:

@@ -237,9 +237,6 @@ def attribute_text(value: str | float | bool) -> str:  # noqa: FBT001 - one of t
     return str(value)
 
 
-# How large the input of a job is: numbers under the names that the configuration gives to input sizes.
-
-
 Sizes = tuple[tuple[str, float], ...]
 _NUMBER = r"([0-9][0-9.]*(?:[eE][+-]?[0-9]+)?)"
 

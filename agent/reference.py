@@ -12,9 +12,6 @@ import msgspec
 from processors.contracts.nodes import Node, Nodes
 from processors.contracts.telemetry import COMPONENTS, FACTORS, IGNORED, PEER, SensorRule, Sensors, quantity_of
 
-# A table in CSV with a head line: rows as texts by column, and whatever is wrong with its form.
-
-
 ROWS_MAX: Final = 200_000
 FAULTS_MAX: Final = 100
 CELL_MAX: Final = 1_024
@@ -103,9 +100,6 @@ def _row_faults(row: Row, cells: int, names: list[str], required: Sequence[str])
             yield TableFault(row.line, name, "is missing.")
 
 
-# The file of units: what the readings of sensors are, by the message that tells them and where the sensor sits.
-
-
 UNIT_COLUMNS: Final = (
     "message", "physical_context", "parental_context", "sub_context", "device_context", "index", "location", "source",
     "resource", "unit",
@@ -173,9 +167,6 @@ def _resource_faults(line: int, resource: str, unit: str | None) -> list[TableFa
             )
         ]
     return []
-
-
-# The file of nodes: one line each, with all that producers call it.
 
 
 COLUMNS: Final = (

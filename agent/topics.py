@@ -52,10 +52,10 @@ def own_topics(config: Config) -> tuple[TopicSettings, ...]:
     )
 
 
-def source_topics(config: Config) -> tuple[TopicSettings, ...]:
-    """Return the topics of sources that have a name, for centres whose producers make none: one partition, the broker's defaults."""
+def source_topics(config: Config, retention_ms: int | None = None) -> tuple[TopicSettings, ...]:
+    """Return the topics of sources that have a name, for centres whose producers make none: one partition each."""
     names = (topic for source in config.sources for topic in source.topics if not topic.startswith("^"))
-    return tuple(TopicSettings(name, 1, compacted=False) for name in dict.fromkeys(names))
+    return tuple(TopicSettings(name, 1, compacted=False, retention_ms=retention_ms) for name in dict.fromkeys(names))
 
 
 def create(log: Log, config: Config, *, sources: bool = False) -> Sequence[str]:

@@ -117,9 +117,6 @@ def table(
     return made
 
 
-# Its tables.
-
-
 def alerts_table(alerts: Sequence[Alert], width: int, rows_max: int) -> list[Table]:
     """Return the table of alerts, open ones first; nothing where there is none."""
     shown = [*worst_first(alerts), *(alert for alert in alerts if alert.status == "resolved")][:rows_max]
@@ -224,9 +221,6 @@ def _loaded_cells(job: JobPrediction, load: UnderLoad) -> list[Text]:
 
 def _limit_style(probability: float | None) -> str:
     return "bold red" if probability is not None and probability > 0.5 else ""
-
-
-# The screen.
 
 
 class Screen:

@@ -28,13 +28,13 @@ from processors.contracts.events import DeadLetter, Evidence, HostMinute, HostSt
 from processors.contracts.log import Position
 from processors.contracts.outputs import Emission, Message
 from processors.contracts.service import ROLE_REASONS
-from processors.contracts.telemetry import Keep, MakeWindows, Part, Samples, SeriesIndex, Telemetry
+from processors.contracts.telemetry import Keep, Part, Samples, SeriesIndex, Telemetry
 from processors.pipeline.shard import PROCESSORS, Shard
 from processors.pipeline.state import FoldSettings, Tombstone
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import Resume, WindowSettings
 from sinks.prometheus.registry import Metrics
-from sinks.topics import Output, emission, tombstone
+from sinks.topics import KINDS, Output, emission, tombstone
 from sinks.web.access import Access, Reader, Token
 
 FORGOTTEN_MIN: Final = 1_000  # names that are worth forgetting
@@ -93,11 +93,6 @@ class SourceWindows:
         if full or unused > max(FORGOTTEN_MIN, self.series_held()):
             self.index = SeriesIndex(self._series_max)
             self._windows.renumber(self.index)
-
-
-def make_windows(settings: WindowSettings, series_max: int) -> MakeWindows:
-    """Return what makes the windows of a source."""
-    return partial(SourceWindows, settings=settings, series_max=series_max)
 
 
 def _resume(metadata: str) -> Resume | None:
@@ -198,7 +193,7 @@ def routes(config: Config) -> Routes:
         partition=config.journal_partition,
         privacy=privacy(config.privacy),
         dead_letter=_refused,
-        windows=make_windows(window_settings(config), config.collector.series_max),
+        windows=partial(SourceWindows, settings=window_settings(config), series_max=config.collector.series_max),
         journal_topic=config.topics.journal,
         journal_partitions=config.topics.journal_partitions,
         deadletter_topic=config.topics.deadletters,
@@ -230,8 +225,7 @@ def plan(config: Config) -> Plan:
 
 def output_topics(config: Config) -> Mapping[str, str]:
     """Return the topic of each kind of output."""
-    kinds = ("predictions", "job_predictions", "answers", "alerts", "runs", "deadletters")
-    return {kind: getattr(config.topics, kind) for kind in kinds}
+    return {kind: getattr(config.topics, kind) for kind in KINDS}
 
 
 def encode(message: Message | DeadLetter | Tombstone) -> Emission:

@@ -16,6 +16,7 @@ from agent.config.tree import Config
 from agent.learner.learner import Learner, OnEmission
 from agent.learner.view import LearnerService, View
 from agent.log.memory import MemoryBroker, MemoryLog
+from agent.topics import source_topics
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import HostMinute, JobEvent, JournalRecord, Origin, Tick, encode_record
 from processors.contracts.log import TopicSettings
@@ -106,7 +107,7 @@ class Embedded:
         self._privacy = privacy(config.privacy)
         self._on_emission = on_emission
         self.log = MemoryLog(MemoryBroker(records_max=RECORDS_MAX), state_topic=config.topics.state)
-        self.log.create([*_own_topics(config), *_raw_topics(config, raw_retention_ms)])
+        self.log.create([*_own_topics(config), *source_topics(config, raw_retention_ms)])
         plan = msgspec.structs.replace(
             compose.plan(config), checkpoint_interval_s=NEVER_S, checkpoint_records_max=2**62
         )
@@ -181,12 +182,4 @@ def _own_topics(config: Config) -> list[TopicSettings]:
             compacted=name == config.topics.state,
         )
         for name in dict.fromkeys((*sorted(sharded), *compose.output_topics(config).values()))
-    ]
-
-
-def _raw_topics(config: Config, retention_ms: int | None) -> list[TopicSettings]:
-    names = (topic for source in config.sources for topic in source.topics if not topic.startswith("^"))
-    return [
-        TopicSettings(name=name, partitions=1, compacted=False, retention_ms=retention_ms)
-        for name in dict.fromkeys(names)
     ]

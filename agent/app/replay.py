@@ -13,10 +13,7 @@ from agent.clock import SystemClock
 from agent.config.tree import Config
 from agent.decode.message import DecodeOptions, FileRecord, dead_letter
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import (
-    DeadLetter,
-    HostMinute,
-)
+from processors.contracts.events import DeadLetter, HostMinute
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Emission, PowerQuality, Quality
 from sinks.files import JsonLines

@@ -111,9 +111,6 @@ def _start_of(event: JobCompleted) -> JobStarted:
     )
 
 
-# What is kept of a fold.
-
-
 class OpenRun(msgspec.Struct):
     """A run that goes on: its prediction, the horizon of that, and the baselines."""
 
@@ -290,9 +287,6 @@ def band_of(said: JobPrediction | None) -> Band | None:
 def horizon(n: float | None, sizes: tuple[float, ...]) -> str:
     """Return how far a size lies beyond the sizes that were known: one of DISTANCES."""
     return horizon_of(n, min(sizes), max(sizes)) if sizes and n else NO_CURVE
-
-
-# The report of one variant, from what was observed.
 
 
 def variant(name: str, settings: Mapping[str, str], observer: Observer, top: int, faults: int = 0) -> Variant:

@@ -159,8 +159,6 @@ def most(variants: Sequence[Variant]) -> int:
     return max((alert.fired for variant in variants for alert in variant.alerts), default=1)
 
 
-# The summary for a terminal.
-
 _FIGURES = ("runs", "answered", "median error", "MAE s", "bias", "band held", "95 % interval")
 
 

@@ -199,9 +199,6 @@ def decoded(text: bytes) -> Report:
     return msgspec.json.decode(text, type=Report)
 
 
-# How often each alert fired.
-
-
 SUBJECTS_MAX: Final = 100_000  # of one alert; more are counted as fired, not as subjects of their own
 EXAMPLES: Final = 3
 

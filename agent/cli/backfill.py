@@ -17,7 +17,7 @@ from agent.cli.options import counted, progress, required_config_option, timezon
 from agent.clock import SystemClock
 from agent.config.load import load
 from agent.config.tree import Config
-from agent.decode.files import read_each
+from agent.decode.files import read_file
 from agent.decode.message import DecodeOptions, FileRecord
 from agent.decode.opening import STDIN
 from agent.topics import own_topics
@@ -149,7 +149,8 @@ class PastProfiles:
 def _with_profiles(config: Config, paths: Sequence[str], now_ms: int, options: DecodeOptions) -> Iterator[Item]:
     """Yield what the files hold in the order of time; where there are archives, with the profiles of runs."""
     if not any(path != STDIN and Path(path).is_dir() for path in paths):
-        yield from in_order(read_each(paths, now_ms, file_telemetry(config, options)))
+        telemetry = file_telemetry(config, options)
+        yield from in_order(read_file(path, now_ms, telemetry) for path in paths)
         return
     past, files = PastProfiles(config), telemetry_files(config, paths, options)
     place = ""

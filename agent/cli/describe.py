@@ -7,6 +7,7 @@ import msgspec
 
 from agent import describe
 from agent.cli.options import config_option, json_option, load_or_default
+from agent.config import reference
 from processors.contracts.errors import ConfigError
 
 SUBJECTS = ("formats", "processors", "metrics", "config", "schemas", "asyncapi")
@@ -31,9 +32,7 @@ def command(subject: str, name: str | None, config: str | None, as_json: bool) -
     if config is not None and subject != "asyncapi":
         raise ConfigError(f"`describe {subject}` takes no configuration: it is the same for all.")
     if subject == "asyncapi":
-        from agent.describe import document  # noqa: PLC0415 - each subject loads only what it tells of
-
-        click.echo(_json(document(load_or_default(config))))
+        click.echo(_json(describe.document(load_or_default(config))))
     elif name is not None:
         click.echo(_json(describe.schema(name)))
     else:
@@ -42,7 +41,7 @@ def command(subject: str, name: str | None, config: str | None, as_json: bool) -
 
 def _page(subject: str) -> str:
     if subject == "config":
-        return describe.config_page()
+        return reference.markdown().rstrip("\n")
     if subject == "schemas":
         return describe.schemas_page()
     return describe.markdown(subject.capitalize(), _rows(subject))
@@ -50,8 +49,10 @@ def _page(subject: str) -> str:
 
 def _data(subject: str) -> Any:
     if subject == "config":
-        return describe.config_schema()
-    return describe.catalogue() if subject == "schemas" else _rows(subject)
+        return reference.json_schema()
+    if subject == "schemas":
+        return {name: describe.schema(name) for name in describe.NAMES}
+    return _rows(subject)
 
 
 def _rows(subject: str) -> list[dict[str, Any]]:

@@ -18,9 +18,6 @@ from processors.contracts.events import Evidence, Identity, JobCompleted, JobEve
 from processors.contracts.names import job_key
 from processors.contracts.telemetry import Keep
 
-# What the rules make of many jobs: counts by application, and by name where nothing names them.
-
-
 GROUPS_MAX: Final = 100_000
 NAMES_MAX: Final = 10_000
 SIZES_MAX: Final = 1_000

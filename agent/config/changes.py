@@ -13,9 +13,6 @@ from agent.config.tree import Config
 from agent.config.yaml import InvalidConfigError, Path, Problem, parse, path_text
 from processors.contracts.errors import ConfigError
 
-# What changes between two configurations, and what each change costs.
-
-
 ABSENT = "(absent)"
 _SECRET = "(secret)"  # noqa: S105 - what is shown instead of one
 

@@ -17,9 +17,6 @@ from processors.contracts.outputs import VERDICTS
 from processors.contracts.telemetry import Telemetry
 from processors.models.structure.parse import RESERVED, EquationError, parse
 
-# What is allowed and still worth a thought before an agent runs with it.
-
-
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -64,9 +61,6 @@ def _readers(config: Config) -> Iterator[tuple[Path, str]]:
                     (*path, "trusted_proxies", index),
                     "is this machine: whoever can log in to it can say who they are.",
                 )
-
-
-# What is wrong with the equations of applications under load: each with its place in the equation.
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -196,9 +196,6 @@ _WANTED: Final[dict[str, Callable[[ErrorDetails], str]]] = {
 }
 
 
-# Sections that are written and left empty.
-
-
 def without_empty_sections(data: Any, model: type[BaseModel] | None) -> Any:
     """Return the data without sections, lists and name tables that hold nothing: all their lines are comments.
 
@@ -223,9 +220,6 @@ def without_empty_sections(data: Any, model: type[BaseModel] | None) -> Any:
         else:
             result[key] = without_empty_sections(value, section)
     return result
-
-
-# Rules of identification as they stand in the file: each looked at by itself, so that none hides another's faults.
 
 
 def match_faults(path: Path, data: Any) -> list[tuple[Path, str]]:

@@ -14,9 +14,6 @@ from pydantic_core import PydanticUndefined
 from agent.config.tree import Config
 from agent.config.yaml import Path
 
-# Every key of the configuration with its type, default and meaning, read from the tree itself.
-
-
 _PLAIN: Final = {str: "text", int: "whole number", float: "number", bool: "true or false", SecretStr: "secret"}
 _COMPOSED: Final[dict[Any, Callable[[list[str]], str]]] = {
     Annotated: lambda texts: texts[0],
@@ -144,9 +141,6 @@ def _limits(field: FieldInfo) -> str:
             if isinstance(limit, kind):
                 parts.append(f"{text} {getattr(limit, attribute):,}".replace(",", " "))
     return ", ".join(parts)
-
-
-# What it costs to change a key while an agent runs.
 
 
 Cost = Literal["restart", "rebuild"]

@@ -10,9 +10,6 @@ from pydantic import Field, SecretStr
 from agent.config.yaml import Path
 from processors.contracts.settings import Settings
 
-# Settings of who may read what over HTTP, and what no single one of them can show to be wrong.
-
-
 TOKEN_CHARACTERS_MIN: Final = 16
 UserName = Annotated[str, Field(pattern=r"^\S{1,256}$")]
 

@@ -62,9 +62,6 @@ class Source(Settings):
     telemetry: Telemetry = Telemetry()
 
 
-# Settings of the brokers, and the names of the agent's own topics.
-
-
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 
 
@@ -141,9 +138,6 @@ class TopicNames(Settings):
     deadletters_retention_s: float = Field(
         default=30 * 86_400.0, ge=60, le=LONGEST_S, description="how long dead letters can be listed and sent again"
     )
-
-
-# Settings of the way to Alertmanager.
 
 
 Url = Annotated[str, Field(pattern=r"^https?://[^\s/]{1,255}(/\S{0,255})?$")]
@@ -239,8 +233,6 @@ class Config(Settings):
 
 
 # The hash of what the learner's state depends on. Checkpoints carry it.
-
-
 SECTIONS: Final = ("systems", "identify", "jobs", "run_time", "alerts")
 TOPICS: Final = ("journal", "journal_partitions")
 

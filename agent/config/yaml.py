@@ -15,9 +15,6 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from processors.contracts.errors import ConfigError
 
-# What is wrong with a configuration: where, and a sentence that says so.
-
-
 Path = tuple[str | int, ...]
 
 

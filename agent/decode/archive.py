@@ -27,10 +27,6 @@ from processors.contracts.telemetry import Samples, SeriesIndex
 
 Floats = npt.NDArray[np.float64]
 
-
-# The measurements of one job of a ClusterCockpit archive, as columns from which samples are taken in order of time.
-
-
 Values = list[float | None]
 
 STEP_MAX_S: Final = 86_400.0
@@ -228,7 +224,6 @@ META_BYTES_MAX: Final = 16 * 1024 * 1024
 DATA_BYTES_MAX: Final = 512 * 1024 * 1024
 VALUES_MAX: Final = 50_000_000  # of jobs that run at the same time, eight bytes each
 SLICE_MS: Final = 60_000
-
 
 Read = Callable[[str, int, FileTelemetry], Iterator[FileRecord]]
 """Reads a folder: its path, when it is read, and how its telemetry is decoded."""

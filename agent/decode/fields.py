@@ -14,9 +14,6 @@ from agent.decode.message import DAY_MS, DecodeOptions, invalid, shown
 from processors.contracts.errors import ConfigError
 from processors.contracts.names import EARLIEST_MS, LATEST_MS, SAFE, checked_ms, parse_rfc3339, rfc3339, run_id
 
-# Times of producers: text or date-times to milliseconds since the epoch, and their bounds.
-
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_OF_NAIVE: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - for times without a zone, which are UTC
 _OFFSET: Final = re.compile(r"([+-])([01][0-9]|2[0-3]):?([0-5][0-9])")
@@ -79,13 +76,9 @@ def zone_of(name: str) -> tzinfo:
         raise ConfigError(f"There is no time zone {name[:40]!r}; write Europe/Oslo or +02:00.") from None
 
 
-# Slurm's trackable resources (TRES): what was allocated, as text.
-
-
 _NO_VALUE: Final = 2**63  # Slurm writes 2^64 - 2 and its like for "no value"
 _NAMES: Final = {"1": "cpu", "2": "mem", "3": "energy", "4": "node", "5": "billing"}
 _UNITS: Final = {"K": 1024.0, "M": 1024.0**2, "G": 1024.0**3, "T": 1024.0**4, "P": 1024.0**5}
-
 
 GPU: Final = "gres/gpu"
 
@@ -202,9 +195,6 @@ def run_identity(system: str, job_id: str, start_ms: int) -> str:
 @lru_cache(maxsize=1024)
 def _escaped(system: str) -> str:
     return quote(system, safe=SAFE)
-
-
-# Durations and time limits as Slurm prints them.
 
 
 NO_LIMIT: Final = ("", "UNLIMITED", "Partition_Limit", "INVALID", "NONE", "Unknown")

@@ -37,9 +37,6 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decode, Decoded
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, Samples, SeriesIndex
 
-# The formats of messages, by the names that the configuration uses: job events, and telemetry.
-
-
 DecoderFactory = Callable[[DecodeOptions], Decode]
 
 DECODERS: Final[dict[str, DecoderFactory]] = {
@@ -56,7 +53,6 @@ TELEMETRY: Final[dict[str, TelemetryFactory]] = {"auto": any_telemetry_decoder, 
 
 ARCHIVES: Final[dict[str, Read]] = {FORMAT: read_archive}
 """Readers of folders, which stand where files may stand."""
-
 
 CHUNK_BYTES: Final = 65_536
 HEADER_LINES_MAX: Final = 10_000
@@ -239,15 +235,6 @@ def read_files(
     telemetry = telemetry or _telemetry(options)
     for path in paths:
         yield from read_file(path, received_ms, telemetry)
-
-
-def read_each(paths: Iterable[str], received_ms: int, telemetry: FileTelemetry) -> list[Iterator[FileRecord]]:
-    """Return the records of each file, to be read side by side; see `read_file`.
-
-    >>> len(read_each(["a.jsonl", "b.jsonl"], 0, FileTelemetry(TelemetryOptions(), SeriesIndex(9))))
-    2
-    """
-    return [read_file(path, received_ms, telemetry) for path in paths]
 
 
 def read_file(path: str, received_ms: int, telemetry: FileTelemetry) -> Iterator[FileRecord]:

@@ -15,8 +15,6 @@ from processors.contracts.nodes import NO_NODES, Nodes
 from processors.contracts.telemetry import NO_SENSORS, DecodeSamples, Keep, Samples, Sensors, SeriesIndex, Telemetry
 
 # What decoders could not place, by name, for an operator who checks a configuration; a running agent only counts it.
-
-
 NAMES_MAX: Final = 1_000
 NAME_MAX: Final = 200
 
@@ -55,7 +53,6 @@ class _NotNoted(Missed):
 
 NOT_NOTED: Final = _NotNoted()
 
-
 DAY_MS: Final = 86_400_000
 
 
@@ -78,9 +75,6 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     earliest_ms: int = EARLIEST_MS
     future_ms: int = DAY_MS
     timezone: str = "UTC"
-
-
-# What an operator may choose about decoding telemetry.
 
 
 class TelemetryOptions(msgspec.Struct, frozen=True):
@@ -113,10 +107,7 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
 TelemetryFactory = Callable[[TelemetryOptions], DecodeSamples]
 """Makes the decoder of a format."""
 
-
 # Why an input is refused: one closed list, so that counters by reason have a bounded set of labels.
-
-
 Reason = Literal[
     "empty",  # no bytes at all, or a tombstone
     "too-large",  # more bytes than a message or a line may have
@@ -164,9 +155,6 @@ def shown(text: str) -> str:
     return ascii(text[:SHOWN_MAX])
 
 
-# Records of files, and how the telemetry in them is decoded.
-
-
 class FileRecord(msgspec.Struct):
     """One record of a file: where it stands (`file:line`), its bytes, and what it yields or why it is refused.
 
@@ -193,9 +181,6 @@ class FileTelemetry(msgspec.Struct, frozen=True):
 
     options: TelemetryOptions
     index: SeriesIndex
-
-
-# The dead letter of a message, or of one event of it, that could not be used.
 
 
 SCHEMA: Final = "scalewatch.dead-letter/1"

@@ -46,9 +46,6 @@ from processors.contracts.events import (
     PredictionRequested,
 )
 
-# Native `network` events: what the network did for a job, as ready features or as bounded arrays.
-
-
 FEATURES_MAX: Final = 64
 ARRAYS: Final = ("features", "links", "messages", "fifo_messages")
 """The fields of which an event has one at least."""
@@ -134,11 +131,8 @@ def _columns(columns: tuple[list[float], ...], count: int) -> tuple[tuple[float,
 
 
 # The messages of native events as structs, and the two ways to read one.
-#
 # The fast path decodes into a struct of the known fields. A count of the keys in the bytes then tells whether there is
 # anything else: only such messages are decoded a second time, to count unknown fields and to find keys named twice.
-
-
 LATER_TYPES: Final = ("load", "counters", "power", "host.state")  # telemetry: known, not decoded here
 ATTRIBUTES_MAX: Final = 32
 REQUESTED_SIZES_MAX: Final = 256
@@ -216,7 +210,6 @@ class Requested(Facts, tag_field="type", tag="prediction.requested", kw_only=Tru
 
 
 NativeMessage = Started | Completed | Identified | Requested | NetworkTold
-
 
 _FREE_TEXT = ("script", "comment")  # several lines are their nature
 

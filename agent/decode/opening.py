@@ -17,9 +17,6 @@ from agent.decode.sonar import sonar_object
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import Decode, Decoded
 
-# Cut a stream of JSON into its values, in constant memory: values in a row, over several lines, or in one array.
-
-
 _REST = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+("?)', re.DOTALL)  # of a string, to its end or as far as the bytes go
 _STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 # all that is no bracket, with whole strings, then a bracket, or the quote of a string that goes on in the next chunk
@@ -125,8 +122,6 @@ def cut_json(chunks: Iterable[bytes], bytes_max: int, line: int = 1) -> Iterator
 
 
 # Recognise the format of a JSON message by its keys; nothing on the log says what a message is.
-
-
 class _Probe(msgspec.Struct):
     type: msgspec.Raw = msgspec.Raw()
     jobid: msgspec.Raw = msgspec.Raw()

@@ -31,9 +31,6 @@ from processors.contracts import nodes as hostlist
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import STATES, Attribute, Decode, Decoded, Evidence, JobCompleted
 
-# One row of Slurm's accounting (`sacct`), as column name to text, to the event of a finished job.
-
-
 Row = Mapping[str, str]
 """Texts by column name in lower case; a column that is absent and one that is blank say the same."""
 

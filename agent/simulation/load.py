@@ -23,7 +23,6 @@ from processors.contracts.names import rfc3339
 
 Floats = npt.NDArray[np.float64]
 
-
 RESOURCES: Final = ("cpu_available", "memory_free", "bandwidth")
 STEP_MS: Final = 10_000
 HOUR_MS: Final = 3_600_000
@@ -167,9 +166,6 @@ class Loads:
             last = min(STEPS, -(-(trouble.end_ms - start_ms) // STEP_MS))
             if first < last:
                 values[first:last, list(trouble.hosts)] *= np.array(trouble.left)
-
-
-# Shared nodes of the simulated centre: a small partition whose jobs take as long as the load of their hosts lets them.
 
 
 PARTITION: Final = "shared"

@@ -16,9 +16,6 @@ from agent.simulation.centre import SYSTEM, Centre, TimedEvent
 from agent.simulation.workload import COUNTERS, FULL_CYCLES, OTHERS, Floats, Job, hostlist
 from processors.contracts.names import rfc3339
 
-# Power of simulated hosts: idle, and so much for each event that is counted; who has which sensors; what is amiss.
-
-
 COMPONENTS: Final = ("system", "cpu", "memory")
 IDLE_W: Final = np.array([110.0, 62.0, 11.0])  # of what is neither processor nor memory, of processors, of memory
 PER_EVENT_J: Final = np.array(  # of processors and memory for each of COUNTERS
@@ -241,9 +238,6 @@ class Meters:
         for name, read_j in (("cpu:0", half_j), ("cpu:1", half_j), ("memory", memory_j)):
             wrapped = read_j % ENERGY_RANGE_J[name == "memory"]
             yield f"{ENERGY},host={self._names[host]},component={name} joules={wrapped:.3f} {at}"
-
-
-# Jobs of the whole nodes whose hosts are measured while they run, as by a sampler that starts with the job.
 
 
 APPLICATIONS: Final = ("battery-design", "molecules")  # they use a part of the machine that a demo can follow

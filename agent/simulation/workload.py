@@ -25,10 +25,6 @@ from processors.contracts.names import ApplicationKey
 
 Floats = npt.NDArray[np.float64]
 
-
-# What applications make of the hardware of a host: the truth of its counters, which follows from application and size.
-
-
 COUNTERS: Final = ("PAPI_TOT_CYC", "PAPI_TOT_INS", "PAPI_L3_TCM", "memory_bytes")
 FULL_CYCLES: Final = 64 * 2.4e9  # of a host in a second
 LINE_BYTES: Final = 64.0
@@ -62,9 +58,6 @@ class Activity:
 ORDINARY: Final = Activity(ipc=1.4, misses=2.0, streamed=0.4)
 OTHERS: Final = Activity(ipc=0.8, misses=1.0, streamed=0.05).per_cycle(1.0)
 """Counters per cycle of what else runs on a host."""
-
-
-# The dozen applications of the simulated centre, each with one thing worth noticing.
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +153,6 @@ DOZEN: Final = (
         activity=Activity(2.0, 1.0, 0.2, 0.05),
     ),
 )  # fmt: skip
-
 
 NOISE = 0.02  # standard deviation of ln run time between repeats
 LIMIT_STEP_S = 300.0

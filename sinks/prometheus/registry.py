@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -16,11 +16,11 @@ from processors.contracts.service import Health, Service
 from sinks.prometheus.table import AGENT, HEALTH, HOSTS, OTHER, Declaration, Label, ListName
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
-_SIGNS: Final = {"received": 1.0, "processed": -1.0, "rejected": -1.0, "dropped": -1.0}
 RESOURCES_MAX: Final = 16  # of one host
 NAME_MAX: Final = 128  # characters of a label: what is longer is left out, a part of it would be another's name
 GONE_MS: Final = 300_000  # without a sample for as long as a window is, nothing of the window is left
 QUANTILES: Final = (("q05", 0.05), ("q50", 0.5), ("q95", 0.95))
+Made = TypeVar("Made", Counter, Gauge, Histogram)
 Families = dict[str, GaugeMetricFamily]
 _HEALTH: Final[dict[str, Callable[[Health], float | None]]] = {
     "scalewatch_ready": lambda health: float(health.ready),
@@ -47,9 +47,13 @@ class Metrics:
         }
         self._registry = CollectorRegistry(auto_describe=True)
         self._declared = {entry.name: entry for entry in AGENT}
-        self._counters = {entry.name: self._counter(entry) for entry in AGENT if entry.kind == "counter"}
-        self._gauges = {entry.name: self._gauge(entry) for entry in AGENT if entry.kind == "gauge"}
-        self._histograms = {entry.name: self._histogram(entry) for entry in AGENT if entry.kind == "histogram"}
+        self._counters = {entry.name: self._made(Counter, entry) for entry in AGENT if entry.kind == "counter"}
+        self._gauges = {entry.name: self._made(Gauge, entry) for entry in AGENT if entry.kind == "gauge"}
+        self._histograms = {
+            entry.name: self._made(Histogram, entry, buckets=entry.buckets)
+            for entry in AGENT
+            if entry.kind == "histogram"
+        }
         ProcessCollector(registry=self._registry)
         build = Gauge("scalewatch_build_info", "One, with the version.", ["version"], registry=self._registry)
         build.labels(__version__).set(1)
@@ -84,15 +88,6 @@ class Metrics:
         samples = (sample for family in self._counters[name].collect() for sample in family.samples)
         return {next(iter(sample.labels.values())): sample.value for sample in samples if sample.value}
 
-    def unaccounted(self) -> dict[tuple[str, str], float]:
-        """Return, by role and format, received - processed - rejected - dropped: what is in work, at rest nothing."""
-        in_work: dict[tuple[str, str], float] = {}
-        for family in self._counters["scalewatch_events_total"].collect():
-            for sample in family.samples:
-                key = sample.labels["role"], sample.labels["format"]
-                in_work[key] = in_work.get(key, 0.0) + _SIGNS.get(sample.labels["outcome"], 0.0) * sample.value
-        return {key: value for key, value in in_work.items() if value}
-
     def register(self, collector: Collector) -> None:
         """Add a collector that is asked at each scrape."""
         self._registry.register(collector)
@@ -101,23 +96,12 @@ class Metrics:
         """Return everything in Prometheus' text format; CONTENT_TYPE is its type."""
         return generate_latest(self._registry)
 
-    def _counter(self, entry: Declaration) -> Counter:
-        counter = Counter(entry.name, entry.help, entry.label_names, registry=self._registry)
+    def _made(self, kind: type[Made], entry: Declaration, **more: Any) -> Made:
+        """Make a metric with those of its series whose labels are known."""
+        metric = kind(entry.name, entry.help, entry.label_names, registry=self._registry, **more)
         for values in self._combinations(entry):
-            counter.labels(*values)
-        return counter
-
-    def _gauge(self, entry: Declaration) -> Gauge:
-        gauge = Gauge(entry.name, entry.help, entry.label_names, registry=self._registry)
-        for values in self._combinations(entry):
-            gauge.labels(*values)
-        return gauge
-
-    def _histogram(self, entry: Declaration) -> Histogram:
-        histogram = Histogram(entry.name, entry.help, entry.label_names, buckets=entry.buckets, registry=self._registry)
-        for values in self._combinations(entry):
-            histogram.labels(*values)
-        return histogram
+            metric.labels(*values)
+        return metric
 
     def _combinations(self, entry: Declaration) -> Iterator[tuple[str, ...]]:
         if not entry.labels:
@@ -133,9 +117,6 @@ class Metrics:
             raise KeyError(f"{name} has the labels {[label.name for label in declared]}, not {sorted(labels)}.")
         given = ((label, labels[label.name]) for label in declared)
         return tuple(value if value in self._closed(label) else OTHER for label, value in given)
-
-
-# What is read from the service when Prometheus asks.
 
 
 def family(declaration: Declaration) -> GaugeMetricFamily | CounterMetricFamily:

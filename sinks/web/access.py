@@ -128,11 +128,8 @@ def _text(name: str) -> str:
 
 
 # What a reader sees of a service: an operator all of it, others no detail of jobs that are not theirs.
-#
 # Applications, hosts and alerts are for everybody who may read. Jobs and runs of others are left out, and so are their names
 # where something else mentions them. Dead letters are for operators.
-
-
 UNREADY: Final = "It is not ready; operators see why."
 RUNS_LOOKED_UP_MAX: Final = 64  # of one alert
 OTHERS: Final = "another user's {}"

@@ -12,11 +12,7 @@ from starlette.routing import Route
 from processors.contracts.events import Evidence
 from processors.contracts.hosts import HostView
 from processors.contracts.nodes import spread
-from processors.contracts.outputs import (
-    JobPrediction,
-    Prediction,
-    RecentRun,
-)
+from processors.contracts.outputs import JobPrediction, Prediction, RecentRun
 from processors.contracts.service import Health, Service
 from sinks.web import queries
 from sinks.web.access import reader

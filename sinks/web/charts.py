@@ -155,9 +155,6 @@ def _percent(value: float) -> str:
     return "0 %" if value == 0 else share(value)
 
 
-# The sparkline: the only picture that Python draws, for rows and cards, where a chart would be too much.
-
-
 class Spark(msgspec.Struct, frozen=True, kw_only=True):
     """What a sparkline shows, in linear coordinates: an area, lines and dots, each of a class of the style sheet."""
 

@@ -118,9 +118,6 @@ def _whole(query: QueryParams, name: str, default: int, largest: int) -> int:
     return int(given)
 
 
-# The application that is meant, and the present moment.
-
-
 def raw_path(request: Request, prefix: str) -> str:
     """Return the URL's path behind a prefix as it was sent, with its escapes."""
     raw: bytes = request.scope.get("raw_path") or b""

@@ -3,12 +3,13 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import msgspec
 
 from agent.app import compose
-from agent.app.compose import make_windows
+from agent.app.compose import SourceWindows
 from agent.collector import Collector, Routes
 from agent.config.roles import CollectorSettings, LearnerSettings
 from agent.config.tree import Config, Source, TopicNames
@@ -46,7 +47,7 @@ CONFIG = Config(
 )
 METRICS = compose.metrics()  # one for all processes: to make them takes as long as a life
 ROUTES: Routes = msgspec.structs.replace(  # minutes in several parts, and names that have to be forgotten
-    compose.routes(CONFIG), windows=make_windows(WindowSettings(part_hosts=1), series_max=40)
+    compose.routes(CONFIG), windows=partial(SourceWindows, settings=WindowSettings(part_hosts=1), series_max=40)
 )
 UNDISTURBED: Routes = compose.routes(CONFIG)
 

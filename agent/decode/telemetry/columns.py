@@ -25,8 +25,6 @@ from processors.contracts.telemetry import (
 )
 
 # JSON as producers write it that print what is no number as ``nan``, ``NaN`` or ``-inf``: no JSON, but plain enough.
-
-
 _TEXT_OR_NONE: Final = re.compile(rb'"(?:[^"\\]|\\.?)*(?:"|\Z)|-?\b(?:nan|inf(?:inity)?)\b', re.DOTALL | re.IGNORECASE)
 _NONE: Final = re.compile(rb"\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 
@@ -40,9 +38,6 @@ def without_nan(value: bytes) -> bytes | None:
     if not _NONE.search(value):
         return None
     return _TEXT_OR_NONE.sub(lambda found: found[0] if found[0].startswith(b'"') else b"null", value)
-
-
-# Numbers that stand for times, in a unit that is given or told by their size.
 
 
 STAMPS_KNOWN_MAX: Final = 16_384

@@ -26,11 +26,8 @@ from processors.contracts.telemetry import (
 )
 
 # Messages of Cray EX telemetry in the forms in which they come: Redfish events, their wrapper, and flat records.
-#
 # hmcollector writes one event to a message, with many sensors; the telemetry API of SMA wraps such messages; HPCM and dftf
 # write one sensor to a record, with times and values as numbers, and fields in the JSON of Avro (``{"string": "ASIC"}``).
-
-
 NONE: Final = -1  # in the place of a number
 _WHITESPACE: Final = b" \t\r\n"
 
@@ -259,9 +256,6 @@ def _text(plain: dict[str, Any], name: str) -> str:
 
 def _bomb(elements_max: int) -> InvalidInputError:
     return invalid("array-bomb", f"The message has more events and readings than {elements_max}.")
-
-
-# What the sensors of Cray EX are, and of which host: found out once for each sensor.
 
 
 _OF_NODE: Final = re.compile(r"x[0-9]+c[0-9]+s[0-9]+b[0-9]+(?:n[0-9]+)?")

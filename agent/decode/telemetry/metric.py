@@ -10,9 +10,6 @@ import numpy.typing as npt
 
 from processors.contracts.telemetry import COUNTER_DELTA, COUNTER_TOTAL, PEER, POWER_W, PROFILED, SeriesIndex
 
-# The bounds of the resources that are known by name; values outside are refused.
-
-
 SLACK: Final = 0.01  # by which producers' rounding may take a fraction out of 0 to 1; it is cut to it
 VALUE_MAX: Final = 1e18
 COUNT_MAX: Final = 1e20  # above what counters of 64 bits hold

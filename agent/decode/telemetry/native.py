@@ -33,9 +33,6 @@ from processors.contracts.telemetry import (
     SeriesIndex,
 )
 
-# The native messages that are samples of hosts: load, power and counters.
-
-
 NAMES_MAX: Final = 256  # counters of one record
 INTERVAL_MAX_S: Final = 86_400.0
 QUOTES_OF_LOAD: Final = 22  # of six keys and five texts
@@ -205,9 +202,6 @@ def _quotes_of_job(job_id: str | int | None) -> int:
 
 def _job(job_id: str | int | None) -> str | None:
     return None if job_id is None else str(job_id)
-
-
-# Native `host.state` events: a host was drained, went down, or came back.
 
 
 HOST_STATES: Final = ("up", "drain", "down", "fail", "maintenance", "reboot")

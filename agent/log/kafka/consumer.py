@@ -16,10 +16,7 @@ from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Assignment, Poll, Position, TopicPartition
 
 # Records out of the batches that a broker sends: the client makes three objects of each, here it is one.
-#
 # To take records apart is most of what a collector of single samples does, and the client needs three times as long for it.
-
-
 NEW_FORMAT = 2
 MORE = 128  # the bit of a byte after which a number goes on
 

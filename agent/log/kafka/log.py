@@ -22,16 +22,6 @@ Result = TypeVar("Result")
 Client = TypeVar("Client", bound=KafkaLogConsumer | KafkaLogProducer | KafkaCheckpointStore)
 
 
-def partition_counts(settings: KafkaSettings, topics: Sequence[str]) -> dict[str, int]:
-    """Return the number of partitions of those topics that exist. Raises UnavailableError."""
-    return _asking(settings, "Looking up topics", lambda admin: _counts(admin, topics))
-
-
-def create_topics(settings: KafkaSettings, topics: Sequence[TopicSettings]) -> list[str]:
-    """Make the topics that are missing and return their names. Raises UnavailableError."""
-    return _asking(settings, "Creating topics", lambda admin: _create(admin, settings, topics))
-
-
 def _asking(settings: KafkaSettings, doing: str, ask: Callable[[Any], Result]) -> Result:
     with translated(settings, doing):
         timeout_ms = round(settings.request_timeout_s * 1000)
@@ -111,13 +101,13 @@ class KafkaLog:
         """Return the number of partitions, None where the topic does not exist; a known number is not asked again."""
         self._connect()
         if topic not in self._partitions:
-            self._partitions.update(partition_counts(self._settings, [topic]))
+            self._partitions.update(_asking(self._settings, "Looking up topics", lambda admin: _counts(admin, [topic])))
         return self._partitions.get(topic)
 
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
         """Create the topics that are missing; return their names. Raises UnavailableError."""
         self._connect()
-        return create_topics(self._settings, topics)
+        return _asking(self._settings, "Creating topics", lambda admin: _create(admin, self._settings, topics))
 
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
         """Read a partition from its beginning to its present end; return that end. Raises UnavailableError.

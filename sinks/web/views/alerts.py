@@ -116,9 +116,6 @@ def sentence(alert: Alert) -> str:
     return alert.annotations.get("summary") or f"{_name(alert) or alert.kind}: no summary."
 
 
-# The list, and one alert with its evidence.
-
-
 class Link(msgspec.Struct, frozen=True):
     """A word and where it leads; empty where it leads nowhere."""
 

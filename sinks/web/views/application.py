@@ -9,14 +9,7 @@ import msgspec
 
 from processors.contracts.load import UnderLoad
 from processors.contracts.names import rfc3339
-from processors.contracts.outputs import (
-    CurvePoint,
-    PowerQuality,
-    Prediction,
-    ProfileModel,
-    RecentRun,
-    UsefulSizes,
-)
+from processors.contracts.outputs import CurvePoint, PowerQuality, Prediction, ProfileModel, RecentRun, UsefulSizes
 from sinks.web import words
 from sinks.web.access import Reader
 from sinks.web.charts import (
@@ -48,9 +41,6 @@ TARGETS: Final = {
     "memory_power_w": "memory power per host",
     "gpu_power_w": "GPU power per host",
 }
-
-
-# The chart of run times: the curve with its band, the newest runs, and the sizes worth asking for.
 
 
 class Upright(msgspec.Struct, frozen=True):
@@ -117,9 +107,6 @@ def _verdict(run: RecentRun) -> str:
     if run.told.holds(run.run_time_s):
         return "inside"
     return "longer than" if run.run_time_s > run.told.high_s else "shorter than"
-
-
-# How good predictions were, run by run.
 
 
 class History(msgspec.Struct, frozen=True):
@@ -191,9 +178,6 @@ def scored(runs: Sequence[RecentRun]) -> list[Scored]:
     return found
 
 
-# Power and energy, and what counters explain of a run.
-
-
 class PowerView(msgspec.Struct, frozen=True):
     """Power and energy of an application: two charts, the points that have them, and a sentence."""
 
@@ -253,9 +237,6 @@ def _relied_on(entry: Prediction) -> list[CurvePoint]:
         for point in entry.curve
         if point.source in words.INSIDE or (reliable is not None and reliable.min <= point.n <= reliable.max)
     ]
-
-
-# Run times under load.
 
 
 class LoadView(msgspec.Struct, frozen=True):

@@ -87,9 +87,6 @@ def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
     )
 
 
-# The list of hosts, a page at a time.
-
-
 class Chip(msgspec.Struct, frozen=True):
     """A resource of a host in a few words, with its small histogram."""
 

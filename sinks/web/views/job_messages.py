@@ -202,9 +202,6 @@ def settling(ended: JobPrediction, runs: Sequence[RecentRun]) -> str:
     return "Its run is over. Its outcome is shown here once it has settled, some minutes after its end."
 
 
-# What to ask for next time.
-
-
 def told_now(point: CurvePoint, verdict: str) -> PredictedAtStart:
     """Return a point of the curve in the form of a prediction at the start of a run."""
     return PredictedAtStart(

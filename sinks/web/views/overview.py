@@ -83,9 +83,6 @@ def _behind(seconds: float) -> str:
     return "newest" if seconds < 1 else f"{duration(seconds)} behind"
 
 
-# The laws of run time, by how right they were.
-
-
 class Ranked(msgspec.Struct, frozen=True):
     """A law in its place: name, what it is, weight (None: beside the prediction), errors by horizon, and a remark."""
 
@@ -138,9 +135,6 @@ def _mean(row: Ranked, deciding: Sequence[str]) -> float:
     parts = [row.errors[name] for name in deciding if name in row.errors]
     scored = sum(part.scored for part in parts)
     return sum(part.error * part.scored for part in parts) / scored if scored else float("inf")
-
-
-# Applications.
 
 
 class Row(msgspec.Struct, frozen=True):

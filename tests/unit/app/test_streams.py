@@ -10,7 +10,7 @@ import pytest
 
 from agent.app import files as streams
 from agent.app.files import Item, TelemetryFiles, TimedEvent, TimedSamples, in_order
-from agent.decode.files import read_each
+from agent.decode.files import read_file
 from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry, TelemetryOptions
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import HostMinute, JobCompleted, PredictionRequested
@@ -184,7 +184,7 @@ def test_without_windows_samples_stay_in_their_records(tmp_path: Path) -> None:
     path = tmp_path / "load"
     path.write_text(f"{load(0)}\n{load(1)}\n")
     telemetry = FileTelemetry(TelemetryOptions(), SeriesIndex(9))
-    (record,) = in_order(read_each([str(path)], FAR_FUTURE_MS, telemetry))
+    (record,) = in_order([read_file(str(path), FAR_FUTURE_MS, telemetry)])
     assert isinstance(record, FileRecord)
     assert record.samples is not None
     assert (record.records, record.samples.value.tolist()) == (2, [0.5, 0.5])

@@ -13,6 +13,7 @@ from sinks.prometheus.table import (
     rows,
 )
 from tests.kit.service import FixedService
+from tests.kit.unaccounted import unaccounted
 
 
 @pytest.fixture
@@ -66,9 +67,9 @@ def test_what_was_received_was_processed_rejected_dropped_or_is_in_work(metrics:
     event("processed", 6)
     event("repeated", 2)
     event("rejected", 1)
-    assert metrics.unaccounted() == {("collector", "slurm"): 3.0}
+    assert unaccounted(metrics) == {("collector", "slurm"): 3.0}
     event("dropped", 3)
-    assert metrics.unaccounted() == {}
+    assert unaccounted(metrics) == {}
 
 
 def test_gauges_are_set_and_histograms_count(metrics: Metrics) -> None:

@@ -15,7 +15,6 @@ from agent.describe import (
     INPUTS,
     NAMES,
     OUTPUTS,
-    catalogue,
     schema,
 )
 from processors.contracts.errors import InvalidInputError
@@ -212,4 +211,4 @@ def test_every_native_type_of_event_has_a_schema() -> None:
     assert [kind for (kind,) in types] == [
         "job.started", "job.completed", "identity", "prediction.requested", "network", "load", "power", "counters",
     ]  # fmt: skip
-    assert set(catalogue()) == set(NAMES)
+    assert {schema(name)["$id"] for name in NAMES} == set(NAMES)
