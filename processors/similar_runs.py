@@ -363,9 +363,6 @@ def _class_name(job: ComingJob) -> str:
     return f"{limit},{size}"
 
 
-# What is told of a job from the distribution of runs like it: when it ends, how far to trust that, where it came from.
-
-
 MODEL_NAME: Final = "run-distribution"
 CENTRE_RUNS_MIN: Final = 8  # of the centre, before anything is told
 ALIKE_MIN: Final = 3.0  # runs of the same user, name, size and limit, fresh ones; a name alone has 5.6 at most

@@ -10,9 +10,6 @@ import msgspec
 
 from processors.contracts.errors import ConfigError
 
-# Short, stable digests: the same on every machine and in every process.
-
-
 REMEMBERED = 8192  # the digests of one run and of its application are asked for a dozen times in a row
 
 
@@ -55,9 +52,6 @@ def share(most: int, since_ms: int) -> int:
     Frequent ticks have their share each, so that none holds the fold for long.
     """
     return -(-most * min(since_ms, FULL_TICK_MS) // FULL_TICK_MS)
-
-
-# The processor contract: score before learning, time as an argument, state as plain versioned data.
 
 
 Fact = TypeVar("Fact", contravariant=True)

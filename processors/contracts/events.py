@@ -283,9 +283,6 @@ decode_record = _DECODER.decode
 """Return the record of the journal's bytes; msgspec.DecodeError where they are none."""
 
 
-# What a decoder yields for one raw message.
-
-
 class Decoded(msgspec.Struct):
     """The events of one message, the parts of it that are refused, and what was left out on purpose.
 

@@ -9,9 +9,6 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-# What all settings have in common.
-
-
 LONGEST_S: Final = 10 * 365 * 86_400  # what is longer is a slip, and ends where calendars do
 
 
@@ -23,9 +20,6 @@ class Settings(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-# Settings of features: what is known of a job before it runs, and decides how long it runs besides its size.
 
 
 ATTRIBUTES_MAX = 32
@@ -49,9 +43,6 @@ class FeatureSettings(Settings):
     def names(self, attribute: str) -> bool:
         """Tell whether an attribute is one of them."""
         return any(fnmatchcase(attribute, pattern) for pattern in self.attributes)
-
-
-# When alerts about hosts fire: anomalies of one host, of a whole rack, and hosts unlike their peers.
 
 
 def _pattern(pattern: str, groups: int = 0) -> str:
@@ -165,9 +156,6 @@ class Straggler(Settings):
         return _pattern(pattern)
 
 
-# Settings of alerts about profiles of runs: power that counters do not explain, and runs that were disturbed.
-
-
 Level = Literal["info", "warning", "critical"]
 
 
@@ -222,9 +210,6 @@ class DisturbedRun(Settings):
     keep_firing_s: float = Field(
         default=3600.0, ge=0, le=LONGEST_S, description="it resolves when nothing new came for this long"
     )
-
-
-# Settings of profiles: from telemetry of hosts to what is learned of counters, power and communication of runs.
 
 
 class ProfileSettings(Settings):

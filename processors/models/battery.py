@@ -175,9 +175,6 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-# What the laws of a battery say of one application: their numbers from its sizes, in seconds.
-
-
 NOTHING: Parameters = ()
 
 

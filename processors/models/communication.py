@@ -118,9 +118,6 @@ def _model(names: tuple[str, ...], table: Table) -> Generator[None, None, Model]
 KINDS: Final[Mapping[str, Kind]] = {name: partial(_model, names) for name, names in HYBRIDS.items()}
 
 
-# How well an order is predicted: the rank correlation coefficient of Jain et al., and R squared.
-
-
 def rcc(predicted: Floats, actual: Floats) -> float:
     """Return the share of pairs that are ordered alike, as the source counts them: of a tie the first of a pair is above.
 
@@ -156,9 +153,6 @@ def r_squared(predicted: Floats, actual: Floats) -> float:
     """
     total = float(((actual - actual.mean()) ** 2).sum()) if actual.size else 0.0
     return 1.0 - float(((predicted - actual) ** 2).sum()) / total if total > 0 else float("nan")
-
-
-# What a run's network did, as bounded arrays: links, messages, injection queues.
 
 
 LINKS_MAX: Final = 1 << 17

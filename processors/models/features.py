@@ -106,9 +106,6 @@ def _taken(values: Floats, by_ln: npt.NDArray[np.bool_]) -> Floats:
     return np.where(by_ln, np.log(np.maximum(values, 1e-300)), np.arcsinh(values))
 
 
-# The law of a table, and what trees make of its residuals: powers go on where trees end, trees find what powers do not.
-
-
 FOREST_TREES: Final = 20
 LEAF_ROWS: Final = 2  # run times have outliers: medians of several leaves of two are calm
 RUNS_MIN: Final = 12
@@ -281,9 +278,6 @@ class Blend:
         ]
 
 
-# What is expected of a run from its attributes: by a law, or by a law and trees; each tells how wrong it was left out.
-
-
 LAW: Final = "law"
 FOREST: Final = "forest"
 MODEL_DEVIATION_MIN: Final = 0.005
@@ -348,9 +342,6 @@ def measured(fit: Callable[[Table], Generator[None, None, Answering]], table: Ta
 
 
 KINDS: Final[Mapping[str, Kind]] = {LAW: partial(measured, _law), FOREST: partial(measured, _forest)}
-
-
-# Attributes of a job as numbers: a number is itself, a word is one of several choices.
 
 
 def encoded(attributes: Mapping[str, object]) -> dict[str, float]:

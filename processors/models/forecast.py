@@ -18,9 +18,6 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float32]
 
 
-# What a row of a series holds: its latest values, what each predictor says, how wrong each was.
-
-
 RECENT: Final = 101  # values kept of each series
 MEANS: Final = (5, 10, 20, 30, 50)
 MEDIANS: Final = (5, 11, 21, 31, 51)
@@ -127,9 +124,6 @@ def _levinson(covariance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return found
 
 
-# Means, medians and trimmed means of the latest values of each series.
-
-
 TRIM = 0.3  # of the values left out at each end
 Counts = npt.NDArray[np.intp]
 
@@ -188,9 +182,6 @@ def _trimmed(rising: Floats, size: Counts) -> Floats:
     kept = (at >= left_out) & (at < size - left_out)
     total = np.where(kept, rising, np.float32(0)).sum(axis=1, keepdims=True)
     return np.asarray(total / (size - 2 * left_out).astype(np.float32))
-
-
-# A mean and a median over a window that grows or shrinks by one, toward what would have been nearer to the last value.
 
 
 WINDOW_MIN, WINDOW_MAX = 2, 100
@@ -253,9 +244,6 @@ def _with(rising: Floats, size: Counts, value: Floats) -> Floats:
     here = np.take_along_axis(rising, np.minimum(at, rising.shape[1] - 1), axis=1)
     found = np.minimum(np.where(at > 0, np.maximum(value, before), value), here)
     return np.asarray(found.mean(axis=1, keepdims=True))
-
-
-# All predictors over many series: each new value scores them and teaches them, the one with the least error answers.
 
 
 DISCOUNT = 0.99  # of an error's weight with each further one

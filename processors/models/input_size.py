@@ -19,9 +19,6 @@ from processors.models.downey.bayes import BAND_DEVIATIONS
 Floats = NDArray[np.float64]
 
 
-# What is known of one input of an application: its sizes, and its run time at a few sizes in nodes.
-
-
 LONE_SLOPE: Final = -0.75  # d ln t / d ln n where an input was run at one size: between no gain and a perfect one
 STEEPEST_BELOW, STEEPEST_BEYOND, FLATTEST_BEYOND = -1.1, -1.0, 0.5
 DEVIATION_AWAY: Final = 0.25  # of ln t, for each unit of ln n away from what was run
@@ -220,9 +217,6 @@ def _solved(kernel: _Kernel, read: Values, residual: Floats) -> tuple[Floats, Fl
     misfit = np.einsum("mk,gmk->gm", residual.T, solved[..., 0])
     evidence = -0.5 * (misfit + np.linalg.slogdet(covariance)[1]).mean(axis=1)
     return mean, np.maximum(prior - told, alone[:, 0]), np.where(np.isfinite(evidence), evidence, -np.inf)
-
-
-# The run time of an input from the other inputs, from what was run of itself at a size or two, and from both.
 
 
 NOISE: Final = 0.02  # standard deviation of ln t of single runs

@@ -8,9 +8,6 @@ import numpy as np
 
 from processors.models.downey.curve import Floats
 
-# Quantiles of a weighted mixture of points on a line, convolved with normal noise, for many lines at once.
-
-
 _BINS = 2048
 _SECTIONS = 8
 _ROUNDS = 5
@@ -71,9 +68,6 @@ def _distribution(cumulative: Floats, points: Floats, low: Floats, span: Floats,
     below = flat[bins]
     result: Floats = (below + places * (flat[bins + 1] - below)) @ _NODE_MASS
     return result
-
-
-# Digits: what is told or kept of a number.
 
 
 def six_digits(value: float) -> float:

@@ -41,9 +41,6 @@ from processors.power.by_size import (
     values_of,
 )
 
-# The counters of a linear model as messages tell them.
-
-
 EXPLAINED_COUNTERS_MAX: Final = 8  # that are told: the ones that move the target most
 
 

@@ -32,9 +32,6 @@ from processors.run_time.prediction import RELIABLE, Outlook
 Floats = NDArray[np.float64]
 
 
-# Where a prediction came from: its laws with weights, the classic laws beside it, and how right each has been.
-
-
 DOWNEY: Final = "downey"
 NO_LAWS: Final[tuple[tuple[float, ...], ...]] = ((),) * (len(LAWS) + len(BESIDE))
 
@@ -75,9 +72,6 @@ def _answers(name: str, own: tuple[float, ...]) -> Literal["all sizes", "larger 
     if not own:
         return "nothing"
     return "larger sizes" if name in LARGER_ONLY else "all sizes"
-
-
-# The laws of a publication: those of the combination as it has them, the classic ones fitted when there is news for them.
 
 
 NOTHING: Final[tuple[tuple[float, ...], ...]] = ((),) * len(LAWS)

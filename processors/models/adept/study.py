@@ -37,9 +37,6 @@ USEFUL_STEPS = 49
 OBSERVED, INTERPOLATED, EXTRAPOLATED = "observed", "interpolated", "extrapolated"
 
 
-# Sizes worth allocating, read off a predicted curve: the knee, the last efficient size, the largest meaningful one.
-
-
 EFFICIENCY_MIN = 0.5
 NO_GAIN = 0.01  # a run time this close to the shortest one is no reason to allocate more
 

@@ -98,9 +98,6 @@ def ln_run_times(data: Scaled, n: Floats) -> Floats:
     return belief.mean_ln_run_times(n / data.n[0])
 
 
-# Whether a forecast can be relied on, and which circumstances speak against it.
-
-
 WIDTH_MAX: Final = 0.2  # half-width of the band in ln t up to twice the largest size; more beyond
 WIDTH_GROWTH: Final = 1.5  # power of the distance, of which at most DOUBLINGS_MAX count
 DOUBLINGS_MAX: Final = 3.0

@@ -16,9 +16,6 @@ from processors.models.counters.selection import SELECTION_RUNS_MIN, Explanation
 from processors.models.training.table import Floats, Model, Predicted, Table, finished
 from processors.models.training.trainer import Found, Kind, Learner
 
-# Counters as rates: per cycle, so that a run at another clock or of another length is comparable; or per second.
-
-
 CYCLES: Final = ("PAPI_TOT_CYC", "cycles", "cpu_cycles", "cpu-cycles", "CPU_CLK_UNHALTED_CORE")
 
 

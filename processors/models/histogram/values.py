@@ -176,9 +176,6 @@ def points_first(edges: Floats, shares: Floats) -> Floats:
     return np.where(certain, first, shares)
 
 
-# From many weighted intervals that overlap to a few equal ones, each spread evenly over its length.
-
-
 def rebinned(low: Floats, high: Floats, shares: Floats, intervals: int) -> Histogram:
     """Return the histogram of intervals [low, high] with their shares, each (..., k): equal intervals over all of them.
 

@@ -164,9 +164,6 @@ def _inverse(x: Histogram, levels: Floats) -> Floats:
     return np.interp(levels, filled / filled[-1], x.edges)
 
 
-# Forms with histograms: arithmetic where the parts are independent, shared draws where they are not.
-
-
 WayKind = Literal["collected", "factored", "shared draws", "monte carlo"]
 
 

@@ -221,9 +221,6 @@ class Table:
         return Table(self.names, self.values[at], self.target[at], self.weight[at], self.group[at])
 
 
-# The error of a model on runs that it was not fitted to.
-
-
 FOLDS: Final = 4
 
 

@@ -208,9 +208,6 @@ def _together(readings: Readings, kinds: npt.NDArray[np.int8]) -> Told:
     return Told(meter[first], samples, found)
 
 
-# The power of hosts without a sensor, from their counters: a model for each kind of host, learned where sensors are
-
-
 EVENTS_MAX: Final = 8
 MODELS_MAX: Final = 64
 TAUGHT_MAX: Final = 16  # hosts of a kind in one minute
