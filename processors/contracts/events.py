@@ -275,7 +275,6 @@ class JournalRecord(msgspec.Struct, frozen=True):
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(JournalRecord)
 
-
 encode_record = _ENCODER.encode
 """Return the journal's bytes of a record."""
 

@@ -7,7 +7,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 LONGEST_S: Final = 10 * 365 * 86_400  # what is longer is a slip, and ends where calendars do
 
@@ -129,7 +129,7 @@ class Straggler(Settings):
     """
 
     enabled: bool = Field(default=True, description="whether this alert exists")
-    resources: str = Field(
+    resources: Annotated[str, AfterValidator(_pattern)] = Field(
         default=r"^(cpu_available|cpu_current|load1|clock|gpu)|power",
         description="regular expression on the names of resources that are alike on hosts that do the same",
     )
@@ -149,11 +149,6 @@ class Straggler(Settings):
     keep_firing_s: float = Field(
         default=600.0, ge=0, le=LONGEST_S, description="it resolves when it was not so for this long"
     )
-
-    @field_validator("resources")
-    @classmethod
-    def _is_a_pattern(cls, pattern: str) -> str:
-        return _pattern(pattern)
 
 
 Level = Literal["info", "warning", "critical"]
@@ -294,10 +289,7 @@ class Rule(Settings):
         for field, pattern in match.items():
             if field not in EVIDENCE_FIELDS and not field.startswith("attributes."):
                 raise ValueError(f"{field!r} is no field of a job; use one of {', '.join(EVIDENCE_FIELDS)}")
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+            _pattern(pattern)
         return match
 
 

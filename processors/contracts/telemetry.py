@@ -221,7 +221,6 @@ class SampleWindows(Protocol):
 MakeWindows = Callable[[str, str], SampleWindows]
 """Makes the windows of a source (topic and partition), with the metadata of the position that was committed, or none."""
 
-
 IGNORED: Final = "ignore"
 NONE: Final = "-"
 INDEX: Final = "{index}"
@@ -362,7 +361,6 @@ class Found(NamedTuple):
 
 
 NO_SENSORS: Final = Sensors()
-
 
 ResourceName = Annotated[str, Field(pattern=r"^[!-\"$-=?-~]{1,128}$")]  # a > stands before a peer, a # before a job
 TimeUnit = Literal["auto", "s", "ms", "us", "ns"]

@@ -26,7 +26,6 @@ RATIO_MAX: Final = 1e9
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-
 _MARK: Final = np.dtype(
     [("fired_ms", "<i8"), ("since_ms", "<i8"), ("observed", "<f8"), ("low", "<f8"), ("high", "<f8"),
      ("score", "<f4"), ("way", "u1")]

@@ -22,11 +22,9 @@ from processors.models.trees import Forest, Growth, growing
 
 Floats = npt.NDArray[np.float64]
 
-
 # Sets of features that predict together, and the forest of each: which one to believe, every application tells.
 #
 # H1 to H6 are the sets of Jain et al.; `dilation` and `bytes` are what was used before them.
-
 
 H1: Final = ("avg_bytes", "max_bytes", "max_fifo")
 HYBRIDS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
 
-
 RECENT: Final = 101  # values kept of each series
 MEANS: Final = (5, 10, 20, 30, 50)
 MEDIANS: Final = (5, 11, 21, 31, 51)

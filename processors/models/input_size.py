@@ -18,7 +18,6 @@ from processors.models.downey.bayes import BAND_DEVIATIONS
 
 Floats = NDArray[np.float64]
 
-
 LONE_SLOPE: Final = -0.75  # d ln t / d ln n where an input was run at one size: between no gain and a perfect one
 STEEPEST_BELOW, STEEPEST_BEYOND, FLATTEST_BEYOND = -1.1, -1.0, 0.5
 DEVIATION_AWAY: Final = 0.25  # of ln t, for each unit of ln n away from what was run

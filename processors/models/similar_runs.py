@@ -23,7 +23,6 @@ from processors.models.statistics import six_digits
 
 Floats = npt.NDArray[np.float64]
 
-
 Rows = npt.NDArray[np.float32]
 
 RUNS_MAX = 64

@@ -1,6 +1,7 @@
 """Bands of run times, whose logarithms are taken for normal, and the loss by which a quantile is judged."""
 
 import math
+from collections.abc import Iterable
 from statistics import NormalDist
 from typing import Final
 
@@ -86,6 +87,15 @@ def rounded(*values: float) -> tuple[float, ...]:
     (1028.24, 0.0)
     """
     return tuple(map(six_digits, values))
+
+
+def rounded_rows(rows: Iterable[Iterable[float]]) -> tuple[tuple[float, ...], ...]:
+    """Return rows of numbers rounded to six digits.
+
+    >>> rounded_rows([[1028.2411], []])
+    ((1028.24,), ())
+    """
+    return tuple(rounded(*row) for row in rows)
 
 
 def to_digits(value: float, digits: int) -> float:

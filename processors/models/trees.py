@@ -13,12 +13,10 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-
 # A forest of regression trees as arrays, and what it answers.
 #
 # A leaf keeps the targets of its rows, so that the forest answers with a distribution and not with a mean alone
 # (N. Meinshausen, "Quantile regression forests", JMLR 2006): each tree's leaf counts alike, each row in it by its weight.
-
 
 Integers = npt.NDArray[np.int64]
 

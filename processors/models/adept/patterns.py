@@ -15,11 +15,9 @@ from processors.models.laws.family import AmdahlFits, least_squares_amdahl
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
-
 # Fluctuation of a run-time curve: the metric R of ADEPT and a rule that holds for any spacing of the sizes.
 #
 # Both look at three neighbouring sizes and ask whether the middle one is out of line.
-
 
 TOLERANCE = 0.10  # of ADEPT; it must exceed the noise, so three times the noise replaces it where that is more
 NOISE_FACTOR = 3.0

@@ -27,7 +27,6 @@ from processors.models.downey.two_step import DEVIATION, Envelope, envelope
 
 Floats = NDArray[np.float64]
 
-
 Indices = NDArray[np.intp]
 
 SIZE_MAX = 1e30  # sizes and ratios of times beyond are taken for this: nothing measured comes near
@@ -35,7 +34,6 @@ DEVIATION_MAX = 0.5
 USEFUL_REACH = 4.0  # times the largest size
 USEFUL_STEPS = 49
 OBSERVED, INTERPOLATED, EXTRAPOLATED = "observed", "interpolated", "extrapolated"
-
 
 EFFICIENCY_MIN = 0.5
 NO_GAIN = 0.01  # a run time this close to the shortest one is no reason to allocate more

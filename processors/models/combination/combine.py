@@ -168,7 +168,6 @@ ATOMS: Final = (
      0.639, 0.758, 0.89, 1.027, 1.223, 1.47, 1.768, 2.271, 3.07, 4.721),
 )  # fmt: skip
 
-
 INSIDE_ATOMS: Final = (
     0.024, 0.087, 0.144, 0.193, 0.252, 0.327, 0.409, 0.5, 0.597, 0.685,
     0.789, 0.911, 1.013, 1.147, 1.323, 1.528, 1.809, 2.198, 2.867, 5.127,
@@ -190,7 +189,6 @@ class Coefficients(NamedTuple):
 
 
 SHIPPED: Final = Coefficients(GATE, SCALE, ATOMS, INSIDE_SCALE, INSIDE_ATOMS)
-
 
 # half-width of the band in ln t per doubling below the smallest size: of measured sizes left out there it held 92 % up to
 # one doubling and 89 % up to two

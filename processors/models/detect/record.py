@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-
 ROWS_FIRST: Final = 16
 MARK_BYTES: Final = 4  # before stored rows: a mark of the columns
 

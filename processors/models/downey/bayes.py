@@ -20,7 +20,6 @@ from processors.models.statistics import mixture_quantiles
 
 Floats = NDArray[np.float64]
 
-
 LEVELS = (0.05, 0.5, 0.95)
 _PARALLELISM_STEPS = 96
 _SIGMAS = np.concatenate([np.arange(20) * 0.05, 1 + 19 * (np.arange(24) / 23) ** 2])

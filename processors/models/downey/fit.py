@@ -16,7 +16,6 @@ from processors.models.downey.curve import affine_pieces, inverse_speedup, sigma
 
 Floats = NDArray[np.float64]
 
-
 # The best Downey curve for each given average parallelism A: variable projection, exact and without a loop.
 #
 # With A fixed and with the piece of 1/S on which each size lies, T(n) = T1 g0(n) + T1 w g1(n) is linear in (T1, T1 w).
@@ -25,7 +24,6 @@ Floats = NDArray[np.float64]
 # A segment's problem is convex, so its optimum is the free one clipped to the segment. All sums over sizes come from
 # prefix sums, so A costs O(k) and all A are done at once.
 # Source of the method: Golub and Pereyra, variable projection (1973).
-
 
 _TINY = 1e-200
 

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-
 INTERVALS = 5  # more than five gave Schopf no better predictions
 INTERVALS_MAX = 25
 MASS_TOLERANCE = 1e-6

@@ -37,7 +37,6 @@ from processors.windows.settings import MINUTE_MS
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-
 AMOUNT: Final = np.dtype([("host", "<i4"), ("quantity", "<i2"), ("reach", "<i2"), ("amount", "<f8")])
 Amounts = npt.NDArray[np.void]
 """What hosts did, by host: row of the host, number of the quantity, how many minutes it took, and how much it was."""
