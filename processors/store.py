@@ -26,9 +26,7 @@ def hexdigest(*parts: str) -> str:
 
 
 # How much is done between two ticks, and at one: it follows from the journal, and so is the same in a replay.
-#
 # At a quick pace some runs tell as much as all, and cost less to score.
-
 
 FULL_TICK_MS: Final = 10_000
 FIT_COST_MAX: Final = 60  # of the steps of fits in ten seconds, of all applications: about as many milliseconds

@@ -23,7 +23,6 @@ from processors.models.trees import Forest, Growth, growing
 Floats = npt.NDArray[np.float64]
 
 # Sets of features that predict together, and the forest of each: which one to believe, every application tells.
-#
 # H1 to H6 are the sets of Jain et al.; `dilation` and `bytes` are what was used before them.
 
 H1: Final = ("avg_bytes", "max_bytes", "max_fifo")
@@ -206,10 +205,8 @@ def told(
 
 
 # Features of traffic: averages, maxima and sums, over everything or over the outliers.
-#
 # Outliers of a set are the values above its mean (average outliers, `_ao`); top outliers those within five percent of its
 # maximum (`_to`). Where all values are alike there are no average outliers: an average is then the value itself, a sum 0.
-
 
 TOP: Final = 0.95  # of the maximum
 LINK_FEATURES: Final = tuple(

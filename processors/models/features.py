@@ -22,11 +22,9 @@ from processors.models.training.trainer import Kind, Learner
 from processors.models.trees import Forest, Growth, growing
 
 # A law of attributes: ln of the target is linear in ln of each, and bends a little where runs are many.
-#
 # Products and powers of attributes (the extra-linear terms of H. Zhu's and B. Barnes's regressions of run times: B. Barnes
 # et al., "A regression-based approach to scalability prediction", ICS 2008). Beyond what was seen powers go on for a while,
 # bends do not.
-
 
 LAW_RUNS_MIN: Final = 6
 RUNS_PER_TERM: Final = 4  # so many, and the law may bend
@@ -154,12 +152,10 @@ def fitting(
 
 
 # Two forecasts of one run time as one, weighted by how both did and by how alike their errors were.
-#
 # J. M. Bates, C. W. J. Granger, "The combination of forecasts", Operational Research Quarterly 20 (1969): the share of the
 # second that would have had the least squared error in ln t. A second forecast that tells nothing new gets a share that does
 # no harm; one that tells all gets all. The band is conformal: it holds as many runs as its own past bands say it has to be
 # wide for (`processors.models.conformal`).
-
 
 FORGETTING: Final = 0.98
 RUNS_FULL: Final = 8.0  # scored runs before the second forecast may have the share that they say
@@ -373,10 +369,8 @@ def _number(text: str) -> float | None:
 
 
 # Models of run time on columns of their own: those of attributes, and those of sets of communication features.
-#
 # Columns of communication begin with `network.`; a model of attributes does not look at them, one of a set of features
 # (`processors.models.communication`) looks at those of its set and at the attributes.
-
 
 NETWORK: Final = "network."
 TREES: Final = Growth(trees=10, leaf_rows=1)  # as in Jain et al.

@@ -78,7 +78,6 @@ def empty(series: int) -> Floats:
 
 # Autoregression of many series at once, by the recursion of Levinson and Durbin.
 
-
 EVERY = 100  # values between two fits
 _RIDGE = 1e-6  # of the variance, so that a series that repeats itself has an answer
 

@@ -102,15 +102,12 @@ def _between(ln_n: Floats, at: Floats, ln_t: Floats) -> Floats:
 
 
 # From the inputs that were run to one that was not: regression of ln t on ln of the input's sizes.
-#
 # The sum of a level, a power law in every size (Barnes et al., "A regression-based approach to scalability prediction",
 # ICS 2008) and a smooth deviation from it, as one Gaussian process (Rasmussen and Williams, "Gaussian Processes for
 # Machine Learning", 2006, chapter 2.7). Power laws are drawn to an exponent of one half, the more so the fewer inputs
 # there are. How rough the deviations are is not known beforehand: each combination on a grid of roughness has a say, by
 # how well it explains the inputs, so that few inputs give the wide tails of Student's law.
-#
 # It is done anew for every n: an exponent may differ between few nodes and many.
-
 
 EXPONENT: Final = 0.5
 EXPONENT_DEVIATION: Final = 1.0

@@ -50,11 +50,9 @@ def coverage(scores: Sequence[TargetScore]) -> float | None:
 
 
 # From a run's profile to what models take: rates of counters by name, and what came of the run.
-#
 # A name tells what a value is: `counter:X` is X per cycle, `rate:X` is X per second and host where no cycles were counted
 # (and the cycles themselves), `nic:X` is X of the network interfaces per second and host, `ln_n` is ln of the size. So values
 # of one kind are comparable, whichever producer told them.
-
 
 RUN_TIME: Final = "run_time_s"
 POWER: Final = "power_w"  # of all hosts together

@@ -326,11 +326,9 @@ def _exp(ln: Floats) -> Floats:
 
 
 # ADEPT's study of one application: patterns, envelope, curve, prediction and verdict from a handful of sizes.
-#
 # Source: Deshmeh, Machina and Sodan, "ADEPT scalability predictor in support of adaptive resource allocation" (IPDPS 2010).
 # The order is theirs; the prediction is a Bayes average of Downey curves anchored at the observations, which on real
 # applications errs about as much as their fit per target at a fraction of its cost.
-
 
 HINDSIGHT = 0.8  # of the error that a pattern explains stays in the band: the next size may break it
 

@@ -53,12 +53,10 @@ from processors.models.combination.replay import (
 from processors.models.downey.bayes import posterior
 
 # Short curves of an application that has no others: the average of Downey's curves has a say.
-#
 # With two or three forecasts to judge by, and nothing told by other curves, the laws follow the noise of single runs. The
 # average over Downey's curves carries knowledge of real jobs instead. It takes a seventh of the forecast at most, less with every
 # sibling and every size from the sixth on, and none far out, where it was worse than the laws. It has no say where
 # nothing is lost yet either: it expects every curve to bend soon.
-
 
 SHARE: Final = 0.15
 SIZES_FULL, SIZES_NONE = 5, 7
@@ -154,7 +152,6 @@ def _named(excess: list[float], distance: float) -> tuple[str, ...]:
 
 
 # Everything that was fitted to measured curves, in one place: what other data would change.
-#
 # The program of `make quality` refits all of it, also with each data set left out in turn.
 
 

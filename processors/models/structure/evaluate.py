@@ -30,7 +30,6 @@ from processors.models.structure.parse import EquationError, Model
 
 # Monte Carlo: the equation with one number drawn for each value, many times, the same number wherever a value stands.
 
-
 DRAWS = 4096
 DRAWS_MIN = 256
 NUMBERS_MAX = 2**20  # drawn for one value over all hosts; with more hosts there are fewer draws

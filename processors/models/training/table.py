@@ -14,7 +14,6 @@ from processors.models.conformal import AggregatedRadius
 Floats = npt.NDArray[np.float64]
 
 # A model's answers against what came, strictly in order: its error, its level, its band, and whom to believe.
-#
 # Bands are conformal (`processors.models.conformal`): the share of runs they hold is that of the past, whatever the model.
 
 ERROR_RATE: Final = 0.05  # how quickly an error is forgotten
