@@ -227,11 +227,6 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return the verdict on a point of this curve."""
         return self.verdicts[point.verdict] if self.verdicts else self.whole
 
-    @property
-    def of_one_size(self) -> bool:
-        """Whether runs of one size were all there was."""
-        return self.n_min == self.n_max
-
     def horizon(self, n: float) -> Horizon:
         """Return how far a size lies beyond what was observed when the curve was published."""
         return horizon_of(n, self.n_min, self.n_max)

@@ -29,9 +29,6 @@ from processors.run_time.members import ERROR_MAX, WINDOW
 from processors.run_time.prediction import REASON_WORDS, RELIABLE, UNCERTAIN
 from processors.store import Pace, counted, due
 
-# How good what features say of run times has been.
-
-
 RANKED_MIN = 8
 
 
@@ -322,9 +319,6 @@ def _values(attributes: Mapping[str, Attribute], network: Mapping[str, float], n
     known = sorted(encoded(attributes).items())[:ATTRIBUTES_MAX]
     told = {NETWORK + name: network[name] for name in NAMES if name in network}
     return {**{name: value for name, value in known if not name.startswith(NETWORK)}, **told, SIZE: n}
-
-
-# What features said, as messages tell it.
 
 
 NAME: Final = "features"

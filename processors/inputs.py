@@ -193,9 +193,6 @@ def _most_like(fresh: InputRecord, others: Sequence[InputRecord], names: Sequenc
     return min(near, key=lambda pair: math.dist(pair[1].ln_sizes, one.ln_sizes))[0]
 
 
-# An input as its application's other inputs let it be expected: where few runs of it are known, or none.
-
-
 NAME: Final = "input_size"  # of the regression, where messages name models
 UNSEEN: Final = "unseen_input"
 INPUTS_MIN: Final = 3  # from so many on the exponents are more than a guess

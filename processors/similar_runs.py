@@ -34,11 +34,9 @@ from processors.models.statistics import pinball, six_digits
 from processors.store import Pace, counted, digest64, due, hexdigest
 
 # Does the run time of an application follow its size? Its curve and the distribution of its past runs, scored as rivals.
-#
 # Each run is scored before it is learned: the pinball losses at .5 and .9, in seconds, of what both said. Losses are
 # kept by size, in steps of two, and forgotten slowly. Sizes are compared by the ratio of the losses, and count alike
 # however often they were run, so that a size that is run all day does not decide for the others.
-
 
 SIZES_MAX: Final = 8
 COMPARED_RUNS_MIN: Final = 12.0  # scored runs before anything is concluded
@@ -361,9 +359,6 @@ def _short(run_id: str) -> int:
 def _class_name(job: ComingJob) -> str:
     limit, size = class_of(model_job(job))
     return f"{limit},{size}"
-
-
-# What is told of a job from the distribution of runs like it: when it ends, how far to trust that, where it came from.
 
 
 MODEL_NAME: Final = "run-distribution"

@@ -10,9 +10,6 @@ import msgspec
 
 from processors.contracts.errors import ConfigError
 
-# Short, stable digests: the same on every machine and in every process.
-
-
 REMEMBERED = 8192  # the digests of one run and of its application are asked for a dozen times in a row
 
 
@@ -29,9 +26,7 @@ def hexdigest(*parts: str) -> str:
 
 
 # How much is done between two ticks, and at one: it follows from the journal, and so is the same in a replay.
-#
 # At a quick pace some runs tell as much as all, and cost less to score.
-
 
 FULL_TICK_MS: Final = 10_000
 FIT_COST_MAX: Final = 60  # of the steps of fits in ten seconds, of all applications: about as many milliseconds
@@ -55,9 +50,6 @@ def share(most: int, since_ms: int) -> int:
     Frequent ticks have their share each, so that none holds the fold for long.
     """
     return -(-most * min(since_ms, FULL_TICK_MS) // FULL_TICK_MS)
-
-
-# The processor contract: score before learning, time as an argument, state as plain versioned data.
 
 
 Fact = TypeVar("Fact", contravariant=True)

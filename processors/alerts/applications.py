@@ -141,9 +141,6 @@ def sizes_no_longer(
     return [flag for flag in flagged if tuple(flag) not in set(still)]
 
 
-# Alert rules about runs: a strange one, and applications that became slower or faster for good.
-
-
 ALERT_OF: Final[dict[Direction, str]] = {"regression": REGRESSION, "improvement": IMPROVEMENT}
 LEARNED: Final = "The model has learned the new level and now expects such run times."
 BACK: Final = "The run times are back to their previous level."

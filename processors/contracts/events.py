@@ -275,15 +275,11 @@ class JournalRecord(msgspec.Struct, frozen=True):
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(JournalRecord)
 
-
 encode_record = _ENCODER.encode
 """Return the journal's bytes of a record."""
 
 decode_record = _DECODER.decode
 """Return the record of the journal's bytes; msgspec.DecodeError where they are none."""
-
-
-# What a decoder yields for one raw message.
 
 
 class Decoded(msgspec.Struct):

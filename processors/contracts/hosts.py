@@ -8,8 +8,6 @@ from pydantic import Field
 
 from processors.contracts.settings import LONGEST_S, Settings
 
-# The profile of a run: what the telemetry of its hosts says of it, once it has settled.
-
 
 class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     """Means over the host-minutes that were a run's own: whole minutes of hosts on which nothing else ran.

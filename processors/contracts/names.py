@@ -10,9 +10,6 @@ import msgspec
 
 from processors.contracts.errors import InvalidInputError
 
-# Horizons: how far a size lies outside of those that were known when something was said of it.
-
-
 Horizon = Literal["inside", "up_to_2x", "up_to_4x", "beyond_4x"]
 HORIZONS: Final[tuple[Horizon, ...]] = get_args(Horizon)
 
@@ -29,9 +26,6 @@ def horizon_of(n: float, n_min: float, n_max: float) -> Horizon:
     if factor <= 2.0:
         return "up_to_2x"
     return "up_to_4x" if factor <= 4.0 else "beyond_4x"
-
-
-# What hosts measure, in words: a number in its unit, with a prefix that people count in.
 
 
 _LARGE: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -64,9 +58,6 @@ def measured(resource: str, value: float | None, digits: int = 3) -> str:
     prefixes = _PREFIXES.get(unit, ((1.0, ""),))
     factor, prefix = next(((f, p) for f, p in prefixes if abs(value) >= f), prefixes[-1] if value else (1.0, ""))
     return f"{value / factor:.{digits}g} {prefix}{unit}".rstrip()
-
-
-# Moments in time: milliseconds since the epoch inside, RFC 3339 in messages for people and schedulers.
 
 
 EARLIEST_MS = (

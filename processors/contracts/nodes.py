@@ -12,9 +12,6 @@ import msgspec
 
 from processors.contracts.errors import InvalidInputError
 
-# Host lists as schedulers write them: names, ranges in brackets, several brackets in a name, zero padding.
-
-
 HOSTS_COUNT_MAX: Final = 10_000_000
 NO_HOSTS: Final = ("", "None assigned", "None", "(null)", "Unknown")
 

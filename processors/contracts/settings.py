@@ -7,10 +7,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-
-# What all settings have in common.
-
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 LONGEST_S: Final = 10 * 365 * 86_400  # what is longer is a slip, and ends where calendars do
 
@@ -23,9 +20,6 @@ class Settings(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-# Settings of features: what is known of a job before it runs, and decides how long it runs besides its size.
 
 
 ATTRIBUTES_MAX = 32
@@ -49,9 +43,6 @@ class FeatureSettings(Settings):
     def names(self, attribute: str) -> bool:
         """Tell whether an attribute is one of them."""
         return any(fnmatchcase(attribute, pattern) for pattern in self.attributes)
-
-
-# When alerts about hosts fire: anomalies of one host, of a whole rack, and hosts unlike their peers.
 
 
 def _pattern(pattern: str, groups: int = 0) -> str:
@@ -138,7 +129,7 @@ class Straggler(Settings):
     """
 
     enabled: bool = Field(default=True, description="whether this alert exists")
-    resources: str = Field(
+    resources: Annotated[str, AfterValidator(_pattern)] = Field(
         default=r"^(cpu_available|cpu_current|load1|clock|gpu)|power",
         description="regular expression on the names of resources that are alike on hosts that do the same",
     )
@@ -158,14 +149,6 @@ class Straggler(Settings):
     keep_firing_s: float = Field(
         default=600.0, ge=0, le=LONGEST_S, description="it resolves when it was not so for this long"
     )
-
-    @field_validator("resources")
-    @classmethod
-    def _is_a_pattern(cls, pattern: str) -> str:
-        return _pattern(pattern)
-
-
-# Settings of alerts about profiles of runs: power that counters do not explain, and runs that were disturbed.
 
 
 Level = Literal["info", "warning", "critical"]
@@ -222,9 +205,6 @@ class DisturbedRun(Settings):
     keep_firing_s: float = Field(
         default=3600.0, ge=0, le=LONGEST_S, description="it resolves when nothing new came for this long"
     )
-
-
-# Settings of profiles: from telemetry of hosts to what is learned of counters, power and communication of runs.
 
 
 class ProfileSettings(Settings):
@@ -309,10 +289,7 @@ class Rule(Settings):
         for field, pattern in match.items():
             if field not in EVIDENCE_FIELDS and not field.startswith("attributes."):
                 raise ValueError(f"{field!r} is no field of a job; use one of {', '.join(EVIDENCE_FIELDS)}")
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+            _pattern(pattern)
         return match
 
 

@@ -221,10 +221,6 @@ class SampleWindows(Protocol):
 MakeWindows = Callable[[str, str], SampleWindows]
 """Makes the windows of a source (topic and partition), with the metadata of the position that was committed, or none."""
 
-
-# What the readings of a centre's sensors are: from a message's name and where its sensor sits to a resource and a unit.
-
-
 IGNORED: Final = "ignore"
 NONE: Final = "-"
 INDEX: Final = "{index}"
@@ -365,10 +361,6 @@ class Found(NamedTuple):
 
 
 NO_SENSORS: Final = Sensors()
-
-
-# What an operator says about decoding: which private fields of jobs are kept, which measurements are taken.
-
 
 ResourceName = Annotated[str, Field(pattern=r"^[!-\"$-=?-~]{1,128}$")]  # a > stands before a peer, a # before a job
 TimeUnit = Literal["auto", "s", "ms", "us", "ns"]

@@ -26,10 +26,6 @@ RATIO_MAX: Final = 1e9
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-
-# Records: the record rule over the 10-second means of each resource of each host
-
-
 _MARK: Final = np.dtype(
     [("fired_ms", "<i8"), ("since_ms", "<i8"), ("observed", "<f8"), ("low", "<f8"), ("high", "<f8"),
      ("score", "<f4"), ("way", "u1")]
@@ -118,9 +114,6 @@ class Records:
     def score(self, row: int) -> float:
         """Return the score of the last value of a series, from 0 to 1."""
         return float(self.marks.rows["score"][row])
-
-
-# Resources of each host together
 
 
 class Group:
@@ -377,9 +370,6 @@ class MultivariateDetector:
         return self._groups[resources]
 
 
-# Hosts unlike their peers: the slow node of a job, and what runs on an idle host of a partition
-
-
 _PEER: Final = np.dtype([("minute_ms", "<i8"), ("mean", "<f8"), ("since_ms", "<i8"), ("usual", "<f8")])
 
 
@@ -468,9 +458,6 @@ class PeerComparison(RowTable):
         if since_ms == NEVER_MS:
             return None
         return Difference(since_ms, float(self.rows["mean"][row]), float(self.rows["usual"][row]))
-
-
-# Which hosts have an anomaly, and since when: what the alerts about hosts rest on
 
 
 _CANDIDATE: Final = np.dtype(

@@ -224,9 +224,6 @@ def _pooled(slots: list[_Slot]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(found.edges.tolist()), tuple(found.shares.tolist())
 
 
-# Minutes between two ticks: gathered one by one, taken in as columns
-
-
 class WaitingMinutes:
     """Minutes of resources in the order in which they came; `places` is empty where none waits."""
 

@@ -11,9 +11,6 @@ import msgspec
 
 from processors.store import digest64
 
-# The memory of answered requests: a request that is repeated after a crash is not answered twice.
-
-
 MINUTE_MS = 60_000
 KEEP_MS = 10 * MINUTE_MS
 REQUESTS_MAX = 30_000  # of one minute; keeps the stored form well below a broker's limit on records

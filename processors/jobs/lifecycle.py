@@ -19,9 +19,6 @@ from processors.load.scores import StartLoad
 from processors.models.communication import features, told
 from processors.models.statistics import six_digits
 
-# What the pieces of evidence of one job add to each other.
-
-
 NAMING: Final = frozenset((*EVIDENCE_FIELDS, "input", "sizes", "attributes"))
 _NOTHING: tuple[None, dict[str, Any], tuple[()]] = (None, {}, ())
 
@@ -39,9 +36,6 @@ def beyond(own: Evidence, start: Evidence | None) -> Evidence | None:
     known = given(own)
     rest = {name: value for name, value in given(start).items() if name in NAMING and name not in known}
     return Evidence(**rest) if rest else None
-
-
-# What the network did for a job, as features, held until its runs settle.
 
 
 TOLD_MAX: Final = 4  # of a job; of more the oldest two become one

@@ -176,9 +176,6 @@ def _even(shares: Sequence[float]) -> list[float]:
     return [share / total for share in shares]
 
 
-# The equations
-
-
 class Shares(NamedTuple):
     """What part of a run computes, and what part waits for the network at `reference` (B/s)."""
 

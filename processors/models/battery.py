@@ -16,10 +16,9 @@ from processors.models.combination.evidence import LAWS, LN2, Evidence, anchored
 from processors.models.downey import two_step
 from processors.models.downey.curve import curvature_of_sigma
 from processors.models.laws import barnes, family, prefixes
-from processors.models.statistics import rounded
+from processors.models.statistics import rounded, rounded_rows
 
 Floats = NDArray[np.float64]
-
 
 Parameters = tuple[float, ...]
 
@@ -174,10 +173,6 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "sup5": ("parallel_s", "serial_s", "logarithmic_s", "root_s", "growth_s"), "adept": ("A", "sigma", "t1_s"),
 }  # fmt: skip
 
-
-# What the laws of a battery say of one application: their numbers from its sizes, in seconds.
-
-
 NOTHING: Parameters = ()
 
 
@@ -193,12 +188,13 @@ def combined(found: Evidence) -> tuple[Parameters, ...]:
     n, t = found.curve.n[-1], found.curve.median_s[-1]
     a, b, c = (float(value) for value in found.laws.universal[-1])
     two_terms = zip(prefixes.KINDS, found.laws.two_terms[:, -1].tolist(), strict=True)
-    return (
-        rounded(a * n * t, b * t, c * t / n),
-        rounded(n * t),
-        rounded(float(found.laws.slope[-1])),
-        *(rounded(first * n * t, second * t / n**kind.exponent) for kind, (first, second) in two_terms),
-    )
+    laws = [
+        (a * n * t, b * t, c * t / n),
+        (n * t,),
+        (float(found.laws.slope[-1]),),
+        *((first * n * t, second * t / n**kind.exponent) for kind, (first, second) in two_terms),
+    ]
+    return rounded_rows(laws)
 
 
 def knots(n: tuple[float, ...]) -> tuple[float, ...]:
@@ -229,32 +225,33 @@ def beside(
     (867.448, 31.6794)
     """
     sizes, times = np.array(n), np.array(run_time_s)
-    downey = rounded(*study.run_times(np.array(at)).tolist())
+    downey = study.run_times(np.array(at)).tolist()
     if len(n) < 2:
-        return (*(NOTHING,) * 6, downey, NOTHING)
+        return (*(NOTHING,) * 6, rounded(*downey), NOTHING)
     amdahl, amdahl_log, kazmina, sup5 = family.fit_family(sizes, times).tolist()
     if least_s is not None and least_s != run_time_s:
         kazmina = family.fit_family(sizes, np.array(least_s))[2].tolist()
     logarithmic = n[0] >= 1.0
-    return (
-        rounded(kazmina[0], kazmina[3], kazmina[4]),
+    laws = [
+        (kazmina[0], kazmina[3], kazmina[4]),
         _fit_barnes(sizes, times, degree=1),
         _fit_barnes(sizes, times, degree=2),
-        rounded(*amdahl[:2]),
-        rounded(*amdahl_log[:3]) if logarithmic else NOTHING,
-        rounded(*sup5) if logarithmic else NOTHING,
+        amdahl[:2],
+        amdahl_log[:3] if logarithmic else NOTHING,
+        sup5 if logarithmic else NOTHING,
         downey,
         _fit_adept(sizes, times, study) if logarithmic else NOTHING,
-    )
+    ]
+    return rounded_rows(laws)
 
 
 def _fit_barnes(n: Floats, run_time_s: Floats, *, degree: int) -> Parameters:
     if n.size < SIZES_MIN[("barnes_linear", "barnes_quadratic")[degree - 1]]:
         return NOTHING
-    return rounded(*barnes.fit_barnes(n, run_time_s, degree=degree))
+    return barnes.fit_barnes(n, run_time_s, degree=degree)
 
 
 def _fit_adept(n: Floats, run_time_s: Floats, study: Study) -> Parameters:
     if n.size < SIZES_MIN["adept"] or study.phases is not None or study.special is not None:
         return NOTHING
-    return rounded(*two_step.fit_adept(n, run_time_s, study.posterior, study.envelope, study.noise))
+    return two_step.fit_adept(n, run_time_s, study.posterior, study.envelope, study.noise)

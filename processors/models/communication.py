@@ -22,11 +22,8 @@ from processors.models.trees import Forest, Growth, growing
 
 Floats = npt.NDArray[np.float64]
 
-
 # Sets of features that predict together, and the forest of each: which one to believe, every application tells.
-#
 # H1 to H6 are the sets of Jain et al.; `dilation` and `bytes` are what was used before them.
-
 
 H1: Final = ("avg_bytes", "max_bytes", "max_fifo")
 HYBRIDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -118,9 +115,6 @@ def _model(names: tuple[str, ...], table: Table) -> Generator[None, None, Model]
 KINDS: Final[Mapping[str, Kind]] = {name: partial(_model, names) for name, names in HYBRIDS.items()}
 
 
-# How well an order is predicted: the rank correlation coefficient of Jain et al., and R squared.
-
-
 def rcc(predicted: Floats, actual: Floats) -> float:
     """Return the share of pairs that are ordered alike, as the source counts them: of a tie the first of a pair is above.
 
@@ -156,9 +150,6 @@ def r_squared(predicted: Floats, actual: Floats) -> float:
     """
     total = float(((actual - actual.mean()) ** 2).sum()) if actual.size else 0.0
     return 1.0 - float(((predicted - actual) ** 2).sum()) / total if total > 0 else float("nan")
-
-
-# What a run's network did, as bounded arrays: links, messages, injection queues.
 
 
 LINKS_MAX: Final = 1 << 17
@@ -214,10 +205,8 @@ def told(
 
 
 # Features of traffic: averages, maxima and sums, over everything or over the outliers.
-#
 # Outliers of a set are the values above its mean (average outliers, `_ao`); top outliers those within five percent of its
 # maximum (`_to`). Where all values are alike there are no average outliers: an average is then the value itself, a sum 0.
-
 
 TOP: Final = 0.95  # of the maximum
 LINK_FEATURES: Final = tuple(

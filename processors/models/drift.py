@@ -15,11 +15,9 @@ from itertools import accumulate
 from typing import Final, Literal, TypeVar
 
 # Is a single run strange: how improbable it is under what was predicted, and how rare among the runs scored before.
-#
 # The rule asks both that few earlier runs were as far off (a conformal p-value, Vovk, Gammerman, Shafer, "Algorithmic
 # Learning in a Random World", 2005: under no change it is below p in at most p of the runs, whatever their law) and that
 # the run was far off in time.
-
 
 P_MAX: Final = 0.01
 LN_RATIO_MIN: Final = 0.1

@@ -11,7 +11,6 @@ Floats = npt.NDArray[np.float64]
 
 
 # Counters that only grow: how much they did between two readings, where they wrap, and where they start anew.
-#
 # A counter that falls has either wrapped (its range is known, and what it must have done fits the time) or was reset, by a
 # restart or a new driver. What a reset counter did before is lost, so nothing is made up for it. Where the time between
 # two readings is enough for a whole range at the largest possible rate, one wrap can not be told from two.
@@ -90,11 +89,9 @@ def _half(whole: Floats, most: Floats) -> Floats:
 
 
 # The power of a run by its size: what was drawn at each size, and a law between and beyond.
-#
 # ln of the power of all hosts together is a Gaussian process of ln n (C. Rasmussen, C. Williams, "Gaussian Processes for
 # Machine Learning", 2006, 2.2 and 2.7): a straight line whose slope is about 1, for twice the nodes draw twice as much, and
 # about it a smooth deviation. At a size that was run often it is the mean of its runs; further out it goes back to the line.
-
 
 SLOPE: Final = 1.0
 SLOPE_DEVIATION: Final = 0.15

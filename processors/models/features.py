@@ -22,11 +22,9 @@ from processors.models.training.trainer import Kind, Learner
 from processors.models.trees import Forest, Growth, growing
 
 # A law of attributes: ln of the target is linear in ln of each, and bends a little where runs are many.
-#
 # Products and powers of attributes (the extra-linear terms of H. Zhu's and B. Barnes's regressions of run times: B. Barnes
 # et al., "A regression-based approach to scalability prediction", ICS 2008). Beyond what was seen powers go on for a while,
 # bends do not.
-
 
 LAW_RUNS_MIN: Final = 6
 RUNS_PER_TERM: Final = 4  # so many, and the law may bend
@@ -106,9 +104,6 @@ def _taken(values: Floats, by_ln: npt.NDArray[np.bool_]) -> Floats:
     return np.where(by_ln, np.log(np.maximum(values, 1e-300)), np.arcsinh(values))
 
 
-# The law of a table, and what trees make of its residuals: powers go on where trees end, trees find what powers do not.
-
-
 FOREST_TREES: Final = 20
 LEAF_ROWS: Final = 2  # run times have outliers: medians of several leaves of two are calm
 RUNS_MIN: Final = 12
@@ -157,12 +152,10 @@ def fitting(
 
 
 # Two forecasts of one run time as one, weighted by how both did and by how alike their errors were.
-#
 # J. M. Bates, C. W. J. Granger, "The combination of forecasts", Operational Research Quarterly 20 (1969): the share of the
 # second that would have had the least squared error in ln t. A second forecast that tells nothing new gets a share that does
 # no harm; one that tells all gets all. The band is conformal: it holds as many runs as its own past bands say it has to be
 # wide for (`processors.models.conformal`).
-
 
 FORGETTING: Final = 0.98
 RUNS_FULL: Final = 8.0  # scored runs before the second forecast may have the share that they say
@@ -281,9 +274,6 @@ class Blend:
         ]
 
 
-# What is expected of a run from its attributes: by a law, or by a law and trees; each tells how wrong it was left out.
-
-
 LAW: Final = "law"
 FOREST: Final = "forest"
 MODEL_DEVIATION_MIN: Final = 0.005
@@ -350,9 +340,6 @@ def measured(fit: Callable[[Table], Generator[None, None, Answering]], table: Ta
 KINDS: Final[Mapping[str, Kind]] = {LAW: partial(measured, _law), FOREST: partial(measured, _forest)}
 
 
-# Attributes of a job as numbers: a number is itself, a word is one of several choices.
-
-
 def encoded(attributes: Mapping[str, object]) -> dict[str, float]:
     """Return the attributes as values of a run: numbers as they are, also those in text; a word as `name=word` with 1.
 
@@ -382,10 +369,8 @@ def _number(text: str) -> float | None:
 
 
 # Models of run time on columns of their own: those of attributes, and those of sets of communication features.
-#
 # Columns of communication begin with `network.`; a model of attributes does not look at them, one of a set of features
 # (`processors.models.communication`) looks at those of its set and at the attributes.
-
 
 NETWORK: Final = "network."
 TREES: Final = Growth(trees=10, leaf_rows=1)  # as in Jain et al.

@@ -17,10 +17,6 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
 
-
-# What a row of a series holds: its latest values, what each predictor says, how wrong each was.
-
-
 RECENT: Final = 101  # values kept of each series
 MEANS: Final = (5, 10, 20, 30, 50)
 MEDIANS: Final = (5, 11, 21, 31, 51)
@@ -82,7 +78,6 @@ def empty(series: int) -> Floats:
 
 # Autoregression of many series at once, by the recursion of Levinson and Durbin.
 
-
 EVERY = 100  # values between two fits
 _RIDGE = 1e-6  # of the variance, so that a series that repeats itself has an answer
 
@@ -125,9 +120,6 @@ def _levinson(covariance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         found[:, k] = reflection
         error = error * (1 - reflection**2)
     return found
-
-
-# Means, medians and trimmed means of the latest values of each series.
 
 
 TRIM = 0.3  # of the values left out at each end
@@ -190,9 +182,6 @@ def _trimmed(rising: Floats, size: Counts) -> Floats:
     return np.asarray(total / (size - 2 * left_out).astype(np.float32))
 
 
-# A mean and a median over a window that grows or shrinks by one, toward what would have been nearer to the last value.
-
-
 WINDOW_MIN, WINDOW_MAX = 2, 100
 _AROUND = np.array([-1, 0, 1])
 
@@ -253,9 +242,6 @@ def _with(rising: Floats, size: Counts, value: Floats) -> Floats:
     here = np.take_along_axis(rising, np.minimum(at, rising.shape[1] - 1), axis=1)
     found = np.minimum(np.where(at > 0, np.maximum(value, before), value), here)
     return np.asarray(found.mean(axis=1, keepdims=True))
-
-
-# All predictors over many series: each new value scores them and teaches them, the one with the least error answers.
 
 
 DISCOUNT = 0.99  # of an error's weight with each further one

@@ -18,10 +18,6 @@ from processors.models.downey.bayes import BAND_DEVIATIONS
 
 Floats = NDArray[np.float64]
 
-
-# What is known of one input of an application: its sizes, and its run time at a few sizes in nodes.
-
-
 LONE_SLOPE: Final = -0.75  # d ln t / d ln n where an input was run at one size: between no gain and a perfect one
 STEEPEST_BELOW, STEEPEST_BEYOND, FLATTEST_BEYOND = -1.1, -1.0, 0.5
 DEVIATION_AWAY: Final = 0.25  # of ln t, for each unit of ln n away from what was run
@@ -106,15 +102,12 @@ def _between(ln_n: Floats, at: Floats, ln_t: Floats) -> Floats:
 
 
 # From the inputs that were run to one that was not: regression of ln t on ln of the input's sizes.
-#
 # The sum of a level, a power law in every size (Barnes et al., "A regression-based approach to scalability prediction",
 # ICS 2008) and a smooth deviation from it, as one Gaussian process (Rasmussen and Williams, "Gaussian Processes for
 # Machine Learning", 2006, chapter 2.7). Power laws are drawn to an exponent of one half, the more so the fewer inputs
 # there are. How rough the deviations are is not known beforehand: each combination on a grid of roughness has a say, by
 # how well it explains the inputs, so that few inputs give the wide tails of Student's law.
-#
 # It is done anew for every n: an exponent may differ between few nodes and many.
-
 
 EXPONENT: Final = 0.5
 EXPONENT_DEVIATION: Final = 1.0
@@ -220,9 +213,6 @@ def _solved(kernel: _Kernel, read: Values, residual: Floats) -> tuple[Floats, Fl
     misfit = np.einsum("mk,gmk->gm", residual.T, solved[..., 0])
     evidence = -0.5 * (misfit + np.linalg.slogdet(covariance)[1]).mean(axis=1)
     return mean, np.maximum(prior - told, alone[:, 0]), np.where(np.isfinite(evidence), evidence, -np.inf)
-
-
-# The run time of an input from the other inputs, from what was run of itself at a size or two, and from both.
 
 
 NOISE: Final = 0.02  # standard deviation of ln t of single runs

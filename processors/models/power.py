@@ -16,7 +16,6 @@ Floats = npt.NDArray[np.float64]
 
 
 # Which size takes the least energy, and which the least energy times delay.
-#
 # R. Gonzalez, M. Horowitz, "Energy dissipation in general purpose microprocessors" (1996) name the product: it does not
 # reward being slow.
 
@@ -64,11 +63,9 @@ def believable(power_w: npt.ArrayLike, *, most_w: npt.ArrayLike = np.inf) -> Flo
 
 
 # Watts from events: a model that is learned where a sensor is, and again whenever it is off.
-#
 # After SmartWatts (G. Fieni, R. Rouvoy, L. Seinturier, CCGRID 2020): power of a host, or of a socket, is a sum of events
 # with weights that are not negative, one model for each layer of frequency. It answers for hosts of the same kind without a
 # sensor.
-
 
 VERSION: Final = 1
 WINDOW: Final = 60

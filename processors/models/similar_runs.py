@@ -23,10 +23,6 @@ from processors.models.statistics import six_digits
 
 Floats = npt.NDArray[np.float64]
 
-
-# Past runs of a group of jobs as numbers: what is known of a job before it runs, and how long it took.
-
-
 Rows = npt.NDArray[np.float32]
 
 RUNS_MAX = 64

@@ -1,15 +1,13 @@
 """Bands of run times, whose logarithms are taken for normal, and the loss by which a quantile is judged."""
 
 import math
+from collections.abc import Iterable
 from statistics import NormalDist
 from typing import Final
 
 import numpy as np
 
 from processors.models.downey.curve import Floats
-
-# Quantiles of a weighted mixture of points on a line, convolved with normal noise, for many lines at once.
-
 
 _BINS = 2048
 _SECTIONS = 8
@@ -73,9 +71,6 @@ def _distribution(cumulative: Floats, points: Floats, low: Floats, span: Floats,
     return result
 
 
-# Digits: what is told or kept of a number.
-
-
 def six_digits(value: float) -> float:
     """Return a number rounded to six digits; what is not finite stays as it is.
 
@@ -92,6 +87,15 @@ def rounded(*values: float) -> tuple[float, ...]:
     (1028.24, 0.0)
     """
     return tuple(map(six_digits, values))
+
+
+def rounded_rows(rows: Iterable[Iterable[float]]) -> tuple[tuple[float, ...], ...]:
+    """Return rows of numbers rounded to six digits.
+
+    >>> rounded_rows([[1028.2411], []])
+    ((1028.24,), ())
+    """
+    return tuple(rounded(*row) for row in rows)
 
 
 def to_digits(value: float, digits: int) -> float:

@@ -13,12 +13,9 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-
 # A forest of regression trees as arrays, and what it answers.
-#
 # A leaf keeps the targets of its rows, so that the forest answers with a distribution and not with a mean alone
 # (N. Meinshausen, "Quantile regression forests", JMLR 2006): each tree's leaf counts alike, each row in it by its weight.
-
 
 Integers = npt.NDArray[np.int64]
 
@@ -132,13 +129,10 @@ def joined(forests: Sequence[Forest]) -> Forest:
 
 
 # How a forest comes about: extremely randomised trees.
-#
 # P. Geurts, D. Ernst, L. Wehenkel, "Extremely randomized trees", Machine Learning 63 (2006): at each node one threshold per
 # feature is drawn evenly between the least and the largest value there, and the feature whose threshold lessens the
 # variance most is taken. No bootstrap; every feature at every node. Nodes of a level, of all trees, are split at once.
-#
 # Each tree draws from its own generator, so that a forest may be grown in parts and comes out the same.
-
 
 ROWS_MAX: Final = 1 << 17  # that grow together: what is beyond is grown in parts, to bound memory
 ROWS_STEP: Final = 1 << 11  # that grow together where nothing may stand still for long

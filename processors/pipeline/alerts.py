@@ -108,9 +108,6 @@ def message(key: str, change: Transition, runbook_url: str, context: Context) ->
     )
 
 
-# Alerts about applications and their runs, and what ends them when it is forgotten.
-
-
 class Warnings(OpenAlerts):
     """All alerts of one shard about applications."""
 

@@ -21,8 +21,6 @@ from processors.power.model import ProfileFact, ProfileFinding, ProfileModels
 from processors.run_time.prediction import RELIABLE
 from processors.store import FIT_COST_MAX, share
 
-# Power and energy on what is published: predictions, answers and forecasts of running jobs.
-
 
 class Power:
     """What the models of profiles say of power in one shard; nothing where power was never measured."""
@@ -72,9 +70,6 @@ def least_energy(useful: UsefulSizes, points: Sequence[AnswerPoint]) -> UsefulSi
 
 def _reliable(point: AnswerPoint) -> bool:
     return point.reliability.verdict == RELIABLE
-
-
-# Alerts about profiles of runs, raised when they settle; and predictions whose power has changed are told again.
 
 
 class ProfileWarnings:

@@ -26,8 +26,6 @@ from processors.models.statistics import six_digits
 from processors.models.training.runs import Run
 from processors.models.training.table import Band
 
-# How what was told of a target compared with the runs that followed.
-
 
 class TargetScore(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One scored run: its relative error, and whether the band held it."""
@@ -52,11 +50,9 @@ def coverage(scores: Sequence[TargetScore]) -> float | None:
 
 
 # From a run's profile to what models take: rates of counters by name, and what came of the run.
-#
 # A name tells what a value is: `counter:X` is X per cycle, `rate:X` is X per second and host where no cycles were counted
 # (and the cycles themselves), `nic:X` is X of the network interfaces per second and host, `ln_n` is ln of the size. So values
 # of one kind are comparable, whichever producer told them.
-
 
 RUN_TIME: Final = "run_time_s"
 POWER: Final = "power_w"  # of all hosts together
@@ -104,9 +100,6 @@ def target_weights(profile: Profile) -> dict[str, float]:
         if share > 0.0 and component in profile.power_w:
             found[target] = round(1.0 - (1.0 - ESTIMATED_WEIGHT) * share, 6)
     return found
-
-
-# The power of an application's runs by their size, with bands that hold the share of runs they promise.
 
 
 RUNS_MIN: Final = 2

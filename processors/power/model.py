@@ -41,9 +41,6 @@ from processors.power.by_size import (
     values_of,
 )
 
-# The counters of a linear model as messages tell them.
-
-
 EXPLAINED_COUNTERS_MAX: Final = 8  # that are told: the ones that move the target most
 
 
@@ -61,10 +58,8 @@ def explained(learner: Learner) -> tuple[Explained, ...]:
 
 
 # Whether a run was disturbed: its counters against those of runs like it.
-#
 # Runs are alike that had the same size. Where these are too few all of them are, with their counters moved to this size by
 # the power of n that each follows. Only the newest count, so that what has changed for good is soon nothing unusual.
-
 
 NEWEST: Final = 32
 ADJUSTED_MIN: Final = 2 * RUNS_MIN

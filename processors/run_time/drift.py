@@ -19,9 +19,6 @@ from processors.models import drift
 from processors.models.statistics import Z95
 from processors.store import digest64
 
-# Attributes of an application's runs (build, version, ...) that changed: which values are new, and since which run.
-
-
 ATTRIBUTES_MAX: Final = 8
 VALUES_MAX: Final = 16  # what has more values is a measure of the problem, not a build
 VALUE_LENGTH: Final = 64

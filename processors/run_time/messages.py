@@ -31,10 +31,6 @@ from processors.run_time.prediction import RELIABLE, Outlook
 
 Floats = NDArray[np.float64]
 
-
-# Where a prediction came from: its laws with weights, the classic laws beside it, and how right each has been.
-
-
 DOWNEY: Final = "downey"
 NO_LAWS: Final[tuple[tuple[float, ...], ...]] = ((),) * (len(LAWS) + len(BESIDE))
 
@@ -47,14 +43,14 @@ def model_of(curve: PublishedCurve, members: Members | None, fits: Fits | None =
     history = members or Members.build()
     known = fits or history.fits
     own = dict(zip((*LAWS, *BESIDE), known.parameters if known else NO_LAWS, strict=True))
-    weights = curve.weights
+    weights = _rounded(curve.weights)
     parts = [name for name in weights if name not in (DOWNEY, NAME)]
     others = [name for name in BESIDE if name != DOWNEY]
     errors = history.errors()
     told = tuple(
         Member(
             name=name,
-            weight=rounded(weights.get(name, 0.0))[0],
+            weight=weights.get(name, 0.0),
             parameters=_rounded(curve.downey) if name == DOWNEY else explained(name, own[name]),
             role="part" if name in weights else "beside",
             sizes_min=SIZES_MIN[name],
@@ -63,7 +59,7 @@ def model_of(curve: PublishedCurve, members: Members | None, fits: Fits | None =
         )
         for name in (*parts, DOWNEY, *others)
     )
-    leaned = (Member(NAME, rounded(weights[NAME])[0], {}),) if NAME in weights else ()
+    leaned = (Member(NAME, weights[NAME], {}),) if NAME in weights else ()
     return Model(curve.model, told + leaned, errors[PUBLISHED])
 
 
@@ -75,9 +71,6 @@ def _answers(name: str, own: tuple[float, ...]) -> Literal["all sizes", "larger 
     if not own:
         return "nothing"
     return "larger sizes" if name in LARGER_ONLY else "all sizes"
-
-
-# The laws of a publication: those of the combination as it has them, the classic ones fitted when there is news for them.
 
 
 NOTHING: Final[tuple[tuple[float, ...], ...]] = ((),) * len(LAWS)

@@ -33,9 +33,6 @@ from processors.models.statistics import Z95
 from processors.run_time.quality import Score, quality, score_of, widening
 from processors.store import digest64
 
-# The newest runs of an application, which a corrected report can still replace, and how much each of them counts.
-
-
 STRANGE_MERGE_EACH: Final = 4
 
 
@@ -104,9 +101,6 @@ def _doubted(run: RecentRun, runs: Sequence[RecentRun]) -> bool:
         (each.end_ms, each.run_id, each.strange) for each, size in zip(runs, sizes, strict=True) if size == own
     )
     return not agreeing(run.strange, [strange for _, _, strange in at_size])
-
-
-# What the sizes that were run say of themselves: which are out of line, which must be believed, how their runs scatter.
 
 
 CONFIRMED_RUNS: Final = 3

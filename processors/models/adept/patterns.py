@@ -15,11 +15,8 @@ from processors.models.laws.family import AmdahlFits, least_squares_amdahl
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
-
 # Fluctuation of a run-time curve: the metric R of ADEPT and a rule that holds for any spacing of the sizes.
-#
 # Both look at three neighbouring sizes and ask whether the middle one is out of line.
-
 
 TOLERANCE = 0.10  # of ADEPT; it must exceed the noise, so three times the noise replaces it where that is more
 NOISE_FACTOR = 3.0
@@ -179,9 +176,7 @@ def _suspects(n: Floats, run_time_s: Floats, kept: Booleans, tolerance: float) -
 
 
 # Stepwise scalability: a curve that falls into phases, each with its own law, with a jump of run time between them.
-#
 # ADEPT (Deshmeh, Machina, Sodan 2010) keeps one model instance per phase, from five sizes on.
-
 
 Indices = NDArray[np.intp]
 
@@ -316,9 +311,7 @@ def _best_cut(segments: _Segments, starts: Indices, tolerance: float) -> tuple[f
 
 
 # Specially optimised sizes: classes of sizes (powers of two, squares, whole nodes) that an application favours.
-#
 # ADEPT (Deshmeh, Machina, Sodan 2010) looks for such patterns from nine sizes on and leaves the other sizes out of the fit.
-
 
 SPECIAL_SIZES_MIN = 9  # of ADEPT
 GROUP_MIN = 3  # members, and others among them

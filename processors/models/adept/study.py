@@ -27,7 +27,6 @@ from processors.models.downey.two_step import DEVIATION, Envelope, envelope
 
 Floats = NDArray[np.float64]
 
-
 Indices = NDArray[np.intp]
 
 SIZE_MAX = 1e30  # sizes and ratios of times beyond are taken for this: nothing measured comes near
@@ -35,10 +34,6 @@ DEVIATION_MAX = 0.5
 USEFUL_REACH = 4.0  # times the largest size
 USEFUL_STEPS = 49
 OBSERVED, INTERPOLATED, EXTRAPOLATED = "observed", "interpolated", "extrapolated"
-
-
-# Sizes worth allocating, read off a predicted curve: the knee, the last efficient size, the largest meaningful one.
-
 
 EFFICIENCY_MIN = 0.5
 NO_GAIN = 0.01  # a run time this close to the shortest one is no reason to allocate more
@@ -331,11 +326,9 @@ def _exp(ln: Floats) -> Floats:
 
 
 # ADEPT's study of one application: patterns, envelope, curve, prediction and verdict from a handful of sizes.
-#
 # Source: Deshmeh, Machina and Sodan, "ADEPT scalability predictor in support of adaptive resource allocation" (IPDPS 2010).
 # The order is theirs; the prediction is a Bayes average of Downey curves anchored at the observations, which on real
 # applications errs about as much as their fit per target at a fraction of its cost.
-
 
 HINDSIGHT = 0.8  # of the error that a pattern explains stays in the band: the next size may break it
 

@@ -379,9 +379,6 @@ def disagreement(evidence: Evidence, reference: float) -> float:
     return float(predicted.max() - predicted.min())
 
 
-# The verdict on a prediction, with its reasons and what to do about each: evidence, judgement and advice put together.
-
-
 SUGGEST_FOR = frozenset({"insufficient", "linear", "runner_up", "far"})  # reasons that one more run may remove
 
 

@@ -17,9 +17,6 @@ from numpy.typing import ArrayLike
 from processors.models.aggregates.sketch import LogSketch, positions_of
 from processors.models.downey.curve import Floats, checked_sizes
 
-# Observed run times of one application at several sizes, checked and put in one order before any model sees them.
-
-
 _TIME_MIN_S = np.finfo(np.float64).tiny
 _TIME_MAX_S = np.finfo(np.float64).max
 _WEIGHT_MAX = 1e100

@@ -53,12 +53,10 @@ from processors.models.combination.replay import (
 from processors.models.downey.bayes import posterior
 
 # Short curves of an application that has no others: the average of Downey's curves has a say.
-#
 # With two or three forecasts to judge by, and nothing told by other curves, the laws follow the noise of single runs. The
 # average over Downey's curves carries knowledge of real jobs instead. It takes a seventh of the forecast at most, less with every
 # sibling and every size from the sixth on, and none far out, where it was worse than the laws. It has no say where
 # nothing is lost yet either: it expects every curve to bend soon.
-
 
 SHARE: Final = 0.15
 SIZES_FULL, SIZES_NONE = 5, 7
@@ -96,9 +94,6 @@ def ln_run_times(data: Scaled, n: Floats) -> Floats:
     """
     belief = posterior(data.n / data.n[0], data.t)
     return belief.mean_ln_run_times(n / data.n[0])
-
-
-# Whether a forecast can be relied on, and which circumstances speak against it.
 
 
 WIDTH_MAX: Final = 0.2  # half-width of the band in ln t up to twice the largest size; more beyond
@@ -157,7 +152,6 @@ def _named(excess: list[float], distance: float) -> tuple[str, ...]:
 
 
 # Everything that was fitted to measured curves, in one place: what other data would change.
-#
 # The program of `make quality` refits all of it, also with each data set left out in turn.
 
 
@@ -170,7 +164,6 @@ ATOMS: Final = (
     (0.023, 0.065, 0.119, 0.177, 0.237, 0.284, 0.335, 0.41, 0.472, 0.558,
      0.639, 0.758, 0.89, 1.027, 1.223, 1.47, 1.768, 2.271, 3.07, 4.721),
 )  # fmt: skip
-
 
 INSIDE_ATOMS: Final = (
     0.024, 0.087, 0.144, 0.193, 0.252, 0.327, 0.409, 0.5, 0.597, 0.685,
@@ -193,7 +186,6 @@ class Coefficients(NamedTuple):
 
 
 SHIPPED: Final = Coefficients(GATE, SCALE, ATOMS, INSIDE_SCALE, INSIDE_ATOMS)
-
 
 # half-width of the band in ln t per doubling below the smallest size: of measured sizes left out there it held 92 % up to
 # one doubling and 89 % up to two

@@ -15,10 +15,6 @@ from processors.models.laws import prefixes
 
 Floats = NDArray[np.float64]
 
-
-# What one application did on one system with one input: run times by size.
-
-
 RATIO_MAX: Final = 1e30  # of sizes and of times: nothing measured comes near, and its eighth power stays finite
 REPEATS_MAX: Final = 4
 

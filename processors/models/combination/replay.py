@@ -36,9 +36,6 @@ from processors.models.combination.evidence import (
 from processors.models.combination.inside import InsideScale, LeftOut, hindsight_features, left_out
 from processors.models.combination.inside import scales as scales_inside
 
-# How far off a forecast is likely to be: the scale s of its error in ln t, from the circumstances of the forecast.
-
-
 GAP_MAX: Final = 2.0
 LN_SCALE_MIN, LN_SCALE_MAX = -5.0, 1.0
 # the most regular curves turn up without a sign: no scale is below this per doubling, up to so many

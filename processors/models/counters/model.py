@@ -16,9 +16,6 @@ from processors.models.counters.selection import SELECTION_RUNS_MIN, Explanation
 from processors.models.training.table import Floats, Model, Predicted, Table, finished
 from processors.models.training.trainer import Found, Kind, Learner
 
-# Counters as rates: per cycle, so that a run at another clock or of another length is comparable; or per second.
-
-
 CYCLES: Final = ("PAPI_TOT_CYC", "cycles", "cpu_cycles", "cpu-cycles", "CPU_CLK_UNHALTED_CORE")
 
 
@@ -51,11 +48,9 @@ def _divided(counters: Mapping[str, float], by: float) -> dict[str, float]:
 
 
 # Which counters of a run are not as they are in runs like it, and how much such a run should count.
-#
 # A run that was disturbed by others shows it: more waiting, fewer instructions per cycle. Distances are in robust deviations
 # (median and median absolute deviation: F. Hampel, "The influence curve and its role in robust estimation", 1974), so that
 # disturbed runs among those compared do not hide the next one.
-
 
 RUNS_MIN: Final = 8
 FAR: Final = 5.0  # robust deviations: less is a run like others

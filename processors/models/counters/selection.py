@@ -53,9 +53,6 @@ def spearman(columns: Floats, target: Floats, weight: Floats | None = None) -> F
     return found
 
 
-# Linear regression on columns that are scaled alike, with a little ridge so that it always has one answer.
-
-
 STILL = 1e-9  # of a column's size: what moves by less does not move
 
 

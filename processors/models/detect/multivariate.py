@@ -17,10 +17,6 @@ from processors.models.detect.record import Column, Table
 
 Floats = NDArray[np.float64]
 
-
-# A host unlike its peers: the slow node of a job, the straggler of a partition.
-
-
 PEERS_MIN: Final = 4  # hosts in a group, of which one can be told apart
 NORMAL: Final = 1.4826  # a normal distribution's deviation in median absolute deviations
 PEER_FLOOR: Final = 0.01  # of the median: hosts that differ by less are alike

@@ -20,10 +20,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-
-# State of many series or hosts as columns: arrays that grow together, and go into stored state as they are.
-
-
 ROWS_FIRST: Final = 16
 MARK_BYTES: Final = 4  # before stored rows: a mark of the columns
 

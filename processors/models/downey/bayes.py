@@ -20,7 +20,6 @@ from processors.models.statistics import mixture_quantiles
 
 Floats = NDArray[np.float64]
 
-
 LEVELS = (0.05, 0.5, 0.95)
 _PARALLELISM_STEPS = 96
 _SIGMAS = np.concatenate([np.arange(20) * 0.05, 1 + 19 * (np.arange(24) / 23) ** 2])
@@ -183,10 +182,8 @@ def _seconds(ln_time: Floats) -> Floats:
 
 
 # The production curve of one set of sizes: the Bayes average of Downey curves, anchored at the observations.
-#
 # Real applications deviate from every law by more than their noise, and tomorrow's run deviates like yesterday's. So the
 # prediction is the average plus what the observations deviate from it, interpolated in ln n.
-
 
 CURVE_LEVELS = (0.05, 0.95)
 NOISE_MIN = 1e-3  # of ln t, where the caller says none: clocks and medians are no better

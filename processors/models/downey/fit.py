@@ -16,16 +16,13 @@ from processors.models.downey.curve import affine_pieces, inverse_speedup, sigma
 
 Floats = NDArray[np.float64]
 
-
 # The best Downey curve for each given average parallelism A: variable projection, exact and without a loop.
-#
 # With A fixed and with the piece of 1/S on which each size lies, T(n) = T1 g0(n) + T1 w g1(n) is linear in (T1, T1 w).
 # Relative least squares is then a 2x2 problem per *segment*, a range of w in which no size changes its piece: one segment
 # for sigma <= 1 (there the pieces depend on A alone) and k + 1 for sigma >= 1 (the p smallest sizes are not saturated).
 # A segment's problem is convex, so its optimum is the free one clipped to the segment. All sums over sizes come from
 # prefix sums, so A costs O(k) and all A are done at once.
 # Source of the method: Golub and Pereyra, variable projection (1973).
-
 
 _TINY = 1e-200
 
@@ -161,10 +158,8 @@ def _best_share(forms: _Forms, low: Floats, high: Floats) -> Floats:
 
 
 # Downey fits of many subsets of the same sizes at once: what a search for patterns asks, where one exact fit each is too slow.
-#
 # One grid over (A, curvature) serves all subsets, then each zooms in around its own best cell. On random sizes and noise
 # the relative error `rms` came out within 0.0001 of the exact fit's in 90 % of the cases, within 0.01 in all.
-
 
 PARALLELISM_STEPS = 48
 PARALLELISM_REACH = 16.0  # times the largest size; beyond, the curve is Amdahl's

@@ -24,12 +24,9 @@ NOISE_FLOOR = 0.03
 SIGMA_MODE, SIGMA_SPREAD = 1.2, 1.1  # after Cirne and Berman's moldable jobs (IPDPS 2001)
 PARALLELISM_FACTOR, PARALLELISM_SPREAD = 4.0, 2.0  # A is expected near four times the largest size, within e^2
 
-
 # Bounds that hold for every Downey curve whose observations deviate by at most a given share.
-#
 # T is convex and nondecreasing in u = 1/n, the speed-up is at most n and at most A, and Karp and Flatt's serial share
 # does not fall with n. Each bound below follows from one of these facts and one or two observations, so none can miss.
-
 
 DEVIATION = 0.05  # of ADEPT
 LARGEST = 1e300

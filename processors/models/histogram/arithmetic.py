@@ -24,9 +24,6 @@ from processors.models.histogram.values import (
     span,
 )
 
-# What a histogram says: moments, cumulative probability, quantiles, where an actual value lies, how much it varies.
-
-
 VariationClass = Literal["low", "medium", "high"]
 LOW_VARIATION, MEDIUM_VARIATION = 0.25, 0.5
 
@@ -131,9 +128,6 @@ def _picked(part: Floats, index: npt.NDArray[np.intp]) -> Floats:
     leading = np.broadcast_shapes(part.shape[:-1], index.shape[:-1])
     wide = np.broadcast_to(part, (*leading, part.shape[-1]))
     return np.take_along_axis(wide, np.broadcast_to(index, (*leading, index.shape[-1])), axis=-1)
-
-
-# How good a histogram was as a forecast of a value that is now known.
 
 
 def crps(x: Histogram, actual: npt.ArrayLike) -> Floats:
@@ -373,9 +367,6 @@ def _trapezoid(above: Floats, narrow: Floats, wide: Floats) -> Floats:
     level = np.where(wide > 0, (above - narrow / 2) / np.where(wide > 0, wide, 1.0), above > 0)
     part = np.where(above < narrow, rising, np.where(above <= wide, level, np.where(narrow > 0, falling, 1.0)))
     return np.where(above <= 0, 0.0, np.where(above >= narrow + wide, 1.0, part))
-
-
-# Many hosts at once: their windows in one, and the largest of many values without a chain of roundings.
 
 
 TAIL = 0.01  # what the first interval of a maximum may hold from below it

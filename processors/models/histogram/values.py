@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-
 INTERVALS = 5  # more than five gave Schopf no better predictions
 INTERVALS_MAX = 25
 MASS_TOLERANCE = 1e-6
@@ -174,9 +173,6 @@ def points_first(edges: Floats, shares: Floats) -> Floats:
     first = np.zeros(shares.shape[-1])
     first[0] = 1.0
     return np.where(certain, first, shares)
-
-
-# From many weighted intervals that overlap to a few equal ones, each spread evenly over its length.
 
 
 def rebinned(low: Floats, high: Floats, shares: Floats, intervals: int) -> Histogram:

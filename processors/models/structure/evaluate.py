@@ -30,7 +30,6 @@ from processors.models.structure.parse import EquationError, Model
 
 # Monte Carlo: the equation with one number drawn for each value, many times, the same number wherever a value stands.
 
-
 DRAWS = 4096
 DRAWS_MIN = 256
 NUMBERS_MAX = 2**20  # drawn for one value over all hosts; with more hosts there are fewer draws
@@ -162,9 +161,6 @@ def _drawn_levels(x: Histogram, count: int) -> Floats:
 def _inverse(x: Histogram, levels: Floats) -> Floats:
     filled = np.concatenate([[0.0], np.cumsum(x.shares)])
     return np.interp(levels, filled / filled[-1], x.edges)
-
-
-# Forms with histograms: arithmetic where the parts are independent, shared draws where they are not.
 
 
 WayKind = Literal["collected", "factored", "shared draws", "monte carlo"]

@@ -150,9 +150,6 @@ class Table:
         return ((atom, 1),), first
 
 
-# From what was read to forms: names get their values, like terms are collected, what all hosts share leaves maxima.
-
-
 class Builder:
     """Builds the form of a model in a table of its own.
 

@@ -18,9 +18,7 @@ import numpy as np
 from processors.models.training.table import CHOICE, Table
 
 # Runs as they are stored: the names once, and all numbers as one block of 32-bit floats, base64 in JSON.
-#
 # A number of a run is one that 32 bits hold exactly (`singles`), so nothing is lost.
-
 
 STORED: Final = np.dtype("<f4")
 

@@ -13,11 +13,8 @@ from processors.models.conformal import AggregatedRadius
 
 Floats = npt.NDArray[np.float64]
 
-
 # A model's answers against what came, strictly in order: its error, its level, its band, and whom to believe.
-#
 # Bands are conformal (`processors.models.conformal`): the share of runs they hold is that of the past, whatever the model.
-
 
 ERROR_RATE: Final = 0.05  # how quickly an error is forgotten
 LEVEL_RATE: Final = 0.05
@@ -219,9 +216,6 @@ class Table:
     def rows(self, at: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> "Table":
         """Return the table of these runs alone."""
         return Table(self.names, self.values[at], self.target[at], self.weight[at], self.group[at])
-
-
-# The error of a model on runs that it was not fitted to.
 
 
 FOLDS: Final = 4

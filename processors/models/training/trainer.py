@@ -11,9 +11,6 @@ from typing import Any, Final, Protocol, runtime_checkable
 from processors.models.training.runs import RUNS_MAX, Reservoir, Run
 from processors.models.training.table import Band, Floats, Model, Predicted, Table, Tracked, best, finished
 
-# A kind of model: how it is fitted in steps that can be taken up again, and made anew of what was found.
-
-
 Found = dict[str, Any]
 """What the steps of a fit found, as plain data; once it is done `error` is that of the model."""
 
@@ -85,9 +82,6 @@ def resumable(kind: Kind) -> Resumable:
     (True, 'Replayed')
     """
     return kind if isinstance(kind, Resumable) else Replayed(kind)
-
-
-# Several models of one target, fitted to the same runs, followed, and the best of them believed.
 
 
 class Learner:

@@ -37,7 +37,6 @@ from processors.windows.settings import MINUTE_MS
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-
 AMOUNT: Final = np.dtype([("host", "<i4"), ("quantity", "<i2"), ("reach", "<i2"), ("amount", "<f8")])
 Amounts = npt.NDArray[np.void]
 """What hosts did, by host: row of the host, number of the quantity, how many minutes it took, and how much it was."""
@@ -206,9 +205,6 @@ def _together(readings: Readings, kinds: npt.NDArray[np.int8]) -> Told:
     largest = np.maximum.reduceat(value, np.flatnonzero(first))
     found = np.where(kind == Kind.DELTA, total, np.where(kind >= Kind.POWER, weighted, largest))
     return Told(meter[first], samples, found)
-
-
-# The power of hosts without a sensor, from their counters: a model for each kind of host, learned where sensors are
 
 
 EVENTS_MAX: Final = 8

@@ -79,8 +79,6 @@ class QuantityNames:
         self.numbers = {name: number for number, name in enumerate(self.all) if name is not None}
 
 
-# What a resource of a host is to a profile: how it is read, and which quantity of a run it adds to
-
 COUNTER: Final = "counter/"
 NIC: Final = "nic/"
 POWER: Final = "power/"
@@ -300,8 +298,6 @@ class MeterIndex(RowIndex):
 def _longer(column: npt.NDArray[T], room: int) -> npt.NDArray[T]:
     return np.concatenate([column, np.zeros(room, column.dtype)])
 
-
-# From what a collector told of a host's minute to readings of its meters, which wait until nothing can change it
 
 READING: Final = np.dtype(
     [("meter", "<i4"), ("source", "<u4"), ("revision", "<i4"), ("count", "<i4"), ("value", "<f8")]
