@@ -18,6 +18,7 @@ from processors.contracts.outputs import Reliability
 from processors.facts import PublishedCurve
 from processors.models.downey.bayes import BAND_DEVIATIONS
 from processors.models.input_size import Expected, Floats, Input, Knot, expected, ln_sizes, pooled
+from processors.store import Untimed
 
 INPUTS_MAX: Final = 24  # of an application in one unit; a new one takes the place of the one most like it
 KNOTS_MAX: Final = 5
@@ -62,7 +63,7 @@ class InputsState(msgspec.Struct, omit_defaults=True):
     inputs: list[InputRecord] = []
 
 
-class Inputs:
+class Inputs(Untimed):
     """The inputs of one application in one unit, on all systems; at most INPUTS_MAX."""
 
     name: ClassVar[str] = "inputs"
@@ -120,10 +121,6 @@ class Inputs:
         unknown = (0.0,) * (len(fact.names) - had)
         kept = (record for record in self._state.inputs if record.key != fact.record.key)
         return [msgspec.structs.replace(record, sizes=record.sizes + unknown) for record in kept]
-
-    def due_ms(self) -> int | None:
-        """Return None: inputs change with their runs."""
-        return None
 
     def snapshot(self) -> InputsState:
         """Return the stored form."""

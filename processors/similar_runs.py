@@ -31,7 +31,7 @@ from processors.models.similar_runs import (
     distribution,
 )
 from processors.models.statistics import pinball, six_digits
-from processors.store import Pace, counted, digest64, due, hexdigest
+from processors.store import Pace, Untimed, counted, digest64, due, hexdigest
 
 # Does the run time of an application follow its size? Its curve and the distribution of its past runs, scored as rivals.
 # Each run is scored before it is learned: the pinball losses at .5 and .9, in seconds, of what both said. Losses are
@@ -83,7 +83,7 @@ class RivalsState(msgspec.Struct, omit_defaults=True):
     pace: Pace = (0, 0)
 
 
-class Rivals:
+class Rivals(Untimed):
     """Which of the two tells more about the runs of one application."""
 
     name: ClassVar[str] = "rivals"
@@ -125,10 +125,6 @@ class Rivals:
         runs = sum(record.runs for record in self._records)
         if runs >= COMPARED_RUNS_MIN:
             self._chosen = _decided(self._ln_ratio(), before=self._chosen)
-
-    def due_ms(self) -> int | None:
-        """Return None: rivals change by runs only."""
-        return None
 
     def snapshot(self) -> RivalsState:
         """Return the stored form."""
@@ -204,7 +200,7 @@ class RunHistoryState(msgspec.Struct, omit_defaults=True):
     pace: Pace = (0, 0)
 
 
-class RunHistory:
+class RunHistory(Untimed):
     """The newest runs of one group of jobs. The history of the centre also keeps the levels of the band."""
 
     name: ClassVar[str] = "run_history"
@@ -277,10 +273,6 @@ class RunHistory:
         inside = told.low_s <= run_time_s <= told.high_s
         self._scored = round(_FORGETTING * self._scored + 1.0, 6)
         self._inside = round(_FORGETTING * self._inside + inside, 6)
-
-    def due_ms(self) -> int | None:
-        """Return None: a history changes by runs only."""
-        return None
 
     def snapshot(self) -> RunHistoryState:
         """Return the stored form."""

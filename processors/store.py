@@ -79,6 +79,14 @@ class Processor(Protocol[Fact, Finding]):
         """Return the state as plain data, a copy."""
 
 
+class Untimed:
+    """A processor that changes by facts alone: it never wants a tick."""
+
+    def due_ms(self) -> int | None:
+        """Return None: it waits for facts."""
+        return None
+
+
 P = TypeVar("P", bound=Processor[Any, Any])
 STALE_MAX = 1000  # entries of the queue of times that nothing waits for any more, besides one for each key
 

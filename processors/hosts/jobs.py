@@ -10,7 +10,7 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Evidence, HostState, JobCompleted, JobStarted
 from processors.contracts.names import escaped, job_key
 from processors.contracts.nodes import expand
-from processors.store import Shelf
+from processors.store import Shelf, Untimed
 
 RUN_MAX_MS: Final = 30 * 86_400_000  # a job of which no end was told is forgotten after this
 ENDED_KEEP_MS: Final = 3_600_000  # so that its start, should it come late, does not begin it again
@@ -85,7 +85,7 @@ class PartitionHostsState(msgspec.Struct):
     hosts: list[str] = []
 
 
-class PartitionHosts:
+class PartitionHosts(Untimed):
     """The hosts on which jobs of a partition ran of late."""
 
     name: ClassVar[str] = "host_partition"
@@ -126,10 +126,6 @@ class PartitionHosts:
             del self._hosts[oldest]
             self._characters -= len(oldest)
             self._sorted = None
-
-    def due_ms(self) -> int | None:
-        """Return None: a partition waits for jobs."""
-        return None
 
     def snapshot(self) -> PartitionHostsState:
         """Return the stored form."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import msgspec
 
-from processors.store import digest64
+from processors.store import Untimed, digest64
 
 MINUTE_MS = 60_000
 KEEP_MS = 10 * MINUTE_MS
@@ -92,7 +92,7 @@ class SeenState(msgspec.Struct):
     runs: bytes = b""
 
 
-class SeenRuns:
+class SeenRuns(Untimed):
     """The runs that started within one quarter of an hour."""
 
     name: ClassVar[str] = "seen"
@@ -123,10 +123,6 @@ class SeenRuns:
         """Tell whether the bucket takes no further run."""
         return len(self._runs) >= BUCKET_RUNS_MAX
 
-    def due_ms(self) -> int | None:
-        """Return None: a bucket never waits for time."""
-        return None
-
     def snapshot(self) -> SeenState:
         """Return the stored form."""
         entries = sorted(self._runs.items())
@@ -144,7 +140,7 @@ class LowWaterState(msgspec.Struct):
     bucket: str = ""
 
 
-class LowWater:
+class LowWater(Untimed):
     """What was forgotten: runs that belong before this bucket can not be told from repeats."""
 
     name: ClassVar[str] = "low_water"
@@ -165,10 +161,6 @@ class LowWater:
     def learn(self, fact: str) -> None:
         """Note the smallest bucket that is still remembered."""
         self._state.bucket = max(self._state.bucket, fact)
-
-    def due_ms(self) -> int | None:
-        """Return None: the mark never waits for time."""
-        return None
 
     def snapshot(self) -> LowWaterState:
         """Return the stored form."""

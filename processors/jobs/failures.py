@@ -11,7 +11,7 @@ from scipy.special import betainc
 
 from processors.contracts.settings import AlertSettings
 from processors.facts import Outcome
-from processors.store import digest64
+from processors.store import Untimed, digest64
 
 PAST_RUNS_MAX = 2000  # the past fades: beyond this both counts are halved
 
@@ -35,7 +35,7 @@ class FailureJudgement(msgspec.Struct, frozen=True):
     credible: bool
 
 
-class FailureRate:
+class FailureRate(Untimed):
     """Outcomes of one application or one host.
 
     `quiet` is for its user to note, and not stored: that the rate raises no alert, so that it need not be judged again
@@ -99,10 +99,6 @@ class FailureRate:
     def holds(self, run_id: str) -> bool:
         """Tell whether the outcome of a run is among the recent."""
         return digest64(run_id) in self._recent
-
-    def due_ms(self) -> int | None:
-        """Return None: a rate changes by outcomes only."""
-        return None
 
     def snapshot(self) -> FailureState:
         """Return the stored form."""

@@ -19,6 +19,7 @@ from processors.load.prediction import View, quiet_run_time
 from processors.models.downey.bayes import BAND_DEVIATIONS
 from processors.models.histogram.arithmetic import crps, in_range, interval_index, pit
 from processors.models.histogram.values import INTERVALS, INTERVALS_MAX, Histogram, given
+from processors.store import Untimed
 
 RUNS_MIN: Final = 12  # scored runs before an application's own figures are told
 PARTITIONS_MAX: Final = 3
@@ -166,7 +167,7 @@ class LoadScoresState(msgspec.Struct, omit_defaults=True):
     partitions: tuple[tuple[str, float], ...] = ()
 
 
-class LoadScores:
+class LoadScores(Untimed):
     """Scores of one application, or of a centre."""
 
     name: ClassVar[str] = "load_scores"
@@ -263,10 +264,6 @@ class LoadScores:
             partitions=_counted(self._state.partitions, fact.start.partition),
         )
         self._state = _scored(state, score) if score else state
-
-    def due_ms(self) -> int | None:
-        """Return None: scores change by runs only."""
-        return None
 
     def snapshot(self) -> LoadScoresState:
         """Return the stored form."""

@@ -25,9 +25,6 @@ from processors.run_time.members import MemberFact
 from processors.run_time.model import RunTime
 from processors.store import digest64
 
-# Watching the runs of each application: strange ones, and levels that moved for good. What is found moves the model.
-
-
 MARGIN_MIN: Final = 0.03  # of ln run time, by which a level may miss one from before and still be it
 UNWATCHED: Final = Taken(None)
 
@@ -62,7 +59,7 @@ class Watch:
         if taken.over is not None:
             self._end(applications.ALERT_OF[taken.over.direction], key, applications.BACK)
         if taken.found is not None and model.of_one_size_only(taken.found.sizes, taken.found.since_run):
-            self._adopt(application_id)  # the other sizes may be as before: the median of this one will follow
+            self.published(application_id)  # the other sizes may be as before: the median of this one will follow
         elif taken.found is not None:
             self._tell_shift(key, taken.found, back=self._move(model, taken.found), recent=recent)
         elif taken.judgement is not None and recent:
@@ -71,10 +68,7 @@ class Watch:
             self._warnings.take([said] if said else [])
 
     def published(self, application_id: str) -> None:
-        """Note that the curve that users are told now is at the new level."""
-        self._adopt(application_id)
-
-    def _adopt(self, application_id: str) -> None:
+        """Note that the published curve is at the new level."""
         drift = self._state.drifts.get(application_id)
         if drift is not None and drift.shift is not None:
             drift.adopted()
@@ -102,9 +96,6 @@ class Watch:
     def _end(self, name: str, key: ApplicationKey, why: str) -> bool:
         labels = applications.application_labels(key)
         return self._warnings.ends(applications.ended(name, labels, why, self._state.now_ms))
-
-
-# What the model of an application learns of one run, and what follows from the run before that.
 
 
 class Training:
@@ -174,9 +165,6 @@ class Training:
         told = scored.ln_ratio if scored else None
         members.learn(MemberFact(fact.n, fact.run_time_s, published.horizon(fact.n), told))
         self._state.members.changed(application_id, members, self._state.now_ms)
-
-
-# Outcomes of runs: failure rates of applications and hosts, against their own past and the centre's usual rate.
 
 
 FAILED_STATES = frozenset({"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
@@ -355,7 +343,13 @@ class Completions:
 
     def remember(self, work: CompletionWork) -> None:
         """Remember the run, so that a repeat is recognised."""
-        self._remember(work.event, work.placement, work.content)
+        event, application_id = work.event, work.placement.application_id
+        key = bucket(event.run_id, event.start_ms)
+        seen = self._state.seen.open(key)
+        seen.learn((event.run_id, SeenRun(digest64(application_id) if application_id else NOTHING, work.content)))
+        self._state.seen.changed(key, seen, self._state.now_ms)
+        if len(self._state.seen) > self._state.settings.jobs.seen_buckets_max:
+            self._forget_oldest_bucket()
 
     def move(self, work: JobWork, event: JobCompleted, old: Placement, new: Placement) -> None:
         """Take a run for another application or size than before: later evidence says so."""
@@ -440,14 +434,6 @@ class Completions:
         return RunFact(
             event.run_id, float(placement.n), event.run_time_s, event.start_ms, event.end_ms, self._state.now_ms
         )
-
-    def _remember(self, event: JobCompleted, placement: Placement, content: int) -> None:
-        key, application_id = bucket(event.run_id, event.start_ms), placement.application_id
-        seen = self._state.seen.open(key)
-        seen.learn((event.run_id, SeenRun(digest64(application_id) if application_id else NOTHING, content)))
-        self._state.seen.changed(key, seen, self._state.now_ms)
-        if len(self._state.seen) > self._state.settings.jobs.seen_buckets_max:
-            self._forget_oldest_bucket()
 
     def _before_memory(self, key: str) -> bool:
         mark = self._state.low_water.get("mark")

@@ -52,7 +52,7 @@ class Features:
     def published(self, placement: Placement) -> CurveSaid | None:
         """Return what is published about a run that just ended, where features will be compared with it."""
         key, n = placement.application_id, placement.n
-        times = self._times(key)
+        times = self.model(key)
         model = self._state.models.get(key) if key else None
         if times is None or model is None or model.published is None or n is None or not plausible(n, 1.0):
             return None
@@ -98,13 +98,9 @@ class Features:
             self._guarded(due[0], partial(_steps, left, done))
             left -= max(sum(done), 1)
 
-    def model(self, application_id: str) -> FeatureTimes | None:
-        """Return the models of an application's features, None where there are none."""
-        return self._times(application_id)
-
     def explanation(self, application_id: str, told: Told, shares: Mapping[str, float]) -> str:
         """Return what an answer says of the features that were asked for: what is missing, and what counts how much."""
-        times = self._times(application_id) if told != NOTHING else None
+        times = self.model(application_id) if told != NOTHING else None
         if times is None:
             return ""
         missing = times.missing(*told)
@@ -113,7 +109,7 @@ class Features:
 
     def models(self, application_id: str) -> tuple[FeatureModel, ...]:
         """Return what features tell of an application, for those who read predictions."""
-        times = self._times(application_id)
+        times = self.model(application_id)
         return times.models() if times is not None else ()
 
     def _attributes(self, job: Job, own: Evidence) -> dict[str, Attribute]:
@@ -122,7 +118,8 @@ class Features:
             told |= _chosen(self._state.settings.features, evidence)
         return told
 
-    def _times(self, application_id: str | None) -> FeatureTimes | None:
+    def model(self, application_id: str | None) -> FeatureTimes | None:
+        """Return the models of an application's features, None where there are none."""
         if application_id is None:
             return None
         with self._guard(application_id):  # what cannot be read back begins anew, and the curve answers

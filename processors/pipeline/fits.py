@@ -20,6 +20,7 @@ from processors.pipeline.inputs import Unseen
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.power import Power, least_energy
 from processors.pipeline.predictor import CENTRE, Predictor, Question
+from processors.pipeline.similar_runs import Histories
 from processors.pipeline.stage import TickWork, guard
 from processors.pipeline.state import ShardState, Tombstone, laws_key
 from processors.power.by_size import told_powers
@@ -70,6 +71,7 @@ class Refits:
         state: ShardState,
         warnings: Warnings,
         predictor: Predictor,
+        histories: Histories,
         *,
         features: Features,
         unseen: Unseen,
@@ -77,7 +79,7 @@ class Refits:
     ) -> None:
         self._state = state
         self._warnings = warnings
-        self._predictor = predictor
+        self._predictor, self._histories = predictor, histories
         self._related = CurveTransfer(state)
         self._unseen = unseen
         self._under_loads = UnderLoads(state)
@@ -126,7 +128,7 @@ class Refits:
         similar = next((found[n] for n in found if found[n].similar is not None), None)
         useful = least_energy(curve.useful or UsefulSizes(), points)
         curve = msgspec.structs.replace(curve, power_w=told_powers(points), useful=useful)
-        if similar is not None and self._predictor.not_by_size(key):
+        if similar is not None and self._histories.not_by_size(key.id):
             curve = of_similar_runs(curve, points, reliability(ALIKE_MIN, NOT_BY_SIZE))
             source = as_reference(source, similar.model)
         elif similar is not None:  # of the one size that was run

@@ -29,9 +29,6 @@ from processors.power.by_size import PowerBand
 from processors.run_time.quality import COVERAGE
 from processors.store import hexdigest
 
-# Forecasts of running jobs, from what was published of their application.
-
-
 REVISE_SHARE: Final = 0.25  # of the time it has run: a broad distribution changes with every minute, but not by much
 
 

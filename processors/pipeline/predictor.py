@@ -160,10 +160,6 @@ class Predictor:
             self._now[key.id] = Outlook(model.study(), combination, others, model.observed().scatter)
         return self._now[key.id]
 
-    def not_by_size(self, key: ApplicationKey) -> bool:
-        """Return whether the run times of an application do not follow its size."""
-        return self._histories.not_by_size(key.id)
-
     def _combination(self, key: ApplicationKey, model: RunTime) -> Combination | None:
         found = model.evidence(key.id, key.system)
         if found is None:

@@ -64,19 +64,25 @@ class Shard:
         self.hosts = HostShard(settings)
         self.state = ShardState(settings, identify, self.hosts, self.hosts)
         state, self._warnings = self.state, Warnings(self.state)
-        similar_runs, features, inputs, power = Histories(state), Features(state), Unseen(state), Power(state)
+        self._similar_runs, self._features = similar_runs, features = Histories(state), Features(state)
+        inputs, power = Unseen(state), Power(state)
         self._predictor = Predictor(state, similar_runs, features, inputs)
         completions = Completions(state, self._warnings, similar_runs, features, inputs)
         forecasts = Forecasts(state, self._predictor, features, power)
         profiles = Profiles(state, self._warnings, power)
         jobs = Jobs(state, completions, forecasts, features, profiles)
-        fits = Refits(state, self._warnings, self._predictor, features=features, unseen=inputs, power=power)
+        fits = Refits(
+            state, self._warnings, self._predictor, similar_runs, features=features, unseen=inputs, power=power
+        )
         self._answering = Answering(state, self._predictor, features, inputs, power)
-        failures = Outcomes(state, self._warnings)
-
         # what is wrong with hosts does not stop the jobs
         self._of_hosts = (Stage(self.hosts.take, optional=True, owner=HostRows.name),)
-        self.lines: dict[type, Line] = {
+        self.lines = self._pipeline(completions, jobs, profiles, fits)
+
+    def _pipeline(self, completions: Completions, jobs: Jobs, profiles: Profiles, fits: Refits) -> dict[type, Line]:
+        """Return the stages of each kind of record, in order, with the kinds of state that each may write."""
+        state, answers, failures = self.state, self._answering, Outcomes(self.state, self._warnings)
+        return {
             JobStarted: Line(partial(of_job, state), (
                 stage(jobs.remember_start),
                 stage(jobs.forecast_end),
@@ -106,18 +112,18 @@ class Shard:
             JobProfile: Line(partial(of_job, state), (stage(profiles.remember, Job),)),
             HostState: Line(_itself, (stage(failures.forget_host, HostFailureRate, AlertLife),)),
             PredictionRequested: Line(_itself, (
-                stage(self._answering.deduplicate, Asked),
-                stage(self._answering.publish),
+                stage(answers.deduplicate, Asked),
+                stage(answers.publish),
             )),
             Tick: Line(TickWork, (
                 stage(self._advance),
                 stage(jobs.settle_due, *SETTLED, optional=True),
                 stage(profiles.fit_profiles, ProfileModels, optional=True),
                 stage(fits.fit_curves, Pool, *FORGOTTEN, optional=True),
-                stage(features.fit_features, FeatureTimes, optional=True),
+                stage(self._features.fit_features, FeatureTimes, optional=True),
                 stage(self._warnings.fire_and_resolve, AlertLife, optional=True),
-                stage(self._answering.forget_old, Asked, optional=True),
-                stage(similar_runs.evict, RunHistory, optional=True),
+                stage(answers.forget_old, Asked, optional=True),
+                stage(self._similar_runs.evict, RunHistory, optional=True),
             )),
         }  # fmt: skip
 

@@ -17,7 +17,7 @@ from processors.contracts.events import Attribute
 from processors.facts import Scored
 from processors.models import drift
 from processors.models.statistics import Z95
-from processors.store import digest64
+from processors.store import Untimed, digest64
 
 ATTRIBUTES_MAX: Final = 8
 VALUES_MAX: Final = 16  # what has more values is a measure of the problem, not a build
@@ -172,7 +172,7 @@ class DriftState(msgspec.Struct, omit_defaults=True):
     attributes: KnownAttributes = {}
 
 
-class Drift:
+class Drift(Untimed):
     """Watches the runs of one application."""
 
     name: ClassVar[str] = "drift"
@@ -241,10 +241,6 @@ class Drift:
         """Note that the model that expects has taken the open shift in at once: from now on it is expected."""
         self._state.shift, self._state.since_shift = None, []
         self._start_anew()
-
-    def due_ms(self) -> int | None:
-        """Return None: drift is found by runs only."""
-        return None
 
     def snapshot(self) -> DriftState:
         """Return the stored form."""

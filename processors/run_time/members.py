@@ -12,6 +12,7 @@ import msgspec
 from processors.contracts.names import HORIZONS, Horizon
 from processors.contracts.outputs import HorizonError
 from processors.models.battery import MEMBERS, Battery
+from processors.store import Untimed
 
 PUBLISHED: Final = "published"  # what was told: the combination, or the study; beyond its curve what it would have told
 ROWS: Final = (*MEMBERS, PUBLISHED)
@@ -71,7 +72,7 @@ class MembersState(msgspec.Struct, omit_defaults=True):
     records: dict[int, Record] = {}
 
 
-class Members:
+class Members(Untimed):
     """The laws of one application side by side."""
 
     name: ClassVar[str] = "members"
@@ -123,10 +124,6 @@ class Members:
             else:
                 count = scored - missed[row] if row in missed else scored
                 means[row] += round((error * _UNIT - means[row]) / (min(WINDOW, count)))
-
-    def due_ms(self) -> int | None:
-        """Return None: laws change with publications, errors with runs."""
-        return None
 
     def snapshot(self) -> MembersState:
         """Return the stored form."""

@@ -12,6 +12,7 @@ import msgspec
 from processors.models.combination.combine import Learned
 from processors.models.combination.evidence import NO_OFFSETS, SiblingSummary
 from processors.models.combination.replay import NO_SCORES, Counts, SystemScores, share
+from processors.store import Untimed
 
 CURVES_MAX: Final = 8  # of an application; the newest teach the others
 
@@ -37,7 +38,7 @@ class LawsState(msgspec.Struct, omit_defaults=True):
     scores: list[tuple[str, dict[int, int]]] = []
 
 
-class Laws:
+class Laws(Untimed):
     """The record of the laws on one application."""
 
     name: ClassVar[str] = "laws"
@@ -103,10 +104,6 @@ class Laws:
         self._state.curves = [record for record in self._state.curves if record.key != key]
         return bool(self._state.curves)
 
-    def due_ms(self) -> int | None:
-        """Return None: records change with their curves."""
-        return None
-
     def snapshot(self) -> LawsState:
         """Return the stored form."""
         return msgspec.structs.replace(self._state, curves=list(self._state.curves), scores=list(self._state.scores))
@@ -118,7 +115,7 @@ class PoolState(msgspec.Struct, omit_defaults=True):
     counts: dict[int, int] = {}
 
 
-class Pool:
+class Pool(Untimed):
     """Scores of all applications of the centre: a new population may be rougher than the old one."""
 
     name: ClassVar[str] = "score_pool"
@@ -150,10 +147,6 @@ class Pool:
         counts = [count - gone + come for count, gone, come in zip(self.counts, old, new, strict=True)]
         self._counts = tuple(counts)
         self._state.counts = _sparse(counts)
-
-    def due_ms(self) -> int | None:
-        """Return None: the pool changes with its applications."""
-        return None
 
     def snapshot(self) -> PoolState:
         """Return the stored form."""
