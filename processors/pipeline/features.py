@@ -12,11 +12,7 @@ from processors.contracts.names import LATEST_MS
 from processors.contracts.outputs import FeatureModel
 from processors.contracts.settings import FeatureSettings
 from processors.facts import CurveSaid, plausible, trains
-from processors.features import (
-    FeatureFact,
-    FeatureTimes,
-    words,
-)
+from processors.features import FeatureFact, FeatureTimes, words
 from processors.jobs.lifecycle import EndedRun, Job, Placement, merged_evidence, parted
 from processors.pipeline.stage import TickWork, guard
 from processors.pipeline.state import ShardState

@@ -10,13 +10,7 @@ from processors.contracts.names import LATEST_MS, ApplicationKey, rfc3339
 from processors.contracts.outputs import JobPrediction, PredictedAtStart, Run
 from processors.facts import Remaining, noteworthy
 from processors.jobs.lifecycle import EndedRun, Job, NetworkTold, Placement, features_of, joined
-from processors.jobs.remaining_time import (
-    Forecast,
-    FromInputs,
-    ToldAtStart,
-    predicted_at_start,
-    predicted_by_curve,
-)
+from processors.jobs.remaining_time import Forecast, FromInputs, ToldAtStart, predicted_at_start, predicted_by_curve
 from processors.models.statistics import six_digits
 from processors.pipeline.completions import Completions
 from processors.pipeline.features import Features
