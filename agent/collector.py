@@ -183,9 +183,9 @@ class Reading:
         """Return what became of samples since the last call."""
         return self._windows.counts()
 
-    def series_held(self) -> int:
+    def series_count(self) -> int:
         """Return how many series have samples."""
-        return self._windows.series_held()
+        return self._windows.series_count()
 
 
 class Meter:
@@ -242,10 +242,10 @@ class Meter:
         """Time the work on one poll, its flush and commit included, and tell what was counted."""
         began_s = self._monotonic_s()
         yield
-        self._tell()
+        self._report()
         self._measures.observe("scalewatch_batch_duration_seconds", self._monotonic_s() - began_s, role="collector")
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         for (format_name, outcome), count in self._events.items():
             self._count(format_name, outcome, count)
             self._count(format_name, "received", count)
@@ -294,7 +294,7 @@ class Writing:
                 events.append(event)
         decoded.events = events
         for index, refusal in enumerate(decoded.rejects):
-            self._letter(Refusal(origin, index, source.format, value, refusal, timestamp_ms))
+            self._dead_letter(Refusal(origin, index, source.format, value, refusal, timestamp_ms))
         self._meter.decoded(source.format, decoded)
 
     def minute(self, event: HostMinute, now_ms: int) -> None:
@@ -341,10 +341,10 @@ class Writing:
             raise InvalidInputError("too-large", detail)
         self._send(self._routes.journal_topic, value, None, partition, timestamp_ms)
 
-    def _letter(self, refusal: Refusal) -> None:
-        letter = self._routes.dead_letter(refusal)
-        value = msgspec.json.encode(letter)
-        self._send(self._routes.deadletter_topic, value, letter.id.encode(), None, refusal.timestamp_ms)
+    def _dead_letter(self, refusal: Refusal) -> None:
+        dead_letter = self._routes.dead_letter(refusal)
+        value = msgspec.json.encode(dead_letter)
+        self._send(self._routes.deadletter_topic, value, dead_letter.id.encode(), None, refusal.timestamp_ms)
         self._meter.refused(refusal.error.reason)
 
     def _send(self, topic: str, value: bytes, key: bytes | None, partition: int | None, timestamp_ms: int) -> None:
@@ -373,7 +373,7 @@ class Collector:
         self._consumer = log.consumer(routes.group, routes.topics, member=member)
         self._writing = Writing(log.producer(), routes, self._meter)
         self._readings: dict[TopicPartition, Reading] = {}
-        self._telling: deque[TopicPartition] = deque()  # partitions with minutes on their way
+        self._reporting: deque[TopicPartition] = deque()  # partitions with minutes on their way
         self._committed_s = -math.inf
 
     def step(self, now_ms: int, timeout_s: float) -> int:
@@ -383,12 +383,12 @@ class Collector:
         (4) flush, every write is acknowledged; (5) commit. The last two come at most every `commit_s`. A crash between
         any two repeats writes and loses none. While the minutes of a partition are on their way it is not read.
         """
-        poll = self._consumer.poll(0.0 if self._telling else timeout_s)
+        poll = self._consumer.poll(0.0 if self._reporting else timeout_s)
         self._follow(poll.assignment)
-        with self._meter.batch() if poll.batches or self._telling else nullcontext():
+        with self._meter.batch() if poll.batches or self._reporting else nullcontext():
             for batch in poll.batches:
                 self._take(batch)
-            self._tell(now_ms)
+            self._report(now_ms)
             self._writing.tick(now_ms)
             if self._monotonic_s() - self._committed_s >= self._routes.commit_s:
                 self.commit()
@@ -424,7 +424,7 @@ class Collector:
         for partition, at in moved.items():
             self._readings[partition].committed = at
         self._measures.set(
-            "scalewatch_collector_series", sum(reading.series_held() for reading in self._readings.values())
+            "scalewatch_collector_series", sum(reading.series_count() for reading in self._readings.values())
         )
 
     def _folded(self, partition: TopicPartition) -> int:
@@ -439,7 +439,9 @@ class Collector:
         for partition in change.gained:
             self._begin(partition)
         if change.lost or change.gained:
-            self._telling = deque(one for one in self._telling if one in self._readings and one not in change.gained)
+            self._reporting = deque(
+                one for one in self._reporting if one in self._readings and one not in change.gained
+            )
 
     def _begin(self, partition: TopicPartition) -> None:
         topic, number = partition
@@ -459,7 +461,7 @@ class Collector:
         else:
             reading.take(batch, first, NO_SAMPLES, NO_MESSAGES)
         if reading.part is not None:
-            self._telling.append((batch.topic, batch.partition))
+            self._reporting.append((batch.topic, batch.partition))
             self._consumer.pause([(batch.topic, batch.partition)])
 
     def _take_jobs(self, batch: Batch, reading: Reading, decode: Decode) -> int:
@@ -506,18 +508,18 @@ class Collector:
         self._meter.samples(reading.source.format, {"unknown_system": int((~good).sum())})
         return samples.take(good), message[good]
 
-    def _tell(self, now_ms: int) -> None:
+    def _report(self, now_ms: int) -> None:
         """Write one part of the minutes that are due; partitions take turns."""
-        if not self._telling:
+        if not self._reporting:
             return
-        partition = self._telling.popleft()
+        partition = self._reporting.popleft()
         reading = self._readings[partition]
         if reading.part is not None:
             for event in reading.part():
                 self._writing.minute(event, now_ms)
         reading.advance()
         if reading.part is not None:
-            self._telling.append(partition)
+            self._reporting.append(partition)
         else:
             self._consumer.resume([partition])
 

@@ -9,7 +9,7 @@ import msgspec
 
 from agent.backtest.report import Report
 from agent.config.tree import Config
-from agent.decode.native import ARRAYS, Completed, Identified, NetworkTold, Requested, Started
+from agent.decode.native import ARRAYS, Completed, Identified, NetworkReport, Requested, Started
 from agent.decode.telemetry.native import COMPONENT, Counters, Load, Power
 from agent.topics import own_topics
 from processors import __version__
@@ -30,7 +30,7 @@ INPUTS: Final[dict[str, type[msgspec.Struct]]] = {
     "scalewatch.event.job.completed/1": Completed,
     "scalewatch.event.identity/1": Identified,
     "scalewatch.event.prediction.requested/1": Requested,
-    "scalewatch.event.network/1": NetworkTold,
+    "scalewatch.event.network/1": NetworkReport,
     "scalewatch.event.load/1": Load,
     "scalewatch.event.power/1": Power,
     "scalewatch.event.counters/1": Counters,
@@ -68,10 +68,10 @@ def _plain_text(part: dict[str, Any]) -> None:
 
 
 def _name_rules(whole: dict[str, Any]) -> None:
-    """Say what the decoder checks beyond types: closed lists, and fields that need each other."""
-    for name, words in (("unit", UNITS), ("state", STATES)):
+    """Return what the decoder checks beyond types: closed lists, and fields that need each other."""
+    for name, values in (("unit", UNITS), ("state", STATES)):
         if name in whole["properties"]:
-            whole["properties"][name] = {"enum": [*words, None], "default": None}
+            whole["properties"][name] = {"enum": [*values, None], "default": None}
     kind = whole["properties"]["type"]["enum"][0]
     if kind == "network":
         whole["anyOf"] = [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in ARRAYS]
@@ -214,7 +214,7 @@ def formats(factories: dict[str, Callable[..., Any]]) -> list[dict[str, Any]]:
     """Return name and meaning of every format that messages and files may have."""
     rows = []
     for name, factory in factories.items():
-        text = _first_sentence(factory).removeprefix("Return the decoder of ").removeprefix("Return the records of ")
+        text = _summary_line(factory).removeprefix("Return the decoder of ").removeprefix("Return the records of ")
         rows.append({"name": name, "meaning": text[:1].upper() + text[1:]})
     return rows
 
@@ -222,7 +222,7 @@ def formats(factories: dict[str, Callable[..., Any]]) -> list[dict[str, Any]]:
 def processors(classes: Iterable[type]) -> list[dict[str, Any]]:
     """Return name, state version and meaning of every processor."""
     return [
-        {"name": kind.name, "state version": kind.version, "meaning": _first_sentence(kind)}  # type: ignore[attr-defined]  # of the Processor protocol
+        {"name": kind.name, "state version": kind.version, "meaning": _summary_line(kind)}  # type: ignore[attr-defined]  # of the Processor protocol
         for kind in classes
     ]
 
@@ -277,5 +277,5 @@ def _kind(form: dict[str, Any]) -> str:
     return str(form.get("format") or form.get("type") or "any")
 
 
-def _first_sentence(thing: Any) -> str:
+def _summary_line(thing: Any) -> str:
     return (inspect.getdoc(thing) or "").partition("\n")[0]

@@ -249,11 +249,11 @@ def sizes_of_input(
     A job's attribute counts first, at the first source that has it; then a named group of the rule that matched; then
     `name=number` in the name of the input.
     """
-    told = ((name, _first_size(_told(name, sources, groups, input_text))) for name in names)
-    return tuple((name, size) for name, size in told if size is not None)
+    reported = ((name, _first_size(_input_attribute(name, sources, groups, input_text))) for name in names)
+    return tuple((name, size) for name, size in reported if size is not None)
 
 
-def _told(
+def _input_attribute(
     name: str, sources: Sequence[Evidence], groups: Mapping[str, str], input_text: str
 ) -> Iterator[Attribute | None]:
     yield from (evidence.attributes.get(name) for evidence in sources)
@@ -262,8 +262,8 @@ def _told(
     yield found[1] if found else None
 
 
-def _first_size(told: Iterator[Attribute | None]) -> float | None:
-    return next((size for value in told if (size := _size(value)) is not None), None)
+def _first_size(reported: Iterator[Attribute | None]) -> float | None:
+    return next((size for value in reported if (size := _size(value)) is not None), None)
 
 
 def _size(value: Attribute | None) -> float | None:
@@ -368,8 +368,8 @@ class Identifier:
             return match.application, f"rule {match.number}", match.rule.confidence, reason
         nameless = None
         for field in self._settings.fallback:
-            for source, told in [("", evidence), *((identity.source, identity.evidence) for identity in others)]:
-                text = getattr(told, field)
+            for source, reported in [("", evidence), *((identity.source, identity.evidence) for identity in others)]:
+                text = getattr(reported, field)
                 if not text:
                     continue
                 name = _PROGRAM[field](text)
@@ -380,14 +380,16 @@ class Identifier:
                 nameless = f"the {field.replace('_', ' ')} {text[:40]!r} names no program"
         return None, "none", 0.0, nameless or "nothing in its evidence names a program"
 
-    def _size(self, sources: Sequence[Evidence], rule_unit: Unit | None, asked: str | None) -> tuple[str, float | None]:
+    def _size(
+        self, sources: Sequence[Evidence], rule_unit: Unit | None, requested: str | None
+    ) -> tuple[str, float | None]:
         sizes: dict[str, float] = {}
         for evidence in reversed(sources):
             sizes |= {counted: n for counted, n in evidence.sizes.items() if n > 0}
         own = sources[0].sizes or sizes
         only = next(iter(own)) if len(own) == 1 else None
-        wanted = [unit for unit in (asked or only, rule_unit, self._settings.unit, *UNITS) if unit]
-        unit = asked or next((unit for unit in wanted if unit in sizes), wanted[0])
+        wanted = [unit for unit in (requested or only, rule_unit, self._settings.unit, *UNITS) if unit]
+        unit = requested or next((unit for unit in wanted if unit in sizes), wanted[0])
         return unit, sizes.get(unit)
 
     def _input(self, sources: Sequence[Evidence], match: Match | None) -> str:

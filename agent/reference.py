@@ -22,7 +22,7 @@ class TableFault(msgspec.Struct, frozen=True):
 
     line: int
     field: str
-    sentence: str
+    message: str
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -264,8 +264,8 @@ class _Names:
             if other is None:
                 taken[node.system] = (node, line)
             elif other[0] is not node:
-                sentence = f"{name!r} already stands for {other[0].host} (line {other[1]})."
-                self._faults.append(TableFault(line, field, sentence))
+                message = f"{name!r} already stands for {other[0].host} (line {other[1]})."
+                self._faults.append(TableFault(line, field, message))
 
 
 def _named(node: Node) -> list[tuple[str, str | int]]:

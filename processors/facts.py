@@ -18,18 +18,18 @@ N_MAX: Final = 1e9
 RUN_TIME_MIN_S: Final = 1e-3
 RUN_TIME_MAX_S: Final = 1e9
 
-Ground = Literal["runs", "curve", "doubted"]
+Ground = Literal["runs", "curve", "excluded"]
 
 
 class RunFact(msgspec.Struct, frozen=True):
-    """A completed run of an application at size `n`; `seen_ms` is the agent's own time when it learned of it."""
+    """A completed run of an application at size `n`; `detected_ms` is the agent's own time when it learned of it."""
 
     run_id: str
     n: float
     run_time_s: float
     start_ms: int
     end_ms: int
-    seen_ms: int
+    detected_ms: int
 
 
 def plausible(n: float, run_time_s: float) -> bool:
@@ -164,7 +164,7 @@ class CurveReading(NamedTuple):
     reliability: Reliability
 
 
-class CurveSaid(msgspec.Struct, frozen=True, array_like=True):
+class CurvePrediction(msgspec.Struct, frozen=True, array_like=True):
     """What was published about a run when it ended: at its size, at the nearest size that features know, and how far it lay."""
 
     at: PublishedPoint
@@ -190,10 +190,10 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
     observations: int
     time_ms: int
     whole: Reliability = Reliability("insufficient")
-    widening: float = 1.0
+    band_calibration: float = 1.0
     by_size: tuple[PublishedPoint, ...] = ()
     own: tuple[float, ...] = ()
-    doubted: tuple[float, ...] = ()
+    excluded: tuple[float, ...] = ()
     power_w: tuple[float | None, ...] = ()
     one: PublishedPoint | None = None
     verdicts: tuple[Reliability, ...] = ()
@@ -233,7 +233,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def ground(self, n: float) -> Ground:
         """Return what the curve rests on at a size."""
-        return "runs" if n in self.own else "doubted" if n in self.doubted else "curve"
+        return "runs" if n in self.own else "excluded" if n in self.excluded else "curve"
 
     def score(self, run: RunFact) -> Scored | None:
         """Return how a run compares; None where the curve does not reach its size.

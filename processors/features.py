@@ -17,7 +17,7 @@ import numpy as np
 from processors.contracts.events import Attribute
 from processors.contracts.names import HORIZONS
 from processors.contracts.outputs import FeatureModel, HorizonError, Member, Model, Reliability
-from processors.facts import Band, CurveSaid
+from processors.facts import Band, CurvePrediction
 from processors.models.combination.combine import WIDTH_MAX
 from processors.models.communication import NAMES, r_squared, rcc, rcc_symmetric
 from processors.models.features import ATTRIBUTE_KINDS, NETWORK, NETWORK_KINDS, Blend, Chosen, Forecast, encoded
@@ -26,15 +26,15 @@ from processors.models.training.runs import Run
 from processors.models.training.table import CHOICE
 from processors.models.training.trainer import Learner, Trainer
 from processors.run_time.members import ERROR_MAX, WINDOW
-from processors.run_time.prediction import REASON_WORDS, RELIABLE, UNCERTAIN
-from processors.store import Pace, counted, due
+from processors.run_time.prediction import REASON_TEXT, RELIABLE, UNCERTAIN
+from processors.store import RateLimit, counted, due
 
 RANKED_MIN = 8
 
 
 def feature_model(features: str, learner: Learner, blend: Blend, pairs: Sequence[tuple[float, float]]) -> FeatureModel:
-    """Return what is told of one kind of features; `pairs` are what the believed model said, and what came, in seconds."""
-    name = learner.believed or "none"
+    """Return what is reported one kind of features; `pairs` are what the believed model said, and what came, in seconds."""
+    name = learner.trusted or "none"
     model = learner.models.get(name)
     first, second, both = (six_digits(each) if blend.scored else None for each in blend.errors)
     order = _order(pairs)
@@ -97,7 +97,7 @@ class FeatureFact(msgspec.Struct, frozen=True):
     now_ms: int
     attributes: Mapping[str, Attribute] = {}
     network: Mapping[str, float] = {}
-    curve: CurveSaid | None = None
+    curve: CurvePrediction | None = None
 
 
 class FeatureQuestion(NamedTuple):
@@ -120,7 +120,7 @@ class Pooled(NamedTuple):
     coverage: float | None = None
 
 
-class _Said(NamedTuple):
+class _Predicted(NamedTuple):
     stage: str
     forecast: Forecast
     before: Forecast
@@ -135,7 +135,7 @@ class FeatureTimesState(msgspec.Struct, omit_defaults=True):
     errors: dict[str, dict[int, tuple[int, float]]] = {}
     pairs: dict[str, list[tuple[float, float]]] = {}
     waiting_ms: int | None = None
-    pace: Pace = (0, 0)
+    rate_limit: RateLimit = (0, 0)
 
 
 class FeatureTimes:
@@ -146,11 +146,11 @@ class FeatureTimes:
 
     def __init__(self, runs_max: int, state: FeatureTimesState) -> None:
         self._trainer = Trainer(KINDS, runs_max, state.trainer)
-        self._blends = {stage: Blend.build(kept) for stage, kept in state.blends.items()}
+        self._blends = {stage: Blend.build(retained) for stage, retained in state.blends.items()}
         self._errors = {name: dict(rows) for name, rows in state.errors.items()}
         self._pairs = {stage: list(pairs) for stage, pairs in state.pairs.items()}
         self._waiting_ms = state.waiting_ms
-        self._pace = state.pace
+        self._rate_limit = state.rate_limit
 
     @classmethod
     def build(cls, runs_max: int, state: FeatureTimesState | None = None) -> "FeatureTimes":
@@ -167,11 +167,11 @@ class FeatureTimes:
 
     def score(self, fact: FeatureQuestion) -> Pooled | None:
         """Return what curve and features say together of a run to come; None where the curve alone has a say."""
-        said = self._said(fact)
-        shares = {each.stage: self._blend(each.stage).share for each in said}
+        prediction = self._predicted(fact)
+        shares = {each.stage: self._blend(each.stage).share for each in prediction}
         if not any(shares.values()):
             return None
-        last = said[-1]
+        last = prediction[-1]
         for earlier, later in pairwise(STAGES):
             if earlier in shares and later in shares:
                 shares[earlier] *= 1.0 - shares[later]
@@ -179,9 +179,9 @@ class FeatureTimes:
         return Pooled(*blend.band(last.pooled), shares, blend.inside)
 
     def missing(self, attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:
-        """Return what a run has to tell of its attributes, or of its communication, and does not."""
+        """Return what a run has to report its attributes, or of its communication, and does not."""
         values = _values(attributes, network, 1.0)
-        stages = [stage for stage, told in ((ATTRIBUTES, attributes), (COMMUNICATION, network)) if told]
+        stages = [stage for stage, known in ((ATTRIBUTES, attributes), (COMMUNICATION, network)) if known]
         names = {name: None for stage in stages for name in self._missing(self._trainer.learners[stage], values)}
         return tuple(name.removeprefix(NETWORK) for name in names)
 
@@ -194,8 +194,8 @@ class FeatureTimes:
         run = Run(fact.run_id, fact.end_ms, values, targets)
         if self._trainer.reservoir.find(run.id) == run:
             return
-        if fact.curve is not None and due(self._pace, fact.now_ms, SCORED_PER_TICK):
-            self._pace = counted(self._pace, fact.now_ms)
+        if fact.curve is not None and due(self._rate_limit, fact.now_ms, SCORED_PER_TICK):
+            self._rate_limit = counted(self._rate_limit, fact.now_ms)
             self._compare(fact, fact.curve)
             self._trainer.learn(run)
         else:
@@ -230,7 +230,7 @@ class FeatureTimes:
         return tuple(
             feature_model(stage, self._trainer.learners[stage], self._blend(stage), self._pairs.get(stage, ()))
             for stage in STAGES
-            if self._trainer.learners[stage].believed is not None
+            if self._trainer.learners[stage].trusted is not None
         )
 
     def due_ms(self) -> int | None:
@@ -245,21 +245,21 @@ class FeatureTimes:
             {name: dict(rows) for name, rows in self._errors.items()},
             {stage: list(pairs) for stage, pairs in self._pairs.items()},
             self._waiting_ms,
-            self._pace,
+            self._rate_limit,
         )
 
-    def _said(self, asked: FeatureQuestion) -> list[_Said]:
+    def _predicted(self, requested: FeatureQuestion) -> list[_Predicted]:
         """Return what each stage says, and what it makes of that and of what was said before."""
-        values = _values(asked.attributes, asked.network, asked.near_n)
+        values = _values(requested.attributes, requested.network, requested.near_n)
         curve, near = (
-            Forecast.of_band(point.run_time_s, point.low_s, point.high_s) for point in (asked.at, asked.near)
+            Forecast.of_band(point.run_time_s, point.low_s, point.high_s) for point in (requested.at, requested.near)
         )
-        pooled, found = curve, list[_Said]()
+        pooled, found = curve, list[_Predicted]()
         for stage in STAGES:
             own = self._forecast(stage, values, curve, near)
             if own is not None:
-                before, pooled = pooled, self._blend(stage).said(pooled, own)
-                found.append(_Said(stage, own, before, pooled))
+                before, pooled = pooled, self._blend(stage).combined(pooled, own)
+                found.append(_Predicted(stage, own, before, pooled))
         return found
 
     def _forecast(self, stage: str, values: Mapping[str, float], curve: Forecast, near: Forecast) -> Forecast | None:
@@ -275,21 +275,23 @@ class FeatureTimes:
 
     def _missing(self, learner: Learner, values: Mapping[str, float]) -> tuple[str, ...]:
         """Return the columns of the model that answers which these values do not tell; a word that is new is told."""
-        table, model = learner.table, learner.models.get(learner.believed or "")
+        table, model = learner.table, learner.models.get(learner.trusted or "")
         if table is None or not isinstance(model, Chosen):
             return ()
-        told = {name.partition(CHOICE)[0] for name in values}
+        given = {name.partition(CHOICE)[0] for name in values}
         wanted: dict[str, float] = {}
         for name, column in zip(model.names, table.values[:, list(model.at)].T, strict=True):
             known = float((column == column).mean()) if CHOICE in name else 1.0  # noqa: PLR0124  not nan
             base = name.partition(CHOICE)[0]
             wanted[base] = wanted.get(base, 0.0) + known
-        return tuple(name for name, share in wanted.items() if share >= USUAL and name not in told)
+        return tuple(name for name, share in wanted.items() if share >= USUAL and name not in given)
 
-    def _compare(self, fact: FeatureFact, curve: CurveSaid) -> None:
+    def _compare(self, fact: FeatureFact, curve: CurvePrediction) -> None:
         ln_t, horizon = math.log(fact.run_time_s), HORIZONS.index(curve.horizon)
-        said = self._said(FeatureQuestion(fact.attributes, fact.network, curve.at.band, curve.near.band, curve.near.n))
-        for each in said:
+        prediction = self._predicted(
+            FeatureQuestion(fact.attributes, fact.network, curve.at.band, curve.near.band, curve.near.n)
+        )
+        for each in prediction:
             blend = self._blend(each.stage)
             blend.learn(each.before, each.forecast, ln_t)
             self._blends[each.stage] = blend
@@ -297,8 +299,8 @@ class FeatureTimes:
             pairs = self._pairs.setdefault(each.stage, [])
             pairs.append((six_digits(math.exp(each.forecast.ln_t)), six_digits(fact.run_time_s)))
             del pairs[:-PAIRS_MAX]
-        if said:
-            self._note(COMBINED, horizon, ln_t - said[-1].pooled.ln_t)
+        if prediction:
+            self._note(COMBINED, horizon, ln_t - prediction[-1].pooled.ln_t)
 
     def _note(self, name: str, horizon: int, off: float) -> None:
         rows = self._errors.setdefault(name, {})
@@ -317,8 +319,8 @@ class FeatureTimes:
 def _values(attributes: Mapping[str, Attribute], network: Mapping[str, float], n: float) -> dict[str, float]:
     """Return what is known of a run as values: attributes, communication under `network.`, and the size."""
     known = sorted(encoded(attributes).items())[:ATTRIBUTES_MAX]
-    told = {NETWORK + name: network[name] for name in NAMES if name in network}
-    return {**{name: value for name, value in known if not name.startswith(NETWORK)}, **told, SIZE: n}
+    given = {NETWORK + name: network[name] for name in NAMES if name in network}
+    return {**{name: value for name, value in known if not name.startswith(NETWORK)}, **given, SIZE: n}
 
 
 NAME: Final = "features"
@@ -336,19 +338,19 @@ def model_with(model: Model, times: FeatureTimes, shares: Mapping[str, float]) -
     return Model(NAME, (*before, *own), times.errors(COMBINED))
 
 
-def judged(said: Pooled, curve: Reliability, *, inside: bool) -> Reliability:
+def judged(prediction: Pooled, curve: Reliability, *, inside: bool) -> Reliability:
     """Return how far to trust what curve and features say, where the curve alone is trusted so far.
 
     Within the sizes that were run it is the width of the band, once features decide.
     """
-    if sum(said.shares.values()) < DECIDES or not inside:
+    if sum(prediction.shares.values()) < DECIDES or not inside:
         return curve
-    if math.log(said.high_s / said.low_s) / 2.0 <= WIDTH_MAX:
+    if math.log(prediction.high_s / prediction.low_s) / 2.0 <= WIDTH_MAX:
         return Reliability(RELIABLE)
-    return Reliability(UNCERTAIN, (WIDE,), (f"This is uncertain: {REASON_WORDS[WIDE]}.",))
+    return Reliability(UNCERTAIN, (WIDE,), (f"The prediction is uncertain: {REASON_TEXT[WIDE]}.",))
 
 
-def words(shares: Mapping[str, float]) -> str:
+def shares_text(shares: Mapping[str, float]) -> str:
     """Return a sentence about what had how much of a say."""
-    told = " and ".join(f"{stage} {share:.0%}" for stage, share in shares.items() if share)
-    return f"Features of the run contribute: {told}."
+    known = " and ".join(f"{stage} {share:.0%}" for stage, share in shares.items() if share)
+    return f"Features of the run contribute: {known}."

@@ -92,11 +92,11 @@ class Inputs(Untimed):
         return next((record for record in self._state.inputs if record.key == key), None)
 
     def score(self, fact: InputFact) -> bool:
-        """Tell whether it is news."""
+        """Return whether it is news."""
         return fact.names != self._state.names or fact.record not in self._state.inputs
 
     def overflows(self, fact: InputFact) -> bool:
-        """Tell whether another input would have to go for this one."""
+        """Return whether another input would have to go for this one."""
         return len(self._others(fact)) >= INPUTS_MAX
 
     def learn(self, fact: InputFact) -> None:
@@ -119,8 +119,8 @@ class Inputs(Untimed):
         if fact.names[:had] != self._state.names:
             return []
         unknown = (0.0,) * (len(fact.names) - had)
-        kept = (record for record in self._state.inputs if record.key != fact.record.key)
-        return [msgspec.structs.replace(record, sizes=record.sizes + unknown) for record in kept]
+        retained = (record for record in self._state.inputs if record.key != fact.record.key)
+        return [msgspec.structs.replace(record, sizes=record.sizes + unknown) for record in retained]
 
     def snapshot(self) -> InputsState:
         """Return the stored form."""
@@ -162,8 +162,8 @@ def summarised(key: str, sizes: tuple[float, ...], model: OwnCurve) -> InputReco
     curve = model.published
     if curve is None or len(run) <= OWN_SIZES_MAX:
         medians = sorted(model.medians_s().items())
-        kept = [medians[i] for i in spread(len(medians), KNOTS_MAX)]
-        return InputRecord(key, sizes, run[-1], tuple(_stored(n, time_s, RUN_DEVIATION) for n, time_s in kept))
+        retained = [medians[i] for i in spread(len(medians), KNOTS_MAX)]
+        return InputRecord(key, sizes, run[-1], tuple(_stored(n, time_s, RUN_DEVIATION) for n, time_s in retained))
     wanted = [*(run[i] for i in spread(len(run), KNOTS_MAX - 1)), AHEAD * run[-1]]
     points = [point for n in wanted if (point := curve.at(n)) is not None]
     knots = [_stored(p.n, p.run_time_s, math.log(p.high_s / p.low_s) / 2 / BAND_DEVIATIONS) for p in points]
@@ -206,7 +206,7 @@ class Band(NamedTuple):
     high_s: Floats
 
 
-class OtherInputs(NamedTuple):
+class TransferPrediction(NamedTuple):
     """The other inputs of an application, and the one in question: place, ln sizes, and knots of its own runs.
 
     `names` are those of the others on the same system, the nearest first, `n_max` the largest size that one of them ran.
@@ -232,8 +232,8 @@ class OtherInputs(NamedTuple):
     def reliability(self) -> Reliability:
         """Return what to think of a prediction that rests on the others alone."""
         verdict = "uncertain" if len(self.names) >= INPUTS_MIN else "insufficient"
-        told = f"No curve of this input is known: this comes from {self.shown}."
-        return Reliability(verdict, (UNSEEN,), (told,))
+        known = f"This input has no curve yet: the prediction comes from {self.shown}."
+        return Reliability(verdict, (UNSEEN,), (known,))
 
     @property
     def shown(self) -> str:
@@ -246,23 +246,23 @@ class OtherInputs(NamedTuple):
         return expected(self.inputs, self.place, self.ln_sizes, n, own)
 
 
-def other_inputs(known: Inputs, key: ApplicationKey, sizes: Sizes) -> OtherInputs | None:
+def transfer_prediction(known: Inputs, key: ApplicationKey, sizes: Sizes) -> TransferPrediction | None:
     """Return the other inputs for one with these sizes; None where none was run on its system, or its sizes are unknown."""
-    told, names, own_key = dict(sizes), known.names, input_key(key)
-    if not told or not set(told) <= set(names):
+    given, names, own_key = dict(sizes), known.names, input_key(key)
+    if not given or not set(given) <= set(names):
         return None
-    asked = as_input(InputRecord(own_key, tuple(told.get(name, 0.0) for name in names), 0.0, ()), names)
-    others = [each for each in _comparable(known, asked) if each.record.key != own_key]
+    requested = as_input(InputRecord(own_key, tuple(given.get(name, 0.0) for name in names), 0.0, ()), names)
+    others = [each for each in _comparable(known, requested) if each.record.key != own_key]
     system = own_key.partition("/")[0] + "/"
     here = [each for each in others if each.record.key.startswith(system)]
     if not here:
         return None
-    here.sort(key=lambda each: (each.read.place != asked.place, math.dist(each.read.ln_sizes, asked.ln_sizes)))
+    here.sort(key=lambda each: (each.read.place != requested.place, math.dist(each.read.ln_sizes, requested.ln_sizes)))
     own = known.of(own_key)
-    return OtherInputs(
+    return TransferPrediction(
         tuple(each.read for each in others),
-        asked.place,
-        asked.ln_sizes,
+        requested.place,
+        requested.ln_sizes,
         as_input(own, names).knots if own else (),
         tuple(unquote(each.record.key.partition("/")[2]) for each in here),
         max(each.record.n_max for each in here),
@@ -274,11 +274,11 @@ class _Read(NamedTuple):
     read: Input
 
 
-def _comparable(known: Inputs, asked: Input) -> list[_Read]:
+def _comparable(known: Inputs, requested: Input) -> list[_Read]:
     """Return the inputs of which the same sizes are known, in the order of their keys."""
     records = sorted(known.records, key=lambda record: record.key)
     read = [_Read(record, as_input(record, known.names)) for record in records]
-    return [each for each in read if _sizes_known(each.read) == _sizes_known(asked)]
+    return [each for each in read if _sizes_known(each.read) == _sizes_known(requested)]
 
 
 def _sizes_known(one: Input) -> str:

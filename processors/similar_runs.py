@@ -31,7 +31,7 @@ from processors.models.similar_runs import (
     distribution,
 )
 from processors.models.statistics import pinball, six_digits
-from processors.store import Pace, Untimed, counted, digest64, due, hexdigest
+from processors.store import RateLimit, Untimed, counted, digest64, due, hexdigest
 
 # Does the run time of an application follow its size? Its curve and the distribution of its past runs, scored as rivals.
 # Each run is scored before it is learned: the pinball losses at .5 and .9, in seconds, of what both said. Losses are
@@ -40,7 +40,7 @@ from processors.store import Pace, Untimed, counted, digest64, due, hexdigest
 
 SIZES_MAX: Final = 8
 COMPARED_RUNS_MIN: Final = 12.0  # scored runs before anything is concluded
-SAY_MAX: Final = 4.0  # a size counts as so many runs at most
+WEIGHT_MAX: Final = 4.0  # a size counts as so many runs at most
 BETTER: Final = 0.95  # the distribution takes over where its losses are this share of the curve's,
 WORSE: Final = 1.0  # and leaves again where they are as large
 FORGETTING: Final = 0.97
@@ -49,7 +49,7 @@ UPPER: Final = 0.9  # the quantile that is judged beside the median
 _NOTHING_S: Final = 1e-6
 
 
-class Bout(msgspec.Struct, frozen=True):
+class ScorePair(msgspec.Struct, frozen=True):
     """One run, at size `n`: the losses of what the curve and what the distribution had said, in seconds.
 
     `now_ms` is the time of the last tick.
@@ -57,47 +57,47 @@ class Bout(msgspec.Struct, frozen=True):
 
     n: float
     curve_s: float
-    distribution_s: float
+    similar_runs_s: float
     now_ms: int = 0
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class LossRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Losses at one size (log2 of it, rounded): the weight of the runs, and the losses of both in seconds, summed."""
 
     step: int
     runs: float
     curve_s: float
-    distribution_s: float
+    similar_runs_s: float
 
     @property
     def ln_ratio(self) -> float:
         """Log of the distribution's losses over the curve's."""
-        return math.log((self.distribution_s + _NOTHING_S) / (self.curve_s + _NOTHING_S))
+        return math.log((self.similar_runs_s + _NOTHING_S) / (self.curve_s + _NOTHING_S))
 
 
-class RivalsState(msgspec.Struct, omit_defaults=True):
+class ModelComparisonState(msgspec.Struct, omit_defaults=True):
     """Stored form; the records with the one used last at the end."""
 
-    records: tuple[Record, ...] = ()
+    records: tuple[LossRecord, ...] = ()
     chosen: bool = False
-    pace: Pace = (0, 0)
+    rate_limit: RateLimit = (0, 0)
 
 
-class Rivals(Untimed):
+class ModelComparison(Untimed):
     """Which of the two tells more about the runs of one application."""
 
-    name: ClassVar[str] = "rivals"
+    name: ClassVar[str] = "model_comparison"
     version: ClassVar[int] = 1
 
-    def __init__(self, state: RivalsState) -> None:
+    def __init__(self, state: ModelComparisonState) -> None:
         self._records = state.records
         self._chosen = state.chosen
-        self._pace = state.pace
+        self._rate_limit = state.rate_limit
 
     @classmethod
-    def build(cls, state: RivalsState | None = None) -> "Rivals":
+    def build(cls, state: ModelComparisonState | None = None) -> "ModelComparison":
         """Return the rivals of a stored state, or without any score."""
-        return cls(state or RivalsState())
+        return cls(state or ModelComparisonState())
 
     @property
     def chosen(self) -> bool:
@@ -105,34 +105,34 @@ class Rivals(Untimed):
         return self._chosen
 
     def score(self, fact: float) -> bool | None:  # noqa: ARG002  # what is known holds for every size
-        """Tell whether the distribution is to be asked about a job; None where too few runs were scored to say."""
+        """Return whether the distribution is to be asked about a job; None where too few runs were scored to say."""
         return self._chosen if sum(record.runs for record in self._records) >= COMPARED_RUNS_MIN else None
 
     def wants(self, now_ms: int) -> bool:
-        """Tell whether one more run is to be scored; `now_ms` is the time of the last tick."""
+        """Return whether one more run is to be scored; `now_ms` is the time of the last tick."""
         return (
-            due(self._pace, now_ms, COMPARED_PER_TICK)
+            due(self._rate_limit, now_ms, COMPARED_PER_TICK)
             or sum(record.runs for record in self._records) < COMPARED_RUNS_MIN
         )
 
-    def learn(self, fact: Bout) -> None:
+    def learn(self, fact: ScorePair) -> None:
         """Take in how both did on a run; each run once."""
-        self._pace = counted(self._pace, fact.now_ms)
+        self._rate_limit = counted(self._rate_limit, fact.now_ms)
         step = _step(fact.n)
-        old = next((record for record in self._records if record.step == step), Record(step, 0.0, 0.0, 0.0))
+        old = next((record for record in self._records if record.step == step), LossRecord(step, 0.0, 0.0, 0.0))
         others = [record for record in self._records if record.step != step]
         self._records = (*others[-(SIZES_MAX - 1) :], _added(old, fact))
         runs = sum(record.runs for record in self._records)
         if runs >= COMPARED_RUNS_MIN:
             self._chosen = _decided(self._ln_ratio(), before=self._chosen)
 
-    def snapshot(self) -> RivalsState:
+    def snapshot(self) -> ModelComparisonState:
         """Return the stored form."""
-        return RivalsState(self._records, self._chosen, self._pace)
+        return ModelComparisonState(self._records, self._chosen, self._rate_limit)
 
     def _ln_ratio(self) -> float:
-        say = [min(record.runs, SAY_MAX) for record in self._records]
-        return sum(w * record.ln_ratio for w, record in zip(say, self._records, strict=True)) / sum(say)
+        report = [min(record.runs, WEIGHT_MAX) for record in self._records]
+        return sum(w * record.ln_ratio for w, record in zip(report, self._records, strict=True)) / sum(report)
 
 
 def loss_s(run_time_s: float, median_s: float, upper_s: float) -> float:
@@ -148,19 +148,19 @@ def _step(n: float) -> int:
     return round(math.log2(n))
 
 
-def _added(old: Record, bout: Bout) -> Record:
-    curve_s, distribution_s = FORGETTING * old.curve_s + bout.curve_s, FORGETTING * old.distribution_s
-    return Record(
+def _added(old: LossRecord, score_pair: ScorePair) -> LossRecord:
+    curve_s, similar_runs_s = FORGETTING * old.curve_s + score_pair.curve_s, FORGETTING * old.similar_runs_s
+    return LossRecord(
         old.step,
         round(FORGETTING * old.runs + 1.0, 2),
         float(f"{curve_s:.5g}"),
-        float(f"{distribution_s + bout.distribution_s:.5g}"),
+        float(f"{similar_runs_s + score_pair.similar_runs_s:.5g}"),
     )
 
 
 GroupKind = Literal["user", "name", "class", "centre"]
 GROUPS: Final[dict[GroupKind, Group]] = {"user": USER, "name": NAME, "class": CLASS, "centre": CENTRE}
-KEPT_MAX: Final[dict[GroupKind, int]] = {"user": RUNS_MAX, "name": 28, "class": RUNS_MAX, "centre": RUNS_MAX}
+RETAINED_MAX: Final[dict[GroupKind, int]] = {"user": RUNS_MAX, "name": 28, "class": RUNS_MAX, "centre": RUNS_MAX}
 NEAR_LIMIT: Final = 0.95
 SCORED_MIN: Final = 20.0
 SCORED_PER_TICK: Final = 100  # runs of a centre that its band is scored by; more would not tell more
@@ -186,7 +186,7 @@ class EndedJob(msgspec.Struct, frozen=True):
     run_time_s: float
 
 
-class RunHistoryState(msgspec.Struct, omit_defaults=True):
+class SimilarRunsState(msgspec.Struct, omit_defaults=True):
     """Stored form, newest run first: digests of run ids, 4 bytes each, and the packed runs.
 
     `levels` are those of the band, `band` how many runs it was scored by and how many it held, the old ones forgotten,
@@ -195,28 +195,28 @@ class RunHistoryState(msgspec.Struct, omit_defaults=True):
 
     ids: bytes = b""
     runs: bytes = b""
-    levels: tuple[float, float, float] = Levels().told
+    levels: tuple[float, float, float] = Levels().current
     band: tuple[float, float] = (0.0, 0.0)
-    pace: Pace = (0, 0)
+    rate_limit: RateLimit = (0, 0)
 
 
-class RunHistory(Untimed):
+class SimilarRuns(Untimed):
     """The newest runs of one group of jobs. The history of the centre also keeps the levels of the band."""
 
-    name: ClassVar[str] = "run_history"
+    name: ClassVar[str] = "similar_runs"
     version: ClassVar[int] = 1
 
-    def __init__(self, state: RunHistoryState) -> None:
+    def __init__(self, state: SimilarRunsState) -> None:
         self._ids = list(np.frombuffer(state.ids, dtype="<u4").tolist())
         self._past = PastRuns(state.runs)
         self._levels = Levels(*state.levels)
         self._scored, self._inside = state.band
-        self._pace = state.pace
+        self._rate_limit = state.rate_limit
 
     @classmethod
-    def build(cls, state: RunHistoryState | None = None) -> "RunHistory":
+    def build(cls, state: SimilarRunsState | None = None) -> "SimilarRuns":
         """Return the history of a stored state, or an empty one."""
-        return cls(state or RunHistoryState())
+        return cls(state or SimilarRunsState())
 
     @property
     def count(self) -> int:
@@ -226,24 +226,24 @@ class RunHistory(Untimed):
     @property
     def levels(self) -> tuple[float, float, float]:
         """The levels that .05, .9 and .95 of the runs keep below."""
-        return self._levels.told
+        return self._levels.current
 
     @property
     def coverage(self) -> float | None:
-        """The share of late of runs that kept to the band told before; None before SCORED_MIN were scored."""
+        """The share of recent runs that kept to the band told before; None before SCORED_MIN were scored."""
         return self._inside / self._scored if self._scored >= SCORED_MIN else None
 
     def score(self, fact: ComingJob) -> PastRuns:  # noqa: ARG002  # how much each run counts is decided in `expected`
         """Return what is known for a job of this group."""
         return self._past
 
-    def learn(self, fact: EndedJob, kept_max: int = RUNS_MAX) -> None:
-        """Take a run in; one that is held under the same id is replaced. ValueError where its numbers can not be true."""
+    def learn(self, fact: EndedJob, retained_max: int = RUNS_MAX) -> None:
+        """Take a run in; one that is held under the same id is replaced. ValueError where its numbers cannot be true."""
         if self.correct(fact):
             return
-        self._past.add(model_job(fact.job), fact.run_time_s, kept_max)
+        self._past.add(model_job(fact.job), fact.run_time_s, retained_max)
         self._ids.insert(0, _short(fact.run_id))
-        del self._ids[kept_max:]
+        del self._ids[retained_max:]
 
     def correct(self, fact: EndedJob) -> bool:
         """Replace a run that is held under the same id; False where it is not. Errors as `learn`."""
@@ -263,21 +263,23 @@ class RunHistory(Untimed):
         return True
 
     def wants(self, now_ms: int) -> bool:
-        """Tell whether one more run is to be scored; `now_ms` is the time of the last tick."""
-        return due(self._pace, now_ms, SCORED_PER_TICK)
+        """Return whether one more run is to be scored; `now_ms` is the time of the last tick."""
+        return due(self._rate_limit, now_ms, SCORED_PER_TICK)
 
-    def note(self, run_time_s: float, told: "Expected", now_ms: int = 0) -> None:
+    def note(self, run_time_s: float, known: "Expected", now_ms: int = 0) -> None:
         """Remember whether a run kept to the band that was told before it; each run once."""
-        self._pace = counted(self._pace, now_ms)
-        self._levels.note(run_time_s, (told.low_s, told.upper_s, told.high_s))
-        inside = told.low_s <= run_time_s <= told.high_s
+        self._rate_limit = counted(self._rate_limit, now_ms)
+        self._levels.note(run_time_s, (known.low_s, known.upper_s, known.high_s))
+        inside = known.low_s <= run_time_s <= known.high_s
         self._scored = round(_FORGETTING * self._scored + 1.0, 6)
         self._inside = round(_FORGETTING * self._inside + inside, 6)
 
-    def snapshot(self) -> RunHistoryState:
+    def snapshot(self) -> SimilarRunsState:
         """Return the stored form."""
         ids = np.array(self._ids, dtype="<u4").tobytes()
-        return RunHistoryState(ids, self._past.packed(), self._levels.told, (self._scored, self._inside), self._pace)
+        return SimilarRunsState(
+            ids, self._past.packed(), self._levels.current, (self._scored, self._inside), self._rate_limit
+        )
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -308,11 +310,11 @@ def group_keys(system: str, job: ComingJob) -> Mapping[GroupKind, str]:
     return {kind: f"{kind}/{hexdigest(system, part)}" for kind, part in parts.items() if part is not None}
 
 
-def expected(job: ComingJob, histories: Mapping[GroupKind, RunHistory]) -> Expected:
+def expected(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> Expected:
     """Return the distribution of a job's run time; works without any history. ValueError for an impossible size."""
-    past = [(GROUPS[kind], history.score(job)) for kind, history in histories.items()]
+    past = [(GROUPS[kind], history.score(job)) for kind, history in similar_runs.items()]
     law = distribution(past, model_job(job))
-    levels = histories["centre"].levels if "centre" in histories else Levels().told
+    levels = similar_runs["centre"].levels if "centre" in similar_runs else Levels().current
     low, upper, high = levels
     run_time_s, low_s, upper_s, high_s = law.quantiles((0.5, low, upper, high))
     limit_s = job.time_limit_s
@@ -321,19 +323,19 @@ def expected(job: ComingJob, histories: Mapping[GroupKind, RunHistory]) -> Expec
     return Expected(run_time_s, low_s, upper_s, max(high_s, upper_s), law.alike, law, (low, 0.5, high))
 
 
-def scored(run: RunFact, told: Expected) -> Scored:
-    """Return how a run compares with what was told of it, in the form that drift is found from."""
-    ln_width = math.log(told.high_s) - math.log(told.low_s)
+def scored(run: RunFact, known: Expected) -> Scored:
+    """Return how a run compares with what was reported it, in the form that drift is found from."""
+    ln_width = math.log(known.high_s) - math.log(known.low_s)
     return Scored(
         run=run,
-        expected_s=told.run_time_s,
-        low_s=told.low_s,
-        high_s=told.high_s,
-        ln_ratio=math.log(run.run_time_s) - math.log(told.run_time_s),
+        expected_s=known.run_time_s,
+        low_s=known.low_s,
+        high_s=known.high_s,
+        ln_ratio=math.log(run.run_time_s) - math.log(known.run_time_s),
         half_width=max(ln_width / 2, 1e-6),
-        inside=told.low_s <= run.run_time_s <= told.high_s,
+        inside=known.low_s <= run.run_time_s <= known.high_s,
         horizon="inside",
-        observations=int(told.alike),
+        observations=int(known.alike),
     )
 
 
@@ -353,47 +355,47 @@ def _class_name(job: ComingJob) -> str:
     return f"{limit},{size}"
 
 
-MODEL_NAME: Final = "run-distribution"
+MODEL_NAME: Final = "similar-runs"
 CENTRE_RUNS_MIN: Final = 8  # of the centre, before anything is told
 ALIKE_MIN: Final = 3.0  # runs of the same user, name, size and limit, fresh ones; a name alone has 5.6 at most
 OTHER_ENDS_MIN: Final = 0.5  # scored best by Brier's rule at half, three quarters and nine tenths of the limit
 NO_CURVE: Final = "no_curve"
 NOT_BY_SIZE: Final = "not_by_size"
 FEW_ALIKE: Final = "few_alike"
-SENTENCES: Final = {
+REASON_TEXT: Final = {
     NO_CURVE: "No scaling curve is known: the prediction comes from similar runs, whose run times vary.",
     NOT_BY_SIZE: "The run times do not depend on the size: the band is the spread of past runs, and another size changes little.",
     FEW_ALIKE: "Few runs are similar: name the application, or wait for more runs.",
 }
 
 
-class Told(NamedTuple):
-    """What similar runs tell of a job; `coverage` is the share of late of runs that kept to such bands."""
+class SimilarRunsPrediction(NamedTuple):
+    """What similar runs report a job; `coverage` is the share of recent runs that kept to such bands."""
 
     expected: Expected
     model: Model
     coverage: float | None
 
 
-def told(job: ComingJob, histories: Mapping[GroupKind, RunHistory]) -> Told | None:
-    """Return what the past of a job's groups tells of it; None where the centre has seen fewer than RUNS_MIN runs."""
-    centre = histories.get("centre")
+def predict(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> SimilarRunsPrediction | None:
+    """Return what the past of a job's groups reports it; None where the centre has seen fewer than RUNS_MIN runs."""
+    centre = similar_runs.get("centre")
     if centre is None or centre.count < CENTRE_RUNS_MIN:
         return None
-    found = expected(job, histories)
-    held = [kind for kind, history in histories.items() if history.count]
+    found = expected(job, similar_runs)
+    retained = [kind for kind, history in similar_runs.items() if history.count]
     members = tuple(
-        Member(kind, six_digits(share), {"runs": float(histories[kind].count)})
-        for kind, share in zip(held, found.law.shares, strict=False)  # the last share is the prior's
+        Member(kind, six_digits(share), {"runs": float(similar_runs[kind].count)})
+        for kind, share in zip(retained, found.law.shares, strict=False)  # the last share is the prior's
     )
-    return Told(found, Model(MODEL_NAME, members), centre.coverage)
+    return SimilarRunsPrediction(found, Model(MODEL_NAME, members), centre.coverage)
 
 
 def reliability(alike: float, why: str) -> Reliability:
     """Return the verdict on what similar runs tell. It is never `reliable`: nothing explains these times."""
     reasons = (why,) if alike >= ALIKE_MIN else (FEW_ALIKE, why)
     verdict = "uncertain" if alike >= ALIKE_MIN else "insufficient"
-    return Reliability(verdict, reasons, tuple(SENTENCES[reason] for reason in reasons))
+    return Reliability(verdict, reasons, tuple(REASON_TEXT[reason] for reason in reasons))
 
 
 def conditioned(found: Expected, band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:

@@ -31,17 +31,17 @@ def hexdigest(*parts: str) -> str:
 FULL_TICK_MS: Final = 10_000
 FIT_COST_MAX: Final = 60  # of the steps of fits in ten seconds, of all applications: about as many milliseconds
 
-Pace = tuple[int, int]  # the time of the last tick in ms, and how many runs were scored since
+RateLimit = tuple[int, int]  # the time of the last tick in ms, and how many runs were scored since
 
 
-def due(pace: Pace, now_ms: int, most: int) -> bool:
-    """Tell whether one more run is to be scored before the next tick."""
-    return pace[0] != now_ms or pace[1] < most
+def due(rate: RateLimit, now_ms: int, most: int) -> bool:
+    """Return whether one more run is to be scored before the next tick."""
+    return rate[0] != now_ms or rate[1] < most
 
 
-def counted(pace: Pace, now_ms: int) -> Pace:
+def counted(rate: RateLimit, now_ms: int) -> RateLimit:
     """Return the pace with one more run scored."""
-    return now_ms, (pace[1] if pace[0] == now_ms else 0) + 1
+    return now_ms, (rate[1] if rate[0] == now_ms else 0) + 1
 
 
 def share(most: int, since_ms: int) -> int:
@@ -92,7 +92,7 @@ STALE_MAX = 1000  # entries of the queue of times that nothing waits for any mor
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """How a state is stored. What the shelf needs stands outside of `data`, so that a restore need not decode it."""
+    """How a state is stored. What the store needs stands outside of `data`, so that a restore need not decode it."""
 
     version: int
     used_ms: int
@@ -109,7 +109,7 @@ class Kind(msgspec.Struct, Generic[P], frozen=True):
     build: Callable[[Any], P]
 
 
-class Slot(Generic[P]):
+class Entry(Generic[P]):
     """One key's place: the processor, or its encoded state until it is used; `stored` if a checkpoint may hold it."""
 
     __slots__ = ("due_ms", "processor", "raw", "stored", "used_ms")
@@ -119,46 +119,46 @@ class Slot(Generic[P]):
         self.raw, self.used_ms, self.due_ms, self.stored = raw, used_ms, due_ms, stored
 
 
-class Shelf(Generic[P]):
+class Store(Generic[P]):
     """Processors of one kind by key.
 
-    A processor that was changed has to be told of with `changed`. Everything that a restore rebuilds is a function of
-    the stored states, so that a restored shelf behaves like one that never stopped.
+    A processor that was changed has to be reported with `changed`. Everything that a restore rebuilds is a function of
+    the stored states, so that a restored store behaves like one that never stopped.
     """
 
     def __init__(self, kind: Kind[P], live_max: int = 5000) -> None:
         self.kind = kind
         self._live_max = live_max
-        self._slots: dict[str, Slot[P]] = {}
+        self._entries: dict[str, Entry[P]] = {}
         self._live: dict[str, None] = {}
         self._due: list[tuple[int, str]] = []
         self._dirty: dict[str, None] = {}
         self._saving: dict[str, None] = {}
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._entries)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._slots
+        return key in self._entries
 
     def keys(self) -> Iterator[str]:
         """Return all keys, in the order of their creation."""
-        return iter(self._slots)
+        return iter(self._entries)
 
     def restore(self, key: str, value: bytes) -> None:
-        """Put an encoded state back; ConfigError where this agent can not read it."""
+        """Put an encoded state back; ConfigError where this agent cannot read it."""
         envelope = self._readable(key, value)
-        self._slots[key] = Slot(value, envelope.used_ms, envelope.due_ms, stored=True)
+        self._entries[key] = Entry(value, envelope.used_ms, envelope.due_ms, stored=True)
         self._schedule(key, envelope.due_ms)
 
     def get(self, key: str) -> P | None:
         """Return the processor of a key, or None."""
-        slot = self._slots.get(key)
-        if slot is None:
+        entry = self._entries.get(key)
+        if entry is None:
             return None
-        if slot.processor is not None and len(self._slots) <= self._live_max:
-            return slot.processor  # all may stay decoded: no order of use to keep
-        return self._processor(key, slot)
+        if entry.processor is not None and len(self._entries) <= self._live_max:
+            return entry.processor  # all may stay decoded: no order of use to keep
+        return self._processor(key, entry)
 
     def open(self, key: str) -> P:
         """Return the processor of a key; a new one where there is none (kept only once it is told `changed`)."""
@@ -167,23 +167,23 @@ class Shelf(Generic[P]):
 
     def changed(self, key: str, processor: P, now_ms: int) -> None:
         """Take in a processor that is new or was changed."""
-        slot = self._slots.get(key)
+        entry = self._entries.get(key)
         due_ms = processor.due_ms()
-        if slot is None:
-            self._slots[key] = slot = Slot(None, now_ms, None, stored=key in self._dirty or key in self._saving)
-        slot.processor, slot.raw, slot.used_ms = processor, None, now_ms
+        if entry is None:
+            self._entries[key] = entry = Entry(None, now_ms, None, stored=key in self._dirty or key in self._saving)
+        entry.processor, entry.raw, entry.used_ms = processor, None, now_ms
         self._live[key] = self._dirty[key] = None
-        if due_ms != slot.due_ms:
-            slot.due_ms = due_ms
+        if due_ms != entry.due_ms:
+            entry.due_ms = due_ms
             self._schedule(key, due_ms)
 
     def remove(self, key: str) -> None:
         """Forget a key; one that no checkpoint has seen leaves nothing to write."""
-        slot = self._slots.pop(key, None)
-        if slot is None:
+        entry = self._entries.pop(key, None)
+        if entry is None:
             return
         self._live.pop(key, None)
-        if slot.stored or key in self._saving:
+        if entry.stored or key in self._saving:
             self._dirty[key] = None
         else:
             self._dirty.pop(key, None)
@@ -193,23 +193,23 @@ class Shelf(Generic[P]):
         found: list[str] = []
         while self._due and self._due[0][0] <= now_ms and len(found) < limit:
             due_ms, key = heapq.heappop(self._due)
-            slot = self._slots.get(key)
-            if slot is not None and slot.due_ms == due_ms:
-                slot.due_ms = None
+            entry = self._entries.get(key)
+            if entry is not None and entry.due_ms == due_ms:
+                entry.due_ms = None
                 found.append(key)
         return found
 
     def longest_unused(self, excess: int) -> list[str]:
         """Return the `excess` keys that were unused for the longest time, ties by key."""
-        return heapq.nsmallest(excess, self._slots, key=lambda key: (self._slots[key].used_ms, key))
+        return heapq.nsmallest(excess, self._entries, key=lambda key: (self._entries[key].used_ms, key))
 
     def encode(self, key: str) -> bytes | None:
         """Return the state of a key as it would be stored, None where it is gone."""
-        slot = self._slots.get(key)
-        if slot is None or slot.processor is None:
-            return slot.raw if slot else None
-        data = msgspec.Raw(msgspec.json.encode(slot.processor.snapshot()))
-        return msgspec.json.encode(Envelope(self.kind.version, slot.used_ms, slot.processor.due_ms(), data))
+        entry = self._entries.get(key)
+        if entry is None or entry.processor is None:
+            return entry.raw if entry else None
+        data = msgspec.Raw(msgspec.json.encode(entry.processor.snapshot()))
+        return msgspec.json.encode(Envelope(self.kind.version, entry.used_ms, entry.processor.due_ms(), data))
 
     def dirty(self) -> dict[str, bytes | None]:
         """Return what a checkpoint has to write; it stays dirty until `confirm`."""
@@ -218,14 +218,14 @@ class Shelf(Generic[P]):
         return {key: self.encode(key) for key in self._saving}
 
     def confirm(self) -> None:
-        """Take note that the checkpoint of `dirty` is surely there; give memory of processors long unused back."""
+        """Record that the checkpoint of `dirty` is durable; give memory of processors long unused back."""
         for key in self._saving:
-            if key in self._slots:
-                self._slots[key].stored = True
+            if key in self._entries:
+                self._entries[key].stored = True
         self._saving.clear()
         for key in list(self._live)[: max(0, len(self._live) - self._live_max)]:
-            slot = self._slots[key]
-            slot.raw, slot.processor = self.encode(key), None
+            entry = self._entries[key]
+            entry.raw, entry.processor = self.encode(key), None
             del self._live[key]
 
     def _readable(self, key: str, value: bytes) -> Envelope:
@@ -243,13 +243,13 @@ class Shelf(Generic[P]):
             raise ConfigError(f"{what} has version {envelope.version}, which is too old: run `scalewatch rebuild`.")
         return envelope
 
-    def _processor(self, key: str, slot: Slot[P]) -> P:
-        if slot.processor is None:
-            slot.processor, slot.raw = self.kind.build(self._decode(slot.raw or b"")), None
+    def _processor(self, key: str, entry: Entry[P]) -> P:
+        if entry.processor is None:
+            entry.processor, entry.raw = self.kind.build(self._decode(entry.raw or b"")), None
             self._live[key] = None
-        elif len(self._slots) > self._live_max:
+        elif len(self._entries) > self._live_max:
             self._live[key] = self._live.pop(key, None)
-        return slot.processor
+        return entry.processor
 
     def _decode(self, value: bytes) -> msgspec.Struct:
         envelope = msgspec.json.decode(value, type=Envelope)
@@ -259,6 +259,6 @@ class Shelf(Generic[P]):
         if due_ms is None:
             return
         heapq.heappush(self._due, (due_ms, key))
-        if len(self._due) > 2 * len(self._slots) + STALE_MAX:
-            self._due = [(slot.due_ms, key) for key, slot in self._slots.items() if slot.due_ms is not None]
+        if len(self._due) > 2 * len(self._entries) + STALE_MAX:
+            self._due = [(entry.due_ms, key) for key, entry in self._entries.items() if entry.due_ms is not None]
             heapq.heapify(self._due)

@@ -34,7 +34,7 @@ class Repeats:
     def __init__(self, resend_ms: int, external_url: str | None = None) -> None:
         self._resend_ms = resend_ms
         self._url = external_url
-        self._told: dict[str, tuple[str, int]] = {}  # id of the message, and when it was sent last
+        self._sent: dict[str, tuple[str, int]] = {}  # id of the message, and when it was sent last
         self._resolved_ms: dict[str, int] = {}  # since when a resolved one is known here
 
     def due(self, alerts: Sequence[Alert], now_ms: int) -> list[PostableAlert]:
@@ -43,21 +43,21 @@ class Repeats:
         for alert in alerts:  # what is open comes first, so an older end of an alert that fires again says nothing
             newest.setdefault(alert.fingerprint, alert)
         wanted = {key: alert for key, alert in newest.items() if self._is_wanted(alert, now_ms)}
-        self._told = {key: told for key, told in self._told.items() if key in wanted}
+        self._sent = {key: shown for key, shown in self._sent.items() if key in wanted}
         self._resolved_ms = {key: since for key, since in self._resolved_ms.items() if key in wanted}
         found = [alert for alert in wanted.values() if self._is_due(alert, now_ms)]
-        self._told |= {alert.fingerprint: (alert.id, now_ms) for alert in found}
+        self._sent |= {alert.fingerprint: (alert.id, now_ms) for alert in found}
         return [self._postable(alert, now_ms) for alert in found]
 
     def forget(self) -> None:
         """Take note that what was due last may not have arrived: all of it is due again."""
-        self._told = {}
+        self._sent = {}
 
     def _is_wanted(self, alert: Alert, now_ms: int) -> bool:
         if alert.status != "resolved":
             self._resolved_ms.pop(alert.fingerprint, None)
             return alert.status == "firing"
-        known = self._told.get(alert.fingerprint)
+        known = self._sent.get(alert.fingerprint)
         since_ms = self._resolved_ms.get(alert.fingerprint)
         if since_ms is None:  # one that was sent as firing counts from now, one of before this process from its own end
             since_ms = now_ms if known else parse_rfc3339(alert.ends or alert.time)
@@ -65,8 +65,8 @@ class Repeats:
         return now_ms - since_ms < RESOLVED_KEEP_MS
 
     def _is_due(self, alert: Alert, now_ms: int) -> bool:
-        told = self._told.get(alert.fingerprint)
-        return told is None or told[0] != alert.id or now_ms - told[1] >= self._resend_ms
+        shown = self._sent.get(alert.fingerprint)
+        return shown is None or shown[0] != alert.id or now_ms - shown[1] >= self._resend_ms
 
     def _postable(self, alert: Alert, now_ms: int) -> PostableAlert:
         ends = alert.ends if alert.status == "resolved" else None

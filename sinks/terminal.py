@@ -15,10 +15,10 @@ from processors.contracts.load import UnderLoad
 from processors.contracts.names import measured
 from processors.contracts.outputs import Alert, CurvePoint, JobPrediction, Prediction
 from processors.contracts.service import Service
+from sinks.web.formatting import duration, moment, power, printable, share, size
 from sinks.web.queries import Truth
-from sinks.web.views.agent import Troubles
+from sinks.web.views.agent import Faults
 from sinks.web.views.overview import Row, change, error_against_truth, rows, worst_first
-from sinks.web.words import duration, moment, power, printable, share, size
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 APPLICATIONS_SHOWN: Final = 16
@@ -109,11 +109,13 @@ def table(
 ) -> Table:
     """Return a table without the columns that are hidden or for which the terminal is too narrow."""
     made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    kept = [index for index, column in enumerate(columns) if column.from_width <= width and column.name not in hidden]
-    for index in kept:
+    retained = [
+        index for index, column in enumerate(columns) if column.from_width <= width and column.name not in hidden
+    ]
+    for index in retained:
         made.add_column(columns[index].name, justify=columns[index].justify, no_wrap=columns[index].name != "what")
     for cells in rows_of_cells:
-        made.add_row(*(cells[index] for index in kept))
+        made.add_row(*(cells[index] for index in retained))
     return made
 
 
@@ -123,8 +125,8 @@ def alerts_table(alerts: Sequence[Alert], width: int, rows_max: int) -> list[Tab
     cells = []
     for alert in shown:
         style = "dim" if alert.status == "resolved" else STYLES[alert.severity]
-        words = (moment(alert.starts), alert_name(alert), alert.status, summary(alert))
-        cells.append([Text(word, style=style) for word in words])
+        text = (moment(alert.starts), alert_name(alert), alert.status, summary(alert))
+        cells.append([Text(word, style=style) for word in text])
     return [table(_ALERT_COLUMNS, cells, width, "Alerts")] if cells else []
 
 
@@ -140,8 +142,8 @@ def hosts_table(views: Sequence[HostView], width: int, rows_max: int) -> list[Ta
 
     The first host stays first. Then come those with anomalies, and those whose load changes most.
     """
-    told = [(view, max(view.resources, key=_tells)) for view in views if view.resources]
-    shown = [*told[:1], *sorted(told[1:], key=lambda pair: _tells(pair[1]), reverse=True)][:rows_max]
+    text = [(view, max(view.resources, key=_is_anomalous)) for view in views if view.resources]
+    shown = [*text[:1], *sorted(text[1:], key=lambda pair: _is_anomalous(pair[1]), reverse=True)][:rows_max]
     cells = [_host_cells(view, entry) for view, entry in shown]
     return [table(_HOST_COLUMNS, cells, width, "Hosts")] if cells else []
 
@@ -149,8 +151,8 @@ def hosts_table(views: Sequence[HostView], width: int, rows_max: int) -> list[Ta
 def loaded_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> list[Table]:
     """Return the table of the jobs that started last of those with a run time under load."""
     pairs = [(job, job.under_load) for job in sorted(jobs, key=lambda job: job.start, reverse=True)]
-    told = [(job, load) for job, load in pairs if load is not None and load.histogram is not None][:rows_max]
-    cells = [_loaded_cells(job, load) for job, load in told]
+    shown = [(job, load) for job, load in pairs if load is not None and load.histogram is not None][:rows_max]
+    cells = [_loaded_cells(job, load) for job, load in shown]
     return [table(_LOADED_COLUMNS, cells, width, "Run times under the load of their hosts")] if cells else []
 
 
@@ -176,13 +178,13 @@ def _job_cells(job: JobPrediction) -> list[Text]:
     ]
 
 
-def _tells(entry: ResourceView) -> tuple[bool, int]:
+def _is_anomalous(entry: ResourceView) -> tuple[bool, int]:
     """Return the place of a resource: what is anomalous first, then by its class of variation."""
     return entry.anomalous_since is not None, _VARIATIONS.index(entry.variation)
 
 
 def _host_cells(view: HostView, entry: ResourceView) -> list[Text]:
-    window, outlook = entry.window, entry.outlook
+    window, forecast = entry.window, entry.forecast
     low, high = (measured(entry.resource, quantile(window, part)) for part in (0.05, 0.95))
     style = "dim" if window.stale else STYLES["warning"] if entry.anomalous_since else ""
     return [
@@ -193,7 +195,7 @@ def _host_cells(view: HostView, entry: ResourceView) -> list[Text]:
         Text(measured(entry.resource, window.mean)),
         Text(f"{low} to {high}"),
         Text(entry.variation or "-", style=_VARIATION_STYLES.get(entry.variation or "", "")),
-        Text(measured(entry.resource, outlook.value) if outlook else "-"),
+        Text(measured(entry.resource, forecast.value) if forecast else "-"),
         Text(_anomaly(entry), style=style),
     ]
 
@@ -236,15 +238,15 @@ class Screen:
         service: Service,
         truth: Truth | None = None,
         headline: Callable[[], str] = str,
-        troubles: Troubles = tuple,
+        faults: Faults = tuple,
         console: Console | None = None,
     ) -> None:
         self._service = service
         self._truth = truth
         self._headline = headline
-        self._troubles = troubles
+        self._faults = faults
         self._console = console or Console()
-        self._told: set[tuple[str, str, str]] = set()
+        self._reported: set[tuple[str, str, str]] = set()
 
     def run(self, stop: Event, refresh_s: float = REFRESH_S) -> None:
         """Show until `stop` is set: a live screen in a terminal, else a line for each change of an alert."""
@@ -261,8 +263,8 @@ class Screen:
     def _run_plain(self, stop: Event, refresh_s: float) -> None:
         refreshes = 0
         while True:
-            told = self.lines() + (self.summary() if refreshes % SUMMARY_EVERY == 0 else [])
-            for line in told:
+            shown = self.lines() + (self.summary() if refreshes % SUMMARY_EVERY == 0 else [])
+            for line in shown:
                 self._console.print(line, markup=False, highlight=False, soft_wrap=True)
             refreshes += 1
             if stop.wait(refresh_s):
@@ -280,7 +282,7 @@ class Screen:
             for role in self._service.health()
             if not role.ready
         ]
-        parts += [Text(each.sentence, style="bold red" if each.grave else "yellow") for each in self._troubles()]
+        parts += [Text(each.message, style="bold red" if each.grave else "yellow") for each in self._faults()]
         width, jobs = self._console.width, self._service.jobs()
         parts += [self._applications(shown, len(predictions)), *alerts_table(alerts, width, room.alerts)]
         parts += hosts_table(self._service.hosts(HOSTS_LOOKED_AT) if room.hosts else (), width, room.hosts)
@@ -290,16 +292,16 @@ class Screen:
     def lines(self) -> list[str]:
         """Return a line for each alert that changed its status since the last call, the oldest first."""
         alerts = self._service.alerts()
-        changed = [alert for alert in alerts if _change(alert) not in self._told]
-        self._told = {_change(alert) for alert in alerts}  # bounded as the service's list is
+        changed = [alert for alert in alerts if _change(alert) not in self._reported]
+        self._reported = {_change(alert) for alert in alerts}  # bounded as the service's list is
         return [_alert_line(alert) for alert in sorted(changed, key=lambda alert: alert.time)]
 
     def summary(self) -> list[str]:
         """Return the state in plain lines: one for each application, those that need attention first."""
         shown = rows(self._service.predictions(), self._service.alerts(), self._truth, APPLICATIONS_SHOWN)
         head = self._headline()
-        said = [trouble.sentence for trouble in self._troubles()]
-        return [*([head] if head else []), *said, *(self._summary_line(row) for row in shown)]
+        text = [fault.message for fault in self._faults()]
+        return [*([head] if head else []), *text, *(self._summary_line(row) for row in shown)]
 
     def _summary_line(self, row: Row) -> str:
         entry, point = row.prediction, row.largest_observed

@@ -27,15 +27,17 @@ class Alertmanager:
         self._failures = 0
         self._not_before_s = 0.0
 
-    def tell(self, service: Service, now_ms: int, monotonic_s: float) -> int | None:
-        """Tell what is due; return how many alerts that were, None while it is not asked. httpx.HTTPError where it failed."""
+    def report(self, service: Service, now_ms: int, monotonic_s: float) -> int | None:
+        """Return what is due; return how many alerts that were, None while it is not asked. httpx.HTTPError where it failed."""
         if monotonic_s < self._not_before_s:
             return None
         due = self._repeats.due(service.alerts(), now_ms)
         try:
             for body in bodies(due):
-                said = self._client.post(self.url + PATH, content=body, headers={"content-type": "application/json"})
-                said.raise_for_status()
+                response = self._client.post(
+                    self.url + PATH, content=body, headers={"content-type": "application/json"}
+                )
+                response.raise_for_status()
         except httpx.HTTPError:
             self._repeats.forget()
             self._failures += 1
@@ -58,19 +60,19 @@ class AlertmanagerSink:
         self._members = [Alertmanager(url, settings, self._client) for url in settings.urls]
 
     def look(self) -> None:
-        """Tell what is due."""
+        """Return what is due."""
         if not all(health.ready for health in self._service.health()):
             return
         for number, member in enumerate(self._members):
             try:
-                told = member.tell(self._service, self._clock.now_ms(), self._clock.monotonic_s())
+                reported = member.report(self._service, self._clock.now_ms(), self._clock.monotonic_s())
             except httpx.HTTPError as error:
                 self._measures.add("scalewatch_alertmanager_posts_total", outcome="failed")
-                self._log.warning("an Alertmanager could not be told", number=number, reason=_reason(error))
+                self._log.warning("an Alertmanager could not be reached", number=number, reason=_reason(error))
                 continue
-            if told:
+            if reported:
                 self._measures.add("scalewatch_alertmanager_posts_total", outcome="sent")
-                self._measures.add("scalewatch_alertmanager_alerts_total", float(told))
+                self._measures.add("scalewatch_alertmanager_alerts_total", float(reported))
 
     def run(self, stop: threading.Event) -> None:
         """Look every second until `stop` is set."""

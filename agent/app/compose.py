@@ -53,7 +53,7 @@ class SourceWindows:
         self._series_max = series_max
         self.index = SeriesIndex(series_max)
         self._windows = PartitionWindows(source, self.index, settings, _resume(metadata))
-        self._told: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
 
     def fold(
         self, samples: Samples, offsets: npt.NDArray[np.int64], received_ms: npt.NDArray[np.int64]
@@ -78,19 +78,19 @@ class SourceWindows:
             "repeated": rings.repeated + self._windows.sums.repeated,
             "thinned": rings.thinned_away,
         }
-        since = {name: count - self._told.get(name, 0) for name, count in now.items()}
-        self._told = now
+        since = {name: count - self._reported.get(name, 0) for name, count in now.items()}
+        self._reported = now
         return since
 
-    def series_held(self) -> int:
+    def series_count(self) -> int:
         """Return how many series have samples."""
-        return self._windows.rings.series_held() + len(self._windows.sums)
+        return self._windows.rings.series_count() + len(self._windows.sums)
 
     def forget(self) -> None:
         """Forget unused names where they are more than the used ones, or where a full index would get room."""
-        unused = len(self.index) - self.series_held()
+        unused = len(self.index) - self.series_count()
         full = len(self.index) > self._series_max * FULL and unused > self._series_max * FREED
-        if full or unused > max(FORGOTTEN_MIN, self.series_held()):
+        if full or unused > max(FORGOTTEN_MIN, self.series_count()):
             self.index = SeriesIndex(self._series_max)
             self._windows.renumber(self.index)
 
@@ -288,7 +288,7 @@ def _source_of(config: Config) -> Callable[[str], Source]:
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Tell whether a topic is one of those that a source's pattern names."""
+    """Return whether a topic is one of those that a source's pattern names."""
     return re.match(pattern, topic) is not None if pattern.startswith("^") else pattern == topic
 
 

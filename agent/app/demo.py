@@ -17,7 +17,7 @@ from agent.simulation.load import SharedNodes
 from agent.simulation.meters import MeasuredJobs, Meters
 from processors.contracts.hosts import HostView
 from processors.contracts.names import rfc3339
-from processors.contracts.outputs import Alert, Letter, SourceSeen
+from processors.contracts.outputs import Alert, DeadLetterView, SourceStatus
 from processors.contracts.service import Forwarding, Service
 from processors.contracts.settings import AlertSettings, HostAnomaly, RackAnomaly
 from processors.contracts.telemetry import MetricMapping, Telemetry
@@ -99,7 +99,7 @@ class ThisMachine:
         return _ENCODER.encode([{**head, "resource": name, "value": value} for name, value in self._measure().items()])
 
 
-class Together(Forwarding):
+class CombinedService(Forwarding):
     """Shows `first`, and with it the hosts and alerts of `others`.
 
     Their hosts come first: there are few of them, and a list of the first ones would never show them else.
@@ -129,12 +129,12 @@ class Together(Forwarding):
         views = (service.host(system, host) for service in self._all)
         return next((view for view in views if view is not None), None)
 
-    def letters(self) -> Sequence[Letter]:
+    def dead_letters(self) -> Sequence[DeadLetterView]:
         """Return the newest dead letters of the whole agent."""
-        found = chain.from_iterable(service.letters() for service in self._all)
-        return sorted(found, key=lambda letter: letter.time_ms, reverse=True)
+        found = chain.from_iterable(service.dead_letters() for service in self._all)
+        return sorted(found, key=lambda dead_letter: dead_letter.time_ms, reverse=True)
 
-    def sources(self) -> Sequence[SourceSeen]:
+    def sources(self) -> Sequence[SourceStatus]:
         """Return the sources, the one that spoke last first."""
         found = chain.from_iterable(service.sources() for service in self._all)
         return sorted(found, key=lambda source: source.newest_ms, reverse=True)
@@ -149,13 +149,13 @@ class Demo:
         config = Config(sources=SOURCES, alerts=ALERTS)
         self.agent = Embedded(config, clock, raw_retention_ms=RETENTION_MS)
         self.machine = ThisMachine(clock, measure)
-        self.service: Service = Together(self.agent.service, self.machine.service)
+        self.service: Service = CombinedService(self.agent.service, self.machine.service)
         self._collector = self.agent.collector()
         self._producer = self.agent.log.producer()
         self._centre = Centre(seed=seed, start_ms=START_MS)
         self._shared = SharedNodes(seed=seed, start_ms=START_MS)
         self._measured = MeasuredJobs(self._centre)
-        self._messages = self._told()
+        self._messages = self._load_messages()
         self._next = next(self._messages)
         self.now_ms = START_MS
         self.error: Exception | None = None
@@ -207,7 +207,7 @@ class Demo:
         self.agent.step()
         self.now_ms = until_ms
 
-    def _told(self) -> Iterator[Message]:
+    def _load_messages(self) -> Iterator[Message]:
         """Yield what the centre tells in the order of time."""
         jobs = (
             ((event.time_ms, JOBS, event.value) for event in part.events()) for part in (self._centre, self._shared)
@@ -219,8 +219,8 @@ class Demo:
 
 
 def _metered(meters: Meters, events: Iterator[TimedEvent]) -> Iterator[Message]:
-    """Yield what meters tell of hosts on which this happens."""
-    for told in meters.messages(events):
-        yield told.time_ms, LOAD, told.events
-        if told.lines:
-            yield told.time_ms, ENERGY_TOPIC, told.lines
+    """Yield what meters report hosts on which this happens."""
+    for reported in meters.messages(events):
+        yield reported.time_ms, LOAD, reported.events
+        if reported.lines:
+            yield reported.time_ms, ENERGY_TOPIC, reported.lines

@@ -9,7 +9,7 @@ import msgspec
 from agent.app import compose
 from agent.app.compose import privacy
 from agent.app.files import TimedEvent
-from agent.app.lookout import RecentLetters
+from agent.app.lookout import RecentDeadLetters
 from agent.clock import Clock
 from agent.collector import Collector
 from agent.config.tree import Config
@@ -20,7 +20,7 @@ from agent.topics import source_topics
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import HostMinute, JobEvent, JournalRecord, Origin, Tick, encode_record
 from processors.contracts.log import TopicSettings
-from processors.contracts.outputs import Emission, Letter
+from processors.contracts.outputs import DeadLetterView, Emission
 from processors.contracts.service import Health
 
 TICK_MS: Final = 10_000
@@ -114,7 +114,7 @@ class Embedded:
         self.learner = Learner(
             self.log, plan, self.metrics, "embedded", on_emission=self._emitted, monotonic_s=clock.monotonic_s
         )
-        self.service = LearnerService(self.view, config.journal_partition, self._health, self._newest_letters)
+        self.service = LearnerService(self.view, config.journal_partition, self._health, self._newest_dead_letters)
         self.service.learner = self.learner
         self._producer = self.log.producer()
         self.step()
@@ -160,12 +160,12 @@ class Embedded:
             self._on_emission(emission)
 
     @cached_property
-    def _letters(self) -> RecentLetters:
-        return RecentLetters(self.log, self.config.topics.deadletters)
+    def _dead_letters(self) -> RecentDeadLetters:
+        return RecentDeadLetters(self.log, self.config.topics.deadletters)
 
-    def _newest_letters(self) -> Sequence[Letter]:
-        self._letters.look()  # what is in memory costs nothing to look at
-        return self._letters.seen()
+    def _newest_dead_letters(self) -> Sequence[DeadLetterView]:
+        self._dead_letters.look()  # what is in memory costs nothing to look at
+        return self._dead_letters.latest()
 
     def _health(self) -> Sequence[Health]:
         shards = self.learner.shards()

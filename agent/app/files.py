@@ -180,12 +180,12 @@ class FileWindows:
             yield from self._fold(samples.take(~ahead) if ahead.any() else samples)
         if record.until_ms is not None:
             for part in self._windows.pass_time(record.until_ms):
-                yield from self._told(self._windows.events(part))
+                yield from self._minutes_in_time(self._windows.events(part))
 
     def end(self) -> Iterator[HostMinute]:
         """Yield what is left, nothing more comes."""
         for part in self._windows.end():
-            yield from self._told(self._windows.events(part))
+            yield from self._minutes_in_time(self._windows.events(part))
 
     def counts(self) -> TelemetryCounts:
         """Return what became of the samples."""
@@ -204,8 +204,8 @@ class FileWindows:
                 yield shown
             yield from self._minutes_of(samples)
             return
-        told: list[Samples | HostMinute] = [*self._parts(shown, self._cut_ms), *self._minutes_of(samples)]
-        yield from sorted(told, key=_first_ms)
+        reported: list[Samples | HostMinute] = [*self._parts(shown, self._cut_ms), *self._minutes_of(samples)]
+        yield from sorted(reported, key=_first_ms)
 
     def _numbered(self, samples: Samples, every: SeriesIndex) -> Samples:
         """Return the samples with the numbers of another index, without those for which it has no room."""
@@ -219,7 +219,7 @@ class FileWindows:
         offsets = np.arange(self._read, self._read + len(samples.series))
         self._read += len(samples.series)
         for columns in self._windows.fold(samples, offsets, samples.time_ms):
-            yield from self._told(self._windows.events(columns))
+            yield from self._minutes_in_time(self._windows.events(columns))
         self._windows.position(self._read)  # forgets which records were needed
 
     def _parts(self, samples: Samples, cut_ms: int) -> Iterator[Samples]:
@@ -230,14 +230,14 @@ class FileWindows:
         for start, stop in zip(starts, [*starts[1:], len(interval)], strict=True):
             yield samples.take(slice(start, stop))
 
-    def _told(self, events: Iterator[HostMinute]) -> Iterator[HostMinute]:
+    def _minutes_in_time(self, events: Iterator[HostMinute]) -> Iterator[HostMinute]:
         for event in events:
             self._minutes += 1
             yield event
 
 
-def _first_ms(told: Samples | HostMinute) -> int:
-    return told.minute_ms + MINUTE_MS if isinstance(told, HostMinute) else int(told.time_ms[0])
+def _first_ms(reported: Samples | HostMinute) -> int:
+    return reported.minute_ms + MINUTE_MS if isinstance(reported, HostMinute) else int(reported.time_ms[0])
 
 
 def _count(record: FileRecord) -> int:
@@ -318,7 +318,7 @@ class TimedSamples(msgspec.Struct, frozen=True):
 Item = TimedEvent | TimedSamples | FileRecord
 
 
-def told_ms(event: JobEvent | HostMinute) -> int | None:
+def reported_ms(event: JobEvent | HostMinute) -> int | None:
     """Return the time at which an event is told: starts when they happen, completions at the end of the run."""
     if isinstance(event, JobCompleted):
         return event.end_ms
@@ -374,7 +374,7 @@ class _Merging:
             if windows is not None:
                 yield from _measured(windows.take(record, after_ms), place)
             for event in record.decoded.events:
-                timed = TimedEvent(told_ms(event), event, place)
+                timed = TimedEvent(reported_ms(event), event, place)
                 if record.format in TABLES:
                     self._gather(timed, table)
                 else:
@@ -389,10 +389,10 @@ class _Merging:
             raise ConfigError(f"The files list more than {JOBS_MAX} jobs; split them.")
 
 
-def _measured(told: Iterable[Samples | HostMinute], place: str) -> Iterator[Item]:
-    for each in told:
+def _measured(reported: Iterable[Samples | HostMinute], place: str) -> Iterator[Item]:
+    for each in reported:
         if isinstance(each, HostMinute):
-            yield TimedEvent(told_ms(each), each, place)
+            yield TimedEvent(reported_ms(each), each, place)
         else:
             yield TimedSamples(int(each.time_ms[0]), each)
 

@@ -11,7 +11,7 @@ from agent.clock import Clock
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.log import Batch, Log
 from processors.contracts.names import parse_rfc3339
-from processors.contracts.outputs import Letter
+from processors.contracts.outputs import DeadLetterView
 
 LOOK_S: Final = 30.0
 SHOWN_MAX: Final = 200
@@ -49,15 +49,15 @@ class Lookout:
         threading.Thread(target=self.run, args=(clock, stop), name=self._what, daemon=True).start()
 
 
-class RecentLetters(Lookout):
+class RecentDeadLetters(Lookout):
     """The newest dead letters of the whole agent, whoever wrote them; a topic that is missing has none."""
 
     def __init__(self, log: Log, topic: str) -> None:
         super().__init__("dead letters", self._take)
         self._log, self._topic = log, topic
-        self._seen: tuple[Letter, ...] = ()
+        self._seen: tuple[DeadLetterView, ...] = ()
 
-    def seen(self) -> Sequence[Letter]:
+    def latest(self) -> Sequence[DeadLetterView]:
         """Return the letters of the last look, the newest first; for any thread."""
         return self._seen
 
@@ -67,15 +67,15 @@ class RecentLetters(Lookout):
         super().run(clock, stop)
 
     def _take(self) -> None:
-        found: list[Letter] = []
+        found: list[DeadLetterView] = []
 
         def take(batch: Batch) -> None:
-            found.extend(letter for value in batch.values if (letter := _letter(value)) is not None)
+            found.extend(dead_letter for value in batch.values if (dead_letter := _dead_letter(value)) is not None)
 
         for partition in range(self._log.partitions(self._topic) or 0):
             self._log.read(self._topic, partition, take, newest=SHOWN_MAX)
         found.reverse()  # of one time, the one that was written last comes first
-        self._seen = tuple(sorted(found, key=lambda letter: -letter.time_ms)[:SHOWN_MAX])
+        self._seen = tuple(sorted(found, key=lambda dead_letter: -dead_letter.time_ms)[:SHOWN_MAX])
 
 
 class _Written(msgspec.Struct, frozen=True):
@@ -92,12 +92,12 @@ class _Written(msgspec.Struct, frozen=True):
 _DECODER: Final = msgspec.json.Decoder(_Written)
 
 
-def _letter(value: bytes | None) -> Letter | None:
+def _dead_letter(value: bytes | None) -> DeadLetterView | None:
     try:
         written = _DECODER.decode(value or b"")
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return Letter(
+    return DeadLetterView(
         time_ms=time_ms(written.time),
         reason=written.reason,
         detail=written.detail[:DETAIL_MAX],

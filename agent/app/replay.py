@@ -75,12 +75,12 @@ class Replay:
             "ignored": dict(sorted(self.ignored.items())),
             "telemetry": self._telemetry(),
             "applications": len(predictions),
-            "verdicts": dict(sorted(Counter(said.reliability.verdict for said in predictions).items())),
-            "quality": _quality([said.quality for said in predictions]),
+            "verdicts": dict(sorted(Counter(prediction.reliability.verdict for prediction in predictions).items())),
+            "quality": _quality([prediction.quality for prediction in predictions]),
             "power": {
                 "profiles": self.counts["profiles"],
-                "applications": sum(said.power is not None for said in predictions),
-                **_quality([said.power for said in predictions if said.power is not None]),
+                "applications": sum(prediction.power is not None for prediction in predictions),
+                **_quality([prediction.power for prediction in predictions if prediction.power is not None]),
             },
             "emissions": dict(sorted(self.sent.items())),
             "alerts": dict(sorted(Counter(alert.labels["alertname"] for alert in self.agent.service.alerts()).items())),
@@ -132,10 +132,10 @@ class Replay:
     def _refuse(self, place: str, index: int, format_name: str, value: bytes, error: InvalidInputError) -> None:
         self.counts["refused"] += 1
         self.refusals[error.reason] += 1
-        self._emitted(compose.encode(_letter(place, index, format_name, value, error)))
+        self._emitted(compose.encode(_dead_letter(place, index, format_name, value, error)))
 
 
-def _letter(place: str, index: int, format_name: str, value: bytes, error: InvalidInputError) -> DeadLetter:
+def _dead_letter(place: str, index: int, format_name: str, value: bytes, error: InvalidInputError) -> DeadLetter:
     name, _, line = place.rpartition(":")
     return dead_letter(
         name, 0, int(line) if line.isdigit() else 0, index, format_name=format_name, value=value, error=error,

@@ -12,13 +12,13 @@ import msgspec
 
 from agent.app import compose
 from agent.app.kafka import until_available
-from agent.app.lookout import Lookout, RecentLetters
+from agent.app.lookout import Lookout, RecentDeadLetters
 from agent.clock import Clock
 from agent.collector import Collector
 from agent.config.tree import Config
 from agent.learner.learner import Learner, in_thread
 from agent.learner.shard import OwnedShard
-from agent.learner.view import KEPT_MAX, LearnerService, View
+from agent.learner.view import RETAINED_MAX, LearnerService, View
 from agent.topics import own_topics
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Batch, Log
@@ -31,7 +31,7 @@ FEW = 200  # messages of a poll, after which more are waited for: a poll costs a
 GATHER_S = 0.01
 POLL_S = 1.0  # a group join that takes place inside a poll needs one that waits
 STANDBY_S = 10.0  # without a shard for so long: this learner waits for another one to end, and shows what that one told
-VIEWED: Mapping[Kind, int | None] = {"predictions": None, "job_predictions": None, "alerts": None, "runs": KEPT_MAX}
+VIEWED: Mapping[Kind, int | None] = {"predictions": None, "job_predictions": None, "alerts": None, "runs": RETAINED_MAX}
 
 
 class OwnShards(Forwarding):
@@ -129,20 +129,22 @@ class LearnerRole(Role):
         self._shown: frozenset[int] | None = None
         self._opened_s = 0.0
         self._learner: Learner | None = None
-        self._letters = RecentLetters(log, config.topics.deadletters)
-        self._reads = LearnerService(self._view, config.journal_partition, self._health, self._letters.seen)
+        self._dead_letters = RecentDeadLetters(log, config.topics.deadletters)
+        self._reads = LearnerService(self._view, config.journal_partition, self._health, self._dead_letters.latest)
         self.service = self._reads
         self.own = OwnShards(self._reads, config.journal_partition, self._shards)
 
     def watch(self, stop: threading.Event) -> None:
         """Start the threads that read the newest dead letters of the whole agent, and what other learners tell."""
-        self._letters.start(self._clock, stop)
+        self._dead_letters.start(self._clock, stop)
         Lookout("what other learners published", self.follow).start(self._clock, stop)
 
     def follow(self) -> None:
-        """Read what other learners told of the shards that are not owned here. Raises UnavailableError."""
+        """Read what other learners reported the shards that are not owned here. Raises UnavailableError."""
         if len(self._shards()) < self._config.topics.journal_partitions:
-            self._view.adopt(self._told(), lambda system: self._config.journal_partition(system) in self._shards())
+            self._view.adopt(
+                self._view_of_others(), lambda system: self._config.journal_partition(system) in self._shards()
+            )
 
     def step(self) -> None:
         """Fold what has come."""
@@ -183,10 +185,10 @@ class LearnerRole(Role):
         if self._shown is None and waits:
             return
         if self._shown is None or shards - self._shown:
-            self._view.replace(self._told())  # with what this one sent itself: a batch ends with a flush
+            self._view.replace(self._view_of_others())  # with what this one sent itself: a batch ends with a flush
         self._shown = shards
 
-    def _told(self) -> View:
+    def _view_of_others(self) -> View:
         fresh = View()
         for kind, newest in VIEWED.items():
             self._read(kind, newest, fresh)

@@ -23,11 +23,11 @@ class Group:
         self.runs = 0
         self.tally = Tally()
 
-    def add(self, observed_s: float, said: Band | None) -> None:
+    def add(self, observed_s: float, prediction: Band | None) -> None:
         """Take in a run that ended."""
         self.runs += 1
-        if said is not None:
-            self.tally.add(observed_s, said)
+        if prediction is not None:
+            self.tally.add(observed_s, prediction)
 
     def row(self, name: str) -> Row:
         """Return what it comes to."""
@@ -43,7 +43,7 @@ class Compared:
         self._runs = 0
         self._tallies = {name: (Tally(), Tally(), Tally()) for name in BASELINES}
 
-    def add(self, observed_s: float, said: Band | None, baseline: Baseline) -> None:
+    def add(self, observed_s: float, prediction: Band | None, baseline: Baseline) -> None:
         """Take in a run that ended."""
         self._runs += 1
         for name, (ours, theirs, alone) in self._tallies.items():
@@ -51,20 +51,25 @@ class Compared:
             if number is None:
                 continue
             alone.add_number(observed_s, number)
-            if said is not None:
-                ours.add(observed_s, said)
+            if prediction is not None:
+                ours.add(observed_s, prediction)
                 theirs.add_number(observed_s, number)
 
     def comparisons(self, runs: str) -> list[Comparison]:
         """Return a comparison for each baseline that had a number for any run."""
         found = []
         for name, (ours, theirs, alone) in self._tallies.items():
-            said, every = ours.figures(), alone.figures()
-            share = said.scored / self._runs if self._runs else 0.0
+            prediction, every = ours.figures(), alone.figures()
+            share = prediction.scored / self._runs if self._runs else 0.0
             if every.scored:
                 found.append(
                     Comparison(
-                        runs=runs, baseline=name, share=share, said=said, baseline_said=theirs.figures(), alone=every
+                        runs=runs,
+                        baseline=name,
+                        share=share,
+                        prediction=prediction,
+                        baseline_prediction=theirs.figures(),
+                        alone=every,
                     )
                 )
         return found
@@ -97,21 +102,21 @@ class Frequencies:
 class Sample(Generic[Drawn]):
     """At most `most` entries, chosen by the names of their runs: the same runs give the same sample, in any order."""
 
-    __slots__ = ("_held", "_most")
+    __slots__ = ("_most", "_retained")
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._held: list[tuple[int, str, Drawn]] = []
+        self._retained: list[tuple[int, str, Drawn]] = []
 
     def add(self, run_id: str, entry: Drawn) -> None:
         """Take an entry in, or leave it out."""
-        heapq.heappush(self._held, (-crc32(run_id.encode()), run_id, entry))
-        if len(self._held) > self._most:
-            heapq.heappop(self._held)
+        heapq.heappush(self._retained, (-crc32(run_id.encode()), run_id, entry))
+        if len(self._retained) > self._most:
+            heapq.heappop(self._retained)
 
-    def kept(self) -> list[Drawn]:
+    def retained(self) -> list[Drawn]:
         """Return the sample, in an order that depends on the names alone."""
-        return [entry for *_, entry in sorted(self._held, key=lambda held: held[:2])]
+        return [entry for *_, entry in sorted(self._retained, key=lambda covered: covered[:2])]
 
 
 def reached(observed_s: float, quantile_s: float) -> float:

@@ -19,7 +19,7 @@ from processors.contracts.settings import ProfileSettings
 PERIODS: Final = 40
 RUNS_OF_PERIOD: Final = 20  # a share of fewer is uncertain
 MINUTE_MS: Final = 60_000
-TOLD_AFTER_MS: Final = 10_000
+REPORTED_AFTER_MS: Final = 10_000
 _END, _START, _OTHER, _INSTANT = range(4)  # order at one time: what ended is known to what starts then
 OPEN_MAX: Final = 200_000
 SAMPLE_MAX: Final = 120  # runs that are drawn beside the curve of their application
@@ -47,7 +47,7 @@ class Moment(NamedTuple):
 
 
 def ran(event: JobCompleted) -> bool:
-    """Tell whether a completed job ran at all: one that was cancelled while it waited did not."""
+    """Return whether a completed job ran at all: one that was cancelled while it waited did not."""
     return event.run_time_s > 0
 
 
@@ -57,15 +57,15 @@ def moments(events: Sequence[JobEvent]) -> list[Moment]:
     Ends come before starts of the same time. Other evidence of a job has no time of its own and keeps its place behind
     the event that it follows.
     """
-    told = {event.run_id for event in events if isinstance(event, JobStarted)}
+    reported = {event.run_id for event in events if isinstance(event, JobStarted)}
     found: list[Moment] = []
     now_ms = 0
     for number, event in enumerate(events):
         if isinstance(event, JobCompleted):
             now_ms = event.end_ms
             found.append(Moment(now_ms, _INSTANT if event.end_ms <= event.start_ms else _END, number, event))
-            if ran(event) and event.run_id not in told:
-                told.add(event.run_id)
+            if ran(event) and event.run_id not in reported:
+                reported.add(event.run_id)
                 found.append(Moment(event.start_ms, _START, number, _start_of(event)))
         elif isinstance(event, JobStarted):
             now_ms = event.start_ms
@@ -79,23 +79,23 @@ def moments(events: Sequence[JobEvent]) -> list[Moment]:
 def minute_moments(minutes: Iterable[HostMinute]) -> list[Moment]:
     """Return the minutes of hosts, each when it would have been reported: ten seconds after its end."""
     return [
-        Moment(minute.minute_ms + MINUTE_MS + TOLD_AFTER_MS, _OTHER, number, minute)
+        Moment(minute.minute_ms + MINUTE_MS + REPORTED_AFTER_MS, _OTHER, number, minute)
         for number, minute in enumerate(minutes)
     ]
 
 
-def span(told: Iterable[Moment]) -> tuple[int, int]:
+def span(reported: Iterable[Moment]) -> tuple[int, int]:
     """Return the time of the first and of the last start in ms; zeros without any."""
-    starts = [moment.time_ms for moment in told if isinstance(moment.event, JobStarted)]
+    starts = [moment.time_ms for moment in reported if isinstance(moment.event, JobStarted)]
     return (min(starts), max(starts)) if starts else (0, 0)
 
 
-def period_edges(told: Iterable[Moment], since_ms: int | None = None) -> list[int]:
+def period_edges(reported: Iterable[Moment], since_ms: int | None = None) -> list[int]:
     """Return the starts of periods that hold equally many starts of runs, and the end of the last one, in ms.
 
     There are at most PERIODS, of RUNS_OF_PERIOD runs or more; only starts from `since_ms` on count.
     """
-    starts = [moment.time_ms for moment in told if isinstance(moment.event, JobStarted)]
+    starts = [moment.time_ms for moment in reported if isinstance(moment.event, JobStarted)]
     if since_ms is not None:
         starts = [start_ms for start_ms in starts if start_ms >= since_ms]
     first_ms = min(starts, default=since_ms or 0)
@@ -116,7 +116,7 @@ class OpenRun(msgspec.Struct):
 
     start_ms: int
     baseline: Baseline
-    said: JobPrediction | None = None
+    prediction: JobPrediction | None = None
     horizon: str = "no_curve"
 
 
@@ -184,7 +184,7 @@ class Observer:
         """Note what the fold emitted."""
         for message in messages:
             if isinstance(message, JobPrediction):
-                self._said(message, now_ms)
+                self._take_prediction(message, now_ms)
             elif isinstance(message, Prediction):
                 self._published(message)
             elif isinstance(message, Run):
@@ -203,7 +203,7 @@ class Observer:
             return
         if event.start_ms >= self._since_ms:
             self._score(event, run)
-            self.profiles.ended(event.run_id, power_band(run.said))
+            self.profiles.ended(event.run_id, power_band(run.prediction))
         self._last_two.learn(event.system, event.evidence, event.run_time_s)
 
     def _published(self, message: Prediction) -> None:
@@ -213,36 +213,36 @@ class Observer:
         if len(self.curves) > CURVES_MAX:
             del self.curves[next(iter(self.curves))]
 
-    def _said(self, message: JobPrediction, now_ms: int) -> None:
+    def _take_prediction(self, message: JobPrediction, now_ms: int) -> None:
         run = self._open.get((message.system, message.job_id))
         if run is None or message.start != rfc3339(run.start_ms) or now_ms - run.start_ms > AT_START_MS:
             return
-        if run.said is None or not run.said.known:
-            run.said = message
+        if run.prediction is None or not run.prediction.known:
+            run.prediction = message
             curve = self.curves.get(self._key(message))
             run.horizon = horizon(message.n, curve.sizes if curve else ())
 
-    def _key(self, said: JobPrediction) -> Key:
-        if said.application is None:
+    def _key(self, prediction: JobPrediction) -> Key:
+        if prediction.application is None:
             return UNNAMED
-        system = self._aliases.get(said.system, said.system)
-        return (said.application, system, said.input or "", said.unit or "")
+        system = self._aliases.get(prediction.system, prediction.system)
+        return (prediction.application, system, prediction.input or "", prediction.unit or "")
 
     def _score(self, event: JobCompleted, run: OpenRun) -> None:
-        band, observed_s = band_of(run.said), event.run_time_s
+        band, observed_s = band_of(run.prediction), event.run_time_s
         self.states.setdefault(event.state, Group()).add(observed_s, band)
         self.all.add(observed_s, band, run.baseline)
-        if run.said is not None and event.state != CANCELLED:
-            self._limit(run.said, observed_s)
+        if run.prediction is not None and event.state != CANCELLED:
+            self._limit(run.prediction, observed_s)
         if event.state != SUCCESS:
             return
         self.total.add(observed_s, band)
         self.completed.add(observed_s, band, run.baseline)
         self._period(event, run, band)
         self._application(event, run, band)
-        if run.said is not None and band is not None:
+        if run.prediction is not None and band is not None:
             self.horizons.setdefault(run.horizon, Group()).add(observed_s, band)
-            self.verdicts.setdefault(run.said.reliability.verdict, Group()).add(observed_s, band)
+            self.verdicts.setdefault(run.prediction.reliability.verdict, Group()).add(observed_s, band)
             for place, (level, quantile_s) in enumerate(
                 zip(QUANTILES, (band.low_s, band.run_time_s, band.high_s), strict=True)
             ):
@@ -257,31 +257,31 @@ class Observer:
                 tally.add_number(event.run_time_s, number)
 
     def _application(self, event: JobCompleted, run: OpenRun, band: Band | None) -> None:
-        key = self._key(run.said) if run.said is not None else UNNAMED
+        key = self._key(run.prediction) if run.prediction is not None else UNNAMED
         if key not in self.applications and len(self.applications) >= APPLICATIONS_MAX:
             key = OTHERS
         found = self.applications.setdefault(key, OfApplication())
         found.group.add(event.run_time_s, band)
         if band is not None:
             found.horizons.setdefault(run.horizon, Group()).add(event.run_time_s, band)
-        if run.said is not None and run.said.n:
-            found.sample.add(event.run_id, Observed(run.said.n, event.run_time_s))
+        if run.prediction is not None and run.prediction.n:
+            found.sample.add(event.run_id, Observed(run.prediction.n, event.run_time_s))
 
-    def _limit(self, said: JobPrediction, observed_s: float) -> None:
-        probability, limit_s = said.probability_exceeds_limit, said.time_limit_s
+    def _limit(self, prediction: JobPrediction, observed_s: float) -> None:
+        probability, limit_s = prediction.probability_exceeds_limit, prediction.time_limit_s
         if probability is None or limit_s is None or not 0 <= probability <= 1:
             return
         exceeded = observed_s >= limit_s * _EXCEEDED
         self.limit.add(min(int(probability * LIMIT_BINS), LIMIT_BINS - 1), probability, float(exceeded))
 
 
-def band_of(said: JobPrediction | None) -> Band | None:
+def band_of(prediction: JobPrediction | None) -> Band | None:
     """Return the predicted run time with its band; None where there was none."""
-    if said is None or not said.known:
+    if prediction is None or not prediction.known:
         return None
-    numbers = (said.run_time_s, said.low_s, said.high_s)
-    told = [number for number in numbers if number is not None and math.isfinite(number)]
-    return Band(*told) if len(told) == len(numbers) else None
+    numbers = (prediction.run_time_s, prediction.low_s, prediction.high_s)
+    reported = [number for number in numbers if number is not None and math.isfinite(number)]
+    return Band(*reported) if len(reported) == len(numbers) else None
 
 
 def horizon(n: float | None, sizes: tuple[float, ...]) -> str:
@@ -328,7 +328,7 @@ def application(key: Key, found: OfApplication, curve: Prediction | None) -> App
         horizons=rows(found.horizons, DISTANCES),
         verdict=curve.reliability.verdict if curve else None,
         curve=curve.curve if curve else (),
-        observed=tuple(sorted(found.sample.kept(), key=lambda run: (run.n, run.run_time_s))),
+        observed=tuple(sorted(found.sample.retained(), key=lambda run: (run.n, run.run_time_s))),
     )
 
 

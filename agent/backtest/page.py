@@ -13,7 +13,7 @@ from rich.text import Text
 from agent.backtest.report import AlertCount, Application, Drawn, Period, Profiled, Report, Row, Variant
 from agent.backtest.scores import Figures
 from processors.contracts.names import parse_rfc3339
-from sinks.web import words
+from sinks.web import formatting
 from sinks.web.charts import (
     Axis,
     Chart,
@@ -25,13 +25,13 @@ from sinks.web.charts import (
     size_axis,
     time_axis,
 )
+from sinks.web.formatting import counted, moment, power, share, verdict_text
 from sinks.web.views.application import explained_views
-from sinks.web.words import counted, moment, power, share, verdict_words
 
 NUMBERS_BEYOND: Final = 1e6
 ERROR_BEYOND: Final = 10.0
 ERROR_LEAST: Final = 1e-3  # what is smaller is drawn there: 0 has no place on a logarithmic axis
-BASELINE_WORDS: Final = {"requested": "requested time", "last_two": "user's last two jobs"}
+BASELINE_TEXT: Final = {"requested": "requested time", "last_two": "user's last two jobs"}
 STYLES: Final = ("static/vendor/uPlot.min.css", "static/style.css")
 SCRIPTS: Final = ("static/vendor/uPlot.iife.min.js", "static/chart.js")
 LICENCE: Final = "static/vendor/uPlot.LICENSE.txt"  # has to go with every copy
@@ -58,10 +58,10 @@ def page(report: Report) -> str:
 
 def environment() -> Environment:
     """Return the templates with what the report adds to them."""
-    made = words.environment("agent.backtest")
+    made = formatting.environment("agent.backtest")
     made.filters.update(
         explained=explained_views, seconds=seconds, number=number, error=error, middle_ms=middle_ms, log_error=_log_error,
-        file_name=lambda path: PurePath(path).name or path, baseline=BASELINE_WORDS.__getitem__,
+        file_name=lambda path: PurePath(path).name or path, baseline=BASELINE_TEXT.__getitem__,
     )  # fmt: skip
     made.globals.update(
         errors_chart=errors_chart, coverage_chart=coverage_chart, horizons_chart=horizons_chart, power_chart=power_chart,
@@ -88,7 +88,7 @@ def coverage_chart(periods: Sequence[Period]) -> Chart:
 
 def horizons_chart(rows: Sequence[Row]) -> Chart:
     """Return the chart of the share of runs inside their bands, by how far the size lay beyond the known sizes."""
-    places = linear_axis(range(len(rows)), lambda place: verdict_words(rows[round(place)].name))
+    places = linear_axis(range(len(rows)), lambda place: verdict_text(rows[round(place)].name))
     return Chart("Share inside the 90 % band by distance", places, share_axis(1.0))
 
 
@@ -99,7 +99,7 @@ def reliability_chart() -> Chart:
 
 def power_chart(sample: Sequence[Drawn]) -> Chart:
     """Return the chart of predicted against measured power; on the diagonal both are equal."""
-    watts = log_axis((value for run in sample for value in (run.said_w, run.measured_w)), round_ticks, power)
+    watts = log_axis((value for run in sample for value in (run.predicted_w, run.measured_w)), round_ticks, power)
     return Chart("Predicted against measured power", watts, watts, ratio=0.8, diagonal=True)
 
 
@@ -140,7 +140,7 @@ def seconds(value: float | None) -> str:
 def error(value: float | None) -> str:
     """Return a relative error in per cent, as a multiple where it is large."""
     if value is None or value < ERROR_BEYOND:
-        return words.share(value)
+        return formatting.share(value)
     return f"{seconds(value)}x"
 
 
@@ -187,8 +187,8 @@ def _predictions(report: Report) -> Table:
             table.add_row(_name(place), str(total.runs), share(total.answered), *_cells(total.figures))
     for pair in first.comparisons:
         if pair.runs == "completed":  # on the same runs, where any were predicted
-            found = pair.baseline_said if pair.said.scored else pair.alone
-            table.add_row(BASELINE_WORDS[pair.baseline], str(found.scored), "", *_cells(found))
+            found = pair.baseline_prediction if pair.prediction.scored else pair.alone
+            table.add_row(BASELINE_TEXT[pair.baseline], str(found.scored), "", *_cells(found))
     return table
 
 
@@ -199,10 +199,10 @@ def _power(found: Profiled) -> Table:
     for row in (found.total, *found.by_application):
         figures = row.figures
         low, high = figures.coverage_low, figures.coverage_high
-        held = "-" if low is None or high is None else f"{100 * low:.0f}-{100 * high:.0f} %"
+        interval = "-" if low is None or high is None else f"{100 * low:.0f}-{100 * high:.0f} %"
         table.add_row(
             row.name, str(row.runs), share(row.answered), power(row.mean_w), error(figures.median_error),
-            number(figures.bias), share(figures.coverage_90), held,
+            number(figures.bias), share(figures.coverage_90), interval,
         )  # fmt: skip
     return table
 
@@ -225,8 +225,8 @@ def _fired(variant: Variant, name: str) -> str:
 
 def _cells(found: Figures) -> tuple[str, ...]:
     low, high = found.coverage_low, found.coverage_high
-    held = "-" if low is None or high is None else f"{100 * low:.0f}-{100 * high:.0f} %"
-    return error(found.median_error), seconds(found.mae_s), number(found.bias), share(found.coverage_90), held
+    interval = "-" if low is None or high is None else f"{100 * low:.0f}-{100 * high:.0f} %"
+    return error(found.median_error), seconds(found.mae_s), number(found.bias), share(found.coverage_90), interval
 
 
 def _table(first: str, *others: str) -> Table:

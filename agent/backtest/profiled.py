@@ -15,7 +15,7 @@ from processors.contracts.hosts import Profile
 from processors.contracts.outputs import JobPrediction, Prediction, Run
 
 SYSTEM: Final = "system"
-SAID_MAX: Final = 200_000
+PREDICTIONS_MAX: Final = 200_000
 APPLICATIONS_MAX: Final = 2000
 SAMPLE_MAX: Final = 300
 MEASURED_MIN: Final = 0.5  # of a run's host-minutes: of others it is not known what they drew
@@ -36,14 +36,14 @@ class OfPower:
         self._tally = Tally()
         self._measured = self._estimated = self._watts = 0.0
 
-    def add(self, profile: Profile, power_w: float | None, said: Band | None) -> None:
+    def add(self, profile: Profile, power_w: float | None, prediction: Band | None) -> None:
         """Take in a run; `power_w` is None where it was not measured enough to score the prediction."""
         self.runs += 1
         self._measured += profile.measured.get(SYSTEM, 0.0)
         self._estimated += profile.estimated.get(SYSTEM, 0.0)
-        if power_w is not None and said is not None:
+        if power_w is not None and prediction is not None:
             self._watts += power_w
-            self._tally.add(power_w, said)
+            self._tally.add(power_w, prediction)
 
     def row(self, name: str, curve: Prediction | None = None) -> PowerRow:
         """Return what it comes to; `curve` holds what explains the power of the application."""
@@ -65,7 +65,7 @@ class ProfileObserver:
 
     def __init__(self, coverage_min: float) -> None:
         self._coverage_min = coverage_min
-        self._said: dict[str, Band | None] = {}
+        self._predictions: dict[str, Band | None] = {}
         self._settled = self._profiles = self._learned = 0
         self._left_out = Counter[str]()
         self._readings = Counter[str]()
@@ -73,18 +73,18 @@ class ProfileObserver:
         self._applications: dict[str, OfPower] = {}
         self._sample = Sample[Drawn](SAMPLE_MAX)
 
-    def ended(self, run_id: str, said: Band | None) -> None:
+    def ended(self, run_id: str, prediction: Band | None) -> None:
         """Note what was predicted at its start of a run that is to be scored, until it settles."""
-        self._said[run_id] = said
-        if len(self._said) > SAID_MAX:
-            del self._said[next(iter(self._said))]
+        self._predictions[run_id] = prediction
+        if len(self._predictions) > PREDICTIONS_MAX:
+            del self._predictions[next(iter(self._predictions))]
 
     def take(self, run: Run) -> None:
         """Score what was predicted of the power of a run that settled; one that is reported again counts for nothing."""
         run_id, profile = run.run_id, run.profile
-        if run_id not in self._said:
+        if run_id not in self._predictions:
             return
-        said = self._said.pop(run_id)
+        prediction = self._predictions.pop(run_id)
         self._settled += 1
         self._profiles += profile is not None
         reason = self._why_not(run.application_id, run.state, profile)
@@ -94,7 +94,7 @@ class ProfileObserver:
         self._learned += 1
         self._readings.update(profile.left_out)
         if SYSTEM in profile.power_w:
-            self._score(run_id, run.application_id or "", profile, said)
+            self._score(run_id, run.application_id or "", profile, prediction)
 
     def found(self, curves: Mapping[str, Prediction], top: int) -> Profiled | None:
         """Return what it comes to with the `top` applications with the most runs; None where hosts reported no run."""
@@ -109,7 +109,7 @@ class ProfileObserver:
             readings_left_out=dict(sorted(self._readings.items())),
             total=self._total.row("all"),
             by_application=tuple(self._applications[name].row(name, curves.get(name)) for name in chosen),
-            sample=tuple(self._sample.kept()),
+            sample=tuple(self._sample.retained()),
         )
 
     def _why_not(self, application_id: str | None, state: str, profile: Profile | None) -> str | None:
@@ -124,20 +124,25 @@ class ProfileObserver:
             return SHARED if profile.minutes + profile.shared >= self._coverage_min * profile.expected else TOO_LITTLE
         return None
 
-    def _score(self, run_id: str, application_id: str, profile: Profile, said: Band | None) -> None:
+    def _score(self, run_id: str, application_id: str, profile: Profile, prediction: Band | None) -> None:
         enough = profile.measured.get(SYSTEM, 0.0) >= MEASURED_MIN
         power_w = profile.power_w[SYSTEM] * profile.hosts if enough else None
         if application_id not in self._applications and len(self._applications) >= APPLICATIONS_MAX:
             application_id = "other applications"
         for group in (self._total, self._applications.setdefault(application_id, OfPower())):
-            group.add(profile, power_w, said)
-        if power_w is not None and said is not None:
-            self._sample.add(run_id, Drawn(said.run_time_s, said.low_s, said.high_s, power_w))
+            group.add(profile, power_w, prediction)
+        if power_w is not None and prediction is not None:
+            self._sample.add(run_id, Drawn(prediction.run_time_s, prediction.low_s, prediction.high_s, power_w))
 
 
-def power_band(said: JobPrediction | None) -> Band | None:
+def power_band(prediction: JobPrediction | None) -> Band | None:
     """Return the predicted power of a job with its band, in W; None where there was none."""
-    if said is None or said.power_w is None or said.power_low_w is None or said.power_high_w is None:
+    if (
+        prediction is None
+        or prediction.power_w is None
+        or prediction.power_low_w is None
+        or prediction.power_high_w is None
+    ):
         return None
-    told = (said.power_w, said.power_low_w, said.power_high_w)
-    return Band(*told) if all(math.isfinite(watts) and watts > 0 for watts in told) else None
+    reported = (prediction.power_w, prediction.power_low_w, prediction.power_high_w)
+    return Band(*reported) if all(math.isfinite(watts) and watts > 0 for watts in reported) else None

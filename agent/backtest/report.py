@@ -51,8 +51,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     runs: str
     baseline: str
     share: float
-    said: Figures
-    baseline_said: Figures
+    prediction: Figures
+    baseline_prediction: Figures
     alone: Figures
 
 
@@ -121,7 +121,7 @@ class PowerRow(msgspec.Struct, frozen=True, kw_only=True):
 class Drawn(msgspec.Struct, frozen=True, array_like=True):
     """A run of the sample that is drawn: power predicted at its start with its band, and measured power, in W."""
 
-    said_w: float
+    predicted_w: float
     low_w: float
     high_w: float
     measured_w: float

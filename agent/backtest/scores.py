@@ -98,11 +98,11 @@ class Band(msgspec.Struct, frozen=True):
     high_s: float
 
     def holds(self, observed_s: float) -> bool:
-        """Tell whether a run time lies inside, edges included."""
+        """Return whether a run time lies inside, edges included."""
         return not self.above(observed_s) and not observed_s < self.low_s * (1 - _TOUCH)
 
     def above(self, observed_s: float) -> bool:
-        """Tell whether a run time lies above."""
+        """Return whether a run time lies above."""
         return observed_s > self.high_s * (1 + _TOUCH)
 
     @property
@@ -146,20 +146,20 @@ class Tally:
         self._width = 0.0
         self._errors, self._widths = Sketch(), Sketch()
 
-    def add(self, observed_s: float, said: Band) -> None:
+    def add(self, observed_s: float, prediction: Band) -> None:
         """Score a prediction with a band."""
-        self._point(observed_s, said.run_time_s, said.high_90_s)
+        self._point(observed_s, prediction.run_time_s, prediction.high_90_s)
         self._bands += 1
-        above = said.above(observed_s)
+        above = prediction.above(observed_s)
         self._above += above
-        self._below += not above and not said.holds(observed_s)
-        width = math.log(max(said.high_s, _LEAST_S) / max(said.low_s, _LEAST_S))
+        self._below += not above and not prediction.holds(observed_s)
+        width = math.log(max(prediction.high_s, _LEAST_S) / max(prediction.low_s, _LEAST_S))
         self._width += width
         self._widths.add(width)
 
-    def add_number(self, observed_s: float, said_s: float) -> None:
+    def add_number(self, observed_s: float, predicted_s: float) -> None:
         """Score a prediction that is one number, taken for every quantile."""
-        self._point(observed_s, said_s, said_s)
+        self._point(observed_s, predicted_s, predicted_s)
 
     def figures(self) -> Figures:
         """Return what the errors come to."""
@@ -180,13 +180,13 @@ class Tally:
             median_ln_width=self._widths.median(),
         )  # fmt: skip
 
-    def _point(self, observed_s: float, said_s: float, high_90_s: float) -> None:
-        observed, said = max(observed_s, _LEAST_S), max(said_s, _LEAST_S)
-        error = abs(said / observed - 1.0)
+    def _point(self, observed_s: float, predicted_s: float, high_90_s: float) -> None:
+        observed, prediction = max(observed_s, _LEAST_S), max(predicted_s, _LEAST_S)
+        error = abs(prediction / observed - 1.0)
         self._scored += 1
         found = (
-            abs(said - observed), error, math.log(observed / said), min(said, observed) / max(said, observed),
-            pinball(observed, said, 0.5), pinball(observed, high_90_s, 0.9),
+            abs(prediction - observed), error, math.log(observed / prediction), min(prediction, observed) / max(prediction, observed),
+            pinball(observed, prediction, 0.5), pinball(observed, high_90_s, 0.9),
         )  # fmt: skip
         for index, value in enumerate(found):
             self._sums[index] += value

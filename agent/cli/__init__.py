@@ -14,7 +14,7 @@ COMMANDS: Final = {
     "demo": "Show the agent at work on a simulated centre; needs nothing else.",
     "run": "Run the agent on Kafka.",
     "replay": "Send event files through the agent and write what comes out.",
-    "backtest": "Score what would have been said about past jobs; try alert settings.",
+    "backtest": "Score the predictions for past jobs; try alert settings.",
     "backfill": "Feed history into a running agent, so that day one has models.",
     "predict": "Predict run times, from files or from a running agent.",
     "identify": "Show what the rules make of the jobs in files.",
@@ -23,8 +23,8 @@ COMMANDS: Final = {
     "topics": "Check or create the agent's topics, or list the rights it needs.",
     "rebuild": "Learn anew from the settled runs, with the rules of today.",
     "deadletter": "List messages that could not be used, or send them again.",
-    "subscribe": "Print what the agent says, or keep a local table of it.",
-    "simulate": "Write what a simulated centre tells into the topics that are read.",
+    "subscribe": "Print what the agent publishes, or keep a local table of it.",
+    "simulate": "Write the events of a simulated centre into the source topics.",
     "describe": "Print the reference, made from the code.",
 }
 DONE: Final = 0
@@ -36,12 +36,12 @@ def report(error: Exception, *, verbose: bool) -> int:
     """Write the sentence, and with `verbose` the trace before it; return the exit code."""
     if verbose:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-    for line in sentence(error).splitlines():
+    for line in error_text(error).splitlines():
         click.echo(f"scalewatch: {line}", err=True)
     return WRONG if isinstance(error, ConfigError) else FAILED
 
 
-def sentence(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return what an error means; one that nobody foresaw says so."""
     if isinstance(error, ScalewatchError):
         return str(error)

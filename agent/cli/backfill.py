@@ -53,7 +53,7 @@ def backfill(
     now_ms: int,
     on_progress: Callable[[int], None],
 ) -> Counter[str]:
-    """Write what the files tell of ended runs into the journal; return counts by what became of the records.
+    """Write what the files report ended runs into the journal; return counts by what became of the records.
 
     A second backfill of the same files changes nothing: runs have identities. Starts, states and samples of hosts are left
     out, for they say nothing of the past; those of archives become profiles of their runs. Raises UnavailableError; what
@@ -101,7 +101,7 @@ class PastProfiles:
         self._settle_ms = round(config.jobs.settle_max_s * 1000)
         self._feed = Feed(self)
         self._settling: deque[JobCompleted] = deque()
-        self._told: list[JobProfile] = []
+        self._reported: list[JobProfile] = []
 
     def take(self, timed: TimedEvent) -> Iterator[JobProfile]:
         """Take an event; yield the profiles of runs that settled before it."""
@@ -121,7 +121,7 @@ class PastProfiles:
         if partition is None:
             return
         if isinstance(event, HostMinute):
-            resources = {name: told for name, told in event.resources.items() if is_profiled(name) or is_power(name)}
+            resources = {name: text for name, text in event.resources.items() if is_profiled(name) or is_power(name)}
             event = msgspec.structs.replace(event, resources=resources)
         elif isinstance(event, JobCompleted):
             self._settling.append(event)
@@ -139,11 +139,11 @@ class PastProfiles:
         partition = self._config.journal_partition(event.system) or 0
         found = self._hosts[partition].profile(job_key(event.system, event.job_id), event.run_id)
         if found is not None:
-            self._told.append(JobProfile(event.system, event.job_id, event.run_id, found))
+            self._reported.append(JobProfile(event.system, event.job_id, event.run_id, found))
 
     def _new(self) -> list[JobProfile]:
-        told, self._told = self._told, []
-        return told
+        text, self._reported = self._reported, []
+        return text
 
 
 def _with_profiles(config: Config, paths: Sequence[str], now_ms: int, options: DecodeOptions) -> Iterator[Item]:
@@ -178,5 +178,5 @@ def command(files: tuple[str, ...], config: str, timezone: str) -> None:
     rest = ", ".join(
         f"{count} {reason}" for reason, count in sorted(counts.items()) if reason not in {WRITTEN, PROFILES}
     )
-    told = f", {counted(counts[PROFILES], 'profile')}" if counts[PROFILES] else ""
-    click.echo(f"{counted(counts[WRITTEN], 'run')}{told} written" + (f"; left out: {rest}" if rest else ""))
+    text = f", {counted(counts[PROFILES], 'profile')}" if counts[PROFILES] else ""
+    click.echo(f"{counted(counts[WRITTEN], 'run')}{text} written" + (f"; left out: {rest}" if rest else ""))

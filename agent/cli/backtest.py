@@ -40,8 +40,8 @@ from processors.contracts.telemetry import Samples, is_power, is_profiled
 
 CONFIGURED: Final = "as configured"
 SECTIONS: Final = ("alerts", "run_time", "jobs", "identify", "profiles")  # what changes a fold
-TOLD_EVERY: Final = 500
-MINUTES_MAX: Final = 500_000  # of hosts, which are held in memory; what is told of more is counted and left out
+REPORT_EVERY: Final = 500
+MINUTES_MAX: Final = 500_000  # of hosts, which are held in memory; what is reported more is counted and left out
 OnProgress = Callable[[int], None]
 
 
@@ -70,7 +70,7 @@ def read(
         for record, after_ms in with_following(records):
             reading.take(record)
             reading.measured(windows.take(record, after_ms))
-            if reading.records % TOLD_EVERY == 0:
+            if reading.records % REPORT_EVERY == 0:
                 on_progress(reading.records)
         reading.measured(windows.end())
     return reading.past(until_ms)
@@ -101,18 +101,18 @@ class _Reading:
         if len(self._events) > JOBS_MAX:
             raise ConfigError(f"The files list more than {JOBS_MAX} jobs; split them.")
 
-    def measured(self, told: Iterable[Samples | HostMinute]) -> None:
+    def measured(self, text: Iterable[Samples | HostMinute]) -> None:
         """Take in minutes of hosts: counters and power of them."""
-        for minute in told:
+        for minute in text:
             if isinstance(minute, Samples):
                 continue
-            kept = {name: found for name, found in minute.resources.items() if is_profiled(name) or is_power(name)}
+            retained = {name: found for name, found in minute.resources.items() if is_profiled(name) or is_power(name)}
             if self._config.journal_partition(minute.system) is None:
                 self._refused["unknown-system"] += 1
-            elif not kept or len(self._minutes) >= MINUTES_MAX:
+            elif not retained or len(self._minutes) >= MINUTES_MAX:
                 self._ignored["host-minute"] += 1
             else:
-                self._minutes.append(msgspec.structs.replace(minute, resources=kept))
+                self._minutes.append(msgspec.structs.replace(minute, resources=retained))
 
     def past(self, until_ms: int | None) -> Past:
         """Return everything in the order of time, up to a time."""
@@ -155,7 +155,7 @@ class Fold:
             self._feed.pass_time(moment.time_ms)
             self._now_ms = moment.time_ms
             self._take(moment.event)
-            if done % TOLD_EVERY == 0:
+            if done % REPORT_EVERY == 0:
                 on_progress(before + done)
         self._feed.finish(SETTLE_MS)
 
@@ -178,11 +178,11 @@ class Fold:
 
     def _fold(self, partition: int, record: JournalRecord) -> None:
         try:
-            said = self._shards[partition].fold(record)
+            text = self._shards[partition].fold(record)
         except Exception:  # noqa: BLE001  as the learner does: what a processor cannot take is counted and left out
             self.faults += 1
             return
-        self._observer.take(said, self._now_ms)
+        self._observer.take(text, self._now_ms)
 
 
 def candidates(config: Config, sets: Sequence[dict[str, str]]) -> list[Candidate]:

@@ -31,12 +31,12 @@ class Filter(msgspec.Struct, frozen=True):
     since_ms: int | None = None
     limit: int = 10_000
 
-    def takes(self, letter: DeadLetter) -> bool:
+    def takes(self, dead_letter: DeadLetter) -> bool:
         """Return whether a letter is wanted."""
         return (
-            self.reason in (None, letter.reason)
-            and self.topic in (None, letter.topic)
-            and (self.since_ms is None or time_ms(letter.time) >= self.since_ms)
+            self.reason in (None, dead_letter.reason)
+            and self.topic in (None, dead_letter.topic)
+            and (self.since_ms is None or time_ms(dead_letter.time) >= self.since_ms)
         )
 
 
@@ -52,12 +52,12 @@ def listed(log: Log, topic: str, wanted: Filter, write: Callable[[str], object],
     """Write each wanted letter as one line and return their number. Raises UnavailableError."""
     count = 0
 
-    def take(letter: DeadLetter | None) -> None:
+    def take(dead_letter: DeadLetter | None) -> None:
         nonlocal count
-        if letter is None or count >= wanted.limit or not wanted.takes(letter):
+        if dead_letter is None or count >= wanted.limit or not wanted.takes(dead_letter):
             return
         count += 1
-        write(msgspec.json.encode(letter).decode() if as_json else _line(letter))
+        write(msgspec.json.encode(dead_letter).decode() if as_json else _line(dead_letter))
 
     _read(log, topic, take)
     return count
@@ -73,15 +73,15 @@ def replayed(log: Log, topic: str, wanted: Filter, *, flush_timeout_s: float, dr
     seen: set[tuple[str, int, int]] = set()
     producer = None if dry_run else log.producer()
 
-    def take(letter: DeadLetter | None) -> None:
-        if letter is None:
+    def take(dead_letter: DeadLetter | None) -> None:
+        if dead_letter is None:
             done.unreadable += 1
             return
-        message = (letter.topic, letter.partition, letter.offset)
-        if message in seen or len(seen) >= wanted.limit or not wanted.takes(letter):
+        message = (dead_letter.topic, dead_letter.partition, dead_letter.offset)
+        if message in seen or len(seen) >= wanted.limit or not wanted.takes(dead_letter):
             return
         seen.add(message)
-        _resend(letter, producer, done)
+        _resend(dead_letter, producer, done)
 
     try:
         _read(log, topic, take)
@@ -93,17 +93,17 @@ def replayed(log: Log, topic: str, wanted: Filter, *, flush_timeout_s: float, dr
     return done
 
 
-def _resend(letter: DeadLetter, producer: Producer | None, done: Replayed) -> None:
-    if letter.truncated:
+def _resend(dead_letter: DeadLetter, producer: Producer | None, done: Replayed) -> None:
+    if dead_letter.truncated:
         done.truncated += 1
         return
     try:
-        value = base64.b64decode(letter.value_base64, validate=True)
+        value = base64.b64decode(dead_letter.value_base64, validate=True)
     except binascii.Error:
         done.unreadable += 1
         return
     if producer is not None:
-        producer.send(letter.topic, value)
+        producer.send(dead_letter.topic, value)
     done.sent += 1
 
 
@@ -114,23 +114,23 @@ def _read(log: Log, topic: str, take: Callable[[DeadLetter | None], None]) -> No
 
     def on_batch(batch: Batch) -> None:
         for value in batch.values:
-            take(_letter(value))
+            take(_dead_letter(value))
 
     for partition in range(count):
         log.read(topic, partition, on_batch)
 
 
-def _letter(value: bytes | None) -> DeadLetter | None:
+def _dead_letter(value: bytes | None) -> DeadLetter | None:
     try:
         return _DECODER.decode(value or b"")
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
-def _line(letter: DeadLetter) -> str:
-    where = f"{letter.topic}/{letter.partition}/{letter.offset}"
-    cut = ", cut" if letter.truncated else ""
-    return f"{letter.time}  {letter.reason}  {where}  {letter.format}, {letter.value_bytes} bytes{cut}: {letter.detail}"
+def _line(dead_letter: DeadLetter) -> str:
+    where = f"{dead_letter.topic}/{dead_letter.partition}/{dead_letter.offset}"
+    cut = ", cut" if dead_letter.truncated else ""
+    return f"{dead_letter.time}  {dead_letter.reason}  {where}  {dead_letter.format}, {dead_letter.value_bytes} bytes{cut}: {dead_letter.detail}"
 
 
 @click.group(short_help="List messages that could not be used, or send them again.")
@@ -154,7 +154,7 @@ def _filters(function: Command) -> Command:
 @command.command("list")
 @_filters
 @json_option
-def list_letters(config: str, as_json: bool, **filters: Any) -> None:  # noqa: FBT001 - options
+def list_dead_letters(config: str, as_json: bool, **filters: Any) -> None:  # noqa: FBT001 - options
     """Print dead letters, oldest first: when, why, where from and the sentence; with --json whole, one on a line."""
     settings = load(config)
     wanted = _filter(**filters)
@@ -167,7 +167,7 @@ def list_letters(config: str, as_json: bool, **filters: Any) -> None:  # noqa: F
 @command.command("replay")
 @_filters
 @click.option("--dry-run", is_flag=True, help="Count only; send nothing.")
-def replay_letters(config: str, dry_run: bool, **filters: Any) -> None:  # noqa: FBT001 - options
+def replay_dead_letters(config: str, dry_run: bool, **filters: Any) -> None:  # noqa: FBT001 - options
     """Send the original bytes of dead letters to their original topics again.
 
     To do twice what was done once is safe: what arrives again changes nothing. A message that is still bad becomes a
@@ -178,12 +178,12 @@ def replay_letters(config: str, dry_run: bool, **filters: Any) -> None:  # noqa:
     timeout_s = settings.collector.flush_timeout_s
     with connected(settings) as log:
         done = replayed(log, settings.topics.deadletters, wanted, flush_timeout_s=timeout_s, dry_run=dry_run)
-    click.echo(_told(done, dry_run=dry_run))
+    click.echo(_summary_text(done, dry_run=dry_run))
     if done.truncated or done.unreadable:
         click.get_current_context().exit(FAILED)
 
 
-def _told(done: Replayed, *, dry_run: bool) -> str:
+def _summary_text(done: Replayed, *, dry_run: bool) -> str:
     lines = [f"{'Would be sent' if dry_run else 'Sent'} again: {counted(done.sent, 'message')}."]
     if done.truncated:
         lines.append(f"Refused, because a dead letter keeps only the beginning of a long message: {done.truncated}.")

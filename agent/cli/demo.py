@@ -10,7 +10,7 @@ from sinks.prometheus.predictions import PredictionCollector
 from sinks.prometheus.registry import HealthCollector, HostCollector
 from sinks.terminal import Screen
 from sinks.web.server import Server, create_app
-from sinks.web.views.agent import troubles
+from sinks.web.views.agent import faults
 
 HOSTS_MAX = 40
 
@@ -36,7 +36,7 @@ def command(duration: float | None, seed: int, host: str, port: int, speed: floa
     metrics.register(HostCollector(service, HOSTS_MAX))
     stop = threading.Event()
     with Server(create_app(service, metrics, demo.truth), host, port) as server:
-        screen = Screen(service, demo.truth, lambda: f"{demo.headline()}   {server.url}", lambda: troubles(metrics))
+        screen = Screen(service, demo.truth, lambda: f"{demo.headline()}   {server.url}", lambda: faults(metrics))
         worker = threading.Thread(target=demo.run, args=(stop,), name="agent")
         timer = threading.Timer(duration, stop.set) if duration else None
         worker.start()

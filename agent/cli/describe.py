@@ -57,7 +57,7 @@ def _data(subject: str) -> Any:
 
 def _rows(subject: str) -> list[dict[str, Any]]:
     if subject == "metrics":
-        from sinks.prometheus.table import rows  # noqa: PLC0415 - each subject loads only what it tells of
+        from sinks.prometheus.table import rows  # noqa: PLC0415 - each subject loads only what it reports
 
         return describe.metrics(rows())
     if subject == "formats":

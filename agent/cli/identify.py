@@ -140,7 +140,7 @@ def command(  # noqa: PLR0917 - options
     refused, samples = _survey(survey, read_files(files, SystemClock().now_ms(), options))
     click.echo(_json(survey, refused) if as_json else _text(survey, top))
     if samples and not as_json:
-        click.echo(f"scalewatch: {counted(samples, 'sample')} of telemetry left out, which tell of no job.", err=True)
+        click.echo(f"scalewatch: {counted(samples, 'sample')} of telemetry left out; they describe no job.", err=True)
     if refused and not as_json:
         rest = f"; the first {REFUSED_SHOWN} are above" if refused > REFUSED_SHOWN else ""
         click.echo(f"scalewatch: {counted(refused, 'record')} could not be used{rest}.", err=True)

@@ -75,6 +75,6 @@ def stopped_by_signals() -> threading.Event:
     return stop
 
 
-def say_that_it_is_tried_again(state: Any) -> None:
+def report_retry(state: Any) -> None:
     """Tell on standard error why an attempt has failed, before the next one."""
     click.echo(f"scalewatch: {state.outcome.exception()} Trying again.", err=True)

@@ -17,7 +17,7 @@ from processors.contracts.errors import ConfigError
 DAY_S: Final = 86_400.0
 BUSY: Final = 0.5  # of a core at most, on average: after an outage a role has to catch up
 ROOM: Final = 1.25  # more memory than reckoned with: allocators, readers, what differs between centres
-HELD_S: Final = 480.0  # a window holds five minutes, what may come late, and the minute that is filling
+RETAINED_S: Final = 480.0  # a window holds five minutes, what may come late, and the minute that is filling
 IN_USE_MAX: Final = 5_000  # applications that are kept decoded
 COMPACTED: Final = 2.0  # a compacted topic holds up to so many times what counts, until the broker cleans it
 SEGMENT_BYTES: Final = 2**30  # the one that is being written is never cleaned; Kafka's default
@@ -118,7 +118,7 @@ class TopicNeed(msgspec.Struct, frozen=True):
     topic: str
     partitions: int
     written_bytes_per_day: float
-    kept_bytes: float
+    retained_bytes: float
     retention_bytes: int | None = None
 
 
@@ -144,7 +144,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def disk_bytes(self) -> float:
         """Disk of all topics and copies; runs are those of a year."""
-        return sum(topic.kept_bytes for topic in self.topics)
+        return sum(topic.retained_bytes for topic in self.topics)
 
 
 def plan(centre: Centre, config: Config, journal_days: float) -> Plan:
@@ -170,8 +170,8 @@ def _collector(centre: Centre, config: Config) -> tuple[RoleNeed, int]:
     replicas = max(1, ceil(cores / BUSY))
     by_bound = ceil(2 * centre.series / max(1, config.collector.series_max))  # half full: the others' share has room
     partitions = replicas * ceil(max(replicas, by_bound) / replicas)
-    held = max(1, ceil(HELD_S / centre.interval_s))
-    window = WINDOW.value + held * WINDOW_SAMPLE.value
+    retained = max(1, ceil(RETAINED_S / centre.interval_s))
+    window = WINDOW.value + retained * WINDOW_SAMPLE.value
     usual = PROCESS.value + window * centre.series / replicas
     largest = PROCESS.value + window * centre.series / max(1, replicas - 1)  # while one of them is away
     return _need("collector", replicas, cores / replicas, usual, largest), partitions
@@ -215,8 +215,8 @@ def _topics(centre: Centre, config: Config, journal_days: float) -> tuple[TopicN
     running = min(jobs, config.jobs.open_jobs_max) * JOB_PREDICTION.value
 
     def compacted(topic: str, partitions: int, written: float, counts: float) -> TopicNeed:
-        kept = COMPACTED * counts + partitions * min(SEGMENT_BYTES, written * journal_days)
-        return TopicNeed(topic, partitions, written, copies * kept)
+        retained = COMPACTED * counts + partitions * min(SEGMENT_BYTES, written * journal_days)
+        return TopicNeed(topic, partitions, written, copies * retained)
 
     per_partition = ceil(ROOM * journal * journal_days / shards)
     runs = jobs * RUN.value
@@ -243,11 +243,11 @@ def _remarks(learner: RoleNeed, shards: int) -> list[str]:
     if learner.cores <= BUSY:
         return []
     parts = ceil(shards * learner.cores / BUSY)
-    sentence = (
+    message = (
         f"A learner would be busy for {learner.cores:.0%} of its time: give several systems journal partitions of their own "
         f"(topics.journal_partitions: {parts}), or measure fewer resources."
     )
-    return [sentence]
+    return [message]
 
 
 @click.command(short_help="Say what memory, processors, disk and partitions a centre needs.")
@@ -266,7 +266,7 @@ def _remarks(learner: RoleNeed, shards: int) -> list[str]:
 @config_option
 @json_option
 def command(**given: Any) -> None:
-    """Say what memory, processors, disk and partitions a centre needs, from its hosts and jobs.
+    """Return what memory, processors, disk and partitions a centre needs, from its hosts and jobs.
 
     \b
     scalewatch plan --hosts 5000 --interval 10 --resources 12 --jobs-per-day 20000 --applications 2000
@@ -301,7 +301,7 @@ def _hosts(given: int | None, config: Config) -> int:
 
 def values(found: Plan) -> dict[str, Any]:
     """Return the values of the Helm chart that fit."""
-    told: dict[str, Any] = {}
+    text: dict[str, Any] = {}
     for role in found.roles:
         resources = {
             "requests": {
@@ -311,13 +311,13 @@ def values(found: Plan) -> dict[str, Any]:
             "limits": {"memory": f"{role.memory_largest_mi}Mi"},
         }
         replicas = {"replicas": role.replicas} if role.role == "collector" else {}
-        told[role.role] = {**replicas, "resources": resources}
+        text[role.role] = {**replicas, "resources": resources}
     topics = {"journal_partitions": found.shards} if found.shards > 1 else {}
     settings = {"topics": topics} if topics else {}
     for setting in found.settings:
         section, _, key = setting.key.partition(".")
         settings[section] = {**settings.get(section, {}), key: setting.wanted}
-    return told | ({"config": settings} if settings else {})
+    return text | ({"config": settings} if settings else {})
 
 
 def _json(found: Plan, days: float) -> str:
@@ -371,7 +371,7 @@ def _topics_table(topics: Sequence[TopicNeed], copies: int) -> str:
             each.topic,
             str(each.partitions),
             size(each.written_bytes_per_day),
-            size(each.kept_bytes),
+            size(each.retained_bytes),
             str(each.retention_bytes or "-"),
         )
         for each in topics

@@ -23,8 +23,8 @@ from processors.contracts.errors import ConfigError, ScalewatchError, Unavailabl
 from processors.contracts.events import Attribute, Evidence, PredictionRequested
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Answer, AnswerPoint, Model, Prediction
+from sinks.web.formatting import INSIDE, energy, energy_advice, power, printable, share, verdict_text
 from sinks.web.views.overview import horizons, ranked
-from sinks.web.words import INSIDE, energy, energy_advice, power, printable, share, verdict_words
 
 TIMEOUT_S: Final = 10.0
 KNOWN_SHOWN: Final = 20
@@ -73,7 +73,7 @@ def read_requests(path: str) -> list[Question]:
 def answers(config: Config, files: Sequence[str], questions: Sequence[Question], timezone: str) -> Iterator[Any]:
     """Yield the answer to each question, in order, after learning from the files."""
     with closing(learned(config, files, timezone)) as agent:
-        systems = {said.system for said in agent.service.predictions()}
+        systems = {text.system for text in agent.service.predictions()}
         only = systems.pop() if len(systems) == 1 else ""
         for question in questions:
             try:
@@ -87,24 +87,24 @@ def answers(config: Config, files: Sequence[str], questions: Sequence[Question],
 def of_person(config: Config, file: str, request: PredictionRequested, timezone: str) -> Iterator[Answer]:
     """Yield an answer for each curve that fits what a person named; ScalewatchError where none does."""
     with closing(learned(config, [file], timezone)) as agent:
-        keys = [_key(said) for said in agent.service.predictions()]
+        keys = [_key(text) for text in agent.service.predictions()]
         fitting = [key for key in keys if _fits(key, request)]
         if not fitting and (
-            told := [answer for key in _never_run(keys, request) if (answer := _asked(agent, key, request)).known]
+            line := [answer for key in _never_run(keys, request) if (answer := _requested(agent, key, request)).known]
         ):
-            yield from told
+            yield from line
             return
         if not fitting:
             raise ScalewatchError(_nothing(keys, request, file))
         for key in fitting:
-            yield _asked(agent, key, request)
+            yield _requested(agent, key, request)
 
 
-def _asked(agent: Embedded, key: ApplicationKey, request: PredictionRequested) -> Answer:
+def _requested(agent: Embedded, key: ApplicationKey, request: PredictionRequested) -> Answer:
     attributes, features = request.evidence.attributes, request.features
     evidence = Evidence(application=key.application, input=key.input or None, attributes=attributes)
-    said = agent.service.prediction(key.id)
-    sizes = request.n or tuple(point.n for point in (said.curve if said else ()))
+    text = agent.service.prediction(key.id)
+    sizes = request.n or tuple(point.n for point in (text.curve if text else ()))
     return agent.service.answer(
         PredictionRequested(key.system, request_id="1", n=sizes, evidence=evidence, unit=key.unit, features=features)
     )
@@ -152,9 +152,9 @@ def ask_agent(url: str, request: PredictionRequested, token: str | None = None) 
         "unit": request.unit,
         "n": ",".join(f"{n:g}" for n in request.n),
     }
-    told = {f"attribute.{name}": str(value) for name, value in evidence.attributes.items()}
-    told |= {f"feature.{name}": repr(value) for name, value in request.features.items()}
-    query = urllib.parse.urlencode({name: value for name, value in (named | told).items() if value})
+    text = {f"attribute.{name}": str(value) for name, value in evidence.attributes.items()}
+    text |= {f"feature.{name}": repr(value) for name, value in request.features.items()}
+    query = urllib.parse.urlencode({name: value for name, value in (named | text).items() if value})
     address = f"{url.rstrip('/')}/api/v1/predictions?{query}"
     if not address.startswith(("http://", "https://")):
         raise ConfigError(f"{url!r} is no HTTP address.")
@@ -184,16 +184,16 @@ def _question(path: str, number: int, line: bytes) -> Question:
 def _flat(question: Question, answer: Answer) -> dict[str, Any]:
     common = {"id": question.id} | {name: getattr(answer, name) for name in ANSWERED}
     points = [msgspec.to_builtins(point) for point in answer.points]
-    return common | _told(question, points)
+    return common | _attributes(question, points)
 
 
 def _unanswered(question: Question, detail: str) -> dict[str, Any]:
     common = {"id": question.id, "known": False, "detail": detail, "observations": 0, "model": None}
-    asked = {name: getattr(question, name) for name in ("application", "system", "input", "unit")}
-    return common | asked | _told(question, [])
+    requested = {name: getattr(question, name) for name in ("application", "system", "input", "unit")}
+    return common | requested | _attributes(question, [])
 
 
-def _told(question: Question, points: list[dict[str, Any]]) -> dict[str, Any]:
+def _attributes(question: Question, points: list[dict[str, Any]]) -> dict[str, Any]:
     if isinstance(question.n, list):
         return {"points": points}
     return points[0] if points else {"n": question.n, "run_time_s": None}
@@ -206,18 +206,18 @@ def _fits(key: ApplicationKey, request: PredictionRequested) -> bool:
     return all(want is None or want == own for want, own in zip(wanted, has, strict=True))
 
 
-def _key(said: Prediction) -> ApplicationKey:
-    return ApplicationKey(said.application, said.system, said.input, said.unit)
+def _key(text: Prediction) -> ApplicationKey:
+    return ApplicationKey(text.application, text.system, text.input, text.unit)
 
 
 def _detail(body: bytes) -> str:
     """Return what an agent says of a refusal; nothing where it is no agent that answers."""
     try:
-        said = msgspec.json.decode(body, type=_Refusal)
+        text = msgspec.json.decode(body, type=_Refusal)
     except msgspec.MsgspecError:
         return ""
-    known = f" Known: {', '.join(said.known[:KNOWN_SHOWN])}." if said.known else ""
-    return printable(said.error[:300] + known)
+    known = f" Known: {', '.join(text.known[:KNOWN_SHOWN])}." if text.known else ""
+    return printable(text.error[:300] + known)
 
 
 class _Refusal(msgspec.Struct):
@@ -253,7 +253,7 @@ def _numbers(context: click.Context, parameter: click.Parameter, given: tuple[st
 
 
 @click.command
-@click.argument("words", nargs=-1, metavar="[FILE] [APPLICATION]")
+@click.argument("arguments", nargs=-1, metavar="[FILE] [APPLICATION]")
 @click.option("--n", "sizes", callback=_sizes, help="Sizes, such as 64,128; by default those of the curve.")
 @click.option("--system", default=None, help="Its system; by default the only one that runs it.")
 @click.option("--input", default=None, help="Its input; by default the only one, from a file all.")
@@ -290,7 +290,7 @@ def command(**given: Any) -> None:
 
 
 def _many(given: dict[str, Any]) -> None:
-    if not given["events"] or given["words"]:
+    if not given["events"] or given["arguments"]:
         raise click.UsageError("--requests needs --events FILE, and takes no other FILE or APPLICATION.")
     requests = read_requests(given["requests"])
     config = load_or_default(given["config"])
@@ -302,8 +302,8 @@ def _many(given: dict[str, Any]) -> None:
 
 
 def _one(given: dict[str, Any]) -> None:
-    words: tuple[str, ...] = given["words"]
-    if len(words) != (1 if given["url"] else 2):
+    arguments: tuple[str, ...] = given["arguments"]
+    if len(arguments) != (1 if given["url"] else 2):
         raise click.UsageError(
             "name a FILE and an APPLICATION, or an APPLICATION and --url; or use --events and --requests."
         )
@@ -311,7 +311,7 @@ def _one(given: dict[str, Any]) -> None:
         system=given["system"] or "",
         request_id="1",
         n=given["sizes"],
-        evidence=Evidence(application=words[-1], input=given["input"], attributes=given["attributes"]),
+        evidence=Evidence(application=arguments[-1], input=given["input"], attributes=given["attributes"]),
         unit=given["unit"],
         features=given["features"],
     )
@@ -319,7 +319,7 @@ def _one(given: dict[str, Any]) -> None:
         show(ask_agent(given["url"], request, _token(given["token_file"])), members=given["members"])
         return
     config = load_or_default(given["config"])
-    for answer in of_person(config, words[0], request, given["timezone"]):
+    for answer in of_person(config, arguments[0], request, given["timezone"]):
         show(answer, members=given["members"])
 
 
@@ -350,16 +350,16 @@ def show(answer: Answer, *, members: bool = False) -> None:
     rows = [_row(point, powered=powered) for point in answer.points]
     lines = [f"{name} on {answer.system}: {answer.detail}", table(head, rows)]
     lines += dict.fromkeys(advice for point in answer.points for advice in point.reliability.advice)
-    lines += [said for said in [_of_energy(answer)] if said]
+    lines += [text for text in [_of_energy(answer)] if text]
     if members and answer.model is not None:
-        lines += ["", _laws(answer.model)]
+        lines += ["", _members(answer.model)]
     click.echo("\n".join(lines))
 
 
-def _laws(model: Model) -> str:
-    laws = ranked(model)
-    shown = horizons(laws)
-    head = ("law", "weight", *(f"error {verdict_words(name)}" for name in shown), "what it is")
+def _members(model: Model) -> str:
+    members = ranked(model)
+    shown = horizons(members)
+    head = ("law", "weight", *(f"error {verdict_text(name)}" for name in shown), "what it is")
     rows = [
         (
             law.name,
@@ -367,7 +367,7 @@ def _laws(model: Model) -> str:
             *(share(law.errors[name].error if name in law.errors else None) for name in shown),
             "; ".join(filter(None, (law.law, law.remark))),
         )
-        for law in laws
+        for law in members
     ]
     return table(head, rows)
 
@@ -387,6 +387,6 @@ def _row(point: AnswerPoint, *, powered: bool) -> tuple[str, ...]:
         *((power(point.power_w), energy(point.energy_j), band) if powered else ()),
         f"{point.speedup:.3g}",
         share(point.efficiency),
-        verdict_words(point.reliability.verdict),
+        verdict_text(point.reliability.verdict),
         point.source,
     )

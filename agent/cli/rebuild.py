@@ -20,7 +20,7 @@ from processors.contracts.log import CheckpointStore, Log, Marker, Restoration, 
 from processors.contracts.outputs import Prediction, Run
 from processors.jobs.lifecycle import Job, JobState
 from processors.pipeline.host_state import of_hosts
-from processors.pipeline.jobs import told_at_start
+from processors.pipeline.jobs import reported_at_start
 from processors.pipeline.shard import Shard
 from processors.pipeline.state import Tombstone
 from processors.store import Envelope
@@ -48,21 +48,21 @@ def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], N
         restored = store.take_over()  # (1)
         fold = compose.make_shard(config)
         runs = sorted(_settled(config, log, shard), key=lambda run: (_completion(run).end_ms, run.run_id))
-        said: dict[str, Prediction | None] = {}
+        text: dict[str, Prediction | None] = {}
         now_ms = restored.marker.now_ms if restored.marker else 0
         for count, run in enumerate(runs, 1):  # (2)
-            _fold(fold, _events_of(run), said)
+            _fold(fold, _events_of(run), text)
             if count % 1000 == 0:
                 on_progress(count)
         on_progress(len(runs))
-        _pass_time(fold, now_ms, said)
+        _pass_time(fold, now_ms, text)
         pending = _pending(restored)
         for job in pending:  # (3)
-            _fold(fold, _events_of_job(job), said, tick=False)
+            _fold(fold, _events_of_job(job), text, tick=False)
         _save(config, store, restored, fold)  # (4)
     finally:
         store.close()
-    _publish(config, log, said)  # (5)
+    _publish(config, log, text)  # (5)
     return Rebuilt(len(runs), len(pending), len(fold.state.models))
 
 
@@ -89,7 +89,7 @@ def _events_of(run: Run) -> list[JobEvent]:
 
 
 def _profile(event: JobCompleted, profile: Profile | None) -> list[JobEvent]:
-    """Return what the hosts of a run told of it: it can not be worked out again, for their minutes are not kept."""
+    """Return what the hosts of a run reported it: it cannot be worked out again, for their minutes are not kept."""
     return [JobProfile(event.system, event.job_id, event.run_id, profile)] if profile is not None else []
 
 
@@ -103,29 +103,29 @@ def _pending(restored: Restored) -> list[JobState]:
 def _events_of_job(job: JobState) -> list[JobEvent]:
     ended: list[JobEvent] = []
     for run in job.ended:
-        ended += [*told_at_start(run), run.event, *_profile(run.event, run.profile)]
+        ended += [*reported_at_start(run), run.event, *_profile(run.event, run.profile)]
     started: list[JobEvent] = [job.started] if job.started is not None else []
     return [*(identity for _, identity in sorted(job.identities.items())), *ended, *started]
 
 
-def _fold(fold: Shard, events: list[JobEvent], said: dict[str, Prediction | None], *, tick: bool = True) -> None:
+def _fold(fold: Shard, events: list[JobEvent], text: dict[str, Prediction | None], *, tick: bool = True) -> None:
     if tick:  # before the evidence: what comes long before its run is forgotten
-        _pass_time(fold, max(event.end_ms for event in events if isinstance(event, JobCompleted)), said)
+        _pass_time(fold, max(event.end_ms for event in events if isinstance(event, JobCompleted)), text)
     for event in events:
-        _keep(fold.fold(JournalRecord(event=event)), said)
+        _keep(fold.fold(JournalRecord(event=event)), text)
 
 
-def _pass_time(fold: Shard, time_ms: int, said: dict[str, Prediction | None]) -> None:
+def _pass_time(fold: Shard, time_ms: int, text: dict[str, Prediction | None]) -> None:
     for tick_ms in ticks(fold.now_ms or None, time_ms - time_ms % 10_000):
-        _keep(fold.fold(JournalRecord(event=Tick(system="", time_ms=tick_ms))), said)
+        _keep(fold.fold(JournalRecord(event=Tick(system="", time_ms=tick_ms))), text)
 
 
-def _keep(messages: list[Any], said: dict[str, Prediction | None]) -> None:
+def _keep(messages: list[Any], text: dict[str, Prediction | None]) -> None:
     for message in messages:
         if isinstance(message, Prediction):
-            said[compose.encode(message).key] = message
+            text[compose.encode(message).key] = message
         elif isinstance(message, Tombstone) and message.kind == "predictions":
-            said[message.key] = None
+            text[message.key] = None
 
 
 def _save(config: Config, store: CheckpointStore, restored: Restored, fold: Shard) -> None:
@@ -149,7 +149,7 @@ def _save(config: Config, store: CheckpointStore, restored: Restored, fold: Shar
 
 
 def _hosts_readable(config: Config, restored: Restored) -> bool:
-    """Tell whether what is learned of hosts can stay as it is: nothing of it is in the settled runs."""
+    """Return whether what is learned of hosts can stay as it is: nothing of it is in the settled runs."""
     states = {key: value for key, value in restored.states.items() if of_hosts(key)}
     try:
         compose.make_shard(config).restore(states, 0, restored.marker.hosts_now_ms if restored.marker else None)
@@ -158,12 +158,12 @@ def _hosts_readable(config: Config, restored: Restored) -> bool:
     return True
 
 
-def _publish(config: Config, log: Log, said: dict[str, Prediction | None]) -> None:
+def _publish(config: Config, log: Log, text: dict[str, Prediction | None]) -> None:
     producer = log.producer()
     topic = config.topics.predictions
-    for gone in _newest(log, topic).keys() - {key.encode() for key in said}:
+    for gone in _newest(log, topic).keys() - {key.encode() for key in text}:
         producer.send(topic, None, gone)
-    for key, message in said.items():
+    for key, message in text.items():
         producer.send(topic, compose.encode(message).value if message is not None else None, key.encode())
     producer.flush(config.learner.flush_timeout_s)
     producer.close()
@@ -190,9 +190,9 @@ def command(config: str, shard: tuple[int, ...]) -> None:
 def _rebuilt(config: Config, log: Log, shard: int) -> str:
     with progress(f"shard {shard}, runs") as on_progress:
         done = rebuild(config, log, shard, on_progress)
-    told = (
+    text = (
         counted(done.runs, "run"),
         f"{counted(done.pending_jobs, 'job')} not settled",
         counted(done.applications, "application"),
     )
-    return f"shard {shard}: {', '.join(told)}"
+    return f"shard {shard}: {', '.join(text)}"

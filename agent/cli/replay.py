@@ -55,20 +55,20 @@ def command(  # noqa: PLR0917 - options
         replay.agent.close()
     (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
     if not quiet:
-        click.echo(_told(summary, folder), err=True)
+        click.echo(_summary_text(summary, folder), err=True)
     if not summary["events"] and not summary["telemetry"]["taken"]:
         click.get_current_context().exit(FAILED)
 
 
-def _told(summary: dict[str, Any], folder: Path) -> str:
+def _summary_text(summary: dict[str, Any], folder: Path) -> str:
     why = f" ({folder}/deadletters.jsonl says why)" if summary["refused"] else ""
     return (
-        f"{counted(summary['events'], 'event')}, {_told_samples(summary['telemetry'])}{summary['refused']} refused{why}, "
+        f"{counted(summary['events'], 'event')}, {_samples_text(summary['telemetry'])}{summary['refused']} refused{why}, "
         f"{counted(summary['applications'], 'application')} with a prediction; see {folder}/summary.json"
     )
 
 
-def _told_samples(telemetry: dict[str, int]) -> str:
+def _samples_text(telemetry: dict[str, int]) -> str:
     if not telemetry["taken"]:
         return ""
     left_out = telemetry["late"] + telemetry["ahead"] + telemetry["not_finite"]

@@ -50,8 +50,8 @@ def command(config: str, role: str | None) -> None:
 def _both(config: str, stop: threading.Event) -> int:
     def start(role: str, restarts: int) -> subprocess.Popen[bytes]:
         arguments = [sys.executable, "-m", "agent.cli", "run", "-c", config, "--role", role]
-        told = {RESTARTS: str(restarts), PARENT: str(os.getpid())}
-        return subprocess.Popen(arguments, env={**os.environ, **told})  # noqa: S603 - our own program
+        text = {RESTARTS: str(restarts), PARENT: str(os.getpid())}
+        return subprocess.Popen(arguments, env={**os.environ, **text})  # noqa: S603 - our own program
 
     return supervisor.supervise(dict.fromkeys(ROLES, start), SystemClock(), stop, supervisor.logger("parent"))
 
@@ -64,10 +64,10 @@ def _alone(config: Config, name: str, stop: threading.Event) -> int:
     metrics.register(HealthCollector(role.service))
     metrics.register(PredictionCollector(role.own, clock.now_ms, bounds.applications_max, bounds.sizes_max))
     metrics.register(HostCollector(role.service, bounds.hosts_max))
-    say = supervisor.logger(name)
+    role_events = supervisor.logger(name)
     app = create_app(role.service, metrics, access=compose.access(config))
     with Server(app, config.http.host, _port(config, name)) as server:
-        say.info("role starts", url=server.url, restarts=restarts)
+        role_events.info("role starts", url=server.url, restarts=restarts)
         role.watch(stop)
         alertmanager.start(config.alertmanager, role.own, metrics, clock, stop)
         try:
@@ -75,9 +75,9 @@ def _alone(config: Config, name: str, stop: threading.Event) -> int:
         except ConfigError:
             raise
         except Exception as error:  # noqa: BLE001 - crash only: whatever it is, the process ends and starts anew
-            say.error("role ends", reason=f"{type(error).__name__}: {error}")
+            role_events.error("role ends", reason=f"{type(error).__name__}: {error}")
             return 1
-    say.info("role stopped")
+    role_events.info("role stopped")
     return 0
 
 

@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 import click
 
 from agent.app.kafka import connected, until_available
-from agent.cli.options import required_config_option, say_that_it_is_tried_again, stopped_by_signals
+from agent.cli.options import report_retry, required_config_option, stopped_by_signals
 from agent.clock import Clock, SystemClock
 from agent.config.load import load
 from agent.config.tree import Config, Source
 from agent.simulation.centre import SYSTEM
-from agent.simulation.living import Kind, LivingCentre, Said
+from agent.simulation.living import Kind, LivingCentre, TimedMessage
 from agent.simulation.meters import ENERGY, MINUTE_MS
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.log import Batch, Log, Producer, TopicSettings
@@ -46,10 +46,10 @@ class Destinations(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where an earlier simulation was: its centre, and the time of the last job that it told of."""
+    """Where an earlier simulation was: its centre, and the time of the last job that it reported."""
 
     centre: LivingCentre
-    told_ms: int
+    reported_ms: int
 
 
 def destinations(config: Config, system: str) -> Destinations:
@@ -95,16 +95,16 @@ class Simulator:
         place = last_place(log, to.jobs, seed, system)
         if place is None or not _goes_on(place, clock.now_ms()):
             place = _begun(seed, clock.now_ms(), round(past_s * 1000), system)
-        self.centre, self.told_ms = place
+        self.centre, self.reported_ms = place
         self.live = False
         self._key = f"simulated:{seed}:{self.centre.began_ms}:{self.centre.opened_ms}".encode()
-        self._said = self.centre.jobs(self.told_ms)
-        self._next = next(self._said)
+        self._predicted = self.centre.jobs(self.reported_ms)
+        self._next = next(self._predicted)
         self._producer: Producer | None = None
 
     def run(self, stop: threading.Event) -> None:
         """Tell until `stop` is set."""
-        from_ms, began_s = self.told_ms, self._clock.monotonic_s()
+        from_ms, began_s = self.reported_ms, self._clock.monotonic_s()
         try:
             while not self._clock.sleep(STEP_S, stop):
                 elapsed_s = self._clock.monotonic_s() - began_s
@@ -115,37 +115,37 @@ class Simulator:
         finally:
             self._forget_producer()
 
-    def due(self, until_ms: int) -> Iterator[Sequence[Said]]:
+    def due(self, until_ms: int) -> Iterator[Sequence[TimedMessage]]:
         """Yield in parts what is told until a time; never what is still to come."""
         now_ms = self._clock.now_ms()
         if until_ms >= now_ms and not self.live:
             self.live = True
             measured = self.centre.measured(max(now_ms - now_ms % MINUTE_MS, self.centre.opened_ms))
-            self._said = heapq.merge([self._next], self._said, measured, key=lambda said: said.time_ms)
-            self._next = next(self._said)
+            self._predicted = heapq.merge([self._next], self._predicted, measured, key=lambda text: text.time_ms)
+            self._next = next(self._predicted)
         until_ms = now_ms if self.live else until_ms
-        batch: list[Said] = []
+        batch: list[TimedMessage] = []
         while self._next.time_ms <= until_ms:
             batch.append(self._next)
-            self._next = next(self._said)
+            self._next = next(self._predicted)
             if len(batch) == BATCH_MAX:
                 yield batch
                 batch = []
         if batch:
             yield batch
 
-    def send(self, batch: Sequence[Said]) -> None:
+    def send(self, batch: Sequence[TimedMessage]) -> None:
         """Write messages and wait until the broker has them. Raises UnavailableError: they are to be sent again."""
         try:
             self._producer = self._producer or self._log.producer()
-            for said in batch:
-                if (topic := self._to.topic(said.kind)) is not None:
-                    self._producer.send(topic, said.value, self._key, None, said.time_ms)
+            for text in batch:
+                if (topic := self._to.topic(text.kind)) is not None:
+                    self._producer.send(topic, text.value, self._key, None, text.time_ms)
             self._producer.flush(FLUSH_S)
         except UnavailableError:
             self._forget_producer()
             raise
-        self.told_ms = batch[-1].time_ms
+        self.reported_ms = batch[-1].time_ms
 
     def _forget_producer(self) -> None:
         if self._producer is not None:
@@ -160,7 +160,7 @@ def _begun(seed: int, now_ms: int, past_ms: int, system: str) -> Place:
 
 
 def _goes_on(place: Place, now_ms: int) -> bool:
-    return place.told_ms <= now_ms < place.centre.began_ms + OLD_MS
+    return place.reported_ms <= now_ms < place.centre.began_ms + OLD_MS
 
 
 def _raw(topic: str) -> TopicSettings:
@@ -176,16 +176,16 @@ def _takes_energy(source: Source, system: str) -> bool:
     return mapped and source.system == system and source.format in {"line-protocol", "auto"}
 
 
-@click.command(short_help="Write what a simulated centre tells into the topics that are read.")
+@click.command(short_help="Write the events of a simulated centre into the source topics.")
 @required_config_option
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Another seed, another centre.")
 @click.option("--past", type=click.FloatRange(0, 96), default=24.0, show_default=True, metavar="HOURS",
-              help="The centre has been at work for so long; its jobs of that time are told first.")  # fmt: skip
+              help="How long the centre has been running; its past jobs are written first.")  # fmt: skip
 @click.option("--speed", type=click.FloatRange(1, 1_000_000), default=1200.0, show_default=True,
               help="Simulated seconds per second until the present is reached; then time passes as it does.")  # fmt: skip
 @click.option("--system", default=SYSTEM, show_default=True, help="What the centre is called; it has to be accepted.")
 def command(config: str, seed: int, past: float, speed: float, system: str) -> None:
-    """Let a simulated centre tell of its jobs and hosts until Ctrl-C or SIGTERM.
+    """Let a simulated centre report its jobs and hosts until Ctrl-C or SIGTERM.
 
     Its events go into the topics of the configuration's source of format native: jobs into the first, what hosts measure into
     the second, where there is one. Energy counters go into a source of line protocol that maps the measurement rapl, where there is
@@ -195,7 +195,7 @@ def command(config: str, seed: int, past: float, speed: float, system: str) -> N
     to = destinations(settings, system)
     stop = stopped_by_signals()
     simulate = partial(_simulate, settings, to, stop, seed=seed, past_s=past * HOUR_S, speed=speed, system=system)
-    until_available(simulate, stop, CONNECT_AGAIN_MAX_S, say_that_it_is_tried_again)
+    until_available(simulate, stop, CONNECT_AGAIN_MAX_S, report_retry)
 
 
 def _simulate(
@@ -206,6 +206,6 @@ def _simulate(
         for topic in simulator.created:
             click.echo(f"created {topic}")
         topics = ", ".join(dict.fromkeys(topic for topic in to if topic))
-        click.echo(f"The centre {system} tells {topics} of what happened since {rfc3339(simulator.told_ms)}.")
+        click.echo(f"The centre {system} writes to {topics} what happened since {rfc3339(simulator.reported_ms)}.")
         simulator.run(stop)
-        click.echo(f"Stopped; everything was told until {rfc3339(simulator.told_ms)}.")
+        click.echo(f"Stopped; everything was written until {rfc3339(simulator.reported_ms)}.")

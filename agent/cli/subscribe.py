@@ -13,7 +13,7 @@ import msgspec
 
 from agent.app import compose
 from agent.app.kafka import connected, until_available
-from agent.cli.options import required_config_option, say_that_it_is_tried_again, stopped_by_signals
+from agent.cli.options import report_retry, required_config_option, stopped_by_signals
 from agent.config.load import load
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError
@@ -72,7 +72,7 @@ def _followed(log: Log, consumer: Consumer, topic: str, stop: Callable[[], bool]
         yield Changes(tuple(changes), caught_up)
 
 
-@click.command(short_help="Print what the agent says, or keep a local table of predictions fresh.")
+@click.command(short_help="Print what the agent publishes, or keep a local table of predictions fresh.")
 @required_config_option
 @click.argument("topic", type=click.Choice(TOPICS), default="predictions")
 @click.option("--sqlite", type=click.Path(dir_okay=False, path_type=Path), help="Keep predictions in this SQLite file.")
@@ -96,7 +96,7 @@ def command(config: str, topic: str, sqlite: Path | None, jsonl: Path | None, *,
     name = compose.output_topics(settings)[topic.replace("-", "_")]
     read = partial(_read, settings, name, take, stop, once=once, only_new=only_new)
     try:
-        until_available(read, stop, AGAIN_MAX_S, say_that_it_is_tried_again)
+        until_available(read, stop, AGAIN_MAX_S, report_retry)
     finally:
         take.close()
 

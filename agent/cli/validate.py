@@ -52,7 +52,7 @@ class SampleReport(msgspec.Struct):
     format: str = ""
     records: int = 0
     samples: dict[str, int] = {}
-    hosts_seen: int = 0
+    hosts_found: int = 0
     events: dict[str, int] = {}
     ignored: dict[str, int] = {}
     refusals: int = 0
@@ -140,7 +140,7 @@ def _tried(config: Config, number: int, path: str, records: _Records, received_m
     for series, count in samples.items():
         resource = named(index[series].resource).resource
         report.samples[resource] = report.samples.get(resource, 0) + count
-    report.hosts_seen = len({index[series].host for series in samples})
+    report.hosts_found = len({index[series].host for series in samples})
     return msgspec.structs.replace(report, **{kind: missed.names(kind) for kind in _UNPLACED})
 
 
@@ -171,7 +171,7 @@ def _head(report: SampleReport, config: Config) -> str:
     topics = ", ".join(config.sources[report.source].topics)
     what = f"{report.file}: {counted(report.records, 'message')} as of the topic {topics} ({report.format})"
     samples, events = sum(report.samples.values()), sum(report.events.values())
-    came = [f"{counted(samples, 'sample')} of {counted(report.hosts_seen, 'host')}"] if samples else []
+    came = [f"{counted(samples, 'sample')} of {counted(report.hosts_found, 'host')}"] if samples else []
     came += [counted(events, "event")] if events else []
     return f"{what}: {' and '.join(came) or 'nothing of use'}."
 
@@ -188,7 +188,7 @@ def _lines(report: SampleReport) -> Iterator[str]:
         yield "left out: " + ", ".join(f"{reason} {count}" for reason, count in sorted(report.ignored.items()))
     if report.refusals:
         yield f"refused: {report.refusals}"
-    yield from (f"  {sentence}" for sentence in report.refused)
+    yield from (f"  {message}" for message in report.refused)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -198,13 +198,13 @@ def _some(names: Sequence[str]) -> str:
 
 @click.command(short_help="Check a configuration and name everything that is wrong.")
 @required_config_option
-@click.option("--diff", "old_path", metavar="OLD", help="Also say what changes against this one, and at what cost.")
+@click.option("--diff", "old_path", metavar="OLD", help="Also list the changes against this file, and their cost.")
 @click.option("--no-secrets", is_flag=True, help="Do not look up secrets: for checks on another machine.")
 @click.option(
     "--samples",
     multiple=True,
     metavar="[TOPIC=]FILE",
-    help="Messages that producers wrote, one on a line: say what the sources make of them. May be given several times.",
+    help="Messages of producers, one per line: show how the sources read them. May be given several times.",
 )
 @json_option
 def command(
@@ -240,7 +240,7 @@ def _comparable(path: str) -> Config:
 
 def _text(path: str, config: Config, old_path: str | None, found: Sequence[Change]) -> str:
     lines = [f"{path}: the configuration is good."]
-    lines += [f"note: {path_text(key)} {sentence}" for key, sentence in notes(config)]
+    lines += [f"note: {path_text(key)} {message}" for key, message in notes(config)]
     if old_path is not None and not found:
         lines.append(f"Nothing changes against {old_path}.")
     if found:
@@ -251,7 +251,7 @@ def _text(path: str, config: Config, old_path: str | None, found: Sequence[Chang
 
 def _json(config: Config, found: Sequence[Change], reports: Sequence[SampleReport]) -> str:
     plain: dict[str, Any] = {
-        "notes": [{"key": path_text(key), "sentence": sentence} for key, sentence in notes(config)],
+        "notes": [{"key": path_text(key), "sentence": message} for key, message in notes(config)],
         "changes": [{**msgspec.structs.asdict(change), "path": path_text(change.path)} for change in found],
     }
     if reports:

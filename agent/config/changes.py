@@ -111,8 +111,8 @@ def changed(config: Config, settings: dict[str, str], sections: Sequence[str]) -
         found = loads(msgspec.json.encode(tree).decode(), NAME)
     except InvalidConfigError as error:
         raise InvalidConfigError([_without_place(problem) for problem in error.problems]) from None
-    kept = {name: getattr(config, name) for name in Config.model_fields}
-    return Config(**kept | {section: getattr(found, section) for section in sections})
+    retained = {name: getattr(config, name) for name in Config.model_fields}
+    return Config(**retained | {section: getattr(found, section) for section in sections})
 
 
 def _put(tree: dict[str, Any], key: str, text: str) -> None:
@@ -130,9 +130,9 @@ def _put(tree: dict[str, Any], key: str, text: str) -> None:
 def _value(key: str, text: str) -> Any:
     document = parse(text, NAME)
     if document.problems:
-        raise InvalidConfigError([Problem(NAME, 0, 0, (key,), problem.sentence) for problem in document.problems])
+        raise InvalidConfigError([Problem(NAME, 0, 0, (key,), problem.message) for problem in document.problems])
     return document.data
 
 
 def _without_place(problem: Problem) -> Problem:
-    return Problem(NAME, 0, 0, problem.path, problem.sentence)
+    return Problem(NAME, 0, 0, problem.path, problem.message)

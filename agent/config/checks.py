@@ -23,7 +23,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 def notes(config: Config) -> Iterator[tuple[Path, str]]:
     """Yield the path of a key and a sentence about its value."""
     if config.privacy.users == "hash" and not config.privacy.salt.get_secret_value():
-        yield ("privacy", "salt"), "is empty: who knows the user names can tell whose hash is whose."
+        yield ("privacy", "salt"), "is empty: whoever knows the user names can match them to the hashes."
     if config.privacy.users == "plain":
         yield ("privacy", "users"), "is plain: outputs name people."
     if config.topics.replication == 1:
@@ -55,11 +55,11 @@ def _readers(config: Config) -> Iterator[tuple[Path, str]]:
         for index, text in enumerate(access.trusted_proxies):
             network = ip_network(text, strict=False)
             if network.prefixlen == 0:
-                yield (*path, "trusted_proxies", index), "is everywhere: whoever reaches the port can say who they are."
+                yield (*path, "trusted_proxies", index), "is everywhere: whoever reaches the port can claim any name."
             elif network.is_loopback:
                 yield (
                     (*path, "trusted_proxies", index),
-                    "is this machine: whoever can log in to it can say who they are.",
+                    "is this machine: whoever can log in to it can claim any name.",
                 )
 
 
@@ -122,10 +122,10 @@ def _partitions(config: Config) -> Iterator[Fault]:
     count = config.topics.journal_partitions
     for name, system in config.systems.items():
         if system.partition >= count:
-            sentence = (
+            message = (
                 f"is partition {system.partition}, but topics.journal_partitions is {count}: use 0 to {count - 1}."
             )
-            yield ("systems", name, "partition"), sentence
+            yield ("systems", name, "partition"), message
 
 
 def _aliases(config: Config) -> Iterator[Fault]:
@@ -217,11 +217,11 @@ def _rules(config: Config) -> Iterator[Fault]:
 def _failures(config: Config) -> Iterator[Fault]:
     rate = config.alerts.failure_rate
     if rate.failures_min > rate.recent_runs:
-        sentence = f"is {rate.failures_min}, but only {rate.recent_runs} recent runs are looked at (recent_runs)."
-        yield ("alerts", "failure_rate", "failures_min"), sentence
+        message = f"is {rate.failures_min}, but only {rate.recent_runs} recent runs are looked at (recent_runs)."
+        yield ("alerts", "failure_rate", "failures_min"), message
 
 
-def _kept(config: Config) -> Iterator[Fault]:
+def _retention(config: Config) -> Iterator[Fault]:
     """Rules on fields that every source drops never match."""
     needs = {"script": "script", "comment": "comment", "work_dir": "paths"}
     for index, rule in enumerate(config.identify.rules):
@@ -280,7 +280,7 @@ CHECKS: Final = (
     Check(frozenset({"collector", "learner"}), _groups),
     Check(frozenset({"kafka"}), _security),
     Check(frozenset({"identify"}), _rules),
-    Check(frozenset({"identify", "sources"}), _kept),
+    Check(frozenset({"identify", "sources"}), _retention),
     Check(frozenset({"identify", "privacy"}), _users),
     Check(frozenset({"alerts"}), _failures),
     Check(frozenset({"alerts"}), _verdicts),

@@ -79,8 +79,8 @@ class Resolver(msgspec.Struct):
             self._problem(path, f"the file {name!r} is empty or longer than {SECRET_BYTES_MAX} bytes.")
         return text
 
-    def _problem(self, path: Path, sentence: str) -> None:
-        self.document.problems.append(self.document.problem(path, sentence))
+    def _problem(self, path: Path, message: str) -> None:
+        self.document.problems.append(self.document.problem(path, message))
 
 
 def _as_pattern(path: Path) -> tuple[str, ...]:
@@ -97,11 +97,11 @@ PATTERNS: Final[dict[str, str]] = {
     "resource": "must be a word of printable ASCII characters without >, which stands before a peer",
     "resources": "must be a word of printable ASCII characters without >, which stands before a peer",
 }
-TOPIC_SENTENCE: Final = "must be the name of a topic: up to 249 letters, digits, full stops, dashes and underscores"
-WORD_SENTENCE: Final = "must be a word of printable ASCII characters without spaces"
+TOPIC_MESSAGE: Final = "must be the name of a topic: up to 249 letters, digits, full stops, dashes and underscores"
+WORD_MESSAGE: Final = "must be a word of printable ASCII characters without spaces"
 
 
-def sentence(error: ErrorDetails) -> str:
+def error_text(error: ErrorDetails) -> str:
     """Return the sentence for one error of the validation; a secret is never part of it."""
     path = error["loc"]
     if error["type"] == "extra_forbidden":
@@ -157,18 +157,18 @@ def _number(limit: Any) -> Any:
 
 
 def _one_of(error: ErrorDetails) -> str:
-    words = error["ctx"]["expected"].replace("'", "")
-    return f"must be {words}"
+    parts = error["ctx"]["expected"].replace("'", "")
+    return f"must be {parts}"
 
 
 def _pattern(error: ErrorDetails) -> str:
     path: tuple[Any, ...] = error["loc"]
-    words = [part for part in path if isinstance(part, str) and part != "[key]"]
-    if words[0] == "sources" and words[-1] == "topics":
+    parts = [part for part in path if isinstance(part, str) and part != "[key]"]
+    if parts[0] == "sources" and parts[-1] == "topics":
         return PATTERNS["topics"]
-    if words[0] == "topics":
-        return TOPIC_SENTENCE
-    return PATTERNS.get(words[-1], WORD_SENTENCE)
+    if parts[0] == "topics":
+        return TOPIC_MESSAGE
+    return PATTERNS.get(parts[-1], WORD_MESSAGE)
 
 
 _WANTED: Final[dict[str, Callable[[ErrorDetails], str]]] = {
@@ -383,4 +383,4 @@ def _described(error: ErrorDetails, data: dict[str, Any]) -> list[Fault]:
     path = tuple(part for part in error["loc"] if part != "[key]")
     if error["type"] == "value_error" and path[-1] == "match":
         return match_faults(path, data)
-    return [(path, sentence(error))]
+    return [(path, error_text(error))]

@@ -100,7 +100,7 @@ def _key(path: tuple[str, ...], field: FieldInfo, default: Any, *, section: bool
         required=field.is_required(),
         secret=SecretStr in (field.annotation, *get_args(field.annotation)),
         section=section,
-        meaning=field.description or _first_sentence(section_model(field.annotation)),
+        meaning=field.description or _summary_line(section_model(field.annotation)),
     )
 
 
@@ -117,7 +117,7 @@ def _inner(annotation: Any) -> Any:
     return arguments[0] if get_origin(annotation) is tuple else None
 
 
-def _first_sentence(model: type[BaseModel] | None) -> str:
+def _summary_line(model: type[BaseModel] | None) -> str:
     text = (model.__doc__ or "") if model else ""
     return text.strip().partition("\n")[0].rstrip(".")
 
@@ -134,10 +134,10 @@ def _type_text(annotation: Any) -> str:
 
 
 def _limits(field: FieldInfo) -> str:
-    words = {Ge: ("at least", "ge"), Gt: ("more than", "gt"), Le: ("at most", "le"), Lt: ("less than", "lt")}
+    texts = {Ge: ("at least", "ge"), Gt: ("more than", "gt"), Le: ("at most", "le"), Lt: ("less than", "lt")}
     parts = []
     for limit in field.metadata:
-        for kind, (text, attribute) in words.items():
+        for kind, (text, attribute) in texts.items():
             if isinstance(limit, kind):
                 parts.append(f"{text} {getattr(limit, attribute):,}".replace(",", " "))
     return ", ".join(parts)
@@ -226,7 +226,7 @@ def markdown() -> str:
     lines = [HEAD]
     for path, rows in sorted(sections.items(), key=lambda item: bool(item[0])):
         above = meanings.get(path) or meanings.get(path[:-1])
-        lines += ["", f"## {'.'.join(path)}" if path else "## Top level", "", f"{_sentence(above)}\n" if above else ""]
+        lines += ["", f"## {'.'.join(path)}" if path else "## Top level", "", f"{_message(above)}\n" if above else ""]
         lines += ["| key | type | default | change | meaning |", "|---|---|---|---|---|", *map(_row, rows)]
     return "\n".join(lines) + "\n"
 
@@ -242,7 +242,7 @@ def json_schema() -> dict[str, Any]:
 
 def _row(key: Key) -> str:
     kind = ", ".join(part for part in (key.type, key.limits) if part)
-    cells = (f"`{key.path[-1]}`", kind, _default(key), price(key.path).cost, _sentence(key.meaning))
+    cells = (f"`{key.path[-1]}`", kind, _default(key), price(key.path).cost, _message(key.meaning))
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
@@ -254,7 +254,7 @@ def _default(key: Key) -> str:
     return f"`{msgspec.json.encode(key.default).decode()}`"
 
 
-def _sentence(text: str) -> str:
+def _message(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 

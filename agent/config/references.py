@@ -82,7 +82,7 @@ def _read(path: str, read: Reader[Content], nothing: Content, problems: list[Pro
 
 
 def _problem(path: str, fault: TableFault) -> Problem:
-    return Problem(path, fault.line, 1, (fault.field,) if fault.field else (), fault.sentence)
+    return Problem(path, fault.line, 1, (fault.field,) if fault.field else (), fault.message)
 
 
 def _text(path: str, problems: list[Problem]) -> str | None:

@@ -35,7 +35,7 @@ class AccessSettings(Settings):
     )
     user_header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")] | None = Field(
         default=None,
-        description="header in which a reverse proxy with a log-in tells the user name, such as X-Forwarded-User",
+        description="header in which a reverse proxy with a log-in passes the user name, such as X-Forwarded-User",
     )
     trusted_proxies: tuple[str, ...] = Field(
         default=("127.0.0.0/8", "::1"),

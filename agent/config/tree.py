@@ -144,18 +144,18 @@ Url = Annotated[str, Field(pattern=r"^https?://[^\s/]{1,255}(/\S{0,255})?$")]
 
 
 class AlertmanagerSettings(Settings):
-    """Alertmanagers that are told of alerts, besides the topic of alerts."""
+    """Alertmanagers that are reported alerts, besides the topic of alerts."""
 
     urls: tuple[Url, ...] = Field(
         default=(),
         max_length=16,
-        description="Alertmanagers, without /api/v2; all members of a cluster are told. None: alerts go to their topic only",
+        description="Alertmanagers, without /api/v2; all members of a cluster receive alerts. None: alerts go to their topic only",
     )
     resend_s: float = Field(
         default=60.0,
         ge=5,
         le=3600,
-        description="alerts that fire are told again this often; after four times as long without, Alertmanager resolves them",
+        description="firing alerts are sent again this often; after four times as long without, Alertmanager resolves them",
     )
     timeout_s: float = Field(
         default=10.0, gt=0, le=60, description="an Alertmanager that takes longer is asked again later"

@@ -25,11 +25,11 @@ class Problem(msgspec.Struct, frozen=True):
     line: int
     column: int
     path: Path
-    sentence: str
+    message: str
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        return f"{where}: {path_text(self.path)}: {self.sentence}" if self.path else f"{where}: {self.sentence}"
+        return f"{where}: {path_text(self.path)}: {self.message}" if self.path else f"{where}: {self.message}"
 
 
 class InvalidConfigError(ConfigError):
@@ -52,7 +52,7 @@ DEPTH_MAX: Final = 20
 NODES_MAX: Final = 100_000  # aliases can blow up a small file
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})")
 _NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]{1,4})?")
-_WORDS: Final = {"true": True, "false": False, "null": None, "~": None, "": None}
+_LITERALS: Final = {"true": True, "false": False, "null": None, "~": None, "": None}
 _TAG: Final = "tag:yaml.org,2002:"
 _TAGS: Final = frozenset(
     _TAG + name for name in ("null", "bool", "int", "float", "str", "timestamp", "merge", "value", "seq", "map")
@@ -85,10 +85,10 @@ class Document(msgspec.Struct):
                 return found
         return Position(0, 0)
 
-    def problem(self, path: Path, sentence: str, *, at_value: bool = False) -> Problem:
+    def problem(self, path: Path, message: str, *, at_value: bool = False) -> Problem:
         """Return a problem of a key, at the place of the key or of its value."""
         position = (self.values.get(path) if at_value else None) or self.position(path)
-        return Problem(self.file, position.line, position.column, path, sentence)
+        return Problem(self.file, position.line, position.column, path, message)
 
 
 def parse(text: str, file: str) -> Document:
@@ -148,8 +148,8 @@ def _mapping(node: MappingNode, path: Path, document: Document) -> dict[str, Any
         position, below = _position(key_node), (*path, key)
         if key in result:
             first = document.keys[below]
-            sentence = f"is given twice, first in line {first.line}."
-            document.problems.append(Problem(document.file, position.line, position.column, below, sentence))
+            message = f"is given twice, first in line {first.line}."
+            document.problems.append(Problem(document.file, position.line, position.column, below, message))
             continue
         document.keys[below] = position
         result[key] = _plain(value_node, below, document)
@@ -162,7 +162,7 @@ def _scalar(node: Node, path: Path, document: Document) -> Any:
         return _refused(document, path, "holds half a character (a lone surrogate).")
     if getattr(node, "style", None):  # quoted or a block: a text, whatever it looks like
         return text
-    return _WORDS[text] if text in _WORDS else _number(text, path, document)
+    return _LITERALS[text] if text in _LITERALS else _number(text, path, document)
 
 
 def _number(text: str, path: Path, document: Document) -> str | float | None:
@@ -177,8 +177,8 @@ def _number(text: str, path: Path, document: Document) -> str | float | None:
     return None
 
 
-def _refused(document: Document, path: Path, sentence: str) -> None:
-    document.problems.append(document.problem(path, sentence, at_value=True))
+def _refused(document: Document, path: Path, message: str) -> None:
+    document.problems.append(document.problem(path, message, at_value=True))
 
 
 def _position(node: Node) -> Position:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from agent.decode.clustercockpit import FORMAT, Job, completed, decoded_job, started
 from agent.decode.message import JSON_ERRORS, FileRecord, FileTelemetry, invalid, json_error
 from agent.decode.opening import open_source
-from agent.decode.telemetry.clustercockpit import NODE, SCOPES, Place, factor_of, place_of, told_unit
+from agent.decode.telemetry.clustercockpit import NODE, SCOPES, Place, factor_of, place_of, unit_name
 from agent.decode.telemetry.columns import Columns, number_of
 from agent.decode.telemetry.metric import BoundsTable
 from processors.contracts.errors import ConfigError, InvalidInputError
@@ -157,7 +157,7 @@ class _Gathered:
     def take(self, name: str, scope: str, metric: _Metric) -> None:
         """Take the series of a metric, in base units."""
         unit = metric.unit
-        factor = factor_of(name, told_unit(unit.prefix, unit.base) if isinstance(unit, _Unit) else unit)
+        factor = factor_of(name, unit_name(unit.prefix, unit.base) if isinstance(unit, _Unit) else unit)
         rows: dict[tuple[str, Place], list[Floats]] = {}
         for each in self._series(metric, scope):
             place = place_of(name, scope, "0" if each.id is None else str(each.id))

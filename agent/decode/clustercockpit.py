@@ -196,10 +196,10 @@ def _job_id(job: Job) -> str:
 
 
 def _state(job: Job) -> str:
-    told = (job.job_state or "").upper()
-    state = _STATES.get(told, told)
+    reported = (job.job_state or "").upper()
+    state = _STATES.get(reported, reported)
     if state not in STATES:
-        raise invalid("state", f"The state {shown(told)} is none of the final states of ClusterCockpit.")
+        raise invalid("state", f"The state {shown(reported)} is none of the final states of ClusterCockpit.")
     return state
 
 
@@ -226,8 +226,8 @@ def _evidence(job: Job, options: DecodeOptions) -> Evidence:
 
 
 def _sizes(job: Job) -> dict[str, float]:
-    told = {"nodes": job.num_nodes or float(len(job.resources)), "threads": job.num_hwthreads, "gpus": job.num_acc}
-    return {unit: count for unit, count in told.items() if count}
+    reported = {"nodes": job.num_nodes or float(len(job.resources)), "threads": job.num_hwthreads, "gpus": job.num_acc}
+    return {unit: count for unit, count in reported.items() if count}
 
 
 def _hosts(job: Job) -> tuple[str, ...]:

@@ -147,7 +147,7 @@ _CONTROL = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of surrogate p
 
 
 def has_control(text: str) -> bool:
-    """Tell whether a text holds a character that could break a line, a terminal or an encoder.
+    """Return whether a text holds a character that could break a line, a terminal or an encoder.
 
     >>> has_control("run 7"), has_control("run" + chr(27) + "[2J")
     (False, True)

@@ -115,8 +115,8 @@ def _json(source: Readable, first: tuple[bytes, int], lines: Numbered, options: 
     if line.lstrip().startswith(b"{"):
         ahead = [] if line.rstrip().endswith(b"}") else list(itertools.islice(lines, 1))
         if not ahead or _is_object(ahead[0][0]):  # a torn first line is no reason to mistrust the others
-            told_by = ahead[0][0] if ahead else line
-            return _json_of(sniff_telemetry(told_by), itertools.chain([first], ahead, lines), options)
+            prediction_of = ahead[0][0] if ahead else line
+            return _json_of(sniff_telemetry(prediction_of), itertools.chain([first], ahead, lines), options)
         line += b"".join(value for value, _ in ahead)
     elif sniff_telemetry(line) == "collectd" and line.rstrip().endswith(b"]"):  # an array is a message
         return _json_of("collectd", itertools.chain([first], lines), options)

@@ -72,7 +72,7 @@ class Messages(msgspec.Struct):
     bytes: _Amounts
 
 
-class NetworkTold(msgspec.Struct, tag_field="type", tag="network", kw_only=True):
+class NetworkReport(msgspec.Struct, tag_field="type", tag="network", kw_only=True):
     """What the network did for a job: features, or links, messages and the messages of each injection queue."""
 
     system: _FeatureName
@@ -91,19 +91,19 @@ class NetworkTold(msgspec.Struct, tag_field="type", tag="network", kw_only=True)
         return 3 + given + within
 
 
-def network_event(told: NetworkTold, received_ms: int, options: DecodeOptions) -> Network:
+def network_event(reported: NetworkReport, received_ms: int, options: DecodeOptions) -> Network:
     """Return the event of a message; InvalidInputError where its arrays do not fit together, or are too many numbers.
 
     >>> moment = datetime.fromisoformat("2026-11-20T10:31:12Z")
-    >>> told = NetworkTold(system="exa", job_id="812", time=moment, features={"max_fifo": 5.0})
+    >>> told = NetworkReport(system="exa", job_id="812", time=moment, features={"max_fifo": 5.0})
     >>> network_event(told, 1795170700000, DecodeOptions()).identity
     'network:exa/812@1795170672000'
     """
-    if told.keys == 3:  # the system, the job and the time alone
+    if reported.keys == 3:  # the system, the job and the time alone
         raise invalid("missing-field", "The event needs features, links, messages or fifo_messages.")
-    links = () if told.links is None else (told.links.bytes, told.links.buffered, told.links.received)
-    messages = () if told.messages is None else (told.messages.hops, told.messages.bytes)
-    queues = told.fifo_messages or []
+    links = () if reported.links is None else (reported.links.bytes, reported.links.buffered, reported.links.received)
+    messages = () if reported.messages is None else (reported.messages.hops, reported.messages.bytes)
+    queues = reported.fifo_messages or []
     if len({len(column) for column in links}) > 1 or len({len(column) for column in messages}) > 1:
         raise invalid("columns", "Each link, and each message, needs all of its numbers.")
     numbers = sum(map(len, (*links, *messages, queues)))
@@ -111,15 +111,15 @@ def network_event(told: NetworkTold, received_ms: int, options: DecodeOptions) -
         raise invalid(
             "out-of-range", f"The event has {numbers} numbers; {NUMBERS_MAX} are allowed: send features instead."
         )
-    for name in told.features or ():
+    for name in reported.features or ():
         refuse_control(name, "feature")
-    time_ms = moment_ms(told.time)
+    time_ms = moment_ms(reported.time)
     check_bounds(time_ms, time_ms, received_ms, options)
     return Network(
-        system=told.system,
-        job_id=str(told.job_id),
+        system=reported.system,
+        job_id=str(reported.job_id),
         time_ms=time_ms,
-        features=told.features or {},
+        features=reported.features or {},
         links=_columns(links, 3),  # type: ignore[arg-type]  # three of them
         messages=_columns(messages, 2),  # type: ignore[arg-type]  # two of them
         fifo_messages=tuple(queues),
@@ -209,7 +209,7 @@ class Requested(Facts, tag_field="type", tag="prediction.requested", kw_only=Tru
     features: Features | None = None
 
 
-NativeMessage = Started | Completed | Identified | Requested | NetworkTold
+NativeMessage = Started | Completed | Identified | Requested | NetworkReport
 
 _FREE_TEXT = ("script", "comment")  # several lines are their nature
 
@@ -249,7 +249,7 @@ def _unknown_fields(value: bytes, message: NativeMessage) -> int:
     # Every key is followed by a colon, and a quote that ends a string is not: without white space `":` counts the
     # keys, or more. No surplus over what the struct holds means no unknown field and no key named twice.
     keys = value.translate(None, b" \t\r\n").count(b'":')
-    known = 1 + (message.keys if isinstance(message, NetworkTold) else _keys_of(message))
+    known = 1 + (message.keys if isinstance(message, NetworkReport) else _keys_of(message))
     return 0 if keys == known else _count_unknown(value, _KNOWN[type(message)], keys)
 
 
@@ -285,7 +285,7 @@ def _refuse_control(message: NativeMessage) -> None:  # of features `network_eve
     for name, text in zip(message.__struct_fields__, msgspec.structs.astuple(message), strict=True):
         if isinstance(text, str) and name not in _FREE_TEXT and has_control(text):
             raise invalid("text", f"The {name} {shown(text)} has control characters.")
-    if isinstance(message, NetworkTold):
+    if isinstance(message, NetworkReport):
         return
     texts = list(message.hosts or ())
     for key, value in (message.attributes or {}).items():
@@ -389,7 +389,7 @@ _EVENTS: Final[dict[type, Callable[[Any, int, DecodeOptions], JobEvent]]] = {
     Completed: _completed,
     Identified: _identified,
     Requested: _requested,
-    NetworkTold: network_event,
+    NetworkReport: network_event,
 }
 
 

@@ -70,8 +70,8 @@ def final_state(text: str) -> str:
     >>> final_state("CANCELLED by 1001"), final_state("CANCELLED+")
     ('CANCELLED', 'CANCELLED')
     """
-    words = text.split(maxsplit=1)
-    return words[0].rstrip("+").upper() if words else ""
+    fields = text.split(maxsplit=1)
+    return fields[0].rstrip("+").upper() if fields else ""
 
 
 def finished_job(row: Row, zone: tzinfo, received_ms: int, options: DecodeOptions) -> JobCompleted:

@@ -39,9 +39,9 @@ from processors.contracts.events import (
     Tick,
     decode_record,
 )
-from processors.contracts.hosts import HostView, told_first
+from processors.contracts.hosts import HostView, most_anomalous_first
 from processors.contracts.log import Batch, Log, Position, TopicPartition
-from processors.contracts.outputs import Answer, Emission, SourceSeen
+from processors.contracts.outputs import Answer, Emission, SourceStatus
 from processors.contracts.service import Measures
 
 _LOG = logging.getLogger("scalewatch.learner")
@@ -72,7 +72,7 @@ class Save(Protocol):
     """A checkpoint on its way."""
 
     def done(self) -> bool:
-        """Tell whether it has ended, well or badly."""
+        """Return whether it has ended, well or badly."""
 
     def result(self) -> float:
         """Wait for its end and return how long it took in seconds; raises what it raised."""
@@ -110,7 +110,7 @@ class Sources:
 
     def __init__(self) -> None:
         self._noted: dict[str, list[int]] = {}
-        self._seen: dict[str, SourceSeen] = {}
+        self._seen: dict[str, SourceStatus] = {}
         self._lock = threading.Lock()
 
     def note(self, record: JournalRecord, now_ms: int) -> None:
@@ -132,7 +132,7 @@ class Sources:
         noted[0] += 1
         noted[1] = max(noted[1], time_ms)
 
-    def tell(self, measures: Measures | None) -> None:
+    def report(self, measures: Measures | None) -> None:
         """Let readers see what was noted since the last call."""
         if not self._noted:
             return
@@ -145,12 +145,12 @@ class Sources:
                     continue
                 if former is not None:
                     events, newest_ms = events + former.events, max(newest_ms, former.newest_ms)  # noqa: PLW2901
-                self._seen[topic] = SourceSeen(topic=topic, events=events, newest_ms=newest_ms)
+                self._seen[topic] = SourceStatus(topic=topic, events=events, newest_ms=newest_ms)
         self._noted = {}
         if left_out and measures is not None:
             measures.add("scalewatch_bounds_hit_total", left_out, bound="source_topics_max")
 
-    def seen(self) -> list[SourceSeen]:
+    def status(self) -> list[SourceStatus]:
         """Return the sources, the one that spoke last first; for any thread."""
         with self._lock:
             found = list(self._seen.values())
@@ -186,7 +186,7 @@ class Meter:
             self._measures.add("scalewatch_checkpoints_total", outcome=OUTCOMES[type(error)])
             raise
 
-    def tell_folded(self, fold: Fold, records: int, seconds: float) -> None:
+    def report_folded(self, fold: Fold, records: int, seconds: float) -> None:
         """Tell of a batch of `records`: what became of them, the fits, the faults, and how much state there is."""
         self._measures.observe("scalewatch_batch_duration_seconds", seconds, role="learner")
         tally = fold.tallied()
@@ -211,7 +211,7 @@ class Meter:
             self._measures.set("scalewatch_power_estimate_error_watts", error_w, component=component)
         self.rejected, self.ticks_s = 0, 0.0
 
-    def tell_sent(self) -> None:
+    def report_sent(self) -> None:
         """Tell of the records sent since the last call."""
         for kind, count in self.sent.items():
             self._measures.add("scalewatch_emissions_total", count, topic=kind)
@@ -297,7 +297,7 @@ class Learner:
                 with self._folding:  # for one host at a time: the fold has to go on
                     view = shard.fold.host_view(*key)
                 found += [view] if view is not None else []
-        return sorted(found, key=told_first)[:limit]
+        return sorted(found, key=most_anomalous_first)[:limit]
 
     def host_names(self, limit: int) -> list[tuple[str, str]]:
         """Return system and name of at most so many hosts, of each shard those with anomalies first. For any thread."""
@@ -352,8 +352,8 @@ class Learner:
                 folded += 1
         shard.offset, shard.records = max(shard.offset, batch.next_offset), shard.records + folded
         self._flush()
-        self._meter.tell_folded(shard.fold, folded, self._monotonic_s() - began_s)
-        self.sources.tell(self._measures)
+        self._meter.report_folded(shard.fold, folded, self._monotonic_s() - began_s)
+        self.sources.report(self._measures)
         return folded
 
     def _fold_one(self, shard: OwnedShard, origin: Origin, value: bytes) -> None:
@@ -395,7 +395,7 @@ class Learner:
     def _flush(self) -> None:
         if self._sent:
             self._producer.flush(self._plan.flush_timeout_s)
-            self._meter.tell_sent()
+            self._meter.report_sent()
             self._sent = False
 
     def _due(self, shard: OwnedShard, now_s: float) -> bool:

@@ -48,13 +48,13 @@ class Fold(Protocol):
         """Return every state that a checkpoint has to write, without those of hosts."""
 
     def confirm(self) -> None:
-        """Take note that the checkpoint of `dirty` is surely there."""
+        """Record that the checkpoint of `dirty` is durable."""
 
     def copied_hosts(self) -> Callable[[], dict[str, bytes | None]]:
         """Copy the states of hosts, and return what makes of the copy what a checkpoint has to write, in any thread."""
 
     def confirm_hosts(self) -> None:
-        """Take note that the checkpoint of `copied_hosts` is surely there."""
+        """Record that the checkpoint of `copied_hosts` is durable."""
 
     def power_errors(self) -> Mapping[str, float]:
         """Return how far estimates of the power of hosts are out where sensors are, in W by component."""
@@ -195,7 +195,7 @@ class OwnedShard:
         return write
 
     def confirm(self) -> int:
-        """Take note that the checkpoint of the last snapshot is surely there; return its journal offset."""
+        """Record that the checkpoint of the last snapshot is durable; return its journal offset."""
         if self._saving is None:
             raise RuntimeError("There was no snapshot.")
         saved, self._saving = self._saving, None

@@ -17,18 +17,18 @@ from processors.contracts.names import job_key
 from processors.contracts.outputs import (
     Alert,
     Answer,
+    DeadLetterView,
     Emission,
     JobPrediction,
-    Letter,
     Message,
     PredictedAtStart,
     Prediction,
     RecentRun,
-    SourceSeen,
+    SourceStatus,
 )
 from processors.contracts.service import Health
 
-KEPT_MAX: Final = 20_000
+RETAINED_MAX: Final = 20_000
 SHOWN_MAX: Final = 256
 SYSTEM: Final = "system"  # the component that is a whole host
 STARTED: Final = "job.started"  # the evidence that only the start of a run gave
@@ -39,14 +39,14 @@ JOBS: Final = "job_predictions"
 KINDS: Final = ("predictions", JOBS, "alerts")
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _Requested(msgspec.Struct, frozen=True):
     user: str | None = None
     time_limit_s: float | None = None
 
 
 class _Evidence(msgspec.Struct, frozen=True):
     source: str
-    evidence: _Asked
+    evidence: _Requested
 
 
 class _Completion(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class _Completion(msgspec.Struct, frozen=True):
     job_id: str
     start_ms: int
     end_ms: int
-    evidence: _Asked
+    evidence: _Requested
 
 
 class _Settled(msgspec.Struct, frozen=True):
@@ -68,21 +68,21 @@ class _Settled(msgspec.Struct, frozen=True):
     event: _Completion
     identities: tuple[_Evidence, ...] = ()
     profile: Profile | None = None
-    told: PredictedAtStart | None = None
+    predicted: PredictedAtStart | None = None
 
 
 _DECODER: Final = msgspec.json.Decoder(_Settled)
 
 
 class RecentRuns:
-    """At most `kept_max` runs, those that settled last; safe from any thread.
+    """At most `retained_max` runs, those that settled last; safe from any thread.
 
     A corrected report replaces its run. It may come long after the end, when the learner knows no longer what it had
     predicted: what the run was told before then stays.
     """
 
-    def __init__(self, kept_max: int = KEPT_MAX) -> None:
-        self._kept_max = kept_max
+    def __init__(self, retained_max: int = RETAINED_MAX) -> None:
+        self._retained_max = retained_max
         self._runs: dict[str, RecentRun] = {}
         self._by_application: dict[str, set[str]] = defaultdict(set)
         self._by_job: dict[str, set[str]] = defaultdict(set)
@@ -100,30 +100,32 @@ class RecentRuns:
         with self._lock:
             former = self._drop(run_id)
             if run is not None:
-                self._put(run if run.told or former is None else msgspec.structs.replace(run, told=former.told))
-            if len(self._runs) > self._kept_max:
+                self._put(
+                    run if run.predicted or former is None else msgspec.structs.replace(run, predicted=former.predicted)
+                )
+            if len(self._runs) > self._retained_max:
                 self._drop(next(iter(self._runs)))
 
     def replace(self, by: "RecentRuns") -> None:
         """Keep what another one kept, the run that ended last as the newest; that one is not used any more."""
-        kept = sorted(by.kept(), key=_ended)
+        retained = sorted(by.retained(), key=_ended)
         with self._lock:
             for index in (self._runs, self._by_application, self._by_job):
                 index.clear()
-            for run in kept[-self._kept_max :]:
+            for run in retained[-self._retained_max :]:
                 self._put(run)
 
     def adopt(self, by: "RecentRuns", own: Callable[[str], bool]) -> None:
         """Keep what another one kept of the systems that are not `own`, too."""
-        others = [run for run in by.kept() if not own(run.system)]
+        others = [run for run in by.retained() if not own(run.system)]
         with self._lock:
             for run in others:
                 self._drop(run.run_id)
                 self._put(run)
-            while len(self._runs) > self._kept_max:
+            while len(self._runs) > self._retained_max:
                 self._drop(next(iter(self._runs)))
 
-    def kept(self) -> list[RecentRun]:
+    def retained(self) -> list[RecentRun]:
         """Return all runs, in the order in which they came."""
         with self._lock:
             return list(self._runs.values())
@@ -180,7 +182,7 @@ def recent_run(value: bytes) -> RecentRun | None:
         state=run.state,
         user=_user(run),
         time_limit_s=event.evidence.time_limit_s,
-        told=run.told,
+        predicted=run.predicted,
         power_w=None if power_w is None else power_w * profile.hosts,
         energy_j=profile.energy_j.get(SYSTEM),
     )
@@ -206,7 +208,7 @@ _LABELS: Final = msgspec.json.Decoder(_Labelled)
 class View:
     """Keeps the newest message of each key, encoded, at most `keys_max` of each kind; safe from any thread.
 
-    Of settled runs, which have no end, it keeps those of late: `runs`.
+    Of settled runs, which have no end, it keeps those recently: `runs`.
     """
 
     def __init__(self, keys_max: int = 200_000) -> None:
@@ -222,10 +224,10 @@ class View:
         if emission.kind == "runs":
             self.runs.take(emission.key, emission.value)
         with self._lock:  # the lists themselves may be exchanged meanwhile
-            held = self._latest.get(emission.kind)
-            if held is None:
+            retained = self._latest.get(emission.kind)
+            if retained is None:
                 return
-            former = held.pop(emission.key, None)
+            former = retained.pop(emission.key, None)
             if emission.value is None:
                 if former is not None and emission.kind == JOBS:
                     self._end(emission.key, former)
@@ -233,38 +235,38 @@ class View:
             if emission.kind == "alerts" and msgspec.json.decode(emission.value, type=Alert).status == "resolved":
                 self._resolved.append(emission.value)
                 return
-            held[emission.key] = emission.value
-            if len(held) > self._keys_max:
-                del held[next(iter(held))]
+            retained[emission.key] = emission.value
+            if len(retained) > self._keys_max:
+                del retained[next(iter(retained))]
 
-    def _end(self, key: str, said: bytes) -> None:
-        """Keep what was told of a job that ended: its run is told only when it has settled."""
+    def _end(self, key: str, value: bytes) -> None:
+        """Keep what was reported a job that ended: its run is told only when it has settled."""
         self._ended.pop(key, None)
-        self._ended[key] = said
+        self._ended[key] = value
         if len(self._ended) > ENDED_MAX:
             del self._ended[next(iter(self._ended))]
 
     def replace(self, fresh: "View") -> None:
         """Show what another view shows and nothing else, from one moment to the next; that one is not used any more."""
         self.runs.replace(fresh.runs)
-        latest, resolved = fresh.held()
+        latest, resolved = fresh.retained()
         with self._lock:
             self._latest, self._resolved = latest, resolved
 
     def adopt(self, fresh: "View", own: Callable[[str], bool]) -> None:
         """Show what another view shows of the systems that are not `own`; that one is not used any more."""
         self.runs.adopt(fresh.runs, own)
-        latest, resolved = fresh.held()
+        latest, resolved = fresh.retained()
         with self._lock:
-            for kind, held in self._latest.items():
-                kept = {key: value for key, value in held.items() if own(_system(kind, key, value))}
-                told = {key: value for key, value in latest[kind].items() if not own(_system(kind, key, value))}
-                self._latest[kind] = kept | told
+            for kind, retained in self._latest.items():
+                stored = {key: value for key, value in retained.items() if own(_system(kind, key, value))}
+                reported = {key: value for key, value in latest[kind].items() if not own(_system(kind, key, value))}
+                self._latest[kind] = stored | reported
             ended = [value for value in self._resolved if own(_system("alerts", "", value))]
             self._resolved.clear()
             self._resolved.extend([value for value in resolved if not own(_system("alerts", "", value))] + ended)
 
-    def held(self) -> tuple[dict[str, dict[str, bytes]], deque[bytes]]:
+    def retained(self) -> tuple[dict[str, dict[str, bytes]], deque[bytes]]:
         """Return what is shown, encoded: the newest of each kind by key, and the alerts that were resolved last."""
         with self._lock:
             return self._latest, self._resolved
@@ -281,7 +283,7 @@ class View:
         return None if value is None else msgspec.json.decode(value, type=of)
 
     def ended(self, key: str) -> JobPrediction | None:
-        """Return what was last told of a job that ended of late; None where it still runs, or ended long ago."""
+        """Return what was last reported a job that ended recently; None where it still runs, or ended long ago."""
         value = self._ended.get(key)
         return None if value is None or key in self._latest[JOBS] else msgspec.json.decode(value, type=JobPrediction)
 
@@ -309,11 +311,11 @@ class LearnerService:
         view: View,
         shard_of: Callable[[str], int | None],
         health: Callable[[], Sequence[Health]],
-        letters: Callable[[], Sequence[Letter]] = tuple,
+        dead_letters: Callable[[], Sequence[DeadLetterView]] = tuple,
         absent: str = "The models of {} are not in this process.",
     ) -> None:
         self._view, self._shard_of, self._absent = view, shard_of, absent
-        self.health, self.letters = health, letters
+        self.health, self.dead_letters = health, dead_letters
         self.learner: Learner | None = None
 
     def predictions(self) -> Sequence[Prediction]:
@@ -368,7 +370,7 @@ class LearnerService:
         learner = self.learner
         return None if learner is None else learner.host(system, host)
 
-    def sources(self) -> Sequence[SourceSeen]:
+    def sources(self) -> Sequence[SourceStatus]:
         """Return the sources, the one that spoke last first."""
         learner = self.learner
-        return () if learner is None else learner.sources.seen()
+        return () if learner is None else learner.sources.status()

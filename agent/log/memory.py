@@ -102,13 +102,13 @@ class MemoryPartition:
     def compact(self) -> None:
         """Keep the last record of each key, without the tombstones that an earlier compaction has kept."""
         last = sorted({key: index for index, key in enumerate(self._keys)}.values())
-        kept = [
+        retained = [
             index for index in last if self._values[index] is not None or self._offsets[index] >= self._tombstones_until
         ]
-        self._offsets = array("q", [self._offsets[index] for index in kept])
-        self._timestamps_ms = array("q", [self._timestamps_ms[index] for index in kept])
-        self._values = [self._values[index] for index in kept]
-        self._keys = [self._keys[index] for index in kept]
+        self._offsets = array("q", [self._offsets[index] for index in retained])
+        self._timestamps_ms = array("q", [self._timestamps_ms[index] for index in retained])
+        self._values = [self._values[index] for index in retained]
+        self._keys = [self._keys[index] for index in retained]
         self._tombstones_until = self.next_offset
         self._compact_at = 2 * len(self._offsets) + COMPACTION_SLACK
 
@@ -141,7 +141,7 @@ class Member:
 
     def __init__(self, name: str, number: int) -> None:
         self.order = (name, number)
-        self.held: set[TopicPartition] = set()
+        self.assigned: set[TopicPartition] = set()
         self.wanted: frozenset[TopicPartition] = frozenset()
         self.expelled = False
 
@@ -190,25 +190,26 @@ class MemoryGroup:
             member.wanted = frozenset(partitions)
 
     def settled(self, member: Member) -> bool:
-        """Tell whether `settle` would change nothing."""
-        return member.held == member.wanted or (
-            member.held < member.wanted and all(partition in self._holders for partition in member.wanted - member.held)
+        """Return whether `settle` would change nothing."""
+        return member.assigned == member.wanted or (
+            member.assigned < member.wanted
+            and all(partition in self._holders for partition in member.wanted - member.assigned)
         )
 
     def settle(self, member: Member) -> Assignment:
         """Give up what the member shall not have and take what is free; return both."""
-        lost = sorted(member.held - member.wanted)
+        lost = sorted(member.assigned - member.wanted)
         for partition in lost:
             if self._holders.get(partition) is member:
                 del self._holders[partition]
-        gained = sorted(partition for partition in member.wanted - member.held if partition not in self._holders)
+        gained = sorted(partition for partition in member.wanted - member.assigned if partition not in self._holders)
         self._holders.update(dict.fromkeys(gained, member))
-        member.held = (member.held & member.wanted) | set(gained)
+        member.assigned = (member.assigned & member.wanted) | set(gained)
         return Assignment(gained=tuple(gained), lost=tuple(lost))
 
     def commit(self, member: Member, positions: Mapping[TopicPartition, Position]) -> None:
         """Keep the positions of partitions that the member holds, and drop the others."""
-        self.committed.update({partition: at for partition, at in positions.items() if partition in member.held})
+        self.committed.update({partition: at for partition, at in positions.items() if partition in member.assigned})
 
 
 class MemoryBroker:
@@ -555,17 +556,17 @@ class MemoryLog(_Client):
     ) -> MemoryConsumer:
         """Return a new member of a group; topics may be regular expressions when they start with ``^``."""
         self._check_open()
-        return self._kept(MemoryConsumer(self.broker, group, topics, member, from_beginning=from_beginning))
+        return self._retained(MemoryConsumer(self.broker, group, topics, member, from_beginning=from_beginning))
 
     def producer(self) -> MemoryProducer:
         """Return a new producer."""
         self._check_open()
-        return self._kept(MemoryProducer(self.broker))
+        return self._retained(MemoryProducer(self.broker))
 
     def checkpoints(self, shard: int) -> MemoryCheckpointStore:
         """Return a new store for a shard's checkpoints; the shard is the partition of the state topic."""
         self._check_open()
-        return self._kept(MemoryCheckpointStore(self.broker, self._state_topic, shard))
+        return self._retained(MemoryCheckpointStore(self.broker, self._state_topic, shard))
 
     def partitions(self, topic: str) -> int | None:
         """Return the number of partitions, None where the topic does not exist."""
@@ -595,6 +596,6 @@ class MemoryLog(_Client):
             client.close()
         self._clients.clear()
 
-    def _kept(self, client: Client) -> Client:
+    def _retained(self, client: Client) -> Client:
         self._clients = [*(one for one in self._clients if not one.closed), client]
         return client

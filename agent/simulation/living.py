@@ -15,7 +15,7 @@ CHANGED_BEFORE_MS: Final = 2 * HOUR_MS  # the opening: an application becomes sl
 Kind = Literal["jobs", "load", "energy"]
 
 
-class Said(NamedTuple):
+class TimedMessage(NamedTuple):
     """A message and its time, in ms since the epoch: native events, energy in line protocol."""
 
     time_ms: int
@@ -39,16 +39,16 @@ class LivingCentre:
         """Return the true run time in seconds at a time; on shared nodes that under the usual load."""
         return self._whole.truth(application_id, n, time_ms) or self._shared.truth(application_id, n)
 
-    def jobs(self, from_ms: int) -> Iterator[Said]:
-        """Yield what is told of jobs from a time on, without end."""
+    def jobs(self, from_ms: int) -> Iterator[TimedMessage]:
+        """Yield what is reported jobs from a time on, without end."""
         events = heapq.merge(self._whole.events(), self._shared.events(), key=_time)
-        return (Said(event.time_ms, "jobs", event.value) for event in events if event.time_ms >= from_ms)
+        return (TimedMessage(event.time_ms, "jobs", event.value) for event in events if event.time_ms >= from_ms)
 
-    def measured(self, from_ms: int) -> Iterator[Said]:
+    def measured(self, from_ms: int) -> Iterator[TimedMessage]:
         """Yield what hosts measure from a full minute on, without end; ValueError for one before the opening."""
         if from_ms % MINUTE_MS or from_ms < self.opened_ms:
             raise ValueError(f"{from_ms} is no full minute since {self.opened_ms}.")
-        load = (Said(time_ms, "load", value) for time_ms, value in self._shared.samples(from_ms))
+        load = (TimedMessage(time_ms, "load", value) for time_ms, value in self._shared.samples(from_ms))
         whole = MeasuredJobs(self._whole).meters(start_ms=from_ms)
         meters = (
             _metered(self._shared.meters(start_ms=from_ms), running(self._shared.events(), from_ms)),
@@ -73,12 +73,12 @@ def running(events: Iterator[TimedEvent], from_ms: int) -> Iterator[TimedEvent]:
     yield from events
 
 
-def _metered(meters: Meters, events: Iterator[TimedEvent]) -> Iterator[Said]:
-    for told in meters.messages(events):
-        yield Said(told.time_ms, "load", told.events)
-        if told.lines:
-            yield Said(told.time_ms, "energy", told.lines)
+def _metered(meters: Meters, events: Iterator[TimedEvent]) -> Iterator[TimedMessage]:
+    for reported in meters.messages(events):
+        yield TimedMessage(reported.time_ms, "load", reported.events)
+        if reported.lines:
+            yield TimedMessage(reported.time_ms, "energy", reported.lines)
 
 
-def _time(entry: TimedEvent | Said) -> int:
+def _time(entry: TimedEvent | TimedMessage) -> int:
     return entry.time_ms

@@ -27,7 +27,7 @@ RESOURCES: Final = ("cpu_available", "memory_free", "bandwidth")
 STEP_MS: Final = 10_000
 HOUR_MS: Final = 3_600_000
 STEPS: Final = HOUR_MS // STEP_MS  # of one hour, which is made as a whole
-HOURS_KEPT: Final = 8
+RETAINED_HOURS: Final = 8
 BUSY_S: Final = 2_100.0
 IDLE_S: Final = 7_500.0  # the mean times for which a bursty host is busy, and is not
 RESTLESS: Final = 0.12  # deviation of the load of a busy host from sample to sample
@@ -49,7 +49,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Disturbance:
     """Something amiss with hosts from `start_ms` to `end_ms`: what is left of each of RESOURCES."""
 
     hosts: tuple[int, ...]
@@ -81,8 +81,8 @@ class Loads:
     Time goes forward: hours are made one after the other, and only the last HOURS_KEPT are kept.
     """
 
-    def __init__(self, seed: int, start_ms: int, hosts: tuple[Host, ...], troubles: tuple[Trouble, ...] = ()) -> None:
-        self.hosts, self.troubles = hosts, troubles
+    def __init__(self, seed: int, start_ms: int, hosts: tuple[Host, ...], faults: tuple[Disturbance, ...] = ()) -> None:
+        self.hosts, self.faults = hosts, faults
         self._start_ms = start_ms
         self._random = np.random.default_rng([seed, 2])
         self._hours: dict[int, Floats] = {}
@@ -117,7 +117,7 @@ class Loads:
     def _hour(self, hour: int) -> Floats:
         while self._next <= hour:
             self._hours[self._next] = self._made(self._next)
-            self._hours.pop(self._next - HOURS_KEPT, None)
+            self._hours.pop(self._next - RETAINED_HOURS, None)
             self._next += 1
         if hour not in self._hours:
             raise ValueError(f"Hour {hour} of the load is not known any more.")
@@ -161,16 +161,16 @@ class Loads:
         return noise
 
     def _spoil(self, values: Floats, start_ms: int) -> None:
-        for trouble in self.troubles:
-            first = max(0, -(-(trouble.start_ms - start_ms) // STEP_MS))
-            last = min(STEPS, -(-(trouble.end_ms - start_ms) // STEP_MS))
+        for fault in self.faults:
+            first = max(0, -(-(fault.start_ms - start_ms) // STEP_MS))
+            last = min(STEPS, -(-(fault.end_ms - start_ms) // STEP_MS))
             if first < last:
-                values[first:last, list(trouble.hosts)] *= np.array(trouble.left)
+                values[first:last, list(fault.hosts)] *= np.array(fault.left)
 
 
 PARTITION: Final = "shared"
 FIRST_ID: Final = 500_000  # of jobs: those of the whole nodes count from a thousand
-TYPICAL_PACE: Final = 0.75
+TYPICAL_SPEED: Final = 0.75
 DRAWS: Final = 200
 FOREVER_MS: Final = 10**15
 HUNGRY: Final = 1.5  # times the power that the counters of a host explain
@@ -195,9 +195,9 @@ class SharedNodes:
         )
         self.slow_ms, self.rack_ms = start_ms + 5 * HOUR_MS, start_ms + 8 * HOUR_MS
         rack = tuple(place for place, host in enumerate(self.hosts) if host.rack == 3)
-        self._troubles = (
-            Trouble((self.slow_host,), self.slow_ms, FOREVER_MS, (0.65, 0.6, 0.5)),
-            Trouble(rack, self.rack_ms, self.rack_ms + HOUR_MS // 3, (0.6, 0.7, 0.15)),
+        self._faults = (
+            Disturbance((self.slow_host,), self.slow_ms, FOREVER_MS, (0.65, 0.6, 0.5)),
+            Disturbance(rack, self.rack_ms, self.rack_ms + HOUR_MS // 3, (0.6, 0.7, 0.15)),
         )
         self.hungry_host = next(
             place for place, host in enumerate(self.hosts) if host.rack == 1 and host.temper == "calm"
@@ -207,7 +207,7 @@ class SharedNodes:
 
     def loads(self) -> Loads:
         """Return the load from the beginning on."""
-        return Loads(self._seed, self._start_ms, self.hosts, self._troubles)
+        return Loads(self._seed, self._start_ms, self.hosts, self._faults)
 
     def samples(self, start_ms: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Yield time and message every ten seconds, without end: an array of native `load` samples of all hosts."""
@@ -282,7 +282,7 @@ class _Shift:
 
     def _submit(self, now_ms: int) -> None:
         n = self._stream.next_size()
-        expected_s = self._nodes.application.law.run_time_s(n) / TYPICAL_PACE
+        expected_s = self._nodes.application.law.run_time_s(n) / TYPICAL_SPEED
         jobs = self._stream.jobs(self._last_id + 1, now_ms, expected_s, n)
         self._last_id += len(jobs)
         self._queue.extend(jobs)

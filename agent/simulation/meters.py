@@ -72,8 +72,8 @@ SILENT_EVERY: Final = 307  # and its sampler nothing
 _SYSTEM, _CPU, _MEMORY = (COMPONENTS.index(name) for name in ("system", "cpu", "memory"))
 
 
-class Told(NamedTuple):
-    """What hosts tell of a minute at its end: native events in an array, and lines of energy counters."""
+class MinuteReport(NamedTuple):
+    """What hosts report a minute at its end: native events in an array, and lines of energy counters."""
 
     time_ms: int
     events: bytes
@@ -106,7 +106,7 @@ class Meters:
     """Walks through what happens on hosts, `names` of them, and tells what they measure.
 
     `available` gives the share of each host's processor that is left for jobs (hosts,), at multiples of ten seconds.
-    Without `is_told` all hosts tell of themselves, always; with it, only jobs that it chooses are measured, and what their hosts tell
+    Without `is_reported` all hosts report themselves, always; with it, only jobs that it chooses are measured, and what their hosts tell
     says of which job it is. What ran is handed to `on_ended`.
     """
 
@@ -117,12 +117,12 @@ class Meters:
         start_ms: int,
         *,
         available: Callable[[int], Floats],
-        is_told: Callable[[Job], bool] | None = None,
+        is_reported: Callable[[Job], bool] | None = None,
         on_ended: Callable[[Metered], None] = lambda _: None,
         system: str = SYSTEM,
     ) -> None:
         self._names, self._watts, self._system = names, watts, system
-        self._available, self._is_told, self._on_ended = available, is_told, on_ended
+        self._available, self._is_reported, self._on_ended = available, is_reported, on_ended
         self._now_ms = start_ms
         self._share: Floats = available(start_ms)
         self._running: dict[str, Metered] = {}
@@ -134,7 +134,7 @@ class Meters:
         self._halves: list[Floats] = []
         self._rate()
 
-    def messages(self, events: Iterator[TimedEvent]) -> Iterator[Told]:
+    def messages(self, events: Iterator[TimedEvent]) -> Iterator[MinuteReport]:
         """Yield what is told at the end of each minute, without end; `events` are those of the jobs on the hosts."""
         due = next(events)
         while True:
@@ -177,9 +177,9 @@ class Meters:
         self._rates = np.outer(1.0 - self._share, OTHERS * FULL_CYCLES)
         for run in self._running.values():
             nodes, job = list(run.nodes), run.job
-            pace = float(self._share[nodes].min())
+            speed = float(self._share[nodes].min())
             per_cycle = job.application.activity.per_cycle(job.n, job.luck, job.slowed)
-            self._rates[nodes] += pace * FULL_CYCLES * per_cycle
+            self._rates[nodes] += speed * FULL_CYCLES * per_cycle
 
     def _pass(self, until_ms: int) -> None:
         """Count until a time."""
@@ -197,21 +197,23 @@ class Meters:
             run.energy_j += energy_j[nodes].sum(axis=0)
         self._now_ms = until_ms
 
-    def _minute(self, end_ms: int) -> Told:
-        """Return what is told of the minute that ends now, and begin the next."""
+    def _minute(self, end_ms: int) -> MinuteReport:
+        """Return what is reported the minute that ends now, and begin the next."""
         minute = end_ms // MINUTE_MS
-        told = [(host, job) for host, job in self._telling(end_ms) if (minute + 17 * host) % SILENT_EVERY]
-        events = [event for host, job in told for event in self._events(host, job, end_ms)]
-        lines = [line for host, job in told if not job for line in self._lines(host, end_ms)]
+        reported = [(host, job) for host, job in self._reporting(end_ms) if (minute + 17 * host) % SILENT_EVERY]
+        events = [event for host, job in reported for event in self._events(host, job, end_ms)]
+        lines = [line for host, job in reported if not job for line in self._lines(host, end_ms)]
         self._counts = np.zeros_like(self._counts)
         self._halves = []
-        return Told(end_ms, f"[{','.join(events)}]".encode(), "\n".join(lines).encode())
+        return MinuteReport(end_ms, f"[{','.join(events)}]".encode(), "\n".join(lines).encode())
 
-    def _telling(self, end_ms: int) -> list[tuple[int, str]]:
-        """Return which hosts tell of the last minute, and the job that it is of, "" for none."""
-        if self._is_told is None:
+    def _reporting(self, end_ms: int) -> list[tuple[int, str]]:
+        """Return which hosts report the last minute, and the job that it is of, "" for none."""
+        if self._is_reported is None:
             return [(host, "") for host in range(len(self._names))]
-        whole = [run for run in self._running.values() if run.start_ms <= end_ms - MINUTE_MS and self._is_told(run.job)]
+        whole = [
+            run for run in self._running.values() if run.start_ms <= end_ms - MINUTE_MS and self._is_reported(run.job)
+        ]
         return [(host, run.job.job_id) for run in whole for host in run.nodes]
 
     def _events(self, host: int, job: str, end_ms: int) -> Iterator[str]:
@@ -245,7 +247,7 @@ ALONE: Final = 0.998  # of a processor is left for the job that has its host for
 
 
 class MeasuredJobs:
-    """Counters and power of some applications of a centre, which tell of which job they are."""
+    """Counters and power of some applications of a centre, which report which job they are."""
 
     def __init__(self, centre: Centre, applications: tuple[str, ...] = APPLICATIONS) -> None:
         self.centre, self.applications = centre, applications
@@ -256,7 +258,7 @@ class MeasuredJobs:
         nodes, share = self.centre.nodes, np.full(self.centre.nodes, ALONE)
         return Meters(
             tuple(hostlist([node]) for node in range(nodes)), self._watts, self.centre.start_ms if start_ms is None else start_ms,
-            available=lambda _: share, is_told=lambda job: job.application.name in self.applications, on_ended=on_ended,
+            available=lambda _: share, is_reported=lambda job: job.application.name in self.applications, on_ended=on_ended,
             system=self.centre.system,
         )  # fmt: skip
 

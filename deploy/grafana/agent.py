@@ -139,7 +139,7 @@ def _events() -> Part:
 
 
 def _refused() -> Part:
-    letters = _hourly(
+    dead_letters = _hourly(
         "Dead letters by reason",
         "Messages that could not be used in the last hour. `scalewatch deadletter list` shows them; a producer may have "
         "changed its format.",
@@ -182,15 +182,15 @@ def _refused() -> Part:
     )
     return Part(
         "What it could not use",
-        (Line(8, ((8, letters), (8, ratio), (8, faults))), Line(8, ((8, bounds), (8, samples), (8, runs)))),
+        (Line(8, ((8, dead_letters), (8, ratio), (8, faults))), Line(8, ((8, bounds), (8, samples), (8, runs)))),
     )
 
 
 def _hourly(title: str, means: str, metric: str, label: str) -> Panel:
     """Return how often something happened in an hour: in all, and by what is not zero."""
     increase = f"increase({metric}{{{OF_AGENT}}}[1h])"
-    told = [
+    panel = [
         over_time(f"sum({increase})", "all"),
         over_time(f"sum by ({label}) ({increase}) > 0", f"{{{{{label}}}}}"),
     ]
-    return lines(title, means, "none", told, steps=NONE)
+    return lines(title, means, "none", panel, steps=NONE)

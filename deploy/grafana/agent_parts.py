@@ -124,7 +124,7 @@ def predictions() -> Part:
         "watt",
         [latest(f"max by (component) (scalewatch_power_estimate_error_watts{{{OF_AGENT}}})", "{{component}}")],
     )
-    told = alerts(
+    panel = alerts(
         "Alerts that fire",
         "What the rules of Prometheus say about the agent (kind agent), and what the agent says of the centre.",
         f"scalewatch_alert_firing{{{OF_JOB}}}",
@@ -133,7 +133,7 @@ def predictions() -> Part:
         "What it says",
         (
             Line(8, ((8, fits), (8, right), (8, profiles))),
-            Line(8, ((8, posts), (3, late), (3, estimate), (10, told))),
+            Line(8, ((8, posts), (3, late), (3, estimate), (10, panel))),
         ),
     )
 

@@ -145,10 +145,10 @@ def _trust() -> Part:
 
 
 def _alerts() -> Part:
-    told = alerts(
+    panel = alerts(
         "Alerts of this application",
         "What fires about this application, and what fires about the agent itself: predictions of an agent in trouble grow "
         "old. Each alert has a heading in the runbook.",
         FIRING,
     )
-    return Part("Alerts", (Line(7, ((24, told),)),))
+    return Part("Alerts", (Line(7, ((24, panel),)),))

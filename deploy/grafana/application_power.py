@@ -142,7 +142,7 @@ def _record() -> tuple[Panel, ...]:
         ERROR,
         absent="not measured yet",
     )
-    held = figure(
+    coverage = figure(
         "Coverage from counters",
         "Share of these runs inside the 90 % band of what counters let expect.",
         "percentunit",
@@ -150,7 +150,7 @@ def _record() -> tuple[Panel, ...]:
         COVERAGE,
         absent="not measured yet",
     )
-    return covered, error, explained, held
+    return covered, error, explained, coverage
 
 
 def _sources() -> Panel:

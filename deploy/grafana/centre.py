@@ -108,7 +108,7 @@ def _attention() -> Part:
 
 
 def _applications() -> Panel:
-    def told(metric: str, extra: str = "") -> str:
+    def alerts_panel(metric: str, extra: str = "") -> str:
         return with_input(f"max by ({KEY}) ({metric}{{{OF_SYSTEMS}{extra}}})")
 
     panel = table(
@@ -117,12 +117,12 @@ def _applications() -> Panel:
         "far as the number of scored runs goes. The knee is the size beyond which more nodes bring little.",
         {
             "": rows(with_input(f"max by ({KEY}, verdict) (scalewatch_reliability{{{OF_SYSTEMS}}})")),
-            "coverage": rows(told("scalewatch_prediction_coverage_ratio")),
-            "scored runs": rows(told("scalewatch_prediction_runs", ', use="scored"')),
-            "error": rows(told("scalewatch_prediction_error_ratio")),
-            "learned runs": rows(told("scalewatch_prediction_runs", ', use="learned"')),
-            "knee": rows(told("scalewatch_useful_size", ', criterion="knee"')),
-            "useful up to": rows(told("scalewatch_useful_size", ', criterion="max"')),
+            "coverage": rows(alerts_panel("scalewatch_prediction_coverage_ratio")),
+            "scored runs": rows(alerts_panel("scalewatch_prediction_runs", ', use="scored"')),
+            "error": rows(alerts_panel("scalewatch_prediction_error_ratio")),
+            "learned runs": rows(alerts_panel("scalewatch_prediction_runs", ', use="learned"')),
+            "knee": rows(alerts_panel("scalewatch_useful_size", ', criterion="knee"')),
+            "useful up to": rows(alerts_panel("scalewatch_useful_size", ', criterion="max"')),
             "alerts": rows(with_input(f'sum by ({KEY}) (scalewatch_alert_firing{{{OF_SYSTEMS}, application!=""}})')),
         },
         hidden=("is",),
@@ -170,7 +170,7 @@ def _trust() -> Part:
 
 
 def _activity() -> Part:
-    told = stacked(
+    panel = stacked(
         "Alerts by kind and severity",
         "Firing alerts over time. Anomalies are about runs and hosts, reliability is about failures and about predictions.",
         "none",
@@ -195,7 +195,7 @@ def _activity() -> Part:
         "none",
         [over_time(f"sum by (direction) (increase(scalewatch_level_shifts_total{{{OF_JOB}}}[1h]))", "{{direction}}")],
     )
-    return Part("What happens", (Line(8, ((8, told), (8, runs), (8, shifts))),))
+    return Part("What happens", (Line(8, ((8, panel), (8, runs), (8, shifts))),))
 
 
 def _weighted(name: str) -> str:

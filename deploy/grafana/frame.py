@@ -55,7 +55,7 @@ class Firing(model.AnnotationQuery):
 
     def __init__(self, name: str, expr: str, text: str) -> None:
         super().__init__(name=name, datasource=DATASOURCE, enable=True, hide=False, icon_color="red")
-        self._asked, self._text = expr, text
+        self._requested, self._text = expr, text
 
     def to_json(self) -> dict[str, object]:
         """Return it as Grafana reads it.
@@ -64,7 +64,7 @@ class Firing(model.AnnotationQuery):
         'ALERTS'
         """
         return super().to_json() | {
-            "target": {"expr": self._asked, "interval": "60s", "refId": "Anno"},
+            "target": {"expr": self._requested, "interval": "60s", "refId": "Anno"},
             "titleFormat": "{{alertname}}",
             "textFormat": self._text,
             "tagKeys": "severity",

@@ -3,14 +3,14 @@
 from typing import Final
 
 from deploy.grafana.frame import Line, Part, Sheet
-from deploy.grafana.panels import GREEN, HIGH, LOW, MIDDLE, ORANGE, RED, Panel, band, figure, lines, word, words
+from deploy.grafana.panels import GREEN, HIGH, LOW, MIDDLE, ORANGE, RED, Panel, band, figure, lines, text_panel, word
 from deploy.grafana.queries import OF_HOST, OF_JOB, OF_RESOURCE, latest, over_time, rows
 from deploy.grafana.tables import HOST_URL, alerts, linked, shaded, table
 from deploy.grafana.variables import JOB
 from deploy.grafana.variables import OF_HOST as VARIABLES
 
 NORMAL_90: Final = 1.645  # standard errors from the middle to an end of a band that holds 90 % if errors are normal
-STRANGE: Final = {None: GREEN, 0.9: ORANGE, 0.99: RED}
+ANOMALY_STEPS: Final = {None: GREEN, 0.9: ORANGE, 0.99: RED}
 FIRING: Final = f"scalewatch_alert_firing{{{OF_HOST}}}"
 SWITCH: Final = """Hosts have series of their own where the agent's configuration says how many:
 
@@ -34,7 +34,7 @@ def sheet() -> Sheet:
         title="Host",
         means="One host: the last five minutes of what it measures, a forecast, and how strange it is.",
         variables=(JOB, *VARIABLES),
-        parts=(_hosts(), _resource(), _strange()),
+        parts=(_hosts(), _resource(), _anomaly_part()),
         firing=FIRING,
         page="/hosts/${system:percentencode}/${host:percentencode}",
         shown="now-3h",
@@ -65,8 +65,8 @@ def _hosts() -> Part:
         {"score": rows(f'topk(20, max by (system, host) (scalewatch_host_anomaly_score{{{OF_JOB}, resource="*"}}))')},
     )
     linked(strangest, "host", "What ${__data.fields.host} measures", HOST_URL)
-    shaded(strangest, "score", "none", STRANGE)
-    how = words("Where hosts come from", "How to let hosts have series.", SWITCH)
+    shaded(strangest, "score", "none", ANOMALY_STEPS)
+    how = text_panel("Where hosts come from", "How to let hosts have series.", SWITCH)
     return Part("Hosts", (Line(8, ((3, shown), (3, left_out), (9, strangest), (9, how))),))
 
 
@@ -86,7 +86,7 @@ def _resource() -> Part:
     forecast, error = (
         f"max({name}{{{OF_RESOURCE}}})" for name in ("scalewatch_host_forecast", "scalewatch_host_forecast_error")
     )
-    outlook = band(
+    predicted = band(
         "Forecast of $resource",
         "The next mean over ten seconds, within the band that holds 90 % where errors are normal, beside the mean that was "
         "measured. The mean outside of the band for long: something is new on this host.",
@@ -111,7 +111,7 @@ def _resource() -> Part:
         [over_time(f"max by (resource) (scalewatch_host_window_samples{{{OF_HOST}}})", "{{resource}}")],
     )
     return Part(
-        "A resource", (Line(9, ((12, window), (12, outlook))), Line(7, ((8, ends), (8, samples), (8, _variation()))))
+        "A resource", (Line(9, ((12, window), (12, predicted))), Line(7, ((8, ends), (8, samples), (8, _variation()))))
     )
 
 
@@ -127,7 +127,7 @@ def _variation() -> Panel:
     )
 
 
-def _strange() -> Part:
+def _anomaly_part() -> Part:
     score = lines(
         "How strange each resource is",
         "0 is usual, 1 as strange as can be; * is all of the host together, which also sees resources that contradict each "
@@ -136,12 +136,12 @@ def _strange() -> Part:
         [over_time(f"max by (resource) (scalewatch_host_anomaly_score{{{OF_HOST}}})", "{{resource}}")],
         steps={None: GREEN, 0.9: ORANGE, 0.99: RED},
     )
-    told = alerts(
+    panel = alerts(
         "Alerts of this host",
         "HostAnomaly, StragglerHost and HostFailureRate of this host, and what fires about the agent itself.",
         FIRING,
     )
-    return Part("How strange it is", (Line(9, ((12, score), (12, told))),))
+    return Part("How strange it is", (Line(9, ((12, score), (12, panel))),))
 
 
 def _stat(stat: str) -> str:

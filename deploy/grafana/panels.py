@@ -38,8 +38,8 @@ def finish(builder: Builder, title: str, means: str, unit: str, queries: Queries
     if queries:
         panel.datasource, panel.interval = DATASOURCE, STEP_MIN
         panel.targets = []
-        for letter, query in zip("ABCDEFGHIJ", queries, strict=False):
-            query.ref_id, query.datasource = letter, DATASOURCE
+        for dead_letter, query in zip("ABCDEFGHIJ", queries, strict=False):
+            query.ref_id, query.datasource = dead_letter, DATASOURCE
             panel.targets.append(query)
         _defaults(panel).unit = unit
     return panel
@@ -173,10 +173,10 @@ def banded(panel: dashboard.Panel) -> dashboard.Panel:
     return override(panel, MIDDLE, {"custom.lineWidth": 2, "color": {"mode": "fixed", "fixedColor": BLUE}})
 
 
-def words(title: str, means: str, content: str) -> dashboard.Panel:
+def text_panel(title: str, means: str, content: str) -> dashboard.Panel:
     """Return an explanation.
 
-    >>> words("A", "What it means.", "Some **text**.").type_val
+    >>> text_panel("A", "What it means.", "Some **text**.").type_val
     'text'
     """
     return finish(build_text.Panel().mode(text.TextMode.MARKDOWN).content(content), title, means, "")

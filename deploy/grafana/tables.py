@@ -1,4 +1,4 @@
-"""Tables, and curves over the size of runs: what several queries tell of the same thing, joined."""
+"""Tables, and curves over the size of runs: what several queries report the same thing, joined."""
 
 from collections.abc import Mapping, Sequence
 
@@ -56,7 +56,7 @@ def table(
     """
     builder = build_table.Panel().cell_height(common.TableCellHeight.SM).show_header(show_header=True)
     panel = finish(builder.no_value("none"), title, means, unit, list(columns.values()))
-    values = dict(zip((f"Value #{letter}" for letter in "ABCDEFGHIJ"), columns, strict=False))
+    values = dict(zip((f"Value #{dead_letter}" for dead_letter in "ABCDEFGHIJ"), columns, strict=False))
     if len(columns) == 1:  # the letter is told only where several queries returned something
         values["Value"] = values["Value #A"]
     left_out = [value for value, name in values.items() if not name]
@@ -83,9 +83,9 @@ def alerts(title: str, means: str, firing: str) -> dashboard.Panel:
     """
     about = "alertname, severity, kind, system, application, input, unit, n, host, partition, rack"
     rules = f'label_replace(ALERTS{{{RULES_OF_AGENT}}}, "kind", "agent", "", "")'
-    told = f"max by (alertname, severity, kind, system, job, instance, role) ({rules})"
+    alerts_panel = f"max by (alertname, severity, kind, system, job, instance, role) ({rules})"
     # one query, for a column that two have in common would be told twice
-    panel = table(title, means, {"": rows(f"max by ({about}) ({firing}) or {told}")})
+    panel = table(title, means, {"": rows(f"max by ({about}) ({firing}) or {alerts_panel}")})
     severity = {"info": "blue", "warning": "orange", "critical": "red"}
     mapped = [
         {"type": "value", "options": {name: {"color": hue, "index": i}}}

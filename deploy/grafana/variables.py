@@ -17,9 +17,9 @@ def made(variable: build.QueryVariable | build.DatasourceVariable | build.TextBo
     >>> "auto" in made(of_labels("job", "Agent", "up", "Agents.")).to_json()
     False
     """
-    told = variable.build()
-    told.auto = told.auto_min = told.auto_count = None
-    return told
+    built = variable.build()
+    built.auto = built.auto_min = built.auto_count = None
+    return built
 
 
 def of_labels(name: str, label: str, selector: str, means: str) -> build.QueryVariable:

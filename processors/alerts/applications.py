@@ -39,7 +39,7 @@ def application_labels(key: ApplicationKey) -> dict[str, str]:
     return {"application": key.application, "system": key.system, "input": key.input, "unit": key.unit}
 
 
-def strange_size(
+def unusual_size(
     key: ApplicationKey,
     name: str,
     n: float,
@@ -73,7 +73,7 @@ def strange_size(
 
 
 def unreliable(
-    key: ApplicationKey, said: Reliability, observations: int, settings: AlertSettings.Unreliable, now_ms: int
+    key: ApplicationKey, text: Reliability, observations: int, settings: AlertSettings.Unreliable, now_ms: int
 ) -> list[Condition]:
     """Return one condition for each verdict that matters to users: holding for the present one, else not."""
     active = settings.enabled and observations >= settings.observations_min
@@ -81,14 +81,14 @@ def unreliable(
         Condition(
             name=PREDICTION_UNRELIABLE,
             labels={**application_labels(key), "verdict": verdict},
-            holds=active and said.verdict == verdict,
+            holds=active and text.verdict == verdict,
             time_ms=now_ms,
             kind="reliability",
             severity="info",
             for_ms=round(settings.for_s * 1000),
             summary=f"Predictions of {key.application} are not reliable ({verdict.replace('_', ' ')}).",
-            description=" ".join(said.advice),
-            evidence=AlertEvidence(detail={"reasons": ", ".join(said.reasons)}),
+            description=" ".join(text.advice),
+            evidence=AlertEvidence(detail={"reasons": ", ".join(text.reasons)}),
         )
         for verdict in settings.verdicts
     ]
@@ -124,7 +124,7 @@ def failing(
         kind="reliability",
         severity=severity,
         keep_firing_ms=round(settings.keep_firing_s * 1000),
-        lasts_ms=round(settings.quiet_s * 1000) if name == HOST_FAILS else 0,
+        expires_after_ms=round(settings.quiet_s * 1000) if name == HOST_FAILS else 0,
         summary=f"{judged.recent_failures} of the last {judged.recent_runs} runs of {subject} failed.",
         description=(
             f"The rate was {judged.past_rate * 100:.1f} % before; with probability {judged.credibility:.3f} "
@@ -157,8 +157,8 @@ def strange_run(
     ratio = math.exp(scored.ln_ratio)
     factor = max(ratio, 1.0 / ratio)
     known = scored.observations >= settings.observations_min
-    told = known and factor >= settings.factor_min and judged.noise <= settings.scatter_max
-    if not (settings.enabled and judged.strange and told):
+    given = known and factor >= settings.factor_min and judged.noise <= settings.scatter_max
+    if not (settings.enabled and judged.outlier and given):
         return None
     run = scored.run
     summary = (
@@ -167,7 +167,7 @@ def strange_run(
     )
     return Condition(
         name=STRANGE_RUN,
-        labels=strange_run_labels(key, judged.strange),
+        labels=strange_run_labels(key, judged.outlier),
         holds=True,
         momentary=True,
         time_ms=now_ms,
@@ -190,9 +190,9 @@ def strange_run(
     )
 
 
-def strange_run_labels(key: ApplicationKey, strange: int) -> dict[str, str]:
+def strange_run_labels(key: ApplicationKey, outlier: int) -> dict[str, str]:
     """Return the labels of a strange run's alert; `strange` is 1 for a slow one."""
-    return {**application_labels(key), "direction": "slow" if strange > 0 else "fast"}
+    return {**application_labels(key), "direction": "slow" if outlier > 0 else "fast"}
 
 
 def shifted(key: ApplicationKey, shift: Shift, settings: AlertSettings.Shift, now_ms: int) -> Condition | None:

@@ -53,7 +53,7 @@ class Rack(NamedTuple):
         return {"system": self.system} if self.kind == "system" else {"system": self.system, self.kind: self.name}
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """Its name in a sentence."""
         return f"system {self.system}" if self.kind == "system" else f"{self.kind} {self.name} on {self.system}"
 
@@ -68,11 +68,11 @@ def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms
     first = next(iter(odd.marks.values()), None)
     against = odd.contradicts
     where = f"{labels['host']} on {labels['system']}"
-    said = [f"{name} {_told(name, mark)}" for name, mark in odd.marks.items()]
+    text = [f"{name} {_mark_text(name, mark)}" for name, mark in odd.marks.items()]
     parts = []
-    if said:
-        few = f"{len(said)} of {odd.resources} resources have been anomalous since {_clock(odd.since_ms)}"
-        parts.append(f"{few}: {_listed(said, IN_SUMMARY)}")
+    if text:
+        few = f"{len(text)} of {odd.resources} resources have been anomalous since {_clock(odd.since_ms)}"
+        parts.append(f"{few}: {_listed(text, IN_SUMMARY)}")
     if against is not None:
         parts.append(
             f"its resources have contradicted each other since {_clock(against.since_ms)}, {against.resource} most: "
@@ -88,7 +88,8 @@ def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms
         keep_firing_ms=round(settings.keep_firing_s * 1000),
         summary=f"{where}: {'; '.join(parts)}.",
         description=_listed(
-            [f"{name} {_told(name, mark)} since {_clock(mark.since_ms)}" for name, mark in odd.marks.items()], SHOWN
+            [f"{name} {_mark_text(name, mark)} since {_clock(mark.since_ms)}" for name, mark in odd.marks.items()],
+            SHOWN,
         ),
         evidence=AlertEvidence(
             observed=first.observed if first else against.observed if against else None,
@@ -116,7 +117,7 @@ def rack_anomaly(
         severity="critical",
         keep_firing_ms=round(settings.keep_firing_s * 1000),
         summary=(
-            f"{len(hosts)} of {of} hosts of {rack.said} have been anomalous since {_clock(since_ms)}"
+            f"{len(hosts)} of {of} hosts of {rack.text} have been anomalous since {_clock(since_ms)}"
             f"{': ' + odd if odd else ''}."
         ),
         description=f"Hosts: {_listed(list(hosts), SHOWN)}.",
@@ -134,10 +135,10 @@ def straggler(
 ) -> Condition:
     """Return the condition of a host unlike the others of its job, or, without a job, the idle ones of its partition."""
     since_ms = min(one.since_ms for one in found.values())
-    said = [f"{name} {_number(name, one.observed)}, peers {_number(name, one.usual)}" for name, one in found.items()]
+    text = [f"{name} {_number(name, one.observed)}, peers {_number(name, one.usual)}" for name, one in found.items()]
     peers = f"the other hosts of job {job}" if job else "the other idle hosts of its partition"
     first = next(iter(found.values()))
-    detail: dict[str, Attribute] = {"job": job, **dict(list(zip(found, said, strict=True))[:SHOWN])}
+    detail: dict[str, Attribute] = {"job": job, **dict(list(zip(found, text, strict=True))[:SHOWN])}
     return Condition(
         name=STRAGGLER_HOST,
         labels=labels,
@@ -145,7 +146,7 @@ def straggler(
         momentary=True,
         time_ms=now_ms,
         keep_firing_ms=round(settings.keep_firing_s * 1000),
-        summary=f"{labels['host']} has differed from {peers} for {(now_ms - since_ms) // 60_000} min: {_listed(said, IN_SUMMARY)}.",
+        summary=f"{labels['host']} has differed from {peers} for {(now_ms - since_ms) // 60_000} min: {_listed(text, IN_SUMMARY)}.",
         description="The job waits for its slowest host."
         if job
         else "Processes of an earlier job may still be running.",
@@ -163,7 +164,7 @@ def muted(host: str, state: str) -> str:
     return f"{host} is out of service ({state}): its measurements raise no alerts until it is back."
 
 
-def _told(name: str, mark: Mark) -> str:
+def _mark_text(name: str, mark: Mark) -> str:
     low, high = _number(name, mark.low), _number(name, mark.high)
     return f"{_number(name, mark.observed)} ({WAYS[mark.way]} {low} to {high})"
 
@@ -175,17 +176,19 @@ def _number(name: str, value: float) -> str:
 
 def _detail(odd: Odd) -> dict[str, Attribute]:
     shown = list(odd.marks.items())[:SHOWN]
-    detail: dict[str, Attribute] = {name: f"{_told(name, mark)} since {_clock(mark.since_ms)}" for name, mark in shown}
+    detail: dict[str, Attribute] = {
+        name: f"{_mark_text(name, mark)} since {_clock(mark.since_ms)}" for name, mark in shown
+    }
     if odd.contradicts is not None:
         one = odd.contradicts
-        said = f"{_number(one.resource, one.observed)}, predicted by the others {_number(one.resource, one.expected)}"
-        detail.setdefault(one.resource, said)
+        text = f"{_number(one.resource, one.observed)}, predicted by the others {_number(one.resource, one.expected)}"
+        detail.setdefault(one.resource, text)
     return detail
 
 
-def _listed(said: Sequence[str], most: int) -> str:
-    more = f", and {len(said) - most} more" if len(said) > most else ""
-    return ", ".join(said[:most]) + more
+def _listed(text: Sequence[str], most: int) -> str:
+    more = f", and {len(text) - most} more" if len(text) > most else ""
+    return ", ".join(text[:most]) + more
 
 
 def _clock(time_ms: int) -> str:

@@ -12,7 +12,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
     `labels` identify the alert and never hold a changing value. It fires after it held for `for_ms`, and resolves
     `keep_firing_ms` after it last held; before it fires, at once. A lasting condition holds until the contrary is said; a
-    momentary one (a single run was slow) only at its own time, and one with `lasts_ms` ends when nothing more was said of
+    momentary one (a single run was slow) only at its own time, and one with `expires_after_ms` ends when nothing more was said of
     it for so long. `forgotten` says that nobody knows of it any more: then nothing is waited for.
     """
 
@@ -26,7 +26,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity = "warning"
     for_ms: int = 0
     keep_firing_ms: int = 0
-    lasts_ms: int = 0
+    expires_after_ms: int = 0
     summary: str = ""
     description: str = ""
     evidence: AlertEvidence = AlertEvidence()
@@ -47,7 +47,7 @@ class AlertState(msgspec.Struct, omit_defaults=True):
     condition: Condition | None = None
     status: AlertStatus = "pending"
     since_ms: int = 0
-    held_ms: int = 0
+    reported_ms: int = 0
     holds: bool = False
 
 
@@ -67,16 +67,16 @@ class AlertLife:
 
     @property
     def open(self) -> bool:
-        """Tell whether the alert is pending or firing."""
+        """Return whether the alert is pending or firing."""
         return self._state.condition is not None
 
     @property
     def firing(self) -> bool:
-        """Tell whether the alert is firing."""
+        """Return whether the alert is firing."""
         return self.open and self._state.status == "firing"
 
     def score(self, fact: Condition) -> bool:
-        """Tell whether the condition would change anything."""
+        """Return whether the condition would change anything."""
         return fact.holds or (self.open and (self._state.holds or fact.forgotten))
 
     def learn(self, fact: Condition) -> None:
@@ -85,9 +85,9 @@ class AlertLife:
         if fact.holds:
             if not self.open:
                 state.since_ms, state.status = fact.time_ms, "pending"
-            state.condition, state.held_ms, state.holds = fact, fact.time_ms, not fact.momentary
+            state.condition, state.reported_ms, state.holds = fact, fact.time_ms, not fact.momentary
         elif state.condition is not None:
-            state.holds, state.held_ms = False, fact.time_ms if state.holds else state.held_ms
+            state.holds, state.reported_ms = False, fact.time_ms if state.holds else state.reported_ms
             if fact.forgotten:
                 state.condition = msgspec.structs.replace(state.condition, keep_firing_ms=0)
 
@@ -125,8 +125,8 @@ class AlertLife:
         if state.holds:
             if state.status == "pending":
                 return state.since_ms + state.condition.for_ms
-            return state.held_ms + state.condition.lasts_ms if state.condition.lasts_ms else None
-        return state.held_ms + self._keeps_ms(state.condition)
+            return state.reported_ms + state.condition.expires_after_ms if state.condition.expires_after_ms else None
+        return state.reported_ms + self._keeps_ms(state.condition)
 
     def snapshot(self) -> AlertState:
         """Return the stored form."""

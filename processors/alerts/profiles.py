@@ -64,7 +64,7 @@ def unexplained_power(run: JudgedRun, settings: UnexplainedPower, now_ms: int) -
         holds=True,
         time_ms=now_ms,
         severity=settings.severity,
-        lasts_ms=round(settings.quiet_s * 1000),
+        expires_after_ms=round(settings.quiet_s * 1000),
         summary=(
             f"{run.where} drew {observed_w:.4g} W per host, "
             f"{observed_w / band.value:.2f} times the {band.value:.4g} W that its counters explain."
@@ -87,7 +87,7 @@ def unexplained_power(run: JudgedRun, settings: UnexplainedPower, now_ms: int) -
 
 
 def _outside(observed: float, band: Band, settings: UnexplainedPower) -> bool:
-    """Tell whether a value is outside a band by both margins; both ends of the band are widened alike, in ln."""
+    """Return whether a value is outside a band by both margins; both ends of the band are widened alike, in ln."""
     off = math.log(observed / band.value)
     half_width = math.log(band.high / band.value) if off > 0 else math.log(band.value / band.low)
     return abs(off) > max(settings.band_factor * half_width, math.log1p(settings.margin_share))
@@ -103,7 +103,7 @@ def disturbed_run(run: JudgedRun, settings: DisturbedRun, now_ms: int) -> Condit
     if slower is None or slower < settings.slower_min:
         return None
     first = far[0]
-    named = ", ".join(_told(each) for each in far[:NAMED_MAX]).replace(" times", " times its usual rate", 1)
+    named = ", ".join(_counter_text(each) for each in far[:NAMED_MAX]).replace(" times", " times its usual rate", 1)
     names = [_plain(each.counter) for each in far[:NAMED_MAX]]
     more = f" and {len(far) - NAMED_MAX} more" if len(far) > NAMED_MAX else ""
     return Condition(
@@ -149,7 +149,7 @@ def _far(each: Unusual, settings: DisturbedRun) -> bool:
     ) >= settings.difference_min * abs(each.usual)
 
 
-def _told(each: Unusual) -> str:
+def _counter_text(each: Unusual) -> str:
     if each.usual <= 0:
         return f"{_plain(each.counter)} {each.rate:.3g} instead of {each.usual:.3g}"
     return f"{_plain(each.counter)} at {each.rate / each.usual:.2f} times"

@@ -51,7 +51,7 @@ class Profiles(Protocol):
     """What the learner of runs asks of hosts; answers follow from the journal up to this place alone."""
 
     def profile(self, job: str, run_id: str) -> Profile | None:
-        """Return what is known of a run that ended, by the key of its job; None where nothing was told of its hosts."""
+        """Return what is known of a run that ended, by the key of its job; None where nothing was reported its hosts."""
 
 
 class NoProfiles:
@@ -137,7 +137,7 @@ class Windows(Protocol):
         """Return the newest window that ended at `until_ms` or before; None where none is kept (only few are)."""
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:
-        """Return the hosts on which jobs of a partition ran of late, in order of their names."""
+        """Return the hosts on which jobs of a partition ran recently, in order of their names."""
 
 
 class NoWindows:
@@ -157,10 +157,10 @@ class NoWindows:
         return ()
 
 
-class Outlook(msgspec.Struct, frozen=True):
+class ResourceForecast(msgspec.Struct, frozen=True):
     """The next 10-second mean of a resource: value, standard error (None after one value), and which predictor says so.
 
-    >>> Outlook(0.83, 0.02, "last").predictor
+    >>> ResourceForecast(0.83, 0.02, "last").predictor
     'last'
     """
 
@@ -179,7 +179,7 @@ class ResourceView(msgspec.Struct, frozen=True):
     resource: str
     window: HostWindow
     variation: Variation | None = None
-    outlook: Outlook | None = None
+    forecast: ResourceForecast | None = None
     score: float | None = None
     anomalous_since: str | None = None
 
@@ -196,10 +196,10 @@ class HostView(msgspec.Struct, frozen=True):
     score: float | None = None
 
 
-def told_first(view: HostView) -> tuple[bool, str, str]:
+def most_anomalous_first(view: HostView) -> tuple[bool, str, str]:
     """Return by what hosts are ordered for readers: those with anomalies first, then by system and name.
 
-    >>> told_first(HostView("exa", "nid1", "2026-11-20T10:00:00Z"))
+    >>> most_anomalous_first(HostView("exa", "nid1", "2026-11-20T10:00:00Z"))
     (True, 'exa', 'nid1')
     """
     calm = not any(resource.anomalous_since for resource in view.resources)

@@ -85,7 +85,7 @@ class UnderLoad(msgspec.Struct, frozen=True, kw_only=True):
     `hosts` names the hosts in words, `hosts_count` is how many a job of that size has; `looked_at` windows were asked
     for, `missing` of these there were none, `stale` ones had no sample in their last minute, `thin` ones few samples.
     `variation` is the class of the most changing processor window. `load` is the factor by which the load of the moment
-    stretches the run time of a quiet machine, `usual_load` that of the runs which the curve was learned from: the curve
+    stretches the run time of a quiet machine, `baseline_load` that of the runs which the curve was learned from: the curve
     is divided by it, so that a curve measured under load does not count it twice. `follows` is how closely runs have
     followed the load, from 0 to 1, and `width` by which factor the spread was scaled to be that of the runs. `equation` is "default" or the pattern
     of the structural model that answers; `monte_carlo_gap` by how much its arithmetic differs from draws, in parts of
@@ -108,7 +108,7 @@ class UnderLoad(msgspec.Struct, frozen=True, kw_only=True):
     q95_s: float | None = None
     variation: Variation | None = None
     load: float | None = None
-    usual_load: float = 1.0
+    baseline_load: float = 1.0
     follows: float = 1.0
     width: float = 1.0
     equation: str = "default"

@@ -60,7 +60,7 @@ def spread(texts: Sequence[str], limit: int) -> tuple[int, tuple[str, ...]]:
     >>> spread(["nid[0001-4000]", "login1"], limit=4)
     (4001, ('nid0001', 'nid1001', 'nid2001', 'nid3001'))
     """
-    names = [name for text in texts for name in _told(text)]
+    names = [name for text in texts for name in _parsed(text)]
     ends = list(accumulate(1 if isinstance(name, str) else prod(_size(part) for part in name) for name in names))
     total = ends[-1] if ends else 0
     found = []
@@ -71,7 +71,7 @@ def spread(texts: Sequence[str], limit: int) -> tuple[int, tuple[str, ...]]:
     return total, tuple(found)
 
 
-def _told(text: str) -> Iterable[str | list[_Part]]:
+def _parsed(text: str) -> Iterable[str | list[_Part]]:
     """Return the names of a list, whole where it has no brackets: then it may be long, and nothing is to be worked out."""
     if "[" in text or "]" in text or text.strip() in NO_HOSTS:
         return _names(text)
@@ -253,7 +253,7 @@ class Nodes:
         return self._of(self._names, name, system) or self._of(self._controllers, name, system)
 
     def shared(self, xname: str, system: str = "") -> bool:
-        """Tell whether a place is a controller of several listed nodes.
+        """Return whether a place is a controller of several listed nodes.
 
         >>> Nodes([Node("n2", xname="x9c3s0b0n0"), Node("n3", xname="x9c3s0b0n1")]).shared("x9c3s0b0")
         True

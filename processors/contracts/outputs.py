@@ -79,7 +79,7 @@ class ProfileModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FeatureModel(msgspec.Struct, frozen=True, kw_only=True):
-    """What features tell of the run times of an application: `attributes` of its jobs, or the `communication` of its runs.
+    """What features report the run times of an application: `attributes` of its jobs, or the `communication` of its runs.
 
     `model` is the one that answers of those that are tried (of communication: the set of features that is believed),
     `weight` its share where a request or a job tells the features. `scored` runs were compared with it before they were
@@ -124,17 +124,17 @@ class PredictedAtStart(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
     def holds(self, run_time_s: float) -> bool:
-        """Tell whether a run time lies inside the band."""
+        """Return whether a run time lies inside the band."""
         return self.low_s <= run_time_s <= self.high_s
 
 
 class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that settled of late. `user` is as the journal has it: a pseudonym, unless names are configured to be plain.
+    """A run that settled recently. `user` is as the journal has it: a pseudonym, unless names are configured to be plain.
 
     `told` is what was predicted of it, None where nothing was; power and energy are those of all its hosts together.
 
     >>> RecentRun(run_id="exa/1@0", system="exa", job_id="1", application_id=None, n=8.0, start_ms=0, end_ms=60_000,
-    ...           run_time_s=60.0, state="COMPLETED").told is None
+    ...           run_time_s=60.0, state="COMPLETED").predicted is None
     True
     """
 
@@ -149,15 +149,15 @@ class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     user: str | None = None
     time_limit_s: float | None = None
-    told: PredictedAtStart | None = None
+    predicted: PredictedAtStart | None = None
     power_w: float | None = None
     energy_j: float | None = None
 
 
-class Letter(msgspec.Struct, frozen=True, kw_only=True):
+class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
     """A message that became a dead letter: when, why, and where it lies. Its bytes are not shown.
 
-    >>> Letter(time_ms=0, reason="not-json", detail="", topic="slurm", partition=0, offset=7).offset
+    >>> DeadLetterView(time_ms=0, reason="not-json", detail="", topic="slurm", partition=0, offset=7).offset
     7
     """
 
@@ -169,10 +169,10 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     offset: int
 
 
-class SourceSeen(msgspec.Struct, frozen=True, kw_only=True):
+class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A raw topic whose events the learner has folded since it started: how many, and the newest event's time.
 
-    >>> SourceSeen(topic="slurm", events=3, newest_ms=60_000).events
+    >>> SourceStatus(topic="slurm", events=3, newest_ms=60_000).events
     3
     """
 
@@ -184,7 +184,7 @@ class SourceSeen(msgspec.Struct, frozen=True, kw_only=True):
 VERDICTS: Final = (
     "reliable", "insufficient", "high_error", "linear", "runner_up", "superlinear", "slowdown", "far", "uncertain", "unknown"
 )  # fmt: skip
-Source = Literal["observed", "interpolated", "extrapolated", "cold_start", "similar_runs", "features"]
+Source = Literal["observed", "interpolated", "extrapolated", "transfer", "similar_runs", "features"]
 AlertStatus = Literal["pending", "firing", "resolved"]
 AlertKind = Literal["anomaly", "reliability"]
 Severity = Literal["info", "warning", "critical"]
@@ -258,7 +258,7 @@ class Member(msgspec.Struct, frozen=True):
     name: str
     weight: float
     parameters: dict[str, float]
-    role: Literal["part", "beside"] = "part"
+    role: Literal["part", "reference"] = "part"
     sizes_min: int = 1
     answers: Literal["all sizes", "larger sizes", "nothing"] = "all sizes"
     errors: tuple[HorizonError, ...] = ()
@@ -436,7 +436,7 @@ class Run(Message, frozen=True, kw_only=True):
     event: msgspec.Raw
     identities: tuple[msgspec.Raw, ...]
     profile: Profile | None = None
-    told: PredictedAtStart | None = None
+    predicted: PredictedAtStart | None = None
 
 
 class Emission(msgspec.Struct, frozen=True):

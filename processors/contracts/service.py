@@ -10,7 +10,15 @@ import msgspec
 
 from processors.contracts.events import PredictionRequested
 from processors.contracts.hosts import HostView
-from processors.contracts.outputs import Alert, Answer, JobPrediction, Letter, Prediction, RecentRun, SourceSeen
+from processors.contracts.outputs import (
+    Alert,
+    Answer,
+    DeadLetterView,
+    JobPrediction,
+    Prediction,
+    RecentRun,
+    SourceStatus,
+)
 
 ROLE_REASONS: Final = ("unknown-system", "processor")
 """Why a role refuses an event that was decoded well: a system that is not listed, or a processor that raised."""
@@ -86,10 +94,10 @@ class Service(Protocol):
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
 
-    def letters(self) -> Sequence[Letter]:
+    def dead_letters(self) -> Sequence[DeadLetterView]:
         """Return the newest dead letters of the whole agent."""
 
-    def sources(self) -> Sequence[SourceSeen]:
+    def sources(self) -> Sequence[SourceStatus]:
         """Return the sources, the one that spoke last first."""
 
     def health(self) -> Sequence[Health]:
@@ -151,11 +159,11 @@ class Forwarding:
         """Return one host; None where it is not known."""
         return self._service.host(system, host)
 
-    def letters(self) -> Sequence[Letter]:
+    def dead_letters(self) -> Sequence[DeadLetterView]:
         """Return the newest dead letters of the whole agent."""
-        return self._service.letters()
+        return self._service.dead_letters()
 
-    def sources(self) -> Sequence[SourceSeen]:
+    def sources(self) -> Sequence[SourceStatus]:
         """Return the sources, the one that spoke last first."""
         return self._service.sources()
 

@@ -41,7 +41,7 @@ class FeatureSettings(Settings):
     )
 
     def names(self, attribute: str) -> bool:
-        """Tell whether an attribute is one of them."""
+        """Return whether an attribute is one of them."""
         return any(fnmatchcase(attribute, pattern) for pattern in self.attributes)
 
 
@@ -328,14 +328,14 @@ class RunTimeSettings(Settings):
     """
 
     applications_max: int = Field(default=20_000, ge=1, description="more are evicted, the longest unused first")
-    histories_max: int = Field(
+    similar_runs_max: int = Field(
         default=20_000,
         ge=1,
         description="histories of users, names and classes of jobs; over it the longest unused is forgotten",
     )
     unmerged_runs_max: int = Field(default=64, ge=1, le=256, description="runs a corrected report can still replace")
     scores_max: int = Field(default=64, ge=1, le=1000, description="scores of published predictions that are kept")
-    refits_per_tick_max: int = Field(
+    fits_per_tick_max: int = Field(
         default=64, ge=1, description="in ten seconds; more wait for the next tick, the oldest first"
     )
     curve_factor_max: float = Field(
@@ -364,7 +364,7 @@ class JobSettings(Settings):
         description="started jobs that are remembered; over it the oldest is forgotten and counted",
     )
     settle_max_s: float = Field(default=180.0, ge=0, le=LONGEST_S, description="a run settles this long after its end")
-    seen_buckets_max: int = Field(
+    deduplication_buckets_max: int = Field(
         default=24_000,
         ge=8,
         description="quarters of an hour, four parts each, whose runs are recognised when repeated",

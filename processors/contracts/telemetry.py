@@ -66,7 +66,7 @@ def named(name: str) -> Named:
 
 
 def is_profiled(name: str) -> bool:
-    """Tell whether a resource is only part of profiles of runs, by its name; what is of one job always is.
+    """Return whether a resource is only part of profiles of runs, by its name; what is of one job always is.
 
     >>> is_profiled("counter_delta>cycles"), is_profiled("power_w>system"), is_profiled("power_w>system#812")
     (True, False, True)
@@ -75,7 +75,7 @@ def is_profiled(name: str) -> bool:
 
 
 def is_cumulative(resource: str) -> bool:
-    """Tell whether a resource only grows until it wraps or is reset, by its name.
+    """Return whether a resource only grows until it wraps or is reset, by its name.
 
     >>> is_cumulative("network_received_total>eth0"), is_cumulative("load1")
     (True, False)
@@ -84,7 +84,7 @@ def is_cumulative(resource: str) -> bool:
 
 
 def is_power(resource: str) -> bool:
-    """Tell whether a resource is a power in W, by its name.
+    """Return whether a resource is a power in W, by its name.
 
     >>> is_power("power_w>cpu"), is_power("load1")
     (True, False)
@@ -211,7 +211,7 @@ class SampleWindows(Protocol):
     def counts(self) -> Mapping[str, int]:
         """Return what became of samples since the last call: `taken`, or why they were left out."""
 
-    def series_held(self) -> int:
+    def series_count(self) -> int:
         """Return how many series have samples."""
 
     def forget(self) -> None:
@@ -294,7 +294,7 @@ class SensorRule(msgspec.Struct, frozen=True):
     source: str = ""
 
     def matches(self, sensor: Sensor) -> bool:
-        """Tell whether a sensor is meant."""
+        """Return whether a sensor is meant."""
         texts = (
             (self.parental_context, sensor.parental_context),
             (self.physical_context, sensor.physical_context),
@@ -310,7 +310,7 @@ class SensorRule(msgspec.Struct, frozen=True):
         )
 
     def is_of(self, message: str) -> bool:
-        """Tell whether messages of this name are meant."""
+        """Return whether messages of this name are meant."""
         return self.message in (message, message.rpartition(".")[2])
 
     def named(self, sensor: Sensor) -> str:
@@ -348,8 +348,8 @@ class Sensors:
                 return Found(rank, rule)
         return None
 
-    def told(self, message: str) -> bool:
-        """Tell whether any rule is about messages of this name."""
+    def concerns(self, message: str) -> bool:
+        """Return whether any rule is about messages of this name."""
         return any(rule.is_of(message) for rule in self.rules)
 
 
@@ -397,7 +397,7 @@ class MetricMapping(Settings):
     )
     resource: ResourceName = Field(
         description="the resource it becomes; one that ends in _total is cumulative and passes as it is, one that ends in _w is "
-        "a power in watts, whose energy is told by the minute"
+        "a power in watts, whose energy is reported by the minute"
     )
     unit: Literal["percent", "KiB", "MiB", "ms", "Mbit/s"] | None = Field(
         default=None, description="the producer's unit, where it is not that of the resource (shares, B, s, B/s)"
@@ -431,7 +431,7 @@ class Telemetry(Settings):
     resources: tuple[ResourceName, ...] = Field(
         default=tuple(sorted(TAKEN)),
         description="resources to take; others are counted and left out. Power is power_w, whatever it is of; counter_delta and counter_total are counters, "
-        "counter_rate and counter_level what is told of them by the second, energy_total joules, nic_total counters of network interfaces",
+        "counter_rate and counter_level values per second, energy_total joules, nic_total counters of network interfaces",
     )
     counters: tuple[Annotated[str, Field(pattern=r"^[!-\"$-~]{1,128}$")], ...] = Field(
         default=("PAPI_*",),

@@ -13,7 +13,13 @@ import numpy.typing as npt
 
 from processors.hosts.rows import NEVER_MS, Rows, RowTable
 from processors.hosts.windows import MinuteBatch
-from processors.models.detect.multivariate import RESOURCES_MAX, CombinedRule, CombinedSettings, Peers, unlike_peers
+from processors.models.detect.multivariate import (
+    RESOURCES_MAX,
+    CombinedRule,
+    CombinedSettings,
+    Peers,
+    compared_with_peers,
+)
 from processors.models.detect.record import MARK_BYTES, WAYS, Column, RecordRule, RecordStep, Table
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS
 
@@ -124,13 +130,13 @@ class Group:
 
     def __init__(self, resources: int, settings: CombinedSettings | None) -> None:
         self.rule = CombinedRule(resources, settings)
-        self.held = Table({"held": Column((resources, PARTS), "float64", np.nan)})
+        self.retained = Table({"retained": Column((resources, PARTS), "float64", np.nan)})
         self.free: list[int] = []
 
     @property
     def host_bytes(self) -> int:
         """What a host takes when it is stored."""
-        return 2 * MARK_BYTES + self.held.row_bytes + self.rule.host_bytes
+        return 2 * MARK_BYTES + self.retained.row_bytes + self.rule.host_bytes
 
     def add(self) -> int:
         """Return the place of one more host."""
@@ -138,28 +144,28 @@ class Group:
             return self.free.pop()
         place = self.rule.size
         self.rule.grow(place + 1)
-        self.held.grow(place + 1)
+        self.retained.grow(place + 1)
         return place
 
     def release(self, place: int) -> None:
         """Let a host go."""
         self.rule.clear(np.array([place]))
-        self.held.clear(np.array([place]))
+        self.retained.clear(np.array([place]))
         self.free.append(place)
 
     def stored(self, place: int) -> bytes:
         """Return the state of a host."""
-        return self.held.stored(place, place + 1) + self.rule.stored(place, place + 1)
+        return self.retained.stored(place, place + 1) + self.rule.stored(place, place + 1)
 
     def restore(self, place: int, state: bytes) -> None:
         """Put a host back; ValueError where it is of another form."""
-        held = MARK_BYTES + self.held.row_bytes
-        self.held.restore(place, place + 1, state[:held])
-        self.rule.restore(place, place + 1, state[held:])
+        retained = MARK_BYTES + self.retained.row_bytes
+        self.retained.restore(place, place + 1, state[:retained])
+        self.rule.restore(place, place + 1, state[retained:])
 
 
 _HOST: Final = np.dtype(
-    [("rows", "<i4", (RESOURCES_MAX,)), ("places", "u1"), ("held_ms", "<i8"), ("scored_ms", "<i8"), ("high_since_ms", "<i8"), ("high", "<i4"),
+    [("rows", "<i4", (RESOURCES_MAX,)), ("places", "u1"), ("newest_ms", "<i8"), ("scored_ms", "<i8"), ("high_since_ms", "<i8"), ("high", "<i4"),
      ("score", "<f4"), ("ratio", "<f4"), ("worst", "i1"), ("observed", "<f8"), ("expected", "<f8")]
 )  # fmt: skip
 _SERIES: Final = np.dtype([("host", "<i4"), ("place", "i1"), ("left_out", "u1")])
@@ -216,7 +222,7 @@ class MultivariateDetector:
     def __init__(self, settings: CombinedSettings | None = None, high_ratio: float = 2.0) -> None:
         self.places = Places()
         self._settings, self._high_ratio = settings, high_ratio
-        self.hosts = RowTable(_HOST, rows=NONE, held_ms=NEVER_MS, scored_ms=NEVER_MS, high_since_ms=NEVER_MS)
+        self.hosts = RowTable(_HOST, rows=NONE, newest_ms=NEVER_MS, scored_ms=NEVER_MS, high_since_ms=NEVER_MS)
         self._at = np.zeros(0, np.intp)  # of each host in its group
         self._groups: dict[int, Group] = {}
 
@@ -262,20 +268,20 @@ class MultivariateDetector:
     def take(self, batch: MinuteBatch) -> None:
         """Hold a minute of many series, and score those that were held of their hosts before."""
         self._enter(batch)
-        place, held_ms = self.places.rows["place"][batch.row], self.hosts.rows["held_ms"]
+        place, newest_ms = self.places.rows["place"][batch.row], self.hosts.rows["newest_ms"]
         new = (place >= 0) & (batch.minute_ms > self.hosts.rows["scored_ms"][batch.host])
-        at = np.flatnonzero(new & (batch.minute_ms >= held_ms[batch.host]))
+        at = np.flatnonzero(new & (batch.minute_ms >= newest_ms[batch.host]))
         host, minute_ms = batch.host[at], batch.minute_ms[at]
-        before = (held_ms[host] != NEVER_MS) & (held_ms[host] < minute_ms)
+        before = (newest_ms[host] != NEVER_MS) & (newest_ms[host] < minute_ms)
         self._score(np.unique(host[before]))
-        held_ms[host] = minute_ms
+        newest_ms[host] = minute_ms
         for group, part in self._by_group(host):
-            group.held["held"][self._at[host[part]], place[at[part]]] = batch.means[at[part]]
+            group.retained["retained"][self._at[host[part]], place[at[part]]] = batch.means[at[part]]
 
     def tick(self, now_ms: int) -> bool:
         """Score the minutes that ended a while ago, and tell whether there were any."""
-        held_ms = self.hosts.rows["held_ms"]
-        due = np.flatnonzero((held_ms != NEVER_MS) & (held_ms <= now_ms - MINUTE_MS - WAIT_MS))
+        newest_ms = self.hosts.rows["newest_ms"]
+        due = np.flatnonzero((newest_ms != NEVER_MS) & (newest_ms <= now_ms - MINUTE_MS - WAIT_MS))
         if due.size:
             self._score(due)
         return bool(due.size)
@@ -302,24 +308,24 @@ class MultivariateDetector:
         for group, part in self._by_group(hosts):
             at = self._at[hosts[part]]
             if group.rule.resources >= RESOURCES_MIN:
-                self._score_group(group, hosts[part], group.held["held"][at])
-            group.held["held"][at] = np.nan
-        self.hosts.rows["scored_ms"][hosts] = self.hosts.rows["held_ms"][hosts]
-        self.hosts.rows["held_ms"][hosts] = NEVER_MS
+                self._score_group(group, hosts[part], group.retained["retained"][at])
+            group.retained["retained"][at] = np.nan
+        self.hosts.rows["scored_ms"][hosts] = self.hosts.rows["newest_ms"][hosts]
+        self.hosts.rows["newest_ms"][hosts] = NEVER_MS
 
-    def _score_group(self, group: Group, hosts: Rows, held: Floats) -> None:
-        table, there = self.hosts.rows, np.isfinite(held)
+    def _score_group(self, group: Group, hosts: Rows, retained: Floats) -> None:
+        table, there = self.hosts.rows, np.isfinite(retained)
         count = there.sum(axis=2)
         some = np.flatnonzero(count.any(axis=1))
         with np.errstate(over="ignore", invalid="ignore"):
-            means = (np.where(there, held, 0.0).sum(axis=2) / count)[some]
+            means = (np.where(there, retained, 0.0).sum(axis=2) / count)[some]
         hosts = hosts[some]
         step = group.rule.step(self._at[hosts], means)
         table["score"][hosts] = step.score
         is_high = step.ratio >= self._high_ratio
         first = is_high & (table["high"][hosts] == 0)
         table["high"][hosts] = np.where(is_high, table["high"][hosts] + 1, 0)
-        table["high_since_ms"][hosts[first]] = table["held_ms"][hosts[first]]
+        table["high_since_ms"][hosts[first]] = table["newest_ms"][hosts[first]]
         each, up = np.flatnonzero(is_high), hosts[is_high]
         worst = np.argmax(np.abs(step.residual), axis=1)[each]
         table["ratio"][up], table["worst"][up] = np.minimum(step.ratio[each], RATIO_MAX), worst
@@ -352,11 +358,13 @@ class MultivariateDetector:
 
     def _widen(self, host: int, resources: int) -> None:
         """Move a host to those of one more resource, with what is held."""
-        held = self._groups[resources].held["held"][self._at[host]].copy() if resources else np.zeros((0, PARTS))
+        retained = (
+            self._groups[resources].retained["retained"][self._at[host]].copy() if resources else np.zeros((0, PARTS))
+        )
         self._release(host)
         group = self._group(resources + 1)
         self._at[host] = group.add()
-        group.held["held"][self._at[host], :resources] = held
+        group.retained["retained"][self._at[host], :resources] = retained
         self.hosts.rows["places"][host] = resources + 1
 
     def _release(self, host: int) -> None:
@@ -432,15 +440,15 @@ class PeerComparison(RowTable):
         fresh = self.rows["minute_ms"][:size] >= now_ms - FRESH_MS
         at = np.flatnonzero((resource >= 0) & (host >= 0) & fresh & (self.rows["minute_ms"][:size] != NEVER_MS))
         at = at[group[host[at]] >= 0]
-        together = group[host[at]] * (len(numbers) + 1) + resource[at]
-        peers = unlike_peers(self.rows["mean"][at], together)
-        unlike = at[self._unlike(self.rows["mean"][at], peers, together)]
-        since_ms = self.rows["since_ms"][unlike]
+        joint = group[host[at]] * (len(numbers) + 1) + resource[at]
+        peers = compared_with_peers(self.rows["mean"][at], joint)
+        deviating = at[self._peer_comparison(self.rows["mean"][at], peers, joint)]
+        since_ms = self.rows["since_ms"][deviating]
         self.rows["usual"][at] = peers.usual
         self.rows["since_ms"] = NEVER_MS
-        self.rows["since_ms"][unlike] = np.where(since_ms == NEVER_MS, now_ms, since_ms)
+        self.rows["since_ms"][deviating] = np.where(since_ms == NEVER_MS, now_ms, since_ms)
 
-    def _unlike(self, mean: Floats, peers: Peers, group: Ints) -> npt.NDArray[np.bool_]:
+    def _peer_comparison(self, mean: Floats, peers: Peers, group: Ints) -> npt.NDArray[np.bool_]:
         """Return which are unlike; none of a group in which many are."""
         rules = self._rules
         far = np.abs(peers.deviations) >= rules.deviations
@@ -462,21 +470,21 @@ class PeerComparison(RowTable):
 
 _CANDIDATE: Final = np.dtype(
     [("first_ms", "<i8"), ("judged_ms", "<i8"), ("odd_ms", "<i8"), ("since_ms", "<i8"), ("news_ms", "<i8"),
-     ("told_ms", "<i8"), ("hushed_ms", "<i8"), ("muted", "u1")]
+     ("reported_ms", "<i8"), ("hushed_ms", "<i8"), ("muted", "u1")]
 )  # fmt: skip
 
 
 class AnomalyCandidates(RowTable):
-    """When each host was first seen, was last odd, has news that were not told, was told of, and may not be told of."""
+    """When each host was first seen, was last odd, has news that were not told, was reported, and may not be reported."""
 
-    name: ClassVar[str] = "host_suspects"
+    name: ClassVar[str] = "host_anomaly_candidates"
     version: ClassVar[int] = 1
 
     def __init__(self) -> None:
         times = dict.fromkeys((_CANDIDATE.names or ())[:-1], NEVER_MS)
         super().__init__(_CANDIDATE, **times)
 
-    def seen(self, host: Rows, minute_ms: Ints) -> None:
+    def observed(self, host: Rows, minute_ms: Ints) -> None:
         """Note a minute of each of these hosts (m,)."""
         new = self.rows["first_ms"][host] == NEVER_MS
         self.rows["first_ms"][host[new]] = minute_ms[new]

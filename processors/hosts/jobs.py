@@ -10,7 +10,7 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Evidence, HostState, JobCompleted, JobStarted
 from processors.contracts.names import escaped, job_key
 from processors.contracts.nodes import expand
-from processors.store import Shelf, Untimed
+from processors.store import Store, Untimed
 
 RUN_MAX_MS: Final = 30 * 86_400_000  # a job of which no end was told is forgotten after this
 ENDED_KEEP_MS: Final = 3_600_000  # so that its start, should it come late, does not begin it again
@@ -18,7 +18,7 @@ STATE_KEEP_MS: Final = 30 * 86_400_000
 PARTITION_HOSTS_MAX: Final = 20_000
 PARTITION_TEXT_MAX: Final = 600_000  # characters of all names together; below a broker's limit on records
 JOB_HOSTS_MAX: Final = 16_384  # of one job; where a larger one runs is not known
-HELD_HOSTS_MAX: Final = 400_000  # of all running jobs
+RETAINED_HOSTS_MAX: Final = 400_000  # of all running jobs
 TEXT_MAX: Final = 300_000  # characters of a job's host lists
 HOST_CHARACTERS_MAX: Final = 255
 JOBS_MAX: Final = 50_000
@@ -55,7 +55,7 @@ class HostJob:
         return self.start_ms >= 0 and self._ended_ms is None
 
     def score(self, fact: JobStarted | JobCompleted) -> bool:
-        """Tell whether the fact would change anything."""
+        """Return whether the fact would change anything."""
         if isinstance(fact, JobStarted):
             return fact.start_ms > self.start_ms
         return fact.start_ms > self.start_ms or (fact.start_ms == self.start_ms and fact.end_ms != self._ended_ms)
@@ -86,7 +86,7 @@ class PartitionHostsState(msgspec.Struct):
 
 
 class PartitionHosts(Untimed):
-    """The hosts on which jobs of a partition ran of late."""
+    """The hosts on which jobs of a partition ran recently."""
 
     name: ClassVar[str] = "host_partition"
     version: ClassVar[int] = 1
@@ -177,9 +177,9 @@ class JobsState(Protocol):
 
     now_ms: int
     tally: Counter[tuple[str, str]]
-    jobs: Shelf[HostJob]
-    partitions: Shelf[PartitionHosts]
-    conditions: Shelf[HostCondition]
+    jobs: Store[HostJob]
+    partitions: Store[PartitionHosts]
+    conditions: Store[HostCondition]
 
 
 class HostJobs:
@@ -189,7 +189,7 @@ class HostJobs:
         self._state = state
         self._on: dict[tuple[str, str], dict[str, int]] = {}
         self._hosts: dict[str, tuple[str, ...]] = {}
-        self._held = 0
+        self._retained = 0
         self._last: tuple[tuple[str, ...], tuple[str, ...]] = (), ()  # what was expanded last: several ask for it
 
     def on(self, system: str, host: str) -> tuple[str, ...]:
@@ -206,7 +206,7 @@ class HostJobs:
         return tuple(sorted(self._hosts))
 
     def hosts_of(self, system: str, name: str) -> tuple[str, ...]:
-        """Return the hosts on which jobs of a partition ran of late, in order of their names."""
+        """Return the hosts on which jobs of a partition ran recently, in order of their names."""
         found = self._state.partitions.get(_partition_key(system, name))
         return () if found is None else found.hosts
 
@@ -223,7 +223,7 @@ class HostJobs:
         hosts = self.expanded(event.evidence.hosts)
         self._used(event, hosts)
         self._leave(key)
-        if not hosts or self._held + len(hosts) > HELD_HOSTS_MAX:
+        if not hosts or self._retained + len(hosts) > RETAINED_HOSTS_MAX:
             self._state.tally["bound", "job_hosts_max"] += bool(hosts)
             hosts, event = (), msgspec.structs.replace(event, evidence=Evidence())
         job.learn(event)
@@ -241,7 +241,7 @@ class HostJobs:
         self._changed(key, job)
         self._leave(key)
 
-    def told(self, event: HostState) -> None:
+    def take_state(self, event: HostState) -> None:
         """Take in what was said of a host."""
         key = job_key(event.system, event.host)
         host = self._state.conditions.open(key)
@@ -306,14 +306,14 @@ class HostJobs:
     def _enter(self, key: str, start_ms: int, hosts: tuple[str, ...]) -> None:
         if hosts:
             self._hosts[key] = hosts
-            self._held += len(hosts)
+            self._retained += len(hosts)
         system = unquote(key.partition("/")[0])
         for host in hosts:
             self._on.setdefault((system, host), {})[key] = start_ms
 
     def _leave(self, key: str) -> None:
         hosts = self._hosts.pop(key, ())
-        self._held -= len(hosts)
+        self._retained -= len(hosts)
         system = unquote(key.partition("/")[0])
         for host in hosts:
             found = self._on.get((system, host), {})
@@ -322,13 +322,13 @@ class HostJobs:
                 self._on.pop((system, host), None)
 
 
-def _evicted(shelf: Shelf[Any], keys_max: int) -> list[str]:
+def _evicted(store: Store[Any], keys_max: int) -> list[str]:
     """Remove the longest unused where there are too many, a twentieth at once, and return their keys."""
-    if len(shelf) <= keys_max:
+    if len(store) <= keys_max:
         return []
-    gone = shelf.longest_unused(len(shelf) - keys_max + keys_max // 20)
+    gone = store.longest_unused(len(store) - keys_max + keys_max // 20)
     for key in gone:
-        shelf.remove(key)
+        store.remove(key)
     return gone
 
 

@@ -81,7 +81,7 @@ class IdAllocator(Generic[K]):
         return self._keys[first:last]
 
 
-class Kept(Protocol):
+class StoredColumns(Protocol):
     """Numbers of many rows, a row per series or per host, that are kept through a restart.
 
     What a row becomes depends on what it was told, never on others. Rows are numbered by somebody else: a number is used
@@ -104,7 +104,7 @@ class Kept(Protocol):
         """Put rows back as `stored` gave them; they were grown before. ValueError where the bytes are of another form."""
 
 
-C = TypeVar("C", bound=Kept)
+C = TypeVar("C", bound=StoredColumns)
 
 
 class RowTable:
@@ -155,7 +155,7 @@ class KeyedRows(RowTable, Generic[K]):
         """Start without a row; each has these times."""
         super().__init__(np.dtype([(name, "<i8") for name in times]), **dict.fromkeys(times, NEVER_MS))
         self.ids: IdAllocator[K] = IdAllocator()
-        self.columns: list[Kept] = []
+        self.columns: list[StoredColumns] = []
 
     def join(self, columns: C) -> C:
         """Let columns go along from now on, and return them."""
@@ -193,7 +193,7 @@ class KeyedRows(RowTable, Generic[K]):
 
 
 class HostRows(KeyedRows[Host]):
-    """Hosts that measure something: system, name, and when the last minute began that was told of them."""
+    """Hosts that measure something: system, name, and when the last minute began that was reported them."""
 
     name: ClassVar[str] = "host_rows"
     version: ClassVar[int] = 1
@@ -294,7 +294,7 @@ class RowIndex:
     def enter(self, system: str, name: str, resource: str, minute_ms: int) -> tuple[int, int] | None:
         """Return the rows of a resource and its host, new ones where they need some; None where there are too many.
 
-        `minute_ms` is when the minute begins that was told of it.
+        `minute_ms` is when the minute begins that was reported it.
         """
         host = self.hosts.ids.rows.get((system, name))
         row = None if host is None else self._resources[host].get(resource)
@@ -325,13 +325,15 @@ class RowIndex:
         self.hosts.release(hosts)
         return len(hosts)
 
-    def kept(self) -> tuple[Kept, ...]:
+    def retained(self) -> tuple[StoredColumns, ...]:
         """Return all kinds of rows and columns."""
         return (self.hosts, self.series, *self.series.columns, *self.hosts.columns)
 
     def sizes(self) -> dict[str, int]:
         """Return the number of rows in use by kind."""
-        return {kept.name: len(each.ids) for each in (self.hosts, self.series) for kept in (each, *each.columns)}
+        return {
+            retained.name: len(each.ids) for each in (self.hosts, self.series) for retained in (each, *each.columns)
+        }
 
     def copied(self) -> dict[str, BlockCopy]:
         """Return a copy of all blocks that have a row in use, by their keys."""
@@ -342,9 +344,11 @@ class RowIndex:
                 keys = keyed.ids.keys(first, last)
                 if keys.count(None) == len(keys):
                     continue
-                for kept in (keyed, *keyed.columns):
-                    names = keys if kept is keyed else ()
-                    found[f"{kept.name}/{number}"] = BlockCopy(kept.version, kept.stored(first, last), first, names)
+                for retained in (keyed, *keyed.columns):
+                    names = keys if retained is keyed else ()
+                    found[f"{retained.name}/{number}"] = BlockCopy(
+                        retained.version, retained.stored(first, last), first, names
+                    )
         return found
 
     def restore(self, states: Mapping[str, bytes]) -> None:
@@ -352,7 +356,7 @@ class RowIndex:
 
         Columns of which an older version is stored, or nothing, begin anew. Where the ids do, everything does.
         """
-        blocks = decoded(states, {kept.name: kept.version for kept in self.kept()})
+        blocks = decoded(states, {retained.name: retained.version for retained in self.retained()})
         try:
             self.fill(
                 [(row, (str(system), name)) for row, system, name in _names(self.hosts, blocks)],

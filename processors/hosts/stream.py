@@ -58,7 +58,7 @@ class StreamScorer:
         self._rules: dict[int, CombinedRule] = {}
         self._free: dict[int, list[int]] = {}
         self._hosts: dict[tuple[str, str], _Host] = {}
-        self._held: list[Samples] = []
+        self._waiting: list[Samples] = []
         self._interval: int | None = None
         self.late = 0
 
@@ -69,7 +69,7 @@ class StreamScorer:
         begun = self._interval
         keep = interval >= (latest if begun is None else np.maximum(latest, begun))
         self.late += int(keep.size - keep.sum())
-        kept, interval = samples.take(keep), interval[keep]
+        retained, interval = samples.take(keep), interval[keep]
         bounds = np.flatnonzero(np.diff(interval)) + 1
         for start, stop in zip([0, *bounds.tolist()], [*bounds.tolist(), interval.size], strict=True):
             if start == stop:
@@ -77,18 +77,18 @@ class StreamScorer:
             if self._interval is not None and interval[start] != self._interval:
                 yield from self.end()
             self._interval = int(interval[start])
-            self._held.append(kept.take(slice(start, stop)))
+            self._waiting.append(retained.take(slice(start, stop)))
 
     def end(self) -> Iterator[ScoreLine]:
         """Yield the scores of the interval that is held: of each sample, then of each host."""
-        held, self._held = self._held, []
-        if not held:
+        retained, self._waiting = self._waiting, []
+        if not retained:
             return
         samples = Samples(
-            *(np.concatenate([getattr(each, name) for each in held]) for name in Samples.__struct_fields__)
+            *(np.concatenate([getattr(each, name) for each in retained]) for name in Samples.__struct_fields__)
         )
         yield from self._each(samples)
-        yield from self._together(samples)
+        yield from self._joined(samples)
 
     def _each(self, samples: Samples) -> Iterator[ScoreLine]:
         """Score each sample; a series that has several in the interval takes as many rounds."""
@@ -102,7 +102,7 @@ class StreamScorer:
             series = self._index[number]
             yield ScoreLine(series.host, series.resource, rfc3339(time_ms), one, yes)
 
-    def _together(self, samples: Samples) -> Iterator[ScoreLine]:
+    def _joined(self, samples: Samples) -> Iterator[ScoreLine]:
         """Score each host by the means of its resources in the interval."""
         finite = samples.take(np.isfinite(samples.value))
         numbers, place = np.unique(finite.series, return_inverse=True)

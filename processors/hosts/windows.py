@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.contracts.events import ResourceMinute
-from processors.contracts.hosts import HostWindow, Outlook
+from processors.contracts.hosts import HostWindow, ResourceForecast
 from processors.hosts.rows import Rows, RowTable, rounds
 from processors.models.forecast import PREDICTORS, WIDTH, Forecasters
 from processors.models.histogram.arithmetic import mixture
@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 SLOTS: Final = 4  # minutes of a series that are kept; of two sources two minutes each
-STALE_MS: Final = 2 * MINUTE_MS  # what is told of a minute comes before the end of the next
+STALE_MS: Final = 2 * MINUTE_MS  # what is reported a minute comes before the end of the next
 THIN_BELOW: Final = 5  # samples
 NONE_MS: Final = -1  # when a minute begins that was never told
 EVEN: Final = 1e-4  # by how much shares may miss the sum of one
@@ -76,17 +76,17 @@ class HostForecasts:
         for means in batch.means.T:
             self._forecasters.observe(batch.row, means)
 
-    def of(self, rows: Sequence[int]) -> list[Outlook | None]:
+    def of(self, rows: Sequence[int]) -> list[ResourceForecast | None]:
         """Return what is expected next of each of some series; None before its first value."""
         forecast = self._forecasters.forecast(np.array(rows, dtype=np.intp))
         columns = (forecast.value.tolist(), forecast.error.tolist(), forecast.predictor.tolist())
-        return [_outlook(*told) for told in zip(*columns, strict=True)]
+        return [_resource_forecast(*reported) for reported in zip(*columns, strict=True)]
 
 
-def _outlook(value: float, error: float, predictor: int) -> Outlook | None:
+def _resource_forecast(value: float, error: float, predictor: int) -> ResourceForecast | None:
     if predictor < 0:
         return None
-    return Outlook(six_digits(value), None if np.isnan(error) else six_digits(error), PREDICTORS[predictor])
+    return ResourceForecast(six_digits(value), None if np.isnan(error) else six_digits(error), PREDICTORS[predictor])
 
 
 _SLOT: Final = np.dtype(
@@ -102,8 +102,8 @@ _SLOT: Final = np.dtype(
 )
 
 
-class Told(NamedTuple):
-    """What sources told of m series, every series once; the histograms as `edges` (m, 6) and `shares` (m, 5).
+class ReportedWindows(NamedTuple):
+    """What sources reported m series, every series once; the histograms as `edges` (m, 6) and `shares` (m, 5).
 
     `source` (m,) stands for who told it. `samples` (m,) and `figures` (m, 3), mean, least and largest, are of the minute,
     `window_samples` (m,) and the histogram of the five minutes that end with it. `parts` (m,) is how many intervals the
@@ -135,30 +135,32 @@ class HostWindows(RowTable):
     def __init__(self) -> None:
         super().__init__(np.dtype([("slots", _SLOT, (SLOTS,))]), slots=_empty())
 
-    def take(self, told: Told) -> None:
-        """Take in what was told of some series, each named once."""
+    def take(self, reported: ReportedWindows) -> None:
+        """Take in what was reported some series, each named once."""
         slots = self.rows["slots"]
-        minute_ms, source = slots["minute_ms"][told.row], slots["source"][told.row]
-        own = (source == told.source[:, None]) & (minute_ms != NONE_MS)
-        again = own & (minute_ms == told.minute_ms[:, None])
-        newer = np.where(own, minute_ms, NONE_MS).max(axis=1) > told.minute_ms
+        minute_ms, source = slots["minute_ms"][reported.row], slots["source"][reported.row]
+        own = (source == reported.source[:, None]) & (minute_ms != NONE_MS)
+        again = own & (minute_ms == reported.minute_ms[:, None])
+        newer = np.where(own, minute_ms, NONE_MS).max(axis=1) > reported.minute_ms
         repeated = again.any(axis=1)
-        overtaken = (again & (slots["revision"][told.row] > told.revision[:, None])).any(axis=1)
+        overtaken = (again & (slots["revision"][reported.row] > reported.revision[:, None])).any(axis=1)
         place = np.where(repeated, again.argmax(axis=1), minute_ms.argmin(axis=1))
         oldest = np.take_along_axis(minute_ms, place[:, None], axis=1)[:, 0]
-        kept = np.flatnonzero((repeated & ~overtaken) | (~repeated & ~newer & (told.minute_ms > oldest)))
-        at = told.row[kept], place[kept]
+        retained = np.flatnonzero((repeated & ~overtaken) | (~repeated & ~newer & (reported.minute_ms > oldest)))
+        at = reported.row[retained], place[retained]
         for field in ("minute_ms", "source", "window_samples", "samples", "parts", "revision"):
-            slots[field][at] = getattr(told, field)[kept]
-        numbers = np.concatenate([told.figures[kept], told.edges[kept], told.shares[kept]], axis=1)
+            slots[field][at] = getattr(reported, field)[retained]
+        numbers = np.concatenate(
+            [reported.figures[retained], reported.edges[retained], reported.shares[retained]], axis=1
+        )
         with np.errstate(over="ignore"):
             slots["numbers"][at] = numbers
 
     def of(self, row: int, until_ms: int) -> HostWindow | None:
         """Return the newest window of a series that ended at `until_ms` or before; None where none is kept."""
         slots = self.rows["slots"][row]
-        told = zip(slots["minute_ms"].tolist(), slots["parts"].tolist(), strict=True)
-        ends_ms = [minute_ms + MINUTE_MS if parts and minute_ms >= 0 else NONE_MS for minute_ms, parts in told]
+        reported = zip(slots["minute_ms"].tolist(), slots["parts"].tolist(), strict=True)
+        ends_ms = [minute_ms + MINUTE_MS if parts and minute_ms >= 0 else NONE_MS for minute_ms, parts in reported]
         end_ms = max((end_ms for end_ms in ends_ms if end_ms <= until_ms), default=NONE_MS)
         if end_ms == NONE_MS:
             return None
@@ -186,12 +188,12 @@ def _slot(slot: npt.NDArray[np.void]) -> _Slot:
     shares = numbers[-INTERVALS:][:parts]
     whole = [round(share * window_samples) for share in shares]
     if sum(whole) == window_samples > 0:
-        shares = [held / window_samples for held in whole]
+        shares = [retained / window_samples for retained in whole]
     return _Slot(samples, window_samples, numbers[:3], numbers[3 : 4 + parts - (parts == 1)], shares)
 
 
 def _window(slots: list[_Slot], end_ms: int, until_ms: int) -> HostWindow:
-    """Return what the sources told of one minute as one window."""
+    """Return what the sources reported one minute as one window."""
     if len(slots) == 1:
         (only,) = slots
         edges, shares, mean = tuple(only.edges), tuple(only.shares), only.figures[0]
@@ -236,15 +238,15 @@ class WaitingMinutes:
         self.places.append((row, host, source, minute_ms, revision))
         self._minutes.append(minute)
 
-    def columns(self) -> "MinutesTold":
+    def columns(self) -> "ReportedMinutes":
         """Return what waits, (m,) in its order, and wait for the next."""
         places = np.array(self.places, dtype=np.int64).reshape(-1, 5)
         minutes = self._minutes
         self.places, self._minutes = [], []
-        return MinutesTold(places, minutes)
+        return ReportedMinutes(places, minutes)
 
 
-class MinutesTold:
+class ReportedMinutes:
     """Minutes of m resources as columns, in the order in which they came; a series may stand several times in them."""
 
     def __init__(self, places: Ints, minutes: list[ResourceMinute]) -> None:
@@ -258,11 +260,11 @@ class MinutesTold:
         self._shares = np.nan_to_num(_filled([minute.shares for minute in minutes], INTERVALS))
         self._parts = _parts(self._edges, self._shares, np.array([len(m.shares) for m in minutes], dtype=np.int64))
 
-    def rounds(self) -> Iterator[Told]:
+    def rounds(self) -> Iterator[ReportedWindows]:
         """Yield all of it in parts that hold every series once, in the order in which they came."""
         for at in rounds(self.row):
             count, window_count = self._figures[at, :2].clip(0, 2**31 - 1).astype(np.int64).T
-            yield Told(
+            yield ReportedWindows(
                 self.row[at], self.minute_ms[at], self.source[at], count, self._figures[at, 2:], window_count,
                 self._parts[at], self._edges[at], self._shares[at], self.revision[at],
             )  # fmt: skip
@@ -270,26 +272,26 @@ class MinutesTold:
     def batches(self, learned_ms: Ints) -> Iterator[MinuteBatch]:
         """Yield what is to be learned, a batch per minute: of each series what begins later than `learned_ms` (rows,).
 
-        What several sources told of one minute of a series is one minute, each part the mean by their samples.
+        What several sources reported one minute of a series is one minute, each part the mean by their samples.
         """
         known = self.minute_ms > learned_ms[self.row]
         new = np.flatnonzero(known & np.isfinite(self.means).any(axis=1))
         for minute_ms in np.unique(self.minute_ms[new]).tolist():
             at = self._last_word(new[self.minute_ms[new] == minute_ms])
             rows, first, place = np.unique(self.row[at], return_index=True, return_inverse=True)
-            told_ms = np.full(len(rows), minute_ms, dtype=np.int64)
-            means = self.means[at][first] if len(rows) == len(at) else self._together(at, first, place)
-            yield MinuteBatch(rows, self.host[at][first], told_ms, means)
+            reported_ms = np.full(len(rows), minute_ms, dtype=np.int64)
+            means = self.means[at][first] if len(rows) == len(at) else self._joined(at, first, place)
+            yield MinuteBatch(rows, self.host[at][first], reported_ms, means)
 
     def _last_word(self, at: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Return of several minutes that a source told of a series the one of the highest revision, of these the last."""
+        """Return of several minutes that a source reported a series the one of the highest revision, of these the last."""
         if len(np.unique(self.row[at])) == len(at):
             return at
         newest_first = at[np.argsort(self.revision[at], kind="stable")][::-1]
-        told = np.stack([self.row[newest_first], self.source[newest_first].astype(np.int64)])
-        return np.sort(newest_first[np.unique(told, axis=1, return_index=True)[1]])
+        reported = np.stack([self.row[newest_first], self.source[newest_first].astype(np.int64)])
+        return np.sort(newest_first[np.unique(reported, axis=1, return_index=True)[1]])
 
-    def _together(self, at: npt.NDArray[np.intp], first: npt.NDArray[np.intp], place: npt.NDArray[np.intp]) -> Floats:
+    def _joined(self, at: npt.NDArray[np.intp], first: npt.NDArray[np.intp], place: npt.NDArray[np.intp]) -> Floats:
         means, rows = self.means[at], len(first)
         there = np.isfinite(means)
         weight = np.maximum(self._figures[at, :1], 1.0) * there
@@ -313,9 +315,9 @@ def _filled(rows: list[tuple[float | None, ...]] | list[tuple[float, ...]], widt
 def _parts(edges: Floats, shares: Floats, lengths: Ints) -> Ints:
     """Return how many intervals each histogram has: INTERVALS, one of no width, or 0 where it is none that can be used."""
     with np.errstate(over="ignore"):
-        held = np.isfinite(edges.astype(np.float32))
+        retained = np.isfinite(edges.astype(np.float32))
     right = abs(shares.sum(axis=1) - 1) <= EVEN
-    right &= (shares >= 0).all(axis=1) & held[:, 0]
-    rising = held.all(axis=1) & (np.diff(edges, axis=1) >= 0).all(axis=1)
+    right &= (shares >= 0).all(axis=1) & retained[:, 0]
+    rising = retained.all(axis=1) & (np.diff(edges, axis=1) >= 0).all(axis=1)
     whole = right & (lengths == INTERVALS) & rising
-    return np.where(whole, INTERVALS, np.where(right & (lengths == 1) & ~held[:, 1:].any(axis=1), 1, 0))
+    return np.where(whole, INTERVALS, np.where(right & (lengths == 1) & ~retained[:, 1:].any(axis=1), 1, 0))

@@ -1,6 +1,6 @@
 """The memory of seen runs: which runs were counted, where, and as what; bounded by dropping the oldest buckets.
 
-A run that starts before everything that is still remembered can not be told from a repeat and is refused, so nothing
+A run that starts before everything that is still remembered cannot be told from a repeat and is refused, so nothing
 is ever counted twice. Per run 20 bytes are kept.
 """
 
@@ -16,17 +16,17 @@ KEEP_MS = 10 * MINUTE_MS
 REQUESTS_MAX = 30_000  # of one minute; keeps the stored form well below a broker's limit on records
 
 
-class AskedState(msgspec.Struct):
+class AnsweredRequestsState(msgspec.Struct):
     """Stored form: digests of the requests of one minute, and when they may be forgotten."""
 
     requests: list[int] = []
     keep_until_ms: int = 0
 
 
-class Asked:
+class AnsweredRequests:
     """The requests that were answered within one minute."""
 
-    name: ClassVar[str] = "asked"
+    name: ClassVar[str] = "answered_requests"
     version: ClassVar[int] = 1
 
     def __init__(self, requests: dict[int, None], keep_until_ms: int) -> None:
@@ -34,12 +34,12 @@ class Asked:
         self._keep_until_ms = keep_until_ms
 
     @classmethod
-    def build(cls, state: AskedState | None = None) -> "Asked":
+    def build(cls, state: AnsweredRequestsState | None = None) -> "AnsweredRequests":
         """Return the minute of a stored state, or an empty one."""
         return cls(dict.fromkeys(state.requests), state.keep_until_ms) if state else cls({}, 0)
 
     def score(self, fact: str) -> bool:
-        """Tell whether a request was answered."""
+        """Return whether a request was answered."""
         return digest64(fact) in self._requests
 
     def learn(self, fact: tuple[str, int]) -> None:
@@ -55,9 +55,9 @@ class Asked:
         """Return when the minute may be forgotten."""
         return self._keep_until_ms
 
-    def snapshot(self) -> AskedState:
+    def snapshot(self) -> AnsweredRequestsState:
         """Return the stored form."""
-        return AskedState(list(self._requests), self._keep_until_ms)
+        return AnsweredRequestsState(list(self._requests), self._keep_until_ms)
 
 
 def minute(now_ms: int) -> str:
@@ -70,7 +70,7 @@ BUCKET_RUNS_MAX = 30_000  # keeps a stored bucket well below a broker's limit on
 _ENTRY = struct.Struct("<QQL")
 
 
-class SeenRun(msgspec.Struct, frozen=True, gc=False):
+class KnownRun(msgspec.Struct, frozen=True, gc=False):
     """A run as remembered: the digest of its application (0: none) and of its content."""
 
     application: int
@@ -81,52 +81,54 @@ class SeenRun(msgspec.Struct, frozen=True, gc=False):
         """Whether a model has learned the run."""
         return bool(self.content & 1)
 
-    def tells(self, content: int) -> bool:
-        """Tell whether a report has the same content as the one that is remembered."""
+    def matches(self, content: int) -> bool:
+        """Return whether a report has the same content as the one that is remembered."""
         return self.content | 1 == content | 1
 
 
-class SeenState(msgspec.Struct):
+class RunDeduplicationState(msgspec.Struct):
     """Stored form of a bucket: packed entries (run, application, content), sorted by run."""
 
     runs: bytes = b""
 
 
-class SeenRuns(Untimed):
+class RunDeduplication(Untimed):
     """The runs that started within one quarter of an hour."""
 
-    name: ClassVar[str] = "seen"
+    name: ClassVar[str] = "run_deduplication"
     version: ClassVar[int] = 1
 
-    def __init__(self, runs: dict[int, SeenRun]) -> None:
+    def __init__(self, runs: dict[int, KnownRun]) -> None:
         self._runs = runs
 
     @classmethod
-    def build(cls, state: SeenState | None = None) -> "SeenRuns":
+    def build(cls, state: RunDeduplicationState | None = None) -> "RunDeduplication":
         """Return the bucket of a stored state, or an empty one."""
         packed = state.runs if state else b""
-        return cls({run: SeenRun(application, content) for run, application, content in _ENTRY.iter_unpack(packed)})
+        return cls({run: KnownRun(application, content) for run, application, content in _ENTRY.iter_unpack(packed)})
 
     def __len__(self) -> int:
         return len(self._runs)
 
-    def score(self, fact: tuple[str, int]) -> SeenRun | None:
+    def score(self, fact: tuple[str, int]) -> KnownRun | None:
         """Return what is remembered of a run, given its id and its new content; None for a new run."""
         return self._runs.get(digest64(fact[0]))
 
-    def learn(self, fact: tuple[str, SeenRun]) -> None:
+    def learn(self, fact: tuple[str, KnownRun]) -> None:
         """Remember a run, or remember it anew."""
         run_id, seen = fact
         self._runs[digest64(run_id)] = seen
 
     def full(self) -> bool:
-        """Tell whether the bucket takes no further run."""
+        """Return whether the bucket takes no further run."""
         return len(self._runs) >= BUCKET_RUNS_MAX
 
-    def snapshot(self) -> SeenState:
+    def snapshot(self) -> RunDeduplicationState:
         """Return the stored form."""
         entries = sorted(self._runs.items())
-        return SeenState(b"".join(_ENTRY.pack(run, seen.application, seen.content) for run, seen in entries))
+        return RunDeduplicationState(
+            b"".join(_ENTRY.pack(run, seen.application, seen.content) for run, seen in entries)
+        )
 
 
 def bucket(run_id: str, start_ms: int) -> str:
@@ -141,7 +143,7 @@ class LowWaterState(msgspec.Struct):
 
 
 class LowWater(Untimed):
-    """What was forgotten: runs that belong before this bucket can not be told from repeats."""
+    """What was forgotten: runs that belong before this bucket cannot be told from repeats."""
 
     name: ClassVar[str] = "low_water"
     version: ClassVar[int] = 1
@@ -155,7 +157,7 @@ class LowWater(Untimed):
         return cls(msgspec.structs.replace(state) if state else LowWaterState())
 
     def score(self, fact: str) -> bool:
-        """Tell whether a bucket was forgotten."""
+        """Return whether a bucket was forgotten."""
         return fact < self._state.bucket
 
     def learn(self, fact: str) -> None:

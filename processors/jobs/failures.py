@@ -62,7 +62,7 @@ class FailureRate(Untimed):
         return (self._past_failures + self._failures + 0.5) / (self._past_runs + len(self._recent) + 1.0)
 
     def suspicious(self) -> bool:
-        """Tell whether so many of the recent runs failed that the rate is worth judging."""
+        """Return whether so many of the recent runs failed that the rate is worth judging."""
         return self._failures >= self._settings.failures_min
 
     def score(self, fact: float, watched: int = 1) -> FailureJudgement:
@@ -97,7 +97,7 @@ class FailureRate(Untimed):
             self._failures -= self._recent.pop(run)[0]
 
     def holds(self, run_id: str) -> bool:
-        """Tell whether the outcome of a run is among the recent."""
+        """Return whether the outcome of a run is among the recent."""
         return digest64(run_id) in self._recent
 
     def snapshot(self) -> FailureState:

@@ -13,10 +13,10 @@ from processors.contracts.events import Attribute, Evidence, Identity, JobComple
 from processors.contracts.hosts import Profile
 from processors.contracts.outputs import PredictedAtStart
 from processors.contracts.settings import EVIDENCE_FIELDS, JobSettings
-from processors.facts import CurveSaid
-from processors.jobs.remaining_time import Forecast, ToldAtStart
+from processors.facts import CurvePrediction
+from processors.jobs.remaining_time import Forecast, StartPrediction
 from processors.load.scores import StartLoad
-from processors.models.communication import features, told
+from processors.models.communication import features, reported_features
 from processors.models.statistics import six_digits
 
 NAMING: Final = frozenset((*EVIDENCE_FIELDS, "input", "sizes", "attributes"))
@@ -38,10 +38,10 @@ def beyond(own: Evidence, start: Evidence | None) -> Evidence | None:
     return Evidence(**rest) if rest else None
 
 
-TOLD_MAX: Final = 4  # of a job; of more the oldest two become one
+REPORTED_MAX: Final = 4  # of a job; of more the oldest two become one
 
 
-class NetworkTold(msgspec.Struct, frozen=True, array_like=True):
+class NetworkReport(msgspec.Struct, frozen=True, array_like=True):
     """Features of communication, and when they were told."""
 
     time_ms: int
@@ -50,22 +50,22 @@ class NetworkTold(msgspec.Struct, frozen=True, array_like=True):
 
 def features_of(event: Network, names_max: int) -> dict[str, float]:
     """Return ready features and those that arrays amount to; a ready one goes before. ValueError where arrays do not fit."""
-    found = features(told(event.links, event.messages, event.fifo_messages)) | event.features
-    kept = sorted((name, six_digits(value)) for name, value in found.items() if abs(value) < float("inf"))
-    return dict(kept[:names_max])
+    found = features(reported_features(event.links, event.messages, event.fifo_messages)) | event.features
+    retained = sorted((name, six_digits(value)) for name, value in found.items() if abs(value) < float("inf"))
+    return dict(retained[:names_max])
 
 
-def joined(before: Sequence[NetworkTold], new: NetworkTold) -> tuple[NetworkTold, ...]:
+def joined(before: Sequence[NetworkReport], new: NetworkReport) -> tuple[NetworkReport, ...]:
     """Return what is told with something new, in the order of time; what is told again for a moment replaces that."""
-    kept = sorted([*(each for each in before if each.time_ms != new.time_ms), new], key=lambda each: each.time_ms)
-    if len(kept) > TOLD_MAX:
-        kept[:2] = [NetworkTold(kept[1].time_ms, kept[0].features | kept[1].features)]
-    return tuple(kept)
+    retained = sorted([*(each for each in before if each.time_ms != new.time_ms), new], key=lambda each: each.time_ms)
+    if len(retained) > REPORTED_MAX:
+        retained[:2] = [NetworkReport(retained[1].time_ms, retained[0].features | retained[1].features)]
+    return tuple(retained)
 
 
 def parted(
-    known: Sequence[NetworkTold], start_ms: int, until_ms: int
-) -> tuple[dict[str, float], tuple[NetworkTold, ...]]:
+    known: Sequence[NetworkReport], start_ms: int, until_ms: int
+) -> tuple[dict[str, float], tuple[NetworkReport, ...]]:
     """Return the features of a run that began and had settled then, and what is not of it; what was told last counts."""
     found: dict[str, float] = {}
     for each in known:
@@ -92,17 +92,17 @@ class Placement(msgspec.Struct, frozen=True, omit_defaults=True):
     confidence: float
     input_sizes: tuple[tuple[str, float], ...] = ()
 
-    def tells_other_than(self, before: "Placement") -> bool:
-        """Tell whether a run that was placed before is now of another application or size, or of a larger input."""
+    def differs_from(self, before: "Placement") -> bool:
+        """Return whether a run that was placed before is now of another application or size, or of a larger input."""
         now, then = ((one.application_id, one.n, one.input_sizes) for one in (self, before))
         return now != then
 
 
 class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A run that ended and waits to settle; `start` is what only its start told of it, `profile` one that was told.
+    """A run that ended and waits to settle; `start` is what only its start reported it, `profile` one that was told.
 
     `published` is what was published about it when it was first said to have ended, where features need it; `told` is
-    what its users were told of it before.
+    what its users were reported it before.
     """
 
     event: JobCompleted
@@ -110,8 +110,8 @@ class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     settle_ms: int
     start: Evidence | None = None
     profile: Profile | None = None
-    published: CurveSaid | None = None
-    told: PredictedAtStart | None = None
+    published: CurvePrediction | None = None
+    predicted: PredictedAtStart | None = None
 
 
 class JobState(msgspec.Struct, omit_defaults=True):
@@ -125,8 +125,8 @@ class JobState(msgspec.Struct, omit_defaults=True):
     identities: dict[str, Identity] = {}
     ended: list[EndedRun] = []
     keep_until_ms: int = 0
-    networks: tuple[NetworkTold, ...] = ()
-    told: ToldAtStart | None = None
+    networks: tuple[NetworkReport, ...] = ()
+    predicted: StartPrediction | None = None
 
 
 class Job:
@@ -156,14 +156,14 @@ class Job:
 
     @property
     def start_load(self) -> StartLoad | None:
-        """What was told of the run that goes on under the load of its hosts."""
+        """What was reported the run that goes on under the load of its hosts."""
         return self._state.start_load
 
-    def told_of(self, event: JobCompleted) -> PredictedAtStart | None:
-        """Return what was told of a run while it went on: at its start, or when it was found out what it is."""
-        running, said = self._state.started, self._state.told
+    def prediction_for(self, event: JobCompleted) -> PredictedAtStart | None:
+        """Return what was reported a run while it went on: at its start, or when it was found out what it is."""
+        running, prediction = self._state.started, self._state.predicted
         same = running is not None and abs(running.start_ms - event.start_ms) <= SAME_START_MS
-        return said.told if same and said is not None and said.time_ms <= event.end_ms else None
+        return prediction.predicted if same and prediction is not None and prediction.time_ms <= event.end_ms else None
 
     @property
     def resized(self) -> bool:
@@ -181,7 +181,7 @@ class Job:
         return tuple(self._state.ended)
 
     def score(self, fact: JobFact) -> bool:
-        """Tell whether the fact is news; a repeat, or the late start of a run that ended, is none."""
+        """Return whether the fact is news; a repeat, or the late start of a run that ended, is none."""
         if isinstance(fact, Identity):
             known = self._state.identities
             return known.get(fact.source) != fact and (fact.source in known or len(known) < IDENTITIES_MAX)
@@ -197,15 +197,15 @@ class Job:
             self._state.identities = {**self._state.identities, fact.source: fact}
         elif isinstance(fact, JobStarted):
             self._state.started, self._state.forecast = fact, None
-            self._state.start_load = self._state.told = None
+            self._state.start_load = self._state.predicted = None
         self._keep(fact)
 
     def end(
         self,
         event: JobCompleted,
         placement: Placement,
-        published: CurveSaid | None = None,
-        told: PredictedAtStart | None = None,
+        published: CurvePrediction | None = None,
+        known: PredictedAtStart | None = None,
     ) -> None:
         """Take in a completion, or the corrected report of one, what it was taken for, and what was published about it."""
         start = self.start_of(event.run_id)
@@ -214,10 +214,13 @@ class Job:
             self.forget_run()  # a job runs once at a time, whatever two producers say of the second it began
         others = [run for run in self._state.ended if run.event.run_id != event.run_id]
         before = next((run for run in self._state.ended if run.event.run_id == event.run_id), None)
-        profile, said = (before.profile, before.published) if before else (None, None)
+        profile, prediction = (before.profile, before.published) if before else (None, None)
         settle_ms = event.end_ms + round(self._settings.settle_max_s * 1000)
-        more, told = beyond(event.evidence, start), before.told if before else told
-        self._state.ended = [*others, EndedRun(event, placement, settle_ms, more, profile, published or said, told)]
+        more, known = beyond(event.evidence, start), before.predicted if before else known
+        self._state.ended = [
+            *others,
+            EndedRun(event, placement, settle_ms, more, profile, published or prediction, known),
+        ]
         self._state.resized = self._state.resized or event.state == "RESIZING"
         self._keep(event)
 
@@ -244,13 +247,13 @@ class Job:
         return next((run.start for run in self._state.ended if run.event.run_id == run_id), None)
 
     @property
-    def networks(self) -> tuple[NetworkTold, ...]:
-        """What was told of the job's network that no run has settled with."""
+    def networks(self) -> tuple[NetworkReport, ...]:
+        """What was reported the job's network that no run has settled with."""
         return self._state.networks
 
-    def network(self, told: tuple[NetworkTold, ...]) -> None:
+    def network(self, known: tuple[NetworkReport, ...]) -> None:
         """Hold what the network did for the job until its run settles."""
-        self._state.networks = told
+        self._state.networks = known
 
     def keep_until(self, time_ms: int) -> None:
         """Remember the job at least until then."""
@@ -261,21 +264,21 @@ class Job:
         self._state.forecast = forecast
         self._state.revise_ms = now_ms + round(max(self._settings.revise_s, revise_s) * 1000)
 
-    def told(self, said: ToldAtStart | None) -> None:
-        """Note what was told of the run that goes on, for when it ends."""
-        self._state.told = said
+    def set_prediction(self, prediction: StartPrediction | None) -> None:
+        """Note what was reported the run that goes on, for when it ends."""
+        self._state.predicted = prediction
 
     def loaded(self, start_load: StartLoad | None) -> None:
-        """Note what was told of the run that goes on under the load of its hosts."""
+        """Note what was reported the run that goes on under the load of its hosts."""
         self._state.start_load = start_load
 
     def forget_run(self) -> None:
         """Give up on the run that goes on: its end never came."""
         self._state.started = self._state.forecast = self._state.start_load = None
-        self._state.revise_ms = self._state.told = None
+        self._state.revise_ms = self._state.predicted = None
 
     def over(self, now_ms: int) -> bool:
-        """Tell whether nothing of the job is needed any more."""
+        """Return whether nothing of the job is needed any more."""
         state = self._state
         waiting = state.started is not None or bool(state.ended)
         return not waiting and (
@@ -293,7 +296,7 @@ class Job:
         return due_ms
 
     def expired(self, now_ms: int) -> bool:
-        """Tell whether the run that goes on has gone on for so long that its end must have been missed."""
+        """Return whether the run that goes on has gone on for so long that its end must have been missed."""
         return self._state.started is not None and now_ms >= self._state.keep_until_ms
 
     def snapshot(self) -> JobState:
@@ -324,10 +327,10 @@ def merged_evidence(job: Job, event: JobStarted | JobCompleted) -> Evidence:
     return msgspec.structs.replace(start, **given(own))
 
 
-def told_attributes(job: Job, event: JobCompleted) -> dict[str, Attribute]:
+def reported_attributes(job: Job, event: JobCompleted) -> dict[str, Attribute]:
     """Return what may tell builds and versions apart, from all evidence of a run: module, container, attributes."""
-    told: dict[str, Attribute] = {}
+    known: dict[str, Attribute] = {}
     for evidence in (*(identity.evidence for identity in job.identities), merged_evidence(job, event)):
         named = {"module": evidence.module, "container": evidence.container, "executable": evidence.executable}
-        told |= {name: value for name, value in named.items() if value} | evidence.attributes
-    return told
+        known |= {name: value for name, value in named.items() if value} | evidence.attributes
+    return known

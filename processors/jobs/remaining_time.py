@@ -36,16 +36,16 @@ class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
     from_inputs: FromInputs | None = None
 
 
-class ToldAtStart(msgspec.Struct, frozen=True):
+class StartPrediction(msgspec.Struct, frozen=True):
     """What was predicted of a run, and when: only what was published before it ended is a prediction."""
 
     time_ms: int
-    told: PredictedAtStart
+    predicted: PredictedAtStart
 
 
 def predicted_at_start(band: Band, model: Model | None, reliability: Reliability) -> PredictedAtStart:
     """Return the prediction of a run as it is kept until the run settles."""
-    return _kept(band, reliability.verdict, SOURCES.get(model.name, CURVE) if model is not None else CURVE)
+    return _retained(band, reliability.verdict, SOURCES.get(model.name, CURVE) if model is not None else CURVE)
 
 
 def predicted_by_curve(curve: PublishedCurve | None, n: float | None, end_ms: int) -> PredictedAtStart | None:
@@ -53,10 +53,12 @@ def predicted_by_curve(curve: PublishedCurve | None, n: float | None, end_ms: in
     point = curve.at(n) if curve is not None and n is not None and curve.time_ms <= end_ms else None
     if curve is None or point is None:
         return None
-    return _kept(point.band, curve.judged(point).verdict, "similar_runs" if point.source == "similar_runs" else CURVE)
+    return _retained(
+        point.band, curve.judged(point).verdict, "similar_runs" if point.source == "similar_runs" else CURVE
+    )
 
 
-def _kept(band: Band, verdict: str, source: str) -> PredictedAtStart:
+def _retained(band: Band, verdict: str, source: str) -> PredictedAtStart:
     run_time_s, low_s, high_s = (six_digits(value) for value in (band.run_time_s, band.low_s, band.high_s))
     return PredictedAtStart(
         run_time_s=run_time_s, low_s=low_s, high_s=high_s, coverage=COVERAGE, verdict=verdict, source=source

@@ -18,8 +18,8 @@ from processors.facts import PublishedPoint
 from processors.load.prediction import (
     Learned,
     Load,
+    LoadPrediction,
     Place,
-    Told,
     TooLittleError,
     by_equation,
     first_window,
@@ -29,7 +29,7 @@ from processors.load.prediction import (
     pooled,
     quiet_run_time,
     slowdown,
-    told,
+    summary,
 )
 from processors.load.scores import LoadScores
 from processors.models.histogram.arithmetic import quantiles, scaled, variation_class
@@ -41,7 +41,7 @@ from processors.models.structure.parse import DEDICATED, HOSTS, EquationError, M
 CPU: Final = "cpu_available"
 DEFAULT: Final = "default"
 MASTER: Final = "master_"  # how names begin that the first host of a job measures, for all of its hosts
-KEPT_MAX: Final = 10_000
+RETAINED_MAX: Final = 10_000
 
 
 class Structure(NamedTuple):
@@ -62,10 +62,10 @@ class Structures:
     def __init__(self, settings: UnderLoadSettings) -> None:
         self._known = [(re.compile(model.application), model) for model in settings.models]
         self._read: dict[int, Structure] = {}
-        self._index = lru_cache(KEPT_MAX)(self._found)
+        self._index = lru_cache(RETAINED_MAX)(self._found)
 
     def of(self, application: str) -> Structure | None:
-        """Return the model of an application; None where it has none. EquationError for one that can not be read."""
+        """Return the model of an application; None where it has none. EquationError for one that cannot be read."""
         index = self._index(application) if self._known else None
         if index is None:
             return None
@@ -136,30 +136,30 @@ class Question(NamedTuple):
 class Figures(NamedTuple):
     """What was reckoned, the load by which the quiet run time is stretched, and what it came from."""
 
-    told: Told
+    run_time: LoadPrediction
     load: float | None
     learned: Learned
     loads: Mapping[str, Load]
     equation: str = DEFAULT
 
 
-class Teller:
+class LoadPredictor:
     """Tells run times under load; knows the structural models of the configuration."""
 
     def __init__(self, settings: UnderLoadSettings) -> None:
         self._structures = Structures(settings)
 
     def needs_curve(self, application: str | None) -> bool:
-        """Tell whether the run time under load of an application follows from its plain one."""
+        """Return whether the run time under load of an application follows from its plain one."""
         structure = self._structures.of(application) if application else None
         return structure is None or structure.needs_curve
 
-    def tell(self, windows: Windows, question: Question) -> UnderLoad:
+    def predict(self, windows: Windows, question: Question) -> UnderLoad:
         """Return the run time under load, or the reason why there is no figure."""
         place = question.place
         blank = UnderLoad(
             as_of=rfc3339(question.until_ms),
-            hosts=place.words,
+            hosts=place.text,
             hosts_count=float(place.hosts),  # as a restored one is
             n=question.n,
             looked_at=len(place.names),
@@ -181,7 +181,7 @@ class Teller:
         slowed, learned = slowdown(cpu), _learned(question)
         quiet = quiet_run_time(band, INTERVALS_MAX)
         run_time = loaded_run_time(quiet, slowed, learned)
-        return Figures(told(load_spread(run_time, learned.width)), _median(slowed), learned, {CPU: cpu})
+        return Figures(summary(load_spread(run_time, learned.width)), _median(slowed), learned, {CPU: cpu})
 
     def pool_load(self, windows: Windows, question: Question) -> float | None:
         """Return the load of a pool of hosts as the default equation takes it; None where it is not known.
@@ -199,36 +199,36 @@ class Teller:
 def _structural(structure: Structure, windows: Windows, question: Question) -> Figures:
     found = measured(structure, windows, question.place, question.n, question.until_ms)
     if not structure.needs_curve:
-        said = by_equation(structure.model, found.values, None)
-        return Figures(said, None, Learned(), found.loads, _name(structure))
+        prediction = by_equation(structure.model, found.values, None)
+        return Figures(prediction, None, Learned(), found.loads, _name(structure))
     usual = (question.scores.usual("own", question.n) if question.scores else None) or 1.0
     quiet = scaled(quiet_run_time(_band(question)), 1 / usual)
-    said = by_equation(structure.model, found.values, quiet)
-    load_ = said.quantiles_s[1] / _median(quiet)
-    return Figures(said, load_, Learned(usual), found.loads, _name(structure))
+    prediction = by_equation(structure.model, found.values, quiet)
+    load_ = prediction.quantiles_s[1] / _median(quiet)
+    return Figures(prediction, load_, Learned(usual), found.loads, _name(structure))
 
 
 def _filled(blank: UnderLoad, figures: Figures, question: Question) -> UnderLoad:
-    said, loads, cpu = figures.told, figures.loads.values(), figures.loads.get(CPU)
-    low_s, middle_s, high_s = (six_digits(value) for value in said.quantiles_s)
+    prediction, loads, cpu = figures.run_time, figures.loads.values(), figures.loads.get(CPU)
+    low_s, middle_s, high_s = (six_digits(value) for value in prediction.quantiles_s)
     scores, whose = _judges(question)
     return msgspec.structs.replace(
         blank,
         missing=max((each.missing for each in loads), default=0),
         stale=max((each.stale for each in loads), default=0),
         thin=max((each.thin for each in loads), default=0),
-        histogram=_histogram(said.histogram),
-        mean_s=six_digits(said.mean_s),
+        histogram=_histogram(prediction.histogram),
+        mean_s=six_digits(prediction.mean_s),
         q05_s=low_s,
         q50_s=middle_s,
         q95_s=high_s,
         variation=variation_class(cpu.range_max) if cpu else None,
         load=six_digits(figures.load) if figures.load is not None else None,
-        usual_load=six_digits(figures.learned.usual_load),
+        baseline_load=six_digits(figures.learned.baseline_load),
         follows=round(figures.learned.follows, 4),
         width=round(figures.learned.width, 4),
         equation=figures.equation,
-        monte_carlo_gap=round(said.gap, 4) if said.gap is not None else None,
+        monte_carlo_gap=round(prediction.gap, 4) if prediction.gap is not None else None,
         quality=scores.quality(whose) if scores else None,
         better=scores.better if scores else False,
     )

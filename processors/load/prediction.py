@@ -51,7 +51,7 @@ from processors.models.structure.parse import DEDICATED, Model
 LOOKED_AT_MAX: Final = 128
 AGE_MAX_MS: Final = 900_000  # a window that ended longer before says nothing of the moment
 KNOWN_MIN: Final = 0.5  # of the hosts looked at
-WORDS_MAX: Final = 60
+TEXT_MAX: Final = 60
 DEVIATIONS: Final = 2.6  # what T(n) covers on either side: 99 %
 TAIL: Final = 0.005  # the quantiles that the range is told by,
 REACH: Final = 1.15  # and by how much farther, in ln T, it goes: runs scatter wider than a normal distribution
@@ -71,7 +71,7 @@ class Place(NamedTuple):
     hosts: float
     view: View
     each: bool
-    words: str
+    text: str
     first: str | None = None
 
 
@@ -92,8 +92,8 @@ class Load(NamedTuple):
 class TooLittleError(Exception):
     """Too little is known for a figure; the text is a sentence that says what, `missing` how many hosts have no window."""
 
-    def __init__(self, sentence: str, missing: int = 0) -> None:
-        super().__init__(sentence)
+    def __init__(self, message: str, missing: int = 0) -> None:
+        super().__init__(message)
         self.missing = missing
 
 
@@ -109,10 +109,10 @@ def of_hosts(system: str, texts: Sequence[str], count: float | None = None) -> P
     if needed > named:
         raise TooLittleError(f"{needed:g} hosts are needed, {named} are named.")
     text = ",".join(texts)
-    words = text if len(text) <= WORDS_MAX else f"{named} hosts"
+    parts = text if len(text) <= TEXT_MAX else f"{named} hosts"
     if needed < named:
-        return Place(system, names, needed, "pool", each=False, words=f"{needed:g} of {words}")
-    return Place(system, names, needed, "own", each=len(names) == named, words=words, first=names[0])
+        return Place(system, names, needed, "pool", each=False, text=f"{needed:g} of {parts}")
+    return Place(system, names, needed, "own", each=len(names) == named, text=parts, first=names[0])
 
 
 def of_partition(windows: Windows, system: str, partition: str, count: float) -> Place:
@@ -122,7 +122,7 @@ def of_partition(windows: Windows, system: str, partition: str, count: float) ->
         raise TooLittleError(f"No host of partition {partition} is known.")
     step = max(len(known) / LOOKED_AT_MAX, 1.0)
     names = tuple(known[int(i * step)] for i in range(min(len(known), LOOKED_AT_MAX)))
-    return Place(system, names, count, "pool", each=False, words=f"partition {partition}")
+    return Place(system, names, count, "pool", each=False, text=f"partition {partition}")
 
 
 def load(windows: Windows, place: Place, resource: str, until_ms: int) -> Load:
@@ -131,13 +131,13 @@ def load(windows: Windows, place: Place, resource: str, until_ms: int) -> Load:
     Hosts of its own without a window are taken to be like the others.
     """
     found = [_window(windows, place, name, resource, until_ms) for name in place.names]
-    held = [window for window in found if window is not None]
-    missing = len(found) - len(held)
-    if len(held) < KNOWN_MIN * len(found):
+    retained = [window for window in found if window is not None]
+    missing = len(found) - len(retained)
+    if len(retained) < KNOWN_MIN * len(found):
         raise TooLittleError(f"{missing} of {len(found)} hosts have no window of {resource}.", missing)
-    each = in_common([window.edges for window in held], [_even(window.shares) for window in held])
+    each = in_common([window.edges for window in retained], [_even(window.shares) for window in retained])
     rows, counts = _rows(found, each, place)
-    stale, thin = sum(window.stale for window in held), sum(window.thin for window in held)
+    stale, thin = sum(window.stale for window in retained), sum(window.thin for window in retained)
     return Load(rows, counts, missing, stale, thin, float((each.edges[:, -1] - each.edges[:, 0]).max()))
 
 
@@ -187,12 +187,12 @@ class Shares(NamedTuple):
 class Learned(NamedTuple):
     """What runs taught: the load that is usual, how closely they follow it, and by which factor they scatter."""
 
-    usual_load: float = 1.0
+    baseline_load: float = 1.0
     follows: float = 1.0
     width: float = 1.0
 
 
-class Told(NamedTuple):
+class LoadPrediction(NamedTuple):
     """A run time in seconds: five intervals, its mean, and its 5 %, 50 % and 95 % quantiles.
 
     `gap` is by how much arithmetic and draws differ, in parts of the range; None where nothing was drawn.
@@ -236,7 +236,7 @@ def loaded_run_time(
     bandwidth: Load | None = None,
 ) -> Histogram:
     """Return T by the default equation; `slowed` is that of `slowdown`. ValueError where it is too large for a number."""
-    followed = Histogram((slowed.edges / learned.usual_load) ** learned.follows, slowed.shares)
+    followed = Histogram((slowed.edges / learned.baseline_load) ** learned.follows, slowed.shares)
     factor = scaled(followed, shares.computes)
     if shares.communicates and bandwidth is not None:
         slowest = minimum_over(bandwidth.rows, INTERVALS_MAX, bandwidth.counts)
@@ -251,23 +251,23 @@ def load_spread(run_time: Histogram, width: float) -> Histogram:
     return Histogram(middle * (run_time.edges / middle) ** width, run_time.shares)
 
 
-def told(run_time: Histogram) -> Told:
+def summary(run_time: Histogram) -> LoadPrediction:
     """Return what is said of a run time: five intervals from below its quantile TAIL to above 1 - TAIL, for all of it."""
     low_s, *levels, high_s = (float(value) for value in quantiles(run_time, (TAIL, *LEVELS, 1 - TAIL)))
     middle = (levels[0], levels[1], levels[2])
     low_s, high_s = (middle[1] * (end / middle[1]) ** REACH for end in (low_s, high_s))
     if low_s >= high_s:
-        return Told(point(low_s), float(mean(run_time)), middle)
+        return LoadPrediction(point(low_s), float(mean(run_time)), middle)
     edges = equal_edges(low_s, high_s, INTERVALS)
     histogram = between(edges, cumulative(run_time, edges[1:-1]), np.array(1.0))
-    return Told(histogram, float(mean(run_time)), middle)
+    return LoadPrediction(histogram, float(mean(run_time)), middle)
 
 
-def by_equation(model: Model, values: Mapping[str, Value], quiet: Histogram | None) -> Told:
+def by_equation(model: Model, values: Mapping[str, Value], quiet: Histogram | None) -> LoadPrediction:
     """Return what a structural model says; EquationError where a value is missing or not fit."""
     given = dict(values) if quiet is None else {**values, DEDICATED: quiet}
     found = evaluate(model, given)
-    return Told(found.histogram, float(mean(found.histogram)), found.quantiles_s, found.mc_gap)
+    return LoadPrediction(found.histogram, float(mean(found.histogram)), found.quantiles_s, found.mc_gap)
 
 
 def _product(x: Histogram, y: Histogram) -> Histogram:

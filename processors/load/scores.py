@@ -93,8 +93,8 @@ class Followed(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def width(self, prior: float) -> float:
         """Return the factor by which the spread of what is told has to be scaled; `prior` until runs say otherwise."""
-        told = NORMAL_MEAN * (self.runs + SPREAD_PRIOR)
-        return min(max((self.off + SPREAD_PRIOR * NORMAL_MEAN * prior) / told, WIDTH_MIN), WIDTH_MAX)
+        known = NORMAL_MEAN * (self.runs + SPREAD_PRIOR)
+        return min(max((self.off + SPREAD_PRIOR * NORMAL_MEAN * prior) / known, WIDTH_MIN), WIDTH_MAX)
 
 
 def _digits(value: float) -> float:
@@ -110,7 +110,7 @@ class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
 
     application_id: str
     view: View
-    said: UnderLoad
+    prediction: UnderLoad
     band: PublishedPoint | None = None
     pool_load: float | None = None
     partition: str | None = None
@@ -127,12 +127,12 @@ class LoadedRun(msgspec.Struct, frozen=True):
     @property
     def own_load(self) -> float | None:
         """The load of its hosts."""
-        return self.start.said.load if self.start.view == "own" else None
+        return self.start.prediction.load if self.start.view == "own" else None
 
     @property
     def pool_load(self) -> float | None:
         """The load of its partition."""
-        return self.start.pool_load if self.start.view == "own" else self.start.said.load
+        return self.start.pool_load if self.start.view == "own" else self.start.prediction.load
 
 
 class LoadScore(msgspec.Struct, frozen=True):
@@ -198,7 +198,7 @@ class LoadScores(Untimed):
 
     @property
     def partition(self) -> str | None:
-        """The partition of most runs of late."""
+        """The partition of most recent runs."""
         return max(self._state.partitions, key=lambda each: (each[1], each[0]), default=(None, 0.0))[0]
 
     def usual(self, view: View, n: float) -> float | None:
@@ -234,16 +234,16 @@ class LoadScores(Untimed):
 
     def score(self, fact: LoadedRun) -> LoadScore | None:
         """Compare a run with what was told at its start; None where nothing was."""
-        told = fact.start.said.histogram
-        if told is None:
+        known = fact.start.prediction.histogram
+        if known is None:
             return None
-        histogram = given(told.edges_s, told.probabilities)
+        histogram = given(known.edges_s, known.probabilities)
         band, run_time_s = fact.start.band, fact.run_time_s
         plain = quiet_run_time(band, INTERVALS_MAX) if band else None
         return LoadScore(
             interval=int(interval_index(histogram, run_time_s))
             if histogram.intervals == INTERVALS
-            else _middle(told, run_time_s),
+            else _middle(known, run_time_s),
             inside=bool(in_range(histogram, run_time_s)),
             pit=float(pit(histogram, run_time_s)),
             expected=_five(histogram),
@@ -253,7 +253,7 @@ class LoadScores(Untimed):
 
     def learn(self, fact: LoadedRun) -> None:
         """Take a run in; each run once."""
-        score, n = self.score(fact), fact.start.said.n
+        score, n = self.score(fact), fact.start.prediction.n
         state = msgspec.structs.replace(
             self._state,
             n=n,
@@ -304,19 +304,19 @@ def _five(histogram: Histogram) -> tuple[float, ...]:
     return (0.0, 0.0, 1.0, 0.0, 0.0)
 
 
-def _middle(told: LoadHistogram, run_time_s: float) -> int:
+def _middle(known: LoadHistogram, run_time_s: float) -> int:
     """Return the interval for a run time that was told to be certain: the middle one, or beyond all."""
-    told_s = told.edges_s[0]
-    return INTERVALS // 2 if run_time_s == told_s else -1 if run_time_s < told_s else INTERVALS
+    reported_s = known.edges_s[0]
+    return INTERVALS // 2 if run_time_s == reported_s else -1 if run_time_s < reported_s else INTERVALS
 
 
 def _followed(before: Followed, fact: LoadedRun, load: float | None, usual: float | None) -> Followed:
     """Learn how a run followed the load, once the usual one is known."""
-    band, said = fact.start.band, fact.start.said
-    if band is None or not load or not usual or not (said.q05_s and said.q50_s and said.q95_s):
+    band, prediction = fact.start.band, fact.start.prediction
+    if band is None or not load or not usual or not (prediction.q05_s and prediction.q50_s and prediction.q95_s):
         return before
-    deviation = math.log(said.q95_s / said.q05_s) / (2 * BAND_DEVIATIONS) / said.width
-    distance = abs(math.log(fact.run_time_s / said.q50_s)) / deviation if deviation > 0 else 0.0
+    deviation = math.log(prediction.q95_s / prediction.q05_s) / (2 * BAND_DEVIATIONS) / prediction.width
+    distance = abs(math.log(fact.run_time_s / prediction.q50_s)) / deviation if deviation > 0 else 0.0
     return before.ran(math.log(load / usual), math.log(fact.run_time_s / band.run_time_s), distance)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from processors.models.adept.study import Study
-from processors.models.combination.evidence import LAWS, LN2, Evidence, anchored
+from processors.models.combination.evidence import ENSEMBLE, LN2, Evidence, anchored
 from processors.models.downey import two_step
 from processors.models.downey.curve import curvature_of_sigma
 from processors.models.laws import barnes, family, prefixes
@@ -22,8 +22,8 @@ Floats = NDArray[np.float64]
 
 Parameters = tuple[float, ...]
 
-BESIDE: Final = ("kazmina", "barnes_linear", "barnes_quadratic", "amdahl", "amdahl_log", "sup5", "downey", "adept")
-MEMBERS: Final = (*LAWS, *BESIDE)
+REFERENCE: Final = ("kazmina", "barnes_linear", "barnes_quadratic", "amdahl", "amdahl_log", "sup5", "downey", "adept")
+MEMBERS: Final = (*ENSEMBLE, *REFERENCE)
 SIZES_MIN: Final = {
     "usl": 2, "ideal": 1, "last_two": 2, "amdahl_short": 2, "root_short": 2, "linear_short": 2, "amdahl_middle": 2,
     "kazmina": 2, "barnes_linear": 3, "barnes_quadratic": 4, "amdahl": 2, "amdahl_log": 2, "sup5": 2, "downey": 1, "adept": 3,
@@ -60,7 +60,7 @@ class Battery(NamedTuple):
         found = [self._alone(name, own, n) for name, own in zip(MEMBERS, self.parameters, strict=True)]
         return self._anchored(found, n) if n > self.n_max else found
 
-    def weighted(self, laws: Sequence[float | None], weights: Sequence[float]) -> float | None:
+    def weighted(self, members: Sequence[float | None], weights: Sequence[float]) -> float | None:
         """Return ln of the run time that the combination's laws make up beyond the largest size; None without weights.
 
         `laws` are what `ln_run_times` returned. It is the combination's forecast but for the small part that the average
@@ -72,7 +72,7 @@ class Battery(NamedTuple):
         if not weights:
             return None
         observed = math.log(self.last_s)
-        parts = zip(weights, laws[: len(weights)], strict=True)
+        parts = zip(weights, members[: len(weights)], strict=True)
         return observed + sum(weight * (ln - observed) for weight, ln in parts if ln is not None)
 
     def _alone(self, name: str, own: Parameters, n: float) -> float | None:
@@ -86,7 +86,7 @@ class Battery(NamedTuple):
 
     def _anchored(self, found: list[float | None], n: float) -> list[float | None]:
         """Return the forecasts with those of the combination's laws started at the last observed time, as it does."""
-        places = [i for i in range(len(LAWS)) if found[i] is not None]
+        places = [i for i in range(len(ENSEMBLE)) if found[i] is not None]
         here = [self._alone(MEMBERS[i], self.parameters[i], self.n_max) for i in places]
         observed, ahead = math.log(self.last_s), math.log(n / self.n_max)
         elasticity = anchored(
@@ -100,25 +100,25 @@ class Battery(NamedTuple):
         return found
 
 
-def _last_two(laws: Battery, own: Parameters, n: float) -> float:
-    return math.log(laws.last_s) + own[0] * math.log(n / laws.n_max)
+def _last_two(members: Battery, own: Parameters, n: float) -> float:
+    return math.log(members.last_s) + own[0] * math.log(n / members.n_max)
 
 
-def _barnes(laws: Battery, own: Parameters, n: float) -> float:
-    return LN2 * barnes.log2_run_time(own, math.log2(n), math.log2(laws.n_min), math.log2(laws.n_max))
+def _barnes(members: Battery, own: Parameters, n: float) -> float:
+    return LN2 * barnes.log2_run_time(own, math.log2(n), math.log2(members.n_min), math.log2(members.n_max))
 
 
-def _downey(laws: Battery, own: Parameters, n: float) -> float:
+def _downey(members: Battery, own: Parameters, n: float) -> float:
     """Return ln of the average of Downey's curves: between and beyond its knots linear in ln n."""
     if len(own) == 1:
         return math.log(own[0])
-    right = min(max(bisect_left(laws.knots, n), 1), len(own) - 1)
+    right = min(max(bisect_left(members.knots, n), 1), len(own) - 1)
     left = right - 1
-    share = math.log(n / laws.knots[left]) / math.log(laws.knots[right] / laws.knots[left])
+    share = math.log(n / members.knots[left]) / math.log(members.knots[right] / members.knots[left])
     return (1.0 - share) * math.log(own[left]) + share * math.log(own[right])
 
 
-def _adept(_laws: Battery, own: Parameters, n: float) -> float:
+def _adept(_related_curves: Battery, own: Parameters, n: float) -> float:
     parallelism, sigma, t1_s = own
     curvature = float(curvature_of_sigma(sigma))
     low, u = min(curvature, 0.5), 1.0 / n
@@ -152,8 +152,8 @@ def explained(name: str, own: Parameters) -> dict[str, float]:
         own = (t1_s, contention_s / t1_s, coherence_s / t1_s) if t1_s > 0 else (0.0, 0.0, 0.0)
     found = dict(zip(_NAMES[name], own, strict=True))
     best_n = _best_size(name, own)
-    told = found if best_n is None else found | {"best_n": best_n}
-    return dict(zip(told, rounded(*told.values()), strict=True))
+    given = found if best_n is None else found | {"best_n": best_n}
+    return dict(zip(given, rounded(*given.values()), strict=True))
 
 
 def _best_size(name: str, own: Parameters) -> float | None:
@@ -186,15 +186,15 @@ def combined(found: Evidence) -> tuple[Parameters, ...]:
     ((1028.24, 1.51165, 0.896087), (606.93, 43.831))
     """
     n, t = found.curve.n[-1], found.curve.median_s[-1]
-    a, b, c = (float(value) for value in found.laws.universal[-1])
-    two_terms = zip(prefixes.KINDS, found.laws.two_terms[:, -1].tolist(), strict=True)
-    laws = [
+    a, b, c = (float(value) for value in found.members.universal[-1])
+    two_terms = zip(prefixes.KINDS, found.members.two_terms[:, -1].tolist(), strict=True)
+    members = [
         (a * n * t, b * t, c * t / n),
         (n * t,),
-        (float(found.laws.slope[-1]),),
+        (float(found.members.slope[-1]),),
         *((first * n * t, second * t / n**kind.exponent) for kind, (first, second) in two_terms),
     ]
-    return rounded_rows(laws)
+    return rounded_rows(members)
 
 
 def knots(n: tuple[float, ...]) -> tuple[float, ...]:
@@ -207,7 +207,7 @@ def knots(n: tuple[float, ...]) -> tuple[float, ...]:
     return (*(n[i] for i in picked), *(n[-1] * factor for factor in KNOTS_BEYOND))
 
 
-def beside(
+def reference(
     n: tuple[float, ...],
     run_time_s: tuple[float, ...],
     at: tuple[float, ...],
@@ -221,7 +221,7 @@ def beside(
 
     >>> from processors.models.adept.study import study
     >>> n, t = (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0)
-    >>> beside(n, t, (4.0, 32.0), study(n, t))[3]
+    >>> reference(n, t, (4.0, 32.0), study(n, t))[3]
     (867.448, 31.6794)
     """
     sizes, times = np.array(n), np.array(run_time_s)
@@ -232,7 +232,7 @@ def beside(
     if least_s is not None and least_s != run_time_s:
         kazmina = family.fit_family(sizes, np.array(least_s))[2].tolist()
     logarithmic = n[0] >= 1.0
-    laws = [
+    members = [
         (kazmina[0], kazmina[3], kazmina[4]),
         _fit_barnes(sizes, times, degree=1),
         _fit_barnes(sizes, times, degree=2),
@@ -242,7 +242,7 @@ def beside(
         downey,
         _fit_adept(sizes, times, study) if logarithmic else NOTHING,
     ]
-    return rounded_rows(laws)
+    return rounded_rows(members)
 
 
 def _fit_barnes(n: Floats, run_time_s: Floats, *, degree: int) -> Parameters:

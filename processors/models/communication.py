@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float64]
 # H1 to H6 are the sets of Jain et al.; `dilation` and `bytes` are what was used before them.
 
 H1: Final = ("avg_bytes", "max_bytes", "max_fifo")
-HYBRIDS: Final[Mapping[str, tuple[str, ...]]] = {
+FEATURE_SETS: Final[Mapping[str, tuple[str, ...]]] = {
     "H1": H1,
     "H2": (*H1, "sum_dilation_ao"),
     "H3": (*H1, "avg_buffer"),
@@ -112,7 +112,7 @@ def _model(names: tuple[str, ...], table: Table) -> Generator[None, None, Model]
     return found
 
 
-KINDS: Final[Mapping[str, Kind]] = {name: partial(_model, names) for name, names in HYBRIDS.items()}
+KINDS: Final[Mapping[str, Kind]] = {name: partial(_model, names) for name, names in FEATURE_SETS.items()}
 
 
 def rcc(predicted: Floats, actual: Floats) -> float:
@@ -164,7 +164,7 @@ class Traffic:
     `fifo_messages` are messages per injection FIFO of a node. All links of the allocation are told, idle ones too. What a
     producer does not have is empty.
 
-    >>> told(links=([10.0], [0.0], [1.0])).link_bytes.tolist()
+    >>> reported_features(links=([10.0], [0.0], [1.0])).link_bytes.tolist()
     [10.0]
     """
 
@@ -176,7 +176,7 @@ class Traffic:
     fifo_messages: Floats
 
 
-def told(
+def reported_features(
     links: tuple[Sequence[float], Sequence[float], Sequence[float]] = ((), (), ()),
     messages: tuple[Sequence[float], Sequence[float]] = ((), ()),
     fifo_messages: Sequence[float] = (),
@@ -185,7 +185,7 @@ def told(
 
     Raises ValueError where columns differ in length, something is negative or not finite, or there is too much of it.
 
-    >>> told(links=([1.0], [0.0], []))
+    >>> reported_features(links=([1.0], [0.0], []))
     Traceback (most recent call last):
     ValueError: Each link, and each message, has all of its columns.
     """
@@ -219,8 +219,8 @@ NAMES: Final = (*LINK_FEATURES, "max_bytes", *MESSAGE_FEATURES, "max_fifo")
 def features(traffic: Traffic) -> dict[str, float]:
     """Return the features that this traffic has, by name; those of links, messages or queues it does not tell are left out.
 
-    >>> from processors.models.communication import told
-    >>> found = features(told(messages=([1, 1, 2], [10, 10, 40]), fifo_messages=[3, 5]))
+    >>> from processors.models.communication import reported_features
+    >>> found = features(reported_features(messages=([1, 1, 2], [10, 10, 40]), fifo_messages=[3, 5]))
     >>> found["max_dilation"], found["sum_dilation_ao"], found["hop_bytes"], found["max_fifo"]
     (2.0, 2.0, 100.0, 5.0)
     """

@@ -132,10 +132,10 @@ class AggregatedRadius:
     @classmethod
     def build(cls, state: dict[str, Any]) -> "AggregatedRadius":
         """Return the radius of a snapshot."""
-        told = {name: list(state[name]) for name in ("scores", "trust", "regret", "largest", "squares")}
+        given = {name: list(state[name]) for name in ("scores", "trust", "regret", "largest", "squares")}
         pairs = zip(RATES, state["miss_rates"], strict=True)
         experts = [AdaptiveRadius(state["wanted"], rate, miss_rate) for rate, miss_rate in pairs]
-        return cls(wanted=state["wanted"], experts=experts, **told)
+        return cls(wanted=state["wanted"], experts=experts, **given)
 
     def _radii(self) -> list[float]:
         cap = CAP * self._ordered[-1]

@@ -50,7 +50,7 @@ def conformal_p(scores: Sequence[float], score: float) -> float:
 def farthest_after(farthest: Sequence[tuple[int, float]], index: int, score: float) -> list[tuple[int, float]]:
     """Return those of the last SCORES_MAX scores that matter, with their numbers, after the score number `index`.
 
-    A score that FARTHEST later ones reach is forgotten: it can not be among the farthest any more. So a window of 200
+    A score that FARTHEST later ones reach is forgotten: it cannot be among the farthest any more. So a window of 200
     takes the place of about twenty.
 
     >>> farthest_after([(0, 1.0), (1, 5.0)], 2, 3.0)
@@ -58,8 +58,8 @@ def farthest_after(farthest: Sequence[tuple[int, float]], index: int, score: flo
     >>> [(number, score) for number, score in farthest_after([(i, 1.0) for i in range(FARTHEST)], 9, 2.0)][0]
     (1, 1.0)
     """
-    kept = [(number, each) for number, each in farthest if number > index - SCORES_MAX]
-    entries = [*kept, (index, score)]
+    retained = [(number, each) for number, each in farthest if number > index - SCORES_MAX]
+    entries = [*retained, (index, score)]
     reached = [sum(later >= each for _, later in entries[i + 1 :]) for i, (_, each) in enumerate(entries)]
     return [entry for entry, times in zip(entries, reached, strict=True) if times < FARTHEST]
 
@@ -77,7 +77,7 @@ def farthest_p(farthest: Sequence[tuple[int, float]], scored: int, score: float)
 
 
 def rare(p: float, scored: int) -> bool:
-    """Tell whether few enough earlier runs were as far off: p below P_MAX; before 200 runs, one at most.
+    """Return whether few enough earlier runs were as far off: p below P_MAX; before 200 runs, one at most.
 
     >>> rare(0.005, 200), rare(0.02, 200), rare(2 / 21, 20), rare(3 / 21, 20)
     (True, False, True, False)
@@ -86,7 +86,7 @@ def rare(p: float, scored: int) -> bool:
 
 
 def far(ln_ratio: float, noise: float) -> bool:
-    """Tell whether a run is off by 10 % and by three standard deviations of a run.
+    """Return whether a run is off by 10 % and by three standard deviations of a run.
 
     >>> far(0.4, 0.05), far(0.4, 0.2), far(0.05, 0.01)
     (True, False, False)
@@ -94,15 +94,15 @@ def far(ln_ratio: float, noise: float) -> bool:
     return abs(ln_ratio) > max(LN_RATIO_MIN, NOISES_MIN * noise)
 
 
-def agreeing(strange: int, at_size: Sequence[int]) -> bool:
-    """Tell whether a strange run has to be believed: 3 of the last 5 runs at its size were strange in the same way.
+def agreeing(outlier: int, at_size: Sequence[int]) -> bool:
+    """Return whether a strange run has to be believed: 3 of the last 5 runs at its size were strange in the same way.
 
     Runs are told as 1 (strangely slow), -1 (strangely fast) or 0, the newest last.
 
     >>> agreeing(1, [0, 1]), agreeing(1, [1, 0, 1, 1]), agreeing(1, [1, -1, 1])
     (False, True, False)
     """
-    return sum(each == strange for each in at_size[-LAST_RUNS:]) >= AGREEING
+    return sum(each == outlier for each in at_size[-LAST_RUNS:]) >= AGREEING
 
 
 Direction = Literal["regression", "improvement"]
@@ -219,7 +219,7 @@ def explained_by_one(ln_ratios: Sequence[float], sizes: Sequence[Size], noise: f
 
 
 def matters(ln_factor: float, noise: float) -> bool:
-    """Tell whether a shift is worth a word: by more than FACTOR_MIN and more than one standard deviation of a run.
+    """Return whether a shift is worth a word: by more than FACTOR_MIN and more than one standard deviation of a run.
 
     >>> matters(0.2, 0.05), matters(-0.2, 0.05), matters(0.04, 0.01), matters(0.2, 0.5)
     (True, True, False, False)

@@ -13,7 +13,7 @@ Floats = npt.NDArray[np.float64]
 # Counters that only grow: how much they did between two readings, where they wrap, and where they start anew.
 # A counter that falls has either wrapped (its range is known, and what it must have done fits the time) or was reset, by a
 # restart or a new driver. What a reset counter did before is lost, so nothing is made up for it. Where the time between
-# two readings is enough for a whole range at the largest possible rate, one wrap can not be told from two.
+# two readings is enough for a whole range at the largest possible rate, one wrap cannot be told from two.
 
 
 class Step(IntEnum):
@@ -97,7 +97,7 @@ SLOPE: Final = 1.0
 SLOPE_DEVIATION: Final = 0.15
 LEVEL_DEVIATION: Final = 10.0  # of ln power of one host: as good as unknown
 OFF_LINE: Final = 0.08  # deviation of a size's ln power from the line
-REACH: Final = float(np.log(4.0))  # in ln n, by which sizes tell of one another
+REACH: Final = float(np.log(4.0))  # in ln n, by which sizes report one another
 NOISE: Final = 0.05  # deviation of ln power of a run, believed as so many runs tell:
 NOISE_RUNS: Final = 2.0
 NOISE_MIN: Final = 0.002
@@ -133,11 +133,11 @@ class PowerLaw:
 
     def at(self, n: npt.ArrayLike) -> Expected:
         """Return what runs of sizes (m,) will draw."""
-        asked = np.log(np.asarray(n, np.float64))
-        near = self._alike(asked, self.ln_n)
-        own = LEVEL_DEVIATION**2 + (SLOPE_DEVIATION * (asked - self.centre)) ** 2 + OFF_LINE**2
+        requested = np.log(np.asarray(n, np.float64))
+        near = self._alike(requested, self.ln_n)
+        own = LEVEL_DEVIATION**2 + (SLOPE_DEVIATION * (requested - self.centre)) ** 2 + OFF_LINE**2
         known = (near @ self.inverse * near).sum(axis=1)
-        ln_power = self.level + SLOPE * (asked - self.centre) + near @ self.answer
+        ln_power = self.level + SLOPE * (requested - self.centre) + near @ self.answer
         return Expected(np.exp(ln_power), np.sqrt(np.maximum(own - known, 0.0) + self.noise**2))
 
     def _alike(self, a: Floats, b: Floats) -> Floats:
@@ -160,8 +160,8 @@ def power_law(n: Floats, power_w: Floats, weight: Floats) -> PowerLaw:
     free = max(float(heavy.sum()) - len(size), 0.0)
     noise = max(float(np.sqrt((NOISE_RUNS * NOISE**2 + squares) / (NOISE_RUNS + free))), NOISE_MIN)
     if len(size) > SIZES_MAX:
-        kept = np.arange(SIZES_MAX) * len(size) // SIZES_MAX
-        size, heavy, mean = size[kept], heavy[kept], mean[kept]
+        retained = np.arange(SIZES_MAX) * len(size) // SIZES_MAX
+        size, heavy, mean = size[retained], heavy[retained], mean[retained]
     ln_n = np.log(size)
     share = heavy / heavy.sum()
     centre, level = float(share @ ln_n), float(share @ mean)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.communication import HYBRIDS
+from processors.models.communication import FEATURE_SETS
 from processors.models.conformal import AggregatedRadius
 from processors.models.counters.selection import Floats, Linear, ridge
 from processors.models.statistics import Z95, six_digits
@@ -145,9 +145,9 @@ def fitting(
     yield
     values = table.filled()
     rest = np.log(table.target) - found.ln(values)
-    told = growth or Growth(FOREST_TREES, LEAF_ROWS)
+    given = growth or Growth(FOREST_TREES, LEAF_ROWS)
     many = {} if rows_at_once is None else {"rows_at_once": rows_at_once}
-    forest = yield from growing(values, rest, table.weight, told, **many)
+    forest = yield from growing(values, rest, table.weight, given, **many)
     return Grown(found, forest)
 
 
@@ -195,7 +195,7 @@ class Blend:
     >>> blend = Blend()
     >>> for i in range(60):
     ...     blend.learn(Forecast(5.0, 0.3), Forecast(5.3 if i % 2 else 4.7, 0.05), 5.3 if i % 2 else 4.7)
-    >>> blend.share > 0.99, round(blend.said(Forecast(5.0, 0.3), Forecast(5.3, 0.05)).ln_t, 2)
+    >>> blend.share > 0.99, round(blend.combined(Forecast(5.0, 0.3), Forecast(5.3, 0.05)).ln_t, 2)
     (True, 5.3)
     >>> Blend().share
     0.0
@@ -217,7 +217,7 @@ class Blend:
         best = (self.first - self.both) / (apart + RUNS_FULL / 2 * ALIKE**2)
         return min(max(best, 0.0), 1.0) * min(self.runs / RUNS_FULL, 1.0)
 
-    def said(self, first: Forecast, second: Forecast) -> Forecast:
+    def combined(self, first: Forecast, second: Forecast) -> Forecast:
         """Return the two as one; the deviation is not yet that of the past."""
         share = self.share
         return Forecast(
@@ -225,16 +225,16 @@ class Blend:
             (1.0 - share) * first.deviation + share * second.deviation,
         )
 
-    def band(self, said: Forecast) -> tuple[float, float, float]:
+    def band(self, predicted: Forecast) -> tuple[float, float, float]:
         """Return run time and band of what was `said`, in seconds."""
-        reach = min(self.radius.radius() * max(said.deviation, DEVIATION_MIN), LN_BAND_MAX)
-        return math.exp(said.ln_t), math.exp(said.ln_t - reach), math.exp(said.ln_t + reach)
+        reach = min(self.radius.radius() * max(predicted.deviation, DEVIATION_MIN), LN_BAND_MAX)
+        return math.exp(predicted.ln_t), math.exp(predicted.ln_t - reach), math.exp(predicted.ln_t + reach)
 
     def learn(self, first: Forecast, second: Forecast, ln_t: float) -> None:
         """Take in what came after both."""
-        said = self.said(first, second)
-        self._note(said, [ln_t - each.ln_t for each in (first, second, said)])
-        self.radius.learn(six_digits(abs(ln_t - said.ln_t) / max(said.deviation, DEVIATION_MIN)))
+        predicted = self.combined(first, second)
+        self._note(predicted, [ln_t - each.ln_t for each in (first, second, predicted)])
+        self.radius.learn(six_digits(abs(ln_t - predicted.ln_t) / max(predicted.deviation, DEVIATION_MIN)))
         a, b = (min(max(ln_t - each.ln_t, -ERROR_MAX), ERROR_MAX) for each in (first, second))
         self.first, self.second, self.both = (
             six_digits(FORGETTING * old + new)
@@ -260,15 +260,15 @@ class Blend:
     def build(cls, state: Mapping[str, Any]) -> "Blend":
         """Return what a snapshot was taken of."""
         first, second, both, runs = state["sums"]
-        told = list(state["errors"]), state["inside"], AggregatedRadius.build(state["radius"])
-        return cls(first, second, both, runs, state["scored"], *told)
+        given = list(state["errors"]), state["inside"], AggregatedRadius.build(state["radius"])
+        return cls(first, second, both, runs, state["scored"], *given)
 
-    def _note(self, said: Forecast, off: list[float]) -> None:
+    def _note(self, predicted: Forecast, off: list[float]) -> None:
         self.scored = min(self.scored + 1, SCORED_MAX)
         rate = 1.0 / min(self.scored, WINDOW)
-        _, low, high = (math.log(each) for each in self.band(said))
-        held = 1.0 if low <= said.ln_t + off[-1] <= high else 0.0
-        self.inside = six_digits(self.inside + rate * (held - self.inside))
+        _, low, high = (math.log(each) for each in self.band(predicted))
+        covered = 1.0 if low <= predicted.ln_t + off[-1] <= high else 0.0
+        self.inside = six_digits(self.inside + rate * (covered - self.inside))
         self.errors = [
             six_digits(old + rate * (min(abs(new), WORST) - old)) for old, new in zip(self.errors, off, strict=True)
         ]
@@ -446,5 +446,6 @@ ATTRIBUTE_KINDS: Final[Mapping[str, Kind]] = {
     name: partial(_fitted, of_attributes, kind) for name, kind in KINDS.items()
 }
 NETWORK_KINDS: Final[Mapping[str, Kind]] = {
-    name: partial(_fitted, partial(of_set, features), partial(measured, _trees)) for name, features in HYBRIDS.items()
+    name: partial(_fitted, partial(of_set, features), partial(measured, _trees))
+    for name, features in FEATURE_SETS.items()
 }

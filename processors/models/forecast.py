@@ -50,8 +50,8 @@ LAST, RUNNING_MEAN, MEAN, MEDIAN, TRIMMED_MEAN, SMOOTHING, GRADIENT, ADAPTIVE_ME
 """Where each family of predictors stands among the predictions."""
 
 _ALL: Final = len(PREDICTORS)
-NEWEST_FIRST, PREDICTION, BESIDE, SQUARED, ABSOLUTE, COUNT, RUNNING, GAIN, LAST_ERROR, WINDOW, COEFFICIENT = _columns(
-    RECENT, _ALL, 4, _ALL, _ALL, 1, 2, 1, 1, 2, ORDER
+NEWEST_FIRST, PREDICTION, REFERENCE, SQUARED, ABSOLUTE, COUNT, RUNNING, GAIN, LAST_ERROR, WINDOW, COEFFICIENT = (
+    _columns(RECENT, _ALL, 4, _ALL, _ALL, 1, 2, 1, 1, 2, ORDER)
 )
 """Columns of a row: values, predictions of the next one, what both adaptive windows would say one shorter and longer, means
 of squared and absolute errors, count of values, mean of all in two parts, gain and last error of the gradient, both
@@ -177,8 +177,8 @@ def middle(rising: Floats, size: Counts) -> Floats:
 def _trimmed(rising: Floats, size: Counts) -> Floats:
     left_out = (TRIM * size).astype(np.intp)
     at = np.arange(rising.shape[1])
-    kept = (at >= left_out) & (at < size - left_out)
-    total = np.where(kept, rising, np.float32(0)).sum(axis=1, keepdims=True)
+    retained = (at >= left_out) & (at < size - left_out)
+    total = np.where(retained, rising, np.float32(0)).sum(axis=1, keepdims=True)
     return np.asarray(total / (size - 2 * left_out).astype(np.float32))
 
 
@@ -364,10 +364,10 @@ def _score(block: Floats, value: Floats) -> None:
 
 def _adapt(block: Floats, value: Floats, first: npt.NDArray[np.bool_]) -> None:
     """Teach the predictors that learn from the errors of their last words."""
-    prediction, beside = block[:, PREDICTION], block[:, BESIDE]
+    prediction, previous = block[:, PREDICTION], block[:, REFERENCE]
     same = prediction[:, ADAPTIVE_MEAN.start : ADAPTIVE_MEDIAN.stop]
     window = block[:, WINDOW]
-    block[:, WINDOW] = np.where(first, window, moved(window, beside[:, :2], same, beside[:, 2:], value))
+    block[:, WINDOW] = np.where(first, window, moved(window, previous[:, :2], same, previous[:, 2:], value))
 
     smooth = prediction[:, SMOOTHING]
     prediction[:, SMOOTHING] = np.where(first, value, smooth + _GAINS * (value - smooth))
@@ -390,7 +390,7 @@ def _adapt(block: Floats, value: Floats, first: npt.NDArray[np.bool_]) -> None:
 
 def _predict(block: Floats) -> None:
     """Write what the predictors that look at latest values say."""
-    recent, prediction, beside = block[:, :RECENT], block[:, PREDICTION], block[:, BESIDE]
+    recent, prediction, previous = block[:, :RECENT], block[:, PREDICTION], block[:, REFERENCE]
     total = block[:, COUNT].astype(np.intp)
     count = np.minimum(total, RECENT)
     due = np.flatnonzero(total % EVERY == 0)
@@ -404,6 +404,6 @@ def _predict(block: Floats) -> None:
     window = block[:, WINDOW].astype(np.intp)
     mean, median = around_mean(running, count, window[:, :1]), around_median(recent, count, window[:, 1:])
     prediction[:, ADAPTIVE_MEAN], prediction[:, ADAPTIVE_MEDIAN] = mean[:, 1:2], median[:, 1:2]
-    beside[:, 0::2], beside[:, 1::2] = mean[:, 0::2], median[:, 0::2]
+    previous[:, 0::2], previous[:, 1::2] = mean[:, 0::2], median[:, 0::2]
     level = np.take_along_axis(running, count - 1, axis=1) / count
     prediction[:, AUTOREGRESSION] = predicted(recent, block[:, COEFFICIENT], level)

@@ -18,7 +18,9 @@ from processors.models.downey.bayes import BAND_DEVIATIONS
 
 Floats = NDArray[np.float64]
 
-LONE_SLOPE: Final = -0.75  # d ln t / d ln n where an input was run at one size: between no gain and a perfect one
+SINGLE_SIZE_SLOPE: Final = (
+    -0.75
+)  # d ln t / d ln n where an input was run at one size: between no gain and a perfect one
 STEEPEST_BELOW, STEEPEST_BEYOND, FLATTEST_BEYOND = -1.1, -1.0, 0.5
 DEVIATION_AWAY: Final = 0.25  # of ln t, for each unit of ln n away from what was run
 
@@ -77,7 +79,7 @@ def _read(knots: tuple[Knot, ...], ln_n: Floats) -> tuple[Floats, Floats, Floats
     sizes, ln_t, deviation = (np.array(column, dtype=np.float64) for column in zip(*knots, strict=True))
     at = np.log(sizes)
     below, beyond = np.minimum(ln_n - at[0], 0.0), np.maximum(ln_n - at[-1], 0.0)
-    first, last = LONE_SLOPE, LONE_SLOPE
+    first, last = SINGLE_SIZE_SLOPE, SINGLE_SIZE_SLOPE
     if at.size > 1:
         slopes = np.diff(ln_t) / np.diff(at)
         first = min(max(float(slopes[0]), STEEPEST_BELOW), 0.0)
@@ -114,7 +116,7 @@ EXPONENT_DEVIATION: Final = 1.0
 PLACE_EXPONENT_DEVIATION: Final = 0.3  # of the exponents of one place from those of another
 LEVEL_DEVIATION: Final = 10.0
 PLACE_DEVIATION: Final = 0.7  # of the level of one place from that of another, in ln t
-LONE_SLOPE_DEVIATION: Final = 0.3
+SINGLE_SIZE_SLOPE_DEVIATION: Final = 0.3
 ALONE: Final = (0.02, 0.06, 0.2, 0.6)  # what inputs deviate each for itself, in ln t
 SMOOTH: Final = (0.1, 0.3, 1.0)  # what near inputs deviate together
 REACH: Final = 1.5  # how far is near, in deviations of ln size among the inputs
@@ -154,8 +156,8 @@ class Mixture(NamedTuple):
         for _ in range(_HALVINGS):
             width = (low + high) / 2
             upper, lower = ((centre + end - self.mean) / deviation for end in (width, -width))
-            held = self.weight @ (ndtr(upper) - ndtr(lower)) >= COVERAGE
-            low, high = np.where(held, low, width), np.where(held, width, high)
+            covered = self.weight @ (ndtr(upper) - ndtr(lower)) >= COVERAGE
+            low, high = np.where(covered, low, width), np.where(covered, width, high)
         return high
 
 
@@ -186,12 +188,12 @@ class _Kernel:
     def __init__(self, offset: Floats, places: list[str], place: str) -> None:
         spread = np.maximum(offset.std(axis=0), SPREAD_MIN)
         between = np.square((offset[:, None] - offset) / spread).sum(axis=2)
-        self.together = np.equal.outer(places, places).astype(np.float64)
+        self.joint = np.equal.outer(places, places).astype(np.float64)
         self.here = np.array([float(other == place) for other in places])
-        self.near = self.together * np.exp(-between / (2 * REACH**2))
+        self.near = self.joint * np.exp(-between / (2 * REACH**2))
         self.near_here = self.here * np.exp(-np.square(offset / spread).sum(axis=1) / (2 * REACH**2))
-        exponents = EXPONENT_DEVIATION**2 + PLACE_EXPONENT_DEVIATION**2 * self.together
-        self.linear = LEVEL_DEVIATION**2 + PLACE_DEVIATION**2 * self.together + offset @ offset.T * exponents
+        exponents = EXPONENT_DEVIATION**2 + PLACE_EXPONENT_DEVIATION**2 * self.joint
+        self.linear = LEVEL_DEVIATION**2 + PLACE_DEVIATION**2 * self.joint + offset @ offset.T * exponents
         self.linear_here = LEVEL_DEVIATION**2 + PLACE_DEVIATION**2 * self.here
 
 
@@ -199,7 +201,7 @@ def _solved(kernel: _Kernel, read: Values, residual: Floats) -> tuple[Floats, Fl
     """Return mean and variance by each point of the grid (g, m), and the mean of its ln evidence over the m sizes (g,)."""
     k, m = residual.shape
     away = read.away.T
-    slopes = LONE_SLOPE_DEVIATION**2 * away[:, :, None] * away[:, None]
+    slopes = SINGLE_SIZE_SLOPE_DEVIATION**2 * away[:, :, None] * away[:, None]
     own = np.square(read.deviation.T)[:, :, None] * np.eye(k)
     alone, smooth = (np.square(column)[:, None, None] for column in np.array(GRID).T)
     alike = kernel.linear + smooth * kernel.near + (alone + _JITTER) * np.eye(k)
@@ -209,10 +211,10 @@ def _solved(kernel: _Kernel, read: Values, residual: Floats) -> tuple[Floats, Fl
     wanted[..., 0], wanted[..., 1] = residual.T, here[:, None]
     solved = np.linalg.solve(covariance, wanted)
     prior = LEVEL_DEVIATION**2 + PLACE_DEVIATION**2 + smooth[:, 0] + alone[:, 0]
-    mean, told = np.moveaxis(np.einsum("gmkc,gk->gmc", solved, here), 2, 0)
+    mean, given = np.moveaxis(np.einsum("gmkc,gk->gmc", solved, here), 2, 0)
     misfit = np.einsum("mk,gmk->gm", residual.T, solved[..., 0])
     evidence = -0.5 * (misfit + np.linalg.slogdet(covariance)[1]).mean(axis=1)
-    return mean, np.maximum(prior - told, alone[:, 0]), np.where(np.isfinite(evidence), evidence, -np.inf)
+    return mean, np.maximum(prior - given, alone[:, 0]), np.where(np.isfinite(evidence), evidence, -np.inf)
 
 
 NOISE: Final = 0.02  # standard deviation of ln t of single runs

@@ -40,8 +40,8 @@ def efficient(n: Floats, run_time_s: Floats, power_w: Floats) -> Efficient:
     >>> efficient(np.array([1.0, 2.0, 4.0]), np.array([100.0, 52.0, 30.0]), np.array([200.0, 380.0, 800.0]))
     Efficient(energy_j=array([20000., 19760., 24000.]), least_energy_n=2.0, least_energy_delay_n=4.0)
     """
-    told = np.array([n, run_time_s, power_w])
-    if not told.size or not ((told > 0) & np.isfinite(told)).all():
+    given = np.array([n, run_time_s, power_w])
+    if not given.size or not ((given > 0) & np.isfinite(given)).all():
         raise ValueError("Sizes, run times and power are positive.")
     order = np.argsort(n, kind="stable")
     energy_j = run_time_s * power_w
@@ -53,7 +53,7 @@ def efficient(n: Floats, run_time_s: Floats, power_w: Floats) -> Efficient:
 def believable(power_w: npt.ArrayLike, *, most_w: npt.ArrayLike = np.inf) -> Floats:
     """Return the values of power sensors that can be, nan in the place of the others.
 
-    These are missing, negative, nought while something runs, or more than `most_w`, which the host draws at most.
+    These are missing, negative, zero while something runs, or more than `most_w`, which the host draws at most.
 
     >>> believable([220.0, np.nan, -1.0, 0.0, 9e9], most_w=2000.0).tolist()
     [220.0, nan, nan, nan, nan]
@@ -95,7 +95,7 @@ class Layer:
     relearned: int = 0
 
     def learn(self, events: Sequence[float], power_w: float, most_idle_w: float) -> None:
-        """Take a sample in; learn the model again where it is off by more than ERROR_MAX_W, by the median of late."""
+        """Take a sample in; learn the model again where it is off by more than ERROR_MAX_W, by the median recently."""
         self.samples.append([power_w, *events])
         if self.weights:
             off = abs(power_w - self.idle_w - float(np.dot(self.weights, events)))
@@ -155,12 +155,12 @@ class PowerModel:
             if state["version"] != VERSION or tuple(state["events"]) != self.events:
                 raise ValueError("The snapshot is of another version or of other events.")
             self.rejected = state["rejected"]
-            self.layers = {number: Layer(*kept) for number, *kept in state["layers"]}
+            self.layers = {number: Layer(*retained) for number, *retained in state["layers"]}
 
     def learn(self, events: Sequence[float], power_w: float, frequency_mhz: float = 0.0) -> None:
-        """Take what a sensor measured (> 0) while these events happened (>= 0); what can not be is counted and left out."""
-        told = np.asarray(events, np.float64)
-        if not (self._possible(told) and 0.0 < power_w < math.inf and 0.0 <= frequency_mhz < math.inf):
+        """Take what a sensor measured (> 0) while these events happened (>= 0); what cannot be is counted and left out."""
+        given = np.asarray(events, np.float64)
+        if not (self._possible(given) and 0.0 < power_w < math.inf and 0.0 <= frequency_mhz < math.inf):
             self.rejected += 1
             return
         number = int(frequency_mhz // self.layer_mhz)
@@ -168,7 +168,7 @@ class PowerModel:
         self.layers[number] = layer  # the last heard of is the last
         if len(self.layers) > LAYERS_MAX:
             del self.layers[next(iter(self.layers))]
-        layer.learn(told.tolist(), power_w, self.most_idle_w)
+        layer.learn(given.tolist(), power_w, self.most_idle_w)
 
     def estimates(self, events: Floats, frequency_mhz: float = 0.0) -> Floats | None:
         """Return the watts of many hosts with events (k, p), none of them negative; None before a model was learned."""
@@ -176,12 +176,12 @@ class PowerModel:
         return None if layer is None else layer.idle_w + events @ np.array(layer.weights)
 
     def largest_w(self, frequency_mhz: float = 0.0) -> float | None:
-        """Return the most that was measured of late; None before a model was learned."""
+        """Return the most that was measured recently; None before a model was learned."""
         layer = self._layer(frequency_mhz)
         return None if layer is None else max(sample[0] for sample in layer.samples)
 
     def error_w(self, frequency_mhz: float = 0.0) -> float | None:
-        """Return the median error of late; None where none is known since the model was learned."""
+        """Return the median error recently; None where none is known since the model was learned."""
         layer = self._layer(frequency_mhz)
         return float(np.median(layer.errors)) if layer is not None and layer.errors else None
 

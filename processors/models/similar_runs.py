@@ -38,7 +38,7 @@ _SIZE_CLASS = 2.0 * math.log(2.0)  # and so do such sizes
 class Job:
     """What is known of a job before it runs: its size, a number that stands for its name, its time limit in seconds.
 
-    `name` must be a whole number below NAMES_MAX; 0 stands for no name. Raises ValueError where a number can not be true.
+    `name` must be a whole number below NAMES_MAX; 0 stands for no name. Raises ValueError where a number cannot be true.
 
     >>> Job(n=64, name=7, time_limit_s=3600.0).n
     64
@@ -80,11 +80,11 @@ class PastRuns:
     __slots__ = ("_first", "_rows", "count")
 
     def __init__(self, packed: bytes = b"") -> None:
-        held = np.frombuffer(packed, dtype=_STORED).reshape(4, -1)
+        retained = np.frombuffer(packed, dtype=_STORED).reshape(4, -1)
         self._rows = np.empty((4, _ROOM), dtype=np.float32)
-        self.count = held.shape[1]
+        self.count = retained.shape[1]
         self._first = _ROOM - self.count
-        self.rows[:] = held
+        self.rows[:] = retained
 
     def __repr__(self) -> str:
         """Return the run times."""
@@ -213,7 +213,7 @@ class Levels:
 
     >>> levels = Levels()
     >>> levels.note(3000.0, (10.0, 800.0, 1000.0))
-    >>> levels.told
+    >>> levels.current
     (0.02525, 0.9445, 0.97475)
     """
 
@@ -222,7 +222,7 @@ class Levels:
     high: float = 0.97
 
     @property
-    def told(self) -> tuple[float, float, float]:
+    def current(self) -> tuple[float, float, float]:
         """The three levels."""
         return self.low, self.upper, self.high
 
@@ -299,23 +299,23 @@ def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDis
     >>> 1 < distribution([], Job(n=4, time_limit_s=3600.0)).quantile(0.5) < 3600
     True
     """
-    held = [(group, runs.rows) for group, runs in past if runs.count]
+    retained = [(group, runs.rows) for group, runs in past if runs.count]
     prior = _PRIOR * max(math.log(job.time_limit_s or LONGEST_S), 1.0)
     reaching = None if job.time_limit_s is None else REACHING_RUNS[0] / REACHING_RUNS[1]
-    if not held:
+    if not retained:
         return RunTimeDistribution(prior, _PRIOR_WEIGHTS, 0.0, (), reaching)
-    rows = np.concatenate([rows for _, rows in held], axis=1, dtype=np.float64)
-    counts = [rows.shape[1] for _, rows in held]
+    rows = np.concatenate([rows for _, rows in retained], axis=1, dtype=np.float64)
+    counts = [rows.shape[1] for _, rows in retained]
     likeness, points = _likeness(rows, job), rows[TIME_ROW]
     alike, start, shares = 0.0, 0, []
-    for (group, _), count in zip(held, counts, strict=True):
+    for (group, _), count in zip(retained, counts, strict=True):
         weight, own = group.weigh(likeness[start : start + count])
         alike, start = alike + own, start + count
         shares.append(weight)
     whole = sum(shares) + PRIOR_TRUST
     if job.time_limit_s is not None:
         reaching = _reaching(rows, likeness, counts[-1])
-        points = _at_limit(rows, np.repeat([group.shift for group, _ in held], counts), job.time_limit_s)
+        points = _at_limit(rows, np.repeat([group.shift for group, _ in retained], counts), job.time_limit_s)
     return RunTimeDistribution(
         np.concatenate((points, prior)),
         np.concatenate((likeness, _PRIOR_WEIGHTS)),

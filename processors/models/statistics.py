@@ -51,9 +51,9 @@ def _cumulative(values: Floats, mass: Floats, low: Floats, span: Floats) -> Floa
     bins = ((values - low[:, None]) * (_BINS / span)[:, None]).astype(np.intp)
     np.minimum(bins, _BINS - 1, out=bins)
     bins += np.arange(0, count * _BINS, _BINS)[:, None]
-    held = np.bincount(bins.ravel(), np.broadcast_to(mass, values.shape).ravel(), count * _BINS)
+    retained = np.bincount(bins.ravel(), np.broadcast_to(mass, values.shape).ravel(), count * _BINS)
     cumulative = np.zeros((count, _BINS + 1))
-    np.cumsum(held.reshape(count, _BINS), axis=1, out=cumulative[:, 1:])
+    np.cumsum(retained.reshape(count, _BINS), axis=1, out=cumulative[:, 1:])
     return cumulative
 
 

@@ -43,7 +43,7 @@ class Forest:
     start: Integers
     stop: Integers
     value: Floats
-    held: Floats
+    retained: Floats
     share: Floats
     gain: Floats
 
@@ -73,7 +73,7 @@ class Forest:
         rows = np.repeat(np.arange(len(values)), count.sum(axis=1))
         flat, sizes = self.start[at].ravel(), count.ravel()
         place = np.arange(sizes.sum()) + np.repeat(flat - (sizes.cumsum() - sizes), sizes)
-        target, weight = self.held[place], self.share[place] / self.trees
+        target, weight = self.retained[place], self.share[place] / self.trees
         order = np.lexsort((target, rows))
         target, reached = target[order], weight[order].cumsum()
         first = np.concatenate([[0], count.sum(axis=1).cumsum()])
@@ -108,7 +108,7 @@ def joined(forests: Sequence[Forest]) -> Forest:
     # roots come first: what is below the roots of a forest moves behind those of all
     below = np.cumsum([trees, *(len(each.feature) - each.trees for each in forests)])
     moved = [each.left + (at - each.trees) for each, at in zip(forests, below, strict=False)]
-    held = np.cumsum([0, *(len(each.held) for each in forests)])
+    retained = np.cumsum([0, *(len(each.retained) for each in forests)])
 
     def nodes(columns: Sequence[npt.NDArray[np.generic]]) -> npt.NDArray[np.generic]:
         pairs = list(zip(columns, forests, strict=True))
@@ -119,10 +119,10 @@ def joined(forests: Sequence[Forest]) -> Forest:
         feature=np.asarray(nodes([each.feature for each in forests]), np.int64),
         threshold=np.asarray(nodes([each.threshold for each in forests]), np.float64),
         left=np.asarray(nodes(moved), np.int64),
-        start=np.asarray(nodes([each.start + at for each, at in zip(forests, held, strict=False)]), np.int64),
-        stop=np.asarray(nodes([each.stop + at for each, at in zip(forests, held, strict=False)]), np.int64),
+        start=np.asarray(nodes([each.start + at for each, at in zip(forests, retained, strict=False)]), np.int64),
+        stop=np.asarray(nodes([each.stop + at for each, at in zip(forests, retained, strict=False)]), np.int64),
         value=np.asarray(nodes([each.value for each in forests]), np.float64),
-        held=np.concatenate([each.held for each in forests]),
+        retained=np.concatenate([each.retained for each in forests]),
         share=np.concatenate([each.share for each in forests]),
         gain=np.sum([each.gain for each in forests], axis=0),
     )
@@ -163,9 +163,9 @@ def grow(values: Floats, target: Floats, weight: Floats | None = None, growth: G
     >>> forest.mean(np.array([[3.0], [17.0]])).tolist(), forest.importances().tolist()
     ([1.0, 5.0], [1.0])
     """
-    told = growth or Growth()
+    given = growth or Growth()
     heavy = np.ones(len(target)) if weight is None else weight
-    steps = growing(values, target, heavy, told, ROWS_MAX)
+    steps = growing(values, target, heavy, given, ROWS_MAX)
     while True:
         try:
             next(steps)
@@ -226,7 +226,7 @@ class _Growing:
         self.generators = [np.random.default_rng([growth.seed, number]) for number in numbers]
         self.gain = np.zeros(values.shape[1])
         self.nodes: list[tuple[Integers, Floats, Integers, Integers, Integers]] = []
-        self.kept: list[Integers] = []
+        self.retained: list[Integers] = []
 
     def grown(self) -> Forest:
         trees, count = len(self.generators), len(self.target)
@@ -243,10 +243,10 @@ class _Growing:
             leaves += int(leaf_rows.sum())
             self.nodes.append((feature, threshold, left, stop - leaf_rows, stop))
             of_inner = np.repeat(inner, size)
-            self.kept.append(level.rows[~of_inner])
+            self.retained.append(level.rows[~of_inner])
             level = _below(level, inner, right[of_inner], level.rows[of_inner])
         feature, threshold, left, start, stop = (np.concatenate(each) for each in zip(*self.nodes, strict=True))
-        rows = np.concatenate(self.kept)
+        rows = np.concatenate(self.retained)
         weight = self.weight[rows]
         leaf = np.flatnonzero(feature == LEAF)  # they lie in the order of their rows
         share = weight / np.repeat(np.add.reduceat(weight, start[leaf]), (stop - start)[leaf])
@@ -276,7 +276,7 @@ class _Growing:
         )
 
     def _gains(self, level: _Level, right: npt.NDArray[np.bool_]) -> Floats:
-        """Return by how much each feature (features, nodes) lessens the sum of squares; -inf where it can not split."""
+        """Return by how much each feature (features, nodes) lessens the sum of squares; -inf where it cannot split."""
         start, size = level.start, level.size()
         weight = self.weight[level.rows]
         moment = weight * (self.target[level.rows] - self.centre)

@@ -10,19 +10,19 @@ from processors.contracts.names import ApplicationKey, rfc3339
 from processors.contracts.outputs import Alert
 from processors.pipeline.state import OF_APPLICATION, FoldSettings, ShardState
 from processors.run_time.messages import Context
-from processors.store import Shelf, hexdigest
+from processors.store import Store, hexdigest
 
 DUE_PER_TICK_MAX: Final = 1000
 
 
-class AlertDesk(Protocol):
-    """What alerts need of a state: a shelf of their own, and where what they say goes."""
+class AlertState(Protocol):
+    """What alerts need of a state: a store of their own, and where what they say goes."""
 
     settings: FoldSettings
     now_ms: int
     outbox: list[Any]
     tally: Counter[tuple[str, str]]
-    alerts: Shelf[AlertLife]
+    alerts: Store[AlertLife]
 
     @property
     def context(self) -> Context:
@@ -32,7 +32,7 @@ class AlertDesk(Protocol):
 class OpenAlerts:
     """All alerts of one state; at most `open_max` are open at once, more are counted."""
 
-    def __init__(self, state: AlertDesk) -> None:
+    def __init__(self, state: AlertState) -> None:
         self._alerts = state
 
     def take(self, conditions: Iterable[Condition]) -> None:

@@ -9,7 +9,7 @@ from processors.facts import N_MAX, N_MIN
 from processors.features import STAGES
 from processors.jobs.deduplication import KEEP_MS, MINUTE_MS, minute
 from processors.pipeline.features import Features
-from processors.pipeline.inputs import Unseen
+from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.power import Power
 from processors.pipeline.predictor import Predicted, Predictor, Question
@@ -24,12 +24,12 @@ class Answering:
     """Answers from the models as they are at that place of the journal."""
 
     def __init__(
-        self, state: ShardState, predictor: Predictor, features: Features, unseen: Unseen, power: Power
+        self, state: ShardState, predictor: Predictor, features: Features, unseen: UnseenInputs, power: Power
     ) -> None:
         self._state = state
         self._predictor = predictor
         self._features = features
-        self._unseen = unseen
+        self._unseen_inputs = unseen
         self._power = power
         self._under_loads = UnderLoads(state)
 
@@ -37,12 +37,12 @@ class Answering:
         """Remember a request of the journal; stop one that was answered before."""
         now_ms = self._state.now_ms
         minutes = [minute(now_ms - back) for back in range(0, KEEP_MS + 1, MINUTE_MS)]
-        if any(self._state.asked.open(key).score(event.identity) for key in minutes):
+        if any(self._state.answered_requests.open(key).score(event.identity) for key in minutes):
             self._state.tally["event", "repeated"] += 1
             return STOP
-        asked = self._state.asked.open(minutes[0])
-        asked.learn((event.identity, now_ms))
-        self._state.asked.changed(minutes[0], asked, now_ms)
+        requested = self._state.answered_requests.open(minutes[0])
+        requested.learn((event.identity, now_ms))
+        self._state.answered_requests.changed(minutes[0], requested, now_ms)
         return None
 
     def publish(self, event: PredictionRequested) -> None:
@@ -55,15 +55,15 @@ class Answering:
         return self._under_loads.answered(event, found.key, self._answer(event, found))
 
     def _answer(self, event: PredictionRequested, found: Identified) -> Answer:
-        asked, key = _asked(event), found.key
+        requested, key = _requested(event), found.key
         question = Question(
             event.system, key, event.evidence, found.input_sizes, self._features.of_request(event), explained=True
         )
-        points, predicted = self._predictor.points(question, asked)
+        points, predicted = self._predictor.points(question, requested)
         model = self._state.models.get(key.id) if key else None
         blank = self._blank(event, found)
         known = model is not None and model.observations > 0
-        if not points and (asked or not known):
+        if not points and (requested or not known):
             detail = self._why_unknown(question, found)
             if known and model is not None:
                 detail = f"{model.observations} runs are known, but no curve fits them."
@@ -73,7 +73,7 @@ class Answering:
         return msgspec.structs.replace(
             blank,
             known=True,
-            detail=self._detail(question, found, model, first) + _left_out(event, asked),
+            detail=self._detail(question, found, model, first) + _left_out(event, requested),
             observations=model.observations if known and model is not None else 0,
             points=self._power.answered(key.id, points) if key else points,
             model=first.model if first is not None else None,
@@ -89,16 +89,16 @@ class Answering:
             of_features: dict[str, float] = {stage: shares[stage] for stage in STAGES if stage in shares}
             runs = f"{model.observations} runs at {len(model.sizes())} sizes are known."
             return runs + self._features.explanation(key.id, question.known, of_features)
-        if first is not None and first.source == "cold_start" and key is not None:
-            others = self._unseen.others(key, question.input_sizes)
+        if first is not None and first.source == "transfer" and key is not None:
+            others = self._unseen_inputs.others(key, question.input_sizes)
             shown = others.shown if others is not None else "other inputs"
             return f"No run of {key.application} with input {key.input or '(none)'} is known: this is from {shown}."
         return f"{self._why_unknown(question, found)} It is predicted from similar runs."
 
     def forget_old(self, _work: TickWork) -> None:
         """Forget requests of long ago."""
-        for key in self._state.asked.due(self._state.now_ms, 1000):
-            self._state.asked.remove(key)
+        for key in self._state.answered_requests.due(self._state.now_ms, 1000):
+            self._state.answered_requests.remove(key)
 
     def _why_unknown(self, question: Question, found: Identified) -> str:
         key = question.key
@@ -136,11 +136,11 @@ class Answering:
         )
 
 
-def _asked(event: PredictionRequested) -> list[float]:
+def _requested(event: PredictionRequested) -> list[float]:
     """Return the sizes that are answered: real ones, rising, not too many."""
     return sorted(n for n in set(event.n) if N_MIN <= n <= N_MAX)[:SIZES_MAX]
 
 
-def _left_out(event: PredictionRequested, asked: list[float]) -> str:
-    left_out = len(set(event.n)) - len(asked)
+def _left_out(event: PredictionRequested, requested: list[float]) -> str:
+    left_out = len(set(event.n)) - len(requested)
     return f" {left_out} of the sizes asked for are left out: too many, or no real sizes." if left_out else ""

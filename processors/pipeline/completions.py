@@ -11,13 +11,13 @@ from processors.contracts.names import ApplicationKey
 from processors.contracts.nodes import expand
 from processors.facts import Outcome, PublishedCurve, PublishedPoint, RunFact, Scored, trains
 from processors.inputs import Sizes
-from processors.jobs.deduplication import SeenRun, bucket, content_digest
+from processors.jobs.deduplication import KnownRun, bucket, content_digest
 from processors.jobs.failures import FailureJudgement, FailureRate
-from processors.jobs.lifecycle import Job, Placement, merged_evidence, told_attributes
+from processors.jobs.lifecycle import Job, Placement, merged_evidence, reported_attributes
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.features import Features
-from processors.pipeline.inputs import Unseen
-from processors.pipeline.similar_runs import Histories
+from processors.pipeline.inputs import UnseenInputs
+from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import STOP, CompletionWork, JobWork
 from processors.pipeline.state import OF_APPLICATION, ShardState
 from processors.run_time.drift import ScoredRun, Shift, Taken
@@ -29,7 +29,7 @@ MARGIN_MIN: Final = 0.03  # of ln run time, by which a level may miss one from b
 UNWATCHED: Final = Taken(None)
 
 
-class Watch:
+class DriftDetection:
     """The watches of one shard."""
 
     def __init__(self, state: ShardState, warnings: Warnings) -> None:
@@ -46,11 +46,11 @@ class Watch:
             self._state.drifts.changed(application_id, drift, self._state.now_ms)
         return taken
 
-    def strange(self, application_id: str, scored: Scored | None) -> int:
+    def outlier(self, application_id: str, scored: Scored | None) -> int:
         """Return how strange a run is whose report was corrected: 1 slow, -1 fast, 0 not at all or not to be told."""
         drift = self._state.drifts.get(application_id)
         judged = drift.score(ScoredRun(scored)) if drift and scored else None
-        return judged.strange if judged else 0
+        return judged.outlier if judged else 0
 
     def follow(self, application_id: str, model: RunTime, scored: Scored, taken: Taken) -> None:
         """Move the model's level where it shifted, and tell people; history moves models only."""
@@ -61,11 +61,11 @@ class Watch:
         if taken.found is not None and model.of_one_size_only(taken.found.sizes, taken.found.since_run):
             self.published(application_id)  # the other sizes may be as before: the median of this one will follow
         elif taken.found is not None:
-            self._tell_shift(key, taken.found, back=self._move(model, taken.found), recent=recent)
+            self._report_shift(key, taken.found, back=self._move(model, taken.found), recent=recent)
         elif taken.judgement is not None and recent:
             settings, now_ms = self._state.settings.alerts.strange_run, self._state.now_ms
-            said = applications.strange_run(key, scored, taken.judgement, settings, now_ms)
-            self._warnings.take([said] if said else [])
+            prediction = applications.strange_run(key, scored, taken.judgement, settings, now_ms)
+            self._warnings.take([prediction] if prediction else [])
 
     def published(self, application_id: str) -> None:
         """Note that the published curve is at the new level."""
@@ -78,20 +78,20 @@ class Watch:
         margin = max(MARGIN_MIN, 2 * shift.noise / math.sqrt(shift.runs))
         self._state.tally["shift", shift.direction] += 1
         return model.move_level(
-            shift.since_run, shift.since_ms, math.log(shift.factor), margin=margin, seen_ms=self._state.now_ms
+            shift.since_run, shift.since_ms, math.log(shift.factor), margin=margin, detected_ms=self._state.now_ms
         )
 
-    def _tell_shift(self, key: ApplicationKey, shift: Shift, *, back: bool, recent: bool) -> None:
+    def _report_shift(self, key: ApplicationKey, shift: Shift, *, back: bool, recent: bool) -> None:
         slower = shift.direction == "regression"
         opposite = applications.IMPROVEMENT if slower else applications.REGRESSION
         undone = self._end(opposite, key, applications.BACK if back else applications.OVERTAKEN)
-        strange = applications.strange_run_labels(key, 1 if slower else -1)
+        outlier = applications.strange_run_labels(key, 1 if slower else -1)
         self._warnings.ends(
-            applications.ended(applications.STRANGE_RUN, strange, applications.EXPLAINED, self._state.now_ms)
+            applications.ended(applications.STRANGE_RUN, outlier, applications.EXPLAINED, self._state.now_ms)
         )
-        said = applications.shifted(key, shift, self._state.settings.alerts.shift, self._state.now_ms)
-        if said is not None and recent and not (back and undone):
-            self._warnings.take([said])
+        prediction = applications.shifted(key, shift, self._state.settings.alerts.shift, self._state.now_ms)
+        if prediction is not None and recent and not (back and undone):
+            self._warnings.take([prediction])
 
     def _end(self, name: str, key: ApplicationKey, why: str) -> bool:
         labels = applications.application_labels(key)
@@ -101,11 +101,11 @@ class Watch:
 class Training:
     """Teaches the models of one shard; a run is scored against what was published before it is learned."""
 
-    def __init__(self, state: ShardState, warnings: Warnings, unseen: Unseen) -> None:
+    def __init__(self, state: ShardState, warnings: Warnings, unseen: UnseenInputs) -> None:
         self._state = state
         self._warnings = warnings
-        self._unseen = unseen
-        self._watch = Watch(state, warnings)
+        self._unseen_inputs = unseen
+        self._drift_detection = DriftDetection(state, warnings)
 
     def train(
         self,
@@ -129,14 +129,14 @@ class Training:
         if first:
             self._compare(application_id, model.published, fact, scored)
         if scored is None or not first:
-            model.learn(fact, self._watch.strange(application_id, scored))
+            model.learn(fact, self._drift_detection.outlier(application_id, scored))
         else:
-            taken = self._watch.take(application_id, model, scored, attributes)
-            model.learn(fact, taken.judgement.strange if taken.judgement else 0)
+            taken = self._drift_detection.take(application_id, model, scored, attributes)
+            model.learn(fact, taken.judgement.outlier if taken.judgement else 0)
             model.note(scored)
-            self._watch.follow(application_id, model, scored, taken)
+            self._drift_detection.follow(application_id, model, scored, taken)
         self._state.model_changed(application_id, model)
-        self._unseen.ran(application_id, sizes, model)
+        self._unseen_inputs.ran(application_id, sizes, model)
 
     def forget(self, application_id: str, run_id: str) -> bool:
         """Take a run away from a model that learned it; False where it is not held any more."""
@@ -145,7 +145,7 @@ class Training:
         if model is None or not model.forget(run_id, self._state.now_ms):
             return False
         self._state.model_changed(application_id, model)
-        self._unseen.fitted(ApplicationKey.parse(application_id), model)
+        self._unseen_inputs.fitted(ApplicationKey.parse(application_id), model)
         if not model.observations:
             self._warnings.forget_application(application_id)
         return True
@@ -162,8 +162,8 @@ class Training:
         members = self._state.members.get(application_id)
         if members is None or published is None:
             return
-        told = scored.ln_ratio if scored else None
-        members.learn(MemberFact(fact.n, fact.run_time_s, published.horizon(fact.n), told))
+        known = scored.ln_ratio if scored else None
+        members.learn(MemberFact(fact.n, fact.run_time_s, published.horizon(fact.n), known))
         self._state.members.changed(application_id, members, self._state.now_ms)
 
 
@@ -252,7 +252,7 @@ class Outcomes:
         return rate
 
     def _worth_judging(self, rate: FailureRate, event: JobCompleted) -> bool:
-        """Tell whether a rate may raise an alert, or has one open: what is neither costs most and is left alone."""
+        """Return whether a rate may raise an alert, or has one open: what is neither costs most and is left alone."""
         return (rate.suspicious() or not rate.quiet) and self._state.recent(event.end_ms)
 
     def _judge(self, name: str, labels: dict[str, str], rate: FailureRate, judged: FailureJudgement) -> None:
@@ -283,10 +283,15 @@ class Completions:
     """Takes completed runs in, each exactly once: recognised, placed with an application, scored, learned, remembered."""
 
     def __init__(
-        self, state: ShardState, warnings: Warnings, histories: Histories, features: Features, unseen: Unseen
+        self,
+        state: ShardState,
+        warnings: Warnings,
+        similar_runs: SimilarRunForecasts,
+        features: Features,
+        unseen: UnseenInputs,
     ) -> None:
         self._state = state
-        self._histories = histories
+        self._similar_runs = similar_runs
         self._training = Training(state, warnings, unseen)
         self._outcomes = Outcomes(state, warnings)
         self._features = features
@@ -297,10 +302,10 @@ class Completions:
         if self._before_memory(key):
             self._state.tally["refused", "too_old"] += 1
             return STOP
-        seen = self._state.seen.open(key)
+        seen = self._state.known_runs.open(key)
         work.known = seen.score((work.event.run_id, 0))
         if work.known is None and seen.full():
-            self._state.tally["bound", "seen_buckets_max"] += 1
+            self._state.tally["bound", "deduplication_buckets_max"] += 1
             self._state.tally["refused", "too_many"] += 1
             return STOP
         return None
@@ -312,7 +317,7 @@ class Completions:
         work.placement = self._corrected(job, event, work.before)
         work.fact = self._fact(job, event, work.placement)
         work.content = _content(event, work.placement, work.fact)
-        if known is not None and known.tells(work.content) and _same_place(known, work.placement, work.before):
+        if known is not None and known.matches(work.content) and _same_place(known, work.placement, work.before):
             self._state.tally["event", "repeated"] += 1
             return STOP
         if work.fact is None and event.state == SUCCESS and event.run_time_s > 0 and work.placement.n is not None:
@@ -324,16 +329,16 @@ class Completions:
         event, job = work.event, work.job
         evidence = merged_evidence(job, event)
         if not work.first:
-            was = self._histories.was(job, event, work.before, evidence)
-            self._histories.corrected(event, was, work.placement, evidence)
+            was = self._similar_runs.was(job, event, work.before, evidence)
+            self._similar_runs.corrected(event, was, work.placement, evidence)
         elif not job.resized:
-            self._histories.ended(event, work.placement, evidence, self._curve_point(event, work.placement))
+            self._similar_runs.ended(event, work.placement, evidence, self._curve_point(event, work.placement))
 
     def learn(self, work: CompletionWork) -> None:
         """Score the run by the published curve, look for drift, and let the model of its application learn it."""
         former = self._trained(work.known)
         self._learn(
-            work.event, work.placement, work.fact, former, told_attributes(work.job, work.event), first=work.first
+            work.event, work.placement, work.fact, former, reported_attributes(work.job, work.event), first=work.first
         )
 
     def count_failures(self, work: CompletionWork) -> None:
@@ -345,19 +350,19 @@ class Completions:
         """Remember the run, so that a repeat is recognised."""
         event, application_id = work.event, work.placement.application_id
         key = bucket(event.run_id, event.start_ms)
-        seen = self._state.seen.open(key)
-        seen.learn((event.run_id, SeenRun(digest64(application_id) if application_id else NOTHING, work.content)))
-        self._state.seen.changed(key, seen, self._state.now_ms)
-        if len(self._state.seen) > self._state.settings.jobs.seen_buckets_max:
+        seen = self._state.known_runs.open(key)
+        seen.learn((event.run_id, KnownRun(digest64(application_id) if application_id else NOTHING, work.content)))
+        self._state.known_runs.changed(key, seen, self._state.now_ms)
+        if len(self._state.known_runs) > self._state.settings.jobs.deduplication_buckets_max:
             self._forget_oldest_bucket()
 
     def move(self, work: JobWork, event: JobCompleted, old: Placement, new: Placement) -> None:
         """Take a run for another application or size than before: later evidence says so."""
-        known = self._state.seen.open(bucket(event.run_id, event.start_ms)).score((event.run_id, 0))
+        known = self._state.known_runs.open(bucket(event.run_id, event.start_ms)).score((event.run_id, 0))
         fact = self._fact(work.job, event, new)
         moved = CompletionWork(event, work.key, work.job, known, old, new, fact, _content(event, new, fact))
         evidence = merged_evidence(work.job, event)
-        self._histories.corrected(event, self._histories.was(work.job, event, old, evidence), new, evidence)
+        self._similar_runs.corrected(event, self._similar_runs.was(work.job, event, old, evidence), new, evidence)
         self._learn(event, new, fact, self._trained(known), {}, first=False)
         self._outcomes.take(event, new.application_id, old.application_id, first=False)
         self.remember(moved)
@@ -372,13 +377,13 @@ class Completions:
     def has_ended(self, event: JobStarted) -> bool:
         """Return whether the run that is reported to start has ended already, or may have."""
         key = bucket(event.run_id, event.start_ms)
-        return self._state.seen.open(key).score((event.run_id, 0)) is not None or self._before_memory(key)
+        return self._state.known_runs.open(key).score((event.run_id, 0)) is not None or self._before_memory(key)
 
-    def _trained(self, known: SeenRun | None) -> str | None:
+    def _trained(self, known: KnownRun | None) -> str | None:
         """Return the application whose model has learned a run."""
         return self._state.application_id(known.application) if known is not None and known.trained else None
 
-    def _before(self, job: Job, event: JobCompleted, known: SeenRun | None) -> Placement | None:
+    def _before(self, job: Job, event: JobCompleted, known: KnownRun | None) -> Placement | None:
         """Return what a run was taken for when it was reported before; None for the first report, or if it is forgotten."""
         if known is None:
             return None
@@ -414,7 +419,7 @@ class Completions:
         placement: Placement,
         fact: RunFact | None,
         former: str | None,
-        told: Mapping[str, Attribute],
+        known: Mapping[str, Attribute],
         *,
         first: bool,
     ) -> None:
@@ -426,7 +431,7 @@ class Completions:
             self._state.tally["refused", "correction_too_late"] += 1
         elif fact is not None and placement.application_id is not None:
             sizes = placement.input_sizes
-            self._training.train(placement.application_id, fact, sizes, told, first=first, replaces=stays)
+            self._training.train(placement.application_id, fact, sizes, known, first=first, replaces=stays)
 
     def _fact(self, job: Job, event: JobCompleted, placement: Placement) -> RunFact | None:
         if placement.application_id is None or not trains(placement.n, event, resized=job.resized):
@@ -440,20 +445,20 @@ class Completions:
         return mark is not None and mark.score(key)
 
     def _forget_oldest_bucket(self) -> None:
-        keys = sorted(self._state.seen.keys())
-        self._state.seen.remove(keys[0])
+        keys = sorted(self._state.known_runs.keys())
+        self._state.known_runs.remove(keys[0])
         mark = self._state.low_water.open("mark")
         mark.learn(keys[1])
         self._state.low_water.changed("mark", mark, self._state.now_ms)
-        self._state.tally["bound", "seen_buckets_max"] += 1
+        self._state.tally["bound", "deduplication_buckets_max"] += 1
 
 
 def _content(event: JobCompleted, placement: Placement, fact: RunFact | None) -> int:
     return content_digest(placement.n, event.run_time_s, event.state, event.end_ms, trained=fact is not None)
 
 
-def _same_place(known: SeenRun, placement: Placement, before: Placement | None) -> bool:
-    """Tell whether a run is taken for what it was, or for what nobody knows any more."""
+def _same_place(known: KnownRun, placement: Placement, before: Placement | None) -> bool:
+    """Return whether a run is taken for what it was, or for what nobody knows any more."""
     application_id = placement.application_id
     same = known.application == (digest64(application_id) if application_id else NOTHING)
     return same or (before is None and known.application != NOTHING)

@@ -11,8 +11,8 @@ from processors.contracts.hosts import Profile
 from processors.contracts.names import LATEST_MS
 from processors.contracts.outputs import FeatureModel
 from processors.contracts.settings import FeatureSettings
-from processors.facts import CurveSaid, plausible, trains
-from processors.features import FeatureFact, FeatureTimes, words
+from processors.facts import CurvePrediction, plausible, trains
+from processors.features import FeatureFact, FeatureTimes, shares_text
 from processors.jobs.lifecycle import EndedRun, Job, Placement, merged_evidence, parted
 from processors.pipeline.stage import TickWork, guard
 from processors.pipeline.state import ShardState
@@ -21,14 +21,14 @@ from processors.store import FIT_COST_MAX, share
 FIELDS: Final = ("module", "container", "executable", "partition", "account", "qos", "user", "time_limit_s")
 
 
-class Told(NamedTuple):
+class KnownFeatures(NamedTuple):
     """What is known of a run besides its size: attributes that count, and features of its communication."""
 
     attributes: Mapping[str, Attribute]
     network: Mapping[str, float]
 
 
-NOTHING: Final = Told({}, {})
+NOTHING: Final = KnownFeatures({}, {})
 
 
 class Features:
@@ -37,15 +37,15 @@ class Features:
     def __init__(self, state: ShardState) -> None:
         self._state = state
 
-    def of_request(self, event: PredictionRequested) -> Told:
-        """Return what a request tells of the run to come."""
-        return Told(_chosen(self._state.settings.features, event.evidence), event.features)
+    def of_request(self, event: PredictionRequested) -> KnownFeatures:
+        """Return what a request reports the run to come."""
+        return KnownFeatures(_chosen(self._state.settings.features, event.evidence), event.features)
 
-    def of_job(self, job: Job, event: JobStarted) -> Told:
+    def of_job(self, job: Job, event: JobStarted) -> KnownFeatures:
         """Return what is known of a run that goes on."""
-        return Told(self._attributes(job, event.evidence), parted(job.networks, event.start_ms, LATEST_MS)[0])
+        return KnownFeatures(self._attributes(job, event.evidence), parted(job.networks, event.start_ms, LATEST_MS)[0])
 
-    def published(self, placement: Placement) -> CurveSaid | None:
+    def published(self, placement: Placement) -> CurvePrediction | None:
         """Return what is published about a run that just ended, where features will be compared with it."""
         key, n = placement.application_id, placement.n
         times = self.model(key)
@@ -53,7 +53,7 @@ class Features:
         if times is None or model is None or model.published is None or n is None or not plausible(n, 1.0):
             return None
         at, near = model.published.at(n), model.published.at(times.nearest(n))
-        return CurveSaid(at, near, model.published.horizon(n)) if at and near else None
+        return CurvePrediction(at, near, model.published.horizon(n)) if at and near else None
 
     def settled(self, job: Job, run: EndedRun, profile: Profile | None) -> Profile | None:
         """Learn a run that settled, where anything but its size is known of it; return its profile with its communication."""
@@ -64,12 +64,12 @@ class Features:
         network = (profile.network if profile else {}) | own
         attributes = self._attributes(job, merged_evidence(job, run.event))
         if attributes or network:
-            self._learn(job, run, Told(attributes, network))
+            self._learn(job, run, KnownFeatures(attributes, network))
         if not network:
             return profile
         return msgspec.structs.replace(profile or Profile(hosts=0), network=network)
 
-    def _learn(self, job: Job, run: EndedRun, told: Told) -> None:
+    def _learn(self, job: Job, run: EndedRun, known: KnownFeatures) -> None:
         event, placement = run.event, run.placement
         key, n = placement.application_id, placement.n
         if key is None or n is None or key not in self._state.models:
@@ -77,7 +77,7 @@ class Features:
         if not trains(n, event, resized=job.resized):
             return
         fact = FeatureFact(
-            event.run_id, n, event.run_time_s, event.end_ms, self._state.now_ms, *told, curve=run.published
+            event.run_id, n, event.run_time_s, event.end_ms, self._state.now_ms, *known, curve=run.published
         )
         self._guarded(key, lambda times: times.learn(fact))
 
@@ -94,25 +94,25 @@ class Features:
             self._guarded(due[0], partial(_steps, left, done))
             left -= max(sum(done), 1)
 
-    def explanation(self, application_id: str, told: Told, shares: Mapping[str, float]) -> str:
+    def explanation(self, application_id: str, known: KnownFeatures, shares: Mapping[str, float]) -> str:
         """Return what an answer says of the features that were asked for: what is missing, and what counts how much."""
-        times = self.model(application_id) if told != NOTHING else None
+        times = self.model(application_id) if known != NOTHING else None
         if times is None:
             return ""
-        missing = times.missing(*told)
+        missing = times.missing(*known)
         why = f" It does not tell {', '.join(missing)}: such features do not count." if missing else ""
-        return f"{why} {words(shares)}" if shares else why
+        return f"{why} {shares_text(shares)}" if shares else why
 
     def models(self, application_id: str) -> tuple[FeatureModel, ...]:
-        """Return what features tell of an application, for those who read predictions."""
+        """Return what features report an application, for those who read predictions."""
         times = self.model(application_id)
         return times.models() if times is not None else ()
 
     def _attributes(self, job: Job, own: Evidence) -> dict[str, Attribute]:
-        told: dict[str, Attribute] = {}
+        known: dict[str, Attribute] = {}
         for evidence in (*(identity.evidence for identity in job.identities), own):
-            told |= _chosen(self._state.settings.features, evidence)
-        return told
+            known |= _chosen(self._state.settings.features, evidence)
+        return known
 
     def model(self, application_id: str | None) -> FeatureTimes | None:
         """Return the models of an application's features, None where there are none."""

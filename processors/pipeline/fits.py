@@ -11,23 +11,23 @@ from processors.alerts import applications
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Prediction, UsefulSizes
 from processors.models.combination.combine import SHIPPED, learn, summary
-from processors.models.combination.evidence import SiblingSummary
+from processors.models.combination.evidence import RelatedCurve
 from processors.models.combination.replay import Rows, rows
 from processors.pipeline.alerts import Warnings
-from processors.pipeline.completions import Watch
+from processors.pipeline.completions import DriftDetection
 from processors.pipeline.features import Features
-from processors.pipeline.inputs import Unseen
+from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.power import Power, least_energy
 from processors.pipeline.predictor import CENTRE, Predictor, Question
-from processors.pipeline.similar_runs import Histories
+from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import TickWork, guard
-from processors.pipeline.state import ShardState, Tombstone, laws_key
-from processors.power.by_size import told_powers
+from processors.pipeline.state import ShardState, Tombstone, related_curves_key
+from processors.power.by_size import published_powers
 from processors.run_time.members import Fits, Members
 from processors.run_time.messages import as_reference, fits, model_of, of_similar_runs, prediction, published_points
 from processors.run_time.model import RunTime
-from processors.run_time.prediction import Outlook
+from processors.run_time.prediction import RunTimePrediction
 from processors.run_time.related_curves import CurveRecord
 from processors.similar_runs import ALIKE_MIN, NOT_BY_SIZE, reliability
 from processors.store import FULL_TICK_MS, share
@@ -41,29 +41,33 @@ class CurveTransfer:
 
     def learn(self, key: ApplicationKey, model: RunTime) -> None:
         """Let a curve that has changed enough inform the others of its application, and the centre."""
-        laws = self._state.laws.open(laws_key(key))
+        related_curves = self._state.related_curves.open(related_curves_key(key))
         found = model.evidence(key.id, key.system)
-        if found is None or not laws.due(key.id, sizes=found.k, runs=model.observations):
+        if found is None or not related_curves.due(key.id, sizes=found.k, runs=model.observations):
             return
-        before = laws.share
-        taught = summary(found)
-        laws.learn(CurveRecord(key.id, key.system, taught.losses, model.observations, taught.inside))
-        siblings = laws.siblings
-        laws.taught(learn([made for curve in laws.curves if (made := self._rows(curve, siblings)) is not None]))
-        self._state.laws.changed(laws_key(key), laws, self._state.now_ms)
+        before = related_curves.share
+        transferred = summary(found)
+        related_curves.learn(
+            CurveRecord(key.id, key.system, transferred.losses, model.observations, transferred.inside)
+        )
+        related = related_curves.related_curves
+        related_curves.transferred(
+            learn([made for curve in related_curves.curves if (made := self._rows(curve, related)) is not None])
+        )
+        self._state.related_curves.changed(related_curves_key(key), related_curves, self._state.now_ms)
         pool = self._state.pool.open(CENTRE)
-        if pool.score((before, laws.share)):
-            pool.learn((before, laws.share))
+        if pool.score((before, related_curves.share)):
+            pool.learn((before, related_curves.share))
             self._state.pool.changed(CENTRE, pool, self._state.now_ms)
 
-    def _rows(self, application_id: str, siblings: tuple[SiblingSummary, ...]) -> Rows | None:
+    def _rows(self, application_id: str, related_curves: tuple[RelatedCurve, ...]) -> Rows | None:
         key = ApplicationKey.parse(application_id)
         model = self._state.models.get(application_id)
         found = model.evidence(key.id, key.system) if model else None
-        return rows(SHIPPED.gate, found, siblings) if found is not None else None
+        return rows(SHIPPED.gate, found, related_curves) if found is not None else None
 
 
-class Refits:
+class FitQueue:
     """Fits and publishes the models of one shard."""
 
     def __init__(
@@ -71,40 +75,40 @@ class Refits:
         state: ShardState,
         warnings: Warnings,
         predictor: Predictor,
-        histories: Histories,
+        similar_runs: SimilarRunForecasts,
         *,
         features: Features,
-        unseen: Unseen,
+        unseen: UnseenInputs,
         power: Power,
     ) -> None:
         self._state = state
         self._warnings = warnings
-        self._predictor, self._histories = predictor, histories
+        self._predictor, self._similar_runs = predictor, similar_runs
         self._related = CurveTransfer(state)
-        self._unseen = unseen
+        self._unseen_inputs = unseen
         self._under_loads = UnderLoads(state)
         self._features = features
-        self._watch = Watch(state, warnings)
+        self._drift_detection = DriftDetection(state, warnings)
         self._power = power
 
     def fit_curves(self, work: TickWork) -> None:
-        """Fit and publish what is due, at most `refits_per_tick_max`; then evict what is too much.
+        """Fit and publish what is due, at most `fits_per_tick_max`; then evict what is too much.
 
         Below ten seconds since the last tick only that share of the refits is allowed, so that
         frequent ticks spread them and none holds the fold for long.
         """
-        most = self._state.settings.run_time.refits_per_tick_max
+        most = self._state.settings.run_time.fits_per_tick_max
         limit = share(most, work.since_ms)
         due = self._state.models.due(self._state.now_ms, limit)
         if len(due) == limit and (limit == most or self._behind(due[-1])):
-            self._state.tally["bound", "refits_per_tick_max"] += 1
+            self._state.tally["bound", "fits_per_tick_max"] += 1
         for application_id in due:
             with guard(self._state, RunTime.name, recover=partial(self._failed, application_id)):
                 self._publish(application_id)  # one application's fit must not stop the others
         self._evict()
 
     def _behind(self, application_id: str) -> bool:
-        """Tell whether a model that was due waited for longer than ticks without a share would have let it."""
+        """Return whether a model that was due waited for longer than ticks without a share would have let it."""
         due_ms = self._state.models.open(application_id).due_ms()
         return due_ms is not None and self._state.now_ms - due_ms >= FULL_TICK_MS
 
@@ -116,48 +120,48 @@ class Refits:
         key, now_ms = ApplicationKey.parse(application_id), self._state.now_ms
         self._related.learn(key, model)
         self._predictor.begin()
-        outlook = self._predictor.outlook(key, model)
+        forecast = self._predictor.forecast(key, model)
         members = self._state.members.open(application_id)
-        ensemble = self._ensemble(outlook, model, members)
+        ensemble = self._ensemble(forecast, model, members)
         curve = self._predictor.fit(key, model)
-        flagged = self._strange_sizes(key, model)
+        flagged = self._unusual_sizes(key, model)
         model.publish(curve, flagged)  # from here on the predictor answers from this curve
         points, found = self._predictor.points(Question(key.system, key), [point.n for point in curve.points])
         points = self._power.answered(application_id, points)
         source = model_of(curve, members, ensemble)
         similar = next((found[n] for n in found if found[n].similar is not None), None)
         useful = least_energy(curve.useful or UsefulSizes(), points)
-        curve = msgspec.structs.replace(curve, power_w=told_powers(points), useful=useful)
-        if similar is not None and self._histories.not_by_size(key.id):
+        curve = msgspec.structs.replace(curve, power_w=published_powers(points), useful=useful)
+        if similar is not None and self._similar_runs.not_by_size(key.id):
             curve = of_similar_runs(curve, points, reliability(ALIKE_MIN, NOT_BY_SIZE))
             source = as_reference(source, similar.model)
         elif similar is not None:  # of the one size that was run
             curve = msgspec.structs.replace(curve, points=published_points(points), by_size=curve.points)
         model.publish(curve, flagged)
-        said = prediction(
+        predicted = prediction(
             key,
             model,
             curve,
             points,
             self._state.settings.run_time,
             context=self._state.context,
-            preferred_n=outlook.study.preferred_sizes or None,
+            preferred_n=forecast.study.preferred_sizes or None,
             source=source,
         )
-        said = self._power.predicted(application_id, said)
-        said = msgspec.structs.replace(said, features=self._features.models(application_id))
+        predicted = self._power.predicted(application_id, predicted)
+        predicted = msgspec.structs.replace(predicted, features=self._features.models(application_id))
         members.publish(ensemble)
         self._state.members.changed(application_id, members, now_ms)
         self._state.model_changed(application_id, model)
-        self._unseen.fitted(key, model)
-        self._watch.published(application_id)
-        self._state.outbox.append(self._under_loads.published(key, said, curve))
+        self._unseen_inputs.fitted(key, model)
+        self._drift_detection.published(application_id)
+        self._state.outbox.append(self._under_loads.published(key, predicted, curve))
         self._state.tally["fit", "published"] += 1
-        self._unreliable(key, said)
+        self._unreliable(key, predicted)
 
-    def _ensemble(self, outlook: Outlook, model: RunTime, members: Members) -> Fits | None:
+    def _ensemble(self, forecast: RunTimePrediction, model: RunTime, members: Members) -> Fits | None:
         with guard(self._state, Members.name):  # what stands beside a prediction must not cost it
-            return fits(outlook, model.observations, members.fits, model.least_s())
+            return fits(forecast, model.observations, members.fits, model.least_s())
         return None
 
     def _withdraw(self, application_id: str, model: RunTime) -> None:
@@ -175,34 +179,34 @@ class Refits:
         model.fit_failed(self._state.now_ms)
         self._state.model_changed(application_id, model)
 
-    def _strange_sizes(self, key: ApplicationKey, model: RunTime) -> list[tuple[str, float]]:
+    def _unusual_sizes(self, key: ApplicationKey, model: RunTime) -> list[tuple[str, float]]:
         settings = self._state.settings.alerts.slow_size
-        told = settings.enabled and model.study().noise <= settings.scatter_max
-        wanted = told and self._state.recent(model.newest_ms)  # history wakes nobody
-        believed = model.observed().confirmed.keys() & set(model.sizes())  # neighbours that were merged are no size
+        known = settings.enabled and model.study().noise <= settings.scatter_max
+        wanted = known and self._state.recent(model.newest_ms)  # history wakes nobody
+        confirmed = model.observed().confirmed.keys() & set(model.sizes())  # neighbours that were merged are no size
         found = {
             (applications.SLOW_SIZE if size.direction == "slow" else applications.FAST_SIZE, size.n): (
                 size.observed_s,
                 size.expected_s,
             )
             for size in model.study().anomalies
-            if wanted and size.n in believed and abs(size.deviation) >= settings.deviation_min
+            if wanted and size.n in confirmed and abs(size.deviation) >= settings.deviation_min
         }
         gone = applications.sizes_no_longer(model.flagged, list(found))
         now_ms = self._state.now_ms
         self._warnings.take(
-            applications.strange_size(key, name, n, None, settings=settings, now_ms=now_ms) for name, n in gone
+            applications.unusual_size(key, name, n, None, settings=settings, now_ms=now_ms) for name, n in gone
         )
         self._warnings.take(
-            applications.strange_size(key, *flag, seen, settings=settings, now_ms=now_ms)
+            applications.unusual_size(key, *flag, seen, settings=settings, now_ms=now_ms)
             for flag, seen in found.items()
         )
         return list(found)
 
-    def _unreliable(self, key: ApplicationKey, said: Prediction) -> None:
+    def _unreliable(self, key: ApplicationKey, predicted: Prediction) -> None:
         settings = self._state.settings.alerts.unreliable
         self._warnings.take(
-            applications.unreliable(key, said.reliability, said.observations, settings, self._state.now_ms)
+            applications.unreliable(key, predicted.reliability, predicted.observations, settings, self._state.now_ms)
         )
 
     def _evict(self) -> None:

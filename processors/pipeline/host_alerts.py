@@ -55,13 +55,13 @@ class HostAlerts:
         if at.size < batch.row.size:
             batch = MinuteBatch(batch.row[at], batch.host[at], batch.minute_ms[at], batch.means[at])
         self._judged = False
-        state.candidates.seen(batch.host, batch.minute_ms)
+        state.candidates.observed(batch.host, batch.minute_ms)
         state.records.take(batch)
         state.multivariate.take(batch)
         state.peers.take(batch)
 
     def tick(self, before_ms: int) -> None:
-        """Tell what was found since a tick before, and let alerts end."""
+        """Return what was found since a tick before, and let alerts end."""
         now_ms = self._state.now_ms
         if self._state.index.hosts.ids.rows:
             self._judged &= not self._state.multivariate.tick(now_ms)
@@ -69,17 +69,19 @@ class HostAlerts:
                 self._mute()
                 self._compare()
             self._judge()
-            self._tell()
+            self._report()
         self._alerts.tick()
 
     def anomalous(self) -> Sequence[int]:
         """Return the rows of hosts that are part of an open alert."""
-        return [int(row) for row in np.flatnonzero(self._state.candidates.rows["told_ms"] >= self._shown_since_ms())]
+        return [
+            int(row) for row in np.flatnonzero(self._state.candidates.rows["reported_ms"] >= self._shown_since_ms())
+        ]
 
     def since_ms(self, host: int, resource: str) -> int | None:
         """Return since when a resource of a host is part of an open alert."""
         row = self._state.index.resources(host).get(resource)
-        if row is None or self._state.candidates.rows["told_ms"][host] < self._shown_since_ms():
+        if row is None or self._state.candidates.rows["reported_ms"][host] < self._shown_since_ms():
             return None
         mark = self._marks(host).get(resource)
         found = mark or self._state.peers.difference(row)
@@ -91,7 +93,7 @@ class HostAlerts:
         return float(one["score"]) if one["places"] > 1 else None
 
     def _judge(self) -> None:
-        """Note news of hosts that may be told of; there are none where nothing was learned since."""
+        """Note news of hosts that may be reported; there are none where nothing was learned since."""
         if self._judged or not self._host.enabled:
             return
         self._judged = True
@@ -103,9 +105,9 @@ class HostAlerts:
         by_score = candidates.high(high, since_ms, end_ms, self._window_ms)
         found = np.union1d(by_records, by_score)
         news_ms = candidates.rows["news_ms"]
-        news_ms[found[self._may_be_told()[found] & (news_ms[found] == NEVER_MS)]] = state.now_ms
+        news_ms[found[self._may_be_reported()[found] & (news_ms[found] == NEVER_MS)]] = state.now_ms
 
-    def _may_be_told(self) -> npt.NDArray[np.bool_]:
+    def _may_be_reported(self) -> npt.NDArray[np.bool_]:
         """Return of which hosts something was found that may raise an alert: not of new ones, or long ago."""
         rows, now_ms = self._state.candidates.rows, self._state.now_ms
         odd_ms = rows["odd_ms"]
@@ -114,7 +116,7 @@ class HostAlerts:
         found = (odd_ms != NEVER_MS) & known & recent & (rows["muted"] == 0)
         return np.asarray(found & (odd_ms >= rows["hushed_ms"]))
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Tell the news: of racks first, then of hosts by themselves."""
         news_ms = self._state.candidates.rows["news_ms"]
         if not (news_ms != NEVER_MS).any():
@@ -124,14 +126,14 @@ class HostAlerts:
             if row in out:
                 news_ms[row] = NEVER_MS  # since the minute began
         if self._rack.enabled:
-            self._tell_racks()
+            self._report_racks()
         for row in np.flatnonzero(news_ms != NEVER_MS).tolist():
-            self._tell_host(row)
+            self._report_host(row)
 
-    def _tell_racks(self) -> None:
+    def _report_racks(self) -> None:
         candidates, now_ms = self._state.candidates.rows, self._state.now_ms
         since_ms = now_ms - self._window_ms - round(self._host.gather_s * 1000) - LATE_MS
-        odd = np.flatnonzero(self._may_be_told() & (candidates["odd_ms"] >= since_ms))
+        odd = np.flatnonzero(self._may_be_reported() & (candidates["odd_ms"] >= since_ms))
         live: dict[Rack, list[int]] = {}
         for rack, rows in sorted(self._groups.racks(odd).items()):
             news = (candidates["news_ms"][rows] != NEVER_MS).any()
@@ -142,21 +144,21 @@ class HostAlerts:
             live = live or self._groups.racks(np.flatnonzero(heard_ms >= now_ms - LIVE_MS))
             of = max(len(live.get(rack, ())), len(rows))
             if is_open or len(rows) >= self._rack.share_min * of:
-                self._tell_rack(rack, rows, of)
+                self._report_rack(rack, rows, of)
 
-    def _tell_rack(self, rack: Rack, rows: list[int], of: int) -> None:
+    def _report_rack(self, rack: Rack, rows: list[int], of: int) -> None:
         candidates, now_ms = self._state.candidates.rows, self._state.now_ms
         names = sorted(self._named(row)[1] for row in rows)
         resources = Counter(name for row in rows for name in self._marks(row))
         since_ms = int(candidates["since_ms"][rows].min())
         found = host_rules.rack_anomaly(rack, names, of, resources, since_ms, settings=self._rack, now_ms=now_ms)
         self._alerts.take([found])
-        candidates["news_ms"][rows], candidates["told_ms"][rows] = NEVER_MS, now_ms
-        why = f"It is part of the anomaly of {rack.said}."
+        candidates["news_ms"][rows], candidates["reported_ms"][rows] = NEVER_MS, now_ms
+        why = f"It is part of the anomaly of {rack.text}."
         for row in rows:
             self._alerts.ends(host_rules.ends(HOST_ANOMALY, host_labels(*self._named(row)), why, now_ms))
 
-    def _tell_host(self, row: int) -> None:
+    def _report_host(self, row: int) -> None:
         """Tell of a host, at once where its alert is open, else once it waited for the others of its rack."""
         one, now_ms = self._state.candidates.rows[row], self._state.now_ms
         labels = host_labels(*self._named(row))
@@ -167,7 +169,7 @@ class HostAlerts:
         resources = sum(not is_cumulative(name) for name in self._state.index.resources(row))
         odd = Odd(int(one["since_ms"]), self._marks(row), resources, self._against(row))
         if odd.marks or odd.contradicts:
-            one["told_ms"] = now_ms
+            one["reported_ms"] = now_ms
             self._alerts.take([host_rules.host_anomaly(labels, odd, self._host, now_ms)])
 
     def _marks(self, host: int) -> dict[str, Mark]:
@@ -191,7 +193,7 @@ class HostAlerts:
         candidates, out = self._state.candidates.rows, self._groups.out_of_service()
         for row in sorted({*np.flatnonzero(candidates["muted"]).tolist()} ^ out.keys()):
             candidates["muted"][row] = row in out
-            candidates["news_ms"][row] = candidates["told_ms"][row] = NEVER_MS
+            candidates["news_ms"][row] = candidates["reported_ms"][row] = NEVER_MS
             if row in out:
                 system, name = self._named(row)
                 self._end(system, name, host_rules.muted(name, out[row]))
@@ -203,7 +205,7 @@ class HostAlerts:
             self._alerts.ends(host_rules.ends(alert, host_labels(system, host), why, self._state.now_ms))
 
     def _compare(self) -> None:
-        """Compare hosts with their peers, and tell of those that are unlike them for long."""
+        """Compare hosts with their peers, and report those that are unlike them for long."""
         if not self._straggler.enabled:
             return
         candidates, peers, now_ms = self._state.candidates.rows, self._state.peers, self._state.now_ms
@@ -220,12 +222,12 @@ class HostAlerts:
             own = {name: each for name, each in self._state.index.resources(row).items() if long[each]}
             differences = {name: peers.difference(each) for name, each in own.items()}
             found = {name: each for name, each in differences.items() if each is not None}
-            candidates["told_ms"][row] = now_ms
+            candidates["reported_ms"][row] = now_ms
             labels, job = host_labels(*self._named(row)), jobs[int(group[row])]
             self._alerts.take([host_rules.straggler(labels, job, found, settings=self._straggler, now_ms=now_ms)])
 
     def _shown_since_ms(self) -> int:
-        """Return since when hosts were told of that are shown as anomalous."""
+        """Return since when hosts were reported that are shown as anomalous."""
         keep_ms = round(max(self._host.keep_firing_s, self._rack.keep_firing_s) * 1000)
         return max(self._state.now_ms - keep_ms, 0)
 
@@ -284,8 +286,8 @@ class HostGroups:
         """Return the rows of hosts that are out of service, with what was said of them last."""
         if not len(self._state.conditions):
             return {}
-        said = {row: self._jobs.state_of(*key) for row, key in self._state.index.hosts.ids}
-        return {row: state for row, state in said.items() if state not in ("", "up")}
+        alert = {row: self._jobs.state_of(*key) for row, key in self._state.index.hosts.ids}
+        return {row: state for row, state in alert.items() if state not in ("", "up")}
 
     def _ran(self, job: str, start_s: float) -> bool:
         found = self._state.jobs.get(job)

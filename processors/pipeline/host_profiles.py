@@ -22,11 +22,11 @@ from processors.power.profiles.meters import ALWAYS, SHARED, Ingest
 from processors.windows.settings import MINUTE_MS
 
 CLOSE_BEFORE_MS: Final = 30_000  # a minute is closed so long before a run settles that ended with it
-GRACE_MS: Final = 10 * MINUTE_MS  # a minute is kept so long after its end: what is told of jobs may come late
+GRACE_MS: Final = 10 * MINUTE_MS  # a minute is kept so long after its end: what is reported jobs may come late
 KEEP_MS: Final = 10 * MINUTE_MS  # a run is kept so long after it settled
 QUIET_MS: Final = 10 * MINUTE_MS  # hosts are forgotten so long after their last minute can be given to a run
 RUNS_MAX: Final = 50_000
-HELD_HOSTS_MAX: Final = 500_000  # of all runs that are kept
+RETAINED_HOSTS_MAX: Final = 500_000  # of all runs that are kept
 DUE_PER_TICK: Final = 5_000
 
 
@@ -53,7 +53,7 @@ class HostProfiles:
         return HostPowers(self._state, self._store.index)
 
     def take(self, event: HostMinute) -> None:
-        """Take in what a host told of a minute."""
+        """Take in what a host reported a minute."""
         if event.minute_ms < self._closed_ms:
             self._state.tally["profile", "minute_late"] += 1
             return
@@ -69,7 +69,7 @@ class HostProfiles:
 
     def started(self, event: JobStarted) -> None:
         """Take the start of a run in."""
-        self._told(event.system)
+        self._note_start(event.system)
         run = self._state.runs.open(event.run_id)
         if not run.score(event):
             return
@@ -95,15 +95,15 @@ class HostProfiles:
         due = self._store.waiting.due(self._closed_ms) if self._store.waiting.parts else ()
         for minute_ms, readings in due:
             amounts = self._powers.estimated(minute_ms, self._close.minute(minute_ms, readings))
-            gone = self._store.kept.add(minute_ms, amounts)
+            gone = self._store.retained.add(minute_ms, amounts)
             self._state.tally["bound", "profile_minutes_max"] += gone
         if self._state.now_ms // MINUTE_MS != before_ms // MINUTE_MS:
-            if self._store.kept.minutes:
+            if self._store.retained.minutes:
                 self._give()
             self._forget(before_ms)
 
     def profile(self, job: str, run_id: str) -> Profile | None:
-        """Return the profile of a run that ended; None where nothing was told of its hosts, or it was not followed."""
+        """Return the profile of a run that ended; None where nothing was reported its hosts, or it was not followed."""
         run = self._state.runs.get(run_id) if run_id in self._occupancy.runs else None
         if run is None or not run_id.startswith(f"{job}@"):
             return None
@@ -117,7 +117,7 @@ class HostProfiles:
             return None
         total = Total(self._store.sums, state.row)
         stays, end_ms = self._occupancy.stays_with(run_id), state.end_ms
-        for minute_ms, amounts in self._store.kept.within(state.start_ms, end_ms, rows):
+        for minute_ms, amounts in self._store.retained.within(state.start_ms, end_ms, rows):
             total.add(given(minute_ms, amounts, stays, len(rows), self._shared))
         sums = total.of()
         stayed = Stayed(hosts, state.start_ms, end_ms, state.run_time_s, started=state.started)
@@ -149,20 +149,20 @@ class HostProfiles:
         """Return when the first minute begins that is not closed as of now."""
         return (self._state.now_ms - self._close_ms) // MINUTE_MS * MINUTE_MS
 
-    def _told(self, system: str) -> None:
+    def _note_start(self, system: str) -> None:
         """Note that a system tells starts."""
-        told = self._state.starts.open(system)
-        told.learn(self._state.now_ms)
-        self._state.starts.changed(system, told, self._state.now_ms)
+        reported = self._state.starts.open(system)
+        reported.learn(self._state.now_ms)
+        self._state.starts.changed(system, reported, self._state.now_ms)
 
-    def _tells(self, system: str) -> bool:
-        told = self._state.starts.get(system)
-        return told is not None and told.score(self._state.now_ms)
+    def _reports_starts(self, system: str) -> bool:
+        reported = self._state.starts.get(system)
+        return reported is not None and reported.score(self._state.now_ms)
 
     def _given_ms(self, system: str) -> int:
         """Return up to when minutes of a system's hosts were given to runs or dropped."""
-        kept_ms = GRACE_MS if self._tells(system) else self._horizon_ms
-        return (self._state.now_ms - kept_ms) // MINUTE_MS * MINUTE_MS
+        retained_ms = GRACE_MS if self._reports_starts(system) else self._horizon_ms
+        return (self._state.now_ms - retained_ms) // MINUTE_MS * MINUTE_MS
 
     def _replace(self, event: JobStarted, run: ProfileRun) -> None:
         """End the runs of this job that a later one of it replaced, where their end was not told."""
@@ -182,7 +182,7 @@ class HostProfiles:
     def _end(self, run: ProfileRun, end_ms: int) -> None:
         """Let a run be forgotten some time after it settled."""
         settle_ms = round(self._state.settings.jobs.settle_max_s * 1000)
-        keep_ms = KEEP_MS if self._tells(run.state.system) else max(KEEP_MS, self._horizon_ms)
+        keep_ms = KEEP_MS if self._reports_starts(run.state.system) else max(KEEP_MS, self._horizon_ms)
         run.state.keep_until_ms = max(end_ms, self._state.now_ms) + settle_ms + keep_ms
 
     def _keep(self, run_id: str, run: ProfileRun) -> None:
@@ -198,21 +198,21 @@ class HostProfiles:
         self._state.runs.changed(run_id, run, self._state.now_ms)
 
     def _has_room(self, hosts: int) -> bool:
-        return len(self._occupancy.runs) < RUNS_MAX and self._occupancy.held + hosts <= HELD_HOSTS_MAX
+        return len(self._occupancy.runs) < RUNS_MAX and self._occupancy.retained + hosts <= RETAINED_HOSTS_MAX
 
     def _give(self) -> None:
         """Give minutes that were kept long enough to runs, and drop what is nobody's."""
-        kept, now_ms = self._store.kept, self._state.now_ms
+        retained, now_ms = self._store.retained, self._state.now_ms
         silent = self._silent()
-        for minute_ms in sorted(kept.minutes):
+        for minute_ms in sorted(retained.minutes):
             age_ms = now_ms - minute_ms - MINUTE_MS
             if age_ms < GRACE_MS:
                 break
-            amounts = kept.take(minute_ms)
+            amounts = retained.take(minute_ms)
             if age_ms < self._horizon_ms:
                 waits = silent[amounts["host"]]
                 if waits.any():
-                    kept.add(minute_ms, amounts[waits])
+                    retained.add(minute_ms, amounts[waits])
                     amounts = amounts[~waits]
             self._give_away(minute_ms, amounts)
 
@@ -228,11 +228,11 @@ class HostProfiles:
         """Return which hosts (rows,) are of systems that tell no starts."""
         ids = self._store.index.hosts.ids
         silent = np.zeros(ids.end, np.bool_)
-        tells: dict[str, bool] = {}
+        reports: dict[str, bool] = {}
         for row, (system, _) in ids:
-            if system not in tells:
-                tells[system] = self._tells(system)
-            silent[row] = not tells[system]
+            if system not in reports:
+                reports[system] = self._reports_starts(system)
+            silent[row] = not reports[system]
         return silent
 
     def _forget(self, now_ms: int) -> None:
@@ -257,7 +257,7 @@ class HostProfiles:
         meters = len(index.series.ids.rows)
         if meters:
             index.forget_before(now_ms - self._horizon_ms - QUIET_MS)
-            index.forget_marked_before(now_ms - GRACE_MS - QUIET_MS, self._tells)
+            index.forget_marked_before(now_ms - GRACE_MS - QUIET_MS, self._reports_starts)
         if len(index.series.ids.rows) != meters:
             self._ingest.forget()
         if len(self._store.names.numbers) > len(ALWAYS):

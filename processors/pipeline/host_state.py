@@ -31,17 +31,17 @@ from processors.hosts.windows import HostForecasts, HostWindows
 from processors.pipeline.state import FoldSettings, Tombstone
 from processors.power.profiles.attribution import (
     SUM,
-    KeptMinutes,
     ProfileRun,
     ProfileRunState,
-    StartsTold,
-    StartsToldState,
+    ReportedStarts,
+    ReportedStartsState,
+    RetainedMinutes,
     Sums,
 )  # fmt: skip
 from processors.power.profiles.finalisation import AMOUNT, HostPower, HostPowerState
 from processors.power.profiles.meters import ALWAYS, NAMES_MAX, READING, MeterIndex, QuantityNames, WaitingReadings
 from processors.run_time.messages import Context
-from processors.store import Kind, Shelf
+from processors.store import Kind, Store
 
 FOLLOWED_MAX: Final = 100_000  # jobs and runs whose state stays decoded
 NAMES, WAITING, MINUTES, SUMS = "profile_names", "profile_readings", "profile_minutes", "profile_sums"
@@ -50,7 +50,7 @@ DTYPES: Final = {WAITING: READING, MINUTES: AMOUNT, SUMS: SUM}
 VERSION: Final = 1
 CHUNK_BYTES_MAX: Final = 240_000
 WAITING_MINUTES: Final = 8  # of all meters
-KEPT_MINUTES: Final = 64
+RETAINED_MINUTES: Final = 64
 Copy = dict[str, BlockCopy | bytes | None]
 
 
@@ -61,12 +61,12 @@ class ProfileStore:
         self.names = QuantityNames()
         self.index = MeterIndex(settings.resources_max, self.names)
         self.waiting = WaitingReadings(WAITING_MINUTES * settings.resources_max)
-        self.kept = KeptMinutes(KEPT_MINUTES * settings.resources_max)
+        self.retained = RetainedMinutes(RETAINED_MINUTES * settings.resources_max)
         self.sums = Sums(settings.resources_max)
 
     def sizes(self) -> dict[str, int]:
         """Return the number of rows by kind of state."""
-        counts = (len(self.names), len(self.waiting), len(self.kept), len(self.sums))
+        counts = (len(self.names), len(self.waiting), len(self.retained), len(self.sums))
         return self.index.sizes() | dict(zip(ARRAYS, counts, strict=True))
 
     def copied(self) -> dict[str, BlockCopy]:
@@ -86,12 +86,12 @@ class ProfileStore:
         if len(self.index.series.ids) and len(self.names) <= NAMES_MAX * 3 // 4:
             return
         rows = [row for row, _ in self.index.series.ids]
-        kept = [amounts["quantity"] for amounts in self.kept.minutes.values()]
-        used = np.concatenate([self.index.quantity_of[rows], self.sums.quantities(), *kept, np.arange(len(ALWAYS))])
+        retained = [amounts["quantity"] for amounts in self.retained.minutes.values()]
+        used = np.concatenate([self.index.quantity_of[rows], self.sums.quantities(), *retained, np.arange(len(ALWAYS))])
         self.names.keep(np.unique(used).tolist())
 
     def restore(self, states: Mapping[str, bytes]) -> None:
-        """Put stored states back; ConfigError where this agent can not read them. All begins anew where names are older."""
+        """Put stored states back; ConfigError where this agent cannot read them. All begins anew where names are older."""
         arrays = {key: value for key, value in states.items() if key.partition("/")[0] in ARRAYS}
         found = decoded(arrays, dict.fromkeys(ARRAYS, VERSION))
         if f"{NAMES}/0" not in found:
@@ -114,13 +114,15 @@ class ProfileStore:
             if kind == WAITING:
                 self.waiting.add(minute_ms, _within(array, "meter", self.index.series.ids.end))
             elif kind == MINUTES:
-                self.kept.add(minute_ms, _within(array, "host", self.index.hosts.ids.end))
+                self.retained.add(minute_ms, _within(array, "host", self.index.hosts.ids.end))
             else:
                 self.sums.rows = array
 
     def _arrays(self) -> Iterator[tuple[str, npt.NDArray[np.void]]]:
         yield from ((f"{WAITING}/{minute_ms}.", readings) for minute_ms, readings in self.waiting.by_minute())
-        yield from ((f"{MINUTES}/{minute_ms}.", amounts) for minute_ms, amounts in sorted(self.kept.minutes.items()))
+        yield from (
+            (f"{MINUTES}/{minute_ms}.", amounts) for minute_ms, amounts in sorted(self.retained.minutes.items())
+        )
         yield f"{SUMS}/", self.sums.rows
 
 
@@ -152,7 +154,7 @@ class HostShardState:
         self.outbox: list[Message | Tombstone] = []
         self.tally: Counter[tuple[str, str]] = Counter()
         self._kinds: list[type[Any]] = []
-        self._stores: list[Shelf[Any]] = []
+        self._stores: list[Store[Any]] = []
         self._written: set[str] = set()
         self._saving: set[str] = set()
 
@@ -168,13 +170,13 @@ class HostShardState:
         self.places = series.join(self.multivariate.places)
         self.candidates = hosts.join(AnomalyCandidates())
 
-        self.jobs: Shelf[HostJob] = self._store(HostJob, HostJobState, live_max=FOLLOWED_MAX)
-        self.partitions: Shelf[PartitionHosts] = self._store(PartitionHosts, PartitionHostsState)
-        self.conditions: Shelf[HostCondition] = self._store(HostCondition, HostConditionState)
-        self.alerts: Shelf[AlertLife] = self._store(HostAlertLife, AlertState)
-        self.runs: Shelf[ProfileRun] = self._store(ProfileRun, ProfileRunState, live_max=FOLLOWED_MAX)
-        self.starts: Shelf[StartsTold] = self._store(StartsTold, StartsToldState)
-        self.powers: Shelf[HostPower] = self._store(HostPower, HostPowerState)
+        self.jobs: Store[HostJob] = self._store(HostJob, HostJobState, live_max=FOLLOWED_MAX)
+        self.partitions: Store[PartitionHosts] = self._store(PartitionHosts, PartitionHostsState)
+        self.conditions: Store[HostCondition] = self._store(HostCondition, HostConditionState)
+        self.alerts: Store[AlertLife] = self._store(HostAlertLife, AlertState)
+        self.runs: Store[ProfileRun] = self._store(ProfileRun, ProfileRunState, live_max=FOLLOWED_MAX)
+        self.starts: Store[ReportedStarts] = self._store(ReportedStarts, ReportedStartsState)
+        self.powers: Store[HostPower] = self._store(HostPower, HostPowerState)
 
         self.profiles = ProfileStore(settings.profiles)
 
@@ -185,13 +187,13 @@ class HostShardState:
 
     def columns(self) -> tuple[Any, ...]:
         """Return all kinds that are kept in rows: a key stands for a block of them."""
-        return tuple(type(kept) for index in (self.index, self.profiles.index) for kept in index.kept())
+        return tuple(type(retained) for index in (self.index, self.profiles.index) for retained in index.retained())
 
     def stored(self) -> tuple[Any, ...]:
         """Return all kinds of processors that are kept by key."""
         return tuple(self._kinds)
 
-    def shelves(self) -> Iterator[Shelf[Any]]:
+    def stores(self) -> Iterator[Store[Any]]:
         """Return all stores, in the order of their declaration."""
         return iter(self._stores)
 
@@ -210,13 +212,13 @@ class HostShardState:
         return gone | states | blocks
 
     def confirm(self) -> None:
-        """Take note that the checkpoint of `copied` is surely there."""
+        """Record that the checkpoint of `copied` is durable."""
         self._written = set(self._saving)
         for store in self._stores:
             store.confirm()
 
     def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
-        """Put stored states back; ConfigError where this agent can not read them."""
+        """Put stored states back; ConfigError where this agent cannot read them."""
         self.now_ms = now_ms
         stores = {store.kind.name: store for store in self._stores}
         of_profiles = frozenset(self.profiles.sizes())
@@ -236,22 +238,22 @@ class HostShardState:
         """Let the next checkpoint remove states that are not put back."""
         self._written.update(keys)
 
-    def _store(self, kind: type[Any], state: type[msgspec.Struct], live_max: int = 5000) -> Shelf[Any]:
+    def _store(self, kind: type[Any], state: type[msgspec.Struct], live_max: int = 5000) -> Store[Any]:
         """Declare a kind of processor that is kept by key."""
         self._kinds.append(kind)
-        store: Shelf[Any] = Shelf(Kind(kind.name, kind.version, state, kind.build), live_max)
+        store: Store[Any] = Store(Kind(kind.name, kind.version, state, kind.build), live_max)
         self._stores.append(store)
         return store
 
 
 _EMPTY: Final = HostShardState(FoldSettings(JobSettings(), RunTimeSettings(), AlertSettings(), agent_version=""))
 COLUMNS: Final = _EMPTY.columns()
-SHELVED: Final = _EMPTY.stored()
+STORED: Final = _EMPTY.stored()
 KINDS: Final = frozenset(_EMPTY.sizes())
 
 
 def of_hosts(key: str) -> bool:
-    """Tell whether a state, by its key, is one of hosts."""
+    """Return whether a state, by its key, is one of hosts."""
     return key.partition("/")[0] in KINDS
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVarTuple
 
 from processors.contracts.events import HostMinute, HostState, JobCompleted, JobStarted, JournalEvent, Tick
-from processors.contracts.hosts import HostView, HostWindow, Outlook, Profile, ResourceView, Variation
+from processors.contracts.hosts import HostView, HostWindow, Profile, ResourceForecast, ResourceView, Variation
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Message
 from processors.contracts.telemetry import is_profiled
@@ -33,11 +33,11 @@ class HostShard:
     """What is known of the hosts of one journal partition. The same records give the same messages and the same state."""
 
     def __init__(self, settings: FoldSettings) -> None:
-        self.desk = HostShardState(settings)
-        self.jobs = HostJobs(self.desk)
-        self.alerts = HostAlerts(self.desk, self.jobs)
-        self.profiles = HostProfiles(self.desk, self.jobs)
-        self.views = HostViews(self.desk, self.jobs, self.alerts)
+        self.state = HostShardState(settings)
+        self.jobs = HostJobs(self.state)
+        self.alerts = HostAlerts(self.state, self.jobs)
+        self.profiles = HostProfiles(self.state, self.jobs)
+        self.views = HostViews(self.state, self.jobs, self.alerts)
         self._quiet_ms = round(settings.hosts.quiet_s * 1000)
         self._waiting: list[HostEvent] = []
         self._waiting_resources = 0
@@ -60,34 +60,34 @@ class HostShard:
 
     def sent(self) -> list[Message | Tombstone]:
         """Return what is to be sent, once."""
-        sent, self.desk.outbox = self.desk.outbox, []
+        sent, self.state.outbox = self.state.outbox, []
         return sent
 
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
         """Return the newest window that ended at `until_ms` or before; None where none is kept."""
-        row = self.desk.index.row(system, host, resource)
-        return None if row is None else self.desk.windows.of(row, until_ms)
+        row = self.state.index.row(system, host, resource)
+        return None if row is None else self.state.windows.of(row, until_ms)
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:
-        """Return the hosts on which jobs of a partition ran of late, in order of their names."""
+        """Return the hosts on which jobs of a partition ran recently, in order of their names."""
         return self.jobs.hosts_of(system, partition)
 
     def profile(self, job: str, run_id: str) -> Profile | None:
-        """Return what is known of a run that ended, by the key of its job; None where nothing was told of its hosts."""
+        """Return what is known of a run that ended, by the key of its job; None where nothing was reported its hosts."""
         return self.profiles.profile(job, run_id)
 
     def power_errors(self) -> dict[str, float]:
-        """Return how far estimates of power are out where sensors are, in W by component: the median of late."""
+        """Return how far estimates of power are out where sensors are, in W by component: the median recently."""
         return self.profiles.power_errors()
 
     def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
-        """Put a checkpoint back; ConfigError where this agent can not read it."""
-        self.desk.restore(states, now_ms)
+        """Put a checkpoint back; ConfigError where this agent cannot read it."""
+        self.state.restore(states, now_ms)
         self.jobs.restored()
         self.profiles.restored()
 
     def _tick(self, time_ms: int) -> None:
-        state, before_ms = self.desk, self.desk.now_ms
+        state, before_ms = self.state, self.state.now_ms
         if time_ms <= before_ms:
             return
         state.now_ms = time_ms
@@ -110,11 +110,11 @@ class HostShard:
             self._apart(ProfileRun.name, self.profiles.flush)
         if not self._minutes.places:
             return
-        state, told = self.desk, self._minutes.columns()
-        for part in told.rounds():
+        state, reported = self.state, self._minutes.columns()
+        for part in reported.rounds():
             state.windows.take(part)
         learned_ms = state.index.series.rows["learned_ms"]
-        for batch in told.batches(learned_ms):
+        for batch in reported.batches(learned_ms):
             learned_ms[batch.row] = batch.minute_ms
             self._apart(state.forecasts.name, state.forecasts.take, batch)
             self._apart(self.alerts.name, self.alerts.take, batch)
@@ -124,7 +124,7 @@ class HostShard:
             self._enter(event)
             self._apart(ProfileRun.name, self.profiles.take, event)
         elif isinstance(event, HostState):
-            self.jobs.told(event)
+            self.jobs.take_state(event)
         elif isinstance(event, JobStarted):
             self.jobs.started(event)
             self._apart(ProfileRun.name, self.profiles.started, event)
@@ -137,18 +137,18 @@ class HostShard:
         try:
             do(*given)
         except Exception:  # noqa: BLE001  see above
-            self.desk.tally["fault", name] += 1
+            self.state.tally["fault", name] += 1
 
     def _enter(self, event: HostMinute) -> None:
-        if event.minute_ms + self._quiet_ms <= self.desk.now_ms or event.minute_ms < 0:
+        if event.minute_ms + self._quiet_ms <= self.state.now_ms or event.minute_ms < 0:
             return  # it would be forgotten at once
         source = digest64(event.source) & 0xFFFFFFFF
         for resource, minute in event.resources.items():
             if is_profiled(resource):
                 continue
-            place = self.desk.index.enter(event.system, event.host, resource, event.minute_ms)
+            place = self.state.index.enter(event.system, event.host, resource, event.minute_ms)
             if place is None:
-                self.desk.tally["bound", "series_max"] += 1
+                self.state.tally["bound", "series_max"] += 1
             else:
                 self._minutes.add(*place, source, event.minute_ms, revision=event.revision, minute=minute)
 
@@ -178,8 +178,8 @@ class HostViews:
         system, name = self._state.index.hosts.ids.key(row) or ("", "")
         jobs = self._jobs.on(system, name)
         found = dict(list(self._state.index.resources(row).items())[:RESOURCES_MAX])
-        outlooks = zip(found.items(), self._state.forecasts.of(list(found.values())), strict=True)
-        resources = [self._resource(row, *own, outlook) for own, outlook in outlooks]
+        forecasts = zip(found.items(), self._state.forecasts.of(list(found.values())), strict=True)
+        resources = [self._resource(row, *own, forecast) for own, forecast in forecasts]
         return HostView(
             system=system,
             host=name,
@@ -190,7 +190,7 @@ class HostViews:
             score=self._alerts.host_score(row),
         )
 
-    def _resource(self, host: int, resource: str, row: int, outlook: Outlook | None) -> ResourceView | None:
+    def _resource(self, host: int, resource: str, row: int, forecast: ResourceForecast | None) -> ResourceView | None:
         window = self._state.windows.of(row, self._state.now_ms)
         if window is None:
             return None
@@ -199,7 +199,7 @@ class HostViews:
             resource=resource,
             window=window,
             variation=_variation(resource, window),
-            outlook=outlook,
+            forecast=forecast,
             score=self._state.records.score(row),
             anomalous_since=None if since_ms is None else rfc3339(since_ms),
         )

@@ -3,14 +3,23 @@
 from typing import Final
 
 from processors.contracts.names import ApplicationKey
-from processors.inputs import OWN_SIZES_MAX, InputFact, Inputs, OtherInputs, Sizes, input_key, other_inputs, summarised
+from processors.inputs import (
+    OWN_SIZES_MAX,
+    InputFact,
+    Inputs,
+    Sizes,
+    TransferPrediction,
+    input_key,
+    summarised,
+    transfer_prediction,
+)
 from processors.pipeline.state import ShardState, inputs_key
 from processors.run_time.model import RunTime
 
 NAMES_MAX: Final = 8  # more than a configuration names: it was changed
 
 
-class Unseen:
+class UnseenInputs:
     """Keeps how large inputs are and how long they run, for those of which nothing is known."""
 
     def __init__(self, state: ShardState) -> None:
@@ -24,9 +33,9 @@ class Unseen:
         known = self._known(key)
         names = _joined(known.names if known else (), sizes)
         record = known.of(input_key(key)) if known else None
-        told = tuple(dict(sizes).get(name, 0.0) for name in names)
-        if record is None or record.sizes != told or model.published is None:
-            self._learn(key, names, told, model)
+        given = tuple(dict(sizes).get(name, 0.0) for name in names)
+        if record is None or record.sizes != given or model.published is None:
+            self._learn(key, names, given, model)
 
     def fitted(self, key: ApplicationKey, model: RunTime) -> None:
         """Note how an input runs now that its curve changed, if its sizes are known."""
@@ -35,19 +44,19 @@ class Unseen:
         if known is not None and record is not None and model.observations:
             self._learn(key, known.names, record.sizes, model)
 
-    def others(self, key: ApplicationKey, sizes: Sizes | None = None) -> OtherInputs | None:
-        """Return what other inputs tell of one; without sizes those that were noted with its runs count."""
+    def others(self, key: ApplicationKey, sizes: Sizes | None = None) -> TransferPrediction | None:
+        """Return what other inputs report one; without sizes those that were noted with its runs count."""
         known = self._known(key)
         if known is None:
             return None
         if sizes is None:
             record = known.of(input_key(key))
-            told = zip(known.names, record.sizes, strict=True) if record else ()
-            sizes = tuple((name, size) for name, size in told if size)
-        return other_inputs(known, key, sizes)
+            given = zip(known.names, record.sizes, strict=True) if record else ()
+            sizes = tuple((name, size) for name, size in given if size)
+        return transfer_prediction(known, key, sizes)
 
-    def leaned_on(self, key: ApplicationKey, model: RunTime) -> OtherInputs | None:
-        """Return what other inputs tell of one that was run at too few sizes to stand on its own."""
+    def leaned_on(self, key: ApplicationKey, model: RunTime) -> TransferPrediction | None:
+        """Return what other inputs report one that was run at too few sizes to stand on its own."""
         return self.others(key) if len(model.sizes()) <= OWN_SIZES_MAX else None
 
     def _known(self, key: ApplicationKey) -> Inputs | None:

@@ -9,8 +9,8 @@ from processors.contracts.events import Identity, JobCompleted, JobStarted, Netw
 from processors.contracts.names import LATEST_MS, ApplicationKey, rfc3339
 from processors.contracts.outputs import JobPrediction, PredictedAtStart, Run
 from processors.facts import Remaining, noteworthy
-from processors.jobs.lifecycle import EndedRun, Job, NetworkTold, Placement, features_of, joined
-from processors.jobs.remaining_time import Forecast, FromInputs, ToldAtStart, predicted_at_start, predicted_by_curve
+from processors.jobs.lifecycle import EndedRun, Job, NetworkReport, Placement, features_of, joined
+from processors.jobs.remaining_time import Forecast, FromInputs, StartPrediction, predicted_at_start, predicted_by_curve
 from processors.models.statistics import six_digits
 from processors.pipeline.completions import Completions
 from processors.pipeline.features import Features
@@ -48,10 +48,10 @@ class Forecasts:
         predicted, end = self._predicted(question, found.n, started)
         first = Forecast(key, found.n, end.band if end else None, _of_inputs(predicted))
         before, now = job.start_load, self._under_loads.at_start(started, first)
-        if now is not None or before is None or (before.application_id, before.said.n) != (key, found.n):
+        if now is not None or before is None or (before.application_id, before.prediction.n) != (key, found.n):
             job.loaded(now)  # else the windows are gone, and what they said still holds
-        kept = predicted_at_start(end.band, predicted.model, predicted.reliability) if predicted and end else None
-        job.told(ToldAtStart(self._state.now_ms, kept) if kept else None)
+        retained = predicted_at_start(end.band, predicted.model, predicted.reliability) if predicted and end else None
+        job.set_prediction(StartPrediction(self._state.now_ms, retained) if retained else None)
         self._send(job, started, first, predicted, end)
 
     def revise(self, job: Job) -> None:
@@ -117,7 +117,7 @@ class Forecasts:
                 probability_exceeds_limit=end.exceeds_limit if end else None,
                 reliability=predicted.reliability if predicted else UNKNOWN,
                 model=predicted.model if predicted else None,
-                under_load=job.start_load.said if job.start_load else None,
+                under_load=job.start_load.prediction if job.start_load else None,
                 power_w=six_digits(power.power_w) if power else None,
                 power_low_w=six_digits(power.low_w) if power else None,
                 power_high_w=six_digits(power.high_w) if power else None,
@@ -128,7 +128,7 @@ class Forecasts:
 
 
 def _of_inputs(predicted: Predicted | None) -> FromInputs | None:
-    if predicted is None or predicted.source != "cold_start":
+    if predicted is None or predicted.source != "transfer":
         return None
     return FromInputs(predicted.band, predicted.extrapolation, predicted.reliability)
 
@@ -182,21 +182,23 @@ class Jobs:
     def place_again(self, work: JobWork) -> None:
         """Look anew at the runs of a job that have not settled: other evidence has come."""
         for run in work.job.ended:
-            placement, published, told = self._completions.place(work.job, run.event), run.published, run.told
-            if placement.tells_other_than(run.placement):
+            placement, published, known = self._completions.place(work.job, run.event), run.published, run.predicted
+            if placement.differs_from(run.placement):
                 self._completions.move(work, run.event, run.placement, placement)
-                published, told = self._features.published(placement), self._told_by_curve(run.event, placement)
-            work.job.replace(run, msgspec.structs.replace(run, placement=placement, published=published, told=told))
+                published, known = self._features.published(placement), self._predicted_by_curve(run.event, placement)
+            work.job.replace(
+                run, msgspec.structs.replace(run, placement=placement, published=published, predicted=known)
+            )
 
     def remember_network(self, work: JobWork) -> bool | None:
         """Hold what the network did for a job until its run settles; what no run settles with is counted."""
         event: Network = work.event
         try:
-            told = NetworkTold(event.time_ms, features_of(event, self._state.settings.profiles.names_max))
+            known = NetworkReport(event.time_ms, features_of(event, self._state.settings.profiles.names_max))
         except ValueError:
             self._state.tally["refused", "implausible"] += 1
             return STOP
-        work.job.network(joined(work.job.networks, told))
+        work.job.network(joined(work.job.networks, known))
         self._keep_evidence(work.job)
         return None
 
@@ -215,7 +217,7 @@ class Jobs:
         job, event, placement = work.job, work.event, work.placement
         published = self._features.published(placement) if work.first else None
         forecast, start_load, started = job.forecast, job.start_load, job.running
-        job.end(event, placement, published, job.told_of(event) or self._told_by_curve(event, placement))
+        job.end(event, placement, published, job.prediction_for(event) or self._predicted_by_curve(event, placement))
         if forecast is not None and job.running is None:
             self._state.outbox.append(Tombstone("job_predictions", work.key))
         if start_load is not None and started is not None and job.running is None and not job.resized:
@@ -272,17 +274,17 @@ class Jobs:
             self._state.jobs.remove(key)
             self._state.tally["bound", "open_jobs_max"] += 1
 
-    def _told_by_curve(self, event: JobCompleted, placement: Placement) -> PredictedAtStart | None:
+    def _predicted_by_curve(self, event: JobCompleted, placement: Placement) -> PredictedAtStart | None:
         model = self._state.models.get(placement.application_id) if placement.application_id else None
         return predicted_by_curve(model.published if model else None, placement.n, event.end_ms)
 
     def _settled(self, job: Job, run: EndedRun) -> Run:
         event = msgspec.json.encode(run.event)
-        others = [*job.identities, *told_at_start(run)]
+        others = [*job.identities, *reported_at_start(run)]
         identities = [msgspec.json.encode(identity) for identity in others]
         placement = run.placement
-        told = () if run.told is None else (msgspec.json.encode(run.told),)
-        texts = [value.decode() for value in (event, *identities, *told)]
+        known = () if run.predicted is None else (msgspec.json.encode(run.predicted),)
+        texts = [value.decode() for value in (event, *identities, *known)]
         return Run(
             schema="scalewatch.run/1",
             id=f"{run.event.run_id}:{hexdigest(placement.application_id or '', *texts)}",
@@ -299,11 +301,11 @@ class Jobs:
             event=msgspec.Raw(event),
             identities=tuple(msgspec.Raw(value) for value in identities),
             profile=self._features.settled(job, run, self._profiles.settled(job, run)),
-            told=run.told,
+            predicted=run.predicted,
         )
 
 
-def told_at_start(run: EndedRun) -> list[Identity]:
+def reported_at_start(run: EndedRun) -> list[Identity]:
     """Return what only the start of a run told, as evidence of its job."""
     event, start = run.event, run.start
     return [Identity(event.system, job_id=event.job_id, source=STARTED, evidence=start)] if start else []

@@ -14,7 +14,7 @@ from processors.contracts.outputs import Answer, AnswerPoint, Prediction
 from processors.facts import PublishedCurve, PublishedPoint, plausible
 from processors.jobs.lifecycle import Placement
 from processors.jobs.remaining_time import Forecast
-from processors.load.messages import Question, Teller
+from processors.load.messages import LoadPredictor, Question
 from processors.load.prediction import Place, TooLittleError, of_hosts, of_partition
 from processors.load.scores import LoadedRun, LoadScores, StartLoad
 from processors.pipeline.stage import guard
@@ -29,12 +29,12 @@ class UnderLoads:
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
-        self._teller = Teller(state.settings.under_load)
+        self._load_predictor = LoadPredictor(state.settings.under_load)
 
     def at_start(self, started: JobStarted, forecast: Forecast) -> StartLoad | None:
-        """Return what is told of a run by the windows of its hosts before its start; None where they say nothing.
+        """Return what is reported a run by the windows of its hosts before its start; None where they say nothing.
 
-        `forecast` is what is told of it without them.
+        `forecast` is what is reported it without them.
         """
         with guard(self._state, LoadScores.name):  # the load must not cost the forecast
             return self._at_start(started, forecast)
@@ -47,28 +47,33 @@ class UnderLoads:
         points = tuple(self._point(event, key, answer, i, point) for i, point in enumerate(answer.points))
         return msgspec.structs.replace(answer, points=points)
 
-    def published(self, key: ApplicationKey, said: Prediction, curve: PublishedCurve) -> Prediction:
+    def published(self, key: ApplicationKey, prediction: Prediction, curve: PublishedCurve) -> Prediction:
         """Return a prediction with the run time at the size that was run last, on the partition where it usually runs."""
         scores = self._state.loads.get(key.id)
         if scores is None or scores.partition is None:
-            return said
+            return prediction
         n = scores.newest_n
         with guard(self._state, LoadScores.name), suppress(TooLittleError):
             place = of_partition(self._state.windows, key.system, scores.partition, self._hosts(n, key.unit, {}))
-            found = self._tell(key, place, n, curve.at(n), self._state.now_ms)
-            return msgspec.structs.replace(said, under_load=found) if _tells(found) else said
-        return said
+            found = self._report(key, place, n, curve.at(n), self._state.now_ms)
+            return msgspec.structs.replace(prediction, under_load=found) if _is_useful(found) else prediction
+        return prediction
 
-    def ended(self, kept: StartLoad, started: JobStarted, event: JobCompleted, placement: Placement) -> None:
-        """Score what was told of a run at its start, and learn what load it met, where it is what it was taken for then."""
-        same = (placement.application_id, placement.n) == (kept.application_id, kept.said.n)
+    def ended(self, retained: StartLoad, started: JobStarted, event: JobCompleted, placement: Placement) -> None:
+        """Score what was reported a run at its start, and learn what load it met, where it is what it was taken for then."""
+        same = (placement.application_id, placement.n) == (retained.application_id, retained.prediction.n)
         same = same and abs(event.start_ms - started.start_ms) <= SAME_START_MS
-        same = same and kept.application_id in self._state.models  # the scores go when the model does
-        if not same or event.state != SUCCESS or not plausible(kept.said.n, event.run_time_s):
+        same = same and retained.application_id in self._state.models  # the scores go when the model does
+        if not same or event.state != SUCCESS or not plausible(retained.prediction.n, event.run_time_s):
             return
-        own = self._state.loads.open(kept.application_id)
-        run = LoadedRun(kept, event.run_time_s, own.usual("own", kept.said.n), own.usual("pool", kept.said.n))
-        for key in (kept.application_id, centre(started.system)):
+        own = self._state.loads.open(retained.application_id)
+        run = LoadedRun(
+            retained,
+            event.run_time_s,
+            own.usual("own", retained.prediction.n),
+            own.usual("pool", retained.prediction.n),
+        )
+        for key in (retained.application_id, centre(started.system)):
             scores = self._state.loads.open(key)
             scores.learn(run)
             self._state.loads.changed(key, scores, self._state.now_ms)
@@ -79,7 +84,7 @@ class UnderLoads:
             return None
         key = ApplicationKey.parse(forecast.application_id)
         band = _point(n, forecast)
-        if band is None and self._teller.needs_curve(key.application):
+        if band is None and self._load_predictor.needs_curve(key.application):
             return None
         windows, system, pool = self._state.windows, started.system, None
         try:
@@ -90,13 +95,15 @@ class UnderLoads:
         except TooLittleError:
             pass
         where = place or pool
-        said = self._tell(key, where, n, band, started.start_ms) if where else None
-        if said is None or where is None or not _tells(said):
+        prediction = self._report(key, where, n, band, started.start_ms) if where else None
+        if prediction is None or where is None or not _is_useful(prediction):
             return None
         pool_load = None
         if place is not None and pool is not None:
-            pool_load = self._teller.pool_load(windows, Question(key.application, pool, n, band, started.start_ms))
-        return StartLoad(key.id, where.view, said, band, pool_load, evidence.partition)
+            pool_load = self._load_predictor.pool_load(
+                windows, Question(key.application, pool, n, band, started.start_ms)
+            )
+        return StartLoad(key.id, where.view, prediction, band, pool_load, evidence.partition)
 
     def _point(
         self, event: PredictionRequested, key: ApplicationKey | None, answer: Answer, index: int, point: AnswerPoint
@@ -107,7 +114,7 @@ class UnderLoads:
                     raise TooLittleError(f"Only the first {POINTS_MAX} sizes of a request are predicted under load.")  # noqa: TRY301
                 place = self._place(event, answer.unit or event.unit or "", point.n)
                 band = PublishedPoint(point.n, point.run_time_s, point.low_s, point.high_s)
-                found = self._tell(key, place, point.n, band, self._state.now_ms)
+                found = self._report(key, place, point.n, band, self._state.now_ms)
             except TooLittleError as error:
                 found = UnderLoad(as_of=answer.as_of, hosts="", hosts_count=0.0, n=point.n, reason=str(error))
             return msgspec.structs.replace(point, under_load=found)
@@ -133,14 +140,14 @@ class UnderLoads:
             return float(math.ceil(n / cores))
         raise TooLittleError(f"How many hosts {n:g} {unit} are is not known.")
 
-    def _tell(
+    def _report(
         self, key: ApplicationKey | None, place: Place, n: float, band: PublishedPoint | None, until_ms: int
     ) -> UnderLoad:
         loads = self._state.loads
         own = loads.get(key.id) if key else None
         application = key.application if key else None
         question = Question(application, place, n, band, until_ms, own, loads.get(centre(place.system)))
-        return self._teller.tell(self._state.windows, question)
+        return self._load_predictor.predict(self._state.windows, question)
 
 
 def centre(system: str) -> str:
@@ -148,9 +155,9 @@ def centre(system: str) -> str:
     return f"centre/{escaped(system)}"
 
 
-def _tells(said: UnderLoad) -> bool:
-    """Tell whether anything is known of the hosts."""
-    return said.histogram is not None or said.missing < said.looked_at
+def _is_useful(prediction: UnderLoad) -> bool:
+    """Return whether anything is known of the hosts."""
+    return prediction.histogram is not None or prediction.missing < prediction.looked_at
 
 
 def _point(n: float, forecast: Forecast) -> PublishedPoint | None:

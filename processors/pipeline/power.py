@@ -12,7 +12,7 @@ from processors.contracts.hosts import Profile
 from processors.contracts.names import ApplicationKey, job_key
 from processors.contracts.outputs import AnswerPoint, Prediction, UsefulSizes
 from processors.facts import plausible, trains
-from processors.jobs.lifecycle import EndedRun, Job, told_attributes
+from processors.jobs.lifecycle import EndedRun, Job, reported_attributes
 from processors.pipeline.alerts import OpenAlerts
 from processors.pipeline.stage import JobWork, TickWork, guard
 from processors.pipeline.state import ShardState
@@ -37,14 +37,14 @@ class Power:
             return tuple(models.power(sizes))
         return (None,) * len(sizes)
 
-    def predicted(self, application_id: str, said: Prediction) -> Prediction:
+    def predicted(self, application_id: str, prediction: Prediction) -> Prediction:
         """Return a prediction with the models of profiles and how good their power has been."""
         models = self._state.profile_models.get(application_id)
         if models is None:
-            return said
+            return prediction
         with guard(self._state, ProfileModels.name):
-            return msgspec.structs.replace(said, power=models.power_quality(), profiles=models.models())
-        return said
+            return msgspec.structs.replace(prediction, power=models.power_quality(), profiles=models.models())
+        return prediction
 
     def answered(self, application_id: str, points: Sequence[AnswerPoint]) -> tuple[AnswerPoint, ...]:
         """Return the points of an answer with power and energy."""
@@ -52,13 +52,13 @@ class Power:
         return tuple(powered(point, power) for point, power in zip(points, found, strict=True))
 
     def note(self, application_id: str) -> None:
-        """Let a prediction be published again where what it told of power has changed since."""
+        """Let a prediction be published again where what it reported power has changed since."""
         model = self._state.models.get(application_id)
         published = model.published if model is not None else None
         if model is None or published is None:
             return
         if changed(published.power_w, self.at(application_id, [point.n for point in published.points])):
-            model.tell_again(self._state.now_ms)
+            model.republish(self._state.now_ms)
             self._state.model_changed(application_id, model)
 
 
@@ -86,7 +86,7 @@ class ProfileWarnings:
             self._alert(application_id, fact, finding)
 
     def learned(self, application_id: str) -> None:
-        """Let a prediction be told again where a run that was learned has changed what is told of power."""
+        """Let a prediction be told again where a run that was learned has changed what is reported power."""
         with guard(self._state, ProfileModels.name):
             self._power.note(application_id)
 
@@ -99,11 +99,11 @@ class ProfileWarnings:
         expected_s = point.run_time_s if point is not None else None
         key, settings, now_ms = ApplicationKey.parse(application_id), self._state.settings.alerts, self._state.now_ms
         run = profiles.JudgedRun(key, fact, finding, models.models(), expected_s)
-        said = (
+        prediction = (
             profiles.unexplained_power(run, settings.unexplained_power, now_ms),
             profiles.disturbed_run(run, settings.disturbed_run, now_ms),
         )
-        self._alerts.take(condition for condition in said if condition is not None)
+        self._alerts.take(condition for condition in prediction if condition is not None)
 
 
 DISTURBED: Final = 0.5  # a run that counts less than this was disturbed
@@ -130,7 +130,7 @@ class Profiles:
 
     def settled(self, job: Job, run: EndedRun) -> Profile | None:
         """Return the profile of a run that settles, and learn it where it says enough of the run."""
-        profile = run.profile or self._asked(run)
+        profile = run.profile or self._requested(run)
         why = self._left_out(job, run, profile)
         self._state.tally["profile", why or "learned"] += 1
         if why is None or profile is None:
@@ -161,7 +161,7 @@ class Profiles:
             return left
         return left - 1
 
-    def _asked(self, run: EndedRun) -> Profile | None:
+    def _requested(self, run: EndedRun) -> Profile | None:
         event = run.event
         with guard(self._state, ProfileModels.name):
             return self._state.profiles.profile(job_key(event.system, event.job_id), event.run_id)
@@ -198,7 +198,7 @@ class Profiles:
             event.run_time_s,
             event.end_ms,
             profile,
-            told_attributes(job, event),
+            reported_attributes(job, event),
         )
         models = self._state.profile_models.open(application_id)
         finding = models.score(fact)

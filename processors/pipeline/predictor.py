@@ -16,21 +16,21 @@ from processors.facts import N_MAX, N_MIN, Band, PublishedCurve, Remaining, rema
 from processors.features import DECIDES, FeatureQuestion, judged, model_with
 from processors.features import NAME as FEATURES
 from processors.inputs import NAME as OTHER_INPUTS
-from processors.inputs import Inputs, OtherInputs, Sizes
+from processors.inputs import Inputs, Sizes, TransferPrediction
 from processors.jobs.remaining_time import FromInputs
 from processors.models.combination.combine import SHIPPED, Combination
-from processors.models.combination.evidence import SiblingSummary
+from processors.models.combination.evidence import RelatedCurve
 from processors.models.statistics import rounded, six_digits
-from processors.pipeline.features import NOTHING, Features, Told
-from processors.pipeline.inputs import Unseen
-from processors.pipeline.similar_runs import Histories, coming, home
+from processors.pipeline.features import NOTHING, Features, KnownFeatures
+from processors.pipeline.inputs import UnseenInputs
+from processors.pipeline.similar_runs import SimilarRunForecasts, coming, home
 from processors.pipeline.stage import guard
-from processors.pipeline.state import ShardState, laws_key
+from processors.pipeline.state import ShardState, related_curves_key
 from processors.run_time.messages import model_of
 from processors.run_time.model import RunTime
-from processors.run_time.prediction import Outlook, curve_sizes, fitted_curve
+from processors.run_time.prediction import RunTimePrediction, curve_sizes, fitted_curve
 from processors.run_time.quality import COVERAGE
-from processors.run_time.related_curves import Laws
+from processors.run_time.related_curves import RelatedCurves
 from processors.similar_runs import NO_CURVE, NOT_BY_SIZE, Expected, conditioned, reliability
 
 CENTRE: Final = "centre"
@@ -53,7 +53,7 @@ class Question:
     key: ApplicationKey | None
     evidence: Evidence = field(default_factory=Evidence)
     input_sizes: Sizes = ()
-    known: Told = NOTHING
+    known: KnownFeatures = NOTHING
     from_inputs: FromInputs | None = None
     explained: bool = False
     runs: bool = False
@@ -106,12 +106,14 @@ BySize = dict[float, Predicted]
 class Predictor:
     """Predicts run times in one shard from what is known at this place of the journal; changes nothing."""
 
-    def __init__(self, state: ShardState, histories: Histories, features: Features, unseen: Unseen) -> None:
+    def __init__(
+        self, state: ShardState, similar_runs: SimilarRunForecasts, features: Features, unseen: UnseenInputs
+    ) -> None:
         self._state = state
-        self._histories = histories
+        self._similar_runs = similar_runs
         self._features = features
-        self._unseen = unseen
-        self._now: dict[str, Outlook] = {}
+        self._unseen_inputs = unseen
+        self._now: dict[str, RunTimePrediction] = {}
         self.sources: tuple[Callable[[Question, Sequence[float]], BySize], ...] = (
             self._by_features,
             self._by_similar_runs_of_better_record,
@@ -150,23 +152,23 @@ class Predictor:
         """Fit the curve of an application to what is known now, by default at the sizes that are published."""
         factor_max = self._state.settings.run_time.curve_factor_max
         wanted = curve_sizes(model.sizes(), factor_max) if sizes is None else sizes
-        return fitted_curve(self.outlook(key, model), model, wanted, self._state.now_ms)
+        return fitted_curve(self.forecast(key, model), model, wanted, self._state.now_ms)
 
-    def outlook(self, key: ApplicationKey, model: RunTime) -> Outlook:
+    def forecast(self, key: ApplicationKey, model: RunTime) -> RunTimePrediction:
         """Return the study and the ensemble of an application, with what related curves and other inputs add."""
         if key.id not in self._now:
-            others = self._unseen.leaned_on(key, model)
+            others = self._unseen_inputs.leaned_on(key, model)
             combination = self._combination(key, model)
-            self._now[key.id] = Outlook(model.study(), combination, others, model.observed().scatter)
+            self._now[key.id] = RunTimePrediction(model.study(), combination, others, model.observed().scatter)
         return self._now[key.id]
 
     def _combination(self, key: ApplicationKey, model: RunTime) -> Combination | None:
         found = model.evidence(key.id, key.system)
         if found is None:
             return None
-        related: Laws = self._state.laws.open(laws_key(key))
-        siblings = tuple(_in_unit(key.unit, sibling) for sibling in related.siblings)
-        return Combination(found, siblings, related.learned, self._state.pool.open(CENTRE).counts, SHIPPED)
+        related: RelatedCurves = self._state.related_curves.open(related_curves_key(key))
+        related_curves = tuple(_in_unit(key.unit, related_curve) for related_curve in related.related_curves)
+        return Combination(found, related_curves, related.learned, self._state.pool.open(CENTRE).counts, SHIPPED)
 
     # The sources, in their order.
 
@@ -220,7 +222,7 @@ class Predictor:
         model = self._state.models.get(key.id) if key else None
         if key is None or model is None or not model.observations:
             return []
-        better = self._histories.better_record(key.id)
+        better = self._similar_runs.better_record(key.id)
         if better is not None:
             return list(sizes) if better else self._useless(model, sizes)
         observed = model.sizes()
@@ -267,7 +269,7 @@ class Predictor:
         if question.from_inputs is not None:
             before, model = question.from_inputs, Model(OTHER_INPUTS, ())
             return {
-                n: Predicted(n, before.band, None, before.extrapolation, "cold_start", before.reliability, model)
+                n: Predicted(n, before.band, None, before.extrapolation, "transfer", before.reliability, model)
                 for n in sizes
             }
         others = self._others(question.key, question.input_sizes)
@@ -277,17 +279,17 @@ class Predictor:
         for n in sizes:  # one by one: what is said of a size must not depend on which others were asked about
             band = others.band([n])
             whole = _rounded(Band(*(float(column[0]) for column in band)))
-            found[n] = Predicted(n, whole, None, n / others.n_max, "cold_start", trust, model)
+            found[n] = Predicted(n, whole, None, n / others.n_max, "transfer", trust, model)
         return found
 
-    def _others(self, key: ApplicationKey, sizes: Sizes) -> OtherInputs | None:
+    def _others(self, key: ApplicationKey, sizes: Sizes) -> TransferPrediction | None:
         with guard(self._state, Inputs.name):
-            return self._unseen.others(key, sizes) if sizes else None
+            return self._unseen_inputs.others(key, sizes) if sizes else None
         return None
 
     def _by_similar_runs(self, question: Question, sizes: Sequence[float]) -> BySize:
         """Predict from past runs of the same user, name or class, where the question says what is similar."""
-        comparable = question.runs or self._histories.has_similar(question.system, question.key, question.evidence)
+        comparable = question.runs or self._similar_runs.has_similar(question.system, question.key, question.evidence)
         return self._similar(question, sizes, NO_CURVE) if comparable else {}
 
     def _similar(self, question: Question, sizes: Sequence[float], why: str) -> BySize:
@@ -295,14 +297,14 @@ class Predictor:
         system = home(question.system, application_id)
         found = {}
         for n in sizes:
-            told = self._histories.told(system, coming(application_id, n, question.evidence))
-            if told is None:
+            known = self._similar_runs.predict(system, coming(application_id, n, question.evidence))
+            if known is None:
                 continue
-            expected = told.expected
+            expected = known.expected
             band = Band(expected.run_time_s, expected.low_s, max(expected.high_s, expected.run_time_s))
             trust = reliability(expected.alike, why)
             found[n] = Predicted(
-                n, _rounded(band), _known(told.coverage), 1.0, "similar_runs", trust, told.model, similar=expected
+                n, _rounded(band), _known(known.coverage), 1.0, "similar_runs", trust, known.model, similar=expected
             )
         return found
 
@@ -315,7 +317,7 @@ def _known(share: float | None) -> float | None:
     return None if share is None else six_digits(share)
 
 
-def _in_unit(unit: str, sibling: SiblingSummary) -> SiblingSummary:
+def _in_unit(unit: str, related: RelatedCurve) -> RelatedCurve:
     """Return a related curve without its own sizes where these are counted in another unit."""
-    alike = not sibling.inside or ApplicationKey.parse(sibling.key).unit == unit
-    return sibling if alike else sibling._replace(inside=())
+    alike = not related.inside or ApplicationKey.parse(related.key).unit == unit
+    return related if alike else related._replace(inside=())

@@ -21,7 +21,7 @@ from processors.contracts.outputs import Answer, Message
 from processors.features import FeatureTimes
 from processors.hosts.rows import HostRows
 from processors.inputs import Inputs
-from processors.jobs.deduplication import Asked, LowWater, SeenRuns
+from processors.jobs.deduplication import AnsweredRequests, LowWater, RunDeduplication
 from processors.jobs.failures import FailureRate, HostFailureRate
 from processors.jobs.lifecycle import Job
 from processors.load.scores import LoadScores
@@ -30,30 +30,30 @@ from processors.pipeline.alerts import Warnings
 from processors.pipeline.answers import Answering
 from processors.pipeline.completions import Completions, Outcomes
 from processors.pipeline.features import Features
-from processors.pipeline.fits import Refits
+from processors.pipeline.fits import FitQueue
 from processors.pipeline.host_state import ARRAYS, encoded, of_hosts
 from processors.pipeline.hosts import HostShard
-from processors.pipeline.inputs import Unseen
+from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.jobs import Forecasts, Jobs
 from processors.pipeline.power import Power, Profiles
 from processors.pipeline.predictor import Predictor
-from processors.pipeline.similar_runs import Histories
+from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import STOP, Line, Stage, TickWork, of_completion, of_job, run_stages, stage
 from processors.pipeline.state import FoldSettings, Identify, ShardState, Tombstone, stateful
 from processors.power.model import ProfileModels
 from processors.run_time.drift import Drift
 from processors.run_time.members import Members
 from processors.run_time.model import RunTime
-from processors.run_time.related_curves import Laws, Pool
-from processors.similar_runs import Rivals, RunHistory
+from processors.run_time.related_curves import Pool, RelatedCurves
+from processors.similar_runs import ModelComparison, SimilarRuns
 
 # Every kind of state that a shard keeps: that of jobs, and that of hosts.
-STATEFUL: Final[tuple[Any, ...]] = (*stateful(), *host_state.COLUMNS, *host_state.SHELVED)
+STATEFUL: Final[tuple[Any, ...]] = (*stateful(), *host_state.COLUMNS, *host_state.STORED)
 PROCESSORS: Final = tuple(processor.name for processor in STATEFUL) + ARRAYS
 
 SETTLED: Final = (Job, ProfileModels, FeatureTimes, RunTime, AlertLife)  # what a run that settles is learned by
 FORGOTTEN: Final = (  # what goes when an application is forgotten
-    RunTime, Members, Drift, Rivals, LoadScores, ProfileModels, FeatureTimes, RunHistory, Laws, Inputs, AlertLife
+    RunTime, Members, Drift, ModelComparison, LoadScores, ProfileModels, FeatureTimes, SimilarRuns, RelatedCurves, Inputs, AlertLife
 )  # fmt: skip
 
 
@@ -64,14 +64,14 @@ class Shard:
         self.hosts = HostShard(settings)
         self.state = ShardState(settings, identify, self.hosts, self.hosts)
         state, self._warnings = self.state, Warnings(self.state)
-        self._similar_runs, self._features = similar_runs, features = Histories(state), Features(state)
-        inputs, power = Unseen(state), Power(state)
+        self._similar_runs, self._features = similar_runs, features = SimilarRunForecasts(state), Features(state)
+        inputs, power = UnseenInputs(state), Power(state)
         self._predictor = Predictor(state, similar_runs, features, inputs)
         completions = Completions(state, self._warnings, similar_runs, features, inputs)
         forecasts = Forecasts(state, self._predictor, features, power)
         profiles = Profiles(state, self._warnings, power)
         jobs = Jobs(state, completions, forecasts, features, profiles)
-        fits = Refits(
+        fits = FitQueue(
             state, self._warnings, self._predictor, similar_runs, features=features, unseen=inputs, power=power
         )
         self._answering = Answering(state, self._predictor, features, inputs, power)
@@ -79,7 +79,7 @@ class Shard:
         self._of_hosts = (Stage(self.hosts.take, optional=True, owner=HostRows.name),)
         self.lines = self._pipeline(completions, jobs, profiles, fits)
 
-    def _pipeline(self, completions: Completions, jobs: Jobs, profiles: Profiles, fits: Refits) -> dict[type, Line]:
+    def _pipeline(self, completions: Completions, jobs: Jobs, profiles: Profiles, fits: FitQueue) -> dict[type, Line]:
         """Return the stages of each kind of record, in order, with the kinds of state that each may write."""
         state, answers, failures = self.state, self._answering, Outcomes(self.state, self._warnings)
         return {
@@ -90,7 +90,7 @@ class Shard:
             )),
             Identity: Line(partial(of_job, state), (
                 stage(jobs.remember_evidence),
-                stage(jobs.place_again, FailureRate, HostFailureRate, SeenRuns, LowWater, *FORGOTTEN),
+                stage(jobs.place_again, FailureRate, HostFailureRate, RunDeduplication, LowWater, *FORGOTTEN),
                 stage(jobs.forecast_end),
                 stage(jobs.keep, Job),
             )),
@@ -102,17 +102,17 @@ class Shard:
             JobCompleted: Line(partial(of_completion, state), (
                 stage(completions.recognise),
                 stage(completions.identify),
-                stage(completions.compare_with_similar_runs, RunHistory, Rivals),
+                stage(completions.compare_with_similar_runs, SimilarRuns, ModelComparison),
                 stage(completions.learn, *FORGOTTEN),
                 stage(completions.count_failures, FailureRate, HostFailureRate, AlertLife),
-                stage(completions.remember, SeenRuns, LowWater),
+                stage(completions.remember, RunDeduplication, LowWater),
                 stage(jobs.end, LoadScores, *SETTLED),
                 stage(jobs.keep, Job),
             )),
             JobProfile: Line(partial(of_job, state), (stage(profiles.remember, Job),)),
             HostState: Line(_itself, (stage(failures.forget_host, HostFailureRate, AlertLife),)),
             PredictionRequested: Line(_itself, (
-                stage(answers.deduplicate, Asked),
+                stage(answers.deduplicate, AnsweredRequests),
                 stage(answers.publish),
             )),
             Tick: Line(TickWork, (
@@ -122,8 +122,8 @@ class Shard:
                 stage(fits.fit_curves, Pool, *FORGOTTEN, optional=True),
                 stage(self._features.fit_features, FeatureTimes, optional=True),
                 stage(self._warnings.fire_and_resolve, AlertLife, optional=True),
-                stage(answers.forget_old, Asked, optional=True),
-                stage(self._similar_runs.evict, RunHistory, optional=True),
+                stage(answers.forget_old, AnsweredRequests, optional=True),
+                stage(self._similar_runs.evict, SimilarRuns, optional=True),
             )),
         }  # fmt: skip
 
@@ -135,7 +135,7 @@ class Shard:
     @property
     def hosts_now_ms(self) -> int:
         """The newest tick that the hosts have seen: after a restart they are behind the jobs for a while."""
-        return self.hosts.desk.now_ms
+        return self.hosts.state.now_ms
 
     @property
     def hosts_wait(self) -> bool:
@@ -186,9 +186,9 @@ class Shard:
 
     def tallied(self) -> dict[tuple[str, str], int]:
         """Return the counts since the last call, for metrics."""
-        tally = self.state.tally + self.hosts.desk.tally
+        tally = self.state.tally + self.hosts.state.tally
         self.state.tally.clear()
-        self.hosts.desk.tally.clear()
+        self.hosts.state.tally.clear()
         return dict(tally)
 
     def restore(self, states: Mapping[str, bytes], now_ms: int, hosts_now_ms: int | None = None) -> None:
@@ -197,7 +197,7 @@ class Shard:
         self.state.now_ms = now_ms
         self.state.restore({key: value for key, value in states.items() if key not in hosts})
         if hosts_now_ms is None:
-            self.hosts.desk.forget(set(hosts))
+            self.hosts.state.forget(set(hosts))
         else:
             self.hosts.restore(hosts, hosts_now_ms)
 
@@ -207,23 +207,23 @@ class Shard:
 
     def copied_hosts(self) -> Callable[[], dict[str, bytes | None]]:
         """Copy the states of hosts, and return what makes of the copy what a checkpoint has to write, in any thread."""
-        return partial(encoded, self.hosts.desk.copied())
+        return partial(encoded, self.hosts.state.copied())
 
     def sizes(self) -> dict[str, int]:
         """Return the number of states or rows by processor."""
-        return {store.kind.name: len(store) for store in self.state.stores()} | self.hosts.desk.sizes()
+        return {store.kind.name: len(store) for store in self.state.stores()} | self.hosts.state.sizes()
 
     def power_errors(self) -> dict[str, float]:
-        """Return how far estimates of power are out where sensors are, in W by component: the median of late."""
+        """Return how far estimates of power are out where sensors are, in W by component: the median recently."""
         return self.hosts.power_errors()
 
     def confirm(self) -> None:
-        """Take note that the checkpoint of `dirty` is surely there."""
+        """Record that the checkpoint of `dirty` is durable."""
         self.state.confirm()
 
     def confirm_hosts(self) -> None:
-        """Take note that the checkpoint of `copied_hosts` is surely there."""
-        self.hosts.desk.confirm()
+        """Record that the checkpoint of `copied_hosts` is durable."""
+        self.hosts.state.confirm()
 
     def _advance(self, work: TickWork) -> bool | None:
         """Move the present moment on; stop a tick that was seen before."""

@@ -12,34 +12,34 @@ from processors.models.statistics import quantile_of_band
 from processors.pipeline.stage import TickWork
 from processors.pipeline.state import ShardState
 from processors.similar_runs import (
-    KEPT_MAX,
+    RETAINED_MAX,
     UPPER,
-    Bout,
     ComingJob,
     EndedJob,
     Expected,
     GroupKind,
-    RunHistory,
-    Told,
+    ScorePair,
+    SimilarRuns,
+    SimilarRunsPrediction,
     expected,
     group_keys,
     loss_s,
-    told,
+    predict,
 )
 
 
-class Histories:
+class SimilarRunForecasts:
     """The histories of one shard. The name in them is the application's id, so that another input is another name."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
 
-    def told(self, system: str, job: ComingJob | None) -> Told | None:
-        """Return what similar runs tell of a job; None where they are too few. Changes nothing."""
+    def predict(self, system: str, job: ComingJob | None) -> SimilarRunsPrediction | None:
+        """Return what similar runs report a job; None where they are too few. Changes nothing."""
         if job is None:
             return None
         keys = group_keys(system, job)
-        return told(job, {kind: self._state.histories.open(key) for kind, key in keys.items()})
+        return predict(job, {kind: self._state.similar_runs.open(key) for kind, key in keys.items()})
 
     def has_similar(self, system: str, key: ApplicationKey | None, evidence: Evidence) -> bool:
         """Return whether a run to come says what is similar to it: a known user, a time limit, or a name that ran before.
@@ -51,7 +51,7 @@ class Histories:
         if job is None or job.time_limit_s is not None:
             return job is not None
         keys = group_keys(home(system, application_id), job)
-        return any(key in self._state.histories for kind, key in keys.items() if kind in ("user", "name"))
+        return any(key in self._state.similar_runs for kind, key in keys.items() if kind in ("user", "name"))
 
     def ended(
         self, event: JobCompleted, placement: Placement, evidence: Evidence, point: PublishedPoint | None
@@ -61,15 +61,15 @@ class Histories:
         Not every run is scored where many end between two ticks.
         """
         job = coming(placement.application_id, placement.n, evidence)
-        if job is None or not held_nodes(event, job):
+        if job is None or not occupied_nodes(event, job):
             return
         keys = group_keys(home(event.system, placement.application_id), job)
-        groups = {kind: self._state.histories.open(key) for kind, key in keys.items()}
+        groups = {kind: self._state.similar_runs.open(key) for kind, key in keys.items()}
         self._score(job, event.run_time_s, groups, point)
         run = EndedJob(event.run_id, job, event.run_time_s)
         for kind, history in groups.items():
-            history.learn(run, KEPT_MAX[kind])
-            self._state.histories.changed(keys[kind], history, self._state.now_ms)
+            history.learn(run, RETAINED_MAX[kind])
+            self._state.similar_runs.changed(keys[kind], history, self._state.now_ms)
 
     def corrected(self, event: JobCompleted, was: ComingJob | None, placement: Placement, evidence: Evidence) -> None:
         """Take a run for something else than before: `was` is what it had been taken for, as far as that is known.
@@ -79,7 +79,7 @@ class Histories:
         """
         now = coming(placement.application_id, placement.n, evidence)
         before = self._keys(event.system, was)
-        if now is not None and not held_nodes(event, now):
+        if now is not None and not occupied_nodes(event, now):
             now = None
         after = self._keys(event.system, now)
         left = [self._forget(key, event.run_id) for key in before.values() if key not in after.values()]
@@ -87,12 +87,12 @@ class Histories:
             return
         run = EndedJob(event.run_id, now, event.run_time_s)
         for kind, key in after.items():
-            history = self._state.histories.open(key)
+            history = self._state.similar_runs.open(key)
             if not history.correct(run):
                 if not any(left) or key in before.values():
                     continue
-                history.learn(run, KEPT_MAX[kind])
-            self._state.histories.changed(key, history, self._state.now_ms)
+                history.learn(run, RETAINED_MAX[kind])
+            self._state.similar_runs.changed(key, history, self._state.now_ms)
 
     def was(self, job: Job, event: JobCompleted, before: Placement | None, evidence: Evidence) -> ComingJob | None:
         """Return what a run was taken for when it was reported before."""
@@ -107,27 +107,27 @@ class Histories:
 
     def better_record(self, application_id: str) -> bool | None:
         """Return whether similar runs predicted the runs of an application better than its curve; None before enough were scored."""
-        rivals = self._state.rivals.get(application_id)
-        return rivals.score(1.0) if rivals is not None else None
+        comparison = self._state.model_comparisons.get(application_id)
+        return comparison.score(1.0) if comparison is not None else None
 
     def not_by_size(self, application_id: str) -> bool:
-        """Tell whether the run times of an application do not follow its size."""
-        rivals = self._state.rivals.get(application_id)
-        return rivals is not None and rivals.chosen
+        """Return whether the run times of an application do not follow its size."""
+        comparison = self._state.model_comparisons.get(application_id)
+        return comparison is not None and comparison.chosen
 
     def evict(self, _work: TickWork) -> None:
         """Forget the histories that were unused for the longest time, where there are too many."""
-        excess = len(self._state.histories) - self._state.settings.run_time.histories_max
-        for key in self._state.histories.longest_unused(excess) if excess > 0 else ():
-            self._state.histories.remove(key)
-            self._state.tally["bound", "histories_max"] += 1
+        excess = len(self._state.similar_runs) - self._state.settings.run_time.similar_runs_max
+        for key in self._state.similar_runs.longest_unused(excess) if excess > 0 else ():
+            self._state.similar_runs.remove(key)
+            self._state.tally["bound", "similar_runs_max"] += 1
 
     def _score(
-        self, job: ComingJob, run_time_s: float, groups: Mapping[GroupKind, RunHistory], point: PublishedPoint | None
+        self, job: ComingJob, run_time_s: float, groups: Mapping[GroupKind, SimilarRuns], point: PublishedPoint | None
     ) -> None:
         centre, now_ms = groups["centre"], self._state.now_ms
-        rivals = self._state.rivals.open(job.name) if point and job.name else None
-        compares = rivals is not None and rivals.wants(now_ms)
+        comparison = self._state.model_comparisons.open(job.name) if point and job.name else None
+        compares = comparison is not None and comparison.wants(now_ms)
         if not compares and not centre.wants(now_ms):
             return
         found = expected(job, groups)
@@ -139,18 +139,18 @@ class Histories:
     def _compare(
         self, application_id: str, n: float, run_time_s: float, point: PublishedPoint, found: Expected
     ) -> None:
-        rivals = self._state.rivals.open(application_id)
+        comparison = self._state.model_comparisons.open(application_id)
         upper_s = quantile_of_band(point.run_time_s, point.high_s, UPPER)
         by_curve = loss_s(run_time_s, point.run_time_s, upper_s)
         by_past = loss_s(run_time_s, found.run_time_s, found.upper_s)
-        rivals.learn(Bout(n, by_curve, by_past, self._state.now_ms))
-        self._state.rivals.changed(application_id, rivals, self._state.now_ms)
+        comparison.learn(ScorePair(n, by_curve, by_past, self._state.now_ms))
+        self._state.model_comparisons.changed(application_id, comparison, self._state.now_ms)
 
     def _forget(self, key: str, run_id: str) -> bool:
-        history = self._state.histories.get(key)
+        history = self._state.similar_runs.get(key)
         if history is None or not history.forget(run_id):
             return False
-        self._state.histories.changed(key, history, self._state.now_ms)
+        self._state.similar_runs.changed(key, history, self._state.now_ms)
         return True
 
     @staticmethod
@@ -168,8 +168,8 @@ def coming(application_id: str | None, n: float | None, evidence: Evidence) -> C
     return ComingJob(float(n), application_id, evidence.user, limit_s)
 
 
-def held_nodes(event: JobCompleted, job: ComingJob) -> bool:
-    """Tell whether a run held nodes of one size for its time: no part of a job that changed its size, or never ran."""
+def occupied_nodes(event: JobCompleted, job: ComingJob) -> bool:
+    """Return whether a run held nodes of one size for its time: no part of a job that changed its size, or never ran."""
     return event.state != "RESIZING" and plausible(job.n, event.run_time_s)
 
 

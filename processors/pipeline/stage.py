@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from processors.contracts.events import JobCompleted, Tick
 from processors.contracts.names import job_key
 from processors.facts import RunFact
-from processors.jobs.deduplication import SeenRun
+from processors.jobs.deduplication import KnownRun
 from processors.jobs.lifecycle import Job, Placement
 from processors.pipeline.state import ShardState
 from processors.store import Processor
@@ -97,7 +97,7 @@ class CompletionWork(JobWork):
     """
 
     event: JobCompleted
-    known: SeenRun | None = None
+    known: KnownRun | None = None
     before: Placement | None = None
     placement: Placement = UNPLACED
     fact: RunFact | None = None

@@ -22,7 +22,14 @@ from processors.contracts.outputs import Message
 from processors.contracts.settings import AlertSettings, FeatureSettings, JobSettings, ProfileSettings, RunTimeSettings
 from processors.features import FeatureTimes, FeatureTimesState
 from processors.inputs import Inputs, InputsState, input_key
-from processors.jobs.deduplication import Asked, AskedState, LowWater, LowWaterState, SeenRuns, SeenState
+from processors.jobs.deduplication import (
+    AnsweredRequests,
+    AnsweredRequestsState,
+    LowWater,
+    LowWaterState,
+    RunDeduplication,
+    RunDeduplicationState,
+)
 from processors.jobs.failures import FailureRate, FailureState, HostFailureRate
 from processors.jobs.lifecycle import Job, JobState
 from processors.load.scores import LoadScores, LoadScoresState
@@ -31,9 +38,9 @@ from processors.run_time.drift import Drift, DriftState
 from processors.run_time.members import Members, MembersState
 from processors.run_time.messages import Context
 from processors.run_time.model import RunTime, RunTimeState
-from processors.run_time.related_curves import Laws, LawsState, Pool, PoolState
-from processors.similar_runs import Rivals, RivalsState, RunHistory, RunHistoryState, name_key
-from processors.store import Kind, Processor, Shelf, digest64
+from processors.run_time.related_curves import Pool, PoolState, RelatedCurves, RelatedCurvesState
+from processors.similar_runs import ModelComparison, ModelComparisonState, SimilarRuns, SimilarRunsState, name_key
+from processors.store import Kind, Processor, Store, digest64
 
 P = TypeVar("P", bound=Processor[Any, Any])
 
@@ -114,25 +121,25 @@ class ShardState:
         self.now_ms = 0
         self.outbox: list[Message | Tombstone] = []
         self.tally: Counter[tuple[str, str]] = Counter()
-        self._stores: list[Shelf[Any]] = []
-        self._per_application: list[Shelf[Any]] = []
+        self._stores: list[Store[Any]] = []
+        self._per_application: list[Store[Any]] = []
         self._application_ids: dict[int, str] = {}
 
         rates, runs_max = settings.alerts.failure_rate, settings.profiles.runs_max
         self.jobs = self._store(Job, JobState, settings.jobs)
         self.models = self._store(RunTime, RunTimeState, settings.run_time, per_application=True)
-        self.seen = self._store(SeenRuns, SeenState, live_max=SEEN_LIVE_MAX)
+        self.known_runs = self._store(RunDeduplication, RunDeduplicationState, live_max=SEEN_LIVE_MAX)
         self.low_water = self._store(LowWater, LowWaterState)
         self.failures = self._store(FailureRate, FailureState, rates)
         self.hosts = self._store(HostFailureRate, FailureState, rates)
         self.alerts = self._store(AlertLife, AlertState)
-        self.asked = self._store(Asked, AskedState)
-        self.laws = self._store(Laws, LawsState)
+        self.answered_requests = self._store(AnsweredRequests, AnsweredRequestsState)
+        self.related_curves = self._store(RelatedCurves, RelatedCurvesState)
         self.pool = self._store(Pool, PoolState)
         self.members = self._store(Members, MembersState, per_application=True)
         self.inputs = self._store(Inputs, InputsState)
-        self.histories = self._store(RunHistory, RunHistoryState)
-        self.rivals = self._store(Rivals, RivalsState, per_application=True)
+        self.similar_runs = self._store(SimilarRuns, SimilarRunsState)
+        self.model_comparisons = self._store(ModelComparison, ModelComparisonState, per_application=True)
         self.drifts = self._store(Drift, DriftState, per_application=True)
         self.loads = self._store(LoadScores, LoadScoresState, per_application=True)
         self.profile_models = self._store(
@@ -147,7 +154,7 @@ class ShardState:
         """The fields that every message has: agent version and time."""
         return Context(self.settings.agent_version, self.now_ms)
 
-    def stores(self) -> Iterator[Shelf[Any]]:
+    def stores(self) -> Iterator[Store[Any]]:
         """Return every store, in the order of declaration."""
         return iter(self._stores)
 
@@ -176,10 +183,12 @@ class ShardState:
         key = ApplicationKey.parse(application_id)
         for store in self._per_application:
             store.remove(application_id)
-        self.histories.remove(name_key(key.system, application_id))
-        laws = self.laws.get(laws_key(key))
-        if laws is not None:  # what the curve taught the centre stays
-            self._changed_or_removed(self.laws, laws_key(key), laws, keep=laws.forget(key.id))
+        self.similar_runs.remove(name_key(key.system, application_id))
+        related_curves = self.related_curves.get(related_curves_key(key))
+        if related_curves is not None:  # what the curve taught the centre stays
+            self._changed_or_removed(
+                self.related_curves, related_curves_key(key), related_curves, keep=related_curves.forget(key.id)
+            )
         inputs = self.inputs.get(inputs_key(key))
         if inputs is not None and inputs.of(input_key(key)) is not None:
             self._changed_or_removed(self.inputs, inputs_key(key), inputs, keep=inputs.forget(input_key(key)))
@@ -221,9 +230,9 @@ class ShardState:
         *settings: object,
         per_application: bool = False,
         live_max: int = LIVE_MAX,
-    ) -> Shelf[P]:
+    ) -> Store[P]:
         build: Any = processor  # its class method `build` takes settings and a state
-        store: Shelf[P] = Shelf(
+        store: Store[P] = Store(
             Kind(processor.name, processor.version, state, partial(build.build, *settings)), live_max
         )
         self._stores.append(store)
@@ -231,7 +240,7 @@ class ShardState:
             self._per_application.append(store)
         return store
 
-    def _changed_or_removed(self, store: Shelf[P], key: str, processor: P, *, keep: bool) -> None:
+    def _changed_or_removed(self, store: Store[P], key: str, processor: P, *, keep: bool) -> None:
         if keep:
             store.changed(key, processor, self.now_ms)
         else:
@@ -245,14 +254,14 @@ class ShardState:
             self._application_ids.pop(digest64(application_id), None)
 
 
-def laws_key(key: ApplicationKey) -> str:
+def related_curves_key(key: ApplicationKey) -> str:
     """Return the key under which all curves of an application learn from each other."""
     return quote(key.application, safe=SAFE)
 
 
 def inputs_key(key: ApplicationKey) -> str:
     """Return the key under which the inputs of an application in one unit are kept."""
-    return f"{laws_key(key)}/{quote(key.unit, safe=SAFE)}"
+    return f"{related_curves_key(key)}/{quote(key.unit, safe=SAFE)}"
 
 
 def stateful() -> tuple[type[Processor[Any, Any]], ...]:

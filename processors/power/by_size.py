@@ -1,4 +1,4 @@
-"""Power and energy on what is told of run times: points of curves, and the sizes that take the least energy.
+"""Power and energy on what is reported run times: points of curves, and the sizes that take the least energy.
 
 energy = power x run time. Both have bands in which nine of ten runs lie. The two errors are taken to be independent: what
 a run draws is off because hosts differ, how long it takes because the curve is off. Then variances of the logarithms add
@@ -82,7 +82,7 @@ def values_of(n: float, profile: Profile) -> dict[str, float]:
 def targets_of(run_time_s: float, profile: Profile) -> dict[str, float]:
     """Return what came of a run: its time in s, the power of a host by component and that of all hosts together, in W.
 
-    What can not be a power is left out.
+    What cannot be a power is left out.
     """
     power_w = {component: value for component, value in profile.power_w.items() if 0.0 < value < math.inf}
     found = {RUN_TIME: run_time_s}
@@ -127,24 +127,24 @@ class PowerBySize:
         self._scores = list(record.scores)
         self._measured = list(record.measured)
         self._law: PowerLaw | None = None
-        self._told: dict[float, Band] = {}
+        self._reported: dict[float, Band] = {}
 
     def changed(self) -> None:
         """Note that runs are others than when a law was last made of them."""
         self._law = None
-        self._told.clear()
+        self._reported.clear()
 
     def bands(self, runs: Iterable[Run], sizes: Sequence[float]) -> list[Band | None]:
         """Return what runs of each size draw in W, with the band of nine of ten; None before RUNS_MIN runs with power."""
         law = self._fitted(runs)
         if law is None:
             return [None] * len(sizes)
-        missing = [n for n in sizes if n not in self._told]
+        missing = [n for n in sizes if n not in self._reported]
         if missing:
             found = law.at(missing)
             for n, power_w, deviation in zip(missing, found.power_w.tolist(), found.deviation.tolist(), strict=True):
-                self._told[n] = self._band(law, n, power_w, deviation)
-        return [self._told[n] for n in sizes]
+                self._reported[n] = self._band(law, n, power_w, deviation)
+        return [self._reported[n] for n in sizes]
 
     def learn(self, runs: Iterable[Run], n: float, power_w: float, profile: Profile) -> None:
         """Take in what a run drew, before it is among the runs."""
@@ -154,8 +154,8 @@ class PowerBySize:
         if law is None or estimated > measured:
             return
         found = law.at([n])
-        told = self._band(law, n, float(found.power_w[0]), float(found.deviation[0]))
-        self._scores = [*self._scores, TargetScore.of(power_w, told)][-SCORES_MAX:]
+        reported = self._band(law, n, float(found.power_w[0]), float(found.deviation[0]))
+        self._scores = [*self._scores, TargetScore.of(power_w, reported)][-SCORES_MAX:]
         off = abs(float(np.log(power_w / found.power_w[0]))) / float(found.deviation[0])
         self._radii[_horizon(law, n)].learn(off)
 
@@ -291,12 +291,12 @@ def with_least_energy(useful: UsefulSizes, points: Sequence[CurvePoint]) -> Usef
 
 
 def changed(published: Sequence[float | None], now: Sequence[PowerBand | None]) -> bool:
-    """Tell whether power at the sizes of a curve is other than what was published, by CHANGE_MIN in ln or in being known."""
+    """Return whether power at the sizes of a curve is other than what was published, by CHANGE_MIN in ln or in being known."""
     before = published or [None] * len(now)
     return len(before) != len(now) or any(_differs(then, power) for then, power in zip(before, now, strict=True))
 
 
-def told_powers(points: Sequence[CurvePoint]) -> tuple[float | None, ...]:
+def published_powers(points: Sequence[CurvePoint]) -> tuple[float | None, ...]:
     """Return the powers that a curve tells, to compare with later; empty where it tells none."""
     found = tuple(point.power_w for point in points)
     return found if any(power_w is not None for power_w in found) else ()

@@ -275,7 +275,7 @@ class ProfileModels:
         )
 
     def power_quality(self) -> PowerQuality | None:
-        """Return how good what was told of power by size has been; None where power was never measured."""
+        """Return how good what was reported power by size has been; None where power was never measured."""
         return self._by_size.quality()
 
     def models(self) -> tuple[ProfileModel, ...]:
@@ -283,13 +283,13 @@ class ProfileModels:
         found = []
         for target in TARGETS:
             learner = self._trainer.learners[target]
-            if learner.believed is None:
+            if learner.trusted is None:
                 continue
             scores = self._scores[target]
             found.append(
                 ProfileModel(
                     target=target,
-                    model=learner.believed,
+                    model=learner.trusted,
                     runs=len(learner.table or ()),
                     scored=len(scores),
                     median_error=median_error(scores),

@@ -47,11 +47,11 @@ def remembered(known: KnownAttributes, attributes: Mapping[str, Attribute], inde
     """Return what is known after the run number `index`."""
     after = dict(known)
     for name, value in _texts(attributes).items():
-        held = known.get(name)
-        if held is None and len(after) < ATTRIBUTES_MAX:
+        entry = known.get(name)
+        if entry is None and len(after) < ATTRIBUTES_MAX:
             after[name] = KnownValues({value: index}, value)
-        elif held is not None and held.first:
-            first = {value: index} | held.first  # the first run with a value stays the first
+        elif entry is not None and entry.first:
+            first = {value: index} | entry.first  # the first run with a value stays the first
             after[name] = KnownValues(first if len(first) <= VALUES_MAX else {}, value)
     return after
 
@@ -127,7 +127,7 @@ class RunJudgement(msgspec.Struct, frozen=True):
     noise: float
     band_p: float
     conformal_p: float
-    strange: int
+    outlier: int
     changes: tuple[AttributeChange, ...] = ()
 
 
@@ -201,13 +201,13 @@ class Drift(Untimed):
         noise = self._noise(scored)
         conformal_p = drift.farthest_p(self._state.farthest, self._state.scored, distance)
         rare = drift.rare(conformal_p, self._state.scored)
-        strange = rare and not scored.inside and drift.far(off, noise)
+        outlier = rare and not scored.inside and drift.far(off, noise)
         return RunJudgement(
             ln_ratio=scored.ln_ratio,
             noise=noise,
             band_p=drift.normal_p(distance),
             conformal_p=conformal_p,
-            strange=(1 if off > 0 else -1) if strange else 0,
+            outlier=(1 if off > 0 else -1) if outlier else 0,
             changes=changes(self._state.attributes, fact.attributes),
         )
 
@@ -221,7 +221,7 @@ class Drift(Untimed):
         judgement = self.score(fact)
         if judgement is None or digest in state.repeats:
             return Taken(None)
-        if fact.scored.ground == "doubted":
+        if fact.scored.ground == "excluded":
             return Taken(judgement)
         state.repeats = [*state.repeats, digest][-REPEATS_MAX:]
         state.attributes = remembered(state.attributes, fact.attributes, state.index)

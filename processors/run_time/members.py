@@ -18,7 +18,7 @@ PUBLISHED: Final = "published"  # what was told: the combination, or the study; 
 ROWS: Final = (*MEMBERS, PUBLISHED)
 WINDOW: Final = 64  # runs; older errors fade
 ERROR_MAX: Final = 2.0  # |ln(observed / predicted)| counts no more, so that one wild forecast is not all there is
-SIZES_KEPT: Final = 32  # at which the laws' answers are remembered while they are published
+RETAINED_SIZES: Final = 32  # at which the laws' answers are remembered while they are published
 _UNIT: Final = 100_000  # errors are stored as whole parts of this
 
 
@@ -80,7 +80,7 @@ class Members(Untimed):
 
     def __init__(self, state: MembersState) -> None:
         self._state = state
-        self._told: dict[float, list[float | None]] = {}
+        self._reported: dict[float, list[float | None]] = {}
 
     @classmethod
     def build(cls, state: MembersState | None = None) -> "Members":
@@ -94,7 +94,7 @@ class Members(Untimed):
 
     def publish(self, fits: Fits | None) -> None:
         """Note the laws of a publication, None where they could not be fitted: later runs are scored against them."""
-        self._state.fits, self._told = fits, {}
+        self._state.fits, self._reported = fits, {}
 
     def errors(self) -> dict[str, tuple[HorizonError, ...]]:
         """Return the errors of each row of ROWS by horizon, only those with runs."""
@@ -109,9 +109,9 @@ class Members(Untimed):
 
     def score(self, fact: MemberFact) -> list[float | None]:
         """Return |ln(observed / predicted)| of each row, None where it says nothing."""
-        observed, laws = math.log(fact.run_time_s), self._predicted(fact.n)
-        told = self._beyond_the_curve(fact.n, laws) if fact.ln_ratio is None else observed - fact.ln_ratio
-        return [None if ln is None else min(abs(observed - ln), ERROR_MAX) for ln in (*laws, told)]
+        observed, members = math.log(fact.run_time_s), self._predicted(fact.n)
+        known = self._beyond_the_curve(fact.n, members) if fact.ln_ratio is None else observed - fact.ln_ratio
+        return [None if ln is None else min(abs(observed - ln), ERROR_MAX) for ln in (*members, known)]
 
     def learn(self, fact: MemberFact) -> None:
         """Take in how right each law was."""
@@ -134,15 +134,15 @@ class Members(Untimed):
         fits = self._state.fits
         if fits is None:
             return [None] * len(MEMBERS)
-        if n not in self._told:
-            if len(self._told) >= SIZES_KEPT:
-                self._told.clear()
-            self._told[n] = fits.battery().ln_run_times(n)
-        return self._told[n]
+        if n not in self._reported:
+            if len(self._reported) >= RETAINED_SIZES:
+                self._reported.clear()
+            self._reported[n] = fits.battery().ln_run_times(n)
+        return self._reported[n]
 
-    def _beyond_the_curve(self, n: float, laws: list[float | None]) -> float | None:
+    def _beyond_the_curve(self, n: float, members: list[float | None]) -> float | None:
         fits = self._state.fits
-        return fits.battery().weighted(laws, fits.weights) if fits is not None and n > fits.n_max else None
+        return fits.battery().weighted(members, fits.weights) if fits is not None and n > fits.n_max else None
 
 
 def _copy(state: MembersState) -> MembersState:

@@ -22,17 +22,17 @@ from processors.contracts.settings import RunTimeSettings
 from processors.facts import PublishedCurve, PublishedPoint
 from processors.inputs import NAME
 from processors.models import battery
-from processors.models.battery import BESIDE, LARGER_ONLY, SIZES_MIN, explained
-from processors.models.combination.evidence import LAWS
+from processors.models.battery import LARGER_ONLY, REFERENCE, SIZES_MIN, explained
+from processors.models.combination.evidence import ENSEMBLE
 from processors.models.statistics import rounded
 from processors.run_time.members import PUBLISHED, Fits, Members
 from processors.run_time.model import RunTime
-from processors.run_time.prediction import RELIABLE, Outlook
+from processors.run_time.prediction import RELIABLE, RunTimePrediction
 
 Floats = NDArray[np.float64]
 
 DOWNEY: Final = "downey"
-NO_LAWS: Final[tuple[tuple[float, ...], ...]] = ((),) * (len(LAWS) + len(BESIDE))
+NO_MEMBERS: Final[tuple[tuple[float, ...], ...]] = ((),) * (len(ENSEMBLE) + len(REFERENCE))
 
 
 def model_of(curve: PublishedCurve, members: Members | None, fits: Fits | None = None) -> Model:
@@ -42,17 +42,17 @@ def model_of(curve: PublishedCurve, members: Members | None, fits: Fits | None =
     """
     history = members or Members.build()
     known = fits or history.fits
-    own = dict(zip((*LAWS, *BESIDE), known.parameters if known else NO_LAWS, strict=True))
+    own = dict(zip((*ENSEMBLE, *REFERENCE), known.parameters if known else NO_MEMBERS, strict=True))
     weights = _rounded(curve.weights)
     parts = [name for name in weights if name not in (DOWNEY, NAME)]
-    others = [name for name in BESIDE if name != DOWNEY]
+    others = [name for name in REFERENCE if name != DOWNEY]
     errors = history.errors()
-    told = tuple(
+    given = tuple(
         Member(
             name=name,
             weight=weights.get(name, 0.0),
             parameters=_rounded(curve.downey) if name == DOWNEY else explained(name, own[name]),
-            role="part" if name in weights else "beside",
+            role="part" if name in weights else "reference",
             sizes_min=SIZES_MIN[name],
             answers=_answers(name, own[name]),
             errors=errors[name],
@@ -60,7 +60,7 @@ def model_of(curve: PublishedCurve, members: Members | None, fits: Fits | None =
         for name in (*parts, DOWNEY, *others)
     )
     leaned = (Member(NAME, weights[NAME], {}),) if NAME in weights else ()
-    return Model(curve.model, told + leaned, errors[PUBLISHED])
+    return Model(curve.model, given + leaned, errors[PUBLISHED])
 
 
 def _rounded(parameters: dict[str, float]) -> dict[str, float]:
@@ -73,28 +73,30 @@ def _answers(name: str, own: tuple[float, ...]) -> Literal["all sizes", "larger 
     return "larger sizes" if name in LARGER_ONLY else "all sizes"
 
 
-NOTHING: Final[tuple[tuple[float, ...], ...]] = ((),) * len(LAWS)
+NOTHING: Final[tuple[tuple[float, ...], ...]] = ((),) * len(ENSEMBLE)
 GROWTH: Final = 2  # laws beside the combination are fitted anew with a new size, or twice the runs
 
 
-def fits(outlook: Outlook, runs: int, before: Fits | None = None, least_s: Mapping[float, float] | None = None) -> Fits:
+def fits(
+    predicted: RunTimePrediction, runs: int, before: Fits | None = None, least_s: Mapping[float, float] | None = None
+) -> Fits:
     """Return the laws of an application as it looks now; `before` are those of the last publication.
 
     `least_s` has the least run time at a size, where its repeats differ.
     """
-    found = outlook.combination.evidence if outlook.combination is not None else None
-    study = outlook.study
+    found = predicted.combination.evidence if predicted.combination is not None else None
+    study = predicted.study
     n = found.curve.n if found is not None else tuple(study.n.tolist())
     run_time_s = found.curve.median_s if found is not None else tuple(study.run_time_s.tolist())
-    laws = battery.combined(found) if found is not None else NOTHING
+    members = battery.combined(found) if found is not None else NOTHING
     if before is not None and _no_news(before, n, runs):
-        beside, at, fitted_to = before.parameters[len(LAWS) :], before.knots, before.runs
+        reference, at, fitted_to = before.parameters[len(ENSEMBLE) :], before.knots, before.runs
     else:
         at, fitted_to = rounded(*battery.knots(n)), runs
         least = tuple((least_s or {}).get(size, time_s) for size, time_s in zip(n, run_time_s, strict=True))
-        beside = battery.beside(n, run_time_s, at, study, least)
-    weights = tuple(round(weight, 4) for weight in outlook.weights.values()) if found is not None else ()
-    return Fits(n[0], n[-1], run_time_s[-1], len(n), fitted_to, (*laws, *beside), at, weights)
+        reference = battery.reference(n, run_time_s, at, study, least)
+    weights = tuple(round(weight, 4) for weight in predicted.weights.values()) if found is not None else ()
+    return Fits(n[0], n[-1], run_time_s[-1], len(n), fitted_to, (*members, *reference), at, weights)
 
 
 def _no_news(before: Fits, n: tuple[float, ...], runs: int) -> bool:
@@ -176,8 +178,8 @@ def of_similar_runs(curve: PublishedCurve, points: Iterable[AnswerPoint], whole:
         points=published_points(points),
         by_size=curve.points,
         own=(),
-        doubted=(),
-        widening=1.0,
+        excluded=(),
+        band_calibration=1.0,
         whole=whole,
         useful=UsefulSizes(),
     )
@@ -185,5 +187,5 @@ def of_similar_runs(curve: PublishedCurve, points: Iterable[AnswerPoint], whole:
 
 def as_reference(source: Model, answering: Model) -> Model:
     """Return where a prediction came from that another model than the fit has given: the fit's members stand beside it."""
-    beside = (msgspec.structs.replace(member, weight=0.0, role="beside") for member in source.members)
-    return Model(answering.name, (*answering.members, *beside), source.errors)
+    reference = (msgspec.structs.replace(member, weight=0.0, role="reference") for member in source.members)
+    return Model(answering.name, (*answering.members, *reference), source.errors)

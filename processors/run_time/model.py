@@ -30,10 +30,10 @@ from processors.models.combination.evidence import Curve, evidence
 from processors.models.combination.evidence import Evidence as LawEvidence
 from processors.models.drift import agreeing
 from processors.models.statistics import Z95
-from processors.run_time.quality import Score, quality, score_of, widening
+from processors.run_time.quality import Score, band_calibration, quality, score_of
 from processors.store import digest64
 
-STRANGE_MERGE_EACH: Final = 4
+OUTLIER_MERGE_EACH: Final = 4
 
 
 class RecentRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -43,7 +43,7 @@ class RecentRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     n: float
     run_time_s: float
     end_ms: int
-    strange: int = 0
+    outlier: int = 0
 
     @property
     def start_ms(self) -> int:
@@ -53,14 +53,14 @@ class RecentRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 def placed(runs: Sequence[RecentRun]) -> list[PlacedRun]:
     """Return runs as an aggregate wants them: strange ones count little unless others at their size agree."""
-    if not any(run.strange for run in runs):
+    if not any(run.outlier for run in runs):
         return [placed_run(run) for run in runs]
-    return [placed_run(run, strange=_doubted(run, runs)) for run in runs]
+    return [placed_run(run, outlier=_excluded(run, runs)) for run in runs]
 
 
-def placed_run(run: RecentRun, *, strange: bool = False) -> PlacedRun:
+def placed_run(run: RecentRun, *, outlier: bool = False) -> PlacedRun:
     """Return one run as an aggregate wants it."""
-    return PlacedRun(run.n, run.run_time_s, run.start_ms, strange)
+    return PlacedRun(run.n, run.run_time_s, run.start_ms, outlier)
 
 
 def with_disturbed(runs: Sequence[RecentRun], run_id: str) -> list[RecentRun] | None:
@@ -68,17 +68,17 @@ def with_disturbed(runs: Sequence[RecentRun], run_id: str) -> list[RecentRun] | 
 
     None where it is no slower than is usual at its size, marked already, or not there.
     """
-    found = next((run for run in runs if run.run_id == run_id and not run.strange), None)
+    found = next((run for run in runs if run.run_id == run_id and not run.outlier), None)
     if found is None:
         return None
     own, sizes = rounded_size(found.n), rounded_sizes(run.n for run in runs)
     if found.run_time_s <= median(run.run_time_s for run, size in zip(runs, sizes, strict=True) if size == own):
         return None
-    return [msgspec.structs.replace(run, strange=1) if run is found else run for run in runs]
+    return [msgspec.structs.replace(run, outlier=1) if run is found else run for run in runs]
 
 
 def others_before(runs: Sequence[RecentRun], n: float, since_run: str) -> bool:
-    """Tell whether, of the runs before one, more than a third up to the last of another size were of other sizes."""
+    """Return whether, of the runs before one, more than a third up to the last of another size were of other sizes."""
     ids = [run.run_id for run in runs]
     before = runs[: ids.index(since_run) if since_run in ids else None]
     others = [i for i, run in enumerate(before, 1) if run.n != n]
@@ -86,21 +86,21 @@ def others_before(runs: Sequence[RecentRun], n: float, since_run: str) -> bool:
 
 
 def merges(runs: Sequence[RecentRun]) -> bool:
-    """Tell whether the first of the runs is merged once it is too old to be replaced.
+    """Return whether the first of the runs is merged once it is too old to be replaced.
 
     Of strange ones every fourth is, told by its id: together they count a quarter, whatever the order of events.
     """
-    return not _doubted(runs[0], runs) or digest64(runs[0].run_id) % STRANGE_MERGE_EACH == 0
+    return not _excluded(runs[0], runs) or digest64(runs[0].run_id) % OUTLIER_MERGE_EACH == 0
 
 
-def _doubted(run: RecentRun, runs: Sequence[RecentRun]) -> bool:
-    if not run.strange:
+def _excluded(run: RecentRun, runs: Sequence[RecentRun]) -> bool:
+    if not run.outlier:
         return False
     own, sizes = rounded_size(run.n), rounded_sizes(each.n for each in runs)
     at_size = sorted(
-        (each.end_ms, each.run_id, each.strange) for each, size in zip(runs, sizes, strict=True) if size == own
+        (each.end_ms, each.run_id, each.outlier) for each, size in zip(runs, sizes, strict=True) if size == own
     )
-    return not agreeing(run.strange, [strange for _, _, strange in at_size])
+    return not agreeing(run.outlier, [outlier for _, _, outlier in at_size])
 
 
 CONFIRMED_RUNS: Final = 3
@@ -118,7 +118,7 @@ class ObservedSizes(NamedTuple):
     """
 
     confirmed: Mapping[float, float]
-    doubted: frozenset[float]
+    excluded: frozenset[float]
     scatter: Mapping[float, float]
 
 
@@ -130,7 +130,7 @@ def observed_sizes(
     Of a level that was left, runs weigh little; that the size was run often stays true.
     """
     runs = table.counts()
-    runs.update(rounded_sizes(run.n for run in placed(unmerged) if not run.strange))
+    runs.update(rounded_sizes(run.n for run in placed(unmerged) if not run.outlier))
     often = {n for n in study.n.tolist() if max(weights.get(n, 0.0), runs[n]) >= CONFIRMED_RUNS}
     repeats = sum(max(weight - 1.0, 0.0) for weight in weights.values())
     measured = often if repeats >= REPEATS_MIN and study.noise <= SCATTER_MAX else set()
@@ -171,7 +171,7 @@ class RunTime:
         self._settings = settings
         self._state = state
         self._table = LevelTable.build(state.sizes or None)
-        self._held = {run.run_id for run in state.runs}
+        self._retained = {run.run_id for run in state.runs}
         self._study: Study | None = None
         self._counts: dict[float, float] = {}
         self._derived: dict[float, Derived] = {}  # of the sizes that have not changed since
@@ -200,9 +200,9 @@ class RunTime:
         return tuple(self._state.scores)
 
     @property
-    def widening(self) -> float:
+    def band_calibration(self) -> float:
         """The factor that the model's own band needs to hold 90 % of the runs."""
-        return widening(self._state.scores)
+        return band_calibration(self._state.scores)
 
     @property
     def quality(self) -> Quality:
@@ -220,8 +220,8 @@ class RunTime:
         return max((run.end_ms for run in self._state.runs), default=0)
 
     def holds(self, run_id: str) -> bool:
-        """Tell whether a run is still unmerged, so that it can be replaced or taken away."""
-        return run_id in self._held
+        """Return whether a run is still unmerged, so that it can be replaced or taken away."""
+        return run_id in self._retained
 
     def n_of(self, run_id: str) -> float | None:
         """Return the size of a run that is still unmerged."""
@@ -233,35 +233,35 @@ class RunTime:
 
     def note(self, scored: Scored) -> None:
         """Remember a score."""
-        widened = self._state.published.widening if self._state.published else 1.0
+        widened = self._state.published.band_calibration if self._state.published else 1.0
         self._state.scores = [*self._state.scores, score_of(scored, widened)][-self._settings.scores_max :]
 
-    def learn(self, fact: RunFact, strange: int = 0) -> None:
+    def learn(self, fact: RunFact, outlier: int = 0) -> None:
         """Take a run in; one that is held under the same id is replaced, and no more strange if it was."""
-        entry = RecentRun(fact.run_id, fact.n, fact.run_time_s, fact.end_ms, strange)
-        if fact.run_id in self._held:
-            if any(msgspec.structs.replace(run, strange=strange) == entry for run in self._state.runs):
+        entry = RecentRun(fact.run_id, fact.n, fact.run_time_s, fact.end_ms, outlier)
+        if fact.run_id in self._retained:
+            if any(msgspec.structs.replace(run, outlier=outlier) == entry for run in self._state.runs):
                 return
             self._stale(self.n_of(fact.run_id))
             self._state.runs = [entry if run.run_id == fact.run_id else run for run in self._state.runs]
         else:
             self._state.runs.append(entry)
-            self._held.add(fact.run_id)
+            self._retained.add(fact.run_id)
             self._state.total += 1
             if len(self._state.runs) > self._settings.unmerged_runs_max:
                 self._merge_oldest()
-        self._changed(fact.seen_ms, fact.n)
+        self._changed(fact.detected_ms, fact.n)
 
     def began_before_its_level(self, fact: RunFact) -> bool:
-        """Tell whether a run belongs to an earlier level, so that the present one says nothing about it."""
+        """Return whether a run belongs to an earlier level, so that the present one says nothing about it."""
         since_ms = self._table.since_ms
         return since_ms is not None and fact.end_ms - round(fact.run_time_s * 1000) < since_ms
 
     def of_one_size_only(self, sizes: Sequence[float], since_run: str) -> bool:
-        """Tell whether runs since one were of a single size, while of those before their row a third was of others."""
+        """Return whether runs since one were of a single size, while of those before their row a third was of others."""
         return len(sizes) == 1 and others_before(self._state.runs, sizes[0], since_run)
 
-    def move_level(self, since_run: str, since_ms: int, ln_factor: float, *, margin: float, seen_ms: int) -> bool:
+    def move_level(self, since_run: str, since_ms: int, ln_factor: float, *, margin: float, detected_ms: int) -> bool:
         """Begin a new level with a run: older ones count less, and as if they had taken longer by the factor.
 
         True where it is a level known from before, within `margin` in ln. The curve is to be fitted anew at once.
@@ -269,29 +269,29 @@ class RunTime:
         began_ms = next((run.start_ms for run in self._state.runs if run.run_id == since_run), since_ms)
         back = self._table.move(began_ms, ln_factor, margin)
         self._state.runs = [
-            msgspec.structs.replace(run, strange=0) if run.start_ms >= began_ms else run for run in self._state.runs
+            msgspec.structs.replace(run, outlier=0) if run.start_ms >= began_ms else run for run in self._state.runs
         ]  # that was no accident
-        self._changed(seen_ms)
+        self._changed(detected_ms)
         self._state.new_runs = self._state.total
         return back
 
-    def disturbed(self, run_id: str, seen_ms: int) -> bool:
+    def disturbed(self, run_id: str, detected_ms: int) -> bool:
         """Count an unmerged run that others disturbed as a strange one; False where it is not slow, or is one already."""
         marked = with_disturbed(self._state.runs, run_id)
         if marked is not None:
             self._state.runs = marked
-            self._changed(seen_ms, self.n_of(run_id))
+            self._changed(detected_ms, self.n_of(run_id))
         return marked is not None
 
-    def forget(self, run_id: str, seen_ms: int) -> bool:
+    def forget(self, run_id: str, detected_ms: int) -> bool:
         """Take an unmerged run away: it belongs to another application; False where it is not held."""
-        if run_id not in self._held:
+        if run_id not in self._retained:
             return False
         self._stale(self.n_of(run_id))
         self._state.runs = [run for run in self._state.runs if run.run_id != run_id]
         self._state.total -= 1
-        self._held.remove(run_id)
-        self._changed(seen_ms)
+        self._retained.remove(run_id)
+        self._changed(detected_ms)
         return True
 
     def study(self) -> Study:
@@ -328,9 +328,9 @@ class RunTime:
         sizes = self._sizes
         if sizes is None:
             return Curve(key, system, (), ())
-        doubted = self.observed().doubted
-        kept = [i for i, n in enumerate(sizes.n.tolist()) if n not in doubted]
-        n, median_s = (tuple(float(column[i]) for i in kept) for column in (sizes.n, sizes.median_s))
+        excluded = self.observed().excluded
+        retained = [i for i, n in enumerate(sizes.n.tolist()) if n not in excluded]
+        n, median_s = (tuple(float(column[i]) for i in retained) for column in (sizes.n, sizes.median_s))
         return Curve(key, system, n, median_s)
 
     def observed(self) -> ObservedSizes:
@@ -349,7 +349,7 @@ class RunTime:
         self._state.published, self._state.flagged = curve, list(flagged)
         self._state.new_runs, self._state.waiting_ms, self._state.faults = 0, None, 0
 
-    def tell_again(self, now_ms: int) -> None:
+    def republish(self, now_ms: int) -> None:
         """Note that what is told beside run times has changed: it is published anew when a single run would be."""
         if self._state.published is not None and self._state.waiting_ms is None:
             self._state.waiting_ms = now_ms
@@ -395,7 +395,7 @@ class RunTime:
 
     def _merge_oldest(self) -> None:
         oldest, wanted, evicted = self._state.runs[0], merges(self._state.runs), self._table.own.evicted
-        self._held.remove(self._state.runs.pop(0).run_id)
+        self._retained.remove(self._state.runs.pop(0).run_id)
         if wanted:
             self._table.add(placed_run(oldest), oldest.end_ms)
         if not wanted or self._table.own.evicted != evicted:
@@ -405,10 +405,10 @@ class RunTime:
         if n is not None:
             self._derived.pop(rounded_size(n), None)
 
-    def _changed(self, seen_ms: int, n: float | None = None) -> None:
+    def _changed(self, detected_ms: int, n: float | None = None) -> None:
         self._stale(n)
         self._study = self._evidence = self._observed = None
         self._state.new_runs += 1
         self._state.faults = 0
         if self._state.waiting_ms is None:
-            self._state.waiting_ms = seen_ms
+            self._state.waiting_ms = detected_ms

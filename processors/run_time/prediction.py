@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from processors.contracts.outputs import Reliability, Source, UsefulSizes
 from processors.facts import PublishedCurve, PublishedPoint
-from processors.inputs import NAME, RUN_DEVIATION, Band, OtherInputs
+from processors.inputs import NAME, RUN_DEVIATION, Band, TransferPrediction
 from processors.models.adept.study import Study
 from processors.models.adept.verdict import Verdict
 from processors.models.combination.combine import WIDTH_INSIDE_MAX, Combination
@@ -30,20 +30,20 @@ CANNOT_RELY: Final = frozenset({"insufficient", HIGH_ERROR})
 REACH: Final = 2.0  # the verdict on an application is that on this many times its largest size
 RELIABLE: Final = "reliable"
 UNCERTAIN: Final = "uncertain"
-REASON_WORDS: Final = {
+REASON_TEXT: Final = {
     "far": "the size is far from those that were run",
-    "laws_disagree": "the laws of scaling disagree about it",
+    "members_disagree": "the scaling laws disagree",
     "forecasts_missed": "earlier forecasts of this application missed",
-    "siblings_missed": "forecasts of its other inputs missed",
+    "related_curves_missed": "forecasts of its other inputs missed",
     "few_sizes": "few sizes were run",
     "wide_gap": "the largest sizes that were run lie far apart",
-    "poor_fit": "its run times lie on no smooth curve",
+    "poor_fit": "its run times do not lie on a smooth curve",
     "below_smallest": "no smaller size was run",
     "wide_band": "its run times vary",
 }
 
 
-class OutlookPoints(NamedTuple):
+class PredictedPoints(NamedTuple):
     """Predictions at m sizes, (m,): seconds, speed-up and efficiency against one, where each came from.
 
     `verdicts` are on each size, `whole` is that on the application.
@@ -60,7 +60,7 @@ class OutlookPoints(NamedTuple):
     whole: Verdict
 
 
-class Outlook(NamedTuple):
+class RunTimePrediction(NamedTuple):
     """One application as it is known now. `combination` is None where the study alone answers.
 
     `others` are other inputs of the application, where this one was run too little to stand on its own. `scatter` is the
@@ -70,7 +70,7 @@ class Outlook(NamedTuple):
 
     study: Study
     combination: Combination | None
-    others: OtherInputs | None = None
+    others: TransferPrediction | None = None
     scatter: Mapping[float, float] = MappingProxyType({})
 
     @property
@@ -88,7 +88,7 @@ class Outlook(NamedTuple):
         share = float(self._with_others(self.others, self._alone([*beyond, 1.0]), beyond)[1][0])
         return {name: weight * (1.0 - share) for name, weight in own.items()} | {NAME: share}
 
-    def predict(self, targets: Sequence[float]) -> OutlookPoints:
+    def predict(self, targets: Sequence[float]) -> PredictedPoints:
         """Return the predictions at the targets; ValueError unless they are positive and finite."""
         if self.others is None:
             return self._alone(targets)
@@ -97,8 +97,8 @@ class Outlook(NamedTuple):
         band = self._with_others(self.others, alone, sizes)[0]
         with np.errstate(over="ignore", under="ignore"):
             speedup = np.asarray(band.run_time_s[-1] / band.run_time_s[:-1])
-        told = f"With so few runs it leans on {self.others.shown}."
-        return OutlookPoints(
+        known = f"With so few runs, the prediction relies on {self.others.shown}."
+        return PredictedPoints(
             band.run_time_s[:-1],
             band.low_s[:-1],
             band.high_s[:-1],
@@ -106,21 +106,21 @@ class Outlook(NamedTuple):
             speedup / sizes[:-1],
             alone.extrapolation[:-1],
             alone.source[:-1],
-            tuple(_advised(verdict, told) for verdict in alone.verdicts[:-1]),
+            tuple(_advised(verdict, known) for verdict in alone.verdicts[:-1]),
             alone.whole,
         )
 
-    def _with_others(self, others: OtherInputs, alone: OutlookPoints, sizes: Floats) -> tuple[Band, Floats]:
+    def _with_others(self, others: TransferPrediction, alone: PredictedPoints, sizes: Floats) -> tuple[Band, Floats]:
         """Return what the other inputs and the curve alone say together, and the share of the others."""
         count = sizes.size
         law = Band(alone.run_time_s[:count], alone.low_s[:count], alone.high_s[:count])
         run = zip(self.study.n.tolist(), np.log(self.study.run_time_s).tolist(), strict=True)
         return others.pooled(law, sizes, [Knot(n, ln_t, RUN_DEVIATION) for n, ln_t in run])
 
-    def _alone(self, targets: Sequence[float]) -> OutlookPoints:
+    def _alone(self, targets: Sequence[float]) -> PredictedPoints:
         judged = self._judged()
         if self.combination is None:
-            return OutlookPoints(*self.study.predict(targets), tuple(self.study.verdict(n) for n in targets), judged)
+            return PredictedPoints(*self.study.predict(targets), tuple(self.study.verdict(n) for n in targets), judged)
         sizes = np.asarray(targets, dtype=np.float64)
         found = self.combination.predict([*targets, REACH * float(self.study.n[-1]), 1.0])
         run_time_s, *band = (times[:-2] for times in found[:3])
@@ -129,12 +129,12 @@ class Outlook(NamedTuple):
             speedup = np.asarray(found.run_time_s[-1] / run_time_s)
         trusted = judged.verdict not in CANNOT_RELY
         verdicts = tuple(
-            self._verdict(n, reliable=(held or near) and trusted, reasons=why)
-            for n, held, near, why in zip(targets, found.reliable[:-2], narrow, found.reasons[:-2], strict=True)
+            self._verdict(n, reliable=(within or near) and trusted, reasons=why)
+            for n, within, near, why in zip(targets, found.reliable[:-2], narrow, found.reasons[:-2], strict=True)
         )
         if trusted and found.reliable[-2]:
             judged = Verdict(RELIABLE, (), self.study.pattern_advice, None)
-        return OutlookPoints(
+        return PredictedPoints(
             run_time_s,
             low_s,
             high_s,
@@ -176,12 +176,12 @@ class Outlook(NamedTuple):
         judged = self._judged(n)
         if judged.verdict != RELIABLE:
             return judged
-        words = "; ".join(REASON_WORDS[reason] for reason in reasons)
-        return Verdict(UNCERTAIN, reasons, (f"This is uncertain: {words}.",) if words else (), judged.next_n)
+        text = "; ".join(REASON_TEXT[reason] for reason in reasons)
+        return Verdict(UNCERTAIN, reasons, (f"The prediction is uncertain: {text}.",) if text else (), judged.next_n)
 
 
-def _advised(verdict: Verdict, sentence: str) -> Verdict:
-    return Verdict(verdict.verdict, verdict.reasons, (*verdict.advice, sentence), verdict.next_n)
+def _advised(verdict: Verdict, message: str) -> Verdict:
+    return Verdict(verdict.verdict, verdict.reasons, (*verdict.advice, message), verdict.next_n)
 
 
 CURVE_POINTS_MAX: Final = 48
@@ -214,17 +214,17 @@ def curve_sizes(sizes: Sequence[float], factor_max: float) -> list[float]:
     return [wanted[i] for i in picked]
 
 
-def fitted_curve(outlook: Outlook, model: RunTime, sizes: Sequence[float], now_ms: int) -> PublishedCurve:
+def fitted_curve(predicted: RunTimePrediction, model: RunTime, sizes: Sequence[float], now_ms: int) -> PublishedCurve:
     """Return the curve of an application at sizes: run times with the bands that anybody is given, and their verdicts.
 
     A confirmed size (one that was run often and is out of line for good) is as its own runs are, where the study answers.
     """
     at = [*sizes, 1.0]
-    found = outlook.predict(at)
+    found = predicted.predict(at)
     run_time_s = found.run_time_s
-    low_s, high_s = (_calibrated(run_time_s, end_s, model.widening) for end_s in (found.low_s, found.high_s))
+    low_s, high_s = (_calibrated(run_time_s, end_s, model.band_calibration) for end_s in (found.low_s, found.high_s))
     observed = model.observed()
-    confirmed = observed.confirmed if outlook.combination is None else {}
+    confirmed = observed.confirmed if predicted.combination is None else {}
     shift = np.array([confirmed.get(n, time_s) / time_s for n, time_s in zip(at, run_time_s.tolist(), strict=True)])
     verdicts = [reliability(verdict) for verdict in found.verdicts]
     distinct = list(dict.fromkeys(verdicts))
@@ -236,8 +236,8 @@ def fitted_curve(outlook: Outlook, model: RunTime, sizes: Sequence[float], now_m
     ]
     known = model.sizes()
     run = {point.n for point in points[:-1] if point.source == "observed"}
-    out_of_line = run.intersection(observed.doubted)
-    useful, measured = outlook.study.useful, coverages(model.scores)
+    out_of_line = run.intersection(observed.excluded)
+    useful, measured = predicted.study.useful, coverages(model.scores)
     return PublishedCurve(
         points=tuple(points[:-1]),
         n_min=known[0],
@@ -245,16 +245,16 @@ def fitted_curve(outlook: Outlook, model: RunTime, sizes: Sequence[float], now_m
         observations=model.observations,
         time_ms=now_ms,
         whole=reliability(found.whole),
-        widening=model.widening,
+        band_calibration=model.band_calibration,
         own=tuple(sorted(run - out_of_line)),
-        doubted=tuple(sorted(out_of_line)),
+        excluded=tuple(sorted(out_of_line)),
         one=points[-1],
         verdicts=tuple(distinct),
         coverage=dict(zip(measured, rounded(*measured.values()), strict=True)),
         useful=UsefulSizes(max=useful.max, knee=useful.knee, at_half_efficiency=useful.at_half_efficiency),
-        model=outlook.model_name,
-        weights=outlook.weights,
-        downey=outlook.study.parameters(),
+        model=predicted.model_name,
+        weights=predicted.weights,
+        downey=predicted.study.parameters(),
     )
 
 

@@ -13,8 +13,8 @@ from processors.facts import Scored
 
 COVERAGE: Final = 0.9
 SCORES_MIN: Final = 10
-WIDENING_MIN: Final = 0.5
-WIDENING_MAX: Final = 20.0
+BAND_CALIBRATION_MIN: Final = 0.5
+BAND_CALIBRATION_MAX: Final = 20.0
 
 
 class Score(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -29,13 +29,13 @@ class Score(msgspec.Struct, frozen=True, array_like=True, gc=False):
     distance: float
 
 
-def score_of(scored: Scored, widening: float = 1.0) -> Score:
+def score_of(scored: Scored, band_calibration: float = 1.0) -> Score:
     """Return what is kept of a scored run; `widening` is that of the band it was scored against."""
-    distance = abs(scored.ln_ratio) / scored.half_width * widening
+    distance = abs(scored.ln_ratio) / scored.half_width * band_calibration
     return Score(HORIZONS.index(scored.horizon), round(scored.ln_ratio, 6), scored.inside, round(distance, 4))
 
 
-def widening(scores: Sequence[Score]) -> float:
+def band_calibration(scores: Sequence[Score]) -> float:
     """Return the factor by which the model's own band has to be widened so that it would have held 90 % of the runs.
 
     The conformal quantile: of m distances the ceil(.9 (m + 1))-th smallest. 1 before SCORES_MIN runs were scored.
@@ -44,7 +44,7 @@ def widening(scores: Sequence[Score]) -> float:
     if len(scores) < SCORES_MIN or rank > len(scores):
         return 1.0
     distance = sorted(score.distance for score in scores)[rank - 1]
-    return min(max(distance, WIDENING_MIN), WIDENING_MAX)
+    return min(max(distance, BAND_CALIBRATION_MIN), BAND_CALIBRATION_MAX)
 
 
 def quality(scores: Sequence[Score]) -> Quality:
@@ -55,14 +55,14 @@ def quality(scores: Sequence[Score]) -> Quality:
     by_horizon: dict[int, list[float]] = {}
     for score, error in zip(scores, errors, strict=True):
         by_horizon.setdefault(score.horizon, []).append(error)
-    held = coverages(scores)
+    covered = coverages(scores)
     return Quality(
         scored=len(scores),
         median_error=median(errors),
         coverage_90=sum(score.inside for score in scores) / len(scores),
         bias=fmean([score.ln_ratio for score in scores]),
         horizons=tuple(
-            HorizonQuality(HORIZONS[i], len(part), median(part), held[HORIZONS[i]])
+            HorizonQuality(HORIZONS[i], len(part), median(part), covered[HORIZONS[i]])
             for i, part in sorted(by_horizon.items())
         ),
     )
@@ -70,9 +70,9 @@ def quality(scores: Sequence[Score]) -> Quality:
 
 def coverages(scores: Sequence[Score]) -> dict[Horizon, float]:
     """Return the share of runs inside their bands by horizon, only where runs were scored."""
-    held = [[0, 0] for _ in HORIZONS]
+    covered = [[0, 0] for _ in HORIZONS]
     for score in scores:
-        counts = held[score.horizon]
+        counts = covered[score.horizon]
         counts[0] += score.inside
         counts[1] += 1
-    return {name: inside / scored for name, (inside, scored) in zip(HORIZONS, held, strict=True) if scored}
+    return {name: inside / scored for name, (inside, scored) in zip(HORIZONS, covered, strict=True) if scored}

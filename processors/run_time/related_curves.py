@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from processors.models.combination.combine import Learned
-from processors.models.combination.evidence import NO_OFFSETS, SiblingSummary
+from processors.models.combination.evidence import NO_OFFSETS, RelatedCurve
 from processors.models.combination.replay import NO_SCORES, Counts, SystemScores, share
 from processors.store import Untimed
 
@@ -30,7 +30,7 @@ class CurveRecord(msgspec.Struct, frozen=True, array_like=True):
     inside: tuple[tuple[float, float, float], ...] = ()
 
 
-class LawsState(msgspec.Struct, omit_defaults=True):
+class RelatedCurvesState(msgspec.Struct, omit_defaults=True):
     """Stored form: records of the curves, the oldest first; offsets of the laws; counts of scores by system."""
 
     curves: list[CurveRecord] = []
@@ -38,26 +38,26 @@ class LawsState(msgspec.Struct, omit_defaults=True):
     scores: list[tuple[str, dict[int, int]]] = []
 
 
-class Laws(Untimed):
+class RelatedCurves(Untimed):
     """The record of the laws on one application."""
 
-    name: ClassVar[str] = "laws"
+    name: ClassVar[str] = "related_curves"
     version: ClassVar[int] = 1
 
-    def __init__(self, state: LawsState) -> None:
+    def __init__(self, state: RelatedCurvesState) -> None:
         self._state = state
         self._learned: Learned | None = None
 
     @classmethod
-    def build(cls, state: LawsState | None = None) -> "Laws":
+    def build(cls, state: RelatedCurvesState | None = None) -> "RelatedCurves":
         """Return the record of a stored state, or an empty one."""
-        return cls(msgspec.structs.replace(state) if state else LawsState())
+        return cls(msgspec.structs.replace(state) if state else RelatedCurvesState())
 
     @property
-    def siblings(self) -> tuple[SiblingSummary, ...]:
+    def related_curves(self) -> tuple[RelatedCurve, ...]:
         """What the curves tell each other."""
         return tuple(
-            SiblingSummary(record.key, record.system, record.losses, record.inside) for record in self._state.curves
+            RelatedCurve(record.key, record.system, record.losses, record.inside) for record in self._state.curves
         )
 
     @property
@@ -79,12 +79,12 @@ class Laws(Untimed):
         return share(self.learned.scores)
 
     def due(self, key: str, *, sizes: int, runs: int) -> bool:
-        """Tell whether a curve has changed enough to be taken anew: a new size, or four times the runs."""
+        """Return whether a curve has changed enough to be taken anew: a new size, or four times the runs."""
         known = next((record for record in self._state.curves if record.key == key), None)
         return known is None or len(known.losses) != max(sizes - 2, 0) or runs >= 4 * known.runs
 
     def score(self, fact: CurveRecord) -> bool:
-        """Tell whether a record is news."""
+        """Return whether a record is news."""
         return fact not in self._state.curves
 
     def learn(self, fact: CurveRecord) -> None:
@@ -93,7 +93,7 @@ class Laws(Untimed):
             others = [record for record in self._state.curves if record.key != fact.key]
             self._state.curves = [*others, fact][-CURVES_MAX:]
 
-    def taught(self, learned: Learned) -> None:
+    def transferred(self, learned: Learned) -> None:
         """Note what the forecasts of all curves teach."""
         self._learned = learned
         self._state.offsets = learned.offsets
@@ -104,7 +104,7 @@ class Laws(Untimed):
         self._state.curves = [record for record in self._state.curves if record.key != key]
         return bool(self._state.curves)
 
-    def snapshot(self) -> LawsState:
+    def snapshot(self) -> RelatedCurvesState:
         """Return the stored form."""
         return msgspec.structs.replace(self._state, curves=list(self._state.curves), scores=list(self._state.scores))
 
@@ -138,7 +138,7 @@ class Pool(Untimed):
         return self._counts
 
     def score(self, fact: tuple[Counts, Counts]) -> bool:
-        """Tell whether an application's new share differs from its old one."""
+        """Return whether an application's new share differs from its old one."""
         return fact[0] != fact[1]
 
     def learn(self, fact: tuple[Counts, Counts]) -> None:

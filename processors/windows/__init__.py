@@ -1,1 +1,1 @@
-"""Telemetry as windows: what the hosts of one source partition measured of late, minute by minute, in columns."""
+"""Telemetry as windows: what the hosts of one source partition measured recently, minute by minute, in columns."""

@@ -101,10 +101,10 @@ def summarise(
         for pool in rings.pools
         for first in range(0, pool.rows, STRIP)
     ]
-    kept = [strip for strip in strips if strip is not None]
-    if not kept:
-        kept = [_nothing()]
-    columns = {name: np.concatenate([strip[name] for strip in kept]) for name in kept[0]}
+    retained = [strip for strip in strips if strip is not None]
+    if not retained:
+        retained = [_nothing()]
+    columns = {name: np.concatenate([strip[name] for strip in retained]) for name in retained[0]}
     series = columns["series"]
     last = np.full(len(series), np.nan) if last_values is None else last_values.of(series, minute_ms // MINUTE_MS)
     return MinuteColumns(minute_ms, late=late[series], last=last, **columns, revision=revision)

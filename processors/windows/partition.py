@@ -36,14 +36,14 @@ class OpenMinutes:
     def __init__(self, settle_minutes: int) -> None:
         self._settle = settle_minutes
         self._clock: int | None = None
-        self._told: int | None = None  # the last minute that was told or is never to be told
+        self._reported: int | None = None  # the last minute that was told or is never to be told
         self._settled: int | None = None
         self._changed = np.zeros(0, np.uint32)
         self._late = np.zeros((0, LATE_SLOTS), np.uint16)
 
     def resume(self, first_open: int) -> None:
         """Tell nothing of the minutes before this one: that was done."""
-        self._told = self._settled = first_open - 1
+        self._reported = self._settled = first_open - 1
 
     def first_open(self) -> int | None:
         """Return the first minute that may still change; None before the first sample."""
@@ -54,10 +54,10 @@ class OpenMinutes:
         if self._clock is not None and clock <= self._clock:
             return False
         settled = clock - 1 - self._settle
-        if self._told is None or self._settled is None:
-            self._told = self._settled = settled
+        if self._reported is None or self._settled is None:
+            self._reported = self._settled = settled
         elif self._clock is not None:
-            self._told = max(self._told, clock - 1)
+            self._reported = max(self._reported, clock - 1)
         self._settled = max(self._settled, settled)
         self._forget_late(clock)
         self._clock = clock
@@ -65,14 +65,14 @@ class OpenMinutes:
 
     def due_first(self, clock: int, newest: int) -> Iterator[int]:
         """Yield the minutes to tell first when `clock` begins; there is nothing after minute `newest`."""
-        if self._clock is not None and self._told is not None and clock > self._clock:
-            yield from range(self._told + 1, min(clock - 1, newest) + 1)
+        if self._clock is not None and self._reported is not None and clock > self._clock:
+            yield from range(self._reported + 1, min(clock - 1, newest) + 1)
 
     def due_again(self, clock: int) -> Iterator[tuple[int, Ints]]:
         """Yield the minutes that settle when `clock` begins, each with the series that changed since it was told."""
-        if self._clock is None or self._told is None or self._settled is None or clock <= self._clock:
+        if self._clock is None or self._reported is None or self._settled is None or clock <= self._clock:
             return
-        for minute in range(self._settled + 1, min(self._told, clock - 1 - self._settle) + 1):
+        for minute in range(self._settled + 1, min(self._reported, clock - 1 - self._settle) + 1):
             bit = np.uint32(1 << minute % OPEN_SLOTS)
             changed = np.flatnonzero(self._changed & bit)
             if len(changed):
@@ -81,15 +81,15 @@ class OpenMinutes:
 
     def touch(self, series: Ints, minute: Ints, *, windows: int = WINDOW_MINUTES) -> None:
         """Note samples of these series in these minutes (m,): so many windows change, of which some were told."""
-        if self._told is None or self._settled is None or not len(series):
+        if self._reported is None or self._settled is None or not len(series):
             return
         self._reserve(int(series.max()) + 1)
-        old = np.flatnonzero(minute <= self._told)
+        old = np.flatnonzero(minute <= self._reported)
         series, minute = series[old], minute[old]
         for later in range(windows):
-            told = (minute + later <= self._told) & (minute + later > self._settled)
-            bits = np.left_shift(np.uint32(1), ((minute[told] + later) % OPEN_SLOTS).astype(np.uint32))
-            np.bitwise_or.at(self._changed, series[told], bits)
+            reported = (minute + later <= self._reported) & (minute + later > self._settled)
+            bits = np.left_shift(np.uint32(1), ((minute[reported] + later) % OPEN_SLOTS).astype(np.uint32))
+            np.bitwise_or.at(self._changed, series[reported], bits)
 
     def note_late(self, series: Ints) -> None:
         """Count samples that came too late while this minute was collected."""
@@ -110,10 +110,10 @@ class OpenMinutes:
         """Return the series of which anything is noted."""
         return np.flatnonzero((self._changed != 0) | self._late.any(axis=1))
 
-    def renumber(self, kept: Ints) -> None:
+    def renumber(self, retained: Ints) -> None:
         """Give the series `kept` the numbers 0, 1, ...; nothing may be noted of the others."""
-        kept = kept[kept < len(self._changed)]
-        self._changed, self._late = self._changed[kept], self._late[kept]
+        retained = retained[retained < len(self._changed)]
+        self._changed, self._late = self._changed[retained], self._late[retained]
 
     def _forget_late(self, clock: int) -> None:
         oldest = clock - LATE_SLOTS + 1
@@ -289,7 +289,7 @@ class PartitionWindows:
             self._watermark_ms = time_ms
 
     def end(self) -> Iterator[MinutePart]:
-        """Yield what is still to be told of all minutes that have begun; nothing may come after it."""
+        """Yield what is still to be reported all minutes that have begun; nothing may come after it."""
         if self._watermark_ms != NEVER_MS:
             yield from self._turn(self._watermark_ms // MINUTE_MS + 1 + self._settings.settle_minutes)
 
@@ -307,13 +307,13 @@ class PartitionWindows:
         needed = np.zeros(len(self._index), np.bool_)
         for numbers in (self.rings.numbers(), self.sums.numbers(), self._minutes.numbers()):
             needed[numbers] = True
-        kept = np.flatnonzero(needed)
-        for number in kept.tolist():
+        retained = np.flatnonzero(needed)
+        for number in retained.tolist():
             index.number(self._index[number])
-        self.rings.renumber(kept)
-        self._minutes.renumber(kept)
-        self._last_values.renumber(index, kept)
-        self.sums.renumber(index, kept)
+        self.rings.renumber(retained)
+        self._minutes.renumber(retained)
+        self._last_values.renumber(index, retained)
+        self.sums.renumber(index, retained)
         self._index, self._hosts = index, HostNumbers(index)
 
     def position(self, next_offset: int) -> Position:
@@ -334,7 +334,7 @@ class PartitionWindows:
     def _turn(self, clock: int) -> Iterator[MinutePart]:
         """Emit what is due when the collected minute becomes another."""
         for minute in self._minutes.due_first(clock, self._watermark_ms // MINUTE_MS):
-            yield from self._emit(minute, self._held(), revision=0)
+            yield from self._emit(minute, self._retained(), revision=0)
         for minute, touched in self._minutes.due_again(clock):
             yield from self._emit(minute, self._with_their_hosts(touched), revision=1)
         turned = self._minutes.begin(clock)
@@ -357,12 +357,12 @@ class PartitionWindows:
             if len(part):
                 yield part.ordered_by(host)
 
-    def _held(self) -> npt.NDArray[np.bool_]:
-        """Tell which series have samples."""
-        held = np.zeros(max(len(self._index), len(self.rings.pool)), np.bool_)
-        held[: len(self.rings.pool)] = self.rings.pool != NO_RING
-        held[self.sums.numbers()] = True
-        return held
+    def _retained(self) -> npt.NDArray[np.bool_]:
+        """Return which series have samples."""
+        retained = np.zeros(max(len(self._index), len(self.rings.pool)), np.bool_)
+        retained[: len(self.rings.pool)] = self.rings.pool != NO_RING
+        retained[self.sums.numbers()] = True
+        return retained
 
     def _with_their_hosts(self, series: Ints) -> npt.NDArray[np.bool_]:
         host = self._hosts.of_series()
@@ -415,7 +415,7 @@ class PartitionWindows:
 
 
 def far_ahead(time_ms: Ints, after_ms: Ints, ahead_ms: int) -> npt.NDArray[np.bool_]:
-    """Tell which samples (m,) are more than `ahead_ms` ahead of most of the FOLLOWING samples after them.
+    """Return which samples (m,) are more than `ahead_ms` ahead of most of the FOLLOWING samples after them.
 
     For streams without times of arrival: hosts with wrong clocks send such samples.
     `after_ms` are those after the last one, as many as there are. A sample that is no more ahead makes none late that

@@ -121,7 +121,7 @@ class Rings:
         self.in_cell[quiet], self.thinned[quiet] = 0, False
         return len(quiet)
 
-    def held(self, series: int) -> tuple[Ints, npt.NDArray[np.float32]]:
+    def retained(self, series: int) -> tuple[Ints, npt.NDArray[np.float32]]:
         """Return times and values of a series, expired ones not yet overwritten included, in order of time."""
         if series >= len(self.pool) or self.pool[series] == NO_RING:
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
@@ -135,17 +135,17 @@ class Rings:
         """Return the series that have a ring."""
         return np.flatnonzero(self.pool != NO_RING)
 
-    def renumber(self, kept: Ints) -> None:
+    def renumber(self, retained: Ints) -> None:
         """Give the series `kept` (in order) the numbers 0, 1, ...; all that have a ring must be among them."""
-        number = np.full(max(len(self.pool), int(kept.max(initial=-1)) + 1), NO_RING, np.int32)
-        number[kept] = np.arange(len(kept))
+        number = np.full(max(len(self.pool), int(retained.max(initial=-1)) + 1), NO_RING, np.int32)
+        number[retained] = np.arange(len(retained))
         for pool in self.pools:
             pool.owner[: pool.rows] = number[pool.owner[: pool.rows]]
         self._reserve(len(number))
         for name in DEFAULTS:
-            setattr(self, name, getattr(self, name)[kept])
+            setattr(self, name, getattr(self, name)[retained])
 
-    def series_held(self) -> int:
+    def series_count(self) -> int:
         """Return how many series have a ring."""
         return sum(pool.rows for pool in self.pools)
 
@@ -163,7 +163,7 @@ class Rings:
         self._write(series, time_ms, value)
 
     def _fresh(self, series: Ints, time_ms: Ints) -> npt.NDArray[np.bool_]:
-        """Tell which samples (sorted by series) are of a time not there yet, and find room in their ten seconds."""
+        """Return which samples (sorted by series) are of a time not there yet, and find room in their ten seconds."""
         fresh = np.ones(len(series), np.bool_)
         if not len(series):
             return fresh
@@ -171,42 +171,46 @@ class Rings:
         before_ms = np.where(starts, self.newest_ms[series], np.concatenate(([NEVER_MS], time_ms[:-1])))
         doubtful = np.zeros(len(self.pool), np.bool_)
         doubtful[series[time_ms <= before_ms]] = True
-        suspects = np.flatnonzero(doubtful[series])
-        suspects = suspects[np.lexsort((time_ms[suspects], series[suspects]))]
-        held = np.where(time_ms // CELL_MS == self.newest_ms[series] // CELL_MS, self.in_cell[series], 0)
-        for first in range(0, len(suspects), GROUP * 4):
-            some = suspects[first : first + GROUP * 4]
-            known, held[some] = self._held_already(series[some], time_ms[some])
+        doubtful_rows = np.flatnonzero(doubtful[series])
+        doubtful_rows = doubtful_rows[np.lexsort((time_ms[doubtful_rows], series[doubtful_rows]))]
+        retained = np.where(time_ms // CELL_MS == self.newest_ms[series] // CELL_MS, self.in_cell[series], 0)
+        for first in range(0, len(doubtful_rows), GROUP * 4):
+            some = doubtful_rows[first : first + GROUP * 4]
+            known, retained[some] = self._already_stored(series[some], time_ms[some])
             fresh[some] = ~known
-        again = (series[suspects][1:] == series[suspects][:-1]) & (time_ms[suspects][1:] == time_ms[suspects][:-1])
-        fresh[suspects[1:][again]] = False
+        again = (series[doubtful_rows][1:] == series[doubtful_rows][:-1]) & (
+            time_ms[doubtful_rows][1:] == time_ms[doubtful_rows][:-1]
+        )
+        fresh[doubtful_rows[1:][again]] = False
         self.repeated += len(fresh) - int(fresh.sum())
-        return self._with_room(series, time_ms // CELL_MS, held, fresh)
+        return self._with_room(series, time_ms // CELL_MS, retained, fresh)
 
-    def _with_room(self, series: Ints, cell: Ints, held: Ints, fresh: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    def _with_room(
+        self, series: Ints, cell: Ints, retained: Ints, fresh: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.bool_]:
         """Of fresh samples keep the first of each cell, as many as it may hold besides those `held`."""
         found = np.flatnonzero(fresh)
         order = found[np.lexsort((cell[found], series[found]))]
         rank = _ranks(series[order] * (2**40) + cell[order] % 2**40)
-        crowd = order[rank + held[order] >= self.cell_max]
+        crowd = order[rank + retained[order] >= self.cell_max]
         fresh[crowd] = False
         self.thinned[series[crowd]] = True
         self.thinned_away += len(crowd)
         return fresh
 
-    def _held_already(self, series: Ints, time_ms: Ints) -> tuple[npt.NDArray[np.bool_], Ints]:
-        """Tell which times are there already, and how many samples each one's cell holds."""
-        found, held = np.zeros(len(series), np.bool_), np.zeros(len(series), np.int64)
+    def _already_stored(self, series: Ints, time_ms: Ints) -> tuple[npt.NDArray[np.bool_], Ints]:
+        """Return which times are there already, and how many samples each one's cell holds."""
+        found, retained = np.zeros(len(series), np.bool_), np.zeros(len(series), np.int64)
         for number, pool in enumerate(self.pools):
             here = np.flatnonzero(self.pool[series] == number)
             if len(here):
                 s, wanted_ms = series[here], time_ms[here][:, None]
                 newest_ms = self.newest_ms[s][:, None]
-                held_ms = newest_ms - _age(pool.time[self.row[s]], newest_ms).astype(np.int64)
+                stored_ms = newest_ms - _age(pool.time[self.row[s]], newest_ms).astype(np.int64)
                 filled = np.arange(pool.capacity) < self.filled[s][:, None]
-                found[here] = ((held_ms == wanted_ms) & filled).any(axis=1)
-                held[here] = ((held_ms // CELL_MS == wanted_ms // CELL_MS) & filled).sum(axis=1)
-        return found, held
+                found[here] = ((stored_ms == wanted_ms) & filled).any(axis=1)
+                retained[here] = ((stored_ms // CELL_MS == wanted_ms // CELL_MS) & filled).sum(axis=1)
+        return found, retained
 
     def _crowded(self, series: Ints, floor_ms: int) -> Ints:
         """Return the series that have no ring, or one in which these samples would overwrite what is needed."""

@@ -17,7 +17,7 @@ LAST_SLOTS: Final = 16  # minutes; more than can be open
 SLOTS_MORE: Final = 3  # minutes that are open besides those that settle
 MOMENT_MS: Final = 500  # one sample of a series counts in so long a time
 WORD: Final = 64  # moments in a word of those that are taken
-WORDS: Final = 2
+LANES: Final = 2
 MOMENT_BITS: Final = 7  # hold a moment of a minute
 ROWS_STEP: Final = 1_024
 Ints = npt.NDArray[np.int64]
@@ -40,12 +40,12 @@ class LastValues:
         self._value = np.zeros((0, LAST_SLOTS), np.float64)
 
     def power(self, count: int) -> Bools:
-        """Tell which of the first `count` series are of power."""
+        """Return which of the first `count` series are of power."""
         self._follow()
         return _first(self._power, count)
 
     def profiled(self, count: int) -> Bools:
-        """Tell which of the first `count` series are only part of profiles."""
+        """Return which of the first `count` series are only part of profiles."""
         self._follow()
         return _first(self._profiled, count)
 
@@ -75,14 +75,14 @@ class LastValues:
         found[some[here]] = self._value[row[here], slot]
         return found
 
-    def renumber(self, index: SeriesIndex, kept: Ints) -> None:
+    def renumber(self, index: SeriesIndex, retained: Ints) -> None:
         """Go on with an index that numbers the series `kept` 0, 1, ... and has no others."""
         self._follow()
-        row = self._row[kept]
+        row = self._row[retained]
         rows = row[row != NO_ROW]
         self._time_ms, self._value = self._time_ms[rows], self._value[rows]
         self._row = np.where(row != NO_ROW, np.cumsum(row != NO_ROW) - 1, NO_ROW).astype(np.int32)
-        self._power, self._profiled, self._index = self._power[kept], self._profiled[kept], index
+        self._power, self._profiled, self._index = self._power[retained], self._profiled[retained], index
 
     def _follow(self) -> None:
         have = len(self._row)
@@ -151,14 +151,14 @@ class Sums:
         self._high = np.zeros((0, self._slots))
         self._last = np.zeros((0, self._slots))
         self._last_moment = np.zeros((0, self._slots), np.int8)
-        self._moments = np.zeros((0, self._slots, WORDS), np.uint64)
+        self._moments = np.zeros((0, self._slots, LANES), np.uint64)
 
     def __len__(self) -> int:
         """Return how many series have samples."""
         return int(np.count_nonzero(self._series != NO_ROW))
 
     def takes(self, count: int) -> Bools:
-        """Tell which of the first `count` series are summed up here."""
+        """Return which of the first `count` series are summed up here."""
         self._follow()
         return _first(self._takes, count)
 
@@ -214,11 +214,15 @@ class Sums:
         """Return the series that have samples."""
         return np.flatnonzero(self._row != NO_ROW)
 
-    def renumber(self, index: SeriesIndex, kept: Ints) -> None:
+    def renumber(self, index: SeriesIndex, retained: Ints) -> None:
         """Go on with an index that numbers the series `kept` 0, 1, ... and has no others."""
         self._follow()
-        self._takes, self._cumulative, self._shared = self._takes[kept], self._cumulative[kept], self._shared[kept]
-        self._row, self._index = self._row[kept], index
+        self._takes, self._cumulative, self._shared = (
+            self._takes[retained],
+            self._cumulative[retained],
+            self._shared[retained],
+        )
+        self._row, self._index = self._row[retained], index
         there = np.flatnonzero(self._row != NO_ROW)
         self._series[self._row[there]] = there
 
@@ -229,7 +233,7 @@ class Sums:
     def _taken(self, key: Ints, shared: Bools) -> Bools:
         """Tell of sorted samples which are the first of their moment, or of a series that parts share; note the moments."""
         place, moment = key >> MOMENT_BITS, key & (1 << MOMENT_BITS) - 1
-        word = place * WORDS + moment // WORD
+        word = place * LANES + moment // WORD
         bit = np.left_shift(np.uint64(1), (moment % WORD).astype(np.uint64))
         moments = self._moments.reshape(-1)
         new = (moments[word] & bit) == 0
@@ -261,17 +265,17 @@ class Sums:
 
     def _begin(self, place: Ints, minute: Ints) -> None:
         """Empty the slots that still hold another minute."""
-        held = self._minute.reshape(-1)
-        other = np.flatnonzero(held[place] != minute)
+        retained = self._minute.reshape(-1)
+        other = np.flatnonzero(retained[place] != minute)
         if not len(other):
             return
         place = place[other]
-        held[place] = minute[other]
+        retained[place] = minute[other]
         for part, nothing in (
             (self._count, 0), (self._sum, 0.0), (self._low, np.inf), (self._high, -np.inf), (self._last_moment, -1),
         ):  # fmt: skip
             part.reshape(-1)[place] = nothing
-        self._moments.reshape(-1, WORDS)[place] = 0
+        self._moments.reshape(-1, LANES)[place] = 0
 
     def _rows(self, series: Ints) -> Ints:
         """Return the rows of series, new ones for those without."""

@@ -125,7 +125,7 @@ class Series:
             return
         self._add_band("under_load_run_time_seconds", key, (load.q05_s, load.q50_s, load.q95_s))
         self.add("under_load_factor", [*key, "now"], load.load)
-        self.add("under_load_factor", [*key, "usual"], load.usual_load)
+        self.add("under_load_factor", [*key, "usual"], load.baseline_load)
         self.add("under_load_monte_carlo_gap_ratio", key, load.monte_carlo_gap)
         if load.quality is not None and load.quality.of == "application":
             self._add_load_quality(key, load.quality)

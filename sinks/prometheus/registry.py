@@ -177,7 +177,7 @@ class HostCollector(Collector):
         yield from families.values()
 
 
-def _kept(view: HostView) -> list[ResourceView]:
+def _exported(view: HostView) -> list[ResourceView]:
     """Return the resources whose windows live."""
     if len(view.system) > NAME_MAX or len(view.host) > NAME_MAX:
         return []
@@ -192,12 +192,12 @@ def _kept(view: HostView) -> list[ResourceView]:
 
 def _add(families: Families, view: HostView) -> bool:
     """Add the series of a host; return whether it has any."""
-    kept = _kept(view)
-    for entry in kept:
+    retained = _exported(view)
+    for entry in retained:
         _add_resource(families, view, entry)
-    if kept and view.score is not None and all(entry.resource != COMBINED for entry in kept):
+    if retained and view.score is not None and all(entry.resource != COMBINED for entry in retained):
         families["scalewatch_host_anomaly_score"].add_metric([view.system, view.host, COMBINED], view.score)
-    return bool(kept)
+    return bool(retained)
 
 
 def _add_resource(families: Families, view: HostView, entry: ResourceView) -> None:
@@ -208,8 +208,8 @@ def _add_resource(families: Families, view: HostView, entry: ResourceView) -> No
     for name, extra, figure in (
         ("scalewatch_host_window_samples", [], float(entry.window.count)),
         ("scalewatch_host_variation", [entry.variation or ""], 1.0 if entry.variation else None),
-        ("scalewatch_host_forecast", [], entry.outlook.value if entry.outlook else None),
-        ("scalewatch_host_forecast_error", [], entry.outlook.error if entry.outlook else None),
+        ("scalewatch_host_forecast", [], entry.forecast.value if entry.forecast else None),
+        ("scalewatch_host_forecast_error", [], entry.forecast.error if entry.forecast else None),
         ("scalewatch_host_anomaly_score", [], entry.score),
     ):
         if figure is not None:

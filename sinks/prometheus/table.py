@@ -52,8 +52,8 @@ REFUSALS: Final = ("too_old", "too_many", "correction_too_late", "not_one_size",
 CHECKPOINT_OUTCOMES: Final = ("confirmed", "lost", "fenced", "unavailable")
 DIRECTIONS: Final = ("regression", "improvement")
 BOUNDS: Final = (
-    "applications_max", "refits_per_tick_max", "open_jobs_max", "open_job_max_s", "seen_buckets_max",
-    "open_alerts_max", "hosts_max", "hosts_per_run_max", "inputs_max", "histories_max", "series_max",
+    "applications_max", "fits_per_tick_max", "open_jobs_max", "open_job_max_s", "deduplication_buckets_max",
+    "open_alerts_max", "hosts_max", "hosts_per_run_max", "inputs_max", "similar_runs_max", "series_max",
     "job_hosts_max", "host_jobs_max", "host_partitions_max", "host_states_max",
     "collector_series_max", "host_minute_bytes_max",
     "profile_resources_max", "profile_readings_max", "profile_minutes_max", "profile_sums_max", "profile_runs_max",

@@ -16,7 +16,7 @@ from starlette.types import Scope
 
 from processors.contracts.hosts import HostView
 from processors.contracts.names import job_key
-from processors.contracts.outputs import Alert, JobPrediction, Letter, RecentRun
+from processors.contracts.outputs import Alert, DeadLetterView, JobPrediction, RecentRun
 from processors.contracts.service import Forwarding, Health, Service
 from processors.contracts.telemetry import JOB
 
@@ -31,7 +31,7 @@ class Reader(msgspec.Struct, frozen=True):
     operator: bool = False
 
     def sees(self, user: str | None) -> bool:
-        """Tell whether the detail of a job of this user may be shown."""
+        """Return whether the detail of a job of this user may be shown."""
         return self.operator or (user is not None and user == self.user)
 
 
@@ -86,8 +86,8 @@ class Access(msgspec.Struct, frozen=True):
         """Return the user name in the header of a trusted proxy; one that comes twice is not from the proxy alone."""
         if self.user_header is None or not self._trusted(client):
             return None
-        told = headers.getlist(self.user_header)
-        name = told[0].strip() if len(told) == 1 else ""
+        shown = headers.getlist(self.user_header)
+        name = shown[0].strip() if len(shown) == 1 else ""
         return _text(name) if 0 < len(name) <= NAME_BYTES_MAX else None
 
     def _trusted(self, client: tuple[str, int] | None) -> bool:
@@ -137,7 +137,7 @@ _MENTIONED: Final = re.compile(r"\b(run|job) ([^\s/]+/[^\s/]+?)(?=[\s,;:.)]*(?:\
 _SERIES: Final = re.compile(rf"{JOB}([^\s,;:)]+)")
 
 
-class Seen(Forwarding):
+class VisibilityFilter(Forwarding):
     """A service as the present reader sees it; where nobody said who reads, a stranger does."""
 
     def __init__(self, service: Service, present: Callable[[], Reader] = PRESENT.get) -> None:
@@ -184,9 +184,9 @@ class Seen(Forwarding):
         found = self._service.host(system, host)
         return found if found is None or self._present().operator else _host(found, self._running())
 
-    def letters(self) -> Sequence[Letter]:
+    def dead_letters(self) -> Sequence[DeadLetterView]:
         """Return the newest dead letters to operators, to others nothing: they quote what producers sent."""
-        return self._service.letters() if self._present().operator else ()
+        return self._service.dead_letters() if self._present().operator else ()
 
     def health(self) -> Sequence[Health]:
         """Return the health of every role; the reasons, which quote brokers, to operators alone."""
@@ -214,7 +214,7 @@ class Seen(Forwarding):
         named = (*evidence.runs, *filter(None, [str(evidence.detail.get("job", ""))]))
         hidden = [name for name in named if not own(name)]
 
-        def said(text: str) -> str:
+        def phrase(text: str) -> str:
             for name in hidden:
                 text = text.replace(f"run {name}", OTHERS.format("run")).replace(f"job {name}", OTHERS.format("job"))
                 text = text.replace(name, OTHERS.format("job"))
@@ -222,18 +222,18 @@ class Seen(Forwarding):
             return _SERIES.sub(lambda found: found[0] if own(job_key(system, found[1])) else "", text)
 
         detail = {
-            said(name): value if not isinstance(value, str) else said(value)
+            phrase(name): value if not isinstance(value, str) else phrase(value)
             for name, value in evidence.detail.items()
             if name != "job" or value not in hidden
         }
         return msgspec.structs.replace(
             alert,
-            annotations={name: said(text) for name, text in alert.annotations.items()},
+            annotations={name: phrase(text) for name, text in alert.annotations.items()},
             evidence=msgspec.structs.replace(evidence, runs=tuple(filter(own, evidence.runs)), detail=detail),
         )
 
     def _is_own(self, name: str) -> bool:
-        """Tell whether a run or a job, by its id, is the reader's; what is no longer known is nobody's."""
+        """Return whether a run or a job, by its id, is the reader's; what is no longer known is nobody's."""
         system, _, rest = name.partition("/")
         job_id, at, _ = rest.rpartition("@")
         runs = self.runs_of_job(unquote(system), unquote(job_id if at else rest))

@@ -92,7 +92,7 @@ class Api:
             "/api/v1/jobs": self.jobs,
             "/api/v1/jobs/{name:path}": self.job,
             "/api/v1/runs": self.runs,
-            "/api/v1/letters": self.letters,
+            "/api/v1/deadletters": self.dead_letters,
             "/api/v1/sources": self.sources,
             "/api/v1/alerts": self.alerts,
             "/api/v1/hosts": self.hosts,
@@ -105,7 +105,7 @@ class Api:
         return json({"status": "alive"})
 
     def ready(self, _request: Request) -> Response:
-        """Say whether every role is ready; 503 with reasons where one is not."""
+        """Return whether every role is ready; 503 with reasons where one is not."""
         roles = self._service.health()
         reasons = [f"{role.role}: {reason}" for role in roles for reason in role.reasons if not role.ready]
         ready = bool(roles) and all(role.ready for role in roles)
@@ -174,8 +174,8 @@ class Api:
             return json(Problem(detail, known_ids(candidates)), 400)
         if not candidates:
             return self._unknown(wanted["application"], wanted)
-        asked = queries.question(candidates[0], sizes or _sizes(candidates[0], place), place, features)
-        answer = self._service.answer(asked)
+        requested = queries.question(candidates[0], sizes or _sizes(candidates[0], place), place, features)
+        answer = self._service.answer(requested)
         return json(answer) if answer.known else self._unknown(wanted["application"], wanted)
 
     def runs(self, request: Request) -> Response:
@@ -198,11 +198,11 @@ class Api:
             return json(Problem("This is the job of another user."), 403)
         return json(RecentJob(system, job_id, running, runs))
 
-    def letters(self, request: Request) -> Response:
+    def dead_letters(self, request: Request) -> Response:
         """List the newest dead letters of the whole agent, without the bytes of their messages; for operators."""
         if not reader(request).operator:
             return json(Problem("Dead letters quote what producers sent: they are for operators."), 403)
-        return self._rows(request, self._service.letters())
+        return self._rows(request, self._service.dead_letters())
 
     def sources(self, request: Request) -> Response:
         """List the raw topics whose events were folded since the start, the one with the newest event first."""

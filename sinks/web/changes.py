@@ -32,16 +32,18 @@ Pause = Callable[[float], Awaitable[None]]
 
 def versions(service: Service) -> Versions:
     """Return a short text for each kind of thing that the service shows, another one whenever something of it changed."""
-    told: dict[str, Iterable[object]] = {
+    shown: dict[str, Iterable[object]] = {
         "predictions": ((entry.id, entry.time) for entry in service.predictions()),
         "jobs": ((entry.id, entry.time) for entry in service.jobs()),
         "alerts": ((entry.fingerprint, entry.status, entry.time) for entry in service.alerts()),
         "hosts": (_of_host(entry) for entry in service.hosts(1)),
         "sources": ((entry.topic, entry.events, entry.newest_ms) for entry in service.sources()),
-        "letters": ((entry.time_ms, entry.topic, entry.partition, entry.offset) for entry in service.letters()),
+        "dead_letters": (
+            (entry.time_ms, entry.topic, entry.partition, entry.offset) for entry in service.dead_letters()
+        ),
         "health": ((role.role, role.ready, role.reasons, role.partitions, role.restarts) for role in service.health()),
     }
-    return {name: f"{crc32(repr(list(values)).encode()):08x}" for name, values in told.items()}
+    return {name: f"{crc32(repr(list(values)).encode()):08x}" for name, values in shown.items()}
 
 
 def _of_host(entry: HostView) -> tuple[object, ...]:
@@ -63,13 +65,13 @@ class Changes:
         """Return the versions of what the present reader sees, as they are now; the last ones while the models are away."""
         look = self._look_of(PRESENT.get())
         with suppress(UnavailableError):
-            look.told = versions(self._service)
-        return look.told
+            look.versions = versions(self._service)
+        return look.versions
 
     def versions_for_page(self) -> Versions:
         """Return versions not newer than what a page is about to read: the last ones, if there is an open stream."""
-        told = self._look_of(PRESENT.get()).told
-        return told if self.open and told else self.versions()
+        shown = self._look_of(PRESENT.get()).versions
+        return shown if self.open and shown else self.versions()
 
     async def show(self, request: Request) -> Response:
         """Answer with a stream of events, each the versions of everything as JSON."""
@@ -85,13 +87,13 @@ class Changes:
     async def events(self, stopping: Callable[[], bool]) -> AsyncIterator[str]:
         """Yield an event at first and whenever something changed, and a comment while nothing does."""
         yield f"retry: {RETRY_MS}\n\n"
-        told: Versions | None = None
+        shown: Versions | None = None
         quiet_s = 0.0
         while not stopping():
             seen = await self._look()
-            if seen != told:
+            if seen != shown:
                 yield f"data: {msgspec.json.encode(seen).decode()}\n\n"
-                told, quiet_s = seen, 0.0
+                shown, quiet_s = seen, 0.0
             elif quiet_s >= HEARTBEAT_S:
                 yield ": nothing new\n\n"
                 quiet_s = 0.0
@@ -109,7 +111,7 @@ class Changes:
             await anyio.to_thread.run_sync(self.versions)
             took_s = (anyio.current_time() - began_s) * min(len(self._looks), max(1, self.open))
             look.wait_s = max(0.9 * LOOK_S, took_s / LOOK_SHARE)
-        return look.told
+        return look.versions
 
     def _look_of(self, reader: Reader) -> "_Look":
         """Return the last look for a reader; readers see different things, and one must not learn of another's."""
@@ -123,7 +125,7 @@ class Changes:
 class _Look(msgspec.Struct):
     """What was seen last for a reader, when, and how long to wait before the next look."""
 
-    told: Versions = {}
+    versions: Versions = {}
     at_s: float = float("-inf")
     wait_s: float = LOOK_S
 

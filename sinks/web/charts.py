@@ -11,10 +11,10 @@ import msgspec
 from markupsafe import Markup
 
 from processors.contracts.names import rfc3339
-from sinks.web.words import duration, share, size
+from sinks.web.formatting import duration, share, size
 
 Tick = tuple[float, str]
-Words = Callable[[float], str]
+Formatter = Callable[[float], str]
 Spot = tuple[float, float]
 
 TICKS_MAX: Final = 8
@@ -59,34 +59,34 @@ class Bar(msgspec.Struct, frozen=True):
     stop: str
 
 
-def bars(edges: Sequence[float], shares: Sequence[float], words: Words) -> list[Bar]:
+def bars(edges: Sequence[float], shares: Sequence[float], formatter: Formatter) -> list[Bar]:
     """Return the intervals of a histogram; samples that are all alike have one interval without width."""
     if not edges or not shares:
         return []
     if len(edges) <= len(shares):
-        return [Bar(edges[0], edges[0], 1.0, words(edges[0]), words(edges[0]))]
+        return [Bar(edges[0], edges[0], 1.0, formatter(edges[0]), formatter(edges[0]))]
     return [
-        Bar(low, high, mass, words(low), words(high))
+        Bar(low, high, mass, formatter(low), formatter(high))
         for (low, high), mass in zip(pairwise(edges), shares, strict=False)
     ]
 
 
-def histogram_chart(label: str, found: Sequence[Bar], words: Words, ratio: float) -> Chart:
+def histogram_chart(label: str, found: Sequence[Bar], formatter: Formatter, ratio: float) -> Chart:
     """Return the chart of a histogram: its edges along the x-axis, shares along the y-axis."""
     top = max((bar.share for bar in found), default=1.0)
     edges = sorted({end for bar in found for end in (bar.low, bar.high)})
-    return Chart(label, linear_axis(edges, words), linear_axis([0.0, top / 2, top], share), ratio)
+    return Chart(label, linear_axis(edges, formatter), linear_axis([0.0, top / 2, top], share), ratio)
 
 
-def log_axis(values: Iterable[float], ticks: Callable[[float, float], list[float]], words: Words) -> Axis:
+def log_axis(values: Iterable[float], ticks: Callable[[float, float], list[float]], formatter: Formatter) -> Axis:
     """Return a logarithmic axis for the values that have a place on one."""
     shown = [value for value in values if drawable(value)]
-    return Axis("log", labelled(ticks(min(shown), max(shown)), words) if shown else ())
+    return Axis("log", labelled(ticks(min(shown), max(shown)), formatter) if shown else ())
 
 
-def linear_axis(ticks: Iterable[float], words: Words) -> Axis:
+def linear_axis(ticks: Iterable[float], formatter: Formatter) -> Axis:
     """Return a linear axis with these ticks."""
-    return Axis("linear", labelled(ticks, words))
+    return Axis("linear", labelled(ticks, formatter))
 
 
 def size_axis(sizes: Iterable[float]) -> Axis:
@@ -116,11 +116,11 @@ def time_axis(low_ms: float, high_ms: float) -> Axis:
     return linear_axis(ticks, lambda value: rfc3339(round(value))[cut].replace("T", " "))
 
 
-def labelled(values: Iterable[float], words: Words) -> tuple[Tick, ...]:
+def labelled(values: Iterable[float], formatter: Formatter) -> tuple[Tick, ...]:
     """Return ticks with their labels, of those with the same label the first."""
     found: dict[str, float] = {}
     for value in values:
-        found.setdefault(words(value), value)
+        found.setdefault(formatter(value), value)
     return tuple((value, text) for text, value in found.items())
 
 

@@ -16,14 +16,14 @@ from starlette.types import Scope
 from processors import __version__
 from processors.contracts.outputs import Alert, JobPrediction, Prediction
 from processors.contracts.service import Service
-from sinks.web import queries, words
+from sinks.web import formatting, queries
 from sinks.web.access import reader
 from sinks.web.changes import Changes
 from sinks.web.queries import Truth, application_id, find, known_ids, link, present_ms, raw_path
 from sinks.web.runbook import sections
 from sinks.web.views import alerts as alert_view
 from sinks.web.views import hosts, jobs, overview
-from sinks.web.views.agent import Troubles, agent_view, standing
+from sinks.web.views.agent import Faults, agent_view, standing
 from sinks.web.views.application import (
     explained_views,
     history,
@@ -33,7 +33,7 @@ from sinks.web.views.application import (
     scaling_chart,
     uprights,
 )
-from sinks.web.views.ask import asked, both
+from sinks.web.views.ask import answer_view, both
 from sinks.web.views.jobs import job_link, link_of_key
 from sinks.web.views.overview import SourceRow, source_rows
 
@@ -54,8 +54,8 @@ Endpoint = Callable[[Request], Response]
 
 def environment() -> Environment:
     """Return the templates with what the pages add to them."""
-    made = words.environment("sinks.web")
-    made.filters.update(change=overview.change, span=words.span)
+    made = formatting.environment("sinks.web")
+    made.filters.update(change=overview.change, span=formatting.span)
     made.globals.update(
         link=link,
         host_link=hosts.host_link,
@@ -70,8 +70,8 @@ def environment() -> Environment:
 class Pages:
     """The pages over a service; `troubles` returns what went wrong, `truth` the true run time where it is known."""
 
-    def __init__(self, service: Service, truth: Truth | None = None, troubles: Troubles = tuple) -> None:
-        self._service, self._truth, self._troubles = service, truth, troubles
+    def __init__(self, service: Service, truth: Truth | None = None, faults: Faults = tuple) -> None:
+        self._service, self._truth, self._faults = service, truth, faults
         self._changes = Changes(service)
         self._templates = environment()
 
@@ -104,7 +104,7 @@ class Pages:
         is_open = overview.worst_first(alerts)
         running = jobs.visible(self._service.jobs(), reader(request))
         found = self._service.hosts(HOSTS_SHOWN)
-        strange = [entry for entry in found if any(each.anomalous_since for each in entry.resources)]
+        anomalous = [entry for entry in found if any(each.anomalous_since for each in entry.resources)]
         sources = source_rows(self._service.sources(), present_ms(self._service) or 0)
         return self._page(
             request,
@@ -112,17 +112,17 @@ class Pages:
             search=search,
             rows=overview.rows(wanted, alerts, self._truth, APPLICATIONS_SHOWN),
             rows_total=len(wanted),
-            tiles=tiles(known, is_open, running, sources, len(strange)),
+            tiles=tiles(known, is_open, running, sources, len(anomalous)),
             open_alerts=is_open[:ALERTS_SHOWN],
             alerts_first=ALERTS_FIRST,
             resolved_alerts=[alert for alert in alerts if alert.status == "resolved"][:ALERTS_SHOWN],
             jobs=running[:JOBS_SHOWN],
             jobs_first=JOBS_FIRST,
             jobs_total=len(running),
-            hosts=[hosts.host_card(entry, hosts.alerts_of_host(entry, is_open)) for entry in strange],
+            hosts=[hosts.host_card(entry, hosts.alerts_of_host(entry, is_open)) for entry in anomalous],
             hosts_known=bool(found),
             sources=sources,
-            **self._asked(request, known),
+            **self._requested(request, known),
         )
 
     def application(self, request: Request) -> Response:
@@ -133,24 +133,24 @@ class Pages:
             return self.missing(request, f"There is no model of {path[:80]!r}.", path)
         alerts = overview.alerts_of(found, self._service.alerts())
         is_open = overview.worst_first(alerts)
-        laws = overview.ranked(found.model)
+        members = overview.ranked(found.model)
         load = found.under_load
         runs = self._service.runs(application_id(found))
-        answer = asked(self._service, found, request.query_params, runs)
+        answer = answer_view(self._service, found, request.query_params, runs)
         shown, anomalies = run_rows(runs, reader(request)), overview.anomalies(is_open)
         return self._page(
             request,
             "application.html",
             row=overview.rows([found], alerts, self._truth)[0],
             points=overview.point_rows(found, self._truth),
-            asked=answer,
-            asked_rows=both(answer, found.unit),
+            requested=answer,
+            requested_rows=both(answer, found.unit),
             history=history(found.application, runs),
             load=load_view(found.application, load, overview.run_time_at(found, load.n) if load else None),
             power=power_view(found),
             explained=explained_views(found.profiles),
-            laws=laws,
-            horizons=overview.horizons(laws),
+            members=members,
+            horizons=overview.horizons(members),
             open_alerts=is_open[:ALERTS_SHOWN],
             resolved_alerts=[alert for alert in alerts if alert.status == "resolved"][:ALERTS_SHOWN],
             jobs=overview.jobs_of(found, self._service.jobs())[:JOBS_SHOWN],
@@ -164,8 +164,8 @@ class Pages:
         """Show hosts with their windows, those with anomalies first."""
         search = queries.text(request.query_params, "search") or ""
         part = hosts.host_part(self._service, search, queries.page(request.query_params))
-        beside = {number: f"/hosts?{urlencode(_query(search, number))}" for number in (part.page - 1, part.page + 1)}
-        return self._page(request, "hosts.html", search=search, part=part, beside=beside)
+        reference = {number: f"/hosts?{urlencode(_query(search, number))}" for number in (part.page - 1, part.page + 1)}
+        return self._page(request, "hosts.html", search=search, part=part, reference=reference)
 
     def host(self, request: Request) -> Response:
         """Show one host: the histogram of each resource, forecasts, scores and alerts."""
@@ -245,8 +245,8 @@ class Pages:
         view = agent_view(
             self._service.health(),
             self._service.sources(),
-            self._service.letters() if operator else (),
-            self._troubles(),
+            self._service.dead_letters() if operator else (),
+            self._faults(),
             present_ms(self._service),
         )
         return self._page(request, "agent.html", view=view, standing=standing(view), operator=operator)
@@ -281,26 +281,26 @@ class Pages:
             path=request.url.path,
             turned=f"{request.url.path}?{turned}".removesuffix("?"),
             health=health,
-            troubles=self._troubles(),
+            faults=self._faults(),
             ready=bool(health) and all(role.ready for role in health),
             truth=self._truth,
             **values,
         )
         return HTMLResponse(text, status)
 
-    def _asked(self, request: Request, known: Sequence[Prediction]) -> dict[str, Any]:
+    def _requested(self, request: Request, known: Sequence[Prediction]) -> dict[str, Any]:
         """Return what the box shows: the applications to choose from, and the answer where one was chosen."""
         query = request.query_params
         chosen = queries.text(query, "application") or ""
         by_id = {application_id(entry): entry for entry in known}
         choices = [(id_, _named(entry)) for id_, entry in sorted(by_id.items(), key=lambda pair: _named(pair[1]))]
         entry = by_id.get(chosen)
-        answer = asked(self._service, entry, query, self._service.runs(chosen)) if entry else None
+        answer = answer_view(self._service, entry, query, self._service.runs(chosen)) if entry else None
         return {
             "choices": choices[:CHOICES_SHOWN],
             "chosen": chosen,
-            "asked": answer,
-            "asked_rows": both(answer, entry.unit) if answer and entry else [],
+            "requested": answer,
+            "requested_rows": both(answer, entry.unit) if answer and entry else [],
             "unit": entry.unit if entry else "",
             "not_found": f"There is no model of {chosen[:80]!r}." if chosen and entry is None else "",
         }
@@ -335,7 +335,7 @@ def tiles(
     is_open: Sequence[Alert],
     jobs: Sequence[JobPrediction],
     sources: Sequence[SourceRow],
-    hosts_strange: int,
+    hosts_anomalous: int,
 ) -> list[Tile]:
     """Return the numbers at the top."""
     worst = min((overview.SEVERITIES.index(alert.severity) for alert in is_open), default=len(overview.SEVERITIES))
@@ -346,7 +346,7 @@ def tiles(
         _tile(len(is_open), "open alert", "#alerts", (*overview.SEVERITIES, "good")[worst]),
         _tile(len(known), "application", "#applications"),
         Tile(reliable, "of them reliable", "#applications"),
-        _tile(hosts_strange, "unusual host", "#hosts", "warning" if hosts_strange else "plain"),
+        _tile(hosts_anomalous, "unusual host", "#hosts", "warning" if hosts_anomalous else "plain"),
         _tile(len(jobs), "running job", "#jobs"),
     ]
     if late:

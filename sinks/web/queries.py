@@ -162,8 +162,8 @@ def _spellings(path: str, raw_path: str) -> Iterator[str]:
 
 def matching(predictions: Sequence[Prediction], wanted: Mapping[str, str | None]) -> list[Prediction]:
     """Return the predictions whose fields equal those that are wanted; None wants nothing of a field."""
-    asked = {name: value for name, value in wanted.items() if value is not None}
-    return [entry for entry in predictions if all(getattr(entry, name) == value for name, value in asked.items())]
+    requested = {name: value for name, value in wanted.items() if value is not None}
+    return [entry for entry in predictions if all(getattr(entry, name) == value for name, value in requested.items())]
 
 
 def known_ids(predictions: Sequence[Prediction], like: str = "") -> list[str]:
@@ -179,11 +179,11 @@ def present_ms(service: Service) -> int | None:
 
 
 def _moments(service: Service) -> Iterator[int]:
-    told = [entry.as_of for entry in service.predictions()]
-    told += [job.as_of for job in service.jobs()]
-    told += [alert.as_of for alert in service.alerts()]
-    told += [host.as_of for host in service.hosts(1)]
-    for text in told:
+    shown = [entry.as_of for entry in service.predictions()]
+    shown += [job.as_of for job in service.jobs()]
+    shown += [alert.as_of for alert in service.alerts()]
+    shown += [host.as_of for host in service.hosts(1)]
+    for text in shown:
         try:
             yield parse_rfc3339(text)
         except InvalidInputError:
@@ -197,18 +197,18 @@ def question(
     features: Mapping[str, float] | None = None,
 ) -> PredictionRequested:
     """Return the question how long an application runs at these sizes, there; the same question has the same id."""
-    asked = Evidence() if place is None else place
+    requested = Evidence() if place is None else place
     parts = [
         application_id(entry),
         *map(str, sizes),
-        str(msgspec.json.encode(asked, order="sorted")),
+        str(msgspec.json.encode(requested, order="sorted")),
         str(sorted((features or {}).items())),
     ]
     return PredictionRequested(
         system=entry.system,
         request_id=f"http-{crc32('?'.join(parts).encode()):08x}",
         n=tuple(sizes),
-        evidence=msgspec.structs.replace(asked, application=entry.application, input=entry.input),
+        evidence=msgspec.structs.replace(requested, application=entry.application, input=entry.input),
         unit=entry.unit,
         features=dict(features or {}),
     )

@@ -18,13 +18,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.service import Service
 from sinks.prometheus.registry import CONTENT_TYPE, Metrics
-from sinks.web import words
-from sinks.web.access import PRESENT, STRANGER, Access, Reader, Seen
+from sinks.web import formatting
+from sinks.web.access import PRESENT, STRANGER, Access, Reader, VisibilityFilter
 from sinks.web.api import Api, Problem, json
 from sinks.web.changes import STOPPING
 from sinks.web.pages import Pages
 from sinks.web.queries import BadParameterError, Truth
-from sinks.web.views.agent import troubles
+from sinks.web.views.agent import faults
 
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -60,7 +60,7 @@ class SecurityHeaders:
 
 OPEN: Final = ("/healthz", "/readyz")  # for probes, which know nobody
 OPEN_BELOW: Final = ("/static/", "/favicon.ico")  # the same for everybody
-OPERATORS_ONLY: Final = ("/api/v1/letters",)  # they quote what producers sent, and a user could do nothing about it
+OPERATORS_ONLY: Final = ("/api/v1/deadletters",)  # they quote what producers sent, and a user could do nothing about it
 NOT_HTML: Final = ("/api/", "/metrics", "/changes")
 UNKNOWN: Final = "Authentication required: sign in through your centre, or send a bearer token."
 WRONG: Final = "Unknown token."
@@ -72,7 +72,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access = app, access
-        self._page = words.environment("sinks.web").get_template("door.html")
+        self._page = formatting.environment("sinks.web").get_template("door.html")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -104,9 +104,9 @@ class Gate:
         metrics = self._access.metrics_open and path == "/metrics"
         return metrics or path in OPEN or path.startswith(OPEN_BELOW)
 
-    def _refused(self, request: Request, status: int, sentence: str) -> Response:
+    def _refused(self, request: Request, status: int, text: str) -> Response:
         wrong = status == 401 and "authorization" in request.headers
-        detail = WRONG if wrong else sentence
+        detail = WRONG if wrong else text
         if request.url.path.startswith(NOT_HTML):
             response = json(Problem(detail), status)
         else:
@@ -124,8 +124,10 @@ def create_app(
 
     `truth` (application id, size -> seconds) adds the truth to the pages where it is known, `access` limits who reads what.
     """
-    shown: Service = service if access is None else Seen(service)  # so no page can show what its reader may not see
-    pages = Pages(shown, truth, lambda: troubles(metrics))
+    shown: Service = (
+        service if access is None else VisibilityFilter(service)
+    )  # so no page can show what its reader may not see
+    pages = Pages(shown, truth, lambda: faults(metrics))
 
     def exposition(_request: Request) -> Response:
         return Response(metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
@@ -202,7 +204,7 @@ class Server:
         self.port: int = self._socket.getsockname()[1]
         self._server = uvicorn.Server(
             uvicorn.Config(
-                self._told_of_the_stop,
+                self._notified_of_the_stop,
                 interface="asgi3",
                 access_log=False,
                 log_config=None,
@@ -235,7 +237,7 @@ class Server:
             self._thread.join(STOP_S)
         self._socket.close()
 
-    async def _told_of_the_stop(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _notified_of_the_stop(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let endless responses ask whether the server stops: else it would wait for them."""
         scope[STOPPING] = lambda: self._server.should_exit
         await self._app(scope, receive, send)

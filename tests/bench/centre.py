@@ -87,10 +87,10 @@ def _create(agent: AgentProcess) -> None:
 
 @contextmanager
 def producing(
-    kafka: KafkaBroker, pace_per_s: float, seconds: float, applications: int
+    kafka: KafkaBroker, rate_per_s: float, seconds: float, applications: int
 ) -> Iterator["subprocess.Popen[str]"]:
     """Start a producer and wait until it sends its first message."""
-    arguments = [kafka.bootstrap, TOPIC, str(pace_per_s), str(seconds), str(applications)]
+    arguments = [kafka.bootstrap, TOPIC, str(rate_per_s), str(seconds), str(applications)]
     command = [sys.executable, "-m", "tests.bench.producer", *arguments]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -28,12 +28,12 @@ def run(*, quick: bool) -> Iterator[Row]:
     """Yield the microseconds of a record: decoded, and folded, summed up and written."""
     hosts = 500 if quick else 2_000
     for step_s, kind, goal in ((10, "delta", BEYOND_US), (10, "cumulative", BEYOND_US), (60, "delta", None)):
-        decode_us, fold_us, tell_us = _measure(hosts, step_s, cumulative=kind == "cumulative")
+        decode_us, fold_us, report_us = _measure(hosts, step_s, cumulative=kind == "cumulative")
         named = f"record of 16 {kind} counters, one every {step_s} s"
         yield Row(f"counters, decode, {kind}, {step_s} s", decode_us, "us", named)
         yield Row(f"counters, fold, {kind}, {step_s} s", fold_us, "us", f"samples of a {named}")
         whole = "the same, and its share of the minute that is summed up and written"
-        yield Row(f"counters, beyond decoding, {kind}, {step_s} s", fold_us + tell_us, "us", whole, goal)
+        yield Row(f"counters, beyond decoding, {kind}, {step_s} s", fold_us + report_us, "us", whole, goal)
 
 
 def record(host: int, second: int, *, step_s: int, cumulative: bool) -> bytes:
@@ -53,21 +53,21 @@ def _measure(hosts: int, step_s: int, *, cumulative: bool) -> tuple[float, float
     path, records = _Path(hosts * len(COUNTERS)), 0
     for second in range(0, MINUTES * 60, step_s):
         if second == WARM_S:  # windows are full, and names are known
-            path.decode_s = path.fold_s = path.tell_s = 0.0
+            path.decode_s = path.fold_s = path.report_s = 0.0
             records = 0
         values = [record(host, second, step_s=step_s, cumulative=cumulative) for host in range(hosts)]
         for first in range(0, hosts, SLICE):
             path.take(values[first : first + SLICE], START_MS + second * 1000)
         records += hosts
-    decode_s, fold_s, tell_s = (seconds / records * 1e6 for seconds in (path.decode_s, path.fold_s, path.tell_s))
-    return decode_s, fold_s, tell_s
+    decode_s, fold_s, report_s = (seconds / records * 1e6 for seconds in (path.decode_s, path.fold_s, path.report_s))
+    return decode_s, fold_s, report_s
 
 
 class _Path:
     """From messages to records of the journal, with the processor seconds of each part."""
 
     def __init__(self, series_max: int) -> None:
-        self.decode_s = self.fold_s = self.tell_s = 0.0
+        self.decode_s = self.fold_s = self.report_s = 0.0
         self._index = SeriesIndex(series_max)
         self._windows = PartitionWindows("bench/0", self._index, WindowSettings())
         self._decode = TELEMETRY["native"](TelemetryOptions(decode=DecodeOptions()))
@@ -87,6 +87,6 @@ class _Path:
             began_s = time.process_time()
             for event in self._windows.events(part):
                 encode_record(JournalRecord(event=event))
-            self.tell_s += time.process_time() - began_s
+            self.report_s += time.process_time() - began_s
             began_s = time.process_time()
         self.fold_s += time.process_time() - began_s

@@ -73,13 +73,13 @@ def _journal() -> Iterator[Row]:
 def _minute_bytes(resources: int) -> float:
     level = np.random.default_rng(1).random((50, len(hosts.RESOURCES)))
     found = []
-    for record in hosts.told_minute(level, 0, np.random.default_rng(2)):
+    for record in hosts.reported_minute(level, 0, np.random.default_rng(2)):
         if hasattr(record.event, "resources"):
-            kept = dict(list(record.event.resources.items())[:resources])
+            retained = dict(list(record.event.resources.items())[:resources])
             found.append(
                 len(
                     encode_record(
-                        msgspec.structs.replace(record, event=msgspec.structs.replace(record.event, resources=kept))
+                        msgspec.structs.replace(record, event=msgspec.structs.replace(record.event, resources=retained))
                     )
                 )
             )
@@ -90,12 +90,12 @@ def _messages(jobs: int) -> Iterator[Row]:
     """Yield bytes per job of each kind of output, ticks every ten seconds."""
     sent, count = Counter[str](), Counter[str]()
 
-    def told(emission: Emission) -> None:
+    def reported(emission: Emission) -> None:
         sent[emission.kind] += len(emission.value or b"") + len(emission.key)
         count[emission.kind] += 1
 
-    agent = Embedded(config(), SystemClock(), told)
-    stream = events(messages(Load(50, jobs, starts=True, pace_per_s=0.25)))
+    agent = Embedded(config(), SystemClock(), reported)
+    stream = events(messages(Load(50, jobs, starts=True, rate_per_s=0.25)))
     tick_ms = 0
     for number, event in enumerate(stream):
         now_ms = getattr(event, "end_ms", None) or event.start_ms

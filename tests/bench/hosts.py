@@ -71,7 +71,7 @@ def learned(hosts: int) -> tuple[Shard, list[float], float]:
     seconds, longest_s = [], 0.0
     for minute in range(MINUTES):
         level += 0.02 * dice.standard_normal(level.shape)
-        values = [encode_record(record) for record in told_minute(level, minute, dice)]
+        values = [encode_record(record) for record in reported_minute(level, minute, dice)]
         began_s = time.process_time()
         for value in values:
             before_s = time.process_time()
@@ -85,11 +85,11 @@ def _jobs(hosts: int) -> Iterator[JournalRecord]:
     yield JournalRecord(Tick("", time_ms=START_MS))
     for job in range(hosts // HOSTS_OF_JOB):
         first = job * HOSTS_OF_JOB
-        told = Evidence(hosts=(f"nid[{first:06d}-{first + HOSTS_OF_JOB - 1:06d}]",), partition="standard")
-        yield JournalRecord(JobStarted(SYSTEM, str(job), run_id(SYSTEM, str(job), START_MS), START_MS, told))
+        reported = Evidence(hosts=(f"nid[{first:06d}-{first + HOSTS_OF_JOB - 1:06d}]",), partition="standard")
+        yield JournalRecord(JobStarted(SYSTEM, str(job), run_id(SYSTEM, str(job), START_MS), START_MS, reported))
 
 
-def told_minute(level: Any, minute: int, dice: np.random.Generator) -> Iterator[JournalRecord]:
+def reported_minute(level: Any, minute: int, dice: np.random.Generator) -> Iterator[JournalRecord]:
     """Yield what all hosts measured in a minute, and the ticks of the next."""
     begin_ms = START_MS + minute * MINUTE_MS
     for host, own in enumerate(level):

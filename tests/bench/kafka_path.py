@@ -13,8 +13,8 @@ from tests.bench.result import Row, quantile
 from tests.bench.workload import SIZES, SYSTEM
 
 APPLICATIONS: Final = 50
-PACE_PER_S: Final = 3600.0  # more than the goal: so the figure is what the agent carries, not what it was given
-QUIET_PACE_PER_S: Final = 500.0
+RATE_PER_S: Final = 3600.0  # more than the goal: so the figure is what the agent carries, not what it was given
+QUIET_RATE_PER_S: Final = 500.0
 QUICK_RHYTHM_S: Final = 1.0
 WARM_UP_S: Final = 12.0
 LOOK_S: Final = 1.0
@@ -25,7 +25,7 @@ LATE_S: Final = 20.0
 def throughput(*, quick: bool) -> Iterator[Row]:
     """Yield the completions a second that both roles carry, and the processor time of each process."""
     seconds = 25.0 if quick else 50.0
-    with centre() as found, producing(found.kafka, PACE_PER_S, seconds, APPLICATIONS) as producer:
+    with centre() as found, producing(found.kafka, RATE_PER_S, seconds, APPLICATIONS) as producer:
         time.sleep(WARM_UP_S)
         pids = {**found.pids(), "producer": producer.pid}
         began_s, before, used = time.monotonic(), found.processed(), {name: cpu_s(pid) for name, pid in pids.items()}
@@ -36,7 +36,7 @@ def throughput(*, quick: bool) -> Iterator[Row]:
         times = found.times()
     each_us = {name: spent[name] / completions * 1e6 for name in spent}
     shares = ", ".join(f"{name} {each_us[name]:.0f}" for name in each_us)
-    details = {"us_per_completion": each_us, "offered_per_s": PACE_PER_S, "measured_s": elapsed_s,
+    details = {"us_per_completion": each_us, "offered_per_s": RATE_PER_S, "measured_s": elapsed_s,
                "cores_used": sum(spent.values()) / elapsed_s, "mean_s": times}  # fmt: skip
     meaning = "raw topic to journal to runs and state, two role processes and a producer on this machine"
     rate = completions / elapsed_s
@@ -57,7 +57,7 @@ def answers(*, quick: bool) -> Iterator[Row]:
 
 
 def _answered(seconds: float, rhythm_s: float) -> Row:
-    with centre(rhythm_s) as found, producing(found.kafka, QUIET_PACE_PER_S, seconds, APPLICATIONS):
+    with centre(rhythm_s) as found, producing(found.kafka, QUIET_RATE_PER_S, seconds, APPLICATIONS):
         time.sleep(WARM_UP_S)
         waits_ms = _ask(found, seconds - WARM_UP_S - LOOK_S)
         times = found.times()
@@ -66,7 +66,7 @@ def _answered(seconds: float, rhythm_s: float) -> Row:
         f"answer over Kafka, p99, checkpoints every {rhythm_s:g} s",
         quantiles["p99_ms"],
         "ms",
-        f"from a topic to the answers topic at {QUIET_PACE_PER_S:g} completions/s; p50 {quantiles['p50_ms']:.0f} ms",
+        f"from a topic to the answers topic at {QUIET_RATE_PER_S:g} completions/s; p50 {quantiles['p50_ms']:.0f} ms",
         100.0,
         details={**quantiles, "max_ms": max(waits_ms), "questions": len(waits_ms), "mean_s": times},
     )

@@ -18,18 +18,18 @@ SLICE_S = 0.01
 WAIT_S = 60.0
 
 
-def main(bootstrap: str, topic: str, pace_per_s: float, seconds: float, applications: int) -> None:
+def main(bootstrap: str, topic: str, rate_per_s: float, seconds: float, applications: int) -> None:
     """Send the stream; what is late is sent at once."""
-    jobs = round(pace_per_s * seconds)
+    jobs = round(rate_per_s * seconds)
     start_ms = round((time.time() + LEAD_S + jobs * LEAD_PER_MESSAGE_S) * 1000)
-    stream = messages(Load(applications, jobs, pace_per_s=pace_per_s, hosts_max=1, start_ms=start_ms))
+    stream = messages(Load(applications, jobs, rate_per_s=rate_per_s, hosts_max=1, start_ms=start_ms))
     log = KafkaLog(KafkaSettings(bootstrap=bootstrap))
     producer = log.producer()
-    say(start_ms)
+    report(start_ms)
     for message in in_time(stream):
         producer.send(topic, message.value, None, None, message.time_ms)
     producer.flush(WAIT_S)
-    say(jobs)
+    report(jobs)
     log.close()
 
 
@@ -44,7 +44,7 @@ def in_time(stream: list[Message]) -> Iterator[Message]:
         yield message
 
 
-def say(figure: int) -> None:
+def report(figure: int) -> None:
     """Tell the benchmark."""
     sys.stdout.write(f"{figure}\n")
     sys.stdout.flush()

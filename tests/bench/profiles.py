@@ -101,9 +101,9 @@ def _settled(shard: Shard) -> Row:
     found, spent = None, []
     for tick_ms in range(shard.now_ms + TICK_MS, end_ms + SETTLED_S * 1000, TICK_MS):
         before_s = time.process_time()
-        said = shard.fold(JournalRecord(Tick("", time_ms=tick_ms)))
+        prediction = shard.fold(JournalRecord(Tick("", time_ms=tick_ms)))
         spent.append(time.process_time() - before_s)
-        run = next((message for message in said if isinstance(message, Run)), None)
+        run = next((message for message in prediction if isinstance(message, Run)), None)
         if run is not None:
             found = run
             break
@@ -115,25 +115,25 @@ def _settled(shard: Shard) -> Row:
     began_s = time.process_time()
     if shard.hosts.profile(f"{SYSTEM}/0", first.run_id) is None:
         raise AssertionError("The run is forgotten already.")
-    asked_s = time.process_time() - began_s
+    requested_s = time.process_time() - began_s
     meaning = "the tick in which it settles: its profile, and what models learn of it"
-    details = {"profile_ms": asked_s * 1000, "ticks_before_ms": [1000 * each for each in spent[:-1]]}
+    details = {"profile_ms": requested_s * 1000, "ticks_before_ms": [1000 * each for each in spent[:-1]]}
     return Row(f"a settled job with {HOSTS_OF_JOB:,} hosts", spent[-1] * 1000, "ms", meaning, GOAL_MS, details=details)
 
 
 def _started(job: int) -> JobStarted:
     first = job * HOSTS_OF_JOB
-    told = Evidence(
+    reported = Evidence(
         application="app",
         hosts=(f"nid[{first:06d}-{first + HOSTS_OF_JOB - 1:06d}]",),
         partition="standard",
         sizes={"nodes": float(HOSTS_OF_JOB)},
     )
-    return JobStarted(SYSTEM, str(job), run_id(SYSTEM, str(job), START_MS), START_MS, told)
+    return JobStarted(SYSTEM, str(job), run_id(SYSTEM, str(job), START_MS), START_MS, reported)
 
 
 def _minute(totals: np.ndarray, minute: int, dice: np.random.Generator) -> Iterator[JournalRecord]:
-    """Yield what all hosts told of a minute, and the ticks of the next."""
+    """Yield what all hosts reported a minute, and the ticks of the next."""
     begin_ms = START_MS + minute * MINUTE_MS
     grew = dice.uniform(1e9, 2e9, (len(totals), len(COUNTERS))).round()
     for host, own in enumerate(grew.tolist()):
@@ -213,7 +213,7 @@ def _restore(applications: int) -> Iterator[Row]:
     spent = []
     for i in range(applications):
         before_s = time.process_time()
-        found = twin.desk.profile_models.get(f"{SYSTEM}/app{i:04d}//nodes")
+        found = twin.state.profile_models.get(f"{SYSTEM}/app{i:04d}//nodes")
         if found is None or found.power([4.0])[0] is None:
             raise AssertionError("A model did not come back.")
         spent.append(time.process_time() - before_s)

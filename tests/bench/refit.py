@@ -46,9 +46,9 @@ def _times_ms(count: int, repeats: int) -> tuple[list[float], int]:
         shard.fold(JournalRecord(event=_run(10_000 + number, sizes[number % count], random)))
         tick = JournalRecord(event=Tick(system="", time_ms=START_MS + (number + 1) * WAIT_MS))
         began_s = time.process_time()
-        said = [(message, compose.encode(message)) for message in shard.fold(tick)]
+        prediction = [(message, compose.encode(message)) for message in shard.fold(tick)]
         found_ms.append((time.process_time() - began_s) * 1000)
-        points = next(len(message.curve) for message, _ in said if isinstance(message, Prediction))
+        points = next(len(message.curve) for message, _ in prediction if isinstance(message, Prediction))
     return found_ms[1:], points
 
 

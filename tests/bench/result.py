@@ -25,7 +25,7 @@ class Row:
 
     @property
     def reached(self) -> bool | None:
-        """Tell whether the goal is reached; None where there is none."""
+        """Return whether the goal is reached; None where there is none."""
         if self.goal is None:
             return None
         return self.value >= self.goal if self.larger_is_better else self.value <= self.goal

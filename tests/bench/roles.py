@@ -37,7 +37,7 @@ def cases(jobs: int) -> list[Case]:
     found = []
     for applications in (few, many):
         alone = Load(applications, jobs, hosts_max=1)
-        both = Load(applications, jobs // 2, starts=True, pace_per_s=1500.0, t1_s=40.0, hosts_max=1)
+        both = Load(applications, jobs // 2, starts=True, rate_per_s=1500.0, t1_s=40.0, hosts_max=1)
         found += [
             Case(f"learner, completions, {applications:,} applications", alone, meaning),
             Case(f"learner, starts + completions, {applications:,} applications", both, meaning),

@@ -46,7 +46,7 @@ class Spent:
     records: int
     cpu_s: float
     longest_s: float
-    longest_telling_s: float
+    longest_reporting_s: float
     minutes: int
 
 
@@ -70,7 +70,7 @@ def run(*, quick: bool) -> Iterator[Row]:
             yield Row(name, rate, "samples/s per core", meaning, goal, larger_is_better=True, details=details)
         spent = _spent(kafka, "hosts", all_hosts)
         yield Row(
-            "telemetry over Kafka, stop", spent.longest_telling_s * 1000, "ms",
+            "telemetry over Kafka, stop", spent.longest_reporting_s * 1000, "ms",
             f"longest step while minutes of {HOSTS:,} hosts x {RESOURCES} are written; {spent.minutes:,} in all", 250,
         )  # fmt: skip
         rate = spent.records * RESOURCES / spent.cpu_s
@@ -95,17 +95,17 @@ def _spent(kafka: KafkaBroker, name: str, stream: Stream) -> Spent:
         while collector.lag() > stream.count * (1 - WARM_UP):  # the first sight of a series costs more than a sample
             collector.step(CLOCK.now_ms(), 0.2)
         left = collector.lag()
-        longest_s, telling_s, began_s = 0.0, 0.0, time.process_time()
+        longest_s, reporting_s, began_s = 0.0, 0.0, time.process_time()
         while collector.lag():
             for _ in range(50):  # a look at the lag asks the broker
                 before_s, before = time.process_time(), minutes()
                 collector.step(CLOCK.now_ms(), 0.2)
                 step_s = time.process_time() - before_s
                 longest_s = max(longest_s, step_s)
-                telling_s = max(telling_s, step_s if minutes() > before else 0.0)
+                reporting_s = max(reporting_s, step_s if minutes() > before else 0.0)
         collector.commit()
         cpu_s = time.process_time() - began_s
-    return Spent(left, cpu_s, longest_s, telling_s, minutes())
+    return Spent(left, cpu_s, longest_s, reporting_s, minutes())
 
 
 @contextmanager

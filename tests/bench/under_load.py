@@ -8,7 +8,7 @@ import numpy as np
 
 from processors.contracts.load import UnderLoadSettings
 from processors.facts import PublishedPoint
-from processors.load.messages import Question, Teller
+from processors.load.messages import LoadPredictor, Question
 from processors.load.prediction import of_hosts, of_partition
 from processors.models.histogram.values import Histogram, from_samples
 from processors.models.structure.evaluate import evaluate
@@ -42,17 +42,17 @@ def run(*, quick: bool) -> Iterator[Row]:
     pooled: dict[str, Value] = {**NUMBERS, "cpu_available": Alike(cpu.host(0)), "bandwidth": Alike(bandwidth.host(0))}
     pooled["hosts"] = HOSTS
     for name, values in (("windows of their own", each), ("a pooled window", pooled)):
-        for check, said in ((True, "checked by 4096 draws"), (False, "arithmetic alone")):
+        for check, prediction in ((True, "checked by 4096 draws"), (False, "arithmetic alone")):
             took_ms = _median_ms(lambda values=values, check=check: evaluate(MODEL, values, check=check), repeats)
-            yield Row(f"SOR over {HOSTS} hosts, {name}", took_ms, "ms", f"red-black SOR, {said}", GOAL_MS)
+            yield Row(f"SOR over {HOSTS} hosts, {name}", took_ms, "ms", f"red-black SOR, {prediction}", GOAL_MS)
     windows = KnownWindows({"standard": [f"h{host}" for host in range(HOSTS)]})
     for host, row in enumerate(np.random.default_rng(2).uniform(0.4, 1.0, (HOSTS, SAMPLES))):
-        windows.tell(f"h{host}", row.tolist(), until_ms=0)
-    band, teller = PublishedPoint(HOSTS, 100.0, 80.0, 120.0), Teller(UnderLoadSettings())
+        windows.report(f"h{host}", row.tolist(), until_ms=0)
+    band, predictor = PublishedPoint(HOSTS, 100.0, 80.0, 120.0), LoadPredictor(UnderLoadSettings())
     own, pool = of_hosts("exa", [f"h[0-{HOSTS - 1}]"]), of_partition(windows, "exa", "standard", HOSTS)
     for name, place in (("windows of their own", own), ("a pooled window", pool)):
         question = Question("lammps", place, HOSTS, band, until_ms=0)
-        took_ms = _median_ms(lambda question=question: teller.tell(windows, question), repeats)
+        took_ms = _median_ms(lambda question=question: predictor.predict(windows, question), repeats)
         yield Row(
             f"curve over {HOSTS} hosts, {name}", took_ms, "ms", "default equation, all that is told", DEFAULT_GOAL_MS
         )

@@ -40,8 +40,8 @@ def _at(step_s: int, hosts: int) -> Iterator[Row]:
         larger_is_better=True,
     )
     size = windows.rings.memory_bytes() / len(index)
-    held = int(windows.rings.filled[0])
-    yield Row(f"windows, memory, {step_s} s", size, "bytes", f"of a series with {held} samples held", 4_000)
+    retained = int(windows.rings.filled[0])
+    yield Row(f"windows, memory, {step_s} s", size, "bytes", f"of a series with {retained} samples held", 4_000)
     full = FULL_HOSTS / hosts
     worst, whole = max(seconds for seconds, _ in parts), sum(seconds for seconds, _ in parts[hosts // -1_000 :])
     yield Row(f"windows, stop, {step_s} s", worst * 1000, "ms", "sum up and write one part, 1,000 hosts", 250)
@@ -59,9 +59,9 @@ def _fold(windows: PartitionWindows, hosts: int, step_s: int) -> tuple[float, li
             times = np.full(len(series[chosen]), START_MS + second * 1000)
             offsets = np.arange(len(times)) // RESOURCES + (second * len(series) + first)
             began_s = time.process_time()
-            told = list(_parts(windows, Samples(series[chosen], times, value[chosen]), offsets))
-            fold_s += time.process_time() - began_s - sum(seconds for seconds, _ in told)
-            parts += told
+            reported = list(_parts(windows, Samples(series[chosen], times, value[chosen]), offsets))
+            fold_s += time.process_time() - began_s - sum(seconds for seconds, _ in reported)
+            parts += reported
     return fold_s, parts
 
 

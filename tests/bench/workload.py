@@ -25,7 +25,7 @@ TOPIC = "bench.jobs"
 
 @dataclass(frozen=True)
 class Load:
-    """What a stream is like. Every size is equally frequent; `pace_per_s` counts jobs in event time.
+    """What a stream is like. Every size is equally frequent; `rate_per_s` counts jobs in event time.
 
     `failures` is the share of runs that fail. A run names at most `hosts_max` hosts: on one host several share it, as
     the tasks of arrays do; the learner follows each host on which a run has failed.
@@ -34,7 +34,7 @@ class Load:
     applications: int
     jobs: int
     starts: bool = False
-    pace_per_s: float = 3000.0
+    rate_per_s: float = 3000.0
     failures: float = 0.02
     t1_s: float = 400.0
     hosts_max: int = 128
@@ -72,8 +72,8 @@ def _messages(load: Load) -> Iterator[Message]:
         application, n = int(applications[i]), int(sizes[i])
         parallelism = 20.0 * 1.7 ** (application % 8)
         seconds = round(run_time_s(load.t1_s * (1 + application % 5), parallelism, n) * float(noise[i]), 3)
-        told_ms = load.start_ms + round(i * 1000 / load.pace_per_s)
-        start_ms = told_ms if load.starts else told_ms - round(seconds * 1000)
+        reported_ms = load.start_ms + round(i * 1000 / load.rate_per_s)
+        start_ms = reported_ms if load.starts else reported_ms - round(seconds * 1000)
         job = _job(load.first_job + i, application, n, _hosts(int(hosts[i]), min(n, load.hosts_max)), start_ms)
         if load.starts:
             yield Message(start_ms, msgspec.json.encode({"type": "job.started", **job, "time_limit_s": 7200}))

@@ -57,7 +57,9 @@ def test_a_page_for_which_there_is_no_stream_asks_by_itself(chromium: Browser, s
         expect(page.locator("#live")).to_have_text("asks every few seconds")
 
 
-def test_a_server_that_went_away_is_told_and_a_new_one_is_followed(chromium: Browser, service: FixedService) -> None:
+def test_a_server_that_went_away_is_reported_and_a_new_one_is_followed(
+    chromium: Browser, service: FixedService
+) -> None:
     app = create_app(service, Metrics(formats=(), reasons=(), processors=()))
     with visit(chromium, expected="ERR_") as page:
         with Server(app, "127.0.0.1", 0) as first:

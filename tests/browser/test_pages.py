@@ -6,9 +6,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from processors.contracts.outputs import PredictedAtStart, RecentRun, SourceSeen
+from processors.contracts.outputs import PredictedAtStart, RecentRun, SourceStatus
 from tests.kit.browser import PHONE, overflow, visit
-from tests.kit.messages import host_view, power_told, prediction, resource_view, under_load
+from tests.kit.messages import host_view, power_fields, prediction, resource_view, under_load
 from tests.kit.service import FixedService, busy_service
 
 pytestmark = pytest.mark.tools
@@ -20,10 +20,10 @@ EXPECTED = PredictedAtStart(run_time_s=71.9, low_s=65.0, high_s=79.0, coverage=0
 def service() -> FixedService:
     """All that pages can show of applications."""
     shown = busy_service()
-    shown.held_predictions[0] = prediction(**(power_told() | {"under_load": under_load()}))
-    strange = resource_view("memory_free", anomalous_since="2026-11-20T09:58:00Z")
-    shown.held_hosts = [host_view(resources=(resource_view(), strange))]
-    shown.held_sources = [SourceSeen(topic="slurm", events=7, newest_ms=1_795_170_000_000)]
+    shown.held_predictions[0] = prediction(**(power_fields() | {"under_load": under_load()}))
+    outlier = resource_view("memory_free", anomalous_since="2026-11-20T09:58:00Z")
+    shown.held_hosts = [host_view(resources=(resource_view(), outlier))]
+    shown.held_sources = [SourceStatus(topic="slurm", events=7, newest_ms=1_795_170_000_000)]
     shown.held_runs = [settled(number) for number in range(30)]
     return shown
 
@@ -32,7 +32,7 @@ def settled(number: int) -> RecentRun:
     return RecentRun(
         run_id=f"archer2/{number}@0", system="archer2", job_id=str(number), application_id="archer2/lammps/rhodo/nodes",
         n=16.0, start_ms=0, end_ms=1_795_170_000_000 - number * 600_000, run_time_s=66.0 + number, state="COMPLETED",
-        told=EXPECTED,
+        predicted=EXPECTED,
     )  # fmt: skip
 
 
@@ -62,27 +62,27 @@ def test_without_script_there_are_tables_and_answers(chromium: Browser, site: st
         expect(page.get_by_text("At 48 nodes a run takes about")).to_be_visible()
 
 
-def test_arrow_keys_go_along_the_points_and_what_lies_there_is_said(chromium: Browser, site: str) -> None:
+def test_arrow_keys_go_along_the_points_and_what_lies_there_is_reported(chromium: Browser, site: str) -> None:
     with visit(chromium) as page:
         page.goto(site + APPLICATION)
         chart = page.locator("#scaling .plot")
-        said = page.locator("#scaling .readout")
-        expect(said).to_have_attribute("aria-live", "polite")
+        published = page.locator("#scaling .readout")
+        expect(published).to_have_attribute("aria-live", "polite")
         chart.focus()
         page.keyboard.press("ArrowRight")
-        expect(said).to_contain_text("nodes 1, run time 16 min 40 s, 90 % band 15 min to 18 min 20 s")
+        expect(published).to_contain_text("nodes 1, run time 16 min 40 s, 90 % band 15 min to 18 min 20 s")
         page.keyboard.press("ArrowRight")
-        expect(said).to_contain_text("nodes 2, ")
+        expect(published).to_contain_text("nodes 2, ")
         page.keyboard.press("End")
-        expect(said).to_contain_text("nodes 256, ")
+        expect(published).to_contain_text("nodes 256, ")
         before = page.locator("#scaling .u-cursor-x").evaluate("line => line.style.transform")
         page.keyboard.press("Home")
         assert page.locator("#scaling .u-cursor-x").evaluate("line => line.style.transform") != before
         page.keyboard.press("Tab")
-        expect(said).to_contain_text("arrow keys")
+        expect(published).to_contain_text("arrow keys")
 
 
-def test_a_pointer_on_a_dot_tells_the_run(chromium: Browser, site: str) -> None:
+def test_a_pointer_on_a_dot_reports_the_run(chromium: Browser, site: str) -> None:
     with visit(chromium) as page:
         page.goto(site + APPLICATION)
         over = page.locator("#error .u-over")

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Page, expect
 from processors.contracts.service import Health
 from tests.kit.browser import PHONE, overflow, visit
 from tests.kit.messages import alert, curve_point, host_view, job, prediction, resource_view
-from tests.kit.recent import NOON_MS, letter, recent_run, source, told
+from tests.kit.recent import NOON_MS, dead_letter_view, predicted, recent_run, source
 from tests.kit.service import FixedService
 
 pytestmark = pytest.mark.tools
@@ -19,18 +19,18 @@ CURVE = tuple(curve_point(2.0**k, 600.0 + 59_400.0 / 2**k) for k in range(9))
 def service() -> FixedService:
     """A centre in some trouble: every page has something of each kind to show."""
     labels = {"alertname": "HostAnomaly", "system": "archer2", "host": "nid1"}
-    strange = resource_view("memory_free", anomalous_since="2026-11-20T09:58:00Z")
+    outlier = resource_view("memory_free", anomalous_since="2026-11-20T09:58:00Z")
     hosts = [host_view(f"nid{number}", state="drain" if number == 3 else "up") for number in range(60)]
-    hosts[1] = host_view("nid1", resources=(resource_view(), strange))
-    usual = told(1530.0)
+    hosts[1] = host_view("nid1", resources=(resource_view(), outlier))
+    usual = predicted(1530.0)
     return FixedService(
         [prediction(curve=CURVE)],
         [job("900"), job("901", probability_exceeds_limit=0.8), job("902", known=False, application=None)],
         [alert(labels=labels), alert("f2", status="resolved", ends="2026-11-20T09:40:00Z", severity="info")],
         [Health(role="learner", ready=True, partitions=(0, 1, 2), lag_s=900.0, checkpoint_age_s=4.0, restarts=1)],
         hosts,
-        runs=[recent_run(run_time_s=1680.0, told=usual), recent_run("813", run_time_s=1500.0, told=usual)],
-        letters=[letter(offset=number) for number in range(30)],
+        runs=[recent_run(run_time_s=1680.0, predicted=usual), recent_run("813", run_time_s=1500.0, predicted=usual)],
+        dead_letters=[dead_letter_view(offset=number) for number in range(30)],
         sources=[source(), source("ldms", newest_ms=NOON_MS - 3_600_000)],
     )
 

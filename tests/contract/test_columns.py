@@ -9,15 +9,15 @@ import pytest
 
 from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, PeerComparison, Places, Records
 from processors.hosts.rows import BLOCK, HOST_BLOCK, HostRows, SeriesRows
-from processors.hosts.windows import HostForecasts, HostWindows, MinuteBatch, Told
+from processors.hosts.windows import HostForecasts, HostWindows, MinuteBatch, ReportedWindows
 from processors.models.detect.multivariate import RESOURCES_MAX
 from processors.pipeline.host_state import COLUMNS
-from processors.power.profiles.meters import Covered, Lasts, MeterHosts, Meters
+from processors.power.profiles.meters import Covered, LastValues, MeterHosts, Meters
 
 ROWS = 40
 BLOCK_BYTES_MAX = 600_000  # a broker takes a million, of which base64 leaves three quarters
 OF_HOSTS = {HostRows.name, MultivariateDetector.name, AnomalyCandidates.name, MeterHosts.name, Covered.name}
-Teach = Callable[[Any, np.ndarray[Any, Any], int], None]
+Learn = Callable[[Any, np.ndarray[Any, Any], int], None]
 
 
 def numbers(rows: np.ndarray[Any, Any], minute: int, width: int) -> np.ndarray[Any, Any]:
@@ -33,7 +33,9 @@ def windows(columns: HostWindows, rows: np.ndarray[Any, Any], minute: int) -> No
     one, edges = np.ones(len(rows), dtype=np.int64), np.sort(numbers(rows, minute, 6))
     even = np.full((len(rows), 5), 0.2)
     columns.take(
-        Told(rows, one * minute * 60_000, one.astype(np.uint32), one, edges[:, :3], one, one * 5, edges, even, one * 0)
+        ReportedWindows(
+            rows, one * minute * 60_000, one.astype(np.uint32), one, edges[:, :3], one, one * 5, edges, even, one * 0
+        )
     )
 
 
@@ -47,7 +49,7 @@ def hosts(rows: np.ndarray[Any, Any], minute: int) -> MinuteBatch:
     return minutes(host * RESOURCES_MAX + np.tile(np.arange(RESOURCES_MAX), len(rows)), minute)._replace(host=host)
 
 
-def together(columns: MultivariateDetector, rows: np.ndarray[Any, Any], minute: int) -> None:
+def joint(columns: MultivariateDetector, rows: np.ndarray[Any, Any], minute: int) -> None:
     batch, place = hosts(rows, minute), np.tile(np.arange(RESOURCES_MAX), len(rows))
     columns.places.grow(int(batch.row.max()) + 1)
     known = (
@@ -64,12 +66,12 @@ def places(columns: Places, rows: np.ndarray[Any, Any], minute: int) -> None:
     columns.rows["host"][rows], columns.rows["place"][rows] = rows % 7, minute
 
 
-def suspects(columns: AnomalyCandidates, rows: np.ndarray[Any, Any], minute: int) -> None:
-    columns.seen(rows, np.full(len(rows), minute * 60_000))
+def candidates(columns: AnomalyCandidates, rows: np.ndarray[Any, Any], minute: int) -> None:
+    columns.observed(rows, np.full(len(rows), minute * 60_000))
     columns.rows["odd_ms"][rows] = minute * 60_000 + rows
 
 
-def lasts(columns: Lasts, rows: np.ndarray[Any, Any], minute: int) -> None:
+def last_values(columns: LastValues, rows: np.ndarray[Any, Any], minute: int) -> None:
     columns.rows["last"][rows], columns.rows["reach"][rows] = numbers(rows, minute, 1)[:, 0], minute
 
 
@@ -77,71 +79,71 @@ def covered(columns: Covered, rows: np.ndarray[Any, Any], minute: int) -> None:
     columns.rows["until_ms"][rows] = minute * 60_000 + rows
 
 
-def new_unlike() -> PeerComparison:
+def new_peer_comparison() -> PeerComparison:
     return PeerComparison(re.compile("cpu"))
 
 
-SUBJECTS: dict[str, tuple[Callable[[], Any], Teach]] = {
+SUBJECTS: dict[str, tuple[Callable[[], Any], Learn]] = {
     HostRows.name: (HostRows, times),
     SeriesRows.name: (SeriesRows, times),
     HostWindows.name: (HostWindows, windows),
     HostForecasts.name: (HostForecasts, lambda columns, rows, minute: columns.take(minutes(rows, minute))),
     Records.name: (Records, lambda columns, rows, minute: columns.take(minutes(rows, minute))),
-    PeerComparison.name: (new_unlike, lambda columns, rows, minute: columns.take(minutes(rows, minute))),
+    PeerComparison.name: (new_peer_comparison, lambda columns, rows, minute: columns.take(minutes(rows, minute))),
     Places.name: (Places, places),
-    MultivariateDetector.name: (MultivariateDetector, together),
-    AnomalyCandidates.name: (AnomalyCandidates, suspects),
+    MultivariateDetector.name: (MultivariateDetector, joint),
+    AnomalyCandidates.name: (AnomalyCandidates, candidates),
     MeterHosts.name: (MeterHosts, times),
     Meters.name: (Meters, times),
-    Lasts.name: (Lasts, lasts),
+    LastValues.name: (LastValues, last_values),
     Covered.name: (Covered, covered),
 }
 
 
-def taught(kind: str, rows: np.ndarray[Any, Any], count: int = 8) -> Any:
-    build, teach = SUBJECTS[kind]
+def transferred(kind: str, rows: np.ndarray[Any, Any], count: int = 8) -> Any:
+    build, learn = SUBJECTS[kind]
     columns = build()
     columns.grow(ROWS)
     for minute in range(count):
-        teach(columns, rows, minute)
+        learn(columns, rows, minute)
     return columns
 
 
 def new_rows_are_empty_and_alike(kind: str) -> None:
-    columns = taught(kind, np.arange(ROWS))
+    columns = transferred(kind, np.arange(ROWS))
     columns.grow(ROWS + 2 * BLOCK)
     empty = SUBJECTS[kind][0]()
     empty.grow(BLOCK)
     assert columns.stored(ROWS + BLOCK, ROWS + 2 * BLOCK) == empty.stored(0, BLOCK)
 
 
-def a_row_depends_on_what_it_was_told_alone(kind: str) -> None:
-    columns, teach = taught(kind, np.arange(ROWS), count=0), SUBJECTS[kind][1]
+def a_row_depends_on_its_own_values_alone(kind: str) -> None:
+    columns, learn = transferred(kind, np.arange(ROWS), count=0), SUBJECTS[kind][1]
     for minute in range(8):
         for part in (np.arange(0, ROWS, 2), np.arange(1, ROWS, 2)):
-            teach(columns, part, minute)
-    assert columns.stored(0, ROWS) == taught(kind, np.arange(ROWS)).stored(0, ROWS)
+            learn(columns, part, minute)
+    assert columns.stored(0, ROWS) == transferred(kind, np.arange(ROWS)).stored(0, ROWS)
 
 
 def a_cleared_row_is_as_a_new_one_and_the_others_stay(kind: str) -> None:
-    columns, rows = taught(kind, np.arange(ROWS)), np.arange(3, 9)
+    columns, rows = transferred(kind, np.arange(ROWS)), np.arange(3, 9)
     columns.clear(rows)
-    assert columns.stored(0, ROWS) == taught(kind, np.setdiff1d(np.arange(ROWS), rows)).stored(0, ROWS)
+    assert columns.stored(0, ROWS) == transferred(kind, np.setdiff1d(np.arange(ROWS), rows)).stored(0, ROWS)
 
 
 def stored_rows_come_back_and_go_on_the_same(kind: str) -> None:
-    columns, twin, teach = taught(kind, np.arange(ROWS)), SUBJECTS[kind][0](), SUBJECTS[kind][1]
+    columns, twin, learn = transferred(kind, np.arange(ROWS)), SUBJECTS[kind][0](), SUBJECTS[kind][1]
     twin.grow(ROWS)
     for first in range(0, ROWS, 10):
         twin.restore(first, first + 10, columns.stored(first, first + 10))
     for each in (columns, twin):
         for minute in range(8, 12):
-            teach(each, np.arange(ROWS), minute)
+            learn(each, np.arange(ROWS), minute)
     assert twin.stored(0, ROWS) == columns.stored(0, ROWS)
 
 
 def what_was_stored_is_a_copy(kind: str) -> None:
-    columns = taught(kind, np.arange(ROWS))
+    columns = transferred(kind, np.arange(ROWS))
     stored = columns.stored(0, ROWS)
     before = bytes(bytearray(stored))
     SUBJECTS[kind][1](columns, np.arange(ROWS), 9)
@@ -149,7 +151,7 @@ def what_was_stored_is_a_copy(kind: str) -> None:
 
 
 def bytes_of_another_form_are_refused(kind: str) -> None:
-    columns = taught(kind, np.arange(ROWS))
+    columns = transferred(kind, np.arange(ROWS))
     stored = columns.stored(0, ROWS)
     for wrong in (stored[:-1], stored + b"x", b""):
         with pytest.raises(ValueError):
@@ -158,14 +160,14 @@ def bytes_of_another_form_are_refused(kind: str) -> None:
 
 
 def a_block_is_well_below_what_a_broker_takes(kind: str) -> None:
-    columns, block = taught(kind, np.arange(ROWS)), HOST_BLOCK if kind in OF_HOSTS else BLOCK
+    columns, block = transferred(kind, np.arange(ROWS)), HOST_BLOCK if kind in OF_HOSTS else BLOCK
     columns.grow(block)
     assert len(columns.stored(0, block)) < BLOCK_BYTES_MAX
 
 
 CHECKS = (
     new_rows_are_empty_and_alike,
-    a_row_depends_on_what_it_was_told_alone,
+    a_row_depends_on_its_own_values_alone,
     a_cleared_row_is_as_a_new_one_and_the_others_stay,
     stored_rows_come_back_and_go_on_the_same,
     what_was_stored_is_a_copy,

@@ -141,7 +141,7 @@ def check_topics_are_created_once_and_their_partitions_known(bench: Bench) -> No
     assert bench.log.partitions(name) == 3
 
 
-def check_writing_to_a_topic_that_is_missing_says_so(bench: Bench) -> None:
+def check_writing_to_a_topic_that_is_missing_is_an_error(bench: Bench) -> None:
     producer = bench.log.producer()
     with pytest.raises(UnavailableError, match=bench.fresh("missing")):
         producer.send(bench.fresh("missing"), b"value")

@@ -77,8 +77,8 @@ def check_a_partition_that_stays_reads_on_after_a_rebalance(bench: Bench) -> Non
     seen: list[bytes | None] = []
     note = lambda number, poll: seen.extend(values(poll.batches)) if number == 0 else None  # noqa: E731
     poll_until([first, second], lambda: len(first.assigned()) == len(second.assigned()) == 1, note)
-    ((_, kept),) = first.assigned()
-    write(bench.log, topic, [b"after"], kept)
+    ((_, retained),) = first.assigned()
+    write(bench.log, topic, [b"after"], retained)
     poll_until([first, second], lambda: b"after" in seen, note)
     assert seen == [b"after"]
     _close(first, second)

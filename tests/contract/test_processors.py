@@ -16,13 +16,13 @@ from processors.hosts import jobs
 from processors.inputs import Inputs, InputsState
 from processors.jobs.deduplication import (
     REQUESTS_MAX,
-    Asked,
-    AskedState,
+    AnsweredRequests,
+    AnsweredRequestsState,
+    KnownRun,
     LowWater,
     LowWaterState,
-    SeenRun,
-    SeenRuns,
-    SeenState,
+    RunDeduplication,
+    RunDeduplicationState,
 )
 from processors.jobs.failures import FailureRate, FailureState, HostFailureRate
 from processors.jobs.lifecycle import Job, JobState
@@ -32,20 +32,20 @@ from processors.pipeline import host_state
 from processors.pipeline.host_state import ARRAYS
 from processors.pipeline.shard import PROCESSORS
 from processors.power.model import ProfileModels, ProfileModelsState
-from processors.power.profiles.attribution import ProfileRun, ProfileRunState, StartsTold, StartsToldState
+from processors.power.profiles.attribution import ProfileRun, ProfileRunState, ReportedStarts, ReportedStartsState
 from processors.power.profiles.finalisation import HostPower, HostPowerState
 from processors.run_time.drift import Drift, DriftState
 from processors.run_time.members import Members, MembersState
 from processors.run_time.model import RunTime, RunTimeState
-from processors.run_time.related_curves import CurveRecord, Laws, LawsState, Pool, PoolState
-from processors.similar_runs import Rivals, RivalsState, RunHistory, RunHistoryState
+from processors.run_time.related_curves import CurveRecord, Pool, PoolState, RelatedCurves, RelatedCurvesState
+from processors.similar_runs import ModelComparison, ModelComparisonState, SimilarRuns, SimilarRunsState
 from tests.kit.contract_facts import START_MS, condition, input_fact, job_fact, job_learns, run_fact
 from tests.kit.drifting import scored_run
 from tests.kit.featured_runs import featured_run, features_learn, question_of
 from tests.kit.hosts_used import allocated, drained, one_run_on_hosts, power_sample, run_on_hosts
 from tests.kit.law_members import member_fact, members_learn
 from tests.kit.loaded_runs import loaded_run
-from tests.kit.past_jobs import bout, ended_job
+from tests.kit.past_jobs import ended_job, score_pair
 from tests.kit.profiled_runs import profiled_run, profiles_learn
 from tests.kit.scenario import SYSTEM
 
@@ -71,10 +71,10 @@ RATES = AlertSettings().failure_rate
 SUBJECTS: dict[str, Subject] = {
     Job.name: Subject(JobState, partial(Job.build, JobSettings()), job_fact, 8_000, learn=job_learns),
     RunTime.name: Subject(RunTimeState, partial(RunTime.build, RunTimeSettings()), run_fact, 10_000),
-    SeenRuns.name: Subject(
-        SeenState,
-        SeenRuns.build,
-        lambda i: (f"{SYSTEM}/{i}", SeenRun(i, i)),
+    RunDeduplication.name: Subject(
+        RunDeduplicationState,
+        RunDeduplication.build,
+        lambda i: (f"{SYSTEM}/{i}", KnownRun(i, i)),
         28 * FACTS_MANY,
         question=lambda fact: (fact[0], 0),
     ),
@@ -94,12 +94,16 @@ SUBJECTS: dict[str, Subject] = {
         question=lambda _: 0.05,
     ),
     AlertLife.name: Subject(AlertState, AlertLife.build, condition, 500),
-    Asked.name: Subject(
-        AskedState, Asked.build, lambda i: (f"request-{i}", START_MS + i), 210_100, question=lambda fact: fact[0]
+    AnsweredRequests.name: Subject(
+        AnsweredRequestsState,
+        AnsweredRequests.build,
+        lambda i: (f"request-{i}", START_MS + i),
+        210_100,
+        question=lambda fact: fact[0],
     ),
-    Laws.name: Subject(
-        LawsState,
-        Laws.build,
+    RelatedCurves.name: Subject(
+        RelatedCurvesState,
+        RelatedCurves.build,
         lambda i: CurveRecord(f"{SYSTEM}/a{i}//nodes", SYSTEM, ((i / 7.0,) * 7,) * 10, runs=i),
         16_000,
     ),
@@ -111,15 +115,17 @@ SUBJECTS: dict[str, Subject] = {
     ),
     Members.name: Subject(MembersState, Members.build, member_fact, 1_200, learn=members_learn),
     Inputs.name: Subject(InputsState, Inputs.build, input_fact, 6_000),
-    RunHistory.name: Subject(RunHistoryState, RunHistory.build, ended_job, 1_900, question=lambda ended: ended.job),
-    Rivals.name: Subject(RivalsState, Rivals.build, bout, 600, question=lambda bout: bout.n),
+    SimilarRuns.name: Subject(SimilarRunsState, SimilarRuns.build, ended_job, 1_900, question=lambda ended: ended.job),
+    ModelComparison.name: Subject(
+        ModelComparisonState, ModelComparison.build, score_pair, 600, question=lambda score_pair: score_pair.n
+    ),
     Drift.name: Subject(DriftState, Drift.build, scored_run, 2_500),
     jobs.HostJob.name: Subject(jobs.HostJobState, jobs.HostJob.build, run_on_hosts, 100),
     jobs.PartitionHosts.name: Subject(jobs.PartitionHostsState, jobs.PartitionHosts.build, allocated, 120_000),
     jobs.HostCondition.name: Subject(jobs.HostConditionState, jobs.HostCondition.build, drained, 60),
     HostAlertLife.name: Subject(AlertState, HostAlertLife.build, condition, 500),
     ProfileRun.name: Subject(ProfileRunState, ProfileRun.build, one_run_on_hosts, 200),
-    StartsTold.name: Subject(StartsToldState, StartsTold.build, lambda i: START_MS + i, 40),
+    ReportedStarts.name: Subject(ReportedStartsState, ReportedStarts.build, lambda i: START_MS + i, 40),
     HostPower.name: Subject(
         HostPowerState, HostPower.build, power_sample, 16_000, question=lambda fact: np.array([fact.rates])
     ),
@@ -146,7 +152,7 @@ SPARED: dict[str, str] = {
     "that the states were stored at, and its samples come from nowhere else",
     "load_scores:learning_a_fact_twice_is_learning_it_once": "a run is scored when it ends for the first time, against "
     "what its job kept since its start: that leaves with the end, and is stored in the same checkpoint",
-    "rivals:learning_a_fact_twice_is_learning_it_once": "a run is compared once, at its first report: that a report is "
+    "model_comparison:learning_a_fact_twice_is_learning_it_once": "a run is compared once, at its first report: that a report is "
     "the first is known from the runs seen, which are stored in the same checkpoint",
     "score_pool:learning_a_fact_twice_is_learning_it_once": "a fact is a change of an application's share, which its "
     "record of laws hands over once: the record is a fact's only source and is stored in the same checkpoint",
@@ -159,7 +165,7 @@ def bytes_of(processor: Any) -> bytes:
     return msgspec.json.encode(processor.snapshot())
 
 
-def taught(subject: Subject, facts: Sequence[int]) -> Any:
+def transferred(subject: Subject, facts: Sequence[int]) -> Any:
     processor = subject.build(None)
     for i in facts:
         subject.learn(processor, subject.fact(i))
@@ -171,7 +177,7 @@ def stored_and_back(subject: Subject, processor: Any) -> Any:
 
 
 def scoring_changes_nothing(subject: Subject) -> None:
-    processor = taught(subject, range(40))
+    processor = transferred(subject, range(40))
     before = bytes_of(processor)
     for i in (0, 39, 40, 77):
         question = subject.question(subject.fact(i))
@@ -187,15 +193,15 @@ def scoring_works_before_any_learning(subject: Subject) -> None:
 
 
 def learning_a_fact_twice_is_learning_it_once(subject: Subject) -> None:
-    twice = taught(subject, [i for i in range(12) for _ in range(2)])
-    assert bytes_of(twice) == bytes_of(taught(subject, range(12)))
+    twice = transferred(subject, [i for i in range(12) for _ in range(2)])
+    assert bytes_of(twice) == bytes_of(transferred(subject, range(12)))
     last = subject.fact(11)
     subject.learn(twice, last)
-    assert bytes_of(twice) == bytes_of(taught(subject, range(12)))
+    assert bytes_of(twice) == bytes_of(transferred(subject, range(12)))
 
 
 def a_stored_processor_is_the_same_and_goes_on_the_same(subject: Subject) -> None:
-    processor = taught(subject, range(100))
+    processor = transferred(subject, range(100))
     twin = stored_and_back(subject, processor)
     assert bytes_of(twin) == bytes_of(processor)
     for i in range(100, 130):
@@ -208,7 +214,7 @@ def a_stored_processor_is_the_same_and_goes_on_the_same(subject: Subject) -> Non
 
 
 def a_snapshot_is_a_copy(subject: Subject) -> None:
-    processor = taught(subject, range(30))
+    processor = transferred(subject, range(30))
     snapshot = processor.snapshot()
     before = msgspec.json.encode(snapshot)
     for i in range(30, 60):
@@ -218,7 +224,7 @@ def a_snapshot_is_a_copy(subject: Subject) -> None:
 
 
 def a_state_that_was_built_from_stays_as_it_was(subject: Subject) -> None:
-    snapshot = taught(subject, range(30)).snapshot()
+    snapshot = transferred(subject, range(30)).snapshot()
     before = msgspec.json.encode(snapshot)
     processor = subject.build(snapshot)
     for i in range(30, 60):
@@ -237,7 +243,7 @@ def facts_stay_as_they_were(subject: Subject) -> None:
 
 
 def the_state_is_bounded(subject: Subject) -> None:
-    processor = taught(subject, range(subject.facts_many))
+    processor = transferred(subject, range(subject.facts_many))
     assert len(bytes_of(processor)) <= subject.bytes_max
 
 
@@ -282,16 +288,16 @@ def test_every_processor_of_the_fold_is_under_this_suite() -> None:
     assert set(SUBJECTS) == set(PROCESSORS) - others
 
 
-def test_whatever_is_spared_exists_and_says_why() -> None:
+def test_whatever_is_spared_exists_and_states_why() -> None:
     assert all(case in CASES and len(reason) > 20 for case, reason in SPARED.items())
 
 
 def test_a_minute_of_requests_holds_no_more_than_its_bound() -> None:
-    asked = Asked.build()
+    requested = AnsweredRequests.build()
     for i in range(REQUESTS_MAX + 10):
-        asked.learn((str(i), START_MS))
-    assert len(asked.snapshot().requests) == REQUESTS_MAX
-    asked.learn((str(REQUESTS_MAX), START_MS))
-    assert [asked.score(str(i)) for i in (9, 10, REQUESTS_MAX + 9)] == [False, True, True], (
+        requested.learn((str(i), START_MS))
+    assert len(requested.snapshot().requests) == REQUESTS_MAX
+    requested.learn((str(REQUESTS_MAX), START_MS))
+    assert [requested.score(str(i)) for i in (9, 10, REQUESTS_MAX + 9)] == [False, True, True], (
         "a repeat pushes nothing out"
     )

@@ -88,8 +88,8 @@ def _all(release: Release, left_out: tuple[Callable[[Release], str], ...]) -> in
             if step in left_out:
                 click.echo(f"NOT RUN   {name}")
                 continue
-            told = step(release)
-            click.echo(f"{time.monotonic() - began_s:6.1f} s  {name}: {told}")
+            reported = step(release)
+            click.echo(f"{time.monotonic() - began_s:6.1f} s  {name}: {reported}")
     except StepError as error:
         click.echo(f"FAILED    {error}", err=True)
         return 1

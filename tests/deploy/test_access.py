@@ -20,7 +20,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
 
 
-def test_the_configuration_is_good_and_means_what_the_page_says(tmp_path: Path) -> None:
+def test_the_configuration_is_good_and_means_what_the_page_states(tmp_path: Path) -> None:
     (tmp_path / "report.token").write_text("fedcba9876543210fedcba9876543210\n")
     environment = {"SCALEWATCH_PROMETHEUS_TOKEN": IN_FILE, "SCALEWATCH_SALT": "pepper"}
     config = loads(blocks("yaml")[0], folder=tmp_path, environment=environment)
@@ -28,8 +28,8 @@ def test_the_configuration_is_good_and_means_what_the_page_says(tmp_path: Path) 
     assert found is not None
     assert found.reader_of({"type": "http", "headers": [(b"authorization", b"Bearer " + IN_FILE.encode())]}) == Reader()
     scope = {"type": "http", "headers": [(b"x-forwarded-user", b"alice")], "client": ("127.0.0.1", 1)}
-    assert (told := found.reader_of(scope)) is not None
-    assert told.operator
+    assert (reported := found.reader_of(scope)) is not None
+    assert reported.operator
     noted = {path[-1] for path, _ in notes(config) if path[0] in ("http", "privacy")}
     assert noted == {0}  # the machine of the proxy is trusted, which the page says, too
 

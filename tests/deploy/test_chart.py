@@ -188,10 +188,10 @@ def test_selectors_select_the_pods_and_only_them(full: Objects) -> None:
 @pytest.mark.parametrize("path", sorted(secret_paths()), ids=".".join)
 def test_a_secret_in_the_values_is_refused_and_not_repeated(path: tuple[str, ...]) -> None:
     key = ".".join(path).replace(".[]", "[0]")
-    beside = [f"config.{key.rpartition('.')[0]}.name=ops"] if "[0]" in key else []
+    reference = [f"config.{key.rpartition('.')[0]}.name=ops"] if "[0]" in key else []
     for helm in (tool("helm3"), tool("helm4")):
         with pytest.raises(ChartError, match=rf"A secret stands in the values \(config\.{re.escape(key)}\)") as refused:
-            rendered(helm, values("minimal"), sets=[f"config.{key}=hunter2", *beside])
+            rendered(helm, values("minimal"), sets=[f"config.{key}=hunter2", *reference])
         assert "hunter2" not in str(refused.value)
 
 
@@ -208,7 +208,7 @@ def test_secrets_are_named_and_never_shown(full: Objects) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "output"),
     [
         ("colector.replicas=2", "additional properties 'colector' not allowed"),
         ("collector.replica=2", "'/collector': additional properties 'replica' not allowed"),
@@ -227,10 +227,10 @@ def test_secrets_are_named_and_never_shown(full: Objects) -> None:
         ("collector.autoscaling.minReplicas=9", "minReplicas is more than maxReplicas"),
     ],
 )  # fmt: skip
-def test_wrong_values_are_refused_with_a_reason(helm: str, setting: str, said: str) -> None:
+def test_wrong_values_are_refused_with_a_reason(helm: str, setting: str, output: str) -> None:
     with pytest.raises(ChartError) as refused:
         rendered(helm, values("minimal"), sets=[setting])
-    assert said in str(refused.value)
+    assert output in str(refused.value)
     assert "hunter2" not in str(refused.value)
 
 
@@ -246,9 +246,9 @@ def test_the_example_of_the_readme_is_taken(helm: str, tmp_path: Path) -> None:
 
 
 def test_what_the_plan_advises_is_taken(helm: str, tmp_path: Path) -> None:
-    told = CliRunner().invoke(main, ["plan", "--hosts", "5000", "--interval", "1"]).output
+    reported = CliRunner().invoke(main, ["plan", "--hosts", "5000", "--interval", "1"]).output
     file = tmp_path / "planned.yaml"
-    file.write_text(told.split("values.yaml of the Helm chart:\n")[1])
+    file.write_text(reported.split("values.yaml of the Helm chart:\n")[1])
     planned = yaml.safe_load(file.read_text())["learner"]["resources"]
     found = pod_templates(objects(rendered(helm, values("minimal"), file)))["learner"]
     assert found["spec"]["containers"][0]["resources"] == planned

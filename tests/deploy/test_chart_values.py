@@ -31,7 +31,7 @@ def test_the_readme_has_the_table_of_today() -> None:
     assert table() in README.read_text(), COMMAND
 
 
-def test_every_value_says_what_it_is_for() -> None:
+def test_every_value_states_what_it_is_for() -> None:
     assert [value.path for value in chart_values() if not value.meaning.endswith((".", ")"))] == []
     assert len(chart_values()) > 60
 

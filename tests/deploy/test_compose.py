@@ -62,8 +62,8 @@ def test_what_is_mounted_exists_and_cannot_be_changed(name: str) -> None:
     service = SERVICES[name]
     assert [str(path) for path in compose.mounts(service).values() if not path.exists()] == []
     assert all(volume.endswith(":ro") for volume in service.get("volumes", ()) if volume.startswith("."))
-    kept = {volume.split(":")[0] for volume in service.get("volumes", ()) if not volume.startswith(".")}
-    assert kept <= set(yaml.safe_load(compose.text())["volumes"])
+    retained = {volume.split(":")[0] for volume in service.get("volumes", ()) if not volume.startswith(".")}
+    assert retained <= set(yaml.safe_load(compose.text())["volumes"])
 
 
 def test_there_is_no_secret_in_it() -> None:
@@ -94,13 +94,15 @@ def test_the_agent_understands_its_command_and_its_configuration(name: str) -> N
     assert checked.exit_code == 0, checked.output
 
 
-def test_prometheus_scrapes_the_agent_and_tells_alertmanager_where_they_are() -> None:
+def test_prometheus_scrapes_the_agent_and_reports_alertmanager_where_they_are() -> None:
     port = load(str(compose.mounts(AGENT["learner"])[CONFIG])).http.port
     config = yaml.safe_load(compose.mounts(SERVICES["prometheus"])["/etc/prometheus/prometheus.yaml"].read_text())
     jobs = {job["job_name"]: job["static_configs"][0]["targets"] for job in config["scrape_configs"]}
     assert set(jobs["scalewatch"]) == {f"learner:{port}", f"collector:{port + 1}"}
-    told = config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"]
-    assert {f"http://{target}" for target in told} == {SERVICES["learner"]["environment"]["SCALEWATCH_ALERTMANAGER"]}
+    reported = config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"]
+    assert {f"http://{target}" for target in reported} == {
+        SERVICES["learner"]["environment"]["SCALEWATCH_ALERTMANAGER"]
+    }
     assert config["rule_files"] == ["rules/*.yaml"]
     assert "/etc/prometheus/rules" in compose.mounts(SERVICES["prometheus"])
 
@@ -119,11 +121,11 @@ def test_grafana_asks_services_that_there_are_and_finds_its_dashboards() -> None
 
 
 def docker() -> bool:
-    """Tell whether Docker answers, with its compose."""
-    asked = ("docker info", "docker compose version")
+    """Return whether Docker answers, with its compose."""
+    requested = ("docker info", "docker compose version")
     try:
         return not any(
-            subprocess.run(ask.split(), capture_output=True, timeout=20, check=False).returncode for ask in asked
+            subprocess.run(ask.split(), capture_output=True, timeout=20, check=False).returncode for ask in requested
         )
     except (OSError, subprocess.TimeoutExpired):
         return False

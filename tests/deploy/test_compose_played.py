@@ -42,9 +42,9 @@ class Played:
     """Everything at work, and what is known of the centre."""
 
     def __init__(
-        self, agent: AgentProcess, centre: subprocess.Popen[bytes], told: Alertmanager, scraping: Prometheus
+        self, agent: AgentProcess, centre: subprocess.Popen[bytes], reported: Alertmanager, scraping: Prometheus
     ) -> None:
-        self.agent, self.centre, self.alertmanager, self.prometheus = agent, centre, told, scraping
+        self.agent, self.centre, self.alertmanager, self.prometheus = agent, centre, reported, scraping
         self.centre_log = agent.path.with_name("centre.log")
 
 
@@ -65,18 +65,18 @@ def played(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
     folder = tmp_path_factory.mktemp("played")
     program = tool("prometheus-alertmanager", "alertmanager")
     with ExitStack() as opened, pytest.MonkeyPatch.context() as environment:
-        told = opened.enter_context(alertmanager(program, folder, (COMPOSE / "alertmanager.yaml").read_text()))
+        reported = opened.enter_context(alertmanager(program, folder, (COMPOSE / "alertmanager.yaml").read_text()))
         environment.setenv("SCALEWATCH_KAFKA", broker.bootstrap)
-        environment.setenv("SCALEWATCH_ALERTMANAGER", told.url)
+        environment.setenv("SCALEWATCH_ALERTMANAGER", reported.url)
         config = written(folder)
         subprocess.run(command("topics", config), cwd=ROOT, check=True, timeout=SOON_S)
-        with (folder / "centre.log").open("wb") as said:
-            centre = subprocess.Popen(command("centre", config), cwd=ROOT, stdout=said, stderr=said)
+        with (folder / "centre.log").open("wb") as output:
+            centre = subprocess.Popen(command("centre", config), cwd=ROOT, stdout=output, stderr=output)
         opened.callback(_end, centre)
         agent = opened.enter_context(AgentProcess(config))
-        watching = prometheus_config(agent.config.http.port, told.url)
+        watching = prometheus_config(agent.config.http.port, reported.url)
         scraping = opened.enter_context(prometheus(tool("prometheus"), folder, watching))
-        yield Played(agent, centre, told, scraping)
+        yield Played(agent, centre, reported, scraping)
 
 
 def written(folder: Path) -> Path:
@@ -90,12 +90,12 @@ def written(folder: Path) -> Path:
 
 def command(service: str, config: Path) -> list[str]:
     """Return the command of a service as compose.yaml has it, with a quick centre."""
-    words = compose_file.services({"CENTRE_SPEED": SPEED})[service]["command"]
+    text = compose_file.services({"CENTRE_SPEED": SPEED})[service]["command"]
     return [
         sys.executable,
         "-m",
         "agent.cli",
-        *(str(config) if word.endswith("agent.yaml") else word for word in words),
+        *(str(config) if word.endswith("agent.yaml") else word for word in text),
     ]
 
 
@@ -103,8 +103,8 @@ def prometheus_config(port: int, alertmanager_url: str) -> str:
     """Return the configuration of compose.yaml's Prometheus with the addresses of this machine and no time to wait."""
     mounted = compose_file.mounts(compose_file.services()["prometheus"])
     text = mounted["/etc/prometheus/prometheus.yaml"].read_text()
-    rules, told = mounted["/etc/prometheus/rules"], alertmanager_url.removeprefix("http://")
-    here = {"learner:8080": f"127.0.0.1:{port}", "collector:8081": f"127.0.0.1:{port + 1}", "alertmanager:9093": told,
+    rules, reported = mounted["/etc/prometheus/rules"], alertmanager_url.removeprefix("http://")
+    here = {"learner:8080": f"127.0.0.1:{port}", "collector:8081": f"127.0.0.1:{port + 1}", "alertmanager:9093": reported,
             "rules/*.yaml": f"{rules}/*.yaml", "interval: 15s": "interval: 1s"}  # fmt: skip
     for there, replaced in here.items():
         assert there in text
@@ -146,13 +146,13 @@ def errors(agent: AgentProcess) -> dict[str, list[float]]:
 
 def test_predictions_come_near_the_truth_that_only_the_centre_knows(played: Played) -> None:
     agent = played.agent
-    until(lambda: len(agent.rows("/api/v1/applications")) >= 12 or None, SOON_S, agent.said)
+    until(lambda: len(agent.rows("/api/v1/applications")) >= 12 or None, SOON_S, agent.output)
 
     def learned() -> dict[str, Any] | None:
         rows = agent.rows("/api/v1/applications")
         return {row["id"]: row for row in rows} if min(row["observations"] for row in rows) >= 60 else None
 
-    until(learned, SOON_S, agent.said)
+    until(learned, SOON_S, agent.output)
     off = {name: statistics.median(map(abs, values)) for name, values in errors(agent).items()}
     assert len(off) >= 12
     assert statistics.median(off.values()) < NEAR, off
@@ -163,35 +163,39 @@ def test_alerts_reach_alertmanager(played: Played) -> None:
         found = {each["labels"]["alertname"] for each in played.alertmanager.alerts()}
         return found if "Regression" in found else None
 
-    until(firing, SOON_S, played.agent.said)
+    until(firing, SOON_S, played.agent.output)
 
 
 def test_prometheus_has_the_predictions_and_no_rule_fails(played: Played) -> None:
-    asked = played.prometheus
+    requested = played.prometheus
 
     def applications() -> set[str] | None:
-        found = asked.query('scalewatch_predicted_run_time_seconds{quantile="0.5"}')
+        found = requested.query('scalewatch_predicted_run_time_seconds{quantile="0.5"}')
         names = {each["metric"]["application"] for each in found}
         return names if len(names) >= 12 else None
 
     until(applications, SOON_S, "predictions in Prometheus")
-    until(lambda: len(asked.query('up{job="scalewatch"} == 1')) == 2 or None, SOON_S, "both roles scraped")
-    until(lambda: all(rule["health"] == "ok" for rule in asked.rules()) or None, SOON_S, lambda: str(asked.rules()))
-    answer = httpx.get(f"{asked.url}/api/v1/alertmanagers", trust_env=False).json()["data"]
+    until(lambda: len(requested.query('up{job="scalewatch"} == 1')) == 2 or None, SOON_S, "both roles scraped")
+    until(
+        lambda: all(rule["health"] == "ok" for rule in requested.rules()) or None,
+        SOON_S,
+        lambda: str(requested.rules()),
+    )
+    answer = httpx.get(f"{requested.url}/api/v1/alertmanagers", trust_env=False).json()["data"]
     assert [each["url"] for each in answer["activeAlertmanagers"]] == [f"{played.alertmanager.url}/api/v2/alerts"]
 
 
-def test_the_centre_stops_when_it_is_told_to_and_goes_on_where_it_was(played: Played) -> None:
-    told = played.centre_log
+def test_the_centre_stops_when_it_is_asked_to_and_goes_on_where_it_was(played: Played) -> None:
+    reported = played.centre_log
     _end(played.centre)
     assert played.centre.returncode == 0
-    last = told.read_text().splitlines()[-1].removeprefix("Stopped; everything was told until ")
+    last = reported.read_text().splitlines()[-1].removeprefix("Stopped; everything was written until ")
 
     def begun() -> str:
-        return told.read_text().partition(last)[2].strip()
+        return reported.read_text().partition(last)[2].strip()
 
-    with told.open("ab") as said:
-        again = subprocess.Popen(command("centre", played.agent.path), cwd=ROOT, stdout=said, stderr=said)
+    with reported.open("ab") as output:
+        again = subprocess.Popen(command("centre", played.agent.path), cwd=ROOT, stdout=output, stderr=output)
     try:
         line = until(begun, SOON_S, "the centre tells again")
     finally:

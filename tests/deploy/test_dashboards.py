@@ -74,7 +74,7 @@ def parsed(question: Question) -> promql.Expr:
     return promql.parse(put_in(question.expr, values))
 
 
-def asked_by_variables() -> list[Question]:
+def queries_of_variables() -> list[Question]:
     return [
         Question(name, variable["name"], listed(variable)[0])
         for name, made in ALL.items()
@@ -106,7 +106,7 @@ def test_dashboards_have_addresses_and_titles_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_panels_are_told_apart(name: str) -> None:
+def test_panels_are_distinguished(name: str) -> None:
     numbers = [panel["id"] for panel in ALL[name]["panels"]]
     assert numbers == list(range(1, len(numbers) + 1))
     titles = [panel["title"] for panel in ALL[name]["panels"]]
@@ -130,15 +130,15 @@ def test_panels_lie_in_the_grid_and_none_on_another(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_panel_says_what_it_means_in_its_unit_and_asks_the_chosen_prometheus(name: str) -> None:
+def test_every_panel_states_what_it_means_in_its_unit_and_asks_the_chosen_prometheus(name: str) -> None:
     for panel in panels(ALL[name]):
         assert len(panel["description"]) > 20, panel["title"]
         if panel["type"] == "text":
             continue
         assert panel["fieldConfig"]["defaults"]["unit"] in UNITS, panel["title"]
         assert panel["interval"] == "30s"
-        asked = [panel["datasource"], *(target["datasource"] for target in panel["targets"])]
-        assert all(each == {"type": "prometheus", "uid": "${datasource}"} for each in asked), panel["title"]
+        requested = [panel["datasource"], *(target["datasource"] for target in panel["targets"])]
+        assert all(each == {"type": "prometheus", "uid": "${datasource}"} for each in requested), panel["title"]
         assert [target["refId"] for target in panel["targets"]] == list("ABCDEFGHIJ"[: len(panel["targets"])])
 
 
@@ -157,9 +157,9 @@ def test_a_dashboard_leads_to_the_others_and_to_the_agents_page(name: str) -> No
 def test_variables_are_used_and_those_used_are_there(name: str) -> None:
     there = set(variables(ALL[name]))
     text = json.dumps([ALL[name]["panels"], ALL[name]["links"], ALL[name]["templating"], ALL[name]["annotations"]])
-    asked = {each for each in used(text) if not each.startswith("__")}
-    assert asked - there == set()
-    assert there - asked == set()
+    requested = {each for each in used(text) if not each.startswith("__")}
+    assert requested - there == set()
+    assert there - requested == set()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -171,7 +171,7 @@ def test_each_variable_asks_for_those_before_it_alone(name: str) -> None:
         before.add(variable["name"])
 
 
-@pytest.mark.parametrize("question", QUESTIONS + asked_by_variables(), ids=str)
+@pytest.mark.parametrize("question", QUESTIONS + queries_of_variables(), ids=str)
 def test_a_query_parses_and_asks_for_series_and_labels_that_there_are(question: Question) -> None:
     expr = parsed(question)
     found = selectors(expr)

@@ -68,15 +68,15 @@ def options(scraped: Prometheus, variable: dict[str, Any], values: Values) -> li
     """Return what a variable offers after those before it were chosen."""
     if variable["type"] != "query":
         return ["x"]
-    asked, label = listed(variable)
+    requested, label = listed(variable)
     if label is None:
-        told = choices(variable, [each["metric"] for each in scraped.query(put_in(asked, values))])
+        reported = choices(variable, [each["metric"] for each in scraped.query(put_in(requested, values))])
     else:
-        told = scraped.label_values(label, put_in(asked, values))
-    if variable.get("hide") and not told:
+        reported = scraped.label_values(label, put_in(requested, values))
+    if variable.get("hide") and not reported:
         return [""]  # an application whose input nobody told
-    assert told, f"{variable['name']} offers nothing after {values}"
-    return [variable["allValue"]] if variable["includeAll"] else told
+    assert reported, f"{variable['name']} offers nothing after {values}"
+    return [variable["allValue"]] if variable["includeAll"] else reported
 
 
 def answers(scraped: Prometheus, question: Question, chosen: list[Values]) -> bool:
@@ -97,8 +97,8 @@ def test_every_application_is_offered_with_its_verdict_its_coverage_and_its_band
     scraped: Prometheus, chosen: dict[str, list[Values]]
 ) -> None:
     offers = chosen["application"]
-    told = scraped.query("count by (application, system, input, unit) (scalewatch_reliability)")
-    assert len({(each["application"], each["input"]) for each in offers}) == len(told)
+    reported = scraped.query("count by (application, system, input, unit) (scalewatch_reliability)")
+    assert len({(each["application"], each["input"]) for each in offers}) == len(reported)
     inputs = {each["input"] for each in offers}
     assert "input=''" in inputs < {*inputs, ""}
     of_every = [q for q in QUESTIONS if q.dashboard == "application" and q.place[:-2] in OF_EVERY_APPLICATION]
@@ -121,9 +121,9 @@ def test_the_table_of_alerts_has_the_agents_own_and_those_of_rules(scraped: Prom
     (shown,) = [each for each in QUESTIONS if str(each) == "centre: Alerts that fire A"]
     everything = dict.fromkeys(variables(ALL["centre"]), ".*")
     found = {each["metric"]["alertname"]: each["metric"] for each in scraped.query(put_in(shown.expr, everything))}
-    strange, always = found["StrangeRun"], found[ALWAYS["alert"]]
-    assert {"alertname", "severity", "kind", "system"} <= set(strange) & set(always)
-    assert (strange["kind"], always["kind"]) == ("anomaly", "agent")
+    outlier, always = found["StrangeRun"], found[ALWAYS["alert"]]
+    assert {"alertname", "severity", "kind", "system"} <= set(outlier) & set(always)
+    assert (outlier["kind"], always["kind"]) == ("anomaly", "agent")
 
 
 def test_all_rules_are_evaluated_and_the_demo_lets_none_fire(scraped: Prometheus) -> None:

@@ -87,9 +87,9 @@ def test_the_image_is_small_and_nobody_may_change_it(image: Image) -> None:
 @pytest.mark.tools
 @pytest.mark.slow
 def test_its_commands_work(image: Image) -> None:
-    assert image.says("--version") == f"scalewatch {__version__}\n"
-    assert "journal_partitions" in image.says("describe", "config")
-    assert "Usage: scalewatch" in image.says(*image.config["Cmd"])
+    assert image.output("--version") == f"scalewatch {__version__}\n"
+    assert "journal_partitions" in image.output("describe", "config")
+    assert "Usage: scalewatch" in image.output(*image.config["Cmd"])
 
 
 @pytest.mark.tools
@@ -101,14 +101,14 @@ def test_nothing_that_the_product_imports_was_left_behind(image: Image) -> None:
 
 @pytest.mark.tools
 @pytest.mark.slow
-def test_the_demo_runs_from_it_and_its_health_check_tells_so(image: Image) -> None:
+def test_the_demo_runs_from_it_and_its_health_check_reports_it(image: Image) -> None:
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
-    said = image.root.parent / "demo.log"
-    with said.open("wb") as log:
+    output = image.root.parent / "demo.log"
+    with output.open("wb") as log:
         process = subprocess.Popen(image.entry("demo", "--port", str(port)), stdout=log, stderr=log)
     try:
-        until(lambda: answers(f"{url}/readyz"), SOON_S, lambda: said.read_text()[-2000:])
+        until(lambda: answers(f"{url}/readyz"), SOON_S, lambda: output.read_text()[-2000:])
         assert "Scalewatch" in httpx.get(url, trust_env=False).text
         until(lambda: httpx.get(f"{url}/api/v1/applications", trust_env=False).json()["rows"], SOON_S, "applications")
         assert health(image, url) == 0
@@ -130,5 +130,5 @@ def health(image: Image, url: str) -> int:
     """Return the exit code of the image's own health check."""
     kind, *check = image.config["Healthcheck"]["Test"]
     assert kind == "CMD"
-    asked = image.command(f"SCALEWATCH_HEALTH={url}/healthz", *check)
-    return subprocess.run(asked, capture_output=True, timeout=SOON_S, check=False).returncode
+    requested = image.command(f"SCALEWATCH_HEALTH={url}/healthz", *check)
+    return subprocess.run(requested, capture_output=True, timeout=SOON_S, check=False).returncode

@@ -11,8 +11,8 @@ from tests.kit.tools import tool
 
 
 def test_the_help_names_every_program() -> None:
-    told = CliRunner().invoke(main, ["--help"]).output
-    assert [name for name in (*PROGRAMS, "etcd", "helm", "openssl", "KUBECONFIG") if name not in told] == []
+    reported = CliRunner().invoke(main, ["--help"]).output
+    assert [name for name in (*PROGRAMS, "etcd", "helm", "openssl", "KUBECONFIG") if name not in reported] == []
 
 
 @pytest.mark.tools

@@ -46,10 +46,10 @@ def test_each_role_is_scraped_where_it_serves() -> None:
     assert set(targets) == {f"learner:{PORT}", f"collector:{PORT + 1}"}
 
 
-def test_grafana_asks_the_prometheus_and_the_alertmanager_that_prometheus_tells() -> None:
+def test_grafana_asks_the_prometheus_and_the_alertmanager_that_prometheus_reports() -> None:
     sources = {each["type"]: each for each in provisioned("datasources")["datasources"]}
-    told = yaml.safe_load(PROMETHEUS.read_text())["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"]
-    assert sources["alertmanager"]["url"] == f"http://{told[0]}"
+    reported = yaml.safe_load(PROMETHEUS.read_text())["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"]
+    assert sources["alertmanager"]["url"] == f"http://{reported[0]}"
     assert sources["prometheus"]["jsonData"]["alertmanagerUid"] == sources["alertmanager"]["uid"]
     interval = yaml.safe_load(PROMETHEUS.read_text())["global"]["scrape_interval"]
     assert sources["prometheus"]["jsonData"]["timeInterval"] == interval

@@ -40,6 +40,6 @@ def test_an_alert_is_seen_to_fire_and_has_a_heading(alert: dict[str, Any]) -> No
 
 def test_rules_are_about_metrics_that_there_are() -> None:
     names = {entry.name for entry in METRICS}
-    told = {name for rule in rules() for name in re.findall(r"\bscalewatch_\w+", str(rule["expr"]))}
-    assert told
-    assert {name for name in told - names if name.removesuffix("_bucket") not in names} == set()
+    reported = {name for rule in rules() for name in re.findall(r"\bscalewatch_\w+", str(rule["expr"]))}
+    assert reported
+    assert {name for name in reported - names if name.removesuffix("_bucket") not in names} == set()

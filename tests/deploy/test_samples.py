@@ -36,8 +36,8 @@ def test_systemd_takes_the_unit_and_finds_it_little_exposed(tmp_path: Path) -> N
     analyse = tool("systemd-analyze")
     checked = subprocess.run([analyse, "verify", "--man=no", unit], capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
-    told = subprocess.run(
+    reported = subprocess.run(
         [analyse, "security", "--offline=true", f"--threshold={EXPOSED_MAX * 10:.0f}", unit],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert told.returncode == 0, told.stdout[-400:]
+    assert reported.returncode == 0, reported.stdout[-400:]

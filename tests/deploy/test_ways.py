@@ -1,4 +1,4 @@
-"""The ways to run it that deploy/README.md tells of: every file that a command names is there, and scalewatch understands its own."""
+"""The ways to run it that deploy/README.md reports: every file that a command names is there, and scalewatch understands its own."""
 
 import re
 import shlex
@@ -20,24 +20,24 @@ TAG = "scalewatch:local"
 
 def own_arguments(command: str) -> list[str] | None:
     """Return what scalewatch is told by a command, directly or as the entry point of the image."""
-    words = shlex.split(command.replace("$PWD", str(ROOT)))
-    if words[:2] == ["docker", "run"]:
-        return words[words.index(TAG) + 1 :]
-    return words[1:] if Path(words[0]).name == "scalewatch" else None
+    text = shlex.split(command.replace("$PWD", str(ROOT)))
+    if text[:2] == ["docker", "run"]:
+        return text[text.index(TAG) + 1 :]
+    return text[1:] if Path(text[0]).name == "scalewatch" else None
 
 
 OWN = [arguments for command in COMMANDS if (arguments := own_arguments(command)) is not None]
 
 
 @pytest.mark.parametrize("arguments", OWN, ids=" ".join)
-def test_scalewatch_understands_what_the_page_tells_it(arguments: list[str]) -> None:
+def test_scalewatch_understands_what_the_page_reports_it(arguments: list[str]) -> None:
     name, *rest = [str(ROOT / "deploy" / "agent.yaml") if word == INSTALLED else word for word in arguments]
     found = main.get_command(click.Context(main), name)
     assert found is not None
     found.make_context(name, rest)
 
 
-def test_every_way_is_told_with_its_commands() -> None:
+def test_every_way_is_reported_with_its_commands() -> None:
     assert [
         name
         for name in ("systemctl", "docker build", "docker compose", "helm install")

@@ -26,8 +26,8 @@ def test_alerts_arrive_grouped_a_silenced_one_stays_quiet_and_one_that_is_over_i
     labels = alert().labels
     starts = rfc3339(now_ms)  # what is older than group_wait is told without waiting for its group
     slow = alert(fingerprint="slow", starts=starts)
-    strange = alert(fingerprint="strange", starts=starts, labels={**labels, "alertname": "StrangeRun"})
-    service = FixedService(alerts=[slow, strange])
+    outlier = alert(fingerprint="strange", starts=starts, labels={**labels, "alertname": "StrangeRun"})
+    service = FixedService(alerts=[slow, outlier])
     with ExitStack() as opened:
         real = opened.enter_context(alertmanager(tool("prometheus-alertmanager", "alertmanager"), tmp_path))
         settings = AlertmanagerSettings(urls=(real.url,))
@@ -40,7 +40,7 @@ def test_alerts_arrive_grouped_a_silenced_one_stays_quiet_and_one_that_is_over_i
 
         real.silence("StrangeRun", rfc3339(now_ms - 60_000), rfc3339(now_ms + HOUR_MS))
         over = {"status": "resolved", "ends": rfc3339(clock.now_ms())}
-        service.held_alerts = [alert(fingerprint="slow", id="over", starts=starts, **over), strange]
+        service.held_alerts = [alert(fingerprint="slow", id="over", starts=starts, **over), outlier]
         sink.look()
         second = real.notification()
         assert second is not None

@@ -68,7 +68,7 @@ def test_topics_are_named_while_missing_then_made_then_good(config: Path, source
 def test_a_dead_letter_is_listed_and_its_bytes_go_back_to_where_they_came_from(config: Path, source: str) -> None:
     settings = load(config)
     run("topics", "-c", str(config), "--create")
-    letter = dead_letter(
+    entry = dead_letter(
         source, 0, 41, 0, format_name="slurm", value=b"\x00\xffraw", error=InvalidInputError("not-json", "It is no JSON."),
         timestamp_ms=parse_rfc3339("2026-11-20T12:00:00Z"),
     )  # fmt: skip
@@ -76,12 +76,12 @@ def test_a_dead_letter_is_listed_and_its_bytes_go_back_to_where_they_came_from(c
     try:
         log.create([TopicSettings(source, 1, compacted=False)])
         producer = log.producer()
-        producer.send(settings.topics.deadletters, msgspec.json.encode(letter))
+        producer.send(settings.topics.deadletters, msgspec.json.encode(entry))
         producer.flush(WAIT_S)
         listed = run("deadletter", "list", "-c", str(config), "--reason", "not-json")
         assert f"not-json  {source}/0/41  slurm, 5 bytes: It is no JSON.\n1 dead letter.\n" in listed.stdout
-        told = run("deadletter", "list", "-c", str(config), "--json", "--since", "2026-11-20T11:00:00Z")
-        assert json.loads(told.stdout)["offset"] == 41
+        reported = run("deadletter", "list", "-c", str(config), "--json", "--since", "2026-11-20T11:00:00Z")
+        assert json.loads(reported.stdout)["offset"] == 41
         assert run("deadletter", "replay", "-c", str(config), "--dry-run").stdout == "Would be sent again: 1 message.\n"
         assert run("deadletter", "replay", "-c", str(config)).stdout == "Sent again: 1 message.\n"
         values: list[bytes | None] = []
@@ -95,7 +95,7 @@ def test_a_dead_letter_is_listed_and_its_bytes_go_back_to_where_they_came_from(c
         log.close()
 
 
-def test_a_broker_that_is_not_there_is_one_sentence_and_a_failure(config: Path) -> None:
+def test_a_broker_that_is_not_there_is_one_message_and_a_failure(config: Path) -> None:
     config.write_text("kafka: {bootstrap: '127.0.0.1:1'}\n")
     result = run("topics", "-c", str(config))
     assert result.exit_code == 1

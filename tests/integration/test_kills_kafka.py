@@ -36,7 +36,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "collector": {"tick_s": 0.5},
     "learner": {"checkpoint_interval_s": 0.2, "checkpoint_records_max": 8},
     "jobs": {"settle_max_s": 5.0},
-    "run_time": {"publish_after_runs": 4, "refits_per_tick_max": 1, "unmerged_runs_max": 4},
+    "run_time": {"publish_after_runs": 4, "fits_per_tick_max": 1, "unmerged_runs_max": 4},
     "alerts": {"run_age_max_s": 3e8, "strange_run": {"observations_min": 4}},
 }
 
@@ -45,7 +45,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 class Aftermath:
     """What was there when all was worked off, and what an undisturbed fold of the same journal makes."""
 
-    told: History
+    predicted: History
     restored: Restored
     journal: list[bytes]
     shard: Shard
@@ -60,13 +60,13 @@ def aftermath(kafka: KafkaBroker, _numbers: Iterator[int], tmp_path_factory: pyt
     sources = [{"topics": [raw], "format": "native"}]
     path = write_config(tmp_path_factory.mktemp("storm"), kafka.bootstrap, name, sources, **SETTINGS)
     dice = random.Random(SEED)  # noqa: S311 - a storm has to come again with its seed
-    told = history(SEED, JOBS)
+    reported = history(SEED, JOBS)
     learner = Patient(AgentProcess(path, "learner"), learns, plan(dice))
     collector = Patient(AgentProcess(path, "collector"), collects, plan(dice))
     with AgentTopics(learner.process.config) as topics:
         topics.create(raw, RAW_PARTITIONS)
         producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, acks="all", enable_idempotence=True)
-        unsent = interleaved(shuffled(told.messages, RAW_PARTITIONS, dice), dice)
+        unsent = interleaved(shuffled(reported.messages, RAW_PARTITIONS, dice), dice)
         storm = Storm(kafka, dice, unsent, producer, raw, [learner, collector])
         began_s = time.monotonic()
         try:
@@ -75,14 +75,14 @@ def aftermath(kafka: KafkaBroker, _numbers: Iterator[int], tmp_path_factory: pyt
             heal(topics, raw, learner, collector)
         except AssertionError as error:
             for patient in storm.patients:
-                error.add_note(f"seed {SEED}, {patient.process.role}: {patient.process.said()}")
+                error.add_note(f"seed {SEED}, {patient.process.role}: {patient.process.prediction()}")
             raise
         finally:
             storm.end()
         healed_s = time.monotonic()
         sweeps = topics.sweeps()
         shard, emissions = folded(topics.config, topics.journal())
-        result = Aftermath(told, topics.take_over(), topics.journal(), shard, emissions, topics.outputs())
+        result = Aftermath(reported, topics.take_over(), topics.journal(), shard, emissions, topics.outputs())
     print(tale(storm, result, sweeps))  # noqa: T201 - the figures of the storm, shown with -s
     print(f"{raged_s - began_s:.0f} s of storm, {healed_s - raged_s:.0f} s until all was worked off and settled")  # noqa: T201
     return result
@@ -139,9 +139,9 @@ def tale(storm: Storm, result: Aftermath, sweeps: int) -> str:
 
 def test_every_run_is_in_the_state_exactly_once(aftermath: Aftermath) -> None:
     counted = observations(aftermath.shard)
-    assert counted == Counter(application for application, _, _ in aftermath.told.runs.values())
+    assert counted == Counter(application for application, _, _ in aftermath.predicted.runs.values())
     assert sum(counted.values()) > JOBS / 2
-    assert set(aftermath.told.runs) <= ended_runs(aftermath.journal)
+    assert set(aftermath.predicted.runs) <= ended_runs(aftermath.journal)
 
 
 def test_the_last_checkpoint_is_to_the_bit_the_state_of_an_undisturbed_fold(aftermath: Aftermath) -> None:
@@ -166,7 +166,7 @@ def test_every_bad_message_is_one_dead_letter(aftermath: Aftermath) -> None:
     versions = defaultdict(set)
     for key, value in aftermath.arrived["deadletters"]:
         versions[key].add(value)
-    assert len(versions) == aftermath.told.bad > 0
+    assert len(versions) == aftermath.predicted.bad > 0
     assert {len(different) for different in versions.values()} == {1}
 
 
@@ -175,6 +175,6 @@ def test_the_storm_repeated_work_and_took_the_shard_over_again_and_again(afterma
     assert aftermath.restored.marker is not None
     assert aftermath.restored.marker.number >= 10
     identities = [event.identity for event in events(aftermath.journal)]
-    letters = {key for key, _ in aftermath.arrived["deadletters"]}
-    sent_again = sum(map(len, aftermath.arrived.values())) - len(aftermath.emissions) - len(letters)
+    dead_letters = {key for key, _ in aftermath.arrived["deadletters"]}
+    sent_again = sum(map(len, aftermath.arrived.values())) - len(aftermath.emissions) - len(dead_letters)
     assert sent_again + len(identities) - len(set(identities)) > 0

@@ -94,8 +94,8 @@ def test_a_connection_that_fails_names_address_security_and_causes_but_no_passwo
             use(KafkaLog(settings))
         for part in (settings.bootstrap, protocol, "1 s", "password"):
             assert part in str(caught.value)
-    told = [*traceback.format_exception(caught.value), caplog.text, repr(settings), repr(settings.connection("x"))]
-    assert all("wrong horse" not in text for text in told)
+    reported = [*traceback.format_exception(caught.value), caplog.text, repr(settings), repr(settings.connection("x"))]
+    assert all("wrong horse" not in text for text in reported)
 
 
 def test_a_broker_that_is_not_there_is_reported_with_its_address_and_the_time_it_was_given() -> None:

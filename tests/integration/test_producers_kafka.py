@@ -1,4 +1,4 @@
-"""Real Telegraf and collectd, as deploy/producers has them, tell of this machine through a real Kafka."""
+"""Real Telegraf and collectd, as deploy/producers has them, report this machine through a real Kafka."""
 
 import socket
 import time
@@ -18,7 +18,7 @@ from tests.kit.producers import HOST, producer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.tools, pytest.mark.slow]
 
-TOLD_S = 180.0  # a minute is told when it is over
+REPORTED_S = 180.0  # a minute is told when it is over
 LOOK_S = 0.5
 PARTITIONS = 3
 SAMPLE = ROOT / "deploy" / "samples" / "telegraf.yaml"
@@ -28,7 +28,7 @@ RESOURCES = {
     "collectd": {"cpu_available", "load1", "memory_free"},
 }
 SLACK = {"cpu_available": 0.1, "load1": 0.2, "memory_free": 200e6, "memory_available": 200e6}
-Seen = dict[str, list[float]]
+Measured = dict[str, list[float]]
 
 
 def source(topic: str, system: str) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def source(topic: str, system: str) -> dict[str, Any]:
     return {**shipped, "topics": [topic], "system": system}
 
 
-def look(seen: Seen) -> None:
+def look(seen: Measured) -> None:
     """Note what this machine measures now."""
     memory = psutil.virtual_memory()
     seen["cpu_available"].append(psutil.cpu_times_percent().idle / 100.0)
@@ -89,23 +89,23 @@ def centre(kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path) -> I
 def test_hosts_that_telegraf_and_collectd_measure_appear_with_what_this_machine_measures(
     centre: Centre, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
-    seen: Seen = {resource: [] for resource in SLACK}
+    seen: Measured = {resource: [] for resource in SLACK}
 
-    def all_told() -> bool:
+    def all_reported() -> bool:
         look(seen)
         time.sleep(LOOK_S)
-        told = centre.measured()
-        return all(resources <= set(told.get(system, ())) for system, resources in RESOURCES.items())
+        reported = centre.measured()
+        return all(resources <= set(reported.get(system, ())) for system, resources in RESOURCES.items())
 
     with ExitStack() as running:
         for what, topic in centre.topics.items():
             running.enter_context(producer(tmp_path / what, kafka.bootstrap, topic, what))
-        until(all_told, TOLD_S, lambda: f"all resources, not {centre.measured()}\n{centre.agent.said()}")
-    told = centre.measured()
+        until(all_reported, REPORTED_S, lambda: f"all resources, not {centre.measured()}\n{centre.agent.output()}")
+    reported = centre.measured()
     for system, resources in RESOURCES.items():
         for resource in resources:
             low, high = min(seen[resource]) - SLACK[resource], max(seen[resource]) + SLACK[resource]
-            assert low <= told[system][resource] <= high, (system, resource)
+            assert low <= reported[system][resource] <= high, (system, resource)
     assert centre.log.messages("deadletters") == []
     telegraf_key = socket.gethostname().encode()
     assert centre.keys(centre.topics["json"]) == centre.keys(centre.topics["influx"]) == [{telegraf_key}]

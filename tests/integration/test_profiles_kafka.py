@@ -34,14 +34,14 @@ def telemetry(start_ms: int) -> Iterator[tuple[int, dict[str, Any]]]:
     for minute in range(MINUTES + 1):
         begin_ms = start_ms + minute * MINUTE_MS
         for host in HOSTS:
-            told = {"system": SYSTEM, "host": host}
+            reported = {"system": SYSTEM, "host": host}
             for at_ms in (begin_ms + 15_000, begin_ms + 45_000):
                 watts = WATTS[host] if minute < MINUTES else 120.0
                 power = {"type": "power", "component": "system", "power_w": watts}
-                yield at_ms, told | power | {"time": rfc3339(at_ms)}
+                yield at_ms, reported | power | {"time": rfc3339(at_ms)}
             counters = {"PAPI_TOT_CYC": CYCLES, "PAPI_TOT_INS": INSTRUCTIONS}
             counted = {"type": "counters", "interval_s": 60, "counters": counters}
-            yield begin_ms + MINUTE_MS, told | counted | {"time": rfc3339(begin_ms + MINUTE_MS)}
+            yield begin_ms + MINUTE_MS, reported | counted | {"time": rfc3339(begin_ms + MINUTE_MS)}
 
 
 @pytest.fixture
@@ -70,12 +70,12 @@ def test_native_power_and_counters_become_the_profile_of_a_run(kafka: KafkaBroke
         topics.create(source)
         agent.wait_ready()
         send(kafka, source, sorted(events, key=lambda event: event[0]))
-        until(lambda: minutes(topics) >= len(HOSTS) * MINUTES, SOON_S, agent.said)
+        until(lambda: minutes(topics) >= len(HOSTS) * MINUTES, SOON_S, agent.output)
         agent.signal_role("learner", signal.SIGKILL)
         agent.wait_ready()
         later = JournalRecord(Tick("", time_ms=end_ms + 500_000))
         topics.write(agent.config.topics.journal, [encode_record(later)])
-        run = until(lambda: next(iter(topics.messages("runs")), None), SOON_S, agent.said)
+        run = until(lambda: next(iter(topics.messages("runs")), None), SOON_S, agent.output)
     profile = run["profile"]
     assert run["run_id"] == f"{SYSTEM}/812@{start_ms}"
     assert (profile["hosts"], profile["minutes"], profile["expected"]) == (2, 2 * MINUTES, 2 * MINUTES)
@@ -97,5 +97,5 @@ def send(kafka: KafkaBroker, topic: str, events: list[tuple[int, dict[str, Any]]
 def minutes(topics: AgentTopics) -> int:
     """Return how many minutes of hosts of the run are in the journal with counters."""
     events = (decode_record(value).event for value in topics.journal())
-    told = (event for event in events if isinstance(event, HostMinute))
-    return len({(event.host, event.minute_ms) for event in told if "counter_delta>PAPI_TOT_CYC" in event.resources})
+    reported = (event for event in events if isinstance(event, HostMinute))
+    return len({(event.host, event.minute_ms) for event in reported if "counter_delta>PAPI_TOT_CYC" in event.resources})

@@ -52,8 +52,8 @@ def life(kafka: KafkaBroker, _numbers: Iterator[int], tmp_path_factory: pytest.T
             agent.wait_ready()
             topics.write(source, runs("gmx_a") + runs("gmx_b"))
             topics.write(source, runs("amber", system="annex"))  # not listed
-            until(lambda: len({run["run_id"] for run in topics.messages("runs")}) == 8, SOON_S, agent.said)
-            until(lambda: applications(agent) == {"gmx_a", "gmx_b"}, SOON_S, agent.said)
+            until(lambda: len({run["run_id"] for run in topics.messages("runs")}) == 8, SOON_S, agent.output)
+            until(lambda: applications(agent) == {"gmx_a", "gmx_b"}, SOON_S, agent.output)
             assert agent.stop() == 0
         before = set(topics.newest("predictions"))
         settings = yaml.safe_load(path.read_text())
@@ -102,7 +102,7 @@ def stay(look: Callable[[], object], ticks: int, life: Life) -> None:
     until(
         lambda: life.agent.metric("learner", "scalewatch_events_total", outcome="processed") >= folded + ticks,
         SOON_S,
-        life.agent.said,
+        life.agent.output,
     )
     assert look() == before
 
@@ -119,7 +119,7 @@ def test_a_rebuild_learns_the_settled_runs_anew_under_the_rules_of_today(life: L
 def test_after_a_rebuild_the_agent_learns_on(life: Life) -> None:
     one_more = event("gmx_c", 9, 2.0, 430.0)
     life.topics.write(life.source, [json.dumps(one_more).encode()])
-    until(lambda: observations(life.agent, "gromacs") == 9, SOON_S, life.agent.said)
+    until(lambda: observations(life.agent, "gromacs") == 9, SOON_S, life.agent.output)
     life.topics.write(life.source, runs("gmx_a"))  # sent again: they were learned before the rebuild
     stay(lambda: observations(life.agent, "gromacs"), 7, life)
 
@@ -127,9 +127,9 @@ def test_after_a_rebuild_the_agent_learns_on(life: Life) -> None:
 def test_dead_letters_are_learned_once_however_often_they_are_sent_again(life: Life) -> None:
     assert "annex" in command(life.agent.path, "deadletter", "list", "--reason", "unknown-system")
     for _ in range(2):
-        said = command(life.agent.path, "deadletter", "replay", "--reason", "unknown-system")
-        assert "4 messages" in said
-        until(lambda: observations(life.agent, "amber") == 4, SOON_S, life.agent.said)
+        output = command(life.agent.path, "deadletter", "replay", "--reason", "unknown-system")
+        assert "4 messages" in output
+        until(lambda: observations(life.agent, "amber") == 4, SOON_S, life.agent.output)
     stay(lambda: observations(life.agent, "amber"), 7, life)
 
 
@@ -138,12 +138,12 @@ def test_history_goes_into_the_running_system_once_and_old_runs_raise_no_alert(l
     past.write_bytes(b"\n".join([*runs("wrf", first=0), *runs("wrf", first=10), *runs("wrf", first=20), b"no json"]))
     slow.write_text(json.dumps(event("wrf", 30, 4.0, 3 * RUN_TIMES_S[4.0])))
     for _ in range(2):
-        said = command(life.agent.path, "backfill", str(past))
-        assert said.startswith("12 runs written")
-        assert "1 not-json" in said
-        until(lambda: observations(life.agent, "wrf") == 12, SOON_S, life.agent.said)
+        output = command(life.agent.path, "backfill", str(past))
+        assert output.startswith("12 runs written")
+        assert "1 not-json" in output
+        until(lambda: observations(life.agent, "wrf") == 12, SOON_S, life.agent.output)
     stay(lambda: observations(life.agent, "wrf"), 15, life)
     command(life.agent.path, "backfill", str(slow))  # far outside the band that is published by now
-    until(lambda: observations(life.agent, "wrf") == 13, SOON_S, life.agent.said)
+    until(lambda: observations(life.agent, "wrf") == 13, SOON_S, life.agent.output)
     stay(lambda: life.agent.rows("/api/v1/alerts"), 3, life)
     assert life.agent.rows("/api/v1/alerts") == []

@@ -80,8 +80,8 @@ def observations(agent: AgentProcess, application: str) -> int:
 
 
 def learned(agent: AgentProcess, application: str, count: int) -> None:
-    told = lambda: f"{observations(agent, application)} of {count} runs of {application}\n{agent.said()}"  # noqa: E731
-    until(lambda: observations(agent, application) >= count, SOON_S, told)
+    reported = lambda: f"{observations(agent, application)} of {count} runs of {application}\n{agent.output()}"  # noqa: E731
+    until(lambda: observations(agent, application) >= count, SOON_S, reported)
 
 
 def test_runs_become_a_prediction_on_its_topic_and_over_http(
@@ -91,14 +91,14 @@ def test_runs_become_a_prediction_on_its_topic_and_over_http(
     learned(agent, "lammps", 8)
 
     def published() -> dict[str, Any] | None:  # what is read over HTTP may be on its way to the topic
-        told = [one for one in topics.messages("predictions") if one["application"] == "lammps"]
-        return told[-1] if told and told[-1]["observations"] == 8 else None
+        reported = [one for one in topics.messages("predictions") if one["application"] == "lammps"]
+        return reported[-1] if reported and reported[-1]["observations"] == 8 else None
 
-    assert until(published, SOON_S, agent.said)["sizes"] == [1.0, 2.0, 4.0, 8.0]
-    asked = agent.get("learner", "/api/v1/predictions?application=lammps&n=2")
-    assert asked is not None
-    assert asked.status_code == 200
-    assert asked.json()["points"][0]["run_time_s"] == pytest.approx(RUN_TIMES_S[2.0], rel=0.1)
+    assert until(published, SOON_S, agent.output)["sizes"] == [1.0, 2.0, 4.0, 8.0]
+    requested = agent.get("learner", "/api/v1/predictions?application=lammps&n=2")
+    assert requested is not None
+    assert requested.status_code == 200
+    assert requested.json()["points"][0]["run_time_s"] == pytest.approx(RUN_TIMES_S[2.0], rel=0.1)
 
 
 def test_a_settled_run_is_kept_and_a_request_is_answered_on_their_topics(
@@ -106,8 +106,8 @@ def test_a_settled_run_is_kept_and_a_request_is_answered_on_their_topics(
 ) -> None:
     topics.write(source, runs("namd"))
     learned(agent, "namd", 8)
-    asked = {"type": "prediction.requested", "system": SYSTEM, "request_id": "r9", "application": "namd"}
-    topics.write(source, [json.dumps({**asked, "unit": "nodes", "n": [4, 16]}).encode()])
+    requested = {"type": "prediction.requested", "system": SYSTEM, "request_id": "r9", "application": "namd"}
+    topics.write(source, [json.dumps({**requested, "unit": "nodes", "n": [4, 16]}).encode()])
 
     def answered() -> list[dict[str, Any]]:
         return [one for one in topics.messages("answers") if one["request_id"] == "r9"]
@@ -115,8 +115,8 @@ def test_a_settled_run_is_kept_and_a_request_is_answered_on_their_topics(
     assert [point["n"] for point in until(answered, SOON_S, "an answer")[0]["points"]] == [4.0, 16.0]
 
     def settled() -> bool:
-        told = {one["run_id"] for one in topics.messages("runs")}
-        return len([run_id for run_id in told if run_id.startswith(f"{SYSTEM}/namd-")]) == 8
+        reported = {one["run_id"] for one in topics.messages("runs")}
+        return len([run_id for run_id in reported if run_id.startswith(f"{SYSTEM}/namd-")]) == 8
 
     until(settled, SOON_S, "eight settled runs")
 
@@ -168,11 +168,11 @@ def test_what_nobody_can_use_is_a_dead_letter_and_stops_nothing(
         producer.send(source, value, b"key")
     producer.close(SOON_S)  # sends what is left
 
-    def letters() -> dict[str, dict[str, Any]] | None:
+    def dead_letters() -> dict[str, dict[str, Any]] | None:
         found = {one["reason"]: one for one in topics.messages("deadletters") if one["topic"] == source}
         return found if set(poison) <= set(found) else None
 
-    found = until(letters, SOON_S, agent.said)
+    found = until(dead_letters, SOON_S, agent.output)
     assert found["text"]["truncated"] and found["text"]["value_bytes"] > 2_000_000  # noqa: PT018 - one fact
     topics.write(source, runs("after-poison"))
     learned(agent, "wide", 2)
@@ -182,11 +182,11 @@ def test_what_nobody_can_use_is_a_dead_letter_and_stops_nothing(
         assert agent.metric("collector", "scalewatch_dead_letters_total", reason=reason) == 1
 
 
-def test_both_roles_tell_prometheus_what_they_did(agent: AgentProcess, topics: AgentTopics, source: str) -> None:
+def test_both_roles_report_prometheus_what_they_did(agent: AgentProcess, topics: AgentTopics, source: str) -> None:
     def processed() -> float:
         return agent.metric("collector", "scalewatch_events_total", format="native", outcome="processed")
 
-    before = until(processed, SOON_S, agent.said)  # of the tests above, or of nobody but these runs
+    before = until(processed, SOON_S, agent.output)  # of the tests above, or of nobody but these runs
     topics.write(source, runs("cp2k"))
     learned(agent, "cp2k", 8)
     until(lambda: processed() >= before + 8, SOON_S, lambda: f"{processed()} events after {before}")
@@ -202,18 +202,18 @@ def test_both_roles_tell_prometheus_what_they_did(agent: AgentProcess, topics: A
 
 
 @pytest.mark.parametrize("role", ["learner", "collector"])
-def test_a_role_that_is_killed_is_started_again_and_says_so(
+def test_a_role_that_is_killed_is_started_again_and_reports_it(
     agent: AgentProcess, topics: AgentTopics, source: str, role: str
 ) -> None:
     topics.write(source, runs(f"before-{role}"))
     learned(agent, f"before-{role}", 8)
     killed = agent.signal_role(role, signal.SIGKILL)
-    until(lambda: agent.role_pids().get(role, killed) != killed, SOON_S, agent.said)
+    until(lambda: agent.role_pids().get(role, killed) != killed, SOON_S, agent.output)
     topics.write(source, runs(f"after-{role}"))
     learned(agent, f"after-{role}", 8)
     learned(agent, f"before-{role}", 8)
     agent.wait_ready()
-    state = until(lambda: agent.ready(role), SOON_S, agent.said)
+    state = until(lambda: agent.ready(role), SOON_S, agent.output)
     ended = [line for line in agent.lines("role ended") if line["child"] == role]
     assert [line["starts_again_in_s"] > 0 for line in ended if line["exit_code"] == -9] == [True]
     again = [line for line in agent.lines("role started again") if line["child"] == role]
@@ -228,9 +228,9 @@ def test_roles_leave_when_their_parent_is_killed_and_make_room_for_the_next(agen
     until(
         lambda: agent.get("learner", "/healthz") is None and agent.get("collector", "/healthz") is None,
         SOON_S,
-        agent.said,
+        agent.output,
     )
-    until(lambda: not any(alive(pid) for pid in orphans.values()), SOON_S, agent.said)
+    until(lambda: not any(alive(pid) for pid in orphans.values()), SOON_S, agent.output)
     assert {line["role"] for line in agent.lines("role stopped")} == set(orphans)
     agent.start()
     agent.wait_ready()
@@ -270,7 +270,7 @@ def test_sigterm_saves_everything_and_a_restart_goes_on_where_it_was(
         assert agent.metric("learner", "scalewatch_restores_total") == 1
 
 
-def test_without_a_broker_it_says_so_and_recovers_when_the_broker_comes(
+def test_without_a_broker_it_reports_it_and_recovers_when_the_broker_comes(
     kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path
 ) -> None:
     source = fresh("jobs")
@@ -287,8 +287,8 @@ def test_without_a_broker_it_says_so_and_recovers_when_the_broker_comes(
                     reasons = answer.json()["reasons"] if answer is not None and answer.status_code == 503 else [""]
                     return reasons[0] if "could be reached" in reasons[0] else ""
 
-                said = until(reason, SOON_S, agent.said)
-                assert kafka.bootstrap in said
+                output = until(reason, SOON_S, agent.output)
+                assert kafka.bootstrap in output
             kafka.start()
             agent.wait_ready()
             with AgentTopics(agent.config) as topics:

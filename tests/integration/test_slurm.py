@@ -117,7 +117,7 @@ def test_a_record_that_names_no_cluster_belongs_to_the_configured_system(day: Da
     assert {event.system for event in [*day.completed.values(), *day.started.values()]} == {_SYSTEM}
 
 
-def test_times_are_utc_although_the_controller_lives_in_another_zone(day: Day) -> None:
+def test_times_are_utc_although_the_controller_is_in_another_zone(day: Day) -> None:
     for run in day.completed.values():
         assert day.began_ms - 1000 <= run.start_ms <= run.end_ms <= day.over_ms
 
@@ -184,11 +184,13 @@ def settled(topics: AgentTopics) -> dict[str, str]:
 
 def test_the_agent_predicts_both_applications_at_the_sizes_they_ran_at(agent: AgentProcess, day: Day) -> None:
     ran = {name: ([float(nodes) for nodes in sizes], len(sizes)) for name, sizes in _SCALING_S.items()}
-    until(lambda: ran.items() <= learned(agent).items(), _ARRIVAL_TIMEOUT_S, lambda: f"{learned(agent)}{agent.said()}")
+    until(
+        lambda: ran.items() <= learned(agent).items(), _ARRIVAL_TIMEOUT_S, lambda: f"{learned(agent)}{agent.output()}"
+    )
     with AgentTopics(agent.config) as topics:
-        until(lambda: ran.items() <= published(topics).items(), _ARRIVAL_TIMEOUT_S, agent.said)
+        until(lambda: ran.items() <= published(topics).items(), _ARRIVAL_TIMEOUT_S, agent.output)
         assert {one["system"] for one in topics.messages("predictions")} == {_SYSTEM}
-        until(lambda: settled(topics).keys() >= day.completed.keys(), _ARRIVAL_TIMEOUT_S, agent.said)
+        until(lambda: settled(topics).keys() >= day.completed.keys(), _ARRIVAL_TIMEOUT_S, agent.output)
         states = settled(topics)
         assert (states[day.failed], states[day.cancelled]) == ("FAILED", "CANCELLED")
         assert topics.messages("deadletters") == []
@@ -202,17 +204,17 @@ def test_the_agent_predicts_both_applications_at_the_sizes_they_ran_at(agent: Ag
 def test_a_job_is_forecast_while_it_runs_and_not_learned_when_it_is_cancelled(
     agent: AgentProcess, slurm: SlurmCluster
 ) -> None:
-    until(lambda: "lammps" in learned(agent), _ARRIVAL_TIMEOUT_S, agent.said)
+    until(lambda: "lammps" in learned(agent), _ARRIVAL_TIMEOUT_S, agent.output)
     before = learned(agent)
     job = slurm.submit("lammps", f"srun sleep {_LONG_S}", nodes=4)
     if writes_starts(slurm):
-        (forecast,) = until(lambda: agent.rows(f"/api/v1/jobs?job_id={job}"), _ARRIVAL_TIMEOUT_S, agent.said)
+        (forecast,) = until(lambda: agent.rows(f"/api/v1/jobs?job_id={job}"), _ARRIVAL_TIMEOUT_S, agent.output)
         assert (forecast["application"], forecast["n"]) == ("lammps", 4.0)
         assert 0.0 < forecast["run_time_s"] < _LONG_S  # of its application, not of itself
     else:
         until(lambda: slurm.run("squeue", "--noheader", "--states=R").strip(), _ARRIVAL_TIMEOUT_S, "a running job")
     slurm.cancel(job)
     with AgentTopics(agent.config) as topics:
-        until(lambda: settled(topics).get(job) == "CANCELLED", _ARRIVAL_TIMEOUT_S, agent.said)
+        until(lambda: settled(topics).get(job) == "CANCELLED", _ARRIVAL_TIMEOUT_S, agent.output)
     assert agent.rows("/api/v1/jobs") == []
     assert learned(agent) == before

@@ -27,14 +27,14 @@ def slurm(
         if os.environ.get("SCALEWATCH_REQUIRE_SLURM") == "1":
             pytest.fail(reason)
         pytest.skip(reason)
-    said = prediction(
+    output = prediction(
         input="",
         curve=(curve_point(1, 1000.0), curve_point(4, 250.0)),
         reliable_n=Range(1, 4),
         useful_n=UsefulSizes(2.0),
     )
     table = tmp_path_factory.mktemp("table") / "predictions.jsonl"
-    write_lines(table, rows("archer2/lammps//nodes", said))
+    write_lines(table, rows("archer2/lammps//nodes", output))
     plugins = {f"etc/slurm/{path.name}": path.read_text() for path in sorted(PLUGINS.glob("*.lua"))}
     with SlurmCluster(
         request.param,
@@ -62,26 +62,26 @@ def submit(slurm: SlurmCluster, *options: str) -> str:
     return printed
 
 
-def test_a_time_limit_far_above_what_is_needed_is_told(slurm: SlurmCluster) -> None:
+def test_a_time_limit_far_above_what_is_needed_is_reported(slurm: SlurmCluster) -> None:
     assert "lammps on 1 node nearly always ends within" in submit(
         slurm, "--job-name=lammps", "--nodes=1", "--time=60:00"
     )
 
 
-def test_a_time_limit_below_the_prediction_is_told(slurm: SlurmCluster) -> None:
-    said = submit(slurm, "--job-name=LAMMPS_17", "--nodes=1", "--time=10:00")
-    assert "lammps on 1 node will probably take 17 min; the time limit of 10 min would cut it off." in said
+def test_a_time_limit_below_the_prediction_is_reported(slurm: SlurmCluster) -> None:
+    output = submit(slurm, "--job-name=LAMMPS_17", "--nodes=1", "--time=10:00")
+    assert "lammps on 1 node will probably take 17 min; the time limit of 10 min would cut it off." in output
 
 
-def test_more_nodes_than_are_of_use_are_told(slurm: SlurmCluster) -> None:
-    said = submit(slurm, "--job-name=x", "--comment=application=lammps", "--nodes=4", "--time=5:00")
-    assert "lammps gains nothing beyond 2 nodes; 4 are asked for." in said
+def test_more_nodes_than_are_of_use_are_reported(slurm: SlurmCluster) -> None:
+    output = submit(slurm, "--job-name=x", "--comment=application=lammps", "--nodes=4", "--time=5:00")
+    assert "lammps gains nothing beyond 2 nodes; 4 are asked for." in output
 
 
 @pytest.mark.parametrize("options", [("--job-name=other", "--time=60:00"), ("--job-name=lammps", "--time=20:00")])
-def test_nothing_is_said_of_an_unknown_job_or_a_fair_limit(slurm: SlurmCluster, options: tuple[str, ...]) -> None:
-    said = submit(slurm, *options, "--nodes=1")
-    assert "lammps" not in said
+def test_nothing_is_reported_of_an_unknown_job_or_a_fair_limit(slurm: SlurmCluster, options: tuple[str, ...]) -> None:
+    output = submit(slurm, *options, "--nodes=1")
+    assert "lammps" not in output
 
 
 def test_every_job_ran(slurm: SlurmCluster) -> None:

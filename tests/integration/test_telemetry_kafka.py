@@ -108,20 +108,20 @@ class Site:
             self._producer.send(self.topic, value, partition=partition, timestamp_ms=time_ms)
         self._producer.flush(30.0)
 
-    def told(self) -> dict[tuple[str, int], HostMinute]:
+    def published(self) -> dict[tuple[str, int], HostMinute]:
         """Return the minutes in the journal."""
         return minutes(self.topics.journal())
 
-    def some_told(self, count: int) -> None:
+    def some_reported(self, count: int) -> None:
         """Wait until so many minutes were told."""
-        until(lambda: len(self.told()) >= count, WORKED_OFF_S, f"{count} minutes of hosts")
+        until(lambda: len(self.published()) >= count, WORKED_OFF_S, f"{count} minutes of hosts")
 
     def everything_is_there(self, sent: Sent) -> None:
         """Wait for all minutes, and compare."""
         expected = undisturbed(self.config, self.topic, sent)
         assert {revision for _, revision in expected} == {0, 1}
-        until(lambda: set(self.told()) >= set(expected), WORKED_OFF_S, "every minute of every host")
-        assert self.told() == expected
+        until(lambda: set(self.published()) >= set(expected), WORKED_OFF_S, "every minute of every host")
+        assert self.published() == expected
 
     def close(self) -> None:
         for process in self._collectors:
@@ -146,7 +146,7 @@ def test_minutes_of_hosts_are_the_same_after_kills_of_the_collector(site: Site) 
     collector = site.collector()
     dice = random.Random(2)  # noqa: S311 - the same kills each time
     for part in range(3):
-        site.some_told(15 + 10 * part)
+        site.some_reported(15 + 10 * part)
         time.sleep(dice.random())
         collector.kill()
         collector.start()
@@ -159,7 +159,7 @@ def test_minutes_of_hosts_are_the_same_when_a_second_collector_joins_and_the_fir
     sent, third = samples(), SECONDS // 5 * PARTITIONS // 3
     first = site.collector()
     site.send(sent[:third])
-    site.some_told(10)
+    site.some_reported(10)
     second = site.collector()
     site.send(sent[third : 2 * third])
     until(

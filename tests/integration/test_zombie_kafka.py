@@ -69,7 +69,7 @@ class Sleeper:
         return bool(self.learner.shards())
 
     def folded(self, offset: int) -> bool:
-        """Tell whether everything up to an offset of the journal was folded."""
+        """Return whether everything up to an offset of the journal was folded."""
         return self.owns() and self.learner.shards()[0].offset >= offset
 
 
@@ -134,13 +134,13 @@ def test_a_process_that_sleeps_beyond_its_session_comes_back_as_a_standby(
         with here:
             here.wait_ready()
             topics.write(source, runs("before"))
-            until(lambda: knows(here, "before"), SOON_S, here.said)
+            until(lambda: knows(here, "before"), SOON_S, here.output)
             until(topics.marker, SOON_S, "a checkpoint")
             here.signal_role("learner", signal.SIGSTOP)
             with there:
                 there.wait_ready("learner")  # once the session of the zombie is over
                 topics.write(source, runs("meanwhile"))
-                until(lambda: knows(there, "meanwhile"), SOON_S, there.said)
+                until(lambda: knows(there, "meanwhile"), SOON_S, there.output)
                 successors = until(
                     lambda: there.metric("learner", "scalewatch_checkpoints_total", outcome="confirmed"),
                     SOON_S,
@@ -148,12 +148,12 @@ def test_a_process_that_sleeps_beyond_its_session_comes_back_as_a_standby(
                 )
                 assert successors >= 1
                 here.signal_role("learner", signal.SIGCONT)
-                until(lambda: one_of_two(here, there), SOON_S, here.said)
+                until(lambda: one_of_two(here, there), SOON_S, here.output)
                 topics.write(source, runs("after"))
-                until(lambda: knows(here, "after") or knows(there, "after"), SOON_S, here.said)
+                until(lambda: knows(here, "after") or knows(there, "after"), SOON_S, here.output)
                 lines = here.lines("role ends")
                 print(f"\nthe zombie: {lines[0]['reason'] if lines else 'it gave the shard up and lives'}")  # noqa: T201
-                until(lambda: len(here.lines("role started again")) >= len(lines), SOON_S, here.said)
+                until(lambda: len(here.lines("role started again")) >= len(lines), SOON_S, here.output)
                 assert here.stop() == 0
                 until(topics.saved, SOON_S, "a checkpoint at the end of the journal")
                 assert there.stop() == 0
@@ -165,13 +165,13 @@ def test_a_process_that_sleeps_beyond_its_session_comes_back_as_a_standby(
 
 
 def knows(agent: AgentProcess, application: str) -> bool:
-    """Tell whether a learner owns the shard and has learned all runs of an application."""
+    """Return whether a learner owns the shard and has learned all runs of an application."""
     answer = agent.get("learner", f"/api/v1/predictions?application={application}&n=2")
     return answer is not None and answer.status_code == 200 and answer.json()["observations"] == 4
 
 
 def one_of_two(*agents: AgentProcess) -> bool:
-    """Tell whether one learner is ready and the other says that it waits for a shard."""
+    """Return whether one learner is ready and the other says that it waits for a shard."""
     answers = [answer for agent in agents if (answer := agent.get("learner", "/readyz")) is not None]
     waiting = [answer for answer in answers if "No shard is assigned" in answer.text]
     return sorted(answer.status_code for answer in answers) == [200, 503] and len(waiting) == 1

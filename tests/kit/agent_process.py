@@ -62,8 +62,8 @@ def until(look: Callable[[], Result | None], timeout_s: float, what: str | Calla
     deadline = time.monotonic() + timeout_s
     while not (result := look()):
         if time.monotonic() > deadline:
-            told = what if isinstance(what, str) else what()
-            raise AssertionError(f"Not within {timeout_s:g} s: {told}")
+            reported = what if isinstance(what, str) else what()
+            raise AssertionError(f"Not within {timeout_s:g} s: {reported}")
         time.sleep(LOOK_S)
     return result
 
@@ -100,7 +100,7 @@ class AgentProcess:
         return self._process.pid
 
     def running(self) -> bool:
-        """Tell whether the process lives, stopped or not."""
+        """Return whether the process lives, stopped or not."""
         return self._process is not None and self._process.poll() is None
 
     def ended(self) -> int | None:
@@ -108,7 +108,7 @@ class AgentProcess:
         return None if self._process is None else self._process.poll()
 
     def kill(self) -> None:
-        """End the process at once, as by a crash; a parent's roles are told of it by nobody."""
+        """End the process at once, as by a crash; a parent's roles are reported it by nobody."""
         self.send(signal.SIGKILL)
         assert self._process is not None
         self._process.wait()
@@ -165,7 +165,7 @@ class AgentProcess:
     def wait_ready(self, *roles: str, timeout_s: float = READY_S) -> None:
         """Wait until these roles are ready."""
         for role in roles or (ROLES if self.role is None else (self.role,)):
-            until(lambda role=role: self.ready(role), timeout_s, lambda role=role: f"{role} ready\n{self.said()}")  # type: ignore[misc] # bound to each role
+            until(lambda role=role: self.ready(role), timeout_s, lambda role=role: f"{role} ready\n{self.prediction()}")  # type: ignore[misc] # bound to each role
 
     def metric(self, process: str, name: str, **labels: str) -> float:
         """Return a sample of a role's metrics; 0 where there is none."""
@@ -179,10 +179,10 @@ class AgentProcess:
         )
 
     def lines(self, event: str) -> list[dict[str, Any]]:
-        """Return the lines of the log that tell of an event, oldest first."""
+        """Return the lines of the log that report an event, oldest first."""
         return [line for line in map(_line, self.log.read_text().splitlines()) if line.get("event") == event]
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Return the end of the log, for the message of a test that fails."""
         return self.log.read_text()[-6000:] if self.log.exists() else "(it said nothing)"
 

@@ -80,12 +80,12 @@ class AgentTopics:
         return msgspec.json.decode(markers[-1], type=Marker) if markers else None
 
     def saved(self) -> bool:
-        """Tell whether the last checkpoint holds the whole journal."""
+        """Return whether the last checkpoint holds the whole journal."""
         marker = self.marker()
         return marker is not None and marker.offset == self.log.read(self.config.topics.journal, 0, lambda _: None)
 
     def committed(self, topic: str, partitions: int) -> bool:
-        """Tell whether the collectors have committed all of a source."""
+        """Return whether the collectors have committed all of a source."""
         ends = sum(self.log.read(topic, number, lambda _: None) for number in range(partitions))
         group = self.config.collector.group
         consumer = KafkaConsumer(bootstrap_servers=self.config.kafka.bootstrap, group_id=group)
@@ -143,7 +143,7 @@ def ended_runs(journal: Iterable[bytes]) -> set[str]:
 def observations(shard: Shard) -> dict[str, int]:
     """Return how many runs each application's models have learned."""
     counted: dict[str, int] = {}
-    for key in shard.state.models.keys():  # noqa: SIM118 - a shelf is no mapping
+    for key in shard.state.models.keys():  # noqa: SIM118 - a store is no mapping
         model = shard.state.models.get(key)
         assert model is not None
         application = key.split("/")[1]

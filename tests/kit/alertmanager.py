@@ -33,8 +33,8 @@ receivers:
 class Alertmanager:
     """A running Alertmanager that groups by system and tells a webhook after a second."""
 
-    def __init__(self, url: str, told: "Queue[dict[str, Any]]") -> None:
-        self.url, self.told = url, told
+    def __init__(self, url: str, reported: "Queue[dict[str, Any]]") -> None:
+        self.url, self.received = url, reported
 
     def alerts(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = httpx.get(f"{self.url}/api/v2/alerts", trust_env=False).json()
@@ -48,14 +48,14 @@ class Alertmanager:
     def notification(self, timeout_s: float = 15.0) -> dict[str, Any] | None:
         """Return what the webhook is told next; None where it is told nothing for so long."""
         try:
-            return self.told.get(timeout=timeout_s)
+            return self.received.get(timeout=timeout_s)
         except Empty:
             return None
 
 
 @contextmanager
 def alertmanager(program: str, folder: Path, settings: str = CONFIG) -> Iterator[Alertmanager]:
-    with receiver() as (hook, told):
+    with receiver() as (hook, reported):
         config = folder / "alertmanager.yml"
         config.write_text(settings.replace("{url}", hook))
         url = f"http://127.0.0.1:{free_ports(1)[0]}"
@@ -67,7 +67,7 @@ def alertmanager(program: str, folder: Path, settings: str = CONFIG) -> Iterator
             until(
                 lambda: _is_up(url) or None, 20.0, lambda: f"Alertmanager is up: {(folder / 'log').read_text()[-500:]}"
             )
-            yield Alertmanager(url, told)
+            yield Alertmanager(url, reported)
         finally:
             process.terminate()
             process.wait(10)
@@ -76,11 +76,11 @@ def alertmanager(program: str, folder: Path, settings: str = CONFIG) -> Iterator
 @contextmanager
 def receiver(status: int = 200) -> Iterator[tuple[str, "Queue[dict[str, Any]]"]]:
     """Serve an address that notes what is posted to it."""
-    told: Queue[dict[str, Any]] = Queue()
+    reported: Queue[dict[str, Any]] = Queue()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            told.put(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            reported.put(json.loads(self.rfile.read(int(self.headers["content-length"]))))
             self.send_response(status)
             self.end_headers()
 
@@ -91,7 +91,7 @@ def receiver(status: int = 200) -> Iterator[tuple[str, "Queue[dict[str, Any]]"]]
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/", told
+        yield f"http://127.0.0.1:{server.server_port}/", reported
     finally:
         server.shutdown()
         thread.join()

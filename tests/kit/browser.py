@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Route, ViewportSi
 from tests.kit.tools import tool
 
 PHONE = ViewportSize(width=390, height=844)
-DESK = ViewportSize(width=1280, height=900)
+DESKTOP = ViewportSize(width=1280, height=900)
 
 
 @contextmanager
@@ -29,24 +29,24 @@ class Visit:
     """One reader with a window of their own: `page`, and what went wrong in it."""
 
     def __init__(self, context: BrowserContext, expected: str = "") -> None:
-        self.troubles: list[str] = []
+        self.faults: list[str] = []
         self._expected = expected
         self.page: Page = context.new_page()
         self.page.set_default_timeout(8000)
         self.page.on("console", lambda message: self._heard(message.type, message.text))
-        self.page.on("pageerror", lambda error: self.troubles.append(f"error in a script: {error}"))
+        self.page.on("pageerror", lambda error: self.faults.append(f"error in a script: {error}"))
         self.page.route("**/*", self._only_here)
 
     def _heard(self, kind: str, text: str) -> None:
         is_expected = bool(self._expected) and self._expected in text
         if kind in ("error", "warning") and not is_expected:
-            self.troubles.append(f"console {kind}: {text}")
+            self.faults.append(f"console {kind}: {text}")
 
     def _only_here(self, route: Route) -> None:
         if urlsplit(route.request.url).hostname == "127.0.0.1":
             route.continue_()
         else:
-            self.troubles.append(f"a request to {route.request.url}")
+            self.faults.append(f"a request to {route.request.url}")
             route.abort()
 
 
@@ -56,11 +56,11 @@ def visit(running: Browser, *, expected: str = "", **context: Any) -> Iterator[P
 
     Of complaints, those with an `expected` text are none.
     """
-    opened = running.new_context(**({"viewport": DESK, "reduced_motion": "reduce"} | context))
+    opened = running.new_context(**({"viewport": DESKTOP, "reduced_motion": "reduce"} | context))
     try:
         reader = Visit(opened, expected)
         yield reader.page
-        assert reader.troubles == []
+        assert reader.faults == []
     finally:
         opened.close()
 

@@ -47,10 +47,10 @@ def _for_helm(part: Any) -> Any:
     if "$ref" in part:
         return {"$ref": part["$ref"].replace("/$defs/", "/definitions/")}
     named = {"properties", "patternProperties", "$defs"}
-    kept = {key: value for key, value in part.items() if key not in ("$schema", "default", "title", "writeOnly")}
+    retained = {key: value for key, value in part.items() if key not in ("$schema", "default", "title", "writeOnly")}
     return {
         key: {name: _for_helm(below) for name, below in value.items()} if key in named else _for_helm(value)
-        for key, value in kept.items()
+        for key, value in retained.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Settled runs whose truth is known: what counters tell of a run that others disturb, and power that no counter explains.
+"""Settled runs whose truth is known: what counters report a run that others disturb, and power that no counter explains.
 
 A disturbance by the share d is of memory and network: the same work takes 1 + d times as long. Cycles go on, so everything
 that belongs to the work falls per cycle by 1 + d, stalled cycles fill the rest, and misses of the shared cache rise.

@@ -23,7 +23,7 @@ PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok
 STAGES = Path(__file__).with_name("pretended.yaml")
 START_S = 90.0
 STOP_S = 20.0
-# etcd 3.4 can not stream lists, and clients that are refused ask again, later and later: so they are not offered
+# etcd 3.4 cannot stream lists, and clients that are refused ask again, later and later: so they are not offered
 WITHOUT_STREAMS = "--feature-gates=WatchList=false"
 
 
@@ -111,8 +111,8 @@ class ControlPlane:
         self._until("the account of the first namespace", "get", "serviceaccount", "default")
 
     def _gates(self) -> list[str]:
-        told = subprocess.run([self._etcd, "--version"], capture_output=True, text=True, check=True).stdout
-        return [WITHOUT_STREAMS] if "etcd Version: 3.4." in told else []
+        reported = subprocess.run([self._etcd, "--version"], capture_output=True, text=True, check=True).stdout
+        return [WITHOUT_STREAMS] if "etcd Version: 3.4." in reported else []
 
     def _make_nodes(self) -> None:
         nodes = [

@@ -25,21 +25,21 @@ class Engine:
     name: str = field(default_factory=socket.gethostname)
     images: bool = True
     log: bytes = b""
-    asked: list[tuple[str, str, Any]] = field(default_factory=list)
+    requested: list[tuple[str, str, Any]] = field(default_factory=list)
     status: str = "created"
 
     def steps(self) -> list[str]:
         """Return what was done with the container, in order."""
-        of_it = [(method, path) for method, path, _ in self.asked if path.startswith(f"/containers/{ID}")]
+        of_it = [(method, path) for method, path, _ in self.requested if path.startswith(f"/containers/{ID}")]
         return [path.split("/")[3] if method == "POST" else "remove" for method, path in of_it if method != "GET"]
 
     def made(self) -> dict[str, Any]:
         """Return how the container was made."""
-        return next(body for _, path, body in self.asked if path == "/containers/create")
+        return next(body for _, path, body in self.requested if path == "/containers/create")
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         """Return the status and the body of the answer to a request."""
-        self.asked.append((method, path, body))
+        self.requested.append((method, path, body))
         known: dict[str, tuple[int, Any]] = {
             "/version": (200, {"ApiVersion": "1.44", "MinAPIVersion": "1.24", "Version": "25.0.0"}),
             "/info": (200, {"Name": self.name}),
@@ -79,10 +79,10 @@ def serving(engine: Engine, folder: Path) -> Iterator[str]:
 
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            asked = self.path.partition("?")[0]
-            if asked.startswith("/v1."):
-                asked = "/" + asked.split("/", 2)[2]
-            status, found = engine.answer(self.command, asked, json.loads(body) if body else None)
+            requested = self.path.partition("?")[0]
+            if requested.startswith("/v1."):
+                requested = "/" + requested.split("/", 2)[2]
+            status, found = engine.answer(self.command, requested, json.loads(body) if body else None)
             given = found if isinstance(found, bytes) else b"" if found is None else json.dumps(found).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

@@ -1,6 +1,6 @@
 """Runs of an application whose times follow from attributes of the job, and from its communication."""
 
-from processors.facts import CurveSaid, PublishedPoint
+from processors.facts import CurvePrediction, PublishedPoint
 from processors.features import FeatureFact, FeatureQuestion, FeatureTimes
 from processors.models.communication import NAMES
 
@@ -21,7 +21,7 @@ def featured_run(i: int) -> FeatureFact:
         i * 1000,
         {"solver": SOLVERS[i % 3], "atoms": 1000 * (1 + i % 4), **{f"extra{k}": i % (k + 2) for k in range(6)}},
         network,
-        CurveSaid(curve, curve, "inside") if i % 11 and (i < 200 or i % 20 == 0) else None,
+        CurvePrediction(curve, curve, "inside") if i % 11 and (i < 200 or i % 20 == 0) else None,
     )
 
 

@@ -30,7 +30,7 @@ def differences(found: Any, expected: Any, path: str = "") -> Iterator[str]:
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Tell whether two values without parts are the same; true is not 1, and a number with a fraction may be nearly so."""
+    """Return whether two values without parts are the same; true is not 1, and a number with a fraction may be nearly so."""
     numbers = [type(each) for each in (found, expected)]
     if float in numbers and set(numbers) <= {int, float}:
         return math.isclose(found, expected, rel_tol=RELATIVE_TOLERANCE)

@@ -8,7 +8,7 @@ import numpy as np
 from processors.contracts.hosts import HostWindow
 from processors.models.histogram.values import from_samples
 
-KEPT_MAX = 3  # windows of a series
+RETAINED_MAX = 3  # windows of a series
 SAMPLES = 30  # in five minutes
 MINUTE_MS = 60_000
 
@@ -17,17 +17,17 @@ class KnownWindows:
     """The newest windows of each series, and the hosts of partitions.
 
     >>> windows = KnownWindows()
-    >>> windows.tell("nid1", [0.5, 0.6], until_ms=300_000)
+    >>> windows.report("nid1", [0.5, 0.6], until_ms=300_000)
     >>> windows.window("exa", "nid1", "cpu_available", 400_000).edges
     (0.5, 0.52, 0.54, 0.56, 0.58, 0.6)
     """
 
     def __init__(self, partitions: dict[str, Sequence[str]] | None = None) -> None:
         self.partitions = partitions or {}
-        self.asked = 0
-        self._held: dict[tuple[str, str], list[HostWindow]] = defaultdict(list)
+        self.requested = 0
+        self._retained: dict[tuple[str, str], list[HostWindow]] = defaultdict(list)
 
-    def tell(
+    def report(
         self,
         host: str,
         samples: Sequence[float],
@@ -54,12 +54,12 @@ class KnownWindows:
 
     def put(self, host: str, window: HostWindow, resource: str = "cpu_available") -> None:
         """Keep a window as it is."""
-        self._held[host, resource] = [*self._held[host, resource], window][-KEPT_MAX:]
+        self._retained[host, resource] = [*self._retained[host, resource], window][-RETAINED_MAX:]
 
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
         """Return the newest window that ended by then."""
-        self.asked += system == "exa"
-        return next((w for w in reversed(self._held[host, resource]) if w.until_ms <= until_ms), None)
+        self.requested += system == "exa"
+        return next((w for w in reversed(self._retained[host, resource]) if w.until_ms <= until_ms), None)
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:
         """Return the hosts of a partition."""

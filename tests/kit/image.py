@@ -51,7 +51,7 @@ class Image:
         """Return how to run the image with these arguments."""
         return self.command(*self.config["Entrypoint"], *arguments)
 
-    def says(self, *arguments: str) -> str:
+    def output(self, *arguments: str) -> str:
         """Return what the image prints with these arguments."""
         return subprocess.run(self.entry(*arguments), capture_output=True, text=True, check=True, timeout=60.0).stdout
 
@@ -67,8 +67,8 @@ def built(folder: Path) -> Iterator[Image]:
     secret = folder / "pip.conf"
     secret.write_text("".join(["[global]\n", *(f"{name} = {value}\n" for name, value in settings.items())]))
     mounts = [f"--volume={value}:{value}:ro" for value in settings.values() if Path(value).is_absolute()]
-    asked = ["--secret", f"id=pip.conf,src={secret}", *mounts, "--format=docker", "--file", str(DOCKERFILE)]
-    _buildah(folder, "bud", "--quiet", *asked, "--tag", NAME, str(ROOT))
+    requested = ["--secret", f"id=pip.conf,src={secret}", *mounts, "--format=docker", "--file", str(DOCKERFILE)]
+    _buildah(folder, "bud", "--quiet", *requested, "--tag", NAME, str(ROOT))
     config = json.loads(_buildah(folder, "inspect", "--type", "image", NAME))["Docker"]["config"]
     container = _buildah(folder, "from", "--pull-never", NAME)
     try:
@@ -100,8 +100,8 @@ def base_archive() -> Path:
 
 def pip_settings() -> dict[str, str]:
     """Return this machine's settings of pip by name, from its files and from the environment."""
-    said = _run([sys.executable, "-m", "pip", "config", "list"])
-    lines = (line.partition("=") for line in said.splitlines() if "=" in line)
+    output = _run([sys.executable, "-m", "pip", "config", "list"])
+    lines = (line.partition("=") for line in output.splitlines() if "=" in line)
     settings = {name.rpartition(".")[2]: str(ast.literal_eval(value)) for name, _, value in lines}
     return {name: value for name, value in settings.items() if not value.startswith("/") or Path(value).exists()}
 

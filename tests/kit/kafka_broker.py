@@ -89,14 +89,16 @@ class KafkaBroker:
         self.remove()
 
     def running(self) -> bool:
-        """Tell whether the process lives, frozen or not."""
+        """Return whether the process lives, frozen or not."""
         return self.server.running()
 
     def _wait_ready(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
-        while READY not in self.server.said():
+        while READY not in self.server.prediction():
             if not self.running() or time.monotonic() > deadline:
-                raise RuntimeError(f"The broker did not start:\n{self.server.said()[-3000:].decode(errors='replace')}")
+                raise RuntimeError(
+                    f"The broker did not start:\n{self.server.prediction()[-3000:].decode(errors='replace')}"
+                )
             time.sleep(0.05)
 
     def _prepare(self, java: list[str], config: Path) -> None:

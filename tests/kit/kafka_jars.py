@@ -44,11 +44,11 @@ def class_path() -> str:
 def _check_java() -> None:
     if shutil.which("java") is None:
         raise NoKafkaError("Java is not installed.")
-    said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
-    digits = said.partition('"')[2].partition(".")[0]
+    output = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    digits = output.partition('"')[2].partition(".")[0]
     if not digits.isdigit() or int(digits) < JAVA_MIN:
         raise NoKafkaError(
-            f"Java {JAVA_MIN} or newer is needed; this is {said.splitlines()[0] if said else 'unknown'}."
+            f"Java {JAVA_MIN} or newer is needed; this is {output.splitlines()[0] if output else 'unknown'}."
         )
 
 

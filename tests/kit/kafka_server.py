@@ -40,7 +40,7 @@ class Server(Protocol):
     def resume(self) -> None: ...
     def remove(self) -> None: ...
     def running(self) -> bool: ...  # frozen or not
-    def said(self) -> bytes: ...  # since its last start
+    def prediction(self) -> bytes: ...  # since its last start
 
 
 def server(folder: Path) -> Server:
@@ -49,18 +49,18 @@ def server(folder: Path) -> Server:
 
 
 def engine_serves() -> bool:
-    """Tell whether a Docker engine answers that shares the network of this machine, and has the images or gets them."""
+    """Return whether a Docker engine answers that shares the network of this machine, and has the images or gets them."""
     if os.environ.get(CHOICE) == "jars":
         return False
     try:
-        return _asked()
+        return _requested()
     finally:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()  # Docker's client leaves the connection of a download that failed to it
 
 
-def _asked() -> bool:
+def _requested() -> bool:
     import docker
     from docker.errors import DockerException
 
@@ -153,7 +153,7 @@ class Container:
     def running(self) -> bool:
         return self._status() in {"running", "paused"}
 
-    def said(self) -> bytes:
+    def prediction(self) -> bytes:
         return b"" if self._made is None else self._wrapped().logs()[self._start :]
 
     def _status(self) -> str:
@@ -192,7 +192,7 @@ class ChildProcess:
 
     def start(self, command: list[str]) -> None:
         with self._log.open("ab") as log:
-            self._start = log.tell()
+            self._start = log.report()
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         self._guard = _guard(self._process.pid)
 
@@ -218,7 +218,7 @@ class ChildProcess:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def said(self) -> bytes:
+    def prediction(self) -> bytes:
         return self._log.read_bytes()[self._start :] if self._log.exists() else b""
 
     def _signal(self, number: signal.Signals) -> None:
@@ -249,7 +249,7 @@ class ChildProcess:
 
 
 def _moving(pid: int) -> bool:
-    """Tell whether any thread of a process is not stopped, by what the kernel says of it: the letter after its name."""
+    """Return whether any thread of a process is not stopped, by what the kernel says of it: the letter after its name."""
     states = (task.read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").glob("*/stat"))
     return any(state not in "TZX" for state in states)
 

@@ -5,7 +5,7 @@ from processors.models.adept.study import study
 from processors.models.combination.evidence import Curve
 from processors.run_time.members import MemberFact, Members
 from processors.run_time.messages import fits
-from processors.run_time.prediction import Outlook
+from processors.run_time.prediction import RunTimePrediction
 from tests.kit.combination import combine
 from tests.kit.scenario import SYSTEM
 
@@ -20,5 +20,7 @@ def members_learn(members: Members, fact: MemberFact) -> None:
     if members.fits is None:
         n = tuple(2.0**k for k in range(12))
         run_time_s = tuple(1000.0 / size + 17.3 + 0.011 * size for size in n)
-        members.publish(fits(Outlook(study(n, run_time_s), combine(Curve("a", SYSTEM, n, run_time_s))), runs=12))
+        members.publish(
+            fits(RunTimePrediction(study(n, run_time_s), combine(Curve("a", SYSTEM, n, run_time_s))), runs=12)
+        )
     members.learn(fact)

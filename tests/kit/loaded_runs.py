@@ -1,4 +1,4 @@
-"""Runs that ended, and what was told of them under the load of their hosts."""
+"""Runs that ended, and what was reported them under the load of their hosts."""
 
 from processors.contracts.load import LoadHistogram, UnderLoad
 from processors.facts import PublishedPoint
@@ -9,19 +9,19 @@ def loaded_run(i: int) -> LoadedRun:
     """Return the i-th run of an application: its time lies in any interval or beyond all, in one of many partitions."""
     run_time_s = 100.0 + 1.7 * (i % 100)
     edges = tuple(110.123456 + 20.654321 * part for part in range(6))
-    told = LoadHistogram(edges, (0.123456789, 0.2, 0.3, 0.2, 0.176543211)) if i % 7 else None
+    reported = LoadHistogram(edges, (0.123456789, 0.2, 0.3, 0.2, 0.176543211)) if i % 7 else None
     band = PublishedPoint(4.0, 150.5, 101.25, 190.125) if i % 5 else None
     name = f"partition-{i % 20:02d}-" + "x" * 48
-    said = UnderLoad(
+    output = UnderLoad(
         as_of="",
         hosts="nid[1-4]",
         hosts_count=4.0,
         n=4.0 + i % 3,
-        histogram=told,
+        histogram=reported,
         q05_s=120.0,
         q50_s=150.0 + i % 3,
         q95_s=190.0,
         load=1.0 + 0.013 * (i % 9),
     )
-    start = StartLoad("exa/lammps//nodes", "own", said, band, 1.5 + 0.01 * (i % 3), name)
+    start = StartLoad("exa/lammps//nodes", "own", output, band, 1.5 + 0.01 * (i % 3), name)
     return LoadedRun(start, run_time_s, own_usual=1.0517, pool_usual=1.3)

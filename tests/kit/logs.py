@@ -74,7 +74,7 @@ def kafka_settings(broker: KafkaBroker, fresh: Callable[[str], str]) -> KafkaSet
         bootstrap_timeout_s=30.0,
         metadata_age_s=1.0,
         request_timeout_s=30.0,
-        session_timeout_s=12.0,  # heartbeats, which tell of rebalances, come at a third of it
+        session_timeout_s=12.0,  # heartbeats, which report rebalances, come at a third of it
         block_timeout_s=8.0,
         work_timeout_s=60.0,
     )

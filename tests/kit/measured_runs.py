@@ -13,7 +13,7 @@ EVERY_MS = 300_000
 KEY = "exa/lammps//nodes"
 
 
-class Told:
+class Reported:
     """Profiles by run, as hosts would tell them."""
 
     def __init__(self) -> None:
@@ -28,12 +28,12 @@ class MeasuredCentre(Scenario):
     """A centre whose hosts know profiles of runs, also after a restart."""
 
     def __init__(self, **alerts: Any) -> None:
-        self.told = Told()
+        self.predicted = Reported()
         super().__init__(alerts=alerts)
 
     def new_shard(self) -> Shard:
         shard = super().new_shard()
-        shard.state.profiles = self.told
+        shard.state.profiles = self.predicted
         return shard
 
 
@@ -54,7 +54,7 @@ class Measured:
             shares = {"measured": {"system": 1.0 - estimated}, "estimated": {"system": estimated}}
             profile = msgspec.structs.replace(fact.profile, **shares)
             if profiles:
-                self.centre.told.by_run[event.run_id] = profile
+                self.centre.predicted.by_run[event.run_id] = profile
         return self
 
     def settles(self) -> "Measured":
@@ -63,11 +63,11 @@ class Measured:
         return self
 
     @property
-    def said(self) -> dict[str, Any]:
+    def prediction(self) -> dict[str, Any]:
         """The newest prediction."""
-        told: dict[str, Any] = self.centre.topic("predictions")[KEY]
-        return told
+        reported: dict[str, Any] = self.centre.topic("predictions")[KEY]
+        return reported
 
-    def told(self, alert: str) -> list[dict[str, Any]]:
+    def published(self, alert: str) -> list[dict[str, Any]]:
         """Return the messages of the alerts of a name."""
-        return [said for said in self.centre.messages("alerts") if said["labels"]["alertname"] == alert]
+        return [output for output in self.centre.messages("alerts") if output["labels"]["alertname"] == alert]

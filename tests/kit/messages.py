@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from processors.contracts.hosts import HostView, HostWindow, Outlook, ResourceView
+from processors.contracts.hosts import HostView, HostWindow, ResourceForecast, ResourceView
 from processors.contracts.load import LoadHistogram, UnderLoad
 from processors.contracts.names import ApplicationKey, parse_rfc3339
 from processors.contracts.outputs import (
@@ -67,7 +67,7 @@ def powered_curve(watts: float = 400.0) -> tuple[CurvePoint, ...]:
     )
 
 
-def power_told() -> dict[str, Any]:
+def power_fields() -> dict[str, Any]:
     """What a prediction tells where profiles of runs with power are known: arguments for `prediction`."""
     counters = (Explained("PAPI_TOT_INS", 2.5e-8, 0.81, 0.93), Explained("PAPI_L3_TCM", -1.1e-7, -0.22, -0.35))
     return {
@@ -194,7 +194,7 @@ def resource_view(resource: str = "cpu_available", **changes: Any) -> ResourceVi
     values: dict[str, Any] = {
         "window": host_window(),
         "variation": "high",
-        "outlook": Outlook(0.83, 0.02, "mean of 5"),
+        "forecast": ResourceForecast(0.83, 0.02, "mean of 5"),
         "score": 0.25,
     }
     return ResourceView(resource, **(values | changes))

@@ -13,7 +13,7 @@ REQUIRE = ("SCALEWATCH_REQUIRE_KAFKA", "SCALEWATCH_REQUIRE_SLURM", "SCALEWATCH_R
 
 
 def everything_is_required() -> bool:
-    """Tell whether this is a run as in .ci/run, where nothing may be left out."""
+    """Return whether this is a run as in .ci/run, where nothing may be left out."""
     return all(os.environ.get(name) == "1" for name in REQUIRE)
 
 
@@ -41,10 +41,10 @@ def pytest_terminal_summary(
     """Say at the very end what was left out, the most frequent reason first."""
     yield
     if left_out := reasons(config):
-        _say(terminalreporter, left_out)
+        _report(terminalreporter, left_out)
 
 
-def _say(terminalreporter: pytest.TerminalReporter, left_out: Counter[str]) -> None:
+def _report(terminalreporter: pytest.TerminalReporter, left_out: Counter[str]) -> None:
     required = everything_is_required()
     colour = {"red": True} if required else {"yellow": True}
     terminalreporter.section(f"{left_out.total()} TESTS DID NOT RUN", sep="!", bold=True, **colour)
@@ -57,5 +57,5 @@ def _say(terminalreporter: pytest.TerminalReporter, left_out: Counter[str]) -> N
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
-    told = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    return told.removeprefix("Skipped: ")
+    reported = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return reported.removeprefix("Skipped: ")

@@ -25,8 +25,8 @@ class Balance(HTMLParser):
         self.tags.add(tag)
         self.attributes.update(name for name, _ in attrs)
         self.links += [value or "" for name, value in attrs if name == "href"]
-        told = [value or "" for name, value in attrs if name == "src"]
-        self.sources += told or (["inline"] if tag == "script" else [])
+        reported = [value or "" for name, value in attrs if name == "src"]
+        self.sources += reported or (["inline"] if tag == "script" else [])
         if tag not in VOID:
             self.open.append(tag)
 

@@ -1,6 +1,6 @@
 """Facts about past jobs, one for each number."""
 
-from processors.similar_runs import Bout, ComingJob, EndedJob
+from processors.similar_runs import ComingJob, EndedJob, ScorePair
 
 
 def ended_job(i: int) -> EndedJob:
@@ -9,6 +9,6 @@ def ended_job(i: int) -> EndedJob:
     return EndedJob(f"exa/{i}@0", job, 10.0 + i % 900)
 
 
-def bout(i: int) -> Bout:
+def score_pair(i: int) -> ScorePair:
     """Return how a curve and similar runs did on the i-th run."""
-    return Bout(1.0 + i % 300, 100.0, 90.0 + i % 31)
+    return ScorePair(1.0 + i % 300, 100.0, 90.0 + i % 31)

@@ -64,8 +64,8 @@ def written(source: Path, folder: Path, instead: Mapping[str, str]) -> Path:
 
 @contextmanager
 def _running(command: Sequence[str], log: Path) -> Iterator[None]:
-    with log.open("wb") as said:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
         yield
         if process.poll() is not None:

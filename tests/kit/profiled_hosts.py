@@ -80,9 +80,9 @@ def folded(*events: JournalEvent, hosts: HostShard | None = None, **profiles: fl
 
 def in_time(events: Iterable[JournalEvent], until: float) -> list[JournalEvent]:
     """Return events in the order in which they are told, with a tick every half minute up to some minutes after the first."""
-    told = sorted(((_told_ms(event), event) for event in events), key=lambda pair: pair[0])
+    reported = sorted(((_reported_ms(event), event) for event in events), key=lambda pair: pair[0])
     ticks = [(at(half / 2), tick(half / 2)) for half in range(round(until * 2) + 1)]
-    return [event for _, event in sorted([*told, *ticks], key=lambda pair: pair[0])]
+    return [event for _, event in sorted([*reported, *ticks], key=lambda pair: pair[0])]
 
 
 def profile(hosts: HostShard, job: str, start: float) -> Profile | None:
@@ -97,7 +97,7 @@ def of_run(hosts: HostShard, job: str = "1", start: float = 0.0) -> Profile:
     return found
 
 
-def _told_ms(event: JournalEvent) -> int:
+def _reported_ms(event: JournalEvent) -> int:
     if isinstance(event, HostMinute):
         return event.minute_ms + MINUTE_MS + 10_000 + event.revision * 60_000
     if isinstance(event, JobCompleted):

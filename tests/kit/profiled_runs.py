@@ -20,13 +20,13 @@ def profiled_run(i: int, *, counters: int = 6, n: int | None = None, disturbed: 
     power_w = (BASE_W + IPC_W * ipc + MEMORY_W * misses) * float(np.exp(0.01 * rng.normal()))
     rates = {"PAPI_TOT_INS": ipc, "PAPI_L3_TCM": misses, "PAPI_RES_STL": stalled}
     rates |= {f"other_{j:02}": float(rng.random()) for j in range(counters - len(rates))}
-    told = {name: rate * CYCLES_PER_S for name, rate in rates.items()} | {"PAPI_TOT_CYC": CYCLES_PER_S}
+    reported = {name: rate * CYCLES_PER_S for name, rate in rates.items()} | {"PAPI_TOT_CYC": CYCLES_PER_S}
     run_time_s = 100.0 / size + 5.0 + 20.0 / ipc
     profile = Profile(
         hosts=size,
         minutes=10,
         expected=10,
-        counters=told,
+        counters=reported,
         power_w={"system": power_w, "cpu": 0.6 * power_w, "memory": 20.0 + MEMORY_W * misses},
         measured={"system": 1.0, "cpu": 1.0, "memory": 1.0},
     )

@@ -18,7 +18,7 @@ class ReadBy:
         await self._app({**scope, "scalewatch.reader": self._reader}, receive, send)
 
 
-def words(text: str) -> str:
+def text_of(text: str) -> str:
     """The words of the main part of a page, one space between them."""
     main = text[text.index("<main") : text.index("</main>")]
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", main)).split())

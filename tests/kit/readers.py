@@ -6,7 +6,7 @@ from typing import Final
 import httpx
 from starlette.applications import Starlette
 
-from processors.contracts.outputs import AlertEvidence, Letter, RecentRun, SourceSeen
+from processors.contracts.outputs import AlertEvidence, DeadLetterView, RecentRun, SourceStatus
 from processors.contracts.service import Health
 from sinks.prometheus.registry import Metrics
 from sinks.web.access import Access, Reader, Token
@@ -92,8 +92,10 @@ def centre(*, with_bob: bool = True) -> FixedService:
             resources=(resource_view(), *([resource_view(f"power_w#{BOBS_JOB}")] if with_bob else [])),
         ),
     ]
-    letters = [
-        Letter(time_ms=0, reason="not-json", detail=f"job {BOBS_JOB} of bob", topic="slurm", partition=0, offset=1)
+    dead_letters = [
+        DeadLetterView(
+            time_ms=0, reason="not-json", detail=f"job {BOBS_JOB} of bob", topic="slurm", partition=0, offset=1
+        )
     ]
     return FixedService(
         [prediction(), prediction("nektar", input="")],
@@ -102,6 +104,6 @@ def centre(*, with_bob: bool = True) -> FixedService:
         [Health(role="learner", ready=False, reasons=(f"Broker {BOB if with_bob else ''} is away.",), lag_s=1.0)],
         hosts,
         runs=[anns_run, *([bobs_run] if with_bob else [])],
-        letters=letters if with_bob else [],
-        sources=[SourceSeen(topic="slurm", events=3, newest_ms=1795168800000)],
+        dead_letters=dead_letters if with_bob else [],
+        sources=[SourceStatus(topic="slurm", events=3, newest_ms=1795168800000)],
     )

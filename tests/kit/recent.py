@@ -1,14 +1,14 @@
-"""Runs, dead letters and sources of late, for tests: every argument has a plausible value that a test may replace."""
+"""Runs, dead letters and recent sources, for tests: every argument has a plausible value that a test may replace."""
 
 from typing import Any
 
 from processors.contracts.names import parse_rfc3339, run_id
-from processors.contracts.outputs import Letter, PredictedAtStart, RecentRun, SourceSeen
+from processors.contracts.outputs import DeadLetterView, PredictedAtStart, RecentRun, SourceStatus
 
 NOON_MS = parse_rfc3339("2026-11-20T12:00:00Z")
 
 
-def told(run_time_s: float = 1700.0, **changes: Any) -> PredictedAtStart:
+def predicted(run_time_s: float = 1700.0, **changes: Any) -> PredictedAtStart:
     values: dict[str, Any] = {
         "low_s": run_time_s * 0.9,
         "high_s": run_time_s * 1.2,
@@ -20,7 +20,7 @@ def told(run_time_s: float = 1700.0, **changes: Any) -> PredictedAtStart:
 
 
 def recent_run(job_id: str = "812", run_time_s: float = 1860.0, **changes: Any) -> RecentRun:
-    """A run of the application that `tests.kit.messages.prediction` tells of."""
+    """A run of the application that `tests.kit.messages.prediction` reports."""
     start_ms = changes.get("start_ms", NOON_MS)
     values: dict[str, Any] = {
         "run_id": run_id("archer2", job_id, start_ms),
@@ -34,12 +34,12 @@ def recent_run(job_id: str = "812", run_time_s: float = 1860.0, **changes: Any) 
         "state": "COMPLETED",
         "user": "u-1",
         "time_limit_s": 14_400.0,
-        "told": told(),
+        "predicted": predicted(),
     }
     return RecentRun(**(values | changes))
 
 
-def letter(**changes: Any) -> Letter:
+def dead_letter_view(**changes: Any) -> DeadLetterView:
     values: dict[str, Any] = {
         "time_ms": NOON_MS,
         "reason": "not-json",
@@ -48,8 +48,8 @@ def letter(**changes: Any) -> Letter:
         "partition": 3,
         "offset": 4711,
     }
-    return Letter(**(values | changes))
+    return DeadLetterView(**(values | changes))
 
 
-def source(topic: str = "slurm.jobs", **changes: Any) -> SourceSeen:
-    return SourceSeen(topic=topic, **({"events": 1200, "newest_ms": NOON_MS} | changes))
+def source(topic: str = "slurm.jobs", **changes: Any) -> SourceStatus:
+    return SourceStatus(topic=topic, **({"events": 1200, "newest_ms": NOON_MS} | changes))

@@ -113,8 +113,8 @@ class Scenario:
 
     def starts(self, job_id: str, application: str | None = None, nodes: float | None = None, **fields: Any) -> None:
         """Start a job now; further fields are evidence."""
-        told = evidence(application, nodes, **fields)
-        started = JobStarted(SYSTEM, job_id, run_id(SYSTEM, job_id, self.now_ms), self.now_ms, told)
+        reported = evidence(application, nodes, **fields)
+        started = JobStarted(SYSTEM, job_id, run_id(SYSTEM, job_id, self.now_ms), self.now_ms, reported)
         self._starts[job_id] = started
         self.fold(started)
 
@@ -135,7 +135,7 @@ class Scenario:
         self.fold(event)
         return event
 
-    def told_by(self, source: str, job_id: str, **fields: Any) -> None:
+    def report_from(self, source: str, job_id: str, **fields: Any) -> None:
         """Give evidence from another source about a job."""
         self.fold(Identity(SYSTEM, job_id=job_id, source=source, evidence=evidence(**fields)))
 
@@ -179,8 +179,8 @@ class Scenario:
 
     def state(self) -> dict[str, bytes | None]:
         """Return everything that is remembered, encoded."""
-        shelves = (*self.shard.state.stores(), *self.shard.hosts.desk.shelves())
-        return {f"{shelf.kind.name}/{key}": shelf.encode(key) for shelf in shelves for key in sorted(shelf.keys())}
+        stores = (*self.shard.state.stores(), *self.shard.hosts.state.stores())
+        return {f"{store.kind.name}/{key}": store.encode(key) for store in stores for key in sorted(store.keys())}
 
     def messages(self, kind: str, key: str | None = None) -> list[dict[str, Any]]:
         """Return the messages of a topic in the order of their sending, without tombstones."""
@@ -208,4 +208,4 @@ class Scenario:
 
     def alerts(self, name: str) -> list[str]:
         """Return the changes of status of alerts of a name."""
-        return [said["status"] for said in self.messages("alerts") if said["labels"]["alertname"] == name]
+        return [output["status"] for output in self.messages("alerts") if output["labels"]["alertname"] == name]

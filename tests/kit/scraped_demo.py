@@ -39,13 +39,13 @@ ALWAYS = {"alert": "ScalewatchOfTheTest", "expr": "vector(1)", "labels": {"sever
 
 def quick_rules() -> dict[str, Any]:
     """Return the chart's rules, evaluated each second and without patience, and one more that always fires."""
-    told: dict[str, Any] = yaml.safe_load(RULES.read_text())
-    for group in told["groups"]:
+    reported: dict[str, Any] = yaml.safe_load(RULES.read_text())
+    for group in reported["groups"]:
         group["interval"] = "1s"
         for rule in group["rules"]:
             rule.pop("for", None)
-    told["groups"].append({"name": "test", "rules": [ALWAYS]})
-    return told
+    reported["groups"].append({"name": "test", "rules": [ALWAYS]})
+    return reported
 
 
 @contextmanager

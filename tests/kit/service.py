@@ -12,11 +12,11 @@ from processors.contracts.outputs import (
     Alert,
     Answer,
     AnswerPoint,
+    DeadLetterView,
     JobPrediction,
-    Letter,
     Prediction,
     RecentRun,
-    SourceSeen,
+    SourceStatus,
 )
 from processors.contracts.service import Health
 from tests.kit.messages import COMMON, alert, curve_point, job, prediction
@@ -34,17 +34,17 @@ class FixedService:
         hosts: Sequence[HostView] = (),
         *,
         runs: Sequence[RecentRun] = (),
-        letters: Sequence[Letter] = (),
-        sources: Sequence[SourceSeen] = (),
+        dead_letters: Sequence[DeadLetterView] = (),
+        sources: Sequence[SourceStatus] = (),
     ) -> None:
         self.held_ended: list[JobPrediction] = []
-        self.held_runs, self.held_letters, self.held_sources = list(runs), list(letters), list(sources)
+        self.held_runs, self.held_dead_letters, self.held_sources = list(runs), list(dead_letters), list(sources)
         self.held_hosts = list(hosts)
         self.held_predictions = list(predictions)
         self.held_jobs = list(jobs)
         self.held_alerts = list(alerts)
         self.held_health = list(health)
-        self.asked: list[PredictionRequested] = []
+        self.requested: list[PredictionRequested] = []
 
     def predictions(self) -> Sequence[Prediction]:
         return sorted(self.held_predictions, key=application_id)
@@ -76,10 +76,10 @@ class FixedService:
     def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
         return tuple(run for run in self.held_runs if (run.system, run.job_id) == (system, job_id))
 
-    def letters(self) -> Sequence[Letter]:
-        return tuple(self.held_letters)
+    def dead_letters(self) -> Sequence[DeadLetterView]:
+        return tuple(self.held_dead_letters)
 
-    def sources(self) -> Sequence[SourceSeen]:
+    def sources(self) -> Sequence[SourceStatus]:
         return tuple(self.held_sources)
 
     def health(self) -> Sequence[Health]:
@@ -87,7 +87,7 @@ class FixedService:
 
     def answer(self, request: PredictionRequested) -> Answer:
         """Answer with the points of the curve that were asked for, or that nothing is known."""
-        self.asked.append(request)
+        self.requested.append(request)
         evidence = request.evidence
         key = ApplicationKey(evidence.application or "", request.system, evidence.input or "", request.unit or "nodes")
         known = self.prediction(key.id)

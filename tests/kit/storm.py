@@ -82,7 +82,7 @@ class Storm:
             now_s = time.monotonic()
             assert now_s < deadline, f"{self.killed} kills and {len(self.unsent)} messages to send at the deadline"
             self._send(now_s)
-            self._trouble_the_broker(now_s)
+            self._disturb_the_broker(now_s)
             for patient in self.patients:
                 self.killed += patient.look(now_s)
             time.sleep(LOOK_S)
@@ -111,7 +111,7 @@ class Storm:
             self.producer.send(self.topic, message, b"key", partition=partition)
             self._next_send_s = now_s + SEND_EVERY_S
 
-    def _trouble_the_broker(self, now_s: float) -> None:
+    def _disturb_the_broker(self, now_s: float) -> None:
         if self.resume_s is not None:
             if now_s >= self.resume_s:
                 self.kafka.resume()

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.communication import Traffic, told
+from processors.models.communication import Traffic, reported_features
 
 Integers = npt.NDArray[np.int64]
 
@@ -51,7 +51,7 @@ def run(node: Integers, noise: float = 0.0, seed: int = 1) -> Mapped:
     dilation = np.array([len(route) for route in routes])
     ticks, buffered, received = _forwarded(routes)
     first = np.array([route[0] for route in routes if route], dtype=np.int64)
-    traffic = told(
+    traffic = reported_features(
         links=([PACKET_BYTES * count for count in received], buffered, received),
         messages=(list(dilation), [PACKET_BYTES * _size(message) for message in range(len(routes))]),
         fifo_messages=list(np.bincount(first, minlength=NODES * WAYS)),

@@ -34,7 +34,7 @@ class Record:
 
 @dataclass
 class Oracle:
-    """What windows must tell of minutes that are settled: `minutes` after `take` of every record."""
+    """What windows must report minutes that are settled: `minutes` after `take` of every record."""
 
     settings: WindowSettings
     values: dict[tuple[str, str], dict[int, float]] = field(default_factory=dict)
@@ -50,10 +50,10 @@ class Oracle:
                 key = (host, resource, self.clock())
                 self.late[key] = self.late.get(key, 0) + 1
             else:
-                held = self.values.setdefault((host, resource), {})
-                moments = {held_ms // 500 for held_ms in held} if is_profiled(resource) else set()
+                retained = self.values.setdefault((host, resource), {})
+                moments = {newest_ms // 500 for newest_ms in retained} if is_profiled(resource) else set()
                 if time_ms // 500 not in moments:
-                    held.setdefault(time_ms, value)
+                    retained.setdefault(time_ms, value)
 
     def clock(self) -> int:
         assert self.watermark_ms is not None
@@ -79,13 +79,13 @@ class Oracle:
 def resource_minute(values: dict[int, float], minute: int, late: int) -> ResourceMinute:
     """Sum up one series in one minute."""
     end_ms = (minute + 1) * MINUTE_MS
-    held = {time_ms: np.float32(value) for time_ms, value in values.items() if end_ms - 300_000 <= time_ms < end_ms}
-    now = {time_ms: float(value) for time_ms, value in held.items() if time_ms >= end_ms - MINUTE_MS}
+    retained = {time_ms: np.float32(value) for time_ms, value in values.items() if end_ms - 300_000 <= time_ms < end_ms}
+    now = {time_ms: float(value) for time_ms, value in retained.items() if time_ms >= end_ms - MINUTE_MS}
     tens = [[value for time_ms, value in now.items() if (time_ms % MINUTE_MS) // 10_000 == part] for part in range(6)]
-    low, high = min(held.values()), max(held.values())
+    low, high = min(retained.values()), max(retained.values())
     edges = [np.float32(float(low) * (1 - share) + float(high) * share) for share in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)]
-    counts = [sum(value >= edge for value in held.values()) for edge in edges[:-1]] + [0]
-    shares = tuple((a - b) / len(held) for a, b in pairwise(counts))
+    counts = [sum(value >= edge for value in retained.values()) for edge in edges[:-1]] + [0]
+    shares = tuple((a - b) / len(retained) for a, b in pairwise(counts))
     return ResourceMinute(
         len(now),
         sum(now.values()) / len(now),
@@ -94,7 +94,7 @@ def resource_minute(values: dict[int, float], minute: int, late: int) -> Resourc
         tuple(sum(ten) / len(ten) if ten else None for ten in tens),
         (float(low),) if low == high else tuple(map(float, edges)),
         (1.0,) if low == high else shares,
-        len(held),
+        len(retained),
         late,
     )
 
@@ -121,7 +121,7 @@ def _power_w(values: dict[int, float], times: list[int], at_ms: float) -> float:
 
 
 def alike(one: ResourceMinute, other: ResourceMinute) -> bool:
-    """Tell whether two summaries are the same to seven digits."""
+    """Return whether two summaries are the same to seven digits."""
     return all(_near(getattr(one, name), getattr(other, name)) for name in one.__struct_fields__)
 
 

@@ -138,8 +138,8 @@ def failed(tests: list[str], copy: Path, limit_s: int) -> str:
         return "no end"
     if done.returncode == 0:
         return ""
-    said = [text for text in done.stdout.splitlines() if text.startswith(("FAILED", "ERROR"))]
-    return said[0].split(" - ")[0].partition(" ")[2] if said else "does not start"
+    prediction = [text for text in done.stdout.splitlines() if text.startswith(("FAILED", "ERROR"))]
+    return prediction[0].split(" - ")[0].partition(" ")[2] if prediction else "does not start"
 
 
 def line(result: Result) -> str:

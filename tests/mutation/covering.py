@@ -73,19 +73,19 @@ def _file(test: str) -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the recorder, where this module is named as a plugin of pytest."""
-    told = json.loads(os.environ[VARIABLE])
-    config.pluginmanager.register(Recorder(told["modules"], Path(told["to"])))
+    reported = json.loads(os.environ[VARIABLE])
+    config.pluginmanager.register(Recorder(reported["modules"], Path(reported["to"])))
 
 
 def covering(modules: list[str], tests: list[str], folder: Path, root: Path) -> Covering:
     """Return what tests cover of modules, from the file of an earlier run where nothing of either has changed since."""
-    kept = folder / "covering.json"
+    retained = folder / "covering.json"
     found = fingerprint(root, [*modules, *tests])
-    if kept.exists() and (known := msgspec.json.decode(kept.read_bytes(), type=Covering)).fingerprint == found:
+    if retained.exists() and (known := msgspec.json.decode(retained.read_bytes(), type=Covering)).fingerprint == found:
         return known
     recorded = _recorded(modules, tests, folder / "recorded.json", root)
     known = _ordered(found, recorded)
-    kept.write_bytes(msgspec.json.encode(known))
+    retained.write_bytes(msgspec.json.encode(known))
     return known
 
 
@@ -97,7 +97,7 @@ def fingerprint(root: Path, paths: list[str]) -> str:
 
 
 def _recorded(modules: list[str], tests: list[str], to: Path, root: Path) -> dict[str, Any]:
-    told = {"modules": modules, "to": str(to.resolve())}
+    reported = {"modules": modules, "to": str(to.resolve())}
     command = [
         sys.executable,
         "-m",
@@ -112,7 +112,7 @@ def _recorded(modules: list[str], tests: list[str], to: Path, root: Path) -> dic
         MARKED,
         *tests,
     ]
-    environment = {**os.environ, VARIABLE: json.dumps(told), "PYTHONPATH": str(root)}
+    environment = {**os.environ, VARIABLE: json.dumps(reported), "PYTHONPATH": str(root)}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"Nothing can be said before all tests pass:\n{done.stdout[-3000:]}{done.stderr[-1000:]}")

@@ -66,7 +66,7 @@ def with_import(source: str) -> str:
 
 
 def _first(node: ast.stmt) -> bool:
-    """Tell whether a statement has to stand before all others, or cannot have one before it in its line."""
+    """Return whether a statement has to stand before all others, or cannot have one before it in its line."""
     if isinstance(node, ast.ImportFrom):
         return node.module == "__future__"
     return not isinstance(node, ast.Import | ast.Assign | ast.AnnAssign)

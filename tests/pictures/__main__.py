@@ -24,13 +24,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--hours", type=float, default=9.0, help="of the simulated centre before the pictures are taken"
     )
-    told = parser.parse_args(arguments)
+    reported = parser.parse_args(arguments)
     demo = Demo(SEED, SPEED, SystemClock())
     try:
-        for step in range(round(told.hours * STEPS_AN_HOUR)):
+        for step in range(round(reported.hours * STEPS_AN_HOUR)):
             demo.advance((step + 1) / STEPS_AN_HOUR)
         with Server(create_app(demo.service, demo.agent.metrics, demo.truth), "127.0.0.1", 0) as server:
-            take(server.url, demo.service, told.out)
+            take(server.url, demo.service, reported.out)
     finally:
         demo.close()
 

@@ -77,8 +77,8 @@ def _unfiltered(kind: int, line: Pixels, above: Pixels, step: int) -> Pixels:
     up = np.concatenate([np.zeros(step, np.int32), above.astype(np.int32)])
     for place in range(step, len(out)):
         left, over, corner = int(out[place - step]), int(up[place]), int(up[place - step])
-        told = (left + over) // 2 if kind == 3 else _paeth(left, over, corner)
-        out[place] = (int(line[place - step]) + told) & 255
+        reported = (left + over) // 2 if kind == 3 else _paeth(left, over, corner)
+        out[place] = (int(line[place - step]) + reported) & 255
     return out[step:].astype(np.uint8)
 
 

@@ -51,7 +51,7 @@ def job(service: Service) -> str | None:
         if entry.application == APPLICATION
         for run in service.runs(application_id(entry))
     ]
-    return next((f"/jobs/{run.system}/{run.job_id}" for run in runs if run.told is not None), None)
+    return next((f"/jobs/{run.system}/{run.job_id}" for run in runs if run.predicted is not None), None)
 
 
 def settle(page: Page) -> None:

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not sources.curves:
         parser.error(f"{chosen.data} holds no CSV files of curves")
     if chosen.print_coefficients:
-        _say(str(sources.folds.without("")))
+        _report(str(sources.folds.without("")))
         return 0
     names = [name for name in TABLES if not chosen.only or name in chosen.only]
     done = [_show(names, i, TABLES[name], sources, chosen.seconds) for i, name in enumerate(names)]
@@ -41,12 +41,12 @@ def _show(names: Sequence[str], i: int, table: Table, sources: Sources, seconds:
     began_s = time.monotonic()
     sources.folds.deadline_s = began_s + sources.seconds
     sys.stderr.write(f"[{i + 1}/{len(names)}] {names[i]}, at most {sources.seconds:.0f} s\n")
-    _say(f"\n{names[i]}: {table.about}")
+    _report(f"\n{names[i]}: {table.about}")
     try:
         for line in _in_time(table.lines(sources), sources.folds.deadline_s):
-            _say(line)
+            _report(line)
     except OutOfTimeError as error:
-        _say(f"stopped after {sources.seconds:.0f} s: {error}")
+        _report(f"stopped after {sources.seconds:.0f} s: {error}")
         return False
     sys.stderr.write(f"{names[i]} took {time.monotonic() - began_s:.0f} s\n")
     return True
@@ -59,7 +59,7 @@ def _in_time(lines: Iterator[str], deadline_s: float) -> Iterator[str]:
             raise OutOfTimeError("what is above is all there was time for")
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

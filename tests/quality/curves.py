@@ -17,7 +17,7 @@ SIZES_MIN = 5  # of a curve that is asked
 THINNED_ABOVE, RATIO = 12, 1.3
 REPEATS_MAX = 20
 # sets that measured the same applications are left out together
-TOGETHER = {"ofi_ucx": "archer_benchmarks"}
+MERGED_GROUPS = {"ofi_ucx": "archer_benchmarks"}
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Question:
     world: str
     curve: Measured
     known: tuple[int, ...]
-    asked: tuple[int, ...]
+    requested: tuple[int, ...]
 
 
 def load(folder: Path) -> list[Measured]:
@@ -63,14 +63,14 @@ def load(folder: Path) -> list[Measured]:
 
 def questions(curves: Sequence[Measured], *, inside: bool = True) -> list[Question]:
     """Return every split of every curve that is long enough."""
-    asked = []
+    requested = []
     for curve in curves:
         if len(curve.runs) >= SIZES_MIN:
-            asked += [
+            requested += [
                 Question(world, curve, tuple(known), tuple(rest))
                 for world, known, rest in _splits(curve, inside=inside)
             ]
-    return asked
+    return requested
 
 
 def horizon(question: Question, n: int) -> str:
@@ -84,21 +84,21 @@ def horizon(question: Question, n: int) -> str:
 def _measured(key: tuple[str, ...], runs: dict[int, list[float]]) -> Measured:
     data_set, application, given, system, unit = key
     sizes = _thinned(sorted(runs))
-    kept = {n: tuple(runs[n]) for n in sizes}
-    fold = TOGETHER.get(data_set, data_set)
-    return Measured(fold, data_set, application, system, f"{given}|{system}|{unit}", kept)
+    retained = {n: tuple(runs[n]) for n in sizes}
+    fold = MERGED_GROUPS.get(data_set, data_set)
+    return Measured(fold, data_set, application, system, f"{given}|{system}|{unit}", retained)
 
 
 def _thinned(sizes: list[int]) -> list[int]:
     if len(sizes) <= THINNED_ABOVE:
         return sizes
-    kept = [sizes[0]]
+    retained = [sizes[0]]
     for n in sizes[1:-1]:
-        if n >= kept[-1] * RATIO:
-            kept.append(n)
-    if sizes[-1] < kept[-1] * 1.15 and len(kept) > 1:
-        kept.pop()
-    return [*kept, sizes[-1]]
+        if n >= retained[-1] * RATIO:
+            retained.append(n)
+    if sizes[-1] < retained[-1] * 1.15 and len(retained) > 1:
+        retained.pop()
+    return [*retained, sizes[-1]]
 
 
 def _splits(curve: Measured, *, inside: bool) -> Iterator[tuple[str, list[int], list[int]]]:

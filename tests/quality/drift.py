@@ -43,15 +43,15 @@ class Fold:
     def __init__(self, config: Config) -> None:
         self.shard: Shard = make_shard(config)
         self.fired: Counter[str] = Counter()
-        self.told: list[Alert] = []
+        self.published: list[Alert] = []
         self.latest: dict[str, Alert] = {}
         self.models: Counter[str] = Counter()
 
     def expected(self, event: JobCompleted) -> Scored | None:
         """Return how a run compares with what is published now."""
-        desk = self.shard.state
-        found = desk.identify(event.evidence, event.system, (), None)
-        model = desk.models.get(found.key.id) if found.key else None
+        state = self.shard.state
+        found = state.identify(event.evidence, event.system, (), None)
+        model = state.models.get(found.key.id) if found.key else None
         if model is None or found.n is None or event.state != "COMPLETED" or event.run_time_s <= 0:
             return None
         return model.score(RunFact(event.run_id, found.n, event.run_time_s, event.start_ms, event.end_ms, 0))
@@ -77,7 +77,7 @@ class Fold:
         firing = [alert for alert in alerts if alert.status == "firing"]
         named = [alert.labels["alertname"] for alert in firing]
         self.fired.update(named)
-        self.told += firing
+        self.published += firing
         self.latest.update((alert.fingerprint, alert) for alert in alerts)
         self.models.update(message.model.name for message in sent if isinstance(message, Prediction))
         return named
@@ -107,9 +107,9 @@ def story(
         run_time_s = 1000 * (1 / n + 0.02) * (factor if changed else 1.0) * math.exp(random.normal(0, noise))
         start_ms = START_MS + i * EVERY_MS
         attributes = {"build": "2026.2" if changed and build else "2026.1"}
-        told = Evidence(application="lammps", sizes={"nodes": n}, attributes=attributes)
+        reported = Evidence(application="lammps", sizes={"nodes": n}, attributes=attributes)
         end_ms = start_ms + round(run_time_s * 1000)
-        event = JobCompleted("exa", str(i), f"exa/{i}@{start_ms}", start_ms, end_ms, run_time_s, "COMPLETED", told)
+        event = JobCompleted("exa", str(i), f"exa/{i}@{start_ms}", start_ms, end_ms, run_time_s, "COMPLETED", reported)
         fold.tick(start_ms)
         scored = fold.expected(event)
         errors.append(100 * abs(scored.expected_s / run_time_s - 1) if scored else math.nan)
@@ -154,7 +154,7 @@ class OnLog(NamedTuple):
     fired: Counter[str]
     jobs: int
     distances: tuple[float, ...]
-    told: tuple[Alert, ...]
+    published: tuple[Alert, ...]
 
 
 def on_log(path: Path, jobs_max: int | None = None) -> OnLog:
@@ -167,7 +167,7 @@ def on_log(path: Path, jobs_max: int | None = None) -> OnLog:
         scored = fold.expected(event)
         distances += [abs(scored.ln_ratio)] if scored else []
         fold.take(event)
-    return OnLog(fold.fired, len(events), tuple(distances), tuple(fold.told))
+    return OnLog(fold.fired, len(events), tuple(distances), tuple(fold.published))
 
 
 def table(seeds: Sequence[int] = range(12)) -> Iterator[str]:
@@ -195,10 +195,10 @@ def log_table(paths: Sequence[Path], jobs_max: int | None = None) -> Iterator[st
             yield f"  {name}: {count}, {1000 * count / found.jobs:.2f} per 1,000 jobs"
 
 
-def report(paths: Sequence[Path], say: Callable[[str], object]) -> None:
+def report(paths: Sequence[Path], show: Callable[[str], object]) -> None:
     """Say both tables, line by line."""
     for line in chain(table(), log_table(paths, JOBS_MAX)):
-        say(line)
+        show(line)
 
 
 if __name__ == "__main__":

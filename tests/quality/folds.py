@@ -44,9 +44,9 @@ class Folds:
 
 def _decoded(text: str) -> Coefficients:
     gate, scale, atoms, inside_scale, inside_atoms = json.loads(text)
-    prior, curvature, own, last, sibling, alone = gate
+    prior, curvature, own, last, related, alone = gate
     return Coefficients(
-        Gate(tuple(prior), tuple(curvature), own, last, sibling, tuple(alone)),
+        Gate(tuple(prior), tuple(curvature), own, last, related, tuple(alone)),
         Scale(*scale),
         tuple(map(tuple, atoms)),
         InsideScale(*inside_scale),

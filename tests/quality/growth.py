@@ -19,7 +19,7 @@ from tests.quality.curves import Question
 if TYPE_CHECKING:
     from tests.quality.tables import Sources
 
-SEEN = (0, 1, 3, 10, 30)  # applications
+KNOWN = (0, 1, 3, 10, 30)  # applications
 WORLD = "first4"  # the split that asks every horizon
 SEED = 5
 
@@ -29,7 +29,7 @@ def lines(sources: "Sources") -> Iterator[str]:
     yield f"{'seen':>9} | " + " | ".join(f"{name:>6} coverage balanced  width" for name in score.HORIZONS[1:])
     centre = list(_centre(sources))
     yield _line("none, new", _answers((each, 0) for each in centre))
-    for seen in SEEN:
+    for seen in KNOWN:
         yield _line(str(seen), _answers(((each, seen) for each in centre), own=True))
 
 
@@ -39,17 +39,17 @@ Known = tuple[Question, Combination, Sequence[tuple[int, ...]]]
 def _centre(sources: "Sources") -> Iterator[Known]:
     """Yield questions with their models, and the shares of the other applications in random order."""
     for fold in sorted({curve.fold for curve in sources.curves}):
-        taught = score.taught(sources.curves, WORLD, sources.folds.without(fold))
-        learned = {question.curve.application: model.learned for question, model in taught}
-        for question, model in taught:
+        transferred = score.transferred(sources.curves, WORLD, sources.folds.without(fold))
+        learned = {question.curve.application: model.learned for question, model in transferred}
+        for question, model in transferred:
             if question.curve.fold == fold:
                 others = [share(learned[name].scores) for name in sorted(learned) if name != question.curve.application]
                 order = np.random.default_rng([SEED, *question.curve.application.encode()]).permutation(len(others))
                 yield question, model, [others[i] for i in order]
 
 
-def _answers(asked: Iterable[tuple[Known, int]], *, own: bool = False) -> Iterator[score.Answer]:
-    for (question, model, others), seen in asked:
+def _answers(requested: Iterable[tuple[Known, int]], *, own: bool = False) -> Iterator[score.Answer]:
+    for (question, model, others), seen in requested:
         known = list(others[:seen])
         if own:
             known.append(share(model.learned.scores))

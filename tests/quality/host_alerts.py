@@ -5,7 +5,7 @@
 The load of virtual machines over a month, and servers of nineteen metrics with labelled faults; the folder `telemetry` of
 the data holds both (bitbrains/<machine>.csv.gz, asd/<server>_test.csv.gz). A value every five minutes stands for a
 minute. All goes through the alerts of hosts as they are, each machine a system of its own. Thresholds were chosen on
-every other machine and server, and are told of the rest.
+every other machine and server, and are reported the rest.
 """
 
 import csv
@@ -42,7 +42,7 @@ class Measured(NamedTuple):
     values: Floats
 
 
-class Told(NamedTuple):
+class Judged(NamedTuple):
     """An alert of a host: the first slot and the last in which something was found."""
 
     host: str
@@ -50,11 +50,11 @@ class Told(NamedTuple):
     last: int
 
 
-def alerts(hosts: Mapping[str, Measured], settings: AlertSettings | None = None) -> list[Told]:
+def alerts(hosts: Mapping[str, Measured], settings: AlertSettings | None = None) -> list[Judged]:
     """Return the alerts of all hosts."""
     chosen = settings or AlertSettings()
-    desk = HostShardState(FoldSettings(JobSettings(), RunTimeSettings(), chosen, "quality"))
-    part, found = HostAlerts(desk, HostJobs(desk)), list[tuple[int, Alert]]()
+    state = HostShardState(FoldSettings(JobSettings(), RunTimeSettings(), chosen, "quality"))
+    part, found = HostAlerts(state, HostJobs(state)), list[tuple[int, Alert]]()
     slots = sorted({int(slot) for host in hosts.values() for slot in host.slot})
     steps = {
         name: np.split(np.arange(host.slot.size), np.flatnonzero(np.diff(host.slot)) + 1)
@@ -63,30 +63,30 @@ def alerts(hosts: Mapping[str, Measured], settings: AlertSettings | None = None)
     places = {(name, int(hosts[name].slot[at[0]])): at for name, parts in steps.items() for at in parts}
     for slot in slots:
         batches = [
-            _minute(desk, name, hosts[name], places[name, slot], slot) for name in hosts if (name, slot) in places
+            _minute(state, name, hosts[name], places[name, slot], slot) for name in hosts if (name, slot) in places
         ]
         part.take(MinuteBatch(*(np.concatenate([batch[k] for batch in batches]) for k in range(4))))
         for later_ms in (130_000, 200_000, 270_000):
-            before_ms, desk.now_ms = desk.now_ms, slot * SLOT_MS + later_ms
+            before_ms, state.now_ms = state.now_ms, slot * SLOT_MS + later_ms
             part.tick(before_ms)
-            found += [(desk.now_ms, message) for message in desk.outbox if isinstance(message, Alert)]
-            desk.outbox.clear()
-    return _told(found, slots[-1], round(chosen.host_anomaly.keep_firing_s * 1000))
+            found += [(state.now_ms, message) for message in state.outbox if isinstance(message, Alert)]
+            state.outbox.clear()
+    return _judged(found, slots[-1], round(chosen.host_anomaly.keep_firing_s * 1000))
 
 
-def _minute(desk: HostShardState, name: str, host: Measured, at: npt.NDArray[np.intp], slot: int) -> MinuteBatch:
+def _minute(state: HostShardState, name: str, host: Measured, at: npt.NDArray[np.intp], slot: int) -> MinuteBatch:
     """Return the values of a slot as one minute, each a step of its own."""
     resources = host.values.shape[1]
-    rows = [desk.index.enter(name, name, f"r{k:02d}", slot * SLOT_MS) for k in range(resources)]
+    rows = [state.index.enter(name, name, f"r{k:02d}", slot * SLOT_MS) for k in range(resources)]
     own = np.array([row or (-1, -1) for row in rows], np.intp)
     means = np.full((resources, STEPS), np.nan)
     means[:, : min(at.size, STEPS)] = host.values[at[:STEPS]].T
     return MinuteBatch(own[:, 0], own[:, 1], np.full(resources, slot * SLOT_MS), means)
 
 
-def _told(found: list[tuple[int, Alert]], end: int, keep_ms: int) -> list[Told]:
+def _judged(found: list[tuple[int, Alert]], end: int, keep_ms: int) -> list[Judged]:
     """Return alerts from firing to what was found last."""
-    told, fired = list[Told](), dict[str, int]()
+    reported, fired = list[Judged](), dict[str, int]()
     for time_ms, message in found:
         if message.labels["alertname"] != HOST_ANOMALY:
             continue
@@ -94,8 +94,8 @@ def _told(found: list[tuple[int, Alert]], end: int, keep_ms: int) -> list[Told]:
             fired[message.labels["host"]] = time_ms // SLOT_MS
         elif message.status == "resolved":
             host = message.labels["host"]
-            told.append(Told(host, fired.pop(host), max((time_ms - keep_ms) // SLOT_MS, 0)))
-    return told + [Told(host, first, end) for host, first in fired.items()]
+            reported.append(Judged(host, fired.pop(host), max((time_ms - keep_ms) // SLOT_MS, 0)))
+    return reported + [Judged(host, first, end) for host, first in fired.items()]
 
 
 def segments(labels: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
@@ -108,14 +108,14 @@ def segments(labels: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
-def hits(told: list[Told], faults: list[tuple[int, int]]) -> tuple[int, int]:
+def hits(reported: list[Judged], faults: list[tuple[int, int]]) -> tuple[int, int]:
     """Return how many faults have an alert, and how many alerts have no fault; one slot late is in time.
 
-    >>> hits([Told("a", 5, 6), Told("a", 90, 91)], [(3, 5), (20, 30)])
+    >>> hits([Judged("a", 5, 6), Judged("a", 90, 91)], [(3, 5), (20, 30)])
     (1, 1)
     """
-    found = sum(any(one.first <= stop and one.last >= start for one in told) for start, stop in faults)
-    false = sum(not any(one.first <= stop and one.last >= start for start, stop in faults) for one in told)
+    found = sum(any(one.first <= stop and one.last >= start for one in reported) for start, stop in faults)
+    false = sum(not any(one.first <= stop and one.last >= start for start, stop in faults) for one in reported)
     return found, false
 
 
@@ -151,19 +151,19 @@ def table(folder: Path) -> Iterator[str]:
     """Yield both halves of both collections."""
     if (folder / "bitbrains").is_dir():
         hosts = machines(folder / "bitbrains")
-        told = alerts(hosts)
+        reported = alerts(hosts)
         for half, names in _halves(hosts):
             days = sum(float(np.ptp(hosts[name].slot)) * SLOT_MS / DAY_MS - LEARN_DAYS for name in names)
-            count = sum(one.host in names for one in told)
+            count = sum(one.host in names for one in reported)
             yield f"{half:5}: {len(names)} machines, {days:.0f} days: {count} alerts, {count / days:.3f} per host and day"
     if (folder / "asd").is_dir():
         hosts, faults = servers(folder / "asd")
-        told = alerts(hosts)
+        reported = alerts(hosts)
         for half, names in _halves(hosts):
             counts, days = np.zeros(3, int), 0.0
             for name in names:
                 start, own = faults[name]
-                found = hits([one for one in told if one.host == name and one.first >= start], own)
+                found = hits([one for one in reported if one.host == name and one.first >= start], own)
                 counts += (*found, len(own))
                 days += (len(hosts[name].slot) - start) * SLOT_MS / DAY_MS
             yield (

@@ -4,7 +4,7 @@
 
 The measurements are of virtual machines over a month, a value every five minutes: a window is the latest values of a
 series, whatever time they took. A forecast that is one value has its distance from what came as its CRPS, so that all are
-in one unit. How many values a window holds is chosen on every other machine and told of the rest.
+in one unit. How many values a window holds is chosen on every other machine and reported the rest.
 """
 
 import csv
@@ -75,8 +75,8 @@ def equal_shares(windows: Values) -> Histogram:
 def each_sample(windows: Values) -> Histogram:
     """Return all values as points: what five intervals can lose is measured against this."""
     edges = np.repeat(np.sort(windows, axis=1), 2, axis=1)
-    held = np.arange(edges.shape[1] - 1) % 2 == 0
-    return Histogram(edges, np.broadcast_to(held / held.sum(), (len(edges), len(held))))
+    covered = np.arange(edges.shape[1] - 1) % 2 == 0
+    return Histogram(edges, np.broadcast_to(covered / covered.sum(), (len(edges), len(covered))))
 
 
 FORMS: dict[str, Callable[[Values], Histogram]] = {
@@ -103,19 +103,19 @@ def read(folder: Path, rows_max: int = ROWS_MAX) -> list[Series]:
 
 def points(values: Values) -> Points:
     """Return what was said before each of the values (series, values), the first one left out."""
-    forecasters, series, said = Forecasters(len(values)), np.arange(len(values)), []
+    forecasters, series, prediction = Forecasters(len(values)), np.arange(len(values)), []
     for now in values.T[:-1]:
         forecasters.observe(series, now)
         forecast = forecasters.forecast(series)
-        said.append((forecast.value, forecast.absolute_value))
-    chosen, absolute = (np.stack(column, axis=1).astype(np.float64) for column in zip(*said, strict=True))
+        prediction.append((forecast.value, forecast.absolute_value))
+    chosen, absolute = (np.stack(column, axis=1).astype(np.float64) for column in zip(*prediction, strict=True))
     return Points(values[:, :-1], chosen, absolute)
 
 
-def distances(said: Values, values: Values, horizon: int) -> Values:
+def distances(prediction: Values, values: Values, horizon: int) -> Values:
     """Return the mean distance by series of values `horizon` later than the latest known, from the START-th on."""
     actual = values[:, START + horizon - 1 :]
-    return np.asarray(abs(said[:, START - 1 : START - 1 + actual.shape[1]] - actual).mean(axis=1))
+    return np.asarray(abs(prediction[:, START - 1 : START - 1 + actual.shape[1]] - actual).mean(axis=1))
 
 
 def score(values: Values, window: int, horizon: int, form: Callable[[Values], Histogram]) -> Score:
@@ -124,10 +124,10 @@ def score(values: Values, window: int, horizon: int, form: Callable[[Values], Hi
     for row in values:
         actual = row[START + horizon - 1 :]
         windows = np.lib.stride_tricks.sliding_window_view(row, window)[START - window :][: len(actual)]
-        said = form(windows)
-        scores.append(crps(said, actual).mean())
-        inside.append(in_range(said, actual).mean())
-        pits.append(pit(said, actual))
+        prediction = form(windows)
+        scores.append(crps(prediction, actual).mean())
+        inside.append(in_range(prediction, actual).mean())
+        pits.append(pit(prediction, actual))
     parts = np.histogram(np.concatenate(pits), bins=PIT_PARTS, range=(0, 1))[0]
     return Score(np.array(scores), float(np.mean(inside)), parts / parts.sum())
 
@@ -138,11 +138,11 @@ def table(folder: Path) -> Iterator[str]:
     values = np.stack([each.values for each in series])
     machines = sorted({each.machine for each in series}, key=int)
     chosen_on = np.array([machines.index(each.machine) % 2 == 0 for each in series])
-    said = points(values)
+    prediction = points(values)
     yield f"{chosen_on.sum()} series of {len(machines[::2])} machines choose, {(~chosen_on).sum()} of {len(machines[1::2])} tell"
     yield f"CRPS / better point (at most {GOAL}) | inside, expected % | PIT uneven | forecast"
     for horizon in HORIZONS:
-        last, chosen, absolute = (distances(each, values, horizon) for each in said)
+        last, chosen, absolute = (distances(each, values, horizon) for each in prediction)
         better = np.minimum(last, chosen)
         yield f"{horizon} ahead"
         for name, distance in (("last value", last), ("chosen", chosen), ("chosen by absolute errors", absolute)):
@@ -164,9 +164,9 @@ def _best_window(values: Values, better: Values, horizon: int, form: Callable[[V
 def _by_resource(
     series: Sequence[Series], found: Values, better: Values, chosen_on: npt.NDArray[np.bool_]
 ) -> Iterator[str]:
-    told = [each.resource for each, other in zip(series, chosen_on, strict=True) if not other]
+    reported = [each.resource for each, other in zip(series, chosen_on, strict=True) if not other]
     for resource in RESOURCES.values():
-        here = np.array([each == resource for each in told])
+        here = np.array([each == resource for each in reported])
         if here.any():
             yield f"{resource} {_ratio(found, better[~chosen_on], here):.2f}"
 

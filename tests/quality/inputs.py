@@ -42,7 +42,7 @@ SIZES: Final = {
     "MAESTRO-xrb": r"width=(?P<width>\d+)",
 }
 WORLDS: Final = ("all", "two", "four", "one size", "lower half")
-ASKED_MAX: Final = 24  # inputs of one application
+REQUESTED_MAX: Final = 24  # inputs of one application
 OTHERS_MAX: Final = 24
 SEED: Final = 1
 
@@ -59,7 +59,7 @@ class Sized:
     def medians_s(self) -> dict[float, float]:
         return {float(n): median(runs) for n, runs in sorted(self.curve.runs.items())}
 
-    def told(self, sizes: Sequence[float]) -> Input:
+    def published(self, sizes: Sequence[float]) -> Input:
         """Return what the input tells the others when it was run at these sizes."""
         if len(sizes) < 3:
             return Input(self.place, self.ln_sizes, tuple(self.knot(n) for n in sizes))
@@ -67,8 +67,8 @@ class Sized:
         ahead = [AHEAD * sizes[-1]]
         band = known.predict(ahead)
         doubt = np.log(band.high_s / band.low_s) / 2 / NORMAL_90
-        kept = [sizes[i] for i in spread(len(sizes), KNOTS_MAX - 1)]
-        inner = [Knot(n, log(self.medians_s[n]), DEVIATION_MIN) for n in kept]
+        retained = [sizes[i] for i in spread(len(sizes), KNOTS_MAX - 1)]
+        inner = [Knot(n, log(self.medians_s[n]), DEVIATION_MIN) for n in retained]
         outer = [Knot(n, log(t), s) for n, t, s in zip(ahead, band.run_time_s, doubt, strict=True)]
         return Input(self.place, self.ln_sizes, (*inner, *outer))
 
@@ -114,7 +114,7 @@ def answers(inputs: dict[str, list[Sized]], world: str, run: int) -> Iterator[An
     """Yield the answers to all questions of a world about inputs that were run at `run` sizes themselves."""
     chance = random.Random(SEED)  # noqa: S311  the same questions every time, no secret
     for application, every in sorted(inputs.items()):
-        for one in chance.sample(every, min(len(every), ASKED_MAX)):
+        for one in chance.sample(every, min(len(every), REQUESTED_MAX)):
             others = [each for each in every if (each.place, each.ln_sizes) != (one.place, one.ln_sizes)]
             near = [each for each in others if each.place == one.place]
             if world in {"two", "four"}:
@@ -123,8 +123,8 @@ def answers(inputs: dict[str, list[Sized]], world: str, run: int) -> Iterator[An
             if near and len(one.medians_s) > run + 1:
                 chance.shuffle(others)
                 others.sort(key=lambda each: each.place != one.place)
-                known = [each.told(_run(each, world, chance)) for each in others[:OTHERS_MAX]]
-                yield from _asked(application, one, known, sorted(chance.sample(list(one.medians_s)[:-1], run)))
+                known = [each.published(_run(each, world, chance)) for each in others[:OTHERS_MAX]]
+                yield from _requested(application, one, known, sorted(chance.sample(list(one.medians_s)[:-1], run)))
 
 
 def lines(sources: "Sources") -> Iterator[str]:
@@ -164,9 +164,9 @@ def _run(one: Sized, world: str, chance: random.Random) -> list[float]:
     return sizes[: max(2, len(sizes) // 2)] if world == "lower half" else sizes
 
 
-def _asked(application: str, one: Sized, known: Sequence[Input], run: Sequence[float]) -> Iterator[Answer]:
-    asked = [n for n in one.medians_s if n not in run]
-    n, truth = np.array(asked), np.log([one.medians_s[each] for each in asked])
+def _requested(application: str, one: Sized, known: Sequence[Input], run: Sequence[float]) -> Iterator[Answer]:
+    requested = [n for n in one.medians_s if n not in run]
+    n, truth = np.array(requested), np.log([one.medians_s[each] for each in requested])
     own = [one.knot(each) for each in run]
     found = expected(known, one.place, one.ln_sizes, n, own)
     alone = _alone(one, run, n) if run else None
@@ -177,7 +177,7 @@ def _asked(application: str, one: Sized, known: Sequence[Input], run: Sequence[f
     baselines = [np.abs(np.expm1(_moved(group, n, own) - truth)) for group in ([nearest], here)]
     sizes = np.array([each.ln_sizes for each in here])
     beyond = bool(((one.ln_sizes > sizes.max(axis=0) + 1e-9) | (one.ln_sizes < sizes.min(axis=0) - 1e-9)).any())
-    for i, size in enumerate(asked):
+    for i, size in enumerate(requested):
         runs = one.curve.runs[int(size)]
         yield Answer(
             application,
@@ -201,8 +201,8 @@ def _alone(one: Sized, run: Sequence[float], n: np.ndarray) -> Expected:
 
 def _moved(group: Sequence[Input], n: np.ndarray, own: Sequence[Knot]) -> np.ndarray:
     """Return the mean of the curves, moved to what was run of the input in question."""
-    told = values(group, n).ln_run_time.mean(axis=0)
+    reported = values(group, n).ln_run_time.mean(axis=0)
     if own:
         at = values(group, np.array([knot.n for knot in own])).ln_run_time.mean(axis=0)
-        told = told + np.mean([knot.ln_run_time for knot in own] - at)
-    return np.asarray(told)
+        reported = reported + np.mean([knot.ln_run_time for knot in own] - at)
+    return np.asarray(reported)

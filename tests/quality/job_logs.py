@@ -27,7 +27,7 @@ from processors.similar_runs import (
     EndedJob,
     Expected,
     GroupKind,
-    RunHistory,
+    SimilarRuns,
     expected,
     group_keys,
 )
@@ -55,19 +55,19 @@ class Centre:
 
     def __init__(self, system: str) -> None:
         self._system = system
-        self._histories: dict[str, RunHistory] = defaultdict(RunHistory.build)
+        self._similar_runs: dict[str, SimilarRuns] = defaultdict(SimilarRuns.build)
 
     def expected(self, job: ComingJob) -> Expected:
         return expected(job, self._of(job))
 
-    def learn(self, ended: EndedJob, told: Expected) -> None:
-        histories = self._of(ended.job)
-        histories["centre"].note(ended.run_time_s, told)
-        for history in histories.values():
+    def learn(self, ended: EndedJob, reported: Expected) -> None:
+        similar_runs = self._of(ended.job)
+        similar_runs["centre"].note(ended.run_time_s, reported)
+        for history in similar_runs.values():
             history.learn(ended)
 
-    def _of(self, job: ComingJob) -> dict[GroupKind, RunHistory]:
-        return {kind: self._histories[key] for kind, key in group_keys(self._system, job).items()}
+    def _of(self, job: ComingJob) -> dict[GroupKind, SimilarRuns]:
+        return {kind: self._similar_runs[key] for kind, key in group_keys(self._system, job).items()}
 
 
 class LastTwo:
@@ -99,8 +99,10 @@ def jobs(path: Path) -> tuple[str, list[JobCompleted]]:
 
 
 def as_ended(event: JobCompleted) -> EndedJob:
-    told = event.evidence
-    job = ComingJob(max(told.sizes.values(), default=1.0), told.application, told.user, told.time_limit_s)
+    reported = event.evidence
+    job = ComingJob(
+        max(reported.sizes.values(), default=1.0), reported.application, reported.user, reported.time_limit_s
+    )
     return EndedJob(event.run_id, job, event.run_time_s)
 
 
@@ -116,27 +118,27 @@ def scores(system: str, events: Sequence[JobCompleted]) -> tuple[list[Scored], f
     """Return the scores in order of submission and the seconds of CPU that predicting and learning took in all."""
     centre, last_two = Centre(system), LastTwo()
     ended = [as_ended(event) for event in events]
-    told: dict[int, Expected] = {}
+    reported: dict[int, Expected] = {}
     scored: list[Scored] = []
     spent_s = 0.0
     for submitted, i in moments(events):
         began_s = process_time()
         if submitted:
-            told[i] = centre.expected(ended[i].job)
+            reported[i] = centre.expected(ended[i].job)
         else:
-            centre.learn(ended[i], told.pop(i))
+            centre.learn(ended[i], reported.pop(i))
         spent_s += process_time() - began_s
         if submitted:
-            scored.append(_score(ended[i], told[i], last_two))
+            scored.append(_score(ended[i], reported[i], last_two))
         else:
             last_two.learn(ended[i])
     return scored, spent_s
 
 
-def _score(ended: EndedJob, told: Expected, last_two: LastTwo) -> Scored:
-    mean_s = float(np.mean(told.law.quantiles(np.arange(0.05, 1.0, 0.1).tolist())))
+def _score(ended: EndedJob, reported: Expected, last_two: LastTwo) -> Scored:
+    mean_s = float(np.mean(reported.law.quantiles(np.arange(0.05, 1.0, 0.1).tolist())))
     return Scored(
-        ended.run_time_s, told.run_time_s, told.upper_s, mean_s, told.low_s, told.high_s,
+        ended.run_time_s, reported.run_time_s, reported.upper_s, mean_s, reported.low_s, reported.high_s,
         last_two.expected_s(ended.job), ended.job.time_limit_s or np.nan,
     )  # fmt: skip
 
@@ -162,11 +164,11 @@ def row(name: str, observed: Floats, point: Floats, high: Floats, band: tuple[Fl
 def report(name: str, scored: Sequence[Scored]) -> Iterator[str]:
     """Yield the lines of a table over the jobs for which the baseline has an answer."""
     table = Scored(*np.array(scored).T)
-    asked = ~np.isnan(table.last_two_s)
+    requested = ~np.isnan(table.last_two_s)
     yield row(
         f"{name}, all jobs", table.run_time_s, table.median_s, table.high_90_s, (table.band_low_s, table.band_high_s)
     )
-    table = Scored(*(column[asked] for column in table))
+    table = Scored(*(column[requested] for column in table))
     yield row(name, table.run_time_s, table.median_s, table.high_90_s, (table.band_low_s, table.band_high_s))
     yield row("the same by the mean of ten quantiles", table.run_time_s, table.mean_s, table.high_90_s)
     yield row("mean of the user's last two", table.run_time_s, table.last_two_s, table.last_two_s)

@@ -2,7 +2,7 @@
 
     python -m tests.quality.job_starts LOG.swf.gz ...
 
-A shard of the agent is told of every start and every end in their order, and what it publishes at a start is compared
+A shard of the agent is reported every start and every end in their order, and what it publishes at a start is compared
 with what happened. The rivals are those of `job_logs`, at the same moments: the mean of the user's last two ended jobs
 (at most what was requested; the request for a first job), and the request. The .9 quantile is read from the published
 band as that of a log-normal law; the rivals' one number is taken for every quantile.
@@ -29,7 +29,7 @@ COLUMNS = ("jobs", "MAE s", "pinball .5", "pinball .9", "held")
 NEVER_S = 1e8
 
 
-class Told(NamedTuple):
+class Scored(NamedTuple):
     """One job: what it took, what was said at its start and by whom, what the rivals say; nan for what nobody said."""
 
     run_time_s: float
@@ -49,10 +49,10 @@ def shard(fallback: Sequence[str] = ()) -> Shard:
     return Shard(settings, Identifier(identify).identify)
 
 
-def told(events: Sequence[JobCompleted], fold: Shard) -> list[Told]:
+def scored_jobs(events: Sequence[JobCompleted], fold: Shard) -> list[Scored]:
     """Return what the fold and the rivals said of each job, in the order of their starts."""
     last_two = LastTwo()
-    found: list[Told] = []
+    found: list[Scored] = []
     for time_ms, starts, i in sorted(_moments(events)):
         event = events[i]
         fold.fold(JournalRecord(Tick(system="", time_ms=time_ms)))
@@ -63,11 +63,11 @@ def told(events: Sequence[JobCompleted], fold: Shard) -> list[Told]:
             continue
         started = JobStarted(event.system, event.job_id, event.run_id, event.start_ms, event.evidence)
         sent = fold.fold(JournalRecord(started))
-        said = next(message for message in sent if isinstance(message, JobPrediction))
+        prediction = next(message for message in sent if isinstance(message, JobPrediction))
         found.append(
-            Told(
-                event.run_time_s, *_numbers(said), last_two.expected_s(ended.job),
-                ended.job.time_limit_s or np.nan, said.model.name if said.model else "nobody",
+            Scored(
+                event.run_time_s, *_numbers(prediction), last_two.expected_s(ended.job),
+                ended.job.time_limit_s or np.nan, prediction.model.name if prediction.model else "nobody",
             )
         )  # fmt: skip
     return found
@@ -79,10 +79,15 @@ def _moments(events: Sequence[JobCompleted]) -> Iterator[tuple[int, bool, int]]:
         yield event.start_ms, True, i
 
 
-def _numbers(said: JobPrediction) -> tuple[float, float, float, float]:
-    if said.run_time_s is None or said.low_s is None or said.high_s is None:
+def _numbers(prediction: JobPrediction) -> tuple[float, float, float, float]:
+    if prediction.run_time_s is None or prediction.low_s is None or prediction.high_s is None:
         return np.nan, np.nan, np.nan, np.nan
-    return said.run_time_s, quantile_of_band(said.run_time_s, said.high_s, 0.9), said.low_s, said.high_s
+    return (
+        prediction.run_time_s,
+        quantile_of_band(prediction.run_time_s, prediction.high_s, 0.9),
+        prediction.low_s,
+        prediction.high_s,
+    )
 
 
 def table(path: Path, fallback: Sequence[str] = ()) -> Iterator[str]:
@@ -91,7 +96,7 @@ def table(path: Path, fallback: Sequence[str] = ()) -> Iterator[str]:
     The last lines give the share of jobs by who told.
     """
     _, events = jobs(path)
-    found = told(events, shard(fallback))
+    found = scored_jobs(events, shard(fallback))
     known = [job for job in found if job.source != "nobody" and not np.isnan(job.last_two_s)]
     sources = sorted({job.source for job in known})
     yield f"| {path.name} | " + " | ".join(COLUMNS) + " |"
@@ -103,14 +108,17 @@ def table(path: Path, fallback: Sequence[str] = ()) -> Iterator[str]:
     yield "told by: " + ", ".join(f"{name} {count / len(found):.3f}" for name, count in sorted(counts.items()))
 
 
-def _rows(name: str, part: Sequence[Told]) -> Iterator[str]:
-    column = {field: np.array([getattr(job, field) for job in part]) for field in Told._fields[:-1]}
+def _rows(name: str, part: Sequence[Scored]) -> Iterator[str]:
+    column = {field: np.array([getattr(job, field) for job in part]) for field in Scored._fields[:-1]}
     observed = column["run_time_s"]
-    held = float(((column["low_s"] <= observed) & (observed <= column["high_s"])).mean())
-    rivals = [("median_s", "upper_s", f"{name}", f"{held:.3f}"), ("last_two_s", "last_two_s", "- user's last two", "")]
+    covered = float(((column["low_s"] <= observed) & (observed <= column["high_s"])).mean())
+    comparison = [
+        ("median_s", "upper_s", f"{name}", f"{covered:.3f}"),
+        ("last_two_s", "last_two_s", "- user's last two", ""),
+    ]
     if not np.isnan(column["requested_s"]).any():
-        rivals.append(("requested_s", "requested_s", "- requested", ""))
-    for point, upper, label, coverage in rivals:
+        comparison.append(("requested_s", "requested_s", "- requested", ""))
+    for point, upper, label, coverage in comparison:
         error_s = np.abs(column[point] - observed).mean()
         half, ninth = pinball(observed, column[point], 0.5), pinball(observed, column[upper], 0.9)
         yield f"| {label} | {observed.size} | {error_s:.0f} | {half:.0f} | {ninth:.0f} | {coverage} |"

@@ -40,7 +40,7 @@ Integers = npt.NDArray[np.intp]
 METRICS: Final = ("cpu_load", "clock", "ipc", "mem_bw", "flops_any", "mem_used")
 EVENTS: Final = ("cpu_load", "ipc", "mem_bw", "flops_any")
 FIRST_MINUTES: Final = 60
-REFITS: Final = frozenset({5, 10, 20, 40})  # and each hour
+FITTED_AT: Final = frozenset({5, 10, 20, 40})  # and each hour
 LAYER_MHZ: Final = 100.0
 BLOCK: Final = 20  # samples with a sensor, and as many without
 
@@ -77,19 +77,19 @@ class Job(NamedTuple):
 def job(path: Path) -> Job:
     """Return the nodes of an archived job."""
     with gzip.open(path, "rt") as opened:
-        told: dict[str, dict[str, dict[str, list[dict[str, list[float | None]]]]]] = json.load(opened)
+        reported: dict[str, dict[str, dict[str, list[dict[str, list[float | None]]]]]] = json.load(opened)
 
     def matrix(name: str) -> Floats:
-        series = told[name]["node"]["series"]
+        series = reported[name]["node"]["series"]
         length = max(len(each["data"]) for each in series)
         rows = [[np.nan if value is None else value for value in each["data"]] for each in series]
         return np.array([row + [np.nan] * (length - len(row)) for row in rows], dtype=np.float64)
 
-    names = tuple(name for name in METRICS if name in told)
+    names = tuple(name for name in METRICS if name in reported)
     return Job(names, believable(matrix("rapl_power")), np.stack([matrix(name) for name in names], axis=-1))
 
 
-class Teller(Protocol):
+class LoadPredictor(Protocol):
     """Tells the power of nodes in a minute before it learns what it was."""
 
     def ask(self, minute: int, at: Integers) -> Floats | None:
@@ -102,9 +102,9 @@ class Teller(Protocol):
 class Past:
     """What a node drew before: the last time, or on average."""
 
-    def __init__(self, told: Job, *, average: bool) -> None:
-        self._power, self._average = told.power, average
-        self._sum, self._count = np.zeros(len(told.power)), np.zeros(len(told.power))
+    def __init__(self, reported: Job, *, average: bool) -> None:
+        self._power, self._average = reported.power, average
+        self._sum, self._count = np.zeros(len(reported.power)), np.zeros(len(reported.power))
 
     def ask(self, _minute: int, at: Integers) -> Floats | None:
         return np.asarray(self._sum[at] / self._count[at]) if self._count.all() else None
@@ -119,8 +119,8 @@ class Past:
 class Learned:
     """Models of a job's metrics, which know no node; fitted again each hour."""
 
-    def __init__(self, told: Job, kinds: Mapping[str, Kind]) -> None:
-        self.told = told
+    def __init__(self, reported: Job, kinds: Mapping[str, Kind]) -> None:
+        self.published = reported
         self.trainer = Trainer({"power_w": kinds})
 
     def ask(self, minute: int, at: Integers) -> Floats | None:
@@ -129,19 +129,19 @@ class Learned:
 
     def predicted(self, minute: int, at: Integers) -> Predicted | None:
         learner = self.trainer.learners["power_w"]
-        if learner.believed is None or learner.table is None:
+        if learner.trusted is None or learner.table is None:
             return None
-        values, place = self.told.values[at, minute], {name: i for i, name in enumerate(self.told.names)}
+        values, place = self.published.values[at, minute], {name: i for i, name in enumerate(self.published.names)}
         nothing = np.full(len(values), np.nan)
         columns = [values[:, place[name]] if name in place else nothing for name in learner.table.names]
-        return learner.models[learner.believed].predict(learner.table.filled(np.stack(columns, axis=1)))
+        return learner.models[learner.trusted].predict(learner.table.filled(np.stack(columns, axis=1)))
 
     def learn(self, minute: int, at: Integers) -> None:
         for node in at.tolist():
-            row = dict(zip(self.told.names, self.told.values[node, minute].tolist(), strict=True))
-            watts = float(self.told.power[node, minute]) / self.factor(node)
+            row = dict(zip(self.published.names, self.published.values[node, minute].tolist(), strict=True))
+            watts = float(self.published.power[node, minute]) / self.factor(node)
             self.trainer.reservoir.add(Run(f"{node}-{minute}", 60_000 * minute, row, {"power_w": watts}))
-        if minute in REFITS or minute % 60 == 59:
+        if minute in FITTED_AT or minute % 60 == 59:
             while self.trainer.tick():
                 pass
 
@@ -153,80 +153,80 @@ class Learned:
 class Levelled(Learned):
     """The same with a level for each node, and bands; models learn what a node of the usual level would have drawn."""
 
-    def __init__(self, told: Job, kinds: Mapping[str, Kind]) -> None:
-        super().__init__(told, kinds)
-        self._levels = [Tracked() for _ in told.power]
-        self._asked: dict[int, tuple[float, float]] = {}
-        self.held: list[bool] = []
+    def __init__(self, reported: Job, kinds: Mapping[str, Kind]) -> None:
+        super().__init__(reported, kinds)
+        self._levels = [Tracked() for _ in reported.power]
+        self._requested: dict[int, tuple[float, float]] = {}
+        self.covered: list[bool] = []
 
     def ask(self, minute: int, at: Integers) -> Floats | None:
         found = self.predicted(minute, at)
         if found is None:
             return None
-        told = zip(found.value.tolist(), found.deviation.tolist(), strict=True)
-        self._asked = dict(zip(at.tolist(), told, strict=True))
-        bands = [self._levels[node].band(*self._asked[node]) for node in at.tolist()]
+        reported = zip(found.value.tolist(), found.deviation.tolist(), strict=True)
+        self._requested = dict(zip(at.tolist(), reported, strict=True))
+        bands = [self._levels[node].band(*self._requested[node]) for node in at.tolist()]
         if minute >= FIRST_MINUTES:
-            actual = self.told.power[at, minute].tolist()
-            self.held += [band.holds(each) for band, each in zip(bands, actual, strict=True)]
+            actual = self.published.power[at, minute].tolist()
+            self.covered += [band.holds(each) for band, each in zip(bands, actual, strict=True)]
         return np.array([band.value for band in bands])
 
     def learn(self, minute: int, at: Integers) -> None:
-        for node, (value, deviation) in self._asked.items():
-            self._levels[node].learn(value, deviation, float(self.told.power[node, minute]))
-        self._asked = {}
+        for node, (value, deviation) in self._requested.items():
+            self._levels[node].learn(value, deviation, float(self.published.power[node, minute]))
+        self._requested = {}
         super().learn(minute, at)
 
     def factor(self, node: int) -> float:
         return math.exp(self._levels[node].level)
 
 
-def preceding(told: Job) -> Iterator[tuple[str, Scored]]:
+def preceding(reported: Job) -> Iterator[tuple[str, Scored]]:
     """Yield how power of each node was told, each minute asked first and then learned."""
-    yield "its last minute alone", errors(told, Past(told, average=False))
-    yield "its mean so far alone", errors(told, Past(told, average=True))
-    yield "its other metrics", errors(told, Learned(told, KINDS))
-    more = told.with_means()
+    yield "its last minute alone", errors(reported, Past(reported, average=False))
+    yield "its mean so far alone", errors(reported, Past(reported, average=True))
+    yield "its other metrics", errors(reported, Learned(reported, KINDS))
+    more = reported.with_means()
     kinds = {**KINDS, FOREST: FEATURE_KINDS[FOREST]}
     yield "these and their means so far", errors(more, Learned(more, kinds))
-    levelled = Levelled(told, KINDS)
-    found = errors(told, levelled)
-    yield "its other metrics and its level", found._replace(coverage=100 * float(np.mean(levelled.held)))
+    levelled = Levelled(reported, KINDS)
+    found = errors(reported, levelled)
+    yield "its other metrics and its level", found._replace(coverage=100 * float(np.mean(levelled.covered)))
 
 
-def errors(told: Job, teller: Teller) -> Scored:
+def errors(reported: Job, predictor: LoadPredictor) -> Scored:
     """Return how far off a teller was after the first hour."""
     off: list[Floats] = []
-    good = told.good
-    for minute in range(told.power.shape[1]):
+    good = reported.good
+    for minute in range(reported.power.shape[1]):
         at = np.flatnonzero(good[:, minute])
-        found = teller.ask(minute, at)
+        found = predictor.ask(minute, at)
         if found is not None and minute >= FIRST_MINUTES:
-            off.append(found / told.power[at, minute] - 1.0)
-        teller.learn(minute, at)
+            off.append(found / reported.power[at, minute] - 1.0)
+        predictor.learn(minute, at)
     return scored(np.abs(np.concatenate(off)))
 
 
-def without_sensors(told: Job) -> Iterator[tuple[str, Scored]]:
+def without_sensors(reported: Job) -> Iterator[tuple[str, Scored]]:
     """Yield how power of every other node was told, while the rest had sensors, after the first hour."""
-    columns = [told.names.index(name) for name in EVENTS if name in told.names]
-    model = PowerModel([told.names[j] for j in columns], layer_mhz=LAYER_MHZ)
-    clock = told.values[:, :, told.names.index("clock")]
+    columns = [reported.names.index(name) for name in EVENTS if name in reported.names]
+    model = PowerModel([reported.names[j] for j in columns], layer_mhz=LAYER_MHZ)
+    clock = reported.values[:, :, reported.names.index("clock")]
     off: list[float] = []
     alike: list[float] = []
     actual: list[float] = []
-    good = told.good
-    for minute in range(told.power.shape[1]):
+    good = reported.good
+    for minute in range(reported.power.shape[1]):
         at = np.flatnonzero(good[:, minute])
-        events = told.values[:, minute][:, columns]
+        events = reported.values[:, minute][:, columns]
         for node in at[at % 2 == 1].tolist() if minute >= FIRST_MINUTES else ():
             found = model.estimates(events[[node]], float(clock[node, minute]))
             if found is not None:
-                actual.append(float(told.power[node, minute]))
+                actual.append(float(reported.power[node, minute]))
                 off.append(float(found[0]))
-                alike.append(float(told.power[at[at % 2 == 0], minute].mean()))
+                alike.append(float(reported.power[at[at % 2 == 0], minute].mean()))
         for node in at[at % 2 == 0].tolist():
-            model.learn(events[node].tolist(), float(told.power[node, minute]), float(clock[node, minute]))
+            model.learn(events[node].tolist(), float(reported.power[node, minute]), float(clock[node, minute]))
     yield from _each(actual, {"model of events": off, "mean of those with a sensor": alike})
 
 
@@ -235,7 +235,7 @@ def one_server(path: Path) -> Iterator[tuple[str, Scored]]:
     with path.open() as file:
         rows = [(float(row["kubelet_cpu_usage"]), float(row["platform_power"])) for row in csv.DictReader(file)]
     model = PowerModel(("cpu",))
-    told: dict[str, list[float]] = {"model of events": [], "last reading": [], "mean reading": []}
+    reported: dict[str, list[float]] = {"model of events": [], "last reading": [], "mean reading": []}
     actual: list[float] = []
     seen: list[float] = []
     for number, (cpu, power) in enumerate(rows):
@@ -244,16 +244,16 @@ def one_server(path: Path) -> Iterator[tuple[str, Scored]]:
             seen.append(power)
         elif (found := model.estimates(np.array([[cpu]]))) is not None:
             actual.append(power)
-            for name, value in zip(told, (float(found[0]), seen[-1], float(np.mean(seen))), strict=True):
-                told[name].append(value)
+            for name, value in zip(reported, (float(found[0]), seen[-1], float(np.mean(seen))), strict=True):
+                reported[name].append(value)
     full = WINDOW - BLOCK  # so many estimates before the window of readings was full
-    yield from _each(actual[full:], {name: values[full:] for name, values in told.items()})
-    yield from _each(actual, {"model of events, from its first readings on": told["model of events"]})
+    yield from _each(actual[full:], {name: values[full:] for name, values in reported.items()})
+    yield from _each(actual, {"model of events, from its first readings on": reported["model of events"]})
 
 
-def _each(actual: Sequence[float], told: Mapping[str, Sequence[float]]) -> Iterator[tuple[str, Scored]]:
+def _each(actual: Sequence[float], reported: Mapping[str, Sequence[float]]) -> Iterator[tuple[str, Scored]]:
     truth = np.array(actual)
-    for name, values in told.items():
+    for name, values in reported.items():
         off = np.array(values) - truth
         yield f"{name}, {np.abs(off).mean():.1f} off", scored(np.abs(off / truth))
 

@@ -62,17 +62,17 @@ def lines(sources: "Sources") -> Iterator[str]:
                 wider = left_out(table, COUNTERS["smooth"])
             yield _line(f"{name}, one group out, smooth, of a wider choice", len(table), wider)
     for name in STAMPEDE if (folder / "stampede2").is_dir() else ():
-        seen, asked = (stampede2(folder / "stampede2", name, suffix) for suffix in ("", "_test"))
+        seen, requested = (stampede2(folder / "stampede2", name, suffix) for suffix in ("", "_test"))
         for model, fit in ATTRIBUTES.items():
-            off = np.abs(np.log(fit(seen).predict(asked.values).value / asked.target))
-            yield _line(f"{name}, |ln ratio| x 100, {model}", len(asked), scored(off))
+            off = np.abs(np.log(fit(seen).predict(requested.values).value / requested.target))
+            yield _line(f"{name}, |ln ratio| x 100, {model}", len(requested), scored(off))
     archived = folder / "clustercockpit" / "1608923076" / "data.json.gz"
     if archived.is_file():
-        told = job(archived)
-        for name, found in preceding(told):
-            yield _line(f"job, a node by {name}", int(told.good.sum()), found)
-        for name, found in without_sensors(told):
-            yield _line(f"job, half without sensor, {name}", int(told.good.sum() // 2), found)
+        reported = job(archived)
+        for name, found in preceding(reported):
+            yield _line(f"job, a node by {name}", int(reported.good.sum()), found)
+        for name, found in without_sensors(reported):
+            yield _line(f"job, half without sensor, {name}", int(reported.good.sum() // 2), found)
     server = folder / "kepler-rapl" / "acpi_KubeletOnly_abs_data.csv"
     if server.is_file():
         for name, found in one_server(server):
@@ -118,16 +118,18 @@ def stampede2(folder: Path, name: str, suffix: str) -> Table:
 
 def left_out(table: Table, fit: Fit) -> Scored:
     """Return the errors of each group, by a model that saw the others; bands are conformal, group after group."""
-    off, held, tracked = np.zeros(len(table)), [], Tracked()
+    off, covered, tracked = np.zeros(len(table)), [], Tracked()
     for group in np.unique(table.group):
         out = table.group == group
-        told = fit(table.rows(~out)).predict(table.values[out])
-        for actual, value, deviation in zip(table.target[out], told.value, told.deviation, strict=True):
+        reported = fit(table.rows(~out)).predict(table.values[out])
+        for actual, value, deviation in zip(table.target[out], reported.value, reported.deviation, strict=True):
             if tracked.scored >= FIRST:
-                held.append(tracked.band(value, deviation).holds(actual))
+                covered.append(tracked.band(value, deviation).holds(actual))
             tracked.learn(value, deviation, actual)
-        off[out] = np.abs(told.value / table.target[out] - 1)
-    return Scored(100 * off.mean(), 100 * float(np.median(off)), 100 * float(np.mean(held)) if held else float("nan"))
+        off[out] = np.abs(reported.value / table.target[out] - 1)
+    return Scored(
+        100 * off.mean(), 100 * float(np.median(off)), 100 * float(np.mean(covered)) if covered else float("nan")
+    )
 
 
 def _kind(kind: Kind) -> Fit:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from processors.models.combination.combine import SHIPPED, Coefficients, summary
-from processors.models.combination.evidence import CURVATURE_UNIT, LAWS, LN2, Evidence, Gate, sibling_record
+from processors.models.combination.evidence import CURVATURE_UNIT, ENSEMBLE, LN2, Evidence, Gate, related_losses
 from processors.models.combination.replay import (
     JUMP,
     JUMP_DOUBLINGS_MAX,
@@ -32,9 +32,9 @@ from tests.quality.refit_inside import fit_inside
 Floats = NDArray[np.float64]
 
 RIDGE = 1e-3
-ALONE_SHARE = 0.5  # of the weight, on forecasts without siblings
+ALONE_SHARE = 0.5  # of the weight, on forecasts without related curves
 HORIZONS = ((0.0, 1.001), (1.001, 2.001), (2.001, np.inf))
-LAW_COUNT = len(LAWS)
+LAW_COUNT = len(ENSEMBLE)
 START = np.concatenate([np.zeros(2 * LAW_COUNT), [0.5, 0.4, 1.5], np.zeros(LAW_COUNT)])
 
 
@@ -48,13 +48,13 @@ class Training:
     curvature: Floats
     own: Floats
     last: Floats
-    sibling: Floats
+    related: Floats
     doubt: Floats
     weight: Floats
 
     def alone(self) -> "Training":
-        """Return the same forecasts, without anything known of siblings."""
-        nothing = {"sibling": np.zeros_like(self.sibling), "doubt": np.ones_like(self.doubt)}
+        """Return the same forecasts, without anything known of related curves."""
+        nothing = {"related": np.zeros_like(self.related), "doubt": np.ones_like(self.doubt)}
         return Training(**{**vars(self), **nothing})
 
 
@@ -63,18 +63,18 @@ def refit(curves: Sequence[Measured]) -> Coefficients:
     by_application = applications(curves)
     training, rows = [], []
     for found in by_application.values():
-        told = [combine(as_curve(curve, curve.sizes)) for curve in found]
-        siblings = [summary(each.evidence) for each in told]
-        made = [prequential(combine(each.evidence.curve, siblings)) for each in told]
+        reported = [combine(as_curve(curve, curve.sizes)) for curve in found]
+        related_curves = [summary(each.evidence) for each in reported]
+        made = [prequential(combine(each.evidence.curve, related_curves)) for each in reported]
         rows.append(made)
-        for curve, each, row in zip(found, told, made, strict=True):
-            record = sibling_record(siblings, row.key, row.system, np.array(row.target))
+        for curve, each, row in zip(found, reported, made, strict=True):
+            record = related_losses(related_curves, row.key, row.system, np.array(row.target))
             training.append((curve.group, _seen(each.evidence, row, record.losses, record.doubt)))
     gate = _fit_gate(_joined(training))
     return _fit_bands(by_application, gate)
 
 
-def _seen(found: Evidence, row: Rows, sibling: Floats, doubt: Floats) -> Training:
+def _seen(found: Evidence, row: Rows, related: Floats, doubt: Floats) -> Training:
     return Training(
         elasticity=row.elasticity,
         observed=row.observed,
@@ -82,7 +82,7 @@ def _seen(found: Evidence, row: Rows, sibling: Floats, doubt: Floats) -> Trainin
         curvature=found.curvature[row.row],
         own=row.own,
         last=found.last[row.row],
-        sibling=sibling,
+        related=related,
         doubt=doubt,
         weight=row.weight,
     )
@@ -114,38 +114,38 @@ def _fit_gate(seen: Training) -> Gate:
 
 
 def _gate_loss(seen: Training, x: Floats) -> tuple[float, Floats]:
-    prior, curvature, (own, last, sibling), alone = np.split(x, [LAW_COUNT, 2 * LAW_COUNT, 2 * LAW_COUNT + 3])
+    prior, curvature, (own, last, related), alone = np.split(x, [LAW_COUNT, 2 * LAW_COUNT, 2 * LAW_COUNT + 3])
     bend, doubt = CURVATURE_UNIT * seen.curvature[:, None], seen.doubt[:, None]
-    logit = prior + bend * curvature - own * seen.own - last * seen.last - sibling * seen.sibling + doubt * alone
+    logit = prior + bend * curvature - own * seen.own - last * seen.last - related * seen.related + doubt * alone
     mass = np.exp(logit - logit.max(axis=1, keepdims=True))
     shares = mass / mass.sum(axis=1, keepdims=True)
     forecast = (shares * seen.elasticity).sum(axis=1)
     error = (forecast - seen.observed) * seen.distance
     soft = np.sqrt(error**2 + SOFT_SQUARE)
     pull = (seen.weight * seen.distance * error / soft)[:, None] * shares * (seen.elasticity - forecast[:, None])
-    costs = [-(pull * losses).sum() for losses in (seen.own, seen.last, seen.sibling)]
+    costs = [-(pull * losses).sum() for losses in (seen.own, seen.last, seen.related)]
     gradient = [pull.sum(axis=0), (bend * pull).sum(axis=0), costs, (doubt * pull).sum(axis=0)]
     return float((seen.weight * soft).sum()), np.concatenate(gradient)
 
 
 def _fit_bands(by_application: dict[str, list[Measured]], gate: Gate) -> Coefficients:
     """Return the gate with the scale and the scores of its own forecasts, offsets learned on the way."""
-    told, errors, weights = [], [], []
+    reported, errors, weights = [], [], []
     for found in by_application.values():
         first = [combine(as_curve(curve, curve.sizes)) for curve in found]
-        siblings = [summary(each.evidence) for each in first]
+        related_curves = [summary(each.evidence) for each in first]
         made = [
-            prequential(combine(each.evidence.curve, siblings, coefficients=SHIPPED._replace(gate=gate)))
+            prequential(combine(each.evidence.curve, related_curves, coefficients=SHIPPED._replace(gate=gate)))
             for each in first
         ]
         for curve, row, shares in zip(found, made, replay(made).shares, strict=True):
             forecast = (shares * row.elasticity).sum(axis=1) * row.distance * LN2
-            told.append((curve.group, circumstances(row, shares)))
+            reported.append((curve.group, circumstances(row, shares)))
             errors.append(np.abs(row.ln_ratio - forecast[:, None]))
             weights.append(row.weight)
-    seen = np.concatenate([features(each) for _, each in told])
-    distance = np.concatenate([each.distance for _, each in told])
-    weight = per_run(balanced([group for group, _ in told], weights), errors)
+    seen = np.concatenate([features(each) for _, each in reported])
+    distance = np.concatenate([each.distance for _, each in reported])
+    weight = per_run(balanced([group for group, _ in reported], weights), errors)
     error = joined(errors)
     scale = Scale(*fit_scale(seen, error, weight, SHIPPED.scale))
     inside_scale, inside_atoms = fit_inside(by_application)

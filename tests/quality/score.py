@@ -25,7 +25,7 @@ class Answer:
     data_set: str
     group: str
     error: float
-    held: float
+    covered: float
     width: float
     reliable: bool
 
@@ -48,8 +48,8 @@ class Line:
 
 def inside(curves: Sequence[Measured], coefficients_of: Callable[[str], Coefficients], *, alone: bool) -> list[Answer]:
     """Answer all questions inside the range; as `beyond`."""
-    asked = [question for question in questions(curves) if question.world.startswith("inside")]
-    return _asked(asked, coefficients_of, alone=alone)
+    requested = [question for question in questions(curves) if question.world.startswith("inside")]
+    return _requested(requested, coefficients_of, alone=alone)
 
 
 def beyond(curves: Sequence[Measured], coefficients_of: Callable[[str], Coefficients], *, alone: bool) -> list[Answer]:
@@ -57,64 +57,68 @@ def beyond(curves: Sequence[Measured], coefficients_of: Callable[[str], Coeffici
 
     A world is a centre in which all curves live. `alone` makes each fold a centre of its own.
     """
-    return _asked(questions(curves, inside=False), coefficients_of, alone=alone)
+    return _requested(questions(curves, inside=False), coefficients_of, alone=alone)
 
 
-def _asked(asked: Sequence[Question], coefficients_of: Callable[[str], Coefficients], *, alone: bool) -> list[Answer]:
+def _requested(
+    requested: Sequence[Question], coefficients_of: Callable[[str], Coefficients], *, alone: bool
+) -> list[Answer]:
     worlds: dict[str, list[tuple[Question, Combination]]] = defaultdict(list)
-    for question in asked:
+    for question in requested:
         worlds[question.world].append((question, combine(as_curve(question.curve, question.known))))
     found = []
     for world in worlds.values():
         for fold in sorted({question.curve.fold for question, _ in world}):
             centre = [pair for pair in world if not alone or pair[0].curve.fold == fold]
-            told = _taught(centre, coefficients_of(fold))
+            reported = _learned(centre, coefficients_of(fold))
             found += [
-                each for question, model in told if question.curve.fold == fold for each in answers(question, model)
+                each for question, model in reported if question.curve.fold == fold for each in answers(question, model)
             ]
     return found
 
 
-def taught(curves: Sequence[Measured], world: str, coefficients: Coefficients) -> list[tuple[Question, Combination]]:
+def transferred(
+    curves: Sequence[Measured], world: str, coefficients: Coefficients
+) -> list[tuple[Question, Combination]]:
     """Return the questions of one world with their models, all in one centre."""
-    asked = [question for question in questions(curves, inside=False) if question.world == world]
-    return _taught([(each, combine(as_curve(each.curve, each.known))) for each in asked], coefficients)
+    requested = [question for question in questions(curves, inside=False) if question.world == world]
+    return _learned([(each, combine(as_curve(each.curve, each.known))) for each in requested], coefficients)
 
 
-def _taught(
+def _learned(
     centre: Sequence[tuple[Question, Combination]], coefficients: Coefficients
 ) -> list[tuple[Question, Combination]]:
     """Return the models of a centre after every application has learned, and all of them together."""
     applications: dict[str, list[tuple[Question, Combination]]] = defaultdict(list)
     for question, model in centre:
         applications[question.curve.application].append((question, model))
-    told = []
+    reported = []
     for members in applications.values():
-        siblings = tuple(summary(model.evidence) for _, model in members)
-        models = [replace(model, siblings=siblings, coefficients=coefficients) for _, model in members]
+        related_curves = tuple(summary(model.evidence) for _, model in members)
+        models = [replace(model, related_curves=related_curves, coefficients=coefficients) for _, model in members]
         learned = learn([prequential(model) for model in models], coefficients)
-        told += [
+        reported += [
             (question, replace(model, learned=learned)) for (question, _), model in zip(members, models, strict=True)
         ]
-    by_application = {question.curve.application: model.learned for question, model in told}
+    by_application = {question.curve.application: model.learned for question, model in reported}
     pool = pooled(share(learned.scores) for learned in by_application.values()) if by_application else NO_SCORES
-    return [(question, replace(model, pool=pool)) for question, model in told]
+    return [(question, replace(model, pool=pool)) for question, model in reported]
 
 
 def answers(question: Question, model: Combination) -> Iterator[Answer]:
     """Yield the scored answers of a model to a question."""
-    said = model.predict([float(n) for n in question.asked])
-    for i, n in enumerate(question.asked):
+    prediction = model.predict([float(n) for n in question.requested])
+    for i, n in enumerate(question.requested):
         runs = np.array(sorted(question.curve.runs[n])[:RUNS_MAX])
         truth = median_s(question.curve, n)
         yield Answer(
             horizon=horizon(question, n),
             data_set=question.curve.data_set,
             group=question.curve.group,
-            error=min(abs(float(said.run_time_s[i]) / truth - 1.0), ERROR_MAX),
-            held=float(np.mean((said.low_s[i] <= runs) & (runs <= said.high_s[i]))),
-            width=float(np.log(said.high_s[i] / said.low_s[i])),
-            reliable=said.reliable[i],
+            error=min(abs(float(prediction.run_time_s[i]) / truth - 1.0), ERROR_MAX),
+            covered=float(np.mean((prediction.low_s[i] <= runs) & (runs <= prediction.high_s[i]))),
+            width=float(np.log(prediction.high_s[i] / prediction.low_s[i])),
+            reliable=prediction.reliable[i],
         )
 
 
@@ -123,7 +127,7 @@ def line(answers: Sequence[Answer]) -> Line:
     sizes: dict[str, int] = defaultdict(int)
     for answer in answers:
         sizes[answer.group] += 1
-    error, held = (np.array([getattr(answer, name) for answer in answers]) for name in ("error", "held"))
+    error, covered = (np.array([getattr(answer, name) for answer in answers]) for name in ("error", "covered"))
     weight = np.array([1.0 / sizes[answer.group] for answer in answers])
     trusted = np.array([answer.reliable for answer in answers])
     return Line(
@@ -131,8 +135,8 @@ def line(answers: Sequence[Answer]) -> Line:
         median=_percent(np.median(error)),
         balanced=_percent(weighted_quantiles(error, weight, 0.5)),
         mean=_percent(error.mean()),
-        coverage=_percent(held.mean()),
-        coverage_balanced=_percent(np.average(held, weights=weight)),
+        coverage=_percent(covered.mean()),
+        coverage_balanced=_percent(np.average(covered, weights=weight)),
         width=float(np.median([answer.width for answer in answers])),
         reliable_share=_percent(trusted.mean()),
         reliable_median=_percent(np.median(error[trusted])) if trusted.any() else float("nan"),

@@ -42,7 +42,7 @@ CASES = (
 )
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """Of one story: after which runs, counted from half-way, a shift fired; how often the alert of the slow size and
     those of other sizes fired, and whether the first is still open; the share of predictions from the curve.
     """
@@ -54,8 +54,8 @@ class Told(NamedTuple):
     by_size: float
 
 
-def story(case: Case, seed: int, noise: float = NOISE) -> Told:
-    """Return what is told of an application."""
+def story(case: Case, seed: int, noise: float = NOISE) -> Reported:
+    """Return what is reported an application."""
     random, fold = np.random.default_rng(seed), Fold(Config())
     runs = [
         (when, n) for when in range(ROUNDS) for n in random.permutation(SIZES).tolist() if n != SLOW or when >= case.met
@@ -68,22 +68,22 @@ def story(case: Case, seed: int, noise: float = NOISE) -> Told:
         start_ms = START_MS + i * EVERY_MS
         end_ms = start_ms + round(run_time_s * 1000)
         fold.pass_time(start_ms)
-        told = Evidence(application="lammps", sizes={"nodes": float(n)})
-        event = JobCompleted("exa", str(i), f"exa/{i}@{start_ms}", start_ms, end_ms, run_time_s, "COMPLETED", told)
+        reported = Evidence(application="lammps", sizes={"nodes": float(n)})
+        event = JobCompleted("exa", str(i), f"exa/{i}@{start_ms}", start_ms, end_ms, run_time_s, "COMPLETED", reported)
         shifts += [i - half + 1] * sum(name in SHIFT_ALERTS for name in fold.take(event))
     fold.pass_time(START_MS + len(runs) * EVERY_MS)
-    of_sizes = [alert.labels["n"] for alert in fold.told if alert.labels["alertname"] in SIZE_ALERTS]
+    of_sizes = [alert.labels["n"] for alert in fold.published if alert.labels["alertname"] in SIZE_ALERTS]
     open_now = {
         alert.labels["n"]
         for alert in fold.latest.values()
         if alert.labels["alertname"] in SIZE_ALERTS and alert.status == "firing"
     }
-    return Told(
+    return Reported(
         tuple(shifts),
         slow=of_sizes.count(f"{SLOW}"),
         stays=f"{SLOW}" in open_now,
         others=len(of_sizes) - of_sizes.count(f"{SLOW}"),
-        by_size=1 - fold.models["run-distribution"] / fold.models.total(),
+        by_size=1 - fold.models["similar-runs"] / fold.models.total(),
     )
 
 
@@ -96,14 +96,14 @@ def table(seeds: Sequence[int] = range(12)) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|"
     for case in CASES:
         found = [story(case, seed) for seed in seeds]
-        delays = [next((i for i in told.shifts if i > 0), 0) for told in found if case.factor != 1.0]
+        delays = [next((i for i in reported.shifts if i > 0), 0) for reported in found if case.factor != 1.0]
         late = sorted(delay for delay in delays if delay)
-        false = sum(len(told.shifts) for told in found) - len(late)
+        false = sum(len(reported.shifts) for reported in found) - len(late)
         after = f"{late[0]}, {median(late):g}, {late[-1]}" if late else "-"
         yield (
             f"| {case.name} | {f'{len(late)} of {len(delays)}' if delays else '-'} | {after} | {false} | "
-            f"{sum(told.stays for told in found)} of {len(found)} | {sum(max(told.slow - 1, 0) for told in found)} | "
-            f"{sum(told.others for told in found)} | {100 * float(np.mean([told.by_size for told in found])):.0f} |"
+            f"{sum(reported.stays for reported in found)} of {len(found)} | {sum(max(reported.slow - 1, 0) for reported in found)} | "
+            f"{sum(reported.others for reported in found)} | {100 * float(np.mean([reported.by_size for reported in found])):.0f} |"
         )
 
 

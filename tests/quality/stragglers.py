@@ -39,16 +39,16 @@ def read(path: Path) -> Job:
     return {host: np.array(values, np.float64) for host, values in sorted(found.items())}
 
 
-def told(job: Job) -> list[tuple[int, str]]:
-    """Return the stragglers that are told of: minute and host."""
-    desk = HostShardState(FoldSettings(JobSettings(), RunTimeSettings(), AlertSettings(), "quality"))
-    jobs, found = HostJobs(desk), list[tuple[int, str]]()
-    part = HostAlerts(desk, jobs)
+def reported_hosts(job: Job) -> list[tuple[int, str]]:
+    """Return the stragglers that are reported: minute and host."""
+    state = HostShardState(FoldSettings(JobSettings(), RunTimeSettings(), AlertSettings(), "quality"))
+    jobs, found = HostJobs(state), list[tuple[int, str]]()
+    part = HostAlerts(state, jobs)
     jobs.started(JobStarted("exa", "1", "exa/1@0", 0, Evidence(hosts=tuple(job))))
     for minute in range(next(iter(job.values())).shape[1]):
         rows = np.array(
             [
-                desk.index.enter("exa", host, name, minute * MINUTE_MS) or (0, 0)
+                state.index.enter("exa", host, name, minute * MINUTE_MS) or (0, 0)
                 for host in job
                 for name in NAMES.values()
             ]
@@ -56,11 +56,11 @@ def told(job: Job) -> list[tuple[int, str]]:
         means = np.full((len(rows), 6), np.nan)
         means[:, 0] = np.concatenate([values[:, minute] for values in job.values()])
         part.take(MinuteBatch(rows[:, 0], rows[:, 1], np.full(len(rows), minute * MINUTE_MS), means))
-        before_ms, desk.now_ms = desk.now_ms, (minute + 1) * MINUTE_MS + 20_000
+        before_ms, state.now_ms = state.now_ms, (minute + 1) * MINUTE_MS + 20_000
         part.tick(before_ms)
-        said = [message for message in desk.outbox if isinstance(message, Alert) and message.status == "firing"]
-        found += [(minute, one.labels["host"]) for one in said if one.labels["alertname"] == STRAGGLER_HOST]
-        desk.outbox.clear()
+        prediction = [message for message in state.outbox if isinstance(message, Alert) and message.status == "firing"]
+        found += [(minute, one.labels["host"]) for one in prediction if one.labels["alertname"] == STRAGGLER_HOST]
+        state.outbox.clear()
     return found
 
 
@@ -72,14 +72,14 @@ def slowed(job: Job, host: str, share: float, since: int) -> Job:
 
 
 def table(folder: Path) -> Iterator[str]:
-    """Yield what is told of the job as it was, and with a host slowed by some shares."""
+    """Yield what is reported the job as it was, and with a host slowed by some shares."""
     for path in sorted(folder.glob("*/data.json.gz")):
         job = read(path)
         minutes = next(iter(job.values())).shape[1]
         host, since = list(job)[len(job) // 2], minutes // 2
-        yield f"job of {len(job)} hosts, {minutes / 60:.0f} h: {len(told(job))} stragglers are told of"
+        yield f"job of {len(job)} hosts, {minutes / 60:.0f} h: {len(reported_hosts(job))} stragglers are told of"
         for share in (0.1, 0.2, 0.3):
-            found = told(slowed(job, host, share, since))
+            found = reported_hosts(slowed(job, host, share, since))
             mine = [minute - since + 1 for minute, name in found if name == host]
             when = f"told after {mine[0]} min" if mine else "not told"
             yield f"a host slowed by {100 * share:.0f} %: {when}; {len(found) - len(mine)} others"

@@ -109,9 +109,9 @@ def _matrix(path: Path) -> Floats:
         return np.loadtxt(text, delimiter=",", ndmin=2)
 
 
-def f1(truth: Booleans, said: Booleans) -> float:
+def f1(truth: Booleans, prediction: Booleans) -> float:
     """Return the harmonic mean of precision and recall."""
-    return float(2.0 * (truth & said).sum() / max(truth.sum() + said.sum(), 1))
+    return float(2.0 * (truth & prediction).sum() / max(truth.sum() + prediction.sum(), 1))
 
 
 def average_precision(truth: Booleans, score: Floats) -> float:

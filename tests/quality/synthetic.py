@@ -64,6 +64,6 @@ def errors(noise: float, each: int = 40, seed: int = 11) -> Errors:
         learned = learn([prequential(combine(curve))])
         middle = len(curve.n) // 2
         targets = [float(np.sqrt(curve.n[middle - 1] * curve.n[middle])), 2 * curve.n[-1], 4 * curve.n[-1]]
-        said = combine(curve, learned=learned).predict(targets).run_time_s
-        found.append([abs(time / truth.run_time_s(n) - 1.0) for time, n in zip(said, targets, strict=True)])
+        prediction = combine(curve, learned=learned).predict(targets).run_time_s
+        found.append([abs(time / truth.run_time_s(n) - 1.0) for time, n in zip(prediction, targets, strict=True)])
     return Errors(*(100.0 * np.mean(found, axis=0)).tolist())

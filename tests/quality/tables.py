@@ -118,7 +118,7 @@ def left_out(sources: Sources) -> Iterator[str]:
     yield from _scored(sources, sources.left_out)
 
 
-def together(sources: Sources) -> Iterator[str]:
+def joint(sources: Sources) -> Iterator[str]:
     yield from _scored(sources, score.beyond(sources.curves, sources.folds.without, alone=False))
 
 
@@ -164,7 +164,7 @@ def alerts_of_hosts(sources: Sources) -> Iterator[str]:
 TABLES = {
     "inside": Table("interpolation: each data set left out, a centre of its own", inside, 600.0),
     "left_out": Table("extrapolation: each data set left out, a centre of its own", left_out, 600.0),
-    "together": Table("extrapolation: each data set left out, all in one centre", together, 600.0),
+    "together": Table("extrapolation: each data set left out, all in one centre", joint, 600.0),
     "shipped": Table("extrapolation: the coefficients as shipped", shipped, 120.0),
     "verdicts": Table("what is called reliable against the rest", verdicts, 600.0),
     "growth": Table("bands as the centre gets to know applications", growth.lines, 300.0),

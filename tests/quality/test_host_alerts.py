@@ -7,7 +7,7 @@ import numpy as np
 
 from processors.contracts.settings import AlertSettings
 from tests.quality.host_alerts import Measured, alerts, hits, table
-from tests.quality.stragglers import slowed, told
+from tests.quality.stragglers import reported_hosts, slowed
 
 SLOTS, FAULT, RESOURCES = 640, 610, 6
 
@@ -24,18 +24,18 @@ def load(seed: int, *, fault: bool) -> Measured:
 
 def test_a_planted_fault_has_an_alert_at_once_and_quiet_hosts_have_none() -> None:
     hosts = {"faulty": load(1, fault=True), "quiet": load(2, fault=False)}
-    told = alerts(hosts)
-    assert {one.host for one in told} == {"faulty"}
-    assert told[0].first - FAULT in range(3)
-    assert hits(told[:1], [(FAULT, FAULT + 12)]) == (1, 0)
+    reported = alerts(hosts)
+    assert {one.host for one in reported} == {"faulty"}
+    assert reported[0].first - FAULT in range(3)
+    assert hits(reported[:1], [(FAULT, FAULT + 12)]) == (1, 0)
 
 
-def test_what_is_switched_off_is_not_told() -> None:
+def test_what_is_switched_off_is_not_reported() -> None:
     settings = AlertSettings.model_validate({"host_anomaly": {"enabled": False}})
     assert alerts({"faulty": load(1, fault=True)}, settings) == []
 
 
-def test_the_table_tells_both_halves(tmp_path: Path) -> None:
+def test_the_table_reports_both_halves(tmp_path: Path) -> None:
     machines = tmp_path / "bitbrains"
     machines.mkdir()
     for machine in (10, 20):
@@ -46,13 +46,13 @@ def test_the_table_tells_both_halves(tmp_path: Path) -> None:
         ]
         text = "\n".join(";\t".join(map(str, row)) for row in rows)
         (machines / f"{machine}.csv.gz").write_bytes(gzip.compress(text.encode()))
-    chose, tells = table(tmp_path)
+    chose, reports = table(tmp_path)
     assert "chose: 1 machines, 1 days: 0 alerts" in chose
-    assert "tells: 1 machines, 1 days: 1 alerts" in tells
+    assert "tells: 1 machines, 1 days: 1 alerts" in reports
 
 
-def test_a_slowed_host_of_a_job_is_told_of_and_no_other() -> None:
+def test_a_slowed_host_of_a_job_is_reported_and_no_other() -> None:
     rng = np.random.default_rng(3)
     job = {f"nid{i}": np.array([18.0, 230.0, 2600.0])[:, None] * rng.normal(1, 0.01, (3, 40)) for i in range(12)}
-    assert told(job) == []
-    assert told(slowed(job, "nid5", 0.3, since=20)) == [(25, "nid5")]
+    assert reported_hosts(job) == []
+    assert reported_hosts(slowed(job, "nid5", 0.3, since=20)) == [(25, "nid5")]

@@ -27,9 +27,9 @@ def noise() -> Values:
 
 
 def test_of_even_noise_the_best_point_is_a_quarter_away_and_the_window_a_sixth(noise: Values) -> None:
-    said = points(noise)
-    assert distances(said.last, noise, 1).mean() == pytest.approx(1 / 3, rel=0.1)
-    assert distances(said.chosen, noise, 1).mean() == pytest.approx(1 / 4, rel=0.1)
+    prediction = points(noise)
+    assert distances(prediction.last, noise, 1).mean() == pytest.approx(1 / 3, rel=0.1)
+    assert distances(prediction.chosen, noise, 1).mean() == pytest.approx(1 / 4, rel=0.1)
     assert score(noise, 30, 1, equal_intervals).crps.mean() == pytest.approx(1 / 6, rel=0.1)
 
 
@@ -41,7 +41,7 @@ def test_windows_of_noise_hold_what_they_should_and_are_even(form: str, uneven: 
     assert found.unevenness < uneven
 
 
-def test_points_tell_the_value_after_the_latest_known_one() -> None:
+def test_points_report_the_value_after_the_latest_known_one() -> None:
     rising = np.arange(300.0)[None]
     assert distances(points(rising).last, rising, 1) == pytest.approx([1.0])
     assert distances(points(rising).last, rising, 5) == pytest.approx([5.0])
@@ -49,7 +49,7 @@ def test_points_tell_the_value_after_the_latest_known_one() -> None:
     assert score(rising, 5, 5, each_sample).crps == pytest.approx([6.2])
 
 
-def test_the_table_reads_machines_and_tells_every_form(tmp_path: Path, noise: Values) -> None:
+def test_the_table_reads_machines_and_reports_every_form(tmp_path: Path, noise: Values) -> None:
     head = ";\t".join(["Timestamp [ms]", *host_forecasts.RESOURCES])
     for machine, offset in ((10, 0.0), (20, 5.0)):
         rows = [";\t".join(map(str, (300 * i, *noise[:, i] + offset, 1.0))) for i in range(START + 60)]

@@ -32,8 +32,8 @@ def test_an_input_is_predicted_from_others_as_well_as_measured(inputs: dict[str,
 
 def test_the_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--data", str(DATA), "--only", "inputs"]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert [line.split()[:2] for line in said if line.lstrip().startswith("all ")] == [
+    prediction = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in prediction if line.lstrip().startswith("all ")] == [
         ["all", "0"],
         ["all", "1"],
         ["all", "2"],

@@ -18,7 +18,7 @@ def boards() -> dict[str, Scored]:
     return {name: left_out(table, COUNTERS[name]) for name in ("linear", "smooth", "mean", "all counters, linear")}
 
 
-def test_a_few_counters_tell_the_power_of_a_benchmark_that_was_never_run(boards: dict[str, Scored]) -> None:
+def test_a_few_counters_report_the_power_of_a_benchmark_that_was_never_run(boards: dict[str, Scored]) -> None:
     assert boards["linear"].mean < 1.25  # measured: 1.05
     assert boards["smooth"].mean < 1.25  # measured: 1.10
     assert boards["smooth"].mean < 0.7 * min(boards["mean"].mean, boards["all counters, linear"].mean)
@@ -33,20 +33,20 @@ def test_the_power_of_a_node_follows_from_its_other_metrics_and_its_level() -> N
     assert found["these and their means so far"].mean < found["its other metrics"].mean
 
 
-def test_nodes_without_a_sensor_are_told_by_what_others_draw_at_the_same_events() -> None:
+def test_nodes_without_a_sensor_are_reported_by_what_others_draw_at_the_same_events() -> None:
     model, alike = (found.mean for _, found in without_sensors(job(DATA / "clustercockpit" / "data.json.gz")))
     assert model < 0.8 * alike  # measured: 3.7 % and 5.2 % with two sensors
 
 
-def test_the_run_time_of_a_configuration_is_told_better_by_a_law_and_trees_than_by_trees_alone() -> None:
+def test_the_run_time_of_a_configuration_is_reported_better_by_a_law_and_trees_than_by_trees_alone() -> None:
     rng = np.random.default_rng(1)
     values = np.exp2(rng.integers(0, 8, (600, 4))).astype(float)
     truth = values[:, 0] ** 1.2 * values[:, 1] / values[:, 2] + np.where(values[:, 3] > 16, 2.0, 1.0) * values[:, 1]
     target = truth * np.exp(0.03 * rng.normal(size=600))
     table = Table(("cells", "steps", "nodes", "block"), values, target, np.ones(600), np.arange(600))
-    seen, asked = table.rows(np.arange(400)), table.rows(np.arange(400, 600))
+    seen, requested = table.rows(np.arange(400)), table.rows(np.arange(400, 600))
     errors = [
-        np.mean(np.abs(np.log(fit(seen).predict(asked.values).value / asked.target)))
+        np.mean(np.abs(np.log(fit(seen).predict(requested.values).value / requested.target)))
         for fit in (ATTRIBUTES["law and trees"], ATTRIBUTES["trees"])
     ]
     assert errors[0] < 0.5 * errors[1]

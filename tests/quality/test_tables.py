@@ -11,8 +11,8 @@ DATA = Path(__file__).parent / "curves_data"
 
 def test_a_table_is_printed_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--data", str(DATA), "--only", "inside", "--by-set"]) == 0
-    said, progress = capsys.readouterr()
-    assert [line.split()[-1] for line in said.splitlines() if line.startswith("inside  ")][1:] == [
+    prediction, progress = capsys.readouterr()
+    assert [line.split()[-1] for line in prediction.splitlines() if line.startswith("inside  ")][1:] == [
         "archer_benchmarks",
         "maestro",
         "ofi_ucx",
@@ -20,7 +20,7 @@ def test_a_table_is_printed_by_its_name(capsys: pytest.CaptureFixture[str]) -> N
     assert progress.startswith("[1/1] inside, at most")
 
 
-def test_a_table_that_runs_out_of_time_says_so_and_the_program_fails(
+def test_a_table_that_runs_out_of_time_reports_it_and_the_program_fails(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     chosen = ["--data", str(DATA), "--cache", str(tmp_path), "--seconds", "1e-9", "--only", "left_out"]
@@ -28,7 +28,7 @@ def test_a_table_that_runs_out_of_time_says_so_and_the_program_fails(
     assert "stopped after 0 s" in capsys.readouterr().out
 
 
-def test_a_table_without_its_data_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_without_its_data_reports_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--data", str(DATA), "--only", "job_logs"]) == 0
     assert "no data for it" in capsys.readouterr().out
 

@@ -13,7 +13,7 @@ GUARD = {
 
 
 @pytest.mark.parametrize("name", GUARD)
-def test_runs_under_load_are_told_as_well_as_they_were(name: str) -> None:
+def test_runs_under_load_are_reported_as_well_as_they_were(name: str) -> None:
     found = simulated(name, [2], runs=180)
     inside, deviations, ratio = GUARD[name]
     assert found.runs == 100
@@ -22,7 +22,7 @@ def test_runs_under_load_are_told_as_well_as_they_were(name: str) -> None:
     assert found.crps_ratio <= ratio
 
 
-def test_scores_tell_a_good_histogram_from_one_that_is_off() -> None:
+def test_scores_distinguish_a_good_histogram_from_one_that_is_off() -> None:
     even = (0.2,) * 5
     good = score(
         [Outcome(i % 5, inside=True, expected=even, pit=(i % 5) / 5 + 0.1, loaded=1.0, plain=2.0) for i in range(100)]

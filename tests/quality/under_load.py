@@ -42,7 +42,7 @@ HOSTS = 32
 SIZES = (2, 4, 8)
 NOISE = 0.05
 WARM_UP = 80  # runs that are not counted
-SEEDS_TOLD = (10, 11, 12, 13)
+SEEDS_REPORTED = (10, 11, 12, 13)
 
 
 class Kind(NamedTuple):
@@ -129,10 +129,10 @@ class Centre:
             self.now_ms += round(float(self.random.uniform(30, 600)) / STEP_S) * STEP_S * 1000
             size = int(self.random.choice(SIZES))
             hosts = np.sort(self.random.choice(HOSTS, size, replace=False))
-            said = self._start(number, size, hosts)
+            prediction = self._start(number, size, hosts)
             run_time_s = self._run_time_s(size, hosts)
             self._end(number, size, run_time_s)
-            found = _compared(said, run_time_s)
+            found = _compared(prediction, run_time_s)
             if number >= WARM_UP and found is not None:
                 yield found
 
@@ -141,11 +141,11 @@ class Centre:
         step = (self.now_ms - START_MS) // 1000 // STEP_S + WINDOW
         names = tuple(f"h{host}" for host in hosts)
         for host, name in zip(hosts, names, strict=True):
-            self.windows.tell(name, self.left[host, step - WINDOW : step].tolist(), self.now_ms)
+            self.windows.report(name, self.left[host, step - WINDOW : step].tolist(), self.now_ms)
         evidence = Evidence(application="a", sizes={"nodes": float(size)}, hosts=names)
         start = JobStarted("exa", f"{number}", f"exa/{number}@{self.now_ms}", self.now_ms, evidence)
-        told = [message for message in self._fold(start) if isinstance(message, JobPrediction)]
-        return told[-1] if told else None
+        reported = [message for message in self._fold(start) if isinstance(message, JobPrediction)]
+        return reported[-1] if reported else None
 
     def _run_time_s(self, size: int, hosts: Sequence[int]) -> float:
         work_s = self.kind.work_s * (0.2 + 1.6 / size) * math.exp(self.random.normal(0, NOISE))
@@ -174,19 +174,24 @@ class Centre:
         return list(self.shard.fold(JournalRecord(event)))
 
 
-def _compared(said: JobPrediction | None, run_time_s: float) -> Outcome | None:
-    under = said.under_load if said else None
-    if said is None or under is None or under.histogram is None or not (said.run_time_s and said.low_s and said.high_s):
+def _compared(prediction: JobPrediction | None, run_time_s: float) -> Outcome | None:
+    under = prediction.under_load if prediction else None
+    if (
+        prediction is None
+        or under is None
+        or under.histogram is None
+        or not (prediction.run_time_s and prediction.low_s and prediction.high_s)
+    ):
         return None
     histogram = given(under.histogram.edges_s, under.histogram.probabilities)
-    plain = quiet_run_time(PublishedPoint(under.n, said.run_time_s, said.low_s, said.high_s), 25)
+    plain = quiet_run_time(PublishedPoint(under.n, prediction.run_time_s, prediction.low_s, prediction.high_s), 25)
     return Outcome(
         int(interval_index(histogram, run_time_s)),
         bool(in_range(histogram, run_time_s)),
         under.histogram.probabilities,
         float(pit(histogram, run_time_s)),
-        float(crps(histogram, run_time_s)) / said.run_time_s,
-        float(crps(plain, run_time_s)) / said.run_time_s,
+        float(crps(histogram, run_time_s)) / prediction.run_time_s,
+        float(crps(plain, run_time_s)) / prediction.run_time_s,
     )
 
 
@@ -212,7 +217,7 @@ def simulated(name: str, seeds: Sequence[int], runs: int) -> Score:
     return score(found)
 
 
-def table(seeds: Sequence[int] = SEEDS_TOLD, runs: int = 200) -> Iterator[str]:
+def table(seeds: Sequence[int] = SEEDS_REPORTED, runs: int = 200) -> Iterator[str]:
     """Yield how histograms did in each kind of centre."""
     yield f"{len(seeds)} seeds of {runs} runs, the first {WARM_UP} not counted; noise {NOISE:.0%}"
     yield "runs | in range | hits off by, sd | PIT uneven | CRPS / plain band | centre"
@@ -225,5 +230,5 @@ def table(seeds: Sequence[int] = SEEDS_TOLD, runs: int = 200) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for line in table([int(text) for text in sys.argv[1:]] or SEEDS_TOLD):
+    for line in table([int(text) for text in sys.argv[1:]] or SEEDS_REPORTED):
         sys.stdout.write(f"{line}\n")

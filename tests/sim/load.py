@@ -46,13 +46,13 @@ class Hosts:
     def _profiled(self, now_ms: int) -> dict[str, Any]:
         """Return what a host that jobs run on tells for their profiles: counters, or power."""
         at_ms = now_ms - self._dice.randrange(*self._dice.choice(DELAYS_MS))
-        told = {"system": SYSTEM, "host": self._dice.choice(JOB_HOSTS), "time": rfc3339(at_ms)}
+        reported = {"system": SYSTEM, "host": self._dice.choice(JOB_HOSTS), "time": rfc3339(at_ms)}
         kind = self._dice.choice(("power", "delta", "total"))
         if kind == "power":
             watts = self._dice.choice((0.0, None, 300.0 + self._dice.randrange(200)))
-            return {**told, "type": "power", "component": "system", "power_w": watts}
+            return {**reported, "type": "power", "component": "system", "power_w": watts}
         if kind == "delta":
             counters = {"cycles": self._dice.randrange(10**9)}
-            return {**told, "type": "counters", "interval_s": 20, "counters": counters}
+            return {**reported, "type": "counters", "interval_s": 20, "counters": counters}
         misses = (at_ms - START_MS) // 10 % 30_000 + 1_000_000
-        return {**told, "type": "counters", "cumulative": True, "counters": {"misses": misses}}
+        return {**reported, "type": "counters", "cumulative": True, "counters": {"misses": misses}}

@@ -10,14 +10,14 @@ SOURCES = ("load/0", "load/1")
 
 
 def measured(dice: random.Random, now_ms: int) -> Iterator[HostMinute | HostState]:
-    """Yield what a few hosts told of one of the last minutes; some of them tell it twice, or tell other things later."""
+    """Yield what a few hosts reported one of the last minutes; some of them tell it twice, or tell other things later."""
     minute_ms = now_ms - now_ms % MINUTE_MS - dice.choice((1, 1, 1, 2)) * MINUTE_MS
     for host in HOSTS:
         if dice.random() < 0.6:
             resources = {name: _resource(dice) for name in ("cpu_available", "memory_free") if dice.random() < 0.8}
             resources |= _profiled(dice, minute_ms)
-            told = HostMinute(SYSTEM, dice.choice(SOURCES), host, minute_ms, resources)
-            yield from (told,) * dice.choice((1, 1, 2))
+            reported = HostMinute(SYSTEM, dice.choice(SOURCES), host, minute_ms, resources)
+            yield from (reported,) * dice.choice((1, 1, 2))
     if dice.random() < 0.1:
         yield HostState(SYSTEM, dice.choice(HOSTS), dice.choice(("drain", "up", "down")), minute_ms)
 

@@ -19,7 +19,7 @@ class Later:
     seconds: float | None = None
 
     def done(self) -> bool:
-        """Tell whether it has ended; it may do so now."""
+        """Return whether it has ended; it may do so now."""
         if not self.ended and self.dice.random() < SOON:
             self.run()
         return self.ended

@@ -42,7 +42,7 @@ TOPICS = {
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
-def test_after_any_trouble_everything_is_there_once(seed: int) -> None:
+def test_after_any_fault_everything_is_there_once(seed: int) -> None:
     everything_holds(World(seed))
 
 
@@ -77,30 +77,30 @@ def everything_holds(world: World) -> None:
         every_emission_arrived_and_repeats_are_equal(world, sent)
         every_bad_message_is_a_dead_letter(world)
         every_minute_of_a_host_is_that_of_an_undisturbed_pass(world)
-        every_profile_is_that_of_a_journal_in_which_nothing_is_told_twice(world)
+        every_profile_is_that_of_a_journal_in_which_nothing_is_reported_twice(world)
     except AssertionError as error:
-        error.add_note(f"seed {world.seed}: " + "; ".join(world.trouble[-40:]))
+        error.add_note(f"seed {world.seed}: " + "; ".join(world.fault[-40:]))
         raise
 
 
-def test_the_trouble_is_real() -> None:
+def test_the_faults_are_real() -> None:
     """A simulation whose faults never strike proves nothing."""
     struck: Counter[str] = Counter()
     for seed in range(FIRST, FIRST + min(SEEDS, 20)):
         world = World(seed)
         world.live()
-        for line in world.trouble:
+        for line in world.fault:
             struck[
                 next((word for word in ("crash", "efused", "sleeps", "fenced", "owner", "group") if word in line), "?")
             ] += 1
     assert {"crash", "efused", "sleeps"} <= set(struck), struck
 
 
-def test_a_quiet_world_has_no_trouble() -> None:
+def test_a_quiet_world_has_no_faults() -> None:
     world = World(1, rates=FaultRates())
     world.dice.seed(1)
     world.live()
-    assert not [line for line in world.trouble if "sleeps" not in line and "group" not in line]
+    assert not [line for line in world.fault if "sleeps" not in line and "group" not in line]
 
 
 def folded(world: World) -> tuple[Shard, dict[str, dict[tuple[str, bytes | None], int]]]:
@@ -116,14 +116,14 @@ def folded(world: World) -> tuple[Shard, dict[str, dict[tuple[str, bytes | None]
 
 def every_run_is_in_the_state_exactly_once(world: World, shard: Shard) -> None:
     counted: Counter[str] = Counter()
-    for key in shard.state.models.keys():  # noqa: SIM118 - a shelf is no mapping
+    for key in shard.state.models.keys():  # noqa: SIM118 - a store is no mapping
         model = shard.state.models.get(key)
         assert model is not None
         counted[key.split("/")[1]] += model.observations
-    expected = Counter(application for application, _, _ in world.told.runs.values())
+    expected = Counter(application for application, _, _ in world.predicted.runs.values())
     assert counted == expected
     journalled = {record.event.run_id for record in world.journal() if hasattr(record.event, "run_time_s")}
-    assert set(world.told.runs) <= journalled
+    assert set(world.predicted.runs) <= journalled
 
 
 def the_state_is_that_of_an_undisturbed_fold(world: World, shard: Shard) -> None:
@@ -149,34 +149,34 @@ def every_emission_arrived_and_repeats_are_equal(world: World, sent: dict[str, d
             assert arrived == expected, f"{kind}: lost"
             continue
         newest = {key: value for (key, value), _ in sorted(sent.get(kind, {}).items(), key=lambda item: item[1])}
-        held = {key for key, value in arrived if value is not None}
-        assert {key for key, value in newest.items() if value is not None} <= held, f"{kind}: lost"
+        retained = {key for key, value in arrived if value is not None}
+        assert {key for key, value in newest.items() if value is not None} <= retained, f"{kind}: lost"
 
 
 def every_bad_message_is_a_dead_letter(world: World) -> None:
-    letters = [
+    dead_letters = [
         msgspec.json.decode(value, type=DeadLetter) for _, value in world.records(CONFIG.topics.deadletters) if value
     ]
-    assert len({letter.id for letter in letters}) == world.bad()
+    assert len({dead_letter.id for dead_letter in dead_letters}) == world.bad()
     by_id = defaultdict(set)
-    for letter in letters:
-        by_id[letter.id].add(msgspec.json.encode(letter))
+    for dead_letter in dead_letters:
+        by_id[dead_letter.id].add(msgspec.json.encode(dead_letter))
     assert all(len(versions) == 1 for versions in by_id.values())
 
 
 def every_minute_of_a_host_is_that_of_an_undisturbed_pass(world: World) -> None:
     """Windows fill again after a crash as they were; of one minute the highest revision counts."""
-    told = {(minute.identity, minute.revision): minute for minute in world.undisturbed_minutes()}
+    reported = {(minute.identity, minute.revision): minute for minute in world.undisturbed_minutes()}
     found: dict[tuple[str, int], HostMinute] = {}
     for minute in world.minutes():
         again = found.setdefault((minute.identity, minute.revision), minute)
         assert again == minute, "a minute was told in two ways"
-    assert set(found) == set(told)
-    differing = [key for key in told if told[key] != found[key]]
-    assert not differing, (told[differing[0]], found[differing[0]])
+    assert set(found) == set(reported)
+    differing = [key for key in reported if reported[key] != found[key]]
+    assert not differing, (reported[differing[0]], found[differing[0]])
 
 
-def every_profile_is_that_of_a_journal_in_which_nothing_is_told_twice(world: World) -> None:
+def every_profile_is_that_of_a_journal_in_which_nothing_is_reported_twice(world: World) -> None:
     """What crashes made roles write again counts once, and what was settled is what arrived.
 
     Of a run that was reported in two ways the last report counts, and which is last depends on what was written again.
@@ -220,7 +220,7 @@ def test_there_are_profiles_of_runs_whole_and_in_part() -> None:
     assert any(profile.left_out for profile in found)
 
 
-def test_there_are_minutes_told_once_and_told_again() -> None:
+def test_there_are_minutes_reported_once_and_reported_again() -> None:
     minutes = [minute for seed in range(1, 11, 2) for minute in World(seed).lived().undisturbed_minutes()]
     assert {minute.revision for minute in minutes} == {0, 1}
     assert len(minutes) > 100
@@ -231,5 +231,5 @@ def test_settled_runs_carry_what_a_rebuild_needs() -> None:
     world.live()
     world.heal()
     runs = [msgspec.json.decode(value, type=Run) for _, value in world.records(CONFIG.topics.runs) if value]
-    assert {run.run_id for run in runs if run.state == "COMPLETED"} == set(world.told.runs)
+    assert {run.run_id for run in runs if run.state == "COMPLETED"} == set(world.predicted.runs)
     assert all(run.run_id.startswith(SYSTEM) for run in runs)

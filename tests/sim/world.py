@@ -42,7 +42,7 @@ CONFIG = Config(
     learner=LearnerSettings(checkpoint_interval_s=3.0, checkpoint_records_max=8, host_checkpoint_interval_s=11.0),
     hosts=HostSettings(quiet_s=300.0, series_max=6),
     jobs=JobSettings(settle_max_s=300.0),
-    run_time=RunTimeSettings(publish_after_runs=4, refits_per_tick_max=1, unmerged_runs_max=4),
+    run_time=RunTimeSettings(publish_after_runs=4, fits_per_tick_max=1, unmerged_runs_max=4),
     topics=TopicNames(),
 )
 METRICS = compose.metrics()  # one for all processes: to make them takes as long as a life
@@ -101,16 +101,16 @@ class World:
     learner: type[Learner] = Learner
     broker: MemoryBroker = field(default_factory=MemoryBroker)
     clock: Clock = field(default_factory=Clock)
-    trouble: list[str] = field(default_factory=list)
+    fault: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)  # noqa: S311 - a world has to come again with its seed
-        self.told: History = history(self.seed)
+        self.predicted: History = history(self.seed)
         self._hosts = Hosts(self.dice)
-        self._lives = 0
+        self._restarts = 0
         self._threads: dict[str, Slow] = {}
         create_topics(self.broker)
-        self.unsent = shuffled(self.told.messages, JOB_PARTITIONS, self.dice)
+        self.unsent = shuffled(self.predicted.messages, JOB_PARTITIONS, self.dice)
         self.processes = [
             *(Process(f"collector{i}", self._collector(f"collector{i}"), self._collect) for i in (1, 2)),
             *(Process(f"learner{i}", self._learner(f"learner{i}"), self._learn) for i in (1, 2)),
@@ -138,7 +138,7 @@ class World:
         assert isinstance(collector, Collector)
         while not collector.assigned() or collector.lag():
             self._step(calm[0])
-        self.clock.now_ms = max(self.clock.now_ms, self.told.end_ms) + 3_600_000
+        self.clock.now_ms = max(self.clock.now_ms, self.predicted.end_ms) + 3_600_000
         for _ in range(60):
             self.clock.now_ms += TICK_MS
             for process in calm:
@@ -161,7 +161,7 @@ class World:
 
     def bad(self) -> int:
         """Return how many messages, or parts of them, have to be refused."""
-        return self.told.bad + self._hosts.bad
+        return self.predicted.bad + self._hosts.bad
 
     def minutes(self) -> list[HostMinute]:
         """Return the minutes of hosts in the journal, in order."""
@@ -225,13 +225,13 @@ class World:
         process.asleep = 12
         group = CONFIG.learner.group if process.name.startswith("learner") else CONFIG.collector.group
         self.broker.expel(group, process.name)
-        self.trouble.append(f"{process.name} sleeps")
+        self.fault.append(f"{process.name} sleeps")
 
     def _start(self, process: Process, rates: FaultRates) -> Process:
-        self._lives += 1
+        self._restarts += 1
         process.asleep = 0
         process.log = FaultyLog(
-            MemoryLog(self.broker, state_topic=CONFIG.topics.state), self.seed * 1000 + self._lives, rates
+            MemoryLog(self.broker, state_topic=CONFIG.topics.state), self.seed * 1000 + self._restarts, rates
         )
         self._guarded(process, lambda log: setattr(process, "role", process.make(log)))
         return process
@@ -248,7 +248,7 @@ class World:
         except ConfigError:
             raise
         except (Crash, ScalewatchError) as error:
-            self.trouble.append(f"{process.name}: {error}")
+            self.fault.append(f"{process.name}: {error}")
             self._end(process)
 
     def _end(self, process: Process) -> None:

@@ -24,7 +24,7 @@ def test_monotonic_time_grows_by_what_was_slept(clock: Clock) -> None:
     assert clock.monotonic_s() - before >= 0.01
 
 
-def test_a_sleep_that_is_told_to_stop_ends_at_once(clock: Clock) -> None:
+def test_a_sleep_that_is_asked_to_stop_ends_at_once(clock: Clock) -> None:
     stop = threading.Event()
     stop.set()
     before = clock.monotonic_s()
@@ -32,7 +32,7 @@ def test_a_sleep_that_is_told_to_stop_ends_at_once(clock: Clock) -> None:
     assert clock.monotonic_s() - before < 60
 
 
-def test_a_sleep_that_ran_its_length_says_that_nobody_stopped_it(clock: Clock) -> None:
+def test_a_sleep_that_ran_its_length_states_that_nobody_stopped_it(clock: Clock) -> None:
     assert not clock.sleep(0.0, threading.Event())
 
 

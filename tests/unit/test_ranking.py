@@ -4,7 +4,7 @@ from processors.contracts.outputs import HorizonError, Member, Model
 from sinks.web.views.overview import horizons, ranked
 
 
-def member(name: str, *errors: HorizonError, weight: float = 0.0, role: str = "beside", **more: object) -> Member:
+def member(name: str, *errors: HorizonError, weight: float = 0.0, role: str = "reference", **more: object) -> Member:
     return Member(name, weight, {}, role, errors=errors, **more)  # type: ignore[arg-type]  # plain values
 
 
@@ -26,7 +26,11 @@ def test_runs_count_alike_over_the_horizons_beyond() -> None:
 
 def test_before_any_run_the_weightiest_comes_first() -> None:
     heavy = member("heavy", weight=0.9, role="part")
-    assert names(member("beside"), member("light", weight=0.1, role="part"), heavy) == ["heavy", "light", "beside"]
+    assert names(member("reference"), member("light", weight=0.1, role="part"), heavy) == [
+        "heavy",
+        "light",
+        "reference",
+    ]
 
 
 def test_the_prediction_itself_stands_among_the_laws() -> None:
@@ -35,15 +39,15 @@ def test_the_prediction_itself_stands_among_the_laws() -> None:
     assert names(member("good", good), member("bad", bad), errors=middle) == ["good", "prediction", "bad"]
 
 
-def test_a_law_says_what_it_can_not_answer() -> None:
-    laws = ranked(Model("m", (member("x", answers="nothing", sizes_min=4), member("adept", answers="larger sizes"))))
-    assert {law.name: law.remark for law in laws} == {
+def test_a_law_states_what_it_cannot_answer() -> None:
+    members = ranked(Model("m", (member("x", answers="nothing", sizes_min=4), member("adept", answers="larger sizes"))))
+    assert {law.name: law.remark for law in members} == {
         "x": "needs 4 sizes, or does not apply", "adept": "for larger sizes than were run",
     }  # fmt: skip
 
 
 def test_only_horizons_with_runs_are_shown_the_nearest_first() -> None:
-    laws = ranked(
+    members = ranked(
         Model("m", (member("a", HorizonError("beyond_4x", 1, 0.1)), member("b", HorizonError("inside", 1, 0.1))))
     )
-    assert horizons(laws) == ["inside", "beyond_4x"]
+    assert horizons(members) == ["inside", "beyond_4x"]

@@ -94,10 +94,10 @@ def factor_of(metric: str, unit: str | None) -> float:
     return 1e6 if _MEGA.fullmatch(metric) else 1.0
 
 
-def told_unit(prefix: str | None, base: str | None) -> str:
+def unit_name(prefix: str | None, base: str | None) -> str:
     """Return a unit that is told in two parts, as archives do; one without a known meaning stays as it is told.
 
-    >>> told_unit("G", "B/s"), told_unit(None, "load")
+    >>> unit_name("G", "B/s"), unit_name(None, "load")
     ('GB/s', 'load')
     """
     return f"{prefix or ''}{base or ''}" or "1"

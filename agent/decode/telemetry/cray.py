@@ -202,26 +202,28 @@ def _flat(value: bytes) -> CrayMessage:
         raise json_error(error) from None
     if not value.count(b'"Value":') == value.count(b'"Location":') == 1:
         refuse_duplicate_keys(value)
-    name = _told(flat.message_id) or _told(flat.event_name)
+    name = _value_text(flat.message_id) or _value_text(flat.event_name)
     if not name:
         raise invalid("missing-field", "The record has no events, and names no message.")
     stamp = _bare(flat.timestamp) or flat.time or ""
     reading = Reading(
-        _told(flat.location),
+        _value_text(flat.location),
         _bare(flat.value),
         stamp,
-        _told(flat.parental_context),
+        _value_text(flat.parental_context),
         _count(flat.parental_index),
-        _told(flat.physical_context),
+        _value_text(flat.physical_context),
         _count(flat.index),
-        _told(flat.physical_sub_context),
-        _told(flat.device_specific_context),
+        _value_text(flat.physical_sub_context),
+        _value_text(flat.device_specific_context),
         _count(flat.sub_index),
     )
-    return CrayMessage([CrayEvent(name, oem=_Oem([reading], _told(flat.telemetry_source)))], system=_told(flat.cluster))
+    return CrayMessage(
+        [CrayEvent(name, oem=_Oem([reading], _value_text(flat.telemetry_source)))], system=_value_text(flat.cluster)
+    )
 
 
-def _told(field: "_Text") -> str:
+def _value_text(field: "_Text") -> str:
     return field if isinstance(field, str) else _bare(field) or ""
 
 
@@ -239,7 +241,7 @@ def _reading(plain: Any) -> Reading:
     if not isinstance(plain, dict):
         raise invalid("wrong-type", "A reading is no object.")
     try:
-        bare = {name: told for name, field in plain.items() if (told := _bare(field)) is not None}
+        bare = {name: reported for name, field in plain.items() if (reported := _bare(field)) is not None}
         return msgspec.convert(bare, Reading)
     except msgspec.ValidationError as error:
         raise json_error(error) from None
@@ -317,9 +319,9 @@ class Resolver:
         self._index: SeriesIndex | None = None
         self._owners: dict[int, Target] = {}
 
-    def told(self, message: str) -> bool:
-        """Tell whether readings of messages of this name can be anything."""
-        return self._sensors.told(message)
+    def concerns(self, message: str) -> bool:
+        """Return whether readings of messages of this name can be anything."""
+        return self._sensors.concerns(message)
 
     def target(self, sensor: Sensor, system: str, index: SeriesIndex) -> Target:
         """Return what a sensor's readings are; InvalidInputError where its names are none that could be shown."""
@@ -413,7 +415,7 @@ class _Decoder:
 
     def _take(self, event: CrayEvent, one: CrayMessage, message: int, columns: Columns) -> None:
         name, readings = event.message_id, event.readings
-        if not self._resolver.told(name):
+        if not self._resolver.concerns(name):
             self._options.missed.note("metrics", name[:KEY_BYTES_MAX])
             columns.ignore("metric", len(readings))
             return

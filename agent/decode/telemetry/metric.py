@@ -125,11 +125,11 @@ class Metric(msgspec.Struct, frozen=True):
         return self.field[:-1] if self.field.endswith(REST) else None
 
     def fits(self, tags: Mapping[str, str]) -> bool:
-        """Tell whether records with these tags count."""
+        """Return whether records with these tags count."""
         return self.part in {None, REST, *tags} and all(tags.get(tag) == value for tag, value in self.only)
 
     def of(self, field: str) -> bool:
-        """Tell whether a field is meant."""
+        """Return whether a field is meant."""
         return field == self.field if self.beginning is None else field.startswith(self.beginning)
 
     def peer_of(self, field: str, tags: Mapping[str, str]) -> str | None:
@@ -293,7 +293,7 @@ LDMS: Final = (
 )
 """Columns of rows, by their names alone, for a row does not say its schema; `load1min` gives cpu_available as well.
 
-Of variorum's rows, one for each socket, the first tells of the whole host; of procstat2's the one that adds up all processors.
+Of variorum's rows, one for each socket, the first reports the whole host; of procstat2's the one that adds up all processors.
 """
 
 

@@ -49,21 +49,21 @@ def nws_decoder(options: TelemetryOptions) -> DecodeSamples:
         lines = [line.split() for line in _text(checked(value, options.decode)).splitlines()]
         if len(lines) > options.decode.elements_max:
             raise invalid("array-bomb", f"The message has more lines than {options.decode.elements_max}.")
-        for words in lines:
+        for fields in lines:
             try:
-                if words and not words[0].startswith("#"):
-                    take_words(words, message, columns)
+                if fields and not fields[0].startswith("#"):
+                    take_fields(fields, message, columns)
             except InvalidInputError as error:
                 columns.refuse(message, error)
 
-    def take_words(words: list[str], message: int, columns: Columns) -> None:
-        named = _header(words)
+    def take_fields(fields: list[str], message: int, columns: Columns) -> None:
+        named = _header(fields)
         if named is not None:
             header[0] = named
             return
-        if len(words) != len(header[0]):
-            raise invalid("columns", f"The line has {len(words)} columns instead of {len(header[0])}.")
-        row = dict(zip(header[0], words, strict=True))
+        if len(fields) != len(header[0]):
+            raise invalid("columns", f"The line has {len(fields)} columns instead of {len(header[0])}.")
+        row = dict(zip(header[0], fields, strict=True))
         plans, key = known.of(columns.index), (row["resource"], row.get("source", ""), row.get("destination", ""))
         plan = plans.get(key)
         if plan is None:
@@ -79,9 +79,9 @@ def nws_decoder(options: TelemetryOptions) -> DecodeSamples:
     return in_slices(decode_message, options)
 
 
-def _header(words: list[str]) -> tuple[str, ...] | None:
+def _header(fields: list[str]) -> tuple[str, ...] | None:
     """Return the columns that a line names; None where it is no header."""
-    names = tuple(word.lower() for word in words)
+    names = tuple(word.lower() for word in fields)
     return names if _NEEDED <= set(names) <= _CHOSEN and len(set(names)) == len(names) else None
 
 

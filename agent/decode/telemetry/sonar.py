@@ -98,7 +98,7 @@ class _Decoder:
         self._jobs = sonar_decoder(options.decode)
         self._planner = Planner(SONAR, options)
         self._plans = Known[_Key, Plan]()
-        self._told: dict[tuple[str, int, str], None] = {}
+        self._reported: dict[tuple[str, int, str], None] = {}
 
     def decode(self, value: bytes, message: int, columns: Columns) -> None:
         value = checked(value, self._options.decode)
@@ -126,14 +126,14 @@ class _Decoder:
         if programs.events:
             columns.other(message, programs)
 
-    def _take_system(self, sample: _Sample, told: _System, system: str, message: int, columns: Columns) -> None:
+    def _take_system(self, sample: _Sample, reported: _System, system: str, message: int, columns: Columns) -> None:
         fields: dict[str, float] = {}
-        if told.existing_entities:
-            fields = {name: getattr(told, name) for name in ("load1", "load5", "load15", "runnable_entities")}
-        if told.used_memory:
-            fields["used_memory"] = told.used_memory
-        fields |= {f"gpu:{gpu.index}": gpu.power for gpu in told.gpus}
-        key = (system, sample.node, tuple(gpu.index for gpu in told.gpus), len(told.cpus))
+        if reported.existing_entities:
+            fields = {name: getattr(reported, name) for name in ("load1", "load5", "load15", "runnable_entities")}
+        if reported.used_memory:
+            fields["used_memory"] = reported.used_memory
+        fields |= {f"gpu:{gpu.index}": gpu.power for gpu in reported.gpus}
+        key = (system, sample.node, tuple(gpu.index for gpu in reported.gpus), len(reported.cpus))
         plans = self._plans.of(columns.index)
         plan = plans.get(key)
         if plan is None:
@@ -165,15 +165,15 @@ class _Decoder:
 
     def _program(self, system: str, job: int, command: str) -> Identity | None:
         key = (system, job, command[:TEXT_MAX])
-        if key in self._told:
+        if key in self._reported:
             return None
         try:
             executable = own_text(command, "command")
         except InvalidInputError:
             executable = None
-        if len(self._told) >= PROGRAMS_MAX:  # the oldest, whose job is long over
-            del self._told[next(iter(self._told))]
-        self._told[key] = None
+        if len(self._reported) >= PROGRAMS_MAX:  # the oldest, whose job is long over
+            del self._reported[next(iter(self._reported))]
+        self._reported[key] = None
         if executable is None:
             return None
         return Identity(system=system, job_id=str(job), source=SOURCE, evidence=Evidence(executable=executable))

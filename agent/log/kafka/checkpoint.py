@@ -40,7 +40,7 @@ class KafkaCheckpointStore:
 
     @property
     def closed(self) -> bool:
-        """Tell whether it was closed, or died of an error."""
+        """Return whether it was closed, or died of an error."""
         return self._death is not None
 
     def take_over(self) -> Restored:
@@ -96,7 +96,7 @@ class KafkaCheckpointStore:
         self._deadline(self._producer.abort_transaction, "Aborting the sweep")
 
     def _ends_agree(self) -> bool:
-        """Tell whether nothing is open: else what is committed may be hidden behind it."""
+        """Return whether nothing is open: else what is committed may be hidden behind it."""
         with self._reading(committed=True) as committed, self._reading(committed=False) as everything:
             return any(committed.end() == everything.end() for _ in range(END_LOOKS_MAX))
 

@@ -185,10 +185,10 @@ def translate(error: BaseException, settings: KafkaSettings, doing: str) -> Scal
     if isinstance(error, NO_CONNECTION):
         return UnavailableError(unreachable(settings, error))
     name, text = type(error).__name__, str(error).partition("\n")[0]
-    said = text if name in text else f"{name}: {text}" if text else name
-    sentence = f"{doing} failed at {settings.bootstrap}: {said.rstrip('.')}."
+    reason = text if name in text else f"{name}: {text}" if text else name
+    message = f"{doing} failed at {settings.bootstrap}: {reason.rstrip('.')}."
     fenced = any(isinstance(one, FENCED) for one in (error, *error.args))
-    return FencedError(sentence) if fenced else UnavailableError(sentence)
+    return FencedError(message) if fenced else UnavailableError(message)
 
 
 def unreachable(settings: KafkaSettings, cause: BaseException | None = None) -> str:

@@ -49,7 +49,7 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc] # the client
         self.drain()
 
     def _hidden(self, batch: Any) -> bool:
-        """Tell whether a batch is a mark of a transaction, or of one that was aborted."""
+        """Return whether a batch is a mark of a transaction, or of one that was aborted."""
         if batch.magic != NEW_FORMAT:
             return False
         if self.isolation_level == READ_COMMITTED and batch.has_producer_id():
@@ -264,18 +264,18 @@ class KafkaLogConsumer:
         """Compare what the rebalance gave with what was owned before."""
         self._rebalances.done = False
         now = frozenset((one.topic, one.partition) for one in self._consumer.assignment())
-        kept = now & self._owned if self._follows() else frozenset()
-        change = Assignment(gained=tuple(sorted(now - kept)), lost=tuple(sorted(self._owned - kept)))
+        retained = now & self._owned if self._follows() else frozenset()
+        change = Assignment(gained=tuple(sorted(now - retained)), lost=tuple(sorted(self._owned - retained)))
         self._owned = now
         self._fresh = set(now)
-        self._paused &= kept
-        self._next = {partition: offset for partition, offset in self._next.items() if partition in kept}
+        self._paused &= retained
+        self._next = {partition: offset for partition, offset in self._next.items() if partition in retained}
         for partition, offset in self._next.items():
             self._consumer.seek(ClientPartition(*partition), offset)
         return change
 
     def _follows(self) -> bool:
-        """Tell whether this generation is the one right after the last, and note it."""
+        """Return whether this generation is the one right after the last, and note it."""
         current = self._consumer._coordinator.generation_if_stable()  # noqa: SLF001 - no public way tells the generation
         previous, self._generation = self._generation, -1 if current is None else current.generation_id
         return previous >= 0 and self._generation == previous + 1

@@ -85,17 +85,17 @@ class KafkaLog:
     ) -> KafkaLogConsumer:
         """Return a new member of a group; topics may be regular expressions when they start with ``^``."""
         self._connect()
-        return self._kept(KafkaLogConsumer(self._settings, group, topics, member, from_beginning=from_beginning))
+        return self._retained(KafkaLogConsumer(self._settings, group, topics, member, from_beginning=from_beginning))
 
     def producer(self) -> KafkaLogProducer:
         """Return a new producer (acks of all replicas, idempotent)."""
         self._connect()
-        return self._kept(KafkaLogProducer(self._settings))
+        return self._retained(KafkaLogProducer(self._settings))
 
     def checkpoints(self, shard: int) -> KafkaCheckpointStore:
         """Return a new store for a shard's checkpoints; the shard is the partition of the state topic."""
         self._connect()
-        return self._kept(KafkaCheckpointStore(self._settings, shard))
+        return self._retained(KafkaCheckpointStore(self._settings, shard))
 
     def partitions(self, topic: str) -> int | None:
         """Return the number of partitions, None where the topic does not exist; a known number is not asked again."""
@@ -125,7 +125,7 @@ class KafkaLog:
             client.close()
         self._clients.clear()
 
-    def _kept(self, client: Client) -> Client:
+    def _retained(self, client: Client) -> Client:
         self._clients = [*(one for one in self._clients if not one.closed), client]
         return client
 

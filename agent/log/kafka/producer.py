@@ -28,7 +28,7 @@ class KafkaLogProducer:
 
     @property
     def closed(self) -> bool:
-        """Tell whether it was closed, or died of an error."""
+        """Return whether it was closed, or died of an error."""
         return self._death is not None
 
     def send(

@@ -99,7 +99,7 @@ class Anomalies:
     """
 
     sizes: tuple[AnomalousSize, ...]
-    kept: Booleans
+    retained: Booleans
     violations: float
 
 
@@ -114,19 +114,19 @@ def find_anomalies(n: Floats, run_time_s: Floats, tolerance: float, fitter: Quic
     >>> [(found.n, round(found.deviation, 2)) for found in find_anomalies(n, np.array([64.0, 32.0, 16.0, 12.0, 4.0]), 0.1).sizes]
     [(8.0, 0.5)]
     """
-    kept = np.ones(n.size, bool)
+    retained = np.ones(n.size, bool)
     if violations(n, run_time_s, tolerance) == 0.0:
-        return Anomalies((), kept, 0.0)
+        return Anomalies((), retained, 0.0)
     fits = fitter or QuickFitter(n, run_time_s)
     found: list[AnomalousSize] = []
     for _ in range(max(1, n.size // 4)):
-        worst = _worst(n, run_time_s, kept, tolerance, fits)
+        worst = _worst(n, run_time_s, retained, tolerance, fits)
         if worst is None:
             break
         index, size = worst
-        kept[index] = False
+        retained[index] = False
         found.append(size)
-    return Anomalies(tuple(found), kept, violations(n[kept], run_time_s[kept], tolerance))
+    return Anomalies(tuple(found), retained, violations(n[retained], run_time_s[retained], tolerance))
 
 
 def violations(n: Floats, run_time_s: Floats, tolerance: float) -> float:
@@ -141,28 +141,28 @@ def violations(n: Floats, run_time_s: Floats, tolerance: float) -> float:
 
 
 def _worst(
-    n: Floats, run_time_s: Floats, kept: Booleans, tolerance: float, fitter: QuickFitter
+    n: Floats, run_time_s: Floats, retained: Booleans, tolerance: float, fitter: QuickFitter
 ) -> tuple[int, AnomalousSize] | None:
     """Return index and description of the cheapest suspect that is confirmed, or None."""
-    suspects, left = _suspects(n, run_time_s, kept, tolerance)
-    if not suspects:
+    candidates, left = _candidates(n, run_time_s, retained, tolerance)
+    if not candidates:
         return None
-    fits = fitter.fit(np.stack([kept & (np.arange(n.size) != suspect) for suspect in suspects]))
-    expected_s = np.diagonal(fits.predict(n[suspects]))
-    deviation = run_time_s[suspects] / expected_s - 1.0
+    fits = fitter.fit(np.stack([retained & (np.arange(n.size) != candidate) for candidate in candidates]))
+    expected_s = np.diagonal(fits.predict(n[candidates]))
+    deviation = run_time_s[candidates] / expected_s - 1.0
     cost = (fits.rms + 0.01 + left) * np.where(deviation > 0.0, 1.0, FAST_COST)
     cost = np.where(np.abs(deviation) > tolerance, cost, np.inf)
     best = int(cost.argmin())
     if not np.isfinite(cost[best]):
         return None
-    index, off = suspects[best], float(deviation[best])
+    index, off = candidates[best], float(deviation[best])
     direction: Literal["slow", "fast"] = "slow" if off > 0.0 else "fast"
     return index, AnomalousSize(float(n[index]), float(run_time_s[index]), float(expected_s[best]), off, direction)
 
 
-def _suspects(n: Floats, run_time_s: Floats, kept: Booleans, tolerance: float) -> tuple[list[int], list[float]]:
+def _candidates(n: Floats, run_time_s: Floats, retained: Booleans, tolerance: float) -> tuple[list[int], list[float]]:
     """Return the points whose removal ends at least half of the violations, and the violations left without each."""
-    points = np.flatnonzero(kept)
+    points = np.flatnonzero(retained)
     if points.size < SIZES_MIN:
         return [], []
     over = violation(excess_over_chord(n[points], run_time_s[points]), tolerance)
@@ -280,8 +280,8 @@ class _Segments:
         """Return the numbers of the segments that the starts (m, p-1) of later phases cut, shape (m, p)."""
         rows = starts.shape[0]
         firsts = np.column_stack([np.zeros(rows, np.intp), starts])
-        lasts = np.column_stack([starts - 1, np.full(rows, self.n.size - 1)])
-        return np.asarray(self.number[firsts, lasts])
+        last = np.column_stack([starts - 1, np.full(rows, self.n.size - 1)])
+        return np.asarray(self.number[firsts, last])
 
     def phases(self, starts: Indices) -> Phases:
         numbers = self.of(starts[None, :])[0]
@@ -463,7 +463,7 @@ class Patterns:
     True
     """
 
-    kept: Booleans
+    retained: Booleans
     special: SpecialSizes | None = None
     anomalies: tuple[AnomalousSize, ...] = ()
     phases: Phases | None = None
@@ -479,7 +479,11 @@ class Patterns:
         >>> Patterns(np.array([True, True, False, True])).fitted.tolist()
         [True, True, True, True]
         """
-        return self.kept if self.special is not None or self.kept.sum() >= CONTRADICTING else np.ones_like(self.kept)
+        return (
+            self.retained
+            if self.special is not None or self.retained.sum() >= CONTRADICTING
+            else np.ones_like(self.retained)
+        )
 
 
 def find_patterns(n: Floats, run_time_s: Floats, tolerance: float, cores_per_node: int | None = None) -> Patterns:
@@ -503,16 +507,18 @@ def find_patterns(n: Floats, run_time_s: Floats, tolerance: float, cores_per_nod
         return Patterns(special.is_member(n), special, error=error)
     anomalies = find_anomalies(n, run_time_s, tolerance, fitter)
     phases = find_phases(n, run_time_s, tolerance, rms_of_one=error)
-    if phases is not None and (anomalies.violations > 0.0 or _error(fitter, anomalies.kept) > 2.0 * phases.rms + 0.01):
+    if phases is not None and (
+        anomalies.violations > 0.0 or _error(fitter, anomalies.retained) > 2.0 * phases.rms + 0.01
+    ):
         return Patterns(everything, phases=phases, error=error)
-    return Patterns(anomalies.kept, anomalies=anomalies.sizes, error=error if anomalies.sizes else 0.0)
+    return Patterns(anomalies.retained, anomalies=anomalies.sizes, error=error if anomalies.sizes else 0.0)
 
 
 def _of_points(n: Floats, run_time_s: Floats, tolerance: float) -> Patterns:
     """Return the single points out of line where no other pattern can be."""
     anomalies = find_anomalies(n, run_time_s, tolerance)
     error = _error(QuickFitter(n, run_time_s), np.ones(n.size, bool)) if anomalies.sizes else 0.0
-    return Patterns(anomalies.kept, anomalies=anomalies.sizes, error=error)
+    return Patterns(anomalies.retained, anomalies=anomalies.sizes, error=error)
 
 
 def _error(fitter: QuickFitter, subset: Booleans) -> float:

@@ -179,8 +179,8 @@ class Study:
     @cached_property
     def envelope(self) -> Envelope:
         """Bounds of the parameters of every Downey curve near the sizes that are in line."""
-        kept = self.patterns.kept
-        bounds = envelope(self._sizes[kept], self._times[kept], self._deviation)
+        retained = self.patterns.retained
+        bounds = envelope(self._sizes[retained], self._times[retained], self._deviation)
         return replace(bounds, t1_low_s=self._second(bounds.t1_low_s), t1_high_s=self._second(bounds.t1_high_s))
 
     def predict(self, targets: ArrayLike) -> StudyPrediction:
@@ -424,9 +424,11 @@ def _curves(
         inside = (phase == number for number in range(len(patterns.phases.phases)))
         parts = ((n[part], run_time_s[part], weight[part]) for part in inside)
         return tuple(anchored_curve(*part, noise, unexplained=unexplained) for part in parts)
-    kept = patterns.fitted
-    curve = anchored_curve(n[kept], run_time_s[kept], weight[kept], noise, unexplained=unexplained)
+    retained = patterns.fitted
+    curve = anchored_curve(n[retained], run_time_s[retained], weight[retained], noise, unexplained=unexplained)
     if patterns.special is None:
         return (curve,)
     slowdown = patterns.special.slowdown
-    return curve, parallel_curve(curve, n[~kept], run_time_s[~kept], weight[~kept], noise=noise, slowdown=slowdown)
+    return curve, parallel_curve(
+        curve, n[~retained], run_time_s[~retained], weight[~retained], noise=noise, slowdown=slowdown
+    )

@@ -94,58 +94,56 @@ class Facts:
     next_n: float | None = None
 
 
-def sentence(reason: str, facts: Facts) -> str:
+def advice_text(reason: str, facts: Facts) -> str:
     """Return what a user should know and do about one reason, in one sentence.
 
     Raises KeyError for a reason that no verdict gives.
 
     >>> facts = Facts(count=4, smallest_n=1.0, largest_n=8.0, rms=0.01, worst_n=4.0, next_n=16.0)
-    >>> sentence("linear", facts)
-    'Up to 8 there is no sign of where the speed-up ends; run it at 16 to find out.'
+    >>> advice_text("linear", facts)
+    'No limit of the speed-up is visible up to 8; run it at 16 to find it.'
     """
-    return SENTENCES[reason](facts)
+    return ADVICE[reason](facts)
 
 
 def _run_next(facts: Facts, purpose: str) -> str:
     return f"; run it at {number(facts.next_n)} {purpose}." if facts.next_n is not None else "."
 
 
-def _insufficient_sentence(facts: Facts) -> str:
+def _insufficient_advice(facts: Facts) -> str:
     seen = "one size has" if facts.count == 1 else f"{facts.count} sizes have"
-    return f"Only {seen} been run, three are needed" + _run_next(facts, "next")
+    return f"Only {seen} been run, but three are needed" + _run_next(facts, "next")
 
 
-def _high_error_sentence(facts: Facts) -> str:
+def _high_error_advice(facts: Facts) -> str:
     return (
         f"No scaling curve fits these run times (typical error {facts.rms * 100:.0f} %, worst at {number(facts.worst_n)}); "
         "check whether different inputs, builds or machines are mixed under this name."
     )
 
 
-def _linear_sentence(facts: Facts) -> str:
-    return f"Up to {number(facts.largest_n)} there is no sign of where the speed-up ends" + _run_next(
-        facts, "to find out"
-    )
+def _linear_advice(facts: Facts) -> str:
+    return f"No limit of the speed-up is visible up to {number(facts.largest_n)}" + _run_next(facts, "to find it")
 
 
-def _runner_up_sentence(facts: Facts) -> str:
-    apart = f"Different curves fit equally well and are {np.expm1(facts.disagreement) * 100:.0f} % apart at {number(facts.reference_n)}"
-    return apart + _run_next(facts, "to tell them apart")
+def _runner_up_advice(facts: Facts) -> str:
+    apart = f"Different curves fit equally well but differ by {np.expm1(facts.disagreement) * 100:.0f} % at {number(facts.reference_n)}"
+    return apart + _run_next(facts, "to decide between them")
 
 
-def _superlinear_sentence(facts: Facts) -> str:
+def _superlinear_advice(facts: Facts) -> str:
     first, second = map(number, facts.superlinear)
     return (
-        f"From {first} to {second} it speeds up by more than the sizes grow, which memory or caches explain and a scaling "
-        "curve does not; trust the sizes that were run."
+        f"From {first} to {second} the speed-up exceeds the growth in size; memory or caches can explain this, a scaling "
+        "curve cannot. Trust only the sizes that were run."
     )
 
 
-def _slowdown_sentence(facts: Facts) -> str:
+def _slowdown_advice(facts: Facts) -> str:
     return f"It is slower at {number(facts.largest_n)} than at {number(facts.fastest_n)}; do not allocate more than {number(facts.fastest_n)}."
 
 
-def _far_sentence(facts: Facts) -> str:
+def _far_advice(facts: Facts) -> str:
     largest, reach = number(facts.largest_n), REACH * facts.largest_n
     if facts.target is not None and facts.target < facts.smallest_n:
         what = (
@@ -160,44 +158,46 @@ def _far_sentence(facts: Facts) -> str:
     return what + _run_next(facts, "first")
 
 
-SENTENCES = {
-    "insufficient": _insufficient_sentence,
-    "high_error": _high_error_sentence,
-    "linear": _linear_sentence,
-    "runner_up": _runner_up_sentence,
-    "superlinear": _superlinear_sentence,
-    "slowdown": _slowdown_sentence,
-    "far": _far_sentence,
+ADVICE = {
+    "insufficient": _insufficient_advice,
+    "high_error": _high_error_advice,
+    "linear": _linear_advice,
+    "runner_up": _runner_up_advice,
+    "superlinear": _superlinear_advice,
+    "slowdown": _slowdown_advice,
+    "far": _far_advice,
 }
 
 
-def anomaly_sentence(n: float, deviation: float) -> str:
+def anomaly_message(n: float, deviation: float) -> str:
     """Return what to do about one size that is out of line; `deviation` is relative to the curve of the others.
 
-    >>> anomaly_sentence(8.0, 0.5)
-    'At 8 it takes 50 % longer than the other sizes say; check placement and contention of those runs.'
+    >>> anomaly_message(8.0, 0.5)
+    'At 8 it takes 50 % longer than the other sizes suggest; check placement and contention of those runs.'
     """
     change = f"{abs(deviation) * 100:.0f} % {'longer' if deviation > 0 else 'less'}"
-    return f"At {number(n)} it takes {change} than the other sizes say; check placement and contention of those runs."
+    return (
+        f"At {number(n)} it takes {change} than the other sizes suggest; check placement and contention of those runs."
+    )
 
 
-def special_sentence(name: str, slowdown: float) -> str:
+def special_message(name: str, slowdown: float) -> str:
     """Return what to do about a class of sizes that the application favours.
 
-    >>> special_sentence("pow2", 0.3)
+    >>> special_message("pow2", 0.3)
     'It favours powers of two: other sizes take about 30 % longer; allocate powers of two.'
     """
     plural = {"pow2": "powers of two", "square": "square numbers"}.get(name, name.replace("multiple", "multiples"))
     return f"It favours {plural}: other sizes take about {slowdown * 100:.0f} % longer; allocate {plural}."
 
 
-def jump_sentence(before_n: float, after_n: float, jump: float) -> str:
+def jump_message(before_n: float, after_n: float, jump: float) -> str:
     """Return what to know about a step in the curve; `jump` is relative to the law of the sizes before.
 
-    >>> jump_sentence(8.0, 10.0, 0.4)
-    'Between 8 and 10 the run time jumps by +40 %; each side has a curve of its own.'
+    >>> jump_message(8.0, 10.0, 0.4)
+    'Between 8 and 10 the run time jumps by +40 %; each side has its own curve.'
     """
-    return f"Between {number(before_n)} and {number(after_n)} the run time jumps by {jump * 100:+.0f} %; each side has a curve of its own."
+    return f"Between {number(before_n)} and {number(after_n)} the run time jumps by {jump * 100:+.0f} %; each side has its own curve."
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,22 +426,22 @@ class Judge:
             reasons = ("far",)  # after a step in the past the next one may come with any size
         next_n = self._next_n(reasons, target) if SUGGEST_FOR.intersection(reasons) else None
         facts = _facts(evidence, reasons, target, next_n)
-        sentences = tuple(sentence(reason, facts) for reason in reasons)
-        return Verdict(reasons[0] if reasons else "reliable", reasons, sentences + self.pattern_advice, next_n)
+        messages = tuple(advice_text(reason, facts) for reason in reasons)
+        return Verdict(reasons[0] if reasons else "reliable", reasons, messages + self.pattern_advice, next_n)
 
     @cached_property
     def _evidence(self) -> tuple[Evidence, ...]:
         """What can be said about each curve; whether it slows down is judged on all sizes that are in line."""
-        kept = self.patterns.kept
-        fastest = fastest_before_slowdown(self.n[kept], self.run_time_s[kept], self.noise)
+        retained = self.patterns.retained
+        fastest = fastest_before_slowdown(self.n[retained], self.run_time_s[retained], self.noise)
         judged = self.curves if self.patterns.special is None else self.curves[:1]
         gathered = (gather(*self._points(curve), noise=self.noise) for curve in judged)
         return tuple(replace(evidence, fastest_n=fastest) for evidence in gathered)
 
     def _points(self, curve: AnchoredCurve) -> tuple[Floats, Floats]:
-        if curve.n.size == self.n.size and self.patterns.kept.all():
+        if curve.n.size == self.n.size and self.patterns.retained.all():
             return self.n, self.run_time_s
-        inside = np.isin(self.n, curve.n) & self.patterns.kept
+        inside = np.isin(self.n, curve.n) & self.patterns.retained
         return self.n[inside], self.run_time_s[inside]
 
     def _next_n(self, reasons: tuple[str, ...], target: float | None) -> float | None:
@@ -468,13 +468,13 @@ class Judge:
     def pattern_advice(self) -> tuple[str, ...]:
         """Sentences about what is unusual, whatever the verdict."""
         special, phases = self.patterns.special, self.patterns.phases
-        sentences = [anomaly_sentence(found.n, found.deviation) for found in self.patterns.anomalies]
+        messages = [anomaly_message(found.n, found.deviation) for found in self.patterns.anomalies]
         if special is not None:
-            sentences.append(special_sentence(special.name, special.slowdown))
+            messages.append(special_message(special.name, special.slowdown))
         if phases is not None:
             pairs = zip(phases.phases[:-1], phases.phases[1:], strict=True)
-            sentences += [jump_sentence(before.last_n, after.first_n, after.jump) for before, after in pairs]
-        return tuple(sentences)
+            messages += [jump_message(before.last_n, after.first_n, after.jump) for before, after in pairs]
+        return tuple(messages)
 
 
 def _facts(evidence: Evidence, reasons: tuple[str, ...], target: float | None, next_n: float | None) -> Facts:

@@ -345,7 +345,7 @@ def _log_means(values: Floats, count: Floats, groups: list[int]) -> Floats:
 
 
 FULL: Final = 20  # weights of runs, in twentieths
-STRANGE: Final = 5
+OUTLIER: Final = 5
 EARLIER: Final = 2
 OWN_ENOUGH: Final = 16  # runs of the present level from which a size needs no earlier ones
 LEVELS_MAX: Final = 8
@@ -357,7 +357,7 @@ class PlacedRun(NamedTuple):
     n: float
     run_time_s: float
     start_ms: int
-    strange: bool = False
+    outlier: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,14 +423,14 @@ class LevelTable:
             if size in self.own.stats and self.own.stats[size].sketch.count >= OWN_ENOUGH:
                 self.earlier.pop(size, None)
             return
-        held = self.earlier.get(size)
+        entry = self.earlier.get(size)
         enough = size in self.own.stats and self.own.stats[size].sketch.count >= OWN_ENOUGH
-        if enough or (held is None and len(self.earlier) >= SIZES_MAX):
+        if enough or (entry is None and len(self.earlier) >= SIZES_MAX):
             return
-        if held is None or (held[0] != position and self._age(held[0]) > self._age(position)):
-            held = self.earlier[size] = (position, SizeStat())
-        if held[0] == position:
-            held[1].add(run.run_time_s, end_ms)
+        if entry is None or (entry[0] != position and self._age(entry[0]) > self._age(position)):
+            entry = self.earlier[size] = (position, SizeStat())
+        if entry[0] == position:
+            entry[1].add(run.run_time_s, end_ms)
 
     def move(self, since_ms: int, ln_factor: float, margin: float) -> bool:
         """Begin a level that lies `ln_factor` above the present one; True where it is one from before, within `margin`."""
@@ -441,8 +441,8 @@ class LevelTable:
         position = nearest if back and nearest is not None else found
         self.levels = [*self.levels, Level(since_ms, position)][-LEVELS_MAX:]
         again = {n: stat for n, (level, stat) in self.earlier.items() if level == position}
-        kept = {n: held for n, held in self.earlier.items() if n not in again}
-        self.earlier = kept | {n: (before, stat) for n, stat in self.own.stats.items()}
+        retained = {n: entry for n, entry in self.earlier.items() if n not in again}
+        self.earlier = retained | {n: (before, stat) for n, stat in self.own.stats.items()}
         self.earlier = dict(sorted(self.earlier.items())[:SIZES_MAX])
         self.own.stats = again
         return back
@@ -478,7 +478,7 @@ class _Size:
     """What is known of one size: of the present level, strange runs of it, and by earlier level."""
 
     own: LogSketch
-    strange: LogSketch
+    outlier: LogSketch
     earlier: dict[int, LogSketch]
 
 
@@ -489,11 +489,11 @@ def aggregate_levels(table: LevelTable, runs: Iterable[PlacedRun], known: dict[f
     with less than OWN_ENOUGH runs of the present level. `known` is as in `aggregate`, and is emptied where it is of no use.
 
     >>> table = LevelTable()
-    >>> aggregate_levels(table, [PlacedRun(2, 10.0, 0), PlacedRun(2, 10.2, 1), PlacedRun(2, 99.0, 2, strange=True)]).count
+    >>> aggregate_levels(table, [PlacedRun(2, 10.0, 0), PlacedRun(2, 10.2, 1), PlacedRun(2, 99.0, 2, outlier=True)]).count
     array([2.25])
     """
     runs = list(runs)
-    if not table.levels and not any(run.strange for run in runs):
+    if not table.levels and not any(run.outlier for run in runs):
         return aggregate(table.own, [(run.n, run.run_time_s) for run in runs], known)
     if known is not None:
         known.clear()
@@ -501,7 +501,7 @@ def aggregate_levels(table: LevelTable, runs: Iterable[PlacedRun], known: dict[f
     rows, repeats, squares = [], 0.0, 0.0
     for n in sorted(sizes):
         size = sizes[n]
-        here = _weighted([(size.own, 0, FULL), (size.strange, 0, STRANGE)])
+        here = _weighted([(size.own, 0, FULL), (size.outlier, 0, OUTLIER)])
         enough = size.own.count >= OWN_ENOUGH
         earlier = sorted(size.earlier.items())  # by level, for sums of floats depend on their order
         moved = [(sketch, table.present - position, EARLIER) for position, sketch in earlier]
@@ -526,11 +526,11 @@ def _gathered(table: LevelTable, runs: Iterable[PlacedRun]) -> dict[float, _Size
     for n, (position, stat) in table.earlier.items():
         size(n).earlier.setdefault(position, LogSketch()).merge(stat.sketch)
     for run in runs:
-        held, position = size(rounded_size(run.n)), table.position(run.start_ms)
+        entry, position = size(rounded_size(run.n)), table.position(run.start_ms)
         if position != table.present:
-            held.earlier.setdefault(position, LogSketch()).add(run.run_time_s)
+            entry.earlier.setdefault(position, LogSketch()).add(run.run_time_s)
         else:
-            (held.strange if run.strange else held.own).add(run.run_time_s)
+            (entry.outlier if run.outlier else entry.own).add(run.run_time_s)
     return sizes
 
 

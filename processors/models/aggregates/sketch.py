@@ -56,7 +56,7 @@ class LogSketch:
         self._buckets: dict[int, Bucket] = {}
 
     def __eq__(self, other: object) -> bool:
-        """Say whether both hold the same data."""
+        """Return whether both hold the same data."""
         return isinstance(other, LogSketch) and self.snapshot() == other.snapshot()
 
     __hash__ = None  # type: ignore[assignment]  # it changes
@@ -184,8 +184,8 @@ class LogSketch:
         return min(max(math.exp(min(position * _LOG_STEP, _LOG_MAX)), self.min), self.max)
 
     def _put(self, key: int, bucket: Bucket) -> None:
-        held = self._buckets.get(key)
-        self._buckets[key] = bucket if held is None else Bucket(held[0] + bucket[0], held[1] + bucket[1])
+        entry = self._buckets.get(key)
+        self._buckets[key] = bucket if entry is None else Bucket(entry[0] + bucket[0], entry[1] + bucket[1])
 
     def _bound(self) -> None:
         while len(self._buckets) > BUCKETS_MAX:

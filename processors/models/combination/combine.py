@@ -14,20 +14,20 @@ import numpy as np
 
 from processors.models.combination import inside
 from processors.models.combination.evidence import (
+    ENSEMBLE,
     GATE,
-    LAWS,
     LN2,
     NO_OFFSETS,
     Curve,
     Evidence,
     Floats,
     Gate,
+    RelatedCurve,
+    RelatedLosses,
     Scaled,
-    SiblingRecord,
-    SiblingSummary,
     logits,
+    related_losses,
     relative,
-    sibling_record,
     weights,
 )
 from processors.models.combination.inside import INSIDE_SCALE, InsideScale
@@ -55,7 +55,7 @@ from processors.models.downey.bayes import posterior
 # Short curves of an application that has no others: the average of Downey's curves has a say.
 # With two or three forecasts to judge by, and nothing told by other curves, the laws follow the noise of single runs. The
 # average over Downey's curves carries knowledge of real jobs instead. It takes a seventh of the forecast at most, less with every
-# sibling and every size from the sixth on, and none far out, where it was worse than the laws. It has no say where
+# related curve and every size from the sixth on, and none far out, where it was worse than the laws. It has no say where
 # nothing is lost yet either: it expects every curve to bend soon.
 
 SHARE: Final = 0.15
@@ -68,7 +68,7 @@ LOST_FULL = 0.05  # of ln efficiency between the smallest and the largest size
 def shares(data: Scaled, doubt: float, distance: Floats) -> Floats:
     """Return the share of the average in the forecast at each distance (m,) in doublings.
 
-    `doubt` says how little the siblings tell: 1 without any.
+    `doubt` says how little the related curves tell: 1 without any.
 
     >>> from processors.models.combination.evidence import Curve, scaled
     >>> data = scaled(Curve("a", "s", (4.0, 8.0, 16.0), (25.0, 13.0, 7.0)))
@@ -108,9 +108,9 @@ TOO_FEW, TOO_FAR, BELOW, WIDE = "few_sizes", "far", "below_smallest", "wide_band
 # the circumstances in the order of the coefficients, without the constant, and what is usual among reliable forecasts
 CIRCUMSTANCES: Final = (
     TOO_FAR,
-    "laws_disagree",
+    "members_disagree",
     "forecasts_missed",
-    "siblings_missed",
+    "related_curves_missed",
     "few_sizes",
     "wide_gap",
     "poor_fit",
@@ -127,10 +127,10 @@ def reliable(distance: Floats, half_width: Floats, sizes: int) -> list[bool]:
     """
     allowed = WIDTH_MAX * np.clip(distance, 1.0, DOUBLINGS_MAX) ** WIDTH_GROWTH
     narrow = (half_width <= allowed) & (distance <= DISTANCE_MAX)
-    return [sizes >= SIZES_MIN and held for held in narrow.tolist()]
+    return [sizes >= SIZES_MIN and within for within in narrow.tolist()]
 
 
-def reasons(scale: Scale, told: Circumstances) -> list[tuple[str, ...]]:
+def reasons(scale: Scale, given: Circumstances) -> list[tuple[str, ...]]:
     """Return what makes each forecast unsure, the gravest first.
 
     >>> told = Circumstances(*(np.array([value]) for value in (6.0, 0.02, 0.3, 0.3, 8.0, 1.0, -4.5)))
@@ -138,8 +138,8 @@ def reasons(scale: Scale, told: Circumstances) -> list[tuple[str, ...]]:
     >>> reasons(SCALE, told)
     [('far',)]
     """
-    excess = np.maximum((features(told) - _USUAL) * np.array(scale), 0.0)[:, 1:]
-    return [_named(row, distance) for row, distance in zip(excess.tolist(), told.distance.tolist(), strict=True)]
+    excess = np.maximum((features(given) - _USUAL) * np.array(scale), 0.0)[:, 1:]
+    return [_named(row, distance) for row, distance in zip(excess.tolist(), given.distance.tolist(), strict=True)]
 
 
 def _named(excess: list[float], distance: float) -> tuple[str, ...]:
@@ -237,7 +237,7 @@ class _Answer(NamedTuple):
 class Combination:
     """What is known of one curve of at least two sizes.
 
-    `siblings` are the summaries of the other curves of the application (its own among them does no harm), `learned` what
+    `related curves` are the summaries of the other curves of the application (its own among them does no harm), `learned` what
     all its curves have taught, `pool` the scores of all applications of the centre.
 
     >>> from processors.models.combination.evidence import evidence
@@ -248,7 +248,7 @@ class Combination:
     """
 
     evidence: Evidence
-    siblings: tuple[SiblingSummary, ...] = ()
+    related_curves: tuple[RelatedCurve, ...] = ()
     learned: Learned = NOTHING_LEARNED
     pool: Counts = NO_SCORES
     coefficients: Coefficients = SHIPPED
@@ -256,7 +256,7 @@ class Combination:
     @property
     def weights(self) -> dict[str, float]:
         """What each law weighs beyond the largest size; the weights add up to 1."""
-        return dict(zip(LAWS, self._shares.tolist(), strict=True))
+        return dict(zip(ENSEMBLE, self._shares.tolist(), strict=True))
 
     @property
     def explains(self) -> bool:
@@ -283,7 +283,7 @@ class Combination:
         answers = [rule(part) for rule, part in zip((self._inside, self._beyond), parts, strict=True) if part.size]
         back = np.argsort(order, kind="stable")
         ln_t, width = (np.concatenate([answer[i] for answer in answers])[back] for i in (0, 1))
-        held = [each for answer in answers for each in answer.reliable]
+        within = [each for answer in answers for each in answer.reliable]
         why = [each for answer in answers for each in answer.reasons]
         last = math.log(curve.median_s[-1])
         low_s, run_time_s, high_s = (_seconds(last + ln_t + end) for end in (-width, 0.0, width))
@@ -292,19 +292,21 @@ class Combination:
             low_s,
             high_s,
             np.log2(ratio),
-            tuple(held[i] for i in back),
-            tuple(() if held[i] else why[i] for i in back),
+            tuple(within[i] for i in back),
+            tuple(() if within[i] else why[i] for i in back),
         )
 
     @cached_property
-    def _told(self) -> SiblingRecord:
+    def _related_losses(self) -> RelatedLosses:
         curve = self.evidence.curve
-        return sibling_record(self.siblings, curve.key, curve.system, _ALL_SIZES)
+        return related_losses(self.related_curves, curve.key, curve.system, _ALL_SIZES)
 
     @cached_property
     def _shares(self) -> Floats:
         last = np.array([self.evidence.k - 2])
-        return weights(logits(self.coefficients.gate, self.evidence, last, self._told)[0] + self.learned.offsets)
+        return weights(
+            logits(self.coefficients.gate, self.evidence, last, self._related_losses)[0] + self.learned.offsets
+        )
 
     @cached_property
     def _left_out(self) -> inside.LeftOut:
@@ -319,17 +321,17 @@ class Combination:
         n = np.maximum(n, 1.0 + DISTINCT)
         distance = np.log2(n)
         elasticity = self.evidence.elasticities(self.evidence.k - 2, n)
-        told = self._circumstances(distance, elasticity)
+        given = self._circumstances(distance, elasticity)
         system = self.evidence.curve.system
         score = quantiles(distance, self.coefficients.atoms, system, self.learned.scores, self.pool)
-        width = score * scales(self.coefficients.scale, told)
-        held = reliable(distance, width, self.evidence.k)
-        why = reasons(self.coefficients.scale, told)
-        return _Answer(self._tempered(elasticity @ self._shares * distance * LN2, n, distance), width, held, why)
+        width = score * scales(self.coefficients.scale, given)
+        within = reliable(distance, width, self.evidence.k)
+        why = reasons(self.coefficients.scale, given)
+        return _Answer(self._tempered(elasticity @ self._shares * distance * LN2, n, distance), width, within, why)
 
     def _tempered(self, ln_t: Floats, n: Floats, distance: Floats) -> Floats:
         """Return a forecast with the share that a short lone curve leaves to the average of Downey's curves."""
-        share = shares(self.evidence.data, float(self._told.doubt[0]), distance)
+        share = shares(self.evidence.data, float(self._related_losses.doubt[0]), distance)
         if not share.any():
             return ln_t
         return np.asarray(ln_t + share * (ln_run_times(self.evidence.data, n) - ln_t))
@@ -339,10 +341,10 @@ class Combination:
         below = np.maximum(self.evidence.data.x[0] - x, 0.0)
         scale = inside.scales(self.coefficients.inside_scale, inside.features(self._left_out, self.evidence.k, x))
         width = self._inside_score * scale + BELOW_WIDTH * below
-        held = (below == 0.0) & (width <= WIDTH_INSIDE_MAX)
+        within = (below == 0.0) & (width <= WIDTH_INSIDE_MAX)
         why: list[tuple[str, ...]] = [(BELOW,) if far else (WIDE,) for far in below.tolist()]
-        ln_t = inside.ln_run_times(self.evidence, n) - inside.common_errors(self.evidence, self.siblings, n)
-        return _Answer(ln_t, width, held.tolist(), why)
+        ln_t = inside.ln_run_times(self.evidence, n) - inside.common_errors(self.evidence, self.related_curves, n)
+        return _Answer(ln_t, width, within.tolist(), why)
 
     def _circumstances(self, distance: Floats, elasticity: Floats) -> Circumstances:
         found, shares = self.evidence, self._shares
@@ -351,22 +353,24 @@ class Combination:
             distance,
             spread(distance, shares, elasticity),
             same * (shares @ found.own[-1]),
-            same * (shares @ self._told.losses[0]),
+            same * (shares @ self._related_losses.losses[0]),
             same * found.k,
             same * (found.data.x[-1] - found.data.x[-2]),
             same * found.residual[-1],
         )
 
 
-def summary(found: Evidence) -> SiblingSummary:
-    """Return what a curve tells its siblings.
+def summary(found: Evidence) -> RelatedCurve:
+    """Return what a curve tells its related curves.
 
     >>> from processors.models.combination.evidence import evidence
     >>> len(summary(evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0)))).losses)
     1
     """
     curve = found.curve
-    return SiblingSummary(curve.key, curve.system, tuple(map(tuple, found.losses.tolist())), inside.told(found))
+    return RelatedCurve(
+        curve.key, curve.system, tuple(map(tuple, found.losses.tolist())), inside.left_out_errors(found)
+    )
 
 
 def learn(curves: Sequence[Rows], coefficients: Coefficients = SHIPPED) -> Learned:
@@ -383,8 +387,8 @@ def learn(curves: Sequence[Rows], coefficients: Coefficients = SHIPPED) -> Learn
     for made, shares in zip(curves, replayed.shares, strict=True):
         seen = by_system.setdefault(made.system, [])
         seen += [scores(coefficients.scale, made, shares), inside_scores(coefficients.inside_scale, made)]
-    told = (SystemScores(system, tally(by_system[system])) for system in sorted(by_system))
-    return Learned(replayed.offsets, tuple(told))
+    given = (SystemScores(system, tally(by_system[system])) for system in sorted(by_system))
+    return Learned(replayed.offsets, tuple(given))
 
 
 def _exact(n: Floats, run_time_s: Floats, curve: Curve) -> Floats:

@@ -97,7 +97,7 @@ def judged_runs(curve: Curve, index: int) -> tuple[float, ...]:
     return tuple(runs[(2 * i + 1) * len(runs) // (2 * REPEATS_MAX)] for i in range(REPEATS_MAX))
 
 
-LAWS: Final = ("usl", "ideal", "last_two", *(kind.name for kind in prefixes.KINDS))
+ENSEMBLE: Final = ("usl", "ideal", "last_two", *(kind.name for kind in prefixes.KINDS))
 LN2: Final = float(np.log(2.0))
 LN_MIN: Final = -690.0  # of 1e-300
 LOSS_BASE, LOSS_PER_DOUBLING, LOSS_MAX = 0.01, 0.05, 4.0
@@ -109,7 +109,7 @@ RESIDUAL_BASE = 0.003
 _EXPONENTS = np.array([kind.exponent for kind in prefixes.KINDS])
 
 
-class PrefixLaws(NamedTuple):
+class PrefixMembers(NamedTuple):
     """All laws on all prefixes of a curve, relative to its last size: coefficients of the terms, slopes of power laws.
 
     `universal` (k-1, 3), `two_terms` (kinds, k-1, 2), `slope` (k-1,), `x` and `y` (k-1,) the last size of each prefix.
@@ -125,7 +125,7 @@ class PrefixLaws(NamedTuple):
         """Return ln of every law's run time at relative sizes (m,), shape (k - 1, laws, m).
 
         >>> data = scaled(Curve("a", "s", (1.0, 2.0), (10.0, 5.0)))
-        >>> np.exp(prefix_laws(data).ln_run_times(np.array([4.0]))).ravel().round(6).tolist()
+        >>> np.exp(prefix_members(data).ln_run_times(np.array([4.0]))).ravel().round(6).tolist()
         [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25]
         """
         x, inverse = np.log2(n), 1.0 / n
@@ -149,7 +149,7 @@ class Evidence:
 
     curve: Curve
     data: Scaled
-    laws: PrefixLaws
+    members: PrefixMembers
     ln_fits: Floats
     losses: Floats
     own: Floats
@@ -170,7 +170,7 @@ class Evidence:
         [[-1.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0]]
         """
         ahead = (np.log2(n) - self.data.x[row + 1]) * LN2
-        there = self.laws.ln_run_times(n)[row].T
+        there = self.members.ln_run_times(n)[row].T
         return anchored(there, self.ln_fits[row, :, row + 1], float(self.data.y[row + 1]), ahead[:, None])
 
 
@@ -185,13 +185,13 @@ def anchored(there: Floats, here: Floats, observed: float | Floats, distance: Fl
     return np.asarray(ANCHORED * along + (1.0 - ANCHORED) * chord)
 
 
-def prefix_laws(data: Scaled) -> PrefixLaws:
+def prefix_members(data: Scaled) -> PrefixMembers:
     """Return all laws on all prefixes of at least two sizes.
 
-    >>> prefix_laws(scaled(Curve("a", "s", (1.0, 2.0), (10.0, 5.0)))).slope.round(6).tolist()
+    >>> prefix_members(scaled(Curve("a", "s", (1.0, 2.0), (10.0, 5.0)))).slope.round(6).tolist()
     [-1.0]
     """
-    return PrefixLaws(
+    return PrefixMembers(
         prefixes.fit_universal(data.n, data.t),
         prefixes.fit_local(data.n, data.t),
         prefixes.last_slopes(data.x, data.y),
@@ -210,11 +210,11 @@ def evidence(curve: Curve) -> Evidence:
     if len(curve.n) < 2:
         raise ValueError("A forecast needs two sizes.")
     data = scaled(curve)
-    laws = prefix_laws(data)
-    ln_fits = laws.ln_run_times(data.n)
+    members = prefix_members(data)
+    ln_fits = members.ln_run_times(data.n)
     losses = _losses(data, ln_fits)
     own, last = _records(losses, data.n.size - 1)
-    return Evidence(curve, data, laws, ln_fits, losses, own, last, _curvatures(data), _residuals(data, ln_fits))
+    return Evidence(curve, data, members, ln_fits, losses, own, last, _curvatures(data), _residuals(data, ln_fits))
 
 
 def _losses(data: Scaled, ln_fits: Floats) -> Floats:
@@ -229,7 +229,7 @@ def _records(losses: Floats, count: int) -> tuple[Floats, Floats]:
     age = np.arange(count)[:, None] - np.arange(1, count)
     weight = np.where(age >= 0, FORGETTING ** np.maximum(age, 0), 0.0)
     own = (weight @ losses) / (1.0 + weight.sum(axis=1, keepdims=True))
-    return own, np.concatenate([np.zeros((1, len(LAWS))), losses])
+    return own, np.concatenate([np.zeros((1, len(ENSEMBLE))), losses])
 
 
 def _curvatures(data: Scaled) -> Floats:
@@ -249,14 +249,14 @@ def _residuals(data: Scaled, ln_fits: Floats) -> Floats:
 
 Ints = NDArray[np.intp]
 
-NO_OFFSETS: Final = (0.0,) * len(LAWS)
-SIBLING_SHRINKAGE = 2.0
+NO_OFFSETS: Final = (0.0,) * len(ENSEMBLE)
+RELATED_SHRINKAGE = 2.0
 OTHER_SYSTEM = 0.5  # what a curve on another system weighs
 CURVATURE_UNIT = 3.0
 
 
 class Gate(NamedTuple):
-    """Coefficients: prior and weight of curvature per law, what a unit of each kind of loss costs, prior without siblings.
+    """Coefficients: prior and weight of curvature per law, what a unit of each kind of loss costs, prior without related curves.
 
     `alone` is added to the prior where an application has no other curve, and less the more it has.
 
@@ -268,7 +268,7 @@ class Gate(NamedTuple):
     curvature: tuple[float, ...]
     own: float
     last: float
-    sibling: float
+    related: float
     alone: tuple[float, ...] = NO_OFFSETS
 
 
@@ -278,18 +278,18 @@ GATE: Final = Gate(
     curvature=(-0.2762, 0.3914, -0.0054, -0.1005, 0.0853, 0.0503, -0.1448),
     own=0.9687,
     last=0.44,
-    sibling=1.9084,
+    related=1.9084,
     alone=(0.6045, -0.3605, -0.5089, -0.1939, 0.5279, -0.0482, -0.0208),
 )
 
 
-class SiblingSummary(NamedTuple):
+class RelatedCurve(NamedTuple):
     """What a curve tells the other curves of its application: where it ran, and the losses of its forecasts.
 
     `losses` has one row per forecast of a next size, the third size first, each with one number per law. `inside` tells
     log2 n, error and bow of each inner size that was left out; empty where sizes are counted in another unit.
 
-    >>> SiblingSummary("a", "archer2", ()).losses
+    >>> RelatedCurve("a", "archer2", ()).losses
     ()
     """
 
@@ -299,10 +299,10 @@ class SiblingSummary(NamedTuple):
     inside: tuple[tuple[float, float, float], ...] = ()
 
 
-class SiblingRecord(NamedTuple):
-    """Mean losses of the laws on the siblings (m, laws), and how little that says (m,): 1 without any, falling to 0.
+class RelatedLosses(NamedTuple):
+    """Mean losses of the laws on the related curves (m, laws), and how little that says (m,): 1 without any, falling to 0.
 
-    >>> SiblingRecord(np.zeros((1, 7)), np.ones(1)).doubt.tolist()
+    >>> RelatedLosses(np.zeros((1, 7)), np.ones(1)).doubt.tolist()
     [1.0]
     """
 
@@ -310,39 +310,39 @@ class SiblingRecord(NamedTuple):
     doubt: Floats
 
 
-def sibling_record(siblings: Sequence[SiblingSummary], key: str, system: str, sizes: Ints) -> SiblingRecord:
+def related_losses(related_curves: Sequence[RelatedCurve], key: str, system: str, sizes: Ints) -> RelatedLosses:
     """Return the mean losses on the other curves of the application, shrunk towards 0 by two curves.
 
-    Each of them says the mean of its last two losses. `sizes` (m,) is how many sizes of a sibling may be looked at, so
+    Each of them says the mean of its last two losses. `sizes` (m,) is how many sizes of a related curve may be looked at, so
     that a forecast in hindsight knows no more than one made then.
 
-    >>> told = [SiblingSummary("b", "s", ((3.0,) * 7,))]
-    >>> sibling_record(told, "a", "s", np.array([2, 3])).losses[:, 0].tolist()
+    >>> told = [RelatedCurve("b", "s", ((3.0,) * 7,))]
+    >>> related_losses(told, "a", "s", np.array([2, 3])).losses[:, 0].tolist()
     [0.0, 1.0]
     """
-    weight, mean = np.zeros(sizes.size), np.zeros((sizes.size, len(LAWS)))
-    for sibling in siblings:
-        if sibling.key != key and sibling.losses:
-            known = np.minimum(sizes - 2, len(sibling.losses))
-            trust = (known > 0) * (1.0 if sibling.system == system else OTHER_SYSTEM)
-            mean += trust[:, None] * _last_two(np.array(sibling.losses))[np.maximum(known, 1) - 1]
+    weight, mean = np.zeros(sizes.size), np.zeros((sizes.size, len(ENSEMBLE)))
+    for related in related_curves:
+        if related.key != key and related.losses:
+            known = np.minimum(sizes - 2, len(related.losses))
+            trust = (known > 0) * (1.0 if related.system == system else OTHER_SYSTEM)
+            mean += trust[:, None] * _last_two(np.array(related.losses))[np.maximum(known, 1) - 1]
             weight += trust
-    total = SIBLING_SHRINKAGE + weight
-    return SiblingRecord(mean / total[:, None], SIBLING_SHRINKAGE / total)
+    total = RELATED_SHRINKAGE + weight
+    return RelatedLosses(mean / total[:, None], RELATED_SHRINKAGE / total)
 
 
-def logits(gate: Gate, found: Evidence, row: Ints, told: SiblingRecord) -> Floats:
+def logits(gate: Gate, found: Evidence, row: Ints, given: RelatedLosses) -> Floats:
     """Return the logit of each law without offsets for prefixes in the rows `row` (m,) of the evidence, shape (m, laws).
 
     >>> from processors.models.combination.evidence import evidence
     >>> from processors.models.combination.evidence import Curve
-    >>> found, nothing = evidence(Curve("a", "s", (1.0, 2.0), (4.0, 2.0))), SiblingRecord(np.zeros((1, 7)), np.zeros(1))
+    >>> found, nothing = evidence(Curve("a", "s", (1.0, 2.0), (4.0, 2.0))), RelatedLosses(np.zeros((1, 7)), np.zeros(1))
     >>> logits(GATE, found, np.array([0]), nothing)[0].tolist() == list(GATE.prior)
     True
     """
     bend = CURVATURE_UNIT * found.curvature[row, None] * np.array(gate.curvature)
-    record = gate.own * found.own[row] + gate.last * found.last[row] + gate.sibling * told.losses
-    return np.asarray(np.array(gate.prior) + bend - record + told.doubt[:, None] * np.array(gate.alone))
+    record = gate.own * found.own[row] + gate.last * found.last[row] + gate.related * given.losses
+    return np.asarray(np.array(gate.prior) + bend - record + given.doubt[:, None] * np.array(gate.alone))
 
 
 def _last_two(losses: Floats) -> Floats:

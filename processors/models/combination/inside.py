@@ -10,17 +10,17 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.combination.evidence import OTHER_SYSTEM, Evidence, Floats, Scaled, SiblingSummary
+from processors.models.combination.evidence import OTHER_SYSTEM, Evidence, Floats, RelatedCurve, Scaled
 from processors.models.laws import prefixes
 
 ERROR_BASE: Final = 0.005
 LEFT_OUT_UNKNOWN, LEFT_OUT_WEIGHT = 0.03, 0.3  # what is expected before any size was left out, and what that weighs
 REACH: Final = 0.7  # doublings, over which the weight of an error falls by a factor e
-SIBLINGS_REACH: Final = 0.6
-SIBLINGS_SHRINKAGE: Final = 1.0
-SIBLINGS_ERROR_MAX: Final = 0.3
+RELATED_CURVES_REACH: Final = 0.6
+RELATED_CURVES_SHRINKAGE: Final = 1.0
+RELATED_CURVES_ERROR_MAX: Final = 0.3
 LN_SCALE_MIN, LN_SCALE_MAX = -7.0, 1.0
-DIGITS: Final = 4  # of what is told to siblings
+DIGITS: Final = 4  # of what is told to related curves
 
 
 class InsideScale(NamedTuple):
@@ -61,7 +61,7 @@ def ln_run_times(found: Evidence, n: Floats) -> Floats:
     >>> (63 * np.exp(ln_run_times(found, np.array([12.0, 16.0]) / 32))).round(3).tolist()
     [97.314, 78.5]
     """
-    law = found.laws.ln_run_times(n)[-1, 0]
+    law = found.members.ln_run_times(n)[-1, 0]
     return np.asarray(law + np.interp(np.log2(n), found.data.x, found.data.y - found.ln_fits[-1, 0]))
 
 
@@ -76,10 +76,10 @@ def left_out(data: Scaled) -> LeftOut:
     k, x = data.n.size, data.x
     if k < 3:
         return LeftOut(*np.zeros((3, 0)))
-    kept = np.array([[j for j in range(k) if j != i] for i in range(1, k - 1)])
-    terms = prefixes.fit_universal_each(data.n[kept], data.t[kept])
-    laws = np.log(np.maximum(terms @ np.stack([1.0 / data.n, np.ones(k), data.n]), 1e-300))
-    deviation = data.y - laws
+    retained = np.array([[j for j in range(k) if j != i] for i in range(1, k - 1)])
+    terms = prefixes.fit_universal_each(data.n[retained], data.t[retained])
+    members = np.log(np.maximum(terms @ np.stack([1.0 / data.n, np.ones(k), data.n]), 1e-300))
+    deviation = data.y - members
     inner = np.arange(1, k - 1)
     left, right = deviation[inner - 1, inner - 1], deviation[inner - 1, inner + 1]
     before, after = x[inner] - x[inner - 1], x[inner + 1] - x[inner]
@@ -87,12 +87,12 @@ def left_out(data: Scaled) -> LeftOut:
     return LeftOut(x[inner], error, before * after)
 
 
-def told(found: Evidence) -> tuple[tuple[float, float, float], ...]:
-    """Return what a curve tells its siblings: log2 n, error and bow of each inner size left out.
+def left_out_errors(found: Evidence) -> tuple[tuple[float, float, float], ...]:
+    """Return what a curve tells its related curves: log2 n, error and bow of each inner size left out.
 
     >>> from processors.models.combination.evidence import Curve
     >>> from processors.models.combination.evidence import evidence
-    >>> told(evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))))[0][::2]
+    >>> left_out_errors(evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))))[0][::2]
     (3.0, 1.0)
     """
     own = left_out(found.data)
@@ -100,28 +100,30 @@ def told(found: Evidence) -> tuple[tuple[float, float, float], ...]:
     return tuple((x, error, bow) for x, error, bow in rows.tolist())
 
 
-def common_errors(found: Evidence, siblings: Sequence[SiblingSummary], n: Floats) -> Floats:
-    """Return the error that the siblings had in common near relative sizes (m,), 0 at observed sizes, shape (m,).
+def common_errors(found: Evidence, related_curves: Sequence[RelatedCurve], n: Floats) -> Floats:
+    """Return the error that the related curves had in common near relative sizes (m,), 0 at observed sizes, shape (m,).
 
-    Their mean, shrunk by one sibling, and by the square of how far their errors cancel each other.
+    Their mean, shrunk by one related curve, and by the square of how far their errors cancel each other.
 
     >>> from processors.models.combination.evidence import Curve
     >>> from processors.models.combination.evidence import evidence
     >>> found = evidence(Curve("a", "s", (4.0, 16.0), (262.0, 78.5)))
-    >>> alike = [SiblingSummary(key, "s", (), ((3.0, 0.05, 1.0),)) for key in "bcde"]
+    >>> alike = [RelatedCurve(key, "s", (), ((3.0, 0.05, 1.0),)) for key in "bcde"]
     >>> common_errors(found, alike, np.array([0.25, 0.5, 1.0])).round(4).tolist()
     [0.0, 0.0316, 0.0]
     """
     x = np.log2(n)
     bow = _bows(found.data, x)
-    total, mean, size = np.full(n.size, SIBLINGS_SHRINKAGE), np.zeros(n.size), np.zeros(n.size)
-    for sibling in siblings:
-        if sibling.key != found.curve.key and sibling.inside:
-            there, error, width = np.array(sibling.inside).T
-            trust = 1.0 if sibling.system == found.curve.system else OTHER_SYSTEM
-            far = (there - np.log2(found.curve.n[-1]) - x[:, None]) / SIBLINGS_REACH
+    total, mean, size = np.full(n.size, RELATED_CURVES_SHRINKAGE), np.zeros(n.size), np.zeros(n.size)
+    for related in related_curves:
+        if related.key != found.curve.key and related.inside:
+            there, error, width = np.array(related.inside).T
+            trust = 1.0 if related.system == found.curve.system else OTHER_SYSTEM
+            far = (there - np.log2(found.curve.n[-1]) - x[:, None]) / RELATED_CURVES_REACH
             weight = trust * np.exp(-(far**2))
-            felt = np.clip(error, -SIBLINGS_ERROR_MAX, SIBLINGS_ERROR_MAX) * np.minimum(bow[:, None] / width, 1.0)
+            felt = np.clip(error, -RELATED_CURVES_ERROR_MAX, RELATED_CURVES_ERROR_MAX) * np.minimum(
+                bow[:, None] / width, 1.0
+            )
             total += weight.sum(axis=1)
             mean += (weight * felt).sum(axis=1)
             size += (weight * np.abs(felt)).sum(axis=1)
@@ -149,13 +151,13 @@ def hindsight_features(own: LeftOut) -> Floats:
     return _features(own, weight, own.x.size + 1)
 
 
-def scales(coefficients: InsideScale, told: Floats) -> Floats:
+def scales(coefficients: InsideScale, given: Floats) -> Floats:
     """Return the scale of the error in ln t from features (m, 3), shape (m,).
 
     >>> scales(InsideScale(0.0, 1.0, 0.0), np.array([[1.0, 0.0, 0.0]])).tolist()
     [1.0]
     """
-    return np.asarray(np.exp(np.clip(told @ np.array(coefficients), LN_SCALE_MIN, LN_SCALE_MAX)))
+    return np.asarray(np.exp(np.clip(given @ np.array(coefficients), LN_SCALE_MIN, LN_SCALE_MAX)))
 
 
 def _features(own: LeftOut, weight: Floats, sizes: int) -> Floats:

@@ -27,11 +27,11 @@ from processors.models.combination.evidence import (
     Evidence,
     Floats,
     Gate,
-    SiblingSummary,
+    RelatedCurve,
     anchored,
     judged_runs,
     logits,
-    sibling_record,
+    related_losses,
 )
 from processors.models.combination.inside import InsideScale, LeftOut, hindsight_features, left_out
 from processors.models.combination.inside import scales as scales_inside
@@ -53,7 +53,7 @@ class Scale(NamedTuple):
     distance: float
     spread: float
     own: float
-    sibling: float
+    related: float
     sizes: float
     gap: float
     residual: float
@@ -66,7 +66,7 @@ SCALE: Final = Scale(-1.5249, 0.4173, 0.461, 0.0229, 0.1265, -0.2085, 0.4401, 0.
 class Circumstances(NamedTuple):
     """What is known of m forecasts before their runs come; arrays of shape (m,).
 
-    Distance in doublings, spread of the laws in ln t, mean losses of the laws on this curve and on siblings, number of
+    Distance in doublings, spread of the laws in ln t, mean losses of the laws on this curve and on related curves, number of
     sizes, last gap in doublings, ln of the misfit inside the range.
 
     >>> Circumstances(*np.zeros((7, 1))).distance.tolist()
@@ -76,7 +76,7 @@ class Circumstances(NamedTuple):
     distance: Floats
     spread: Floats
     own: Floats
-    sibling: Floats
+    related: Floats
     sizes: Floats
     gap: Floats
     residual: Floats
@@ -92,34 +92,34 @@ def spread(distance: Floats, shares: Floats, elasticity: Floats) -> Floats:
     return np.asarray(distance * LN2 * np.sqrt((shares * (elasticity - centre) ** 2).sum(axis=-1)))
 
 
-def features(told: Circumstances) -> Floats:
+def features(given: Circumstances) -> Floats:
     """Return what the coefficients multiply, shape (m, 8).
 
     >>> features(Circumstances(*np.ones((7, 1)))).shape
     (1, 8)
     """
     columns = [
-        np.ones_like(told.distance),
-        np.log(told.distance + 0.1),
-        np.log(told.spread + 0.005),
-        np.log(told.own + 0.2),
-        np.log(told.sibling + 0.2),
-        np.log(told.sizes) - 1.6,
-        np.minimum(told.gap, GAP_MAX),
-        told.residual + 4.0,
+        np.ones_like(given.distance),
+        np.log(given.distance + 0.1),
+        np.log(given.spread + 0.005),
+        np.log(given.own + 0.2),
+        np.log(given.related + 0.2),
+        np.log(given.sizes) - 1.6,
+        np.minimum(given.gap, GAP_MAX),
+        given.residual + 4.0,
     ]
     return np.stack(columns, axis=-1)
 
 
-def scales(scale: Scale, told: Circumstances) -> Floats:
+def scales(scale: Scale, given: Circumstances) -> Floats:
     """Return s of each forecast, shape (m,).
 
     >>> reference = Scale(-2.054, 0.369, 0.440, 0.128, 0.014, 0.272, 0.712, 0.212)
     >>> scales(reference, Circumstances(*np.ones((7, 1)))).round(2).tolist()
     [0.53]
     """
-    ln_s = np.clip(features(told) @ np.array(scale), LN_SCALE_MIN, LN_SCALE_MAX)
-    return np.asarray(np.exp(ln_s) + JUMP * np.minimum(told.distance, JUMP_DOUBLINGS_MAX))
+    ln_s = np.clip(features(given) @ np.array(scale), LN_SCALE_MIN, LN_SCALE_MAX)
+    return np.asarray(np.exp(ln_s) + JUMP * np.minimum(given.distance, JUMP_DOUBLINGS_MAX))
 
 
 STEP: Final = 0.3
@@ -133,9 +133,9 @@ class Rows:
     """The m forecasts of one curve.
 
     Indices of targets and of the prefixes' rows; distance in doublings; observed mean elasticity; elasticities and
-    logits of the laws (m, laws); weight; own losses and those of siblings (m, laws); sizes, gap and residual for
+    logits of the laws (m, laws); weight; own losses and those of related curves (m, laws); sizes, gap and residual for
     the scale; `ln_ratio` (m, runs) of the judged runs to the prefix's last time, nan where there are fewer. `inside`
-    tells of the inner sizes left out, `inside_error` (k - 2, runs) |ln error| of their judged runs.
+    reports the inner sizes left out, `inside_error` (k - 2, runs) |ln error| of their judged runs.
     """
 
     key: str
@@ -148,7 +148,7 @@ class Rows:
     logit: Floats
     weight: Floats
     own: Floats
-    sibling: Floats
+    related: Floats
     sizes: Floats
     gap: Floats
     residual: Floats
@@ -176,8 +176,8 @@ class Replayed(NamedTuple):
     shares: tuple[Floats, ...]
 
 
-def rows(gate: Gate, found: Evidence, siblings: Sequence[SiblingSummary]) -> Rows:
-    """Return all forecasts of a curve; of its siblings each forecast knows as many sizes as of its own curve.
+def rows(gate: Gate, found: Evidence, related_curves: Sequence[RelatedCurve]) -> Rows:
+    """Return all forecasts of a curve; of its related curves each forecast knows as many sizes as of its own curve.
 
     >>> from processors.models.combination.evidence import GATE
     >>> from processors.models.combination.evidence import evidence
@@ -186,7 +186,7 @@ def rows(gate: Gate, found: Evidence, siblings: Sequence[SiblingSummary]) -> Row
     [2]
     """
     row, target = np.nonzero(np.tri(found.k - 1, found.k, 1) == 0)
-    told = sibling_record(siblings, found.curve.key, found.curve.system, target)
+    given = related_losses(related_curves, found.curve.key, found.curve.system, target)
     x, y = found.data.x, found.data.y
     runs, inner = _judged(found), left_out(found.data)
     distance = x[target] - x[row + 1]
@@ -199,10 +199,10 @@ def rows(gate: Gate, found: Evidence, siblings: Sequence[SiblingSummary]) -> Row
         distance=distance,
         observed=(y[target] - y[row + 1]) / (distance * LN2),
         elasticity=anchored(there, here, y[row + 1, None], distance[:, None] * LN2),
-        logit=logits(gate, found, row, told),
+        logit=logits(gate, found, row, given),
         weight=np.where(row == 0, SHORT_PREFIX_WEIGHT, 1.0),
         own=found.own[row],
-        sibling=told.losses,
+        related=given.losses,
         sizes=np.asarray(row + 2, dtype=np.float64),
         gap=x[row + 1] - x[row],
         residual=found.residual[row],
@@ -231,7 +231,7 @@ def replay(curves: Sequence[Rows]) -> Replayed:
     return Replayed(tuple(offsets), tuple(shares))
 
 
-def scores(scale: Scale, told: Rows, shares: Floats) -> Scores:
+def scores(scale: Scale, given: Rows, shares: Floats) -> Scores:
     """Return how far the judged runs were off, in units of the scale; the runs of a forecast share its weight.
 
     >>> from processors.models.combination.evidence import GATE, weights
@@ -242,13 +242,13 @@ def scores(scale: Scale, told: Rows, shares: Floats) -> Scores:
     >>> scores(SCALE, made, weights(made.logit)).distance.tolist()
     [1.0]
     """
-    width = scales(scale, circumstances(told, shares))
-    forecast = (shares * told.elasticity).sum(axis=1) * told.distance * LN2
-    score = np.abs(told.ln_ratio - forecast[:, None]) / width[:, None]
-    return _shared(told.distance, score, told.weight)
+    width = scales(scale, circumstances(given, shares))
+    forecast = (shares * given.elasticity).sum(axis=1) * given.distance * LN2
+    score = np.abs(given.ln_ratio - forecast[:, None]) / width[:, None]
+    return _shared(given.distance, score, given.weight)
 
 
-def inside_scores(scale: InsideScale, told: Rows) -> Scores:
+def inside_scores(scale: InsideScale, given: Rows) -> Scores:
     """Return how far the judged runs of inner sizes were off when these were left out, in units of the scale.
 
     >>> from processors.models.combination.evidence import GATE
@@ -259,9 +259,9 @@ def inside_scores(scale: InsideScale, told: Rows) -> Scores:
     >>> inside_scores(INSIDE_SCALE, made).distance.tolist()
     [0.0]
     """
-    width = scales_inside(scale, hindsight_features(told.inside))
+    width = scales_inside(scale, hindsight_features(given.inside))
     here = np.zeros_like(width)
-    return _shared(here, told.inside_error / width[:, None], here + 1.0)
+    return _shared(here, given.inside_error / width[:, None], here + 1.0)
 
 
 def _shared(distance: Floats, score: Floats, weight: Floats) -> Scores:
@@ -271,7 +271,7 @@ def _shared(distance: Floats, score: Floats, weight: Floats) -> Scores:
     return Scores(np.broadcast_to(distance[:, None], score.shape)[judged], score[judged], each[judged])
 
 
-def circumstances(told: Rows, shares: Floats) -> Circumstances:
+def circumstances(given: Rows, shares: Floats) -> Circumstances:
     """Return the circumstances of the forecasts of a curve.
 
     >>> from processors.models.combination.evidence import GATE, weights
@@ -282,13 +282,13 @@ def circumstances(told: Rows, shares: Floats) -> Circumstances:
     [2.0]
     """
     return Circumstances(
-        told.distance,
-        spread(told.distance, shares, told.elasticity),
-        (shares * told.own).sum(axis=1),
-        (shares * told.sibling).sum(axis=1),
-        told.sizes,
-        told.gap,
-        told.residual,
+        given.distance,
+        spread(given.distance, shares, given.elasticity),
+        (shares * given.own).sum(axis=1),
+        (shares * given.related).sum(axis=1),
+        given.sizes,
+        given.gap,
+        given.residual,
     )
 
 
@@ -302,26 +302,26 @@ class _Plain(NamedTuple):
     weight: list[float]
 
     @classmethod
-    def of(cls, told: Rows) -> "_Plain":
+    def of(cls, given: Rows) -> "_Plain":
         return cls(
-            *(each.tolist() for each in (told.logit, told.elasticity, told.distance, told.observed, told.weight))
+            *(each.tolist() for each in (given.logit, given.elasticity, given.distance, given.observed, given.weight))
         )
 
 
-def _step(offsets: list[float], told: _Plain, i: int) -> list[float]:
+def _step(offsets: list[float], given: _Plain, i: int) -> list[float]:
     """Move the offsets by one forecast, and return the shares that it was made with."""
-    raised = [logit + offset for logit, offset in zip(told.logit[i], offsets, strict=True)]
+    raised = [logit + offset for logit, offset in zip(given.logit[i], offsets, strict=True)]
     top = max(raised)
     mass = [math.exp(value - top) for value in raised]
     total = sum(mass)
     shares = [value / total for value in mass]
-    elasticity, distance = told.elasticity[i], told.distance[i]
+    elasticity, distance = given.elasticity[i], given.distance[i]
     forecast = sum(share * value for share, value in zip(shares, elasticity, strict=True))
-    error = (forecast - told.observed[i]) * distance
+    error = (forecast - given.observed[i]) * distance
     pull = distance * error / math.sqrt(error * error + SOFT_SQUARE)
     for j, (share, value) in enumerate(zip(shares, elasticity, strict=True)):
         move = share * (value - forecast) * pull
-        offsets[j] -= STEP * told.weight[i] * min(max(move, -STEP_MAX), STEP_MAX)
+        offsets[j] -= STEP * given.weight[i] * min(max(move, -STEP_MAX), STEP_MAX)
     return shares
 
 
@@ -398,8 +398,8 @@ def share(application: Sequence[SystemScores]) -> Counts:
     for each in application:
         total += np.array(each.counts)
     parts = np.split(total, [DISTANCES.size * CELLS])
-    told = [part * (APPLICATION_WEIGHT / (part.sum() / UNIT + APPLICATION_HALF)) for part in parts]
-    return tuple(np.rint(np.concatenate(told)).astype(np.int64).tolist())
+    given = [part * (APPLICATION_WEIGHT / (part.sum() / UNIT + APPLICATION_HALF)) for part in parts]
+    return tuple(np.rint(np.concatenate(given)).astype(np.int64).tolist())
 
 
 def pooled(shares: Iterable[Counts]) -> Counts:
@@ -462,15 +462,15 @@ def _learned_quantile(near: Floats, shipped: Floats, system: str, own: Sequence[
 @lru_cache(maxsize=64)
 def _of_others(pool: Counts, own: tuple[SystemScores, ...]) -> Floats:
     """Return the pool without what an application added to it."""
-    return _kept(np.maximum(_grid(pool) - _grid(share(own)), 0.0))
+    return _retained(np.maximum(_grid(pool) - _grid(share(own)), 0.0))
 
 
 @lru_cache(maxsize=64)
 def _grid(counts: Counts) -> Floats:
-    return _kept(np.array(counts, dtype=np.float64).reshape(DISTANCES.size + 1, CELLS) / UNIT)
+    return _retained(np.array(counts, dtype=np.float64).reshape(DISTANCES.size + 1, CELLS) / UNIT)
 
 
-def _kept(found: Floats) -> Floats:
+def _retained(found: Floats) -> Floats:
     """Return an array that a cache may keep."""
     found.flags.writeable = False
     return found
@@ -491,7 +491,7 @@ def _shipped(atoms: tuple[tuple[float, ...], ...]) -> Floats:
     cell = _cells(scores)
     weight = np.zeros((len(atoms), CELLS))
     np.add.at(weight, (np.arange(len(atoms))[:, None], cell), SHIPPED_WEIGHT / scores.shape[1])
-    return _kept(weight)
+    return _retained(weight)
 
 
 @lru_cache(maxsize=16)
@@ -499,7 +499,7 @@ def _shipped_inside(atoms: tuple[float, ...]) -> Floats:
     """Return the shipped scores inside the range, shape (1, CELLS)."""
     scores = np.array(atoms) * WIDER_INSIDE
     counts = np.bincount(_cells(scores), minlength=CELLS).astype(np.float64)
-    return _kept((counts * (SHIPPED_WEIGHT / scores.size))[None])
+    return _retained((counts * (SHIPPED_WEIGHT / scores.size))[None])
 
 
 def _quantile(weight: Floats) -> Floats:

@@ -88,10 +88,10 @@ class Smooth:
 
     def predict(self, values: Floats) -> Predicted:
         """Return the target of rows (m, p) of the table's columns, none missing."""
-        asked = self.scale.apply(values)
-        near = kernel(asked, self.rows, self.reach)
+        requested = self.scale.apply(values)
+        near = kernel(requested, self.rows, self.reach)
         mean = np.clip(self.centre + self.spread * (near @ self.answer), self.low, self.high)
-        own = 1.0 + (asked**2).mean(axis=1)
+        own = 1.0 + (requested**2).mean(axis=1)
         unknown = np.maximum(own - (near @ self.inverse * near).sum(axis=1), 0.0)
         # what errors were when runs were left out, and more where no run is near
         further = self.spread * np.sqrt(unknown) / mean
@@ -105,9 +105,9 @@ def kernel(a: Floats, b: Floats, reach: float) -> Floats:
     [[1.0, 0.607]]
     """
     columns = max(a.shape[1], 1)
-    together = a @ b.T
-    between = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2.0 * together
-    return np.asarray(np.exp(-np.maximum(between, 0.0) / (2.0 * columns * reach**2)) + together / columns)
+    joint = a @ b.T
+    between = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2.0 * joint
+    return np.asarray(np.exp(-np.maximum(between, 0.0) / (2.0 * columns * reach**2)) + joint / columns)
 
 
 def fit(table: Table) -> Smooth:

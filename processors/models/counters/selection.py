@@ -213,10 +213,10 @@ class Selection:
 
     def explanation(self) -> list[Explanation]:
         """Return the counters of the final model, the one that moves the target most first."""
-        told = zip(self.chosen, self.linear.coefficients, self.linear.standard, strict=True)
+        given = zip(self.chosen, self.linear.coefficients, self.linear.standard, strict=True)
         found = [
             Explanation(self.table_names[i], float(coefficient), float(standard), float(self.rho[i]))
-            for i, coefficient, standard in told
+            for i, coefficient, standard in given
         ]
         return sorted(found, key=lambda each: (-abs(each.standardised), each.counter))
 
@@ -231,16 +231,16 @@ def select(table: Table, thresholds: Thresholds | None = None) -> Selection:
     """
     if not len(table):
         raise ValueError("A selection needs at least one run.")
-    told = thresholds or Thresholds()
+    given = thresholds or Thresholds()
     values, target, weight = table.filled(), table.target, table.weight
     rho = spearman(values, target, weight) if len(table) > 1 else np.zeros(values.shape[1])
-    chosen = np.flatnonzero(np.abs(rho) >= told.correlation)
-    first = ridge(values[:, chosen], target, weight, told.regression_ridge)
-    chosen = chosen[np.abs(first.standard) >= told.coefficient]
-    part, components = loadings(values[:, chosen], weight, told.variance)
-    chosen = chosen[part >= told.part * part.max(initial=0.0)]
+    chosen = np.flatnonzero(np.abs(rho) >= given.correlation)
+    first = ridge(values[:, chosen], target, weight, given.regression_ridge)
+    chosen = chosen[np.abs(first.standard) >= given.coefficient]
+    part, components = loadings(values[:, chosen], weight, given.variance)
+    chosen = chosen[part >= given.part * part.max(initial=0.0)]
     chosen = _most(chosen, rho, max(len(table) - 2, 0))
-    linear = ridge(values[:, chosen], target, weight, told.final_ridge)
+    linear = ridge(values[:, chosen], target, weight, given.final_ridge)
     low, high = LOWEST * float(target.min()), HIGHEST * float(target.max())
     fitted = np.clip(linear.predict(values[:, chosen]), low, high)
     return Selection(

@@ -34,13 +34,13 @@ class Peers(NamedTuple):
     peers: NDArray[np.intp]
 
 
-def unlike_peers(value: NDArray[np.float64], group: NDArray[np.int64]) -> Peers:
+def compared_with_peers(value: NDArray[np.float64], group: NDArray[np.int64]) -> Peers:
     """Return how far each value (m,) is from its group (m,).
 
     The deviation is that of the median absolute deviation (Hampel 1974), at least a hundredth of the median. Zero for
     what is not finite, and in groups of fewer than four finite values; what is not finite has no median and no group.
 
-    >>> unlike_peers(np.array([1.0, 1.1, 0.9, 1.0, 4.0, 7.0]), np.array([0, 0, 0, 0, 0, 1])).deviations.round(1).tolist()
+    >>> compared_with_peers(np.array([1.0, 1.1, 0.9, 1.0, 4.0, 7.0]), np.array([0, 0, 0, 0, 0, 1])).deviations.round(1).tolist()
     [0.0, 0.7, -0.7, 0.0, 20.2, 0.0]
     """
     found = Peers(np.zeros(value.size), np.full(value.size, np.nan), np.zeros(value.size, np.intp))
@@ -74,7 +74,7 @@ FLOOR: Final = 1e-4  # of the largest deviation seen: what moves by less counts 
 LEVEL: Final = 0.95
 LEVEL_STEP: Final = 0.01
 LEVEL_MIN: Final = float(np.log(0.5))  # a host that stood still may move again
-TOGETHER: Final = 128  # hosts at a time
+HOSTS_PER_BATCH: Final = 128  # hosts at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +191,8 @@ class CombinedRule:
         if rows.size == 0:
             return found
         self._table.grow(int(rows.max()) + 1)
-        for first in range(0, rows.size, TOGETHER):
-            part = slice(first, first + TOGETHER)
+        for first in range(0, rows.size, HOSTS_PER_BATCH):
+            part = slice(first, first + HOSTS_PER_BATCH)
             found.put(part, self._step(rows[part], values[part]))
         return found
 

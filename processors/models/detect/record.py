@@ -94,11 +94,11 @@ class Table:
         self.grow(last)
         at = MARK_BYTES
         for name, column in self._columns.items():
-            kept = np.dtype(column.dtype).newbyteorder("<")
+            stored_type = np.dtype(column.dtype).newbyteorder("<")
             count = (last - first) * int(np.prod(column.shape))
-            flat = np.frombuffer(state, kept, count, at)
+            flat = np.frombuffer(state, stored_type, count, at)
             self._arrays[name][first:last] = flat.reshape((last - first, *column.shape))
-            at += count * kept.itemsize
+            at += count * stored_type.itemsize
 
 
 def _little(values: NDArray[Any]) -> NDArray[Any]:

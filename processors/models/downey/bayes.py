@@ -146,10 +146,10 @@ def posterior(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = No
     least = float(objective.min())
     variance = max(noise**2, least / max(seen.n.size - 2, 1))
     ln_mass = grid.ln_prior - (objective - least) / (2 * variance)
-    kept = np.flatnonzero(ln_mass > ln_mass.max() + math.log(_NEGLIGIBLE))
-    mass = np.exp(ln_mass[kept] - ln_mass.max())
-    ln_t1_s = np.log(t1[kept]) + math.log(seen.scale_s)
-    cells = Grid(*_table(float(seen.n[-1])).take(kept, axis=1))
+    retained = np.flatnonzero(ln_mass > ln_mass.max() + math.log(_NEGLIGIBLE))
+    mass = np.exp(ln_mass[retained] - ln_mass.max())
+    ln_t1_s = np.log(t1[retained]) + math.log(seen.scale_s)
+    cells = Grid(*_table(float(seen.n[-1])).take(retained, axis=1))
     return Posterior(cells, mass / mass.sum(), ln_t1_s, math.sqrt(variance))
 
 
@@ -193,7 +193,7 @@ MISFIT = 0.02  # relative error of the model that the weights of the observation
 # inside (beyond four times the largest size there were 54 points only). On 16 other applications the bands then held 94 %
 # of the runs inside the range, 96 % up to twice, 94 % up to four times and 99 % beyond; the mixture's own quantiles held
 # 92, 86, 80 and 83 %.
-WIDENING = 1.2
+RANGE_FACTOR = 1.2
 BAND_DEVIATIONS = 1.645  # of a normal distribution hold 90 %
 DISTANCE_LOG2 = np.array([1.0, 2.0, 3.0])
 DISTANCE_SHARE = np.array([0.27, 0.46, 0.70])
@@ -294,7 +294,7 @@ def _predict(curve: AnchoredCurve, targets: Floats) -> CurvePrediction:
     distance = np.maximum(np.maximum(ln_targets - ln_n[-1], ln_n[0] - ln_targets), 0.0)
     extra = distance * np.interp(distance / np.log(2.0), DISTANCE_LOG2, DISTANCE_SHARE)
     least, hindsight = 0.5 * curve.posterior.noise, BAND_DEVIATIONS * curve.unexplained
-    below = WIDENING * np.hypot(np.maximum(mean - ends[:, 0], least), hindsight) + extra
-    above = WIDENING * np.hypot(np.maximum(ends[:, 1] - mean, least), hindsight) + extra
+    below = RANGE_FACTOR * np.hypot(np.maximum(mean - ends[:, 0], least), hindsight) + extra
+    above = RANGE_FACTOR * np.hypot(np.maximum(ends[:, 1] - mean, least), hindsight) + extra
     point = mean + np.interp(ln_targets, ln_n, curve.anchor) + curve.offset
     return CurvePrediction(point, point - below, point + above)

@@ -245,9 +245,9 @@ class QuickFitter:
     ) -> tuple[Floats, Floats]:
         """Return the best curve of each subset on a small grid around the given one."""
         around = parallelism[:, None] * np.exp(ZOOM * steps[0])
-        beside = curvature[:, None] + ZOOM * steps[1]
+        neighbours = curvature[:, None] + ZOOM * steps[1]
         a_grid = np.repeat(np.clip(around, 1.0, self._largest), ZOOM.size, axis=1)
-        w_grid = np.tile(np.clip(beside, 0.0, CURVATURES[-1]), ZOOM.size)
+        w_grid = np.tile(np.clip(neighbours, 0.0, CURVATURES[-1]), ZOOM.size)
         shape = self._relative(a_grid, w_grid)
         a = (shape @ weights[:, :, None])[..., 0]
         b = (shape**2 @ weights[:, :, None])[..., 0]

@@ -192,5 +192,5 @@ def fit_adept(
 def _candidates(belief: Posterior) -> Grid:
     if belief.mass.size <= CANDIDATES_MAX:
         return belief.cells
-    kept = np.sort(np.argpartition(belief.mass, -CANDIDATES_MAX)[-CANDIDATES_MAX:])
-    return Grid(*(field[kept] for field in belief.cells))
+    retained = np.sort(np.argpartition(belief.mass, -CANDIDATES_MAX)[-CANDIDATES_MAX:])
+    return Grid(*(field[retained] for field in belief.cells))

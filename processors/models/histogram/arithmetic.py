@@ -80,7 +80,7 @@ def quantiles(x: Histogram, levels: npt.ArrayLike) -> Floats:
 
 
 def in_range(x: Histogram, actual: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """Say whether actual values, (...), lie between the first and the last edge.
+    """Return whether actual values, (...), lie between the first and the last edge.
 
     >>> bool(in_range(Histogram(np.array([1.0, 3.0]), np.ones(1)), 3.0))
     True
@@ -291,7 +291,7 @@ def power(x: Histogram, exponent: int, intervals: int = INTERVALS) -> Histogram:
 
 
 def may_be_zero(x: Histogram) -> bool:
-    """Say whether 0 lies within an interval that has a share, its ends included, on any host.
+    """Return whether 0 lies within an interval that has a share, its ends included, on any host.
 
     >>> may_be_zero(Histogram(np.array([-1.0, 1.0]), np.ones(1)))
     True
@@ -445,8 +445,8 @@ def minimum_of(x: Histogram, n: float, intervals: int = INTERVALS) -> Histogram:
 
 def _largest(x: Histogram, n: Floats, intervals: int) -> Histogram:
     """Return the largest of n (hosts,) values of each host; (hosts, m) to one."""
-    held = np.where(x.shares > 0, x.low, np.inf).min(axis=-1)
-    low, high = float(held.max()), float(np.where(x.shares > 0, x.high, -np.inf).max())
+    retained = np.where(x.shares > 0, x.low, np.inf).min(axis=-1)
+    low, high = float(retained.max()), float(np.where(x.shares > 0, x.high, -np.inf).max())
     if low >= high:
         return Histogram(np.array([high, high]), np.ones(1))
     edges = equal_edges(low, high, intervals)

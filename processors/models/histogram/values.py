@@ -189,8 +189,8 @@ def rebinned(low: Floats, high: Floats, shares: Floats, intervals: int) -> Histo
     if np.array_equal(first, last):
         return Histogram(np.stack([first, last], axis=-1), np.ones((*first.shape, 1)))
     edges = equal_edges(first, last, intervals)
-    held = shares > 0  # the others may be anywhere, even endless
-    start, end = np.where(held, low, first[..., None]), np.where(held, high, last[..., None])
+    retained = shares > 0  # the others may be anywhere, even endless
+    start, end = np.where(retained, low, first[..., None]), np.where(retained, high, last[..., None])
     cumulative = (below(edges[..., 1:-1], start, end) * shares[..., None, :]).sum(axis=-1)
     return between(edges, cumulative, shares.sum(axis=-1))
 
@@ -202,9 +202,9 @@ def span(low: Floats, high: Floats, shares: Floats) -> tuple[Floats, Floats]:
     >>> float(least), float(largest)
     (1.0, 2.0)
     """
-    held = shares > 0
-    first = np.where(held, low, np.inf).min(axis=-1)
-    last = np.where(held, high, -np.inf).max(axis=-1)
+    retained = shares > 0
+    first = np.where(retained, low, np.inf).min(axis=-1)
+    last = np.where(retained, high, -np.inf).max(axis=-1)
     if not (np.isfinite(first).all() and np.isfinite(last).all()):
         raise ValueError("The result is too large for a number.")
     return first, last

@@ -55,5 +55,5 @@ def _clipped(slope: float) -> float:
 
 def _integral(slope: float) -> float:
     """Return the integral of the clipped slope over the slope."""
-    held = _clipped(slope)
-    return held * slope - held * held / 2.0
+    clipped = _clipped(slope)
+    return clipped * slope - clipped * clipped / 2.0

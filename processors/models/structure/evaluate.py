@@ -253,7 +253,7 @@ class Calculus:
         inner = self._table.variables(rest)
         if not factor or not self._table.within(factor) or inner & self._table.within(factor):
             return self._shared(component)
-        self._say("factored", self._table.within(factor))
+        self._explain("factored", self._table.within(factor))
         return multiply(self._product(factor), self.form(rest), self._intervals)
 
     def _product(self, monomial: Monomial) -> Histogram:
@@ -299,7 +299,7 @@ class Calculus:
     def _shared(self, form: Form) -> Histogram:
         """Return the histogram of draws of a form."""
         draws = self._one_host if any(self._table.hosted(monomial) for monomial in form) else self.draws
-        self._say("shared draws", self._table.variables(form))
+        self._explain("shared draws", self._table.variables(form))
         values = draws.form(form)
         if not np.isfinite(values).all():
             raise ValueError("The result is too large for a number.")
@@ -313,7 +313,7 @@ class Calculus:
             seen |= part
         return False
 
-    def _say(self, kind: WayKind, variables: frozenset[str]) -> None:
+    def _explain(self, kind: WayKind, variables: frozenset[str]) -> None:
         way = Way(kind, tuple(sorted(variables)))
         if way not in self.ways:
             self.ways.append(way)
@@ -390,13 +390,13 @@ def _levels(x: Histogram) -> tuple[float, float, float]:
 def _checked(calculus: Calculus, form: Form, found: Histogram, intervals: int) -> Evaluated:
     draws = calculus.draws.form(form).ravel()
     drawn = np.quantile(draws, LEVELS)
-    told, length = _levels(found), float(variation(found))
+    given, length = _levels(found), float(variation(found))
     if not length:
-        return Evaluated(found, told, 0.0, ())
-    gaps = [(told[index] - float(drawn[index])) / length for index in (0, 2)]
+        return Evaluated(found, given, 0.0, ())
+    gaps = [(given[index] - float(drawn[index])) / length for index in (0, 2)]
     gap = max(gaps, key=abs)
     if abs(gap) <= GAP_MAX:
-        return Evaluated(found, told, gap, ())
+        return Evaluated(found, given, gap, ())
     low, middle, high = (float(value) for value in drawn)
     histogram = from_samples(draws, intervals) if draws.size > 1 else point(draws[0])
     return Evaluated(histogram, (low, middle, high), gap, (Way("monte carlo", ()),))

@@ -173,10 +173,10 @@ class Builder:
             for atom, _ in monomial:
                 if self.table.atoms[atom].hosted:
                     names = ", ".join(sorted(self._names(atom)))
-                    sentence = (
+                    message = (
                         f"{names} is a host's own, and there are {self._inputs.hosts:g}; use max_over(hosts, ...)."
                     )
-                    raise EquationError(self._model.result.place, sentence)
+                    raise EquationError(self._model.result.place, message)
         return form
 
     def _names(self, atom: int) -> set[str]:

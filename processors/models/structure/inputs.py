@@ -63,10 +63,10 @@ def sorted_out(variables: Mapping[str, Value], names: frozenset[str]) -> Inputs:
 
 def _hosts(variables: Mapping[str, Value], names: frozenset[str]) -> float:
     own = {float(count) for name in names - {HOSTS} if (count := _axis(name, variables[name])) is not None}
-    told = variables.get(HOSTS)
-    if isinstance(told, Histogram | Alike) or (told is not None and np.shape(told)):
+    given = variables.get(HOSTS)
+    if isinstance(given, Histogram | Alike) or (given is not None and np.shape(given)):
         raise EquationError(_START, "the number of hosts is one number.")
-    counts = own if told is None else own | {float(told)}
+    counts = own if given is None else own | {float(given)}
     if len(counts) > 1:
         raise EquationError(_START, "the values are for different numbers of hosts.")
     if not counts and HOSTS in names:

@@ -32,10 +32,10 @@ class EquationError(ValueError):
     'line 2, column 7: a name is missing.'
     """
 
-    def __init__(self, place: Place, sentence: str) -> None:
-        super().__init__(f"line {place.line}, column {place.column}: {sentence}")
+    def __init__(self, place: Place, message: str) -> None:
+        super().__init__(f"line {place.line}, column {place.column}: {message}")
         self.place = place
-        self.sentence = sentence
+        self.message = message
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +243,8 @@ class _Reader:
             self.definitions[part.name] = expression
             self._depths[part.name] = self._deepest + 1
         elif not last:
-            sentence = "this line has no name, so it has to be the last; write `name = ...`."
-            raise EquationError(part.place, sentence)
+            message = "this line has no name, so it has to be the last; write `name = ...`."
+            raise EquationError(part.place, message)
         return expression
 
     def _check_new(self, name: str) -> None:
@@ -317,8 +317,8 @@ class _Reader:
         closing = self._part.at(node.end_lineno or 1, (node.end_col_offset or 1) - 1)
         if name == "T":
             if len(node.args) != 1 or not (isinstance(node.args[0], ast.Name) and node.args[0].id == "n"):
-                sentence = "T is known for the size of the job only; write T(n)."
-                raise EquationError(self._part.of(node.args[0]) if node.args else closing, sentence)
+                message = "T is known for the size of the job only; write T(n)."
+                raise EquationError(self._part.of(node.args[0]) if node.args else closing, message)
             self.used.add(DEDICATED)
             return Name(DEDICATED, place)
         if name not in FUNCTIONS:
@@ -359,8 +359,8 @@ class _Reader:
         if depth > DEPTH_MAX:
             self._fail(node, _TOO_DEEP)
 
-    def _fail(self, node: ast.expr, sentence: str) -> NoReturn:
-        raise EquationError(self._part.of(node), sentence)
+    def _fail(self, node: ast.expr, message: str) -> NoReturn:
+        raise EquationError(self._part.of(node), message)
 
 
 def _plain(node: ast.Name) -> str:
@@ -370,7 +370,7 @@ def _plain(node: ast.Name) -> str:
 
 
 def _enclosed(node: ast.expr, kinds: _Kinds) -> bool:
-    """Tell whether a part of a chain is one that has to stand in parentheses."""
+    """Return whether a part of a chain is one that has to stand in parentheses."""
     return isinstance(node, ast.BinOp) and isinstance(node.op, (*kinds, *_SUM))
 
 

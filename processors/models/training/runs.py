@@ -143,7 +143,7 @@ class Reservoir:
     """
 
     runs_max: int = RUNS_MAX
-    kept: dict[str, Run] = field(default_factory=dict)
+    retained: dict[str, Run] = field(default_factory=dict)
     waiting: dict[str, Run] = field(default_factory=dict)
     coming: dict[str, Run] | None = None
     epoch: int = 0
@@ -154,7 +154,7 @@ class Reservoir:
     @property
     def due(self) -> bool:
         """Whether enough is new that models should be fitted again."""
-        return len(self.waiting) + len(self.gone) >= max(1.0, ADVANCE_SHARE * len(self.kept))
+        return len(self.waiting) + len(self.gone) >= max(1.0, ADVANCE_SHARE * len(self.retained))
 
     def add(self, run: Run) -> None:
         """Take a run in, to be fitted to after the next `advance`; one with a known id replaces that.
@@ -170,14 +170,14 @@ class Reservoir:
         self.names |= room
         self.gone.discard(run.id)
         self.waiting[run.id] = run
-        most = self.runs_max if not self.kept and self.coming is None else math.ceil(WAITING_MAX * self.runs_max)
+        most = self.runs_max if not self.retained and self.coming is None else math.ceil(WAITING_MAX * self.runs_max)
         if len(self.waiting) > most:
             self.waiting = _least(self.waiting.values(), most)
 
     def begin(self) -> None:
         """Let the next fit be to what came since as well; nothing where one has begun already."""
         if self.coming is None:
-            stays = {name: run for name, run in self.kept.items() if name not in self.gone}
+            stays = {name: run for name, run in self.retained.items() if name not in self.gone}
             self.coming = _least({**stays, **self.waiting}.values(), self.runs_max)
             self.waiting = {}
             self.names = {name for run in self.runs() for name in run.values}
@@ -185,13 +185,13 @@ class Reservoir:
     def advance(self) -> None:
         """Let the next fit be made: a new epoch, even where nothing stayed of what was new."""
         self.begin()
-        self.kept, self.coming = self.coming or {}, None
-        self.gone &= self.kept.keys()
+        self.retained, self.coming = self.coming or {}, None
+        self.gone &= self.retained.keys()
         self.epoch += 1
 
     def runs(self) -> list[Run]:
         """Return all runs that are known, each as it was told last, in the order of their ids."""
-        fitted = {**self.kept, **(self.coming or {})}
+        fitted = {**self.retained, **(self.coming or {})}
         known = {name: run for name, run in fitted.items() if name not in self.gone} | self.waiting
         return [known[name] for name in sorted(known)]
 
@@ -199,14 +199,14 @@ class Reservoir:
         """Return a run as it was told last; None where it is not known."""
         if run_id in self.waiting or run_id in self.gone:
             return self.waiting.get(run_id)
-        return (self.coming or {}).get(run_id) or self.kept.get(run_id)
+        return (self.coming or {}).get(run_id) or self.retained.get(run_id)
 
     def drop(self, run_id: str) -> bool:
         """Take a run away; the models of now are still made of it, the next ones not. False where it is not known."""
         if self.find(run_id) is None:
             return False
         self.waiting.pop(run_id, None)
-        if run_id in self.kept or run_id in (self.coming or {}):
+        if run_id in self.retained or run_id in (self.coming or {}):
             self.gone.add(run_id)
         return True
 
@@ -222,7 +222,7 @@ class Reservoir:
         Its columns are those that most of these runs have, of names that begin with one of `columns`, sorted; of choices
         (`name=word`) those that two runs or more made.
         """
-        known = self.kept if self.coming is None or now else self.coming
+        known = self.retained if self.coming is None or now else self.coming
         runs = [known[name] for name in sorted(known) if target in known[name].targets]
         names = _columns(runs, columns)
         rows = [[run.values.get(name, math.nan) for name in names] for run in runs]
@@ -244,11 +244,11 @@ class Reservoir:
         True
         """
         runs: dict[int, Run] = {}  # each once, wherever it is
-        places = [list(each.values()) for each in (self.kept, self.waiting, self.coming or {})]
+        places = [list(each.values()) for each in (self.retained, self.waiting, self.coming or {})]
         for run in (run for place in places for run in place):
             runs[id(run)] = run
         number = {each: i for i, each in enumerate(runs)}
-        kept, waiting, coming = ([number[id(run)] for run in place] for place in places)
+        retained, waiting, coming = ([number[id(run)] for run in place] for place in places)
         return {
             "version": VERSION,
             "runs_max": self.runs_max,
@@ -256,7 +256,7 @@ class Reservoir:
             "seen": self.seen,
             "gone": sorted(self.gone),
             "names": sorted(self.names),
-            "kept": kept,
+            "kept": retained,
             "waiting": waiting,
             "coming": None if self.coming is None else coming,
             "runs": [[run.id, run.time_ms, run.weight, run.group] for run in runs.values()],
@@ -272,14 +272,14 @@ class Reservoir:
             raise ValueError("The snapshot of a reservoir is of another version.")
         columns = zip(state["runs"], *(unpacked(state[name]) for name in ("values", "targets", "weights")), strict=True)
         runs = [_restored(each, values, targets, weights) for each, values, targets, weights in columns]
-        kept, waiting = ({runs[i].id: runs[i] for i in state[place]} for place in ("kept", "waiting"))
+        retained, waiting = ({runs[i].id: runs[i] for i in state[place]} for place in ("kept", "waiting"))
         coming = None if state["coming"] is None else {runs[i].id: runs[i] for i in state["coming"]}
-        told = (state["epoch"], state["seen"], set(state["gone"]), set(state["names"]))
-        return cls(state["runs_max"], kept, waiting, coming, *told)
+        given = (state["epoch"], state["seen"], set(state["gone"]), set(state["names"]))
+        return cls(state["runs_max"], retained, waiting, coming, *given)
 
     def _room(self, run: Run) -> bool:
-        """Tell whether a run that is not known may stay."""
-        stays = self.kept if self.coming is None else self.coming
+        """Return whether a run that is not known may stay."""
+        stays = self.retained if self.coming is None else self.coming
         places = [each.place for name, each in stays.items() if name not in self.gone]
         return len(places) < self.runs_max or run.place < max(places)
 
@@ -311,10 +311,10 @@ def _place(run_id: str) -> bytes:
     return blake2b(run_id.encode(), digest_size=8).digest()
 
 
-def _restored(told: Sequence[Any], *named: Mapping[str, float]) -> Run:
+def _restored(given: Sequence[Any], *named: Mapping[str, float]) -> Run:
     """Return a run of a snapshot: its numbers are as they are kept already."""
     run = object.__new__(Run)
-    name, time_ms, weight, group = told
+    name, time_ms, weight, group = given
     values, targets, weights = named
     fields = {"id": name, "time_ms": time_ms, "values": values, "targets": targets, "weight": weight, "group": group}
     for field_name, value in (fields | {"weights": weights, "place": _place(name)}).items():

@@ -43,7 +43,7 @@ class Band:
 
 @dataclass(slots=True)
 class Tracked:
-    """The answers of one model for one target. `error` is the mean |ln ratio| of late, `scored` how many there were.
+    """The answers of one model for one target. `error` is the mean |ln ratio| recently, `scored` how many there were.
 
     `level` follows where a model is off by the same factor all the time, such as a host that draws more than others.
 
@@ -93,7 +93,7 @@ class Tracked:
         return cls(radius, state["level"], state["error"], state["scored"])
 
 
-def best(rivals: Mapping[str, Tracked], prior: Mapping[str, float], prior_count: float = 5.0) -> str | None:
+def best(comparison: Mapping[str, Tracked], prior: Mapping[str, float], prior_count: float = 5.0) -> str | None:
     """Return the name of the model to believe: that with the least error, where each brings `prior` (its error when fitted).
 
     The prior counts as `prior_count` answers; of those alike the first name. None without any.
@@ -104,7 +104,7 @@ def best(rivals: Mapping[str, Tracked], prior: Mapping[str, float], prior_count:
     """
 
     def expected(name: str) -> tuple[float, str]:
-        tracked = rivals.get(name, Tracked())
+        tracked = comparison.get(name, Tracked())
         count = min(tracked.scored, 1.0 / ERROR_RATE)
         return (prior[name] * prior_count + tracked.error * count) / (prior_count + count), name
 
@@ -191,15 +191,15 @@ class Table:
 
     def filled(self, values: Floats | None = None) -> Floats:
         """Return these values (m, p), the table's own by default, with `means` where one is missing."""
-        asked = self.values if values is None else values
-        return np.where(np.isfinite(asked), asked, self.means)
+        requested = self.values if values is None else values
+        return np.where(np.isfinite(requested), requested, self.means)
 
     def row(self, values: dict[str, float]) -> Floats:
         """Return named values as a row of this table, (1, p): unknown names are left out, missing ones as `filled`."""
         return self.filled(np.array([[values.get(name, np.nan) for name in self.names]]))
 
     def like(self, other: "Table") -> bool:
-        """Tell whether another table is of the same runs: all is alike but the target."""
+        """Return whether another table is of the same runs: all is alike but the target."""
         same = self.names == other.names and np.array_equal(self.weight, other.weight)
         rows = same and np.array_equal(self.group, other.group)
         return rows and np.array_equal(self.values, other.values, equal_nan=True)

@@ -103,7 +103,7 @@ class Learner:
     >>> table = Table(("ipc",), np.ones((2, 1)), np.array([300.0, 500.0]), np.ones(2), np.arange(2))
     >>> steps = list(learner.fitting(table))
     >>> learner.put()
-    >>> learner.predict({"ipc": 1.0}).value, learner.believed
+    >>> learner.predict({"ipc": 1.0}).value, learner.trusted
     (400.0, 'mean')
     """
 
@@ -117,15 +117,15 @@ class Learner:
         self.target = target
         self.columns = columns
         self.kinds = {name: resumable(kind) for name, kind in kinds.items()}
-        told = state or {"tracked": {}, "found": {}, "ready": {}, "part": None}
+        given = state or {"tracked": {}, "found": {}, "ready": {}, "part": None}
         self.tracked = {
-            name: Tracked.build(told["tracked"][name]) if name in told["tracked"] else Tracked() for name in kinds
+            name: Tracked.build(given["tracked"][name]) if name in given["tracked"] else Tracked() for name in kinds
         }
         self.table: Table | None = None
-        self._found: dict[str, Found] = {name: found for name, found in told["found"].items() if name in kinds}
+        self._found: dict[str, Found] = {name: found for name, found in given["found"].items() if name in kinds}
         self._models: dict[str, Model] = {}
-        self._ready: dict[str, Found | None] = {name: found for name, found in told["ready"].items() if name in kinds}
-        self._part: Found | None = told["part"]
+        self._ready: dict[str, Found | None] = {name: found for name, found in given["ready"].items() if name in kinds}
+        self._part: Found | None = given["part"]
         self._made: dict[str, Model] = {}
         self._next: Table | None = None
 
@@ -139,7 +139,7 @@ class Learner:
         return self._models
 
     @property
-    def believed(self) -> str | None:
+    def trusted(self) -> str | None:
         """The name of the model that answers, None before the first fit."""
         if self.table is None:
             return None
@@ -179,10 +179,10 @@ class Learner:
 
     def predict(self, values: Mapping[str, float]) -> Band | None:
         """Return what the believed model expects; None before the first fit."""
-        name = self.believed
+        name = self.trusted
         if name is None or self.table is None:
             return None
-        value, deviation = self._asked(name, self.table.row(dict(values)))
+        value, deviation = self._requested(name, self.table.row(dict(values)))
         return self.tracked[name].band(value, deviation)
 
     def learn(self, values: Mapping[str, float], actual: float) -> None:
@@ -191,7 +191,7 @@ class Learner:
             return
         row = self.table.row(dict(values))
         for name in self.models:
-            self.tracked[name].learn(*self._asked(name, row), actual)
+            self.tracked[name].learn(*self._requested(name, row), actual)
 
     def snapshot(self) -> dict[str, Any]:
         """Return how the models did, and what they are made of, as plain data."""
@@ -202,7 +202,7 @@ class Learner:
             "part": self._part,
         }
 
-    def _asked(self, name: str, row: Floats) -> tuple[float, float]:
+    def _requested(self, name: str, row: Floats) -> tuple[float, float]:
         predicted: Predicted = self.models[name].predict(row)
         return float(predicted.value[0]), float(predicted.deviation[0])
 
@@ -238,9 +238,9 @@ class Trainer:
         """
         if state is not None and state["version"] != VERSION:
             raise ValueError("The snapshot of a trainer is of another version.")
-        told = state["learners"] if state is not None else {}
+        given = state["learners"] if state is not None else {}
         self.learners = {
-            name: Learner(name, kinds, told.get(name), (columns or {}).get(name, EVERYTHING))
+            name: Learner(name, kinds, given.get(name), (columns or {}).get(name, EVERYTHING))
             for name, kinds in targets.items()
         }
         self.reservoir = Reservoir(runs_max) if state is None else Reservoir.build(state["reservoir"])

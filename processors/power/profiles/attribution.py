@@ -35,7 +35,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64]
 
-TELLS_MS: Final = 86_400_000  # a system that told no start for so long does not tell them
+REPORTS_STARTS_MS: Final = 86_400_000  # a system that told no start for so long does not tell them
 RUN_MAX_MS: Final = 30 * 86_400_000  # a run of which no end was told is forgotten after this
 LONG_AGO_MS: Final = -(1 << 62)
 RUNNING_MS: Final = 1 << 62  # the end of what has not ended
@@ -50,29 +50,29 @@ Totals = Mapping[str, Sum]
 """Amount and seconds by quantity."""
 
 
-class StartsToldState(msgspec.Struct):
+class ReportedStartsState(msgspec.Struct):
     """Stored form: when a start was told last."""
 
     last_ms: int = -1
 
 
-class StartsTold:
+class ReportedStarts:
     """When a system told a start last: only where it tells them is a host of which no job is known an idle one."""
 
     name: ClassVar[str] = "profile_starts"
     version: ClassVar[int] = 1
 
-    def __init__(self, state: StartsToldState) -> None:
+    def __init__(self, state: ReportedStartsState) -> None:
         self._last_ms = state.last_ms
 
     @classmethod
-    def build(cls, state: StartsToldState | None = None) -> "StartsTold":
+    def build(cls, state: ReportedStartsState | None = None) -> "ReportedStarts":
         """Return what a stored state tells, or a system of which nothing is known."""
-        return cls(state or StartsToldState())
+        return cls(state or ReportedStartsState())
 
     def score(self, fact: int) -> bool:
-        """Tell whether starts are told, as of a time in ms."""
-        return self._last_ms >= 0 and fact - self._last_ms <= TELLS_MS
+        """Return whether starts are told, as of a time in ms."""
+        return self._last_ms >= 0 and fact - self._last_ms <= REPORTS_STARTS_MS
 
     def learn(self, fact: int) -> None:
         """Take note that a start was told at a time in ms."""
@@ -80,11 +80,11 @@ class StartsTold:
 
     def due_ms(self) -> int | None:
         """Return when it may be forgotten."""
-        return self._last_ms + TELLS_MS + 1
+        return self._last_ms + REPORTS_STARTS_MS + 1
 
-    def snapshot(self) -> StartsToldState:
+    def snapshot(self) -> ReportedStartsState:
         """Return the stored form."""
-        return StartsToldState(self._last_ms)
+        return ReportedStartsState(self._last_ms)
 
 
 class ProfileRunState(msgspec.Struct, omit_defaults=True):
@@ -121,13 +121,13 @@ class ProfileRun:
         return cls(state or ProfileRunState())
 
     def score(self, fact: JobStarted | JobCompleted) -> bool:
-        """Tell whether the fact would change anything."""
+        """Return whether the fact would change anything."""
         twin = ProfileRun(self.state)
         twin.learn(fact)
         return twin.state != self.state
 
     def learn(self, fact: JobStarted | JobCompleted) -> None:
-        """Take its start or its end in; what is told of hosts last counts."""
+        """Take its start or its end in; what is reported hosts last counts."""
         state = self.state
         state.system, state.job_id, state.start_ms = fact.system, fact.job_id, fact.start_ms
         if isinstance(fact, JobStarted):
@@ -152,7 +152,7 @@ class ProfileRun:
         return msgspec.structs.replace(self.state)
 
 
-class KeptMinutes:
+class RetainedMinutes:
     """Closed minutes that may still be given away: a start or an end of a run may be told late, or not before its end.
 
     They hold what hosts did, by minute and within it by host; at most `amounts_max`, the oldest minutes go first.
@@ -249,19 +249,19 @@ def given(minute_ms: int, amounts: Amounts, stays: Stays, hosts: int, shared: in
     share = np.where(part, inside_ms / MINUTE_MS, 1.0)
     at = np.flatnonzero(whole | part)
     counts = amounts["quantity"][at] < len(ALWAYS)  # a count is what it is
-    lone = _shared(stays, here & (count[stays.host] > 1), host)
+    single = _shared(stays, here & (count[stays.host] > 1), host)
     return Given(
-        np.concatenate([run[host[at]], lone]),
-        np.concatenate([amounts["quantity"][at].astype(np.int64), np.full(len(lone), shared)]),
-        np.concatenate([part[at], np.zeros(len(lone), np.bool_)]),
-        np.concatenate([amounts["amount"][at] * np.where(counts, 1.0, share[at]), np.ones(len(lone))]),
-        np.concatenate([amounts["reach"][at] * share[at] * (MINUTE_MS / 1000), np.full(len(lone), MINUTE_MS / 1000)]),
+        np.concatenate([run[host[at]], single]),
+        np.concatenate([amounts["quantity"][at].astype(np.int64), np.full(len(single), shared)]),
+        np.concatenate([part[at], np.zeros(len(single), np.bool_)]),
+        np.concatenate([amounts["amount"][at] * np.where(counts, 1.0, share[at]), np.ones(len(single))]),
+        np.concatenate([amounts["reach"][at] * share[at] * (MINUTE_MS / 1000), np.full(len(single), MINUTE_MS / 1000)]),
     )
 
 
-def _shared(stays: Stays, together: npt.NDArray[np.bool_], told: npt.NDArray[np.int32]) -> Ints:
+def _shared(stays: Stays, joint: npt.NDArray[np.bool_], reported: npt.NDArray[np.int32]) -> Ints:
     """Return the runs that were with others on hosts that told something, once for each host."""
-    return stays.run[together & np.isin(stays.host, told)] if together.any() else np.zeros(0, np.int64)
+    return stays.run[joint & np.isin(stays.host, reported)] if joint.any() else np.zeros(0, np.int64)
 
 
 class _Present:
@@ -274,7 +274,7 @@ class _Present:
         self.rows, self.version = np.zeros(0, np.int64), -1
 
 
-class Told(NamedTuple):
+class ReportedHosts(NamedTuple):
     """A run's hosts: how many, and the rows (k,) of those that told something, rising."""
 
     hosts: int
@@ -289,7 +289,7 @@ class Occupancy:
         self.runs: dict[str, _Present] = {}
         self._on: dict[tuple[str, str], dict[str, None]] = {}
         self._of_job: dict[tuple[str, str], dict[str, None]] = {}
-        self.held = 0
+        self.retained = 0
 
     def enter(self, run_id: str, state: ProfileRunState, names: tuple[str, ...]) -> None:
         """Take a run in, or what else became known of it."""
@@ -298,14 +298,14 @@ class Occupancy:
         self._of_job.setdefault((state.system, state.job_id), {})[run_id] = None
         for name in names:
             self._on.setdefault((state.system, name), {})[run_id] = None
-        self.held += len(names)
+        self.retained += len(names)
 
     def leave(self, run_id: str) -> None:
         """Forget a run."""
         run = self.runs.pop(run_id, None)
         if run is None:
             return
-        self.held -= len(run.names)
+        self.retained -= len(run.names)
         _remove(self._of_job, (run.state.system, run.state.job_id), run_id)
         for name in run.names:
             _remove(self._on, (run.state.system, name), run_id)
@@ -314,11 +314,11 @@ class Occupancy:
         """Return the runs of a job."""
         return tuple(self._of_job.get((system, job_id), ()))
 
-    def of(self, run_id: str) -> Told:
-        """Return the hosts of a run. Those that only the job itself tells of count where no others are known."""
+    def of(self, run_id: str) -> ReportedHosts:
+        """Return the hosts of a run. Those that only the job itself reports count where no others are known."""
         run = self.runs[run_id]
         rows = self._rows(run)
-        return Told(len(run.names) or len(rows), rows)
+        return ReportedHosts(len(run.names) or len(rows), rows)
 
     def stays(self, start_ms: int, end_ms: int) -> Stays:
         """Return all runs on hosts that touch a time."""
@@ -389,10 +389,10 @@ class Sums:
         for field in ("amount", "seconds"):
             self.rows[field][place[known]] += found[field][known]
         new = np.flatnonzero(~known)
-        kept = new[: max(0, self.sums_max - len(self.rows))]
-        if len(kept):
-            self.rows = np.insert(self.rows, place[kept], found[kept])
-        return len(new) - len(kept)
+        retained = new[: max(0, self.sums_max - len(self.rows))]
+        if len(retained):
+            self.rows = np.insert(self.rows, place[retained], found[retained])
+        return len(new) - len(retained)
 
     def of(self, run: int) -> dict[tuple[int, bool], Sum]:
         """Return the sums of a run by quantity, and whether its minutes were short."""
@@ -490,7 +490,7 @@ def _minutes_touched(run: Stayed) -> int:
 
 
 def _of(sums: Totals, name: str) -> tuple[float, float]:
-    """Return the sum of a quantity: what is told of the job alone, unless its hosts tell of far more time."""
+    """Return the sum of a quantity: what is reported the job alone, unless its hosts report far more time."""
     own, all_of_host = sums.get(JOB + name, NOTHING), sums.get(name, NOTHING)
     return own if 2 * own[1] >= all_of_host[1] else all_of_host
 
@@ -507,8 +507,8 @@ class _Power(NamedTuple):
 
 def _power(sums: Totals, component: str) -> _Power:
     """Return the energy of a component, from energy counters where no power is told, with what was estimated."""
-    told = _of(sums, POWER + component)
-    measured_j, measured_s = told if told[1] > 0 else _of(sums, ENERGY + component)
+    reported = _of(sums, POWER + component)
+    measured_j, measured_s = reported if reported[1] > 0 else _of(sums, ENERGY + component)
     estimated_j, estimated_s = sums.get(ESTIMATED + component, NOTHING)
     return _Power(measured_j + estimated_j, measured_s, estimated_s)
 

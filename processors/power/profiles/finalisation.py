@@ -31,7 +31,7 @@ from processors.power.profiles.meters import (
     Readings,
     last_word,
 )  # fmt: skip
-from processors.store import Shelf, digest64
+from processors.store import Store, digest64
 from processors.windows.settings import MINUTE_MS
 
 Floats = npt.NDArray[np.float64]
@@ -46,8 +46,8 @@ SLOWEST_WRAP_S: Final = 240.0  # an energy counter goes round in this time at th
 PART_QUIET_MS: Final = REACH_MAX * MINUTE_MS  # a part that was silent for so long is no longer waited for
 
 
-class Told(NamedTuple):
-    """What m meters told of a minute, each once: its row, how many samples, a value as `Ingest` reads it."""
+class MeterReadings(NamedTuple):
+    """What m meters reported a minute, each once: its row, how many samples, a value as `Ingest` reads it."""
 
     meter: Ints
     samples: Ints
@@ -62,43 +62,43 @@ class Close:
 
     def minute(self, minute_ms: int, readings: Readings) -> Amounts:
         """Return what hosts did in a minute, by host; with it, as quantities, what was covered and what was left out."""
-        told = _together(last_word(readings), self._index.kind_of)
-        new = self._index.series.rows["learned_ms"][told.meter] < minute_ms
-        told = Told(told.meter[new], told.samples[new], told.value[new])
-        amount, reach, reason = self._read(minute_ms, told)
-        self._index.series.rows["learned_ms"][told.meter] = minute_ms
-        amounts, in_part = self._whole(minute_ms, told.meter, amount, reach)
+        reported = _readings_by_meter(last_word(readings), self._index.kind_of)
+        new = self._index.series.rows["learned_ms"][reported.meter] < minute_ms
+        reported = MeterReadings(reported.meter[new], reported.samples[new], reported.value[new])
+        amount, reach, reason = self._read(minute_ms, reported)
+        self._index.series.rows["learned_ms"][reported.meter] = minute_ms
+        amounts, in_part = self._whole(minute_ms, reported.meter, amount, reach)
         bad = np.flatnonzero(reason >= 0)
-        hosts = np.concatenate([self._index.host_of[told.meter[bad]], in_part])
+        hosts = np.concatenate([self._index.host_of[reported.meter[bad]], in_part])
         reasons = np.concatenate([reason[bad], np.full(len(in_part), REASONS.index("part"))])
         counted = [self._covered(minute_ms, amounts), self._left_out(hosts, reasons)]
         found = np.concatenate([amounts, *counted])
         return found[np.argsort(found["host"], kind="stable")]
 
-    def _read(self, minute_ms: int, told: Told) -> tuple[Floats, Ints, Ints]:
+    def _read(self, minute_ms: int, reported: MeterReadings) -> tuple[Floats, Ints, Ints]:
         """Return amounts (m,), nan where there is none, over how many minutes each, and why one was left out (-1: not)."""
-        kind, lasts = self._index.kind_of[told.meter], self._index.lasts
-        before_ms = self._index.series.rows["learned_ms"][told.meter]
+        kind, last_values = self._index.kind_of[reported.meter], self._index.last_values
+        before_ms = self._index.series.rows["learned_ms"][reported.meter]
         gap = np.where(before_ms == NEVER_MS, 0, (minute_ms - before_ms) // MINUTE_MS)
         known = (gap >= 1) & (gap <= REACH_MAX)
-        usual = lasts.rows["reach"][told.meter]
-        slow = known & (usual > 1) & (told.samples <= 1)  # sampled every few minutes; else minutes got lost
+        usual = last_values.rows["reach"][reported.meter]
+        slow = known & (usual > 1) & (reported.samples <= 1)  # sampled every few minutes; else minutes got lost
         reach = np.where(slow, np.minimum(gap, usual), 1)
         reason = np.full(len(kind), -1)
-        amount = told.value.copy()
+        amount = reported.value.copy()
         counts = (kind == Kind.TOTAL) | (kind == Kind.ENERGY) | (kind == Kind.MEMORY_ENERGY)
         power = (kind == Kind.POWER) | (kind == Kind.GPU_POWER)
         at = np.flatnonzero(power)
-        amount[at], reason[at] = self._power(told.value[at], kind[at] == Kind.GPU_POWER)
+        amount[at], reason[at] = self._power(reported.value[at], kind[at] == Kind.GPU_POWER)
         at = np.flatnonzero(~power & ~counts)
-        amount[at], reason[at] = _not_negative(told.value[at])
+        amount[at], reason[at] = _not_negative(reported.value[at])
         amount[kind >= Kind.POWER] *= reach[kind >= Kind.POWER]  # a level is the same in minutes that are not told
         at = np.flatnonzero(counts)
         reach[at] = np.where(known[at], gap[at], 1)
-        before = np.where(known[at], lasts.rows["last"][told.meter[at]], np.nan)
-        amount[at], reason[at] = self._grown(kind[at], before, told.value[at], gap[at])
-        lasts.rows["last"][told.meter[at]] = told.value[at]
-        lasts.rows["reach"][told.meter] = np.where(known, gap, 1)
+        before = np.where(known[at], last_values.rows["last"][reported.meter[at]], np.nan)
+        amount[at], reason[at] = self._grown(kind[at], before, reported.value[at], gap[at])
+        last_values.rows["last"][reported.meter[at]] = reported.value[at]
+        last_values.rows["reach"][reported.meter] = np.where(known, gap, 1)
         return amount, reach, reason
 
     def _power(self, energy_j: Floats, may_be_off: npt.NDArray[np.bool_]) -> tuple[Floats, Ints]:
@@ -150,7 +150,7 @@ class Close:
         return found, parts[(count > 0) & ~good] >> 16
 
     def _parts_expected(self, minute_ms: int, parts: Ints) -> Ints:
-        """Return how many meters told each of some quantities of hosts of late."""
+        """Return how many meters told each of some quantities of hosts recently."""
         index = self._index
         late = np.flatnonzero(index.series.rows["learned_ms"][: len(index.kind_of)] > minute_ms - PART_QUIET_MS)
         key = index.host_of[late].astype(np.int64) * (1 << 16) + index.quantity_of[late]
@@ -191,12 +191,12 @@ def _not_negative(value: Floats) -> tuple[Floats, Ints]:
     return np.where(good, value, np.nan), np.where(good, -1, reasons)
 
 
-def _together(readings: Readings, kinds: npt.NDArray[np.int8]) -> Told:
-    """Return what several sources told of one meter as one: samples add up, counts are the largest, power is the mean."""
+def _readings_by_meter(readings: Readings, kinds: npt.NDArray[np.int8]) -> MeterReadings:
+    """Return what several sources reported one meter as one: samples add up, counts are the largest, power is the mean."""
     meter, value, count = readings["meter"].astype(np.int64), readings["value"], readings["count"].astype(np.int64)
     first = np.append(True, meter[1:] != meter[:-1])[: len(meter)]
     if first.all():
-        return Told(meter, count, value)
+        return MeterReadings(meter, count, value)
     place = np.cumsum(first) - 1
     kind = kinds[meter[first]]
     total = np.bincount(place, value)
@@ -204,12 +204,12 @@ def _together(readings: Readings, kinds: npt.NDArray[np.int8]) -> Told:
     weighted = np.bincount(place, value * count) / np.maximum(samples, 1)
     largest = np.maximum.reduceat(value, np.flatnonzero(first))
     found = np.where(kind == Kind.DELTA, total, np.where(kind >= Kind.POWER, weighted, largest))
-    return Told(meter[first], samples, found)
+    return MeterReadings(meter[first], samples, found)
 
 
 EVENTS_MAX: Final = 8
 MODELS_MAX: Final = 64
-TAUGHT_MAX: Final = 16  # hosts of a kind in one minute
+LEARNED_MAX: Final = 16  # hosts of a kind in one minute
 HOSTS_MIN: Final = 3  # with sensors, to tell which counters go with power
 QUIET_MS: Final = 86_400_000
 BEYOND: Final = 1.2  # times the largest power that was measured is the most that is estimated
@@ -228,7 +228,7 @@ class HostPowerState(msgspec.Struct):
     """Stored form: the state of the model, and when it was taught last."""
 
     model: dict[str, Any] | None = None
-    taught_ms: int = -1
+    learned_ms: int = -1
 
 
 class HostPower:
@@ -238,7 +238,7 @@ class HostPower:
     version: ClassVar[int] = 1
 
     def __init__(self, state: HostPowerState) -> None:
-        self._taught_ms = state.taught_ms
+        self._learned_ms = state.learned_ms
         self._model: PowerModel | None = None
         if state.model is not None:
             self._model = PowerModel(state.model["events"], state=deepcopy(state.model))
@@ -255,7 +255,7 @@ class HostPower:
 
     @property
     def error_w(self) -> float | None:
-        """The median error of late, in W; None where it is not known yet."""
+        """The median error recently, in W; None where it is not known yet."""
         return None if self._model is None else self._model.error_w()
 
     def score(self, fact: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
@@ -273,15 +273,15 @@ class HostPower:
             self._model = PowerModel(fact.names)
         if fact.names == self._model.events:
             self._model.learn(fact.rates, fact.power_w)
-            self._taught_ms = max(self._taught_ms, fact.minute_ms)
+            self._learned_ms = max(self._learned_ms, fact.minute_ms)
 
     def due_ms(self) -> int | None:
         """Return when it may be forgotten."""
-        return self._taught_ms + QUIET_MS
+        return self._learned_ms + QUIET_MS
 
     def snapshot(self) -> HostPowerState:
         """Return the stored form."""
-        return HostPowerState(None if self._model is None else self._model.snapshot(), self._taught_ms)
+        return HostPowerState(None if self._model is None else self._model.snapshot(), self._learned_ms)
 
 
 class PowersState(Protocol):
@@ -289,7 +289,7 @@ class PowersState(Protocol):
 
     now_ms: int
     tally: Counter[tuple[str, str]]
-    powers: Shelf[HostPower]
+    powers: Store[HostPower]
 
 
 class _Alike(NamedTuple):
@@ -336,12 +336,12 @@ class HostPowers:
         """Return the measured power of hosts (rows,), nan where there is none."""
         found = np.full(self._index.hosts.ids.end, np.nan)
         for name in (ENERGY + component, POWER + component):  # a sensor of power goes before a counter of energy
-            told = amounts[amounts["quantity"] == self._names.number(name)]
-            found[told["host"]] = told["amount"] / (told["reach"] * (MINUTE_MS / 1000))
+            reported = amounts[amounts["quantity"] == self._names.number(name)]
+            found[reported["host"]] = reported["amount"] / (reported["reach"] * (MINUTE_MS / 1000))
         return found
 
     def _wanted(self, amounts: Amounts, measured: Iterable[Floats]) -> bool:
-        """Tell whether a host that told counters has no sensor."""
+        """Return whether a host that told counters has no sensor."""
         hosts = np.unique(amounts["host"][self._are_counters()[amounts["quantity"]]])
         return any(np.isnan(power_w[hosts]).any() for power_w in measured)
 
@@ -351,18 +351,18 @@ class HostPowers:
     def _alike(self, amounts: Amounts) -> Iterator[_Alike]:
         """Yield the kinds of hosts, in the order of what stands for them."""
         digests = np.array([digest64(name or "") for name in self._names.all], np.uint64)
-        told = amounts[self._are_counters()[amounts["quantity"]]]
-        if not len(told):
+        reported = amounts[self._are_counters()[amounts["quantity"]]]
+        if not len(reported):
             return
-        hosts, first = np.unique(told["host"], return_index=True)
-        kinds = np.bitwise_xor.reduceat(digests[told["quantity"]], first)
+        hosts, first = np.unique(reported["host"], return_index=True)
+        kinds = np.bitwise_xor.reduceat(digests[reported["quantity"]], first)
         ids = self._index.hosts.ids
         systems = [(ids.key(row) or ("", ""))[0] for row in hosts.tolist()]
         every: dict[tuple[str, str], list[int]] = {}
         for row, system, kind in zip(hosts.tolist(), systems, kinds.tolist(), strict=True):
             every.setdefault((system, f"{kind:016x}"), []).append(row)
         for (system, kind), rows in sorted(every.items()):
-            counters = np.unique(told["quantity"][told["host"] == rows[0]]).astype(np.int64)
+            counters = np.unique(reported["quantity"][reported["host"] == rows[0]]).astype(np.int64)
             yield _Alike(system, kind, np.array(rows, np.int64), counters)
 
     def _of_kind(
@@ -375,7 +375,7 @@ class HostPowers:
         if key not in self._state.powers and not (len(without) and np.isfinite(watts).any() and self._room()):
             return None
         model = self._state.powers.open(key)
-        if self._taught(model, minute_ms, amounts, alike, watts):
+        if self._learned(model, minute_ms, amounts, alike, watts):
             self._state.powers.changed(key, model, self._state.now_ms)
         return self._estimates(model, amounts, without, component) if len(without) and model.events else None
 
@@ -384,13 +384,13 @@ class HostPowers:
         self._state.tally["bound", "profile_power_models_max"] += not room
         return room
 
-    def _taught(self, model: HostPower, minute_ms: int, amounts: Amounts, alike: _Alike, watts: Floats) -> bool:
+    def _learned(self, model: HostPower, minute_ms: int, amounts: Amounts, alike: _Alike, watts: Floats) -> bool:
         """Teach a model what some hosts with a sensor did, each time others; tell whether there were some."""
         known = np.flatnonzero(np.isfinite(watts))
         events = model.events or self._chosen(amounts, alike, watts)
         if not len(known) or not events:
             return False
-        turn = (np.arange(TAUGHT_MAX) * len(known) // TAUGHT_MAX + minute_ms // MINUTE_MS) % len(known)
+        turn = (np.arange(LEARNED_MAX) * len(known) // LEARNED_MAX + minute_ms // MINUTE_MS) % len(known)
         at = known[np.unique(turn)]
         rates = self._rates(amounts, alike.hosts[at], events)
         for row, power_w in zip(rates.tolist(), watts[at].tolist(), strict=True):
@@ -398,7 +398,7 @@ class HostPowers:
         return True
 
     def _chosen(self, amounts: Amounts, alike: _Alike, watts: Floats) -> tuple[str, ...]:
-        """Return the counters that go best with power, for a new model; none where that can not be told."""
+        """Return the counters that go best with power, for a new model; none where that cannot be told."""
         at = np.flatnonzero(np.isfinite(watts))
         names = sorted(self._names.of(number) for number in alike.counters.tolist())
         if len(names) <= EVENTS_MAX:
@@ -415,13 +415,13 @@ class HostPowers:
     def _estimates(self, model: HostPower, amounts: Amounts, hosts: Ints, component: str) -> Amounts | None:
         """Return the estimated power of hosts that told all that it takes, as amounts."""
         rates = self._rates(amounts, hosts, model.events)
-        told = np.isfinite(rates).all(axis=1)
-        watts = model.score(rates[told])
+        reported = np.isfinite(rates).all(axis=1)
+        watts = model.score(rates[reported])
         quantity = self._names.add(ESTIMATED + component)
         if watts is None or quantity is None:
             return None
         found = np.zeros(len(watts), AMOUNT)
-        found["host"], found["quantity"], found["reach"] = hosts[told], quantity, 1
+        found["host"], found["quantity"], found["reach"] = hosts[reported], quantity, 1
         found["amount"] = watts * (MINUTE_MS / 1000)
         return found
 
@@ -429,8 +429,8 @@ class HostPowers:
         """Return events per second of hosts (k, events), nan where a host did not tell one."""
         rates = np.full((len(hosts), len(events)), np.nan)
         for column, name in enumerate(events):
-            told = amounts[amounts["quantity"] == self._names.number(name)]
-            place = np.minimum(np.searchsorted(hosts, told["host"]), len(hosts) - 1)
-            own = hosts[place] == told["host"]
-            rates[place[own], column] = (told["amount"] / (told["reach"] * (MINUTE_MS / 1000)))[own]
+            reported = amounts[amounts["quantity"] == self._names.number(name)]
+            place = np.minimum(np.searchsorted(hosts, reported["host"]), len(hosts) - 1)
+            own = hosts[place] == reported["host"]
+            rates[place[own], column] = (reported["amount"] / (reported["reach"] * (MINUTE_MS / 1000)))[own]
         return rates

@@ -72,8 +72,8 @@ class QuantityNames:
 
     def keep(self, numbers: Iterable[int]) -> None:
         """Let all names go but those of these numbers."""
-        kept = set(numbers)
-        self.all = [name if number in kept else None for number, name in enumerate(self.all)]
+        retained = set(numbers)
+        self.all = [name if number in retained else None for number, name in enumerate(self.all)]
         while self.all and self.all[-1] is None:
             self.all.pop()
         self.numbers = {name: number for number, name in enumerate(self.all) if name is not None}
@@ -163,7 +163,7 @@ T = TypeVar("T", bound=np.generic)
 
 
 class MeterHosts(HostRows):
-    """Hosts of which something is followed. The hosts that one job alone tells of have its mark: ``nid1#812``."""
+    """Hosts of which something is followed. The hosts that one job alone reports have its mark: ``nid1#812``."""
 
     name: ClassVar[str] = "profile_hosts"
 
@@ -174,10 +174,10 @@ class Meters(SeriesRows):
     name: ClassVar[str] = "profile_meters"
 
 
-class Lasts(RowTable):
+class LastValues(RowTable):
     """What each resource told last: its value, where it is a count since some start, and how many minutes it took."""
 
-    name: ClassVar[str] = "profile_lasts"
+    name: ClassVar[str] = "profile_last_values"
     version: ClassVar[int] = 1
 
     def __init__(self) -> None:
@@ -204,8 +204,8 @@ class MeterIndex(RowIndex):
     def __init__(self, meters_max: int, names: QuantityNames) -> None:
         super().__init__(meters_max)
         self.hosts, self.series = MeterHosts(), Meters()
-        self.lasts, self.covered = Lasts(), Covered()
-        self.series.join(self.lasts)
+        self.last_values, self.covered = LastValues(), Covered()
+        self.series.join(self.last_values)
         self.hosts.join(self.covered)
         self.names = names
         self.version = 0
@@ -238,7 +238,7 @@ class MeterIndex(RowIndex):
         return entered[0]
 
     def marked(self, system: str, job_id: str) -> list[int]:
-        """Return the hosts that one job alone tells of."""
+        """Return the hosts that one job alone reports."""
         return list(self._marked.get((system, job_id), ()))
 
     def noted(self) -> None:
@@ -248,7 +248,7 @@ class MeterIndex(RowIndex):
             if found is not None:
                 self._note(row, found, host)
 
-    def told(self, meters: Rows, hosts: Rows, minute_ms: int) -> None:
+    def note_report(self, meters: Rows, hosts: Rows, minute_ms: int) -> None:
         """Note that these rows told a minute."""
         for table, rows in ((self.series, meters), (self.hosts, hosts)):
             table.rows["last_ms"][rows] = np.maximum(table.rows["last_ms"][rows], minute_ms)
@@ -264,7 +264,7 @@ class MeterIndex(RowIndex):
         return hosts
 
     def forget_marked_before(self, minute_ms: int, of_system: Callable[[str], bool]) -> None:
-        """Forget hosts that one job alone told of, of some systems, whose last minute began before."""
+        """Forget hosts that one job alone reported, of some systems, whose last minute began before."""
         last_ms = self.hosts.rows["last_ms"]
         quiet = {row for rows in self._marked.values() for row in rows if last_ms[row] < minute_ms}
         gone = [row for row in sorted(quiet) if of_system((self.hosts.ids.key(row) or ("", ""))[0])]
@@ -341,7 +341,7 @@ class WaitingReadings:
 
 
 def last_word(readings: Readings) -> Readings:
-    """Return of what a source told of a meter the highest revision, of these the last; by meter, then by source."""
+    """Return of what a source reported a meter the highest revision, of these the last; by meter, then by source."""
     ordered = readings[np.argsort(readings["meter"], kind="stable")]
     meter = ordered["meter"]
     if (meter[1:] != meter[:-1]).all():
@@ -392,7 +392,7 @@ class _Taken:
 class Ingest:
     """Readings of hosts by minute. A host tells the same resources every minute, so their rows are looked up once.
 
-    One sample that can not be makes a minute of a meter one that can not be.
+    One sample that cannot be makes a minute of a meter one that cannot be.
     """
 
     def __init__(self, index: MeterIndex, power_max_w: float) -> None:
@@ -412,17 +412,17 @@ class Ingest:
         """Take a minute of a host in; return how many of its resources there was no room for."""
         layout = self._layout(event)
         if layout.places:
-            told = list(event.resources.values())
-            if len(layout.places) < len(told):
-                told = [told[place] for place in layout.places]
-            values = [read(minute) for read, minute in zip(layout.read, told, strict=True)]
+            reported = list(event.resources.values())
+            if len(layout.places) < len(reported):
+                reported = [reported[place] for place in layout.places]
+            values = [read(minute) for read, minute in zip(layout.read, reported, strict=True)]
             taken = self._taken.get(event.minute_ms)
             if taken is None:
                 taken = self._taken[event.minute_ms] = _Taken()
             taken.pieces.append(layout.rows)
             taken.sources.append(digest64(event.source) & 0xFFFFFFFF)
             taken.revisions.append(event.revision)
-            taken.counts += [minute.count for minute in told]
+            taken.counts += [minute.count for minute in reported]
             taken.values += values
         return layout.refused
 
@@ -432,7 +432,7 @@ class Ingest:
         for minute_ms, each in taken.items():
             readings = each.readings()
             meters = readings["meter"]
-            self._index.told(meters, self._index.host_of[meters], minute_ms)
+            self._index.note_report(meters, self._index.host_of[meters], minute_ms)
             yield minute_ms, readings
 
     def forget(self) -> None:

@@ -7,17 +7,17 @@ from typing import Final
 import msgspec
 
 from processors.contracts.names import rfc3339
-from processors.contracts.outputs import Letter, SourceSeen
+from processors.contracts.outputs import DeadLetterView, SourceStatus
 from processors.contracts.service import Health
 from sinks.prometheus.registry import Metrics
+from sinks.web.formatting import counted, duration, moment
 from sinks.web.runbook import anchor
 from sinks.web.views.overview import SourceRow, source_rows
-from sinks.web.words import counted, duration, moment
 
 FAULT: Final = "processor"  # the reason of dead letters whose event made a processor fail
 LAG_LONG_S: Final = 120.0
 CHECKPOINT_OLD_S: Final = 600.0
-LETTERS_SHOWN: Final = 20
+DEAD_LETTERS_SHOWN: Final = 20
 _REFUSED: Final = {
     "too_old": "ended before the agent's memory of runs begins, so it may have been counted already",
     "too_many": "arrived when the memory for runs of its time was full",
@@ -31,7 +31,7 @@ _REFUSED: Final = {
 class Advice(msgspec.Struct, frozen=True):
     """What an operator should do, in one sentence, and the heading of the runbook about it."""
 
-    sentence: str
+    message: str
     heading: str
 
     @property
@@ -48,7 +48,7 @@ _UNSAVED: Final = Advice(
     "Repair the broker's transactions, or find the second learner of this shard.", "Checkpoint age"
 )
 _RESTARTED: Final = Advice("Fix what the log names at each restart; a single restart is no incident.", "Role restarted")
-_LETTERS: Final = Advice(
+_DEAD_LETTERS: Final = Advice(
     "Fix the producer or the configuration, then replay them with scalewatch deadletter replay.",
     "Dead letters rising",
 )
@@ -73,14 +73,14 @@ class RoleRow(msgspec.Struct, frozen=True, kw_only=True):
     advice: Sequence[Advice]
 
 
-class Trouble(msgspec.Struct, frozen=True, kw_only=True):
+class FaultRow(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of trouble since the start: its counts by name, each with what the name means, and what to do.
 
     `sentence` sums it up. A `grave` one is a fault in the agent rather than in what it was sent.
     """
 
     title: str
-    sentence: str
+    message: str
     counts: Sequence[tuple[str, int, str]]
     advice: Advice
     grave: bool = False
@@ -91,13 +91,13 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
         return anchor(self.title)
 
 
-Troubles = Callable[[], Sequence[Trouble]]
+Faults = Callable[[], Sequence[FaultRow]]
 
 
-class LetterRow(msgspec.Struct, frozen=True):
+class DeadLetterRow(msgspec.Struct, frozen=True):
     """A dead letter, where it lies, and the command that shows it whole."""
 
-    letter: Letter
+    dead_letter: DeadLetterView
     time: str
     place: str
     command: str
@@ -109,17 +109,17 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
     roles: Sequence[RoleRow]
     sources: Sequence[SourceRow]
     silent: Advice | None
-    troubles: Sequence[Trouble]
-    letters: Sequence[LetterRow]
-    letters_known: int
+    faults: Sequence[FaultRow]
+    dead_letters: Sequence[DeadLetterRow]
+    dead_letters_known: int
     reasons: Sequence[tuple[str, int]]
 
 
 def agent_view(
     health: Sequence[Health],
-    sources: Sequence[SourceSeen],
-    letters: Sequence[Letter],
-    found: Sequence[Trouble],
+    sources: Sequence[SourceStatus],
+    dead_letters: Sequence[DeadLetterView],
+    found: Sequence[FaultRow],
     now_ms: int | None,
 ) -> AgentView:
     """Return what to show of the agent; `now_ms` is the event time against which the age of sources is measured."""
@@ -128,10 +128,12 @@ def agent_view(
         roles=[role_row(role) for role in health],
         sources=rows,
         silent=_SILENT if any(row.is_old for row in rows) else None,
-        troubles=found,
-        letters=[letter_row(letter) for letter in letters[:LETTERS_SHOWN]],
-        letters_known=len(letters),
-        reasons=sorted(Counter(letter.reason for letter in letters).items(), key=lambda item: (-item[1], item[0])),
+        faults=found,
+        dead_letters=[dead_letter_row(dead_letter) for dead_letter in dead_letters[:DEAD_LETTERS_SHOWN]],
+        dead_letters_known=len(dead_letters),
+        reasons=sorted(
+            Counter(dead_letter.reason for dead_letter in dead_letters).items(), key=lambda item: (-item[1], item[0])
+        ),
     )
 
 
@@ -165,52 +167,52 @@ def ranges(numbers: Sequence[int]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    said = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
-    return ", ".join(said) or "none"
+    text = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return ", ".join(text) or "none"
 
 
-def letter_row(letter: Letter) -> LetterRow:
+def dead_letter_row(dead_letter: DeadLetterView) -> DeadLetterRow:
     """Return what to show of a dead letter; names that come from outside are quoted for a shell."""
-    since = rfc3339(letter.time_ms)
-    command = (
-        f"scalewatch deadletter list -c agent.yaml --reason {quoted(letter.reason)} --topic {quoted(letter.topic)}"
-    )
-    place = f"{letter.topic} / {letter.partition} / {letter.offset}"
-    return LetterRow(letter, moment(since), place, f"{command} --since {since} --limit 1 --json")
+    since = rfc3339(dead_letter.time_ms)
+    command = f"scalewatch deadletter list -c agent.yaml --reason {quoted(dead_letter.reason)} --topic {quoted(dead_letter.topic)}"
+    place = f"{dead_letter.topic} / {dead_letter.partition} / {dead_letter.offset}"
+    return DeadLetterRow(dead_letter, moment(since), place, f"{command} --since {since} --limit 1 --json")
 
 
 def quoted(text: str) -> str:
     """Return a text as one word of a shell."""
-    plain = text and all(letter.isascii() and (letter.isalnum() or letter in "-_.") for letter in text)
+    plain = text and all(
+        dead_letter.isascii() and (dead_letter.isalnum() or dead_letter in "-_.") for dead_letter in text
+    )
     return text if plain else "'" + text.replace("'", "'\\''") + "'"
 
 
-def troubles(metrics: Metrics) -> list[Trouble]:
+def faults(metrics: Metrics) -> list[FaultRow]:
     """Return each kind of trouble, faults first; nothing while all is well: a fault must not look like silence."""
-    letters, faults, refused, bounds = (
+    dead_letters, faults, refused, bounds = (
         metrics.above_zero(f"scalewatch_{name}_total")
         for name in ("dead_letters", "processor_faults", "runs_refused", "bounds_hit")
     )
-    if FAULT in letters:
-        faults["events that became dead letters"] = letters.pop(FAULT)
+    if FAULT in dead_letters:
+        faults["events that became dead letters"] = dead_letters.pop(FAULT)
     found = [
-        _trouble("Faults of processors", faults, "A processor failed {}", "time", _FAULTS, grave=True),
-        _trouble("Dead letters", letters, "{} could not be used", "message", _LETTERS),
-        _trouble("Reports of runs that changed no model", refused, "{} of runs changed no model", "report", _REFUSALS),
-        _trouble("Bounds that were reached", bounds, "A bound was reached {}", "time", _BOUNDS),
+        _fault("Faults of processors", faults, "A processor failed {}", "time", _FAULTS, grave=True),
+        _fault("Dead letters", dead_letters, "{} could not be used", "message", _DEAD_LETTERS),
+        _fault("Reports of runs that changed no model", refused, "{} of runs changed no model", "report", _REFUSALS),
+        _fault("Bounds that were reached", bounds, "A bound was reached {}", "time", _BOUNDS),
     ]
-    return [trouble for trouble in found if trouble.counts]
+    return [fault for fault in found if fault.counts]
 
 
-def _trouble(
+def _fault(
     title: str, counts: Mapping[str, float], what: str, thing: str, advice: Advice, *, grave: bool = False
-) -> Trouble:
+) -> FaultRow:
     rows = [(name, round(count)) for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
     total = counted(sum(count for _, count in rows), thing)
     listed = ", ".join(f"{name} {count}" for name, count in rows)
-    return Trouble(
+    return FaultRow(
         title=title,
-        sentence=f"{what.format(total)} since the start: {listed}.",
+        message=f"{what.format(total)} since the start: {listed}.",
         counts=[(name, count, _REFUSED.get(name, "")) for name, count in rows],
         advice=advice,
         grave=grave,
@@ -226,9 +228,9 @@ def standing(view: AgentView) -> str:
         return f"Not ready: {', '.join(waiting)}."
     behind = [row for row in view.roles if row.advice]
     old = [row.topic for row in view.sources if row.is_old]
-    said = [f"{counted(len(behind), 'role')} {'needs' if len(behind) == 1 else 'need'} attention"] if behind else []
-    said += [f"{counted(len(old), 'source')} {'is' if len(old) == 1 else 'are'} silent"] if old else []
-    said += [f"{counted(len(view.troubles), 'kind')} of trouble since the start"] if view.troubles else []
-    if not said:
+    text = [f"{counted(len(behind), 'role')} {'needs' if len(behind) == 1 else 'need'} attention"] if behind else []
+    text += [f"{counted(len(old), 'source')} {'is' if len(old) == 1 else 'are'} silent"] if old else []
+    text += [f"{counted(len(view.faults), 'kind')} of trouble since the start"] if view.faults else []
+    if not text:
         return "All is well: every role is ready, and nothing was lost or refused since the start."
-    return f"Every role is ready. {'; '.join(said).capitalize()}."
+    return f"Every role is ready. {'; '.join(text).capitalize()}."

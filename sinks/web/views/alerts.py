@@ -13,14 +13,14 @@ from processors.contracts.names import ApplicationKey, measured, parse_rfc3339
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from sinks.web.access import Reader
+from sinks.web.formatting import counted, duration, moment, power, rounded, share, sized
 from sinks.web.queries import link
 from sinks.web.runbook import Section, section
 from sinks.web.views.hosts import host_link
 from sinks.web.views.jobs import job_link, may_see, owners
 from sinks.web.views.overview import SEVERITIES
-from sinks.web.words import counted, duration, moment, power, rounded, share, sized
 
-Words = Callable[[float], str]
+Formatter = Callable[[float], str]
 OPEN: Final = "open"
 STATUSES: Final = (OPEN, "firing", "pending", "resolved")
 KINDS: Final = ("anomaly", "reliability")
@@ -59,19 +59,19 @@ def evidence_rows(alert: Alert) -> list[tuple[str, str]]:
 
 
 def _values(alert: Alert) -> Iterator[tuple[str, str]]:
-    known, words = alert.evidence, _words(alert)
+    known, formatter = alert.evidence, _formatter(alert)
     if _name(alert) == RACK:
         if known.observed is not None and known.n is not None:
             yield "hosts with an anomaly", f"{known.observed:.0f} of {known.n:.0f}"
         return
     if known.observed is not None:
-        yield "observed", words(known.observed)
+        yield "observed", formatter(known.observed)
     if known.expected is not None:
-        yield "expected", words(known.expected)
+        yield "expected", formatter(known.expected)
     if known.observed is not None and known.expected:
         yield "observed over expected", f"{known.observed / known.expected:.3g}"
     if known.low is not None and known.high is not None:
-        yield "usual range", f"{words(known.low)} to {words(known.high)}"
+        yield "usual range", f"{formatter(known.low)} to {formatter(known.high)}"
     if known.n is not None:
         yield "size", sized(known.n, alert.labels.get("unit") or "nodes")
     if known.model is not None:
@@ -81,10 +81,10 @@ def _values(alert: Alert) -> Iterator[tuple[str, str]]:
 def _details(alert: Alert) -> Iterator[tuple[str, str]]:
     for name, value in alert.evidence.detail.items():
         if name not in RUNS and name != JOB and value != "":
-            yield _NAMED.get(name, name), detail_words(name, value)
+            yield _NAMED.get(name, name), detail_text(name, value)
 
 
-def detail_words(name: str, value: Attribute) -> str:
+def detail_text(name: str, value: Attribute) -> str:
     """Return a detail of the evidence as people write it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -93,7 +93,7 @@ def detail_words(name: str, value: Attribute) -> str:
     return f"{moment(value)} UTC" if name == "since" else value
 
 
-def _words(alert: Alert) -> Words:
+def _formatter(alert: Alert) -> Formatter:
     name = _name(alert)
     if name in TIMES:
         return duration
@@ -111,7 +111,7 @@ def _name(alert: Alert) -> str:
     return alert.labels.get("alertname", "")
 
 
-def sentence(alert: Alert) -> str:
+def summary_text(alert: Alert) -> str:
     """Return the sentence of an alert, or what it is where it has none."""
     return alert.annotations.get("summary") or f"{_name(alert) or alert.kind}: no summary."
 
@@ -128,7 +128,7 @@ class AlertRow(msgspec.Struct, frozen=True):
 
     alert: Alert
     name: str
-    sentence: str
+    message: str
     href: str
     lasted: str
 
@@ -150,7 +150,7 @@ class AlertView(msgspec.Struct, frozen=True, kw_only=True):
 def alert_row(alert: Alert, now_ms: int | None = None) -> AlertRow:
     """Return an alert as the list shows it; one that is open has lasted until `now_ms`, by default until its last report."""
     name = alert.labels.get("alertname", alert.kind)
-    return AlertRow(alert, name, sentence(alert), f"/alerts/{alert.fingerprint}", _lasted(alert, now_ms))
+    return AlertRow(alert, name, summary_text(alert), f"/alerts/{alert.fingerprint}", _lasted(alert, now_ms))
 
 
 def _lasted(alert: Alert, now_ms: int | None) -> str:
@@ -174,8 +174,8 @@ def _passes(alert: Alert, name: str, value: str) -> bool:
         return alert.status != "resolved"
     if name == "name":
         return alert.labels.get("alertname") == value
-    told: str = getattr(alert, name)
-    return told == value
+    shown: str = getattr(alert, name)
+    return shown == value
 
 
 def in_order(alerts: Sequence[Alert]) -> list[Alert]:
@@ -209,8 +209,8 @@ def find(alerts: Sequence[Alert], fingerprint: str) -> Alert | None:
 
 def alert_view(service: Service, alert: Alert, reader: Reader, now_ms: int | None = None) -> AlertView:
     """Return what to show of one alert; runs of others are left out for those who may not see them."""
-    told = [*alert.evidence.runs, *_runs_in_detail(alert)]
-    runs = [shown for run_id in dict.fromkeys(told) if (shown := _run(service, run_id, reader)) is not None]
+    text = [*alert.evidence.runs, *_runs_in_detail(alert)]
+    runs = [shown for run_id in dict.fromkeys(text) if (shown := _run(service, run_id, reader)) is not None]
     runbook = alert.annotations.get("runbook", "")
     return AlertView(
         row=alert_row(alert, now_ms),
@@ -219,7 +219,7 @@ def alert_view(service: Service, alert: Alert, reader: Reader, now_ms: int | Non
         labels=sorted((name, value) for name, value in alert.labels.items() if value and name not in _SHOWN_ELSEWHERE),
         about=list(_about(service, alert)),
         runs=runs[:RUNS_SHOWN],
-        runs_hidden=len(dict.fromkeys(told)) - len(runs[:RUNS_SHOWN]),
+        runs_hidden=len(dict.fromkeys(text)) - len(runs[:RUNS_SHOWN]),
         runbook=section(alert.labels.get("alertname", "")),
         own_runbook=runbook if runbook.startswith(("https://", "http://")) else "",
     )
@@ -267,6 +267,6 @@ def summary(alerts: Sequence[Alert]) -> str:
     if not is_open:
         return ""
     by_severity = Counter(alert.severity for alert in is_open)
-    said = ", ".join(f"{by_severity[name]} {name}" for name in SEVERITIES if by_severity[name])
+    text = ", ".join(f"{by_severity[name]} {name}" for name in SEVERITIES if by_severity[name])
     verb = "is" if len(is_open) == 1 else "are"
-    return f"{counted(len(is_open), 'alert')} {verb} open: {said}."
+    return f"{counted(len(is_open), 'alert')} {verb} open: {text}."

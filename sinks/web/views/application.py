@@ -10,13 +10,13 @@ import msgspec
 from processors.contracts.load import UnderLoad
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import CurvePoint, PowerQuality, Prediction, ProfileModel, RecentRun, UsefulSizes
-from sinks.web import words
+from sinks.web import formatting
 from sinks.web.access import Reader
 from sinks.web.charts import (
     Axis,
     Bar,
     Chart,
-    Words,
+    Formatter,
     bars,
     histogram_chart,
     log_axis,
@@ -26,8 +26,8 @@ from sinks.web.charts import (
     size_axis,
     time_axis,
 )
+from sinks.web.formatting import duration, moment, size
 from sinks.web.views.overview import Mark
-from sinks.web.words import duration, moment, size
 
 RUNS_SHOWN: Final = 120
 ROLLING: Final = 20  # runs, over which error and coverage are shown
@@ -59,7 +59,7 @@ class RunRow(msgspec.Struct, frozen=True):
     ended: str
     predicted: str
     verdict: str
-    words: str
+    text: str
 
 
 def scaling_chart(entry: Prediction, anomalies: Sequence[Mark] = (), runs: Sequence[RunRow] = ()) -> Chart:
@@ -89,24 +89,24 @@ def run_rows(runs: Sequence[RecentRun], asks: Reader) -> list[RunRow]:
 
 
 def _row(run: RecentRun, *, known: bool) -> RunRow:
-    holds = run.told is None or run.told.holds(run.run_time_s)
+    holds = run.predicted is None or run.predicted.holds(run.run_time_s)
     kind = "" if run.state != COMPLETED or run.n is None else "run" if holds else "outside"
-    predicted = "-" if run.told is None else f"{duration(run.told.low_s)} to {duration(run.told.high_s)}"
+    predicted = "-" if run.predicted is None else f"{duration(run.predicted.low_s)} to {duration(run.predicted.high_s)}"
     verdict = _verdict(run)
     text = f"{f'job {run.job_id}' if known else 'a run'}: {duration(run.run_time_s)}"
     text += f"{f' at {size(run.n)}' if run.n is not None else ''}, {verdict}"
-    text += f" {predicted}" if run.told is not None and run.state == COMPLETED else ""
+    text += f" {predicted}" if run.predicted is not None and run.state == COMPLETED else ""
     return RunRow(run, run.job_id if known else "", kind, moment(rfc3339(run.end_ms)), predicted, verdict, text)
 
 
 def _verdict(run: RecentRun) -> str:
     if run.state != COMPLETED:
         return run.state.lower().replace("_", " ")
-    if run.told is None:
+    if run.predicted is None:
         return "not predicted"
-    if run.told.holds(run.run_time_s):
+    if run.predicted.holds(run.run_time_s):
         return "inside"
-    return "longer than" if run.run_time_s > run.told.high_s else "shorter than"
+    return "longer than" if run.run_time_s > run.predicted.high_s else "shorter than"
 
 
 class History(msgspec.Struct, frozen=True):
@@ -153,16 +153,18 @@ def scored(runs: Sequence[RecentRun]) -> list[Scored]:
     An error is exp(|ln(observed / predicted)|) - 1: of twice as long and half as long alike it is 100 %.
     """
     known = [
-        run for run in runs if run.told and run.state == COMPLETED and min(run.run_time_s, run.told.run_time_s) > 0
+        run
+        for run in runs
+        if run.predicted and run.state == COMPLETED and min(run.run_time_s, run.predicted.run_time_s) > 0
     ]
     found: list[Scored] = []
     logs: list[float] = []
     inside: list[bool] = []
     for run in sorted(known, key=lambda run: (run.end_ms, run.run_id)):
-        if run.told is None:
+        if run.predicted is None:
             continue
-        logs.append(abs(log(run.run_time_s / run.told.run_time_s)))
-        inside.append(run.told.holds(run.run_time_s))
+        logs.append(abs(log(run.run_time_s / run.predicted.run_time_s)))
+        inside.append(run.predicted.holds(run.run_time_s))
         enough = len(logs) >= ROLLING_MIN
         newest = inside[-ROLLING:]
         found.append(
@@ -204,12 +206,14 @@ def power_view(entry: Prediction) -> PowerView | None:
     powers = [end for point in points for end in (point.power_low_w, point.power_high_w) if end is not None]
     energies = [end for point in points for end in (point.energy_low_j, point.energy_high_j) if end is not None]
     return PowerView(
-        Chart(f"Power of {entry.application} against {entry.unit}", sizes, _round_axis(powers, words.power)),
+        Chart(f"Power of {entry.application} against {entry.unit}", sizes, _round_axis(powers, formatting.power)),
         Chart(
-            f"Energy of a run of {entry.application} against {entry.unit}", sizes, _round_axis(energies, words.energy)
+            f"Energy of a run of {entry.application} against {entry.unit}",
+            sizes,
+            _round_axis(energies, formatting.energy),
         ),
         points,
-        words.energy_advice(_relied_on(entry), entry.useful_n, entry.unit),
+        formatting.energy_advice(_relied_on(entry), entry.useful_n, entry.unit),
         entry.power,
     )
 
@@ -225,7 +229,7 @@ def explained_views(models: Sequence[ProfileModel]) -> list[ExplainedView]:
     ]
 
 
-def _round_axis(values: Sequence[float], unit: Words) -> Axis:
+def _round_axis(values: Sequence[float], unit: Formatter) -> Axis:
     return log_axis(values, round_ticks, unit)
 
 
@@ -235,34 +239,34 @@ def _relied_on(entry: Prediction) -> list[CurvePoint]:
     return [
         point
         for point in entry.curve
-        if point.source in words.INSIDE or (reliable is not None and reliable.min <= point.n <= reliable.max)
+        if point.source in formatting.INSIDE or (reliable is not None and reliable.min <= point.n <= reliable.max)
     ]
 
 
 class LoadView(msgspec.Struct, frozen=True):
     """A run time under load as it is shown; `chart` is None where too little is known to draw."""
 
-    told: UnderLoad
+    predicted: UnderLoad
     chart: Chart | None
     bars: Sequence[Bar]
     markers: Sequence[tuple[float, str]]
     windows: str
 
 
-def load_view(name: str, told: UnderLoad | None, plain_s: float | None = None) -> LoadView | None:
+def load_view(name: str, shown: UnderLoad | None, plain_s: float | None = None) -> LoadView | None:
     """Return what to show of an application, None where its load is not known; `plain_s` is the run time of its curve."""
-    if told is None:
+    if shown is None:
         return None
-    edges, shares = (told.histogram.edges_s, told.histogram.probabilities) if told.histogram else ((), ())
+    edges, shares = (shown.histogram.edges_s, shown.histogram.probabilities) if shown.histogram else ((), ())
     certain = bool(edges) and edges[0] == edges[-1]  # one value, which has two edges alike
     found = bars(edges[:1], (1.0,), duration) if certain else bars(edges, shares, duration)
-    markers = [] if told.q50_s is None else [(told.q50_s, f"median {duration(told.q50_s)}")]
+    markers = [] if shown.q50_s is None else [(shown.q50_s, f"median {duration(shown.q50_s)}")]
     markers += [] if plain_s is None else [(plain_s, f"its curve says {duration(plain_s)}")]
-    title = f"Run time of {name} under the load of {told.hosts}"
-    chart = histogram_chart(title, found, duration, ratio=0.42) if told.histogram else None
-    return LoadView(told, chart, found, markers, _windows(told))
+    title = f"Run time of {name} under the load of {shown.hosts}"
+    chart = histogram_chart(title, found, duration, ratio=0.42) if shown.histogram else None
+    return LoadView(shown, chart, found, markers, _windows(shown))
 
 
-def _windows(told: UnderLoad) -> str:
-    counts = ((told.missing, "missing"), (told.stale, "stale"), (told.thin, "thin"))
-    return ", ".join([f"{told.looked_at} windows looked at", *(f"{count} {what}" for count, what in counts if count)])
+def _windows(shown: UnderLoad) -> str:
+    counts = ((shown.missing, "missing"), (shown.stale, "stale"), (shown.thin, "thin"))
+    return ", ".join([f"{shown.looked_at} windows looked at", *(f"{count} {what}" for count, what in counts if count)])

@@ -11,18 +11,18 @@ from processors.contracts.errors import UnavailableError
 from processors.contracts.outputs import AnswerPoint, Prediction, RecentRun
 from processors.contracts.service import Service
 from sinks.web import queries
-from sinks.web.words import duration, energy, explained, share, size, sized
+from sinks.web.formatting import duration, energy, explained, share, size, sized
 
 SAME: Final = 0.03  # a difference below is none
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class AnswerView(msgspec.Struct, frozen=True, kw_only=True):
     """What the box shows: `n` as it was typed, then a refusal, or sentences and the two sizes side by side."""
 
     n: str
     usual: float | None
     refusal: str = ""
-    sentences: Sequence[str] = ()
+    messages: Sequence[str] = ()
     warning: str = ""
     points: Sequence[AnswerPoint] = ()
 
@@ -37,58 +37,60 @@ def usual_size(entry: Prediction, runs: Sequence[RecentRun]) -> float | None:
     return entry.sizes[len(entry.sizes) // 2] if entry.sizes else None
 
 
-def asked(service: Service, entry: Prediction, query: QueryParams, runs: Sequence[RecentRun]) -> Asked:
+def answer_view(service: Service, entry: Prediction, query: QueryParams, runs: Sequence[RecentRun]) -> AnswerView:
     """Return what the box shows for a query; whatever is wrong with it is one sentence."""
     usual = usual_size(entry, runs)
     typed = " ".join(query.getlist("n"))[: queries.TEXT_MAX].strip()
     if not typed:
-        return Asked(n="", usual=usual)
+        return AnswerView(n="", usual=usual)
     try:
         sizes = queries.sizes(query)
         if len(sizes) > 1:
-            return Asked(
+            return AnswerView(
                 n=typed, usual=usual, refusal="Ask for one size at a time; the table below the chart has all of them."
             )
-        beside = [] if usual is None or usual == sizes[0] else [usual]
-        answer = service.answer(queries.question(entry, [*sizes, *beside]))
+        reference = [] if usual is None or usual == sizes[0] else [usual]
+        answer = service.answer(queries.question(entry, [*sizes, *reference]))
     except (queries.BadParameterError, UnavailableError) as problem:
-        return Asked(n=typed, usual=usual, refusal=str(problem))
+        return AnswerView(n=typed, usual=usual, refusal=str(problem))
     by_size = {point.n: point for point in answer.points}  # which come in the order of their sizes
-    points = [by_size[n] for n in (sizes[0], *beside) if n in by_size]
+    points = [by_size[n] for n in (sizes[0], *reference) if n in by_size]
     if not answer.known or sizes[0] not in by_size:
-        return Asked(n=typed, usual=usual, refusal=answer.detail or "There is no prediction for this size.")
-    return Asked(
+        return AnswerView(n=typed, usual=usual, refusal=answer.detail or "There is no prediction for this size.")
+    return AnswerView(
         n=typed,
         usual=usual,
-        sentences=tuple(_sentences(entry, points)),
+        messages=tuple(_texts(entry, points)),
         warning=_warning(entry, sizes[0]),
         points=points,
     )
 
 
-def _sentences(entry: Prediction, points: Sequence[AnswerPoint]) -> list[str]:
+def _texts(entry: Prediction, points: Sequence[AnswerPoint]) -> list[str]:
     point, *rest = points
     band = f"{duration(point.low_s)} to {duration(point.high_s)}"
-    told = [
+    shown = [
         f"At {sized(point.n, entry.unit)} a run takes about {duration(point.run_time_s)}; {share(point.coverage)} of runs should take {band}.",
         "No run has tested such a band yet."
         if point.coverage_measured is None
         else f"So far {share(point.coverage_measured)} of the runs at such sizes fell inside their bands.",
     ]
     if rest:
-        told.append(_against(point, rest[0], entry.unit))
+        shown.append(_against(point, rest[0], entry.unit))
     if point.reliability.verdict != "reliable":
-        told.append(explained(point.reliability.verdict))
-    return [sentence for sentence in told if sentence]
+        shown.append(explained(point.reliability.verdict))
+    return [text for text in shown if text]
 
 
 def _against(point: AnswerPoint, usual: AnswerPoint, unit: str) -> str:
     speed = usual.run_time_s / point.run_time_s
     cost = point.n * point.run_time_s / (usual.n * usual.run_time_s)
-    told = f"Compared with the usual {sized(usual.n, unit)}, that is {_faster(speed)}, for {_more(cost)} {_hours(unit)}"
+    shown = (
+        f"Compared with the usual {sized(usual.n, unit)}, that is {_faster(speed)}, for {_more(cost)} {_hours(unit)}"
+    )
     if point.energy_j and usual.energy_j:
-        told += f" and {_more(point.energy_j / usual.energy_j)} energy"
-    return f"{told}."
+        shown += f" and {_more(point.energy_j / usual.energy_j)} energy"
+    return f"{shown}."
 
 
 def _faster(ratio: float) -> str:
@@ -129,7 +131,7 @@ def cells(point: AnswerPoint, unit: str) -> list[tuple[str, str]]:
     return [*rows, ("energy", energy(point.energy_j))] if point.energy_j else rows
 
 
-def both(answer: Asked, unit: str) -> list[tuple[str, str, str]]:
+def both(answer: AnswerView, unit: str) -> list[tuple[str, str, str]]:
     """Return the rows of the box: a name, the value at the size asked for, and at the usual size ("" where it is the same)."""
     if not answer.points:
         return []

@@ -13,7 +13,7 @@ from processors.contracts.names import measured
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from sinks.web.charts import Bar, Chart, Spark, bars, histogram_chart, sparkline, steps
-from sinks.web.words import measured_apart, moment
+from sinks.web.formatting import measured_apart, moment
 
 Key = tuple[str, str]  # system and name
 NAMES_MAX: Final = 50_000
@@ -67,19 +67,19 @@ def alerts_of_host(view: HostView, alerts: Sequence[Alert]) -> list[Alert]:
 
 def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
     """Return a resource as the page of its host shows it."""
-    window, outlook = entry.window, entry.outlook
-    words, label = partial(measured, entry.resource), measured_apart(entry.resource, window.edges)
+    window, predicted = entry.window, entry.forecast
+    formatter, label = partial(measured, entry.resource), measured_apart(entry.resource, window.edges)
     low, high = quantile(window, 0.05), quantile(window, 0.95)
     found = bars(window.edges, window.shares, label)
-    markers = [(window.mean, f"mean of the last minute {words(window.mean)}")]
-    forecast = "-" if outlook is None else words(outlook.value)
-    if outlook is not None:
-        markers.append((outlook.value, f"forecast {forecast}"))
-        forecast += f" ± {words(outlook.error)}" if outlook.error is not None else ""
+    markers = [(window.mean, f"mean of the last minute {formatter(window.mean)}")]
+    forecast = "-" if predicted is None else formatter(predicted.value)
+    if predicted is not None:
+        markers.append((predicted.value, f"forecast {forecast}"))
+        forecast += f" ± {formatter(predicted.error)}" if predicted.error is not None else ""
     return ResourceRow(
         entry,
-        words(window.mean),
-        f"{words(low)} to {words(high)}",
+        formatter(window.mean),
+        f"{formatter(low)} to {formatter(high)}",
         forecast,
         found,
         markers,

@@ -6,7 +6,7 @@ from typing import Final
 
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.outputs import CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun
-from sinks.web.words import (
+from sinks.web.formatting import (
     INSIDE,
     between,
     duration,
@@ -52,30 +52,30 @@ def outcome(run: RecentRun, unit: str) -> str:
     if run.state == "TIMEOUT":
         return _timed_out(run)
     how = _ENDED.get(run.state, "It ended as {state} after {time}").replace("{}", "{time}")
-    said = how.format(state=run.state or "unknown", time=rounded(run.run_time_s))
-    return f"{said}{_usually(run.told)}."
+    text = how.format(state=run.state or "unknown", time=rounded(run.run_time_s))
+    return f"{text}{_usually(run.predicted)}."
 
 
 def _completed(run: RecentRun, unit: str) -> str:
-    told, took = run.told, f"It took {_took(run)}"
-    if told is None or told.run_time_s <= 0:
+    shown, took = run.predicted, f"It took {_took(run)}"
+    if shown is None or shown.run_time_s <= 0:
         return f"{took}. {_not_compared(run)}"
-    if max(run.run_time_s, told.run_time_s) < SHORT_S:
+    if max(run.run_time_s, shown.run_time_s) < SHORT_S:
         return f"{took}. Runs this short are not compared: starting and ending take as long."
-    against = _against(run.run_time_s / told.run_time_s, _usual(told, run.n, unit))
-    most = _like_it(told)
-    if told.holds(run.run_time_s):
+    against = _against(run.run_time_s / shown.run_time_s, _usual(shown, run.n, unit))
+    most = _like_it(shown)
+    if shown.holds(run.run_time_s):
         return f"{took}, {against}; {most}."
-    if abs(run.run_time_s / told.run_time_s - 1) < NEAR:
+    if abs(run.run_time_s / shown.run_time_s - 1) < NEAR:
         return f"{took}, {against}, a little outside of the ordinary: {most}."
     return f"{took}, {against}. That is out of the ordinary: {most}."
 
 
 def _took(run: RecentRun) -> str:
     """Return the run time, to the second where the band is so narrow that minutes would not tell them apart."""
-    ends = () if run.told is None else (rounded(run.told.low_s), rounded(run.told.high_s))
+    ends = () if run.predicted is None else (rounded(run.predicted.low_s), rounded(run.predicted.high_s))
     narrow = len(set(ends)) == 1 or (
-        run.told is not None and not run.told.holds(run.run_time_s) and rounded(run.run_time_s) in ends
+        run.predicted is not None and not run.predicted.holds(run.run_time_s) and rounded(run.run_time_s) in ends
     )
     return duration(run.run_time_s) if narrow else rounded(run.run_time_s)
 
@@ -90,15 +90,15 @@ def _against(ratio: float, usual: str) -> str:
     return f"{share(abs(ratio - 1))} {'longer' if ratio > 1 else 'shorter'} than {usual}"
 
 
-def _usual(told: PredictedAtStart, n: float | None, unit: str) -> str:
-    if told.source == "similar_runs":
+def _usual(shown: PredictedAtStart, n: float | None, unit: str) -> str:
+    if shown.source == "similar_runs":
         return "similar runs do"
     at = "" if n is None else f" at {sized(n, unit)}"
-    return f"usual at its settings{at.replace(' at ', ' and ', 1)}" if told.source == "features" else f"usual{at}"
+    return f"usual at its settings{at.replace(' at ', ' and ', 1)}" if shown.source == "features" else f"usual{at}"
 
 
-def _like_it(told: PredictedAtStart) -> str:
-    return f"{of_runs(told.coverage)} like it take {between(told.low_s, told.high_s)}"
+def _like_it(shown: PredictedAtStart) -> str:
+    return f"{of_runs(shown.coverage)} like it take {between(shown.low_s, shown.high_s)}"
 
 
 def of_runs(coverage: float) -> str:
@@ -108,21 +108,21 @@ def of_runs(coverage: float) -> str:
 
 
 def _timed_out(run: RecentRun) -> str:
-    told, limit_s = run.told, run.time_limit_s
-    said = (
+    shown, limit_s = run.predicted, run.time_limit_s
+    text = (
         f"Its time limit of {rounded(limit_s)} ended it"
         if limit_s
         else f"Its time limit ended it after {rounded(run.run_time_s)}"
     )
-    if told is None or limit_s is None:
-        return f"{said}{_usually(told)}."
-    if limit_s < told.high_s:
-        return f"{said}; that was too short, for {_like_it(told)}."
-    return f"{said}, though {_like_it(told)}: something held it up, or it had more to do than others."
+    if shown is None or limit_s is None:
+        return f"{text}{_usually(shown)}."
+    if limit_s < shown.high_s:
+        return f"{text}; that was too short, for {_like_it(shown)}."
+    return f"{text}, though {_like_it(shown)}: something held it up, or it had more to do than others."
 
 
-def _usually(told: PredictedAtStart | None) -> str:
-    return "" if told is None else f"; {_like_it(told)}"
+def _usually(shown: PredictedAtStart | None) -> str:
+    return "" if shown is None else f"; {_like_it(shown)}"
 
 
 def _not_compared(run: RecentRun) -> str:
@@ -148,12 +148,12 @@ def trust(verdict: str, source: str = "curve") -> str:
 
 def record(runs: Sequence[RecentRun]) -> str:
     """Return how often runs fell inside their bands, in one sentence; empty where none had been predicted."""
-    known = [(run, run.told) for run in runs if run.told is not None and run.state == COMPLETED]
+    known = [(run, run.predicted) for run in runs if run.predicted is not None and run.state == COMPLETED]
     if not known:
         return ""
-    held = sum(told.holds(run.run_time_s) for run, told in known)
+    covered = sum(shown.holds(run.run_time_s) for run, shown in known)
     last = "the last run that was predicted" if len(known) == 1 else f"the last {len(known)} runs that were predicted"
-    return f"Of {last}, {held} fell inside {'its band' if len(known) == 1 else 'their bands'}."
+    return f"Of {last}, {covered} fell inside {'its band' if len(known) == 1 else 'their bands'}."
 
 
 def expected_end(job: JobPrediction) -> str:
@@ -172,8 +172,8 @@ def _between(low: str | None, high: str | None) -> str:
     if low is None or high is None:
         return "at times that are not known"
     alike = moment(low)[:10] == moment(high)[:10]
-    said = f"{moment(low)[-5:]} and {moment(high)[-5:]}" if alike else span(low, high).replace(" to ", " and ")
-    return f"between {said}"
+    text = f"{moment(low)[-5:]} and {moment(high)[-5:]}" if alike else span(low, high).replace(" to ", " and ")
+    return f"between {text}"
 
 
 def limit_chance(job: JobPrediction) -> str:
@@ -202,7 +202,7 @@ def settling(ended: JobPrediction, runs: Sequence[RecentRun]) -> str:
     return "Its run is over. Its outcome is shown here once it has settled, some minutes after its end."
 
 
-def told_now(point: CurvePoint, verdict: str) -> PredictedAtStart:
+def predicted_now(point: CurvePoint, verdict: str) -> PredictedAtStart:
     """Return a point of the curve in the form of a prediction at the start of a run."""
     return PredictedAtStart(
         run_time_s=point.run_time_s,
@@ -224,8 +224,8 @@ def limit_advice(usual: PredictedAtStart | None, had_s: float | None) -> str:
     limit_s = next_limit(usual.high_s * MARGIN)
     why = f"{_within(usual.coverage)} end within {rounded(usual.high_s)}"
     if usual.verdict in DOUBTFUL or usual.source == "similar_runs":
-        asked = f"ask for no less than {rounded(limit_s)}"
-        return f"Stay generous and {asked}: {why}, as far as is known."
+        requested = f"ask for no less than {rounded(limit_s)}"
+        return f"Stay generous and {requested}: {why}, as far as is known."
     if had_s is not None and limit_s <= had_s <= GENEROUS * limit_s:
         return f"Your limit of {rounded(had_s)} fits: {why}."
     return f"Ask for {rounded(limit_s)}: {why}.{_about(had_s, limit_s)}"
@@ -279,12 +279,12 @@ def size_advice(entry: Prediction | None, n: float | None) -> str:
 
 def _against_half(half: str, took_s: float, half_s: float, *, alone: bool) -> str:
     longer = half_s / took_s - 1
-    told = f"{half} {'takes' if alone else 'take'} about {rounded(half_s)}"
+    shown = f"{half} {'takes' if alone else 'take'} about {rounded(half_s)}"
     if longer < ALIKE_SHARE:
-        return f"Half the size is as good: {told}."
+        return f"Half the size is as good: {shown}."
     if longer <= LITTLE:
-        return f"Half the size costs little: {told}, {share(longer)} longer, and leave{'s' if alone else ''} the rest to others."
-    return f"The size is well used: {told}, {share(longer)} longer."
+        return f"Half the size costs little: {shown}, {share(longer)} longer, and leave{'s' if alone else ''} the rest to others."
+    return f"The size is well used: {shown}, {share(longer)} longer."
 
 
 def _too_many(entry: Prediction, n: float, most: float) -> str:
@@ -293,19 +293,19 @@ def _too_many(entry: Prediction, n: float, most: float) -> str:
     return f"Ask for {sized(most, entry.unit)}: more hardly help{instead}. You asked for {sized(n, entry.unit)}."
 
 
-def energy_words(run: RecentRun, point: CurvePoint | None) -> str:
+def energy_text(run: RecentRun, point: CurvePoint | None) -> str:
     """Return what a run used in energy against what is usual; empty where it was not measured."""
     used_j = run.energy_j
     if used_j is None:
         return ""
-    said = f"It used {kilowatt_hours(used_j)} ({energy(used_j)})"
+    text = f"It used {kilowatt_hours(used_j)} ({energy(used_j)})"
     usual_j = point.energy_j if point is not None else None
     if not usual_j or run.state != "COMPLETED":
-        return f"{said}."
+        return f"{text}."
     ratio = used_j / usual_j
     if abs(ratio - 1) < ALIKE_SHARE:
-        return f"{said}, as much as usual."
-    return f"{said}, {share(abs(ratio - 1))} {'more' if ratio > 1 else 'less'} than usual."
+        return f"{text}, as much as usual."
+    return f"{text}, {share(abs(ratio - 1))} {'more' if ratio > 1 else 'less'} than usual."
 
 
 def kilowatt_hours(joules: float) -> str:

@@ -11,13 +11,13 @@ from processors.contracts.outputs import CurvePoint, JobPrediction, PredictedAtS
 from processors.contracts.service import Service
 from sinks.web.access import Reader
 from sinks.web.charts import Chart, run_time_axis, size_axis
+from sinks.web.formatting import between, duration, moment, power, rounded, share, sized
 from sinks.web.queries import link
 from sinks.web.views import job_messages
-from sinks.web.words import between, duration, moment, power, rounded, share, sized
 
 RECORD_RUNS: Final = 50  # of the application, whose bands are counted
 DEFAULT_UNIT: Final = "nodes"
-SIMILAR_RUNS: Final = frozenset({"run-distribution", "similar_runs"})  # names of the model that needs no application
+SIMILAR_RUNS: Final = frozenset({"similar-runs", "similar_runs"})  # names of the model that needs no application
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,13 +63,13 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 def owners(service: Service, system: str, job_id: str) -> set[str | None]:
     """Return who ran a job, as the journal writes users; nobody where the job is not known."""
-    told = (running_job(service, system, job_id), service.ended(system, job_id))
+    shown = (running_job(service, system, job_id), service.ended(system, job_id))
     users = {run.user for run in service.runs_of_job(system, job_id)}
-    return users | {job.user for job in told if job is not None}
+    return users | {job.user for job in shown if job is not None}
 
 
 def may_see(reader: Reader, users: set[str | None]) -> bool:
-    """Tell whether a reader may see a job that these users ran."""
+    """Return whether a reader may see a job that these users ran."""
     return all(reader.sees(user) for user in users)
 
 
@@ -129,16 +129,20 @@ def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> RunVie
     entry = None if run.application_id is None else service.prediction(run.application_id)
     unit = _unit(run, entry)
     point = _point(entry, run.n)
-    usual = run.told if point is None or entry is None else job_messages.told_now(point, entry.reliability.verdict)
+    usual = (
+        run.predicted
+        if point is None or entry is None
+        else job_messages.predicted_now(point, entry.reliability.verdict)
+    )
     others = service.runs(run.application_id)[:RECORD_RUNS] if newest and run.application_id else ()
     return RunView(
         run=run,
         outcome=job_messages.outcome(run, unit),
-        trust=job_messages.trust(run.told.verdict, run.told.source) if run.told else "",
+        trust=job_messages.trust(run.predicted.verdict, run.predicted.source) if run.predicted else "",
         record=job_messages.record(others),
         limit=job_messages.limit_advice(usual, run.time_limit_s) if newest else "",
         size=job_messages.size_advice(entry, run.n) if newest else "",
-        energy=job_messages.energy_words(run, point),
+        energy=job_messages.energy_text(run, point),
         ended=moment(rfc3339(run.end_ms)),
         facts=list(_facts(run, unit)),
         chart=_chart(entry, run) if newest else None,
@@ -165,15 +169,15 @@ def _facts(run: RecentRun, unit: str) -> Iterator[tuple[str, str]]:
     yield "started", f"{moment(rfc3339(run.start_ms))} UTC"
     yield "ended", f"{moment(rfc3339(run.end_ms))} UTC, {run.state}"
     yield "run time", duration(run.run_time_s)
-    if run.told is not None:
-        yield "had been predicted", _predicted(run.told)
+    if run.predicted is not None:
+        yield "had been predicted", _predicted(run.predicted)
     yield "time limit", "not reported" if run.time_limit_s is None else duration(run.time_limit_s)
     if run.power_w is not None:
         yield "mean power of all its hosts", power(run.power_w)
 
 
-def _predicted(told: PredictedAtStart) -> str:
-    return f"{rounded(told.run_time_s)} ({between(told.low_s, told.high_s)})"
+def _predicted(shown: PredictedAtStart) -> str:
+    return f"{rounded(shown.run_time_s)} ({between(shown.low_s, shown.high_s)})"
 
 
 def _chart(entry: Prediction | None, run: RecentRun) -> Chart | None:

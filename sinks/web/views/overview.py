@@ -18,11 +18,11 @@ from processors.contracts.outputs import (
     Member,
     Model,
     Prediction,
-    SourceSeen,
+    SourceStatus,
 )
 from sinks.web.charts import Spark, drawable, sparkline
+from sinks.web.formatting import attention, duration, explained, moment, share, verdict_text
 from sinks.web.queries import Truth, application_id, link
-from sinks.web.words import attention, duration, explained, moment, share, verdict_words
 
 OLD_S: Final = 900.0  # a source that is so far behind stands out
 TARGET: Final = "target"  # evidence that has one is of that, in its own unit
@@ -31,7 +31,7 @@ SKETCH: Final = (320, 90)  # pixels
 _KEY: Final = ("application", "system", "input", "unit")
 INSIDE: Final[Horizon] = "inside"
 PREDICTION: Final = "prediction"  # in the place of a law: what was published
-_LAWS: Final = {
+_MEMBERS: Final = {
     PREDICTION: "what was predicted",
     "usl": "universal scalability (Gunther)",
     "ideal": "perfect speed-up from the largest size",
@@ -64,7 +64,7 @@ class SourceRow(msgspec.Struct, frozen=True):
     is_old: bool
 
 
-def source_rows(sources: Sequence[SourceSeen], now_ms: int = 0) -> list[SourceRow]:
+def source_rows(sources: Sequence[SourceStatus], now_ms: int = 0) -> list[SourceRow]:
     """Return the sources, those furthest behind first. `now_ms` is the present, where it is known otherwise."""
     now = max([now_ms, *(seen.newest_ms for seen in sources)])
     return [
@@ -101,7 +101,7 @@ def ranked(model: Model) -> list[Ranked]:
     """
     rows = [_ranked(member) for member in model.members]
     if model.errors:
-        rows.append(Ranked(PREDICTION, _LAWS[PREDICTION], None, _by_horizon(model.errors), "", {}))
+        rows.append(Ranked(PREDICTION, _MEMBERS[PREDICTION], None, _by_horizon(model.errors), "", {}))
     deciding: Sequence[Horizon] = [
         name for name in HORIZONS if name != INSIDE and any(name in row.errors for row in rows)
     ] or [INSIDE]
@@ -115,7 +115,7 @@ def horizons(rows: Sequence[Ranked]) -> list[str]:
 
 def _ranked(member: Member) -> Ranked:
     weight = member.weight if member.role == "part" else None
-    law = _LAWS.get(member.name, member.name.replace("_", " "))
+    law = _MEMBERS.get(member.name, member.name.replace("_", " "))
     return Ranked(member.name, law, weight, _by_horizon(member.errors), _remark(member), member.parameters)
 
 
@@ -203,7 +203,7 @@ def _row(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None) -> Row
         id=id_,
         link=f"/applications/{link(id_)}",
         prediction=entry,
-        verdict=verdict_words(entry.reliability.verdict),
+        verdict=verdict_text(entry.reliability.verdict),
         explained=explained(entry.reliability.verdict),
         alerts=alerts,
         largest_observed=max(observed, key=lambda point: point.n, default=None),

@@ -26,96 +26,96 @@ def sink() -> Iterator[Sink]:
     with ExitStack() as opened:
 
         def make(service: FixedService, clock: FakeClock, *urls: str, **settings: Any) -> AlertmanagerSink:
-            told = AlertmanagerSink(AlertmanagerSettings(urls=urls, **settings), service, compose.metrics(), clock)
-            opened.enter_context(closing(told))
-            return told
+            reported = AlertmanagerSink(AlertmanagerSettings(urls=urls, **settings), service, compose.metrics(), clock)
+            opened.enter_context(closing(reported))
+            return reported
 
         yield make
 
 
-def test_an_alert_that_fires_is_told_at_once_and_again_every_minute(sink: Sink) -> None:
+def test_an_alert_that_fires_is_reported_at_once_and_again_every_minute(sink: Sink) -> None:
     clock, service = FakeClock(), FixedService(alerts=[alert()])
-    with receiver() as (url, told):
-        telling = sink(service, clock, url)
+    with receiver() as (url, reported):
+        reporting = sink(service, clock, url)
         for _ in range(3):
-            telling.look()
+            reporting.look()
             clock.advance(MINUTE_S / 2)
-        assert told.qsize() == 2
-        (first,) = told.get()
+        assert reported.qsize() == 2
+        (first,) = reported.get()
         assert first["labels"]["alertname"] == "SlowSize"
         assert (first["startsAt"], first["endsAt"]) == ("2026-11-20T09:00:00Z", "2026-11-20T10:04:00Z")
 
 
-def test_an_alert_that_only_pends_is_not_told(sink: Sink) -> None:
-    with receiver() as (url, told):
+def test_an_alert_that_only_pends_is_not_reported(sink: Sink) -> None:
+    with receiver() as (url, reported):
         sink(FixedService(alerts=[alert(status="pending")]), FakeClock(), url).look()
-        assert told.empty()
+        assert reported.empty()
 
 
-def test_a_resolved_alert_is_told_at_once_and_for_a_quarter_of_an_hour(sink: Sink) -> None:
+def test_a_resolved_alert_is_reported_at_once_and_for_a_quarter_of_an_hour(sink: Sink) -> None:
     clock, service = FakeClock(), FixedService(alerts=[alert()])
-    with receiver() as (url, told):
-        telling = sink(service, clock, url)
-        telling.look()
+    with receiver() as (url, reported):
+        reporting = sink(service, clock, url)
+        reporting.look()
         service.held_alerts = [alert(id="b", status="resolved", ends="2026-11-20T09:59:00Z")]
         for _ in range(40):
-            telling.look()
+            reporting.look()
             clock.advance(MINUTE_S)
-        ends = [told.get()[0]["endsAt"] for _ in range(told.qsize())]
+        ends = [reported.get()[0]["endsAt"] for _ in range(reported.qsize())]
     assert ends == ["2026-11-20T10:04:00Z", *["2026-11-20T09:59:00Z"] * 15]
 
 
-def test_an_alert_that_was_resolved_long_before_the_agent_started_is_not_told(sink: Sink) -> None:
-    with receiver() as (url, told):
+def test_an_alert_that_was_resolved_long_before_the_agent_started_is_not_reported(sink: Sink) -> None:
+    with receiver() as (url, reported):
         old = alert(status="resolved", ends="2026-11-20T09:00:00Z")
         sink(FixedService(alerts=[old]), FakeClock(), url).look()
-        assert told.empty()
+        assert reported.empty()
 
 
-def test_an_alert_that_fires_again_is_told_as_firing_whatever_was_resolved_before(sink: Sink) -> None:
-    with receiver() as (url, told):
+def test_an_alert_that_fires_again_is_reported_as_firing_whatever_was_resolved_before(sink: Sink) -> None:
+    with receiver() as (url, reported):
         over = alert(id="a", status="resolved", ends="2026-11-20T09:59:00Z")
         sink(FixedService(alerts=[alert(id="b"), over]), FakeClock(), url).look()
-        assert [each["endsAt"] for each in told.get()] == ["2026-11-20T10:04:00Z"]
+        assert [each["endsAt"] for each in reported.get()] == ["2026-11-20T10:04:00Z"]
 
 
-def test_one_that_refuses_is_left_alone_for_a_while_and_then_told_everything(sink: Sink) -> None:
+def test_one_that_refuses_is_left_alone_for_a_while_and_then_reported_everything(sink: Sink) -> None:
     clock, service = FakeClock(), FixedService(alerts=[alert()])
-    with receiver(status=503) as (url, told):
-        telling = sink(service, clock, url)
+    with receiver(status=503) as (url, reported):
+        reporting = sink(service, clock, url)
         for _ in range(4):  # at 0 s, then not before 2 s
-            telling.look()
+            reporting.look()
             clock.advance(1.0)
-        assert told.qsize() == 2
-        assert told.get() != []
+        assert reported.qsize() == 2
+        assert reported.get() != []
 
 
-def test_an_alertmanager_that_is_away_does_not_keep_the_other_from_being_told(sink: Sink) -> None:
+def test_an_alertmanager_that_is_away_does_not_keep_the_other_from_being_reported(sink: Sink) -> None:
     with receiver() as (gone, _):
         pass
-    with receiver() as (url, told):
+    with receiver() as (url, reported):
         sink(FixedService(alerts=[alert()]), FakeClock(), gone, url).look()
-        assert told.qsize() == 1
+        assert reported.qsize() == 1
 
 
-def test_a_learner_without_a_shard_tells_nothing(sink: Sink) -> None:
-    with receiver() as (url, told):
+def test_a_learner_without_a_shard_reports_nothing(sink: Sink) -> None:
+    with receiver() as (url, reported):
         service = FixedService(alerts=[alert()], health=[Health(role="learner", ready=False, reasons=("waits",))])
         sink(service, FakeClock(), url).look()
-        assert told.empty()
+        assert reported.empty()
 
 
 def test_many_alerts_come_in_several_messages(sink: Sink) -> None:
-    with receiver() as (url, told):
+    with receiver() as (url, reported):
         sink(FixedService(alerts=[alert(fingerprint=f"{i}") for i in range(1200)]), FakeClock(), url).look()
-        assert [len(told.get()) for _ in range(told.qsize())] == [500, 500, 200]
+        assert [len(reported.get()) for _ in range(reported.qsize())] == [500, 500, 200]
 
 
 def test_alerts_carry_a_link_to_the_page(sink: Sink) -> None:
-    with receiver() as (url, told):
+    with receiver() as (url, reported):
         service = FixedService(alerts=[alert(fingerprint="f1")])
         sink(service, FakeClock(), url, external_url="https://scalewatch.example/").look()
-        assert told.get()[0]["generatorURL"] == "https://scalewatch.example/alerts#f1"
+        assert reported.get()[0]["generatorURL"] == "https://scalewatch.example/alerts#f1"
 
 
 def test_a_password_without_a_user_name_is_refused() -> None:

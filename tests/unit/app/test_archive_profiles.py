@@ -60,7 +60,7 @@ def test_what_a_real_job_measured_becomes_the_profile_of_its_run(tmp_path: Path,
         assert profile["counters"][name] == pytest.approx(mean(name) * unit, rel=5e-3)  # nulls differ by host
 
 
-def test_sockets_add_up_cores_are_averaged_and_readings_of_nought_are_left_out(tmp_path: Path) -> None:
+def test_sockets_add_up_cores_are_averaged_and_readings_of_zero_are_left_out(tmp_path: Path) -> None:
     steady = [100.0] * 10
     metrics = {
         "cpu_power": metric({"e1:0": steady, "e1:1": [150.0] * 10, "e2:0": steady, "e2:1": [150.0] * 4 + [0.0] + [150.0] * 5}, scope="socket"),
@@ -88,7 +88,7 @@ def test_jobs_one_after_the_other_on_the_same_hosts_have_profiles_of_their_own(t
     assert all(profile["minutes"] >= 0.8 * profile["expected"] for profile in found)
 
 
-def test_a_backfill_of_an_archive_tells_the_profiles_of_its_runs_after_their_ends(tmp_path: Path) -> None:
+def test_a_backfill_of_an_archive_reports_the_profiles_of_its_runs_after_their_ends(tmp_path: Path) -> None:
     for number in range(2):
         power = metric({host: [100.0 * (number + 1)] * 11 for host in ("e1", "e2")})
         job(tmp_path, number, start_s=START_S + 9000 * number, metrics={"node_power": power})
@@ -103,10 +103,10 @@ def test_a_backfill_of_an_archive_tells_the_profiles_of_its_runs_after_their_end
         events.extend(decode_record(value).event for value in batch.values if value)
 
     log.read(Config().topics.journal, 0, take)
-    told = [
+    reported = [
         (type(event).__name__, event.profile.power_w if isinstance(event, JobProfile) else None) for event in events
     ]
-    assert told == [
+    assert reported == [
         ("JobCompleted", None), ("JobProfile", {"system": pytest.approx(100.0)}),
         ("JobCompleted", None), ("JobProfile", {"system": pytest.approx(200.0)}),
     ]  # fmt: skip

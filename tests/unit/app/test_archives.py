@@ -16,7 +16,7 @@ from tests.kit.archives import START_S, job, metric
 FAR_FUTURE_MS = 4_000_000_000_000
 
 
-def told(*folders: Path) -> list[TimedEvent]:
+def predicted(*folders: Path) -> list[TimedEvent]:
     files = TelemetryFiles(FileTelemetry(TelemetryOptions(), SeriesIndex(100)), [str(folder) for folder in folders])
     return [item for item in in_order(files.read(FAR_FUTURE_MS), files) if isinstance(item, TimedEvent)]
 
@@ -29,18 +29,18 @@ def power(host: str, count: int) -> dict[str, object]:
     return {"cpu_power": metric({host: [200.0 + minute for minute in range(count)]})}
 
 
-def test_each_minute_of_a_host_is_told_with_what_was_measured_in_it(tmp_path: Path) -> None:
+def test_each_minute_of_a_host_is_reported_with_what_was_measured_in_it(tmp_path: Path) -> None:
     job(tmp_path, minutes=10, metrics=power("e1", 11))
-    found = minutes(told(tmp_path))
+    found = minutes(predicted(tmp_path))
     assert [(each.minute_ms // 1000 - START_S) // 60 for each in found] == list(range(11))
     assert [each.resources["power_w>cpu"].mean for each in found] == [200.0 + minute for minute in range(11)]
     assert {(each.system, each.host) for each in found} == {("emmy", "e1")}
 
 
-def test_all_minutes_of_a_job_are_told_before_the_next_one_begins_hours_later(tmp_path: Path) -> None:
+def test_all_minutes_of_a_job_are_reported_before_the_next_one_begins_hours_later(tmp_path: Path) -> None:
     for number in range(4):
         job(tmp_path, number, start_s=START_S + 7 * 3600 * number, minutes=4, metrics=power("e1", 5))
-    events = told(tmp_path)
+    events = predicted(tmp_path)
     starts = [at for at, timed in enumerate(events) if isinstance(timed.event, JobStarted)]
     assert [
         len(minutes(events[first:stop])) for first, stop in zip(starts, [*starts[1:], len(events)], strict=True)
@@ -52,7 +52,7 @@ def test_all_minutes_of_a_job_are_told_before_the_next_one_begins_hours_later(tm
 def test_an_archive_is_merged_with_others(tmp_path: Path) -> None:
     job(tmp_path / "a", 1, minutes=4, metrics=power("e1", 5))
     job(tmp_path / "b", 2, start_s=START_S + 60, minutes=2, hosts=("e2",), metrics=power("e2", 3))
-    events = told(tmp_path / "a", tmp_path / "b")
+    events = predicted(tmp_path / "a", tmp_path / "b")
     ends = [timed.event.job_id for timed in events if isinstance(timed.event, JobCompleted)]
     assert ends == ["2", "1"]
     assert {each.host for each in minutes(events)} == {"e1", "e2"}
@@ -77,7 +77,7 @@ def test_a_replay_of_an_archive_settles_its_runs(tmp_path: Path) -> None:
     }
 
 
-def test_a_folder_without_jobs_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_folder_without_jobs_is_reported_as_none(tmp_path: Path) -> None:
     result = run("replay", str(tmp_path), "--out", str(tmp_path / "out"))
     assert result.exit_code == 2
     assert "holds no job of ClusterCockpit" in result.stderr

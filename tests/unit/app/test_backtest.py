@@ -70,25 +70,25 @@ def test_baselines_are_those_that_a_reader_can_work_out(tmp_path: Path) -> None:
     times = [run["run_time_s"] for run in runs]
     assert by_request.alone.mae_s == pytest.approx(fmean(3000.0 - time_s for time_s in times))
     expected = [3000.0, times[0], *(fmean(pair) for pair in pairwise(times[:-1]))]
-    errors = [abs(said - time_s) for said, time_s in zip(expected, times, strict=True)]
+    errors = [abs(prediction - time_s) for prediction, time_s in zip(expected, times, strict=True)]
     assert by_last_two.alone.mae_s == pytest.approx(fmean(errors))
-    assert by_last_two.said.scored == by_last_two.baseline_said.scored == round(by_last_two.share * 20)
-    assert by_last_two.said.mae_s < by_last_two.baseline_said.mae_s
+    assert by_last_two.prediction.scored == by_last_two.baseline_prediction.scored == round(by_last_two.share * 20)
+    assert by_last_two.prediction.mae_s < by_last_two.baseline_prediction.mae_s
 
 
-def test_nothing_that_is_said_knows_what_comes_after(tmp_path: Path) -> None:
+def test_nothing_that_is_reported_knows_what_comes_after(tmp_path: Path) -> None:
     calm = [job(number, run_time_s=run_time_s(SIZES[number % 5]) * (1 + number % 3 / 10)) for number in range(30)]
-    strange = [*calm[:29], calm[29] | {"run_time_s": 9000.0}]
-    found, other = (only(past(tmp_path, *jobs)).total.figures for jobs in (calm, strange))
+    outlier = [*calm[:29], calm[29] | {"run_time_s": 9000.0}]
+    found, other = (only(past(tmp_path, *jobs)).total.figures for jobs in (calm, outlier))
     assert found.scored == other.scored
     difference_s = (other.mae_s or 0) * other.scored - (found.mae_s or 0) * found.scored
     assert 8000 < difference_s < 9000  # the error of the last run alone
 
 
 def test_a_job_that_runs_beside_others_is_predicted_from_those_that_had_ended(tmp_path: Path) -> None:
-    together = [job(number, start="2026-11-01T00:00:00Z", n=4, run_time_s=500.0) for number in range(10)]
+    joint = [job(number, start="2026-11-01T00:00:00Z", n=4, run_time_s=500.0) for number in range(10)]
     later = [job(number, start="2026-11-01T01:00:00Z", n=4, run_time_s=500.0) for number in range(10, 15)]
-    found = only(past(tmp_path, *later, *together))
+    found = only(past(tmp_path, *later, *joint))
     assert (found.total.runs, found.total.figures.scored) == (15, 5)
 
 
@@ -104,10 +104,10 @@ def test_runs_that_end_now_raise_alerts_and_settings_decide_how_many(tmp_path: P
         "alerts.strange_run.enabled=false",
         "alerts.strange_run.factor_min=3, alerts.slow_size.enabled=false",
     ]
-    strange = counts[0]["StrangeRun"]
-    assert strange.fired >= 1
-    assert strange.per_1000_runs == pytest.approx(1000 * strange.fired / 42)
-    assert "lammps" in strange.examples[0]
+    outlier = counts[0]["StrangeRun"]
+    assert outlier.fired >= 1
+    assert outlier.per_1000_runs == pytest.approx(1000 * outlier.fired / 42)
+    assert "lammps" in outlier.examples[0]
     assert not {"StrangeRun"} & (set(counts[1]) | set(counts[2]))
     assert report.variants[0].total == report.variants[1].total
 
@@ -115,10 +115,10 @@ def test_runs_that_end_now_raise_alerts_and_settings_decide_how_many(tmp_path: P
 def test_a_variant_is_what_its_settings_give_alone(tmp_path: Path) -> None:
     history = past(tmp_path, *map(job, range(25)))
     settings = {"run_time.publish_after_runs": "10"}
-    beside = scored(history, settings).variants[1]
+    reference = scored(history, settings).variants[1]
     ((_, alone),) = [(each.name, each.config) for each in candidates(Config(), [settings])[1:]]
-    assert backtest(history, [Candidate(beside.name, settings, alone)]).variants[0] == beside
-    assert beside.total != scored(history).variants[0].total
+    assert backtest(history, [Candidate(reference.name, settings, alone)]).variants[0] == reference
+    assert reference.total != scored(history).variants[0].total
 
 
 def test_the_same_setting_twice_is_refused() -> None:
@@ -136,7 +136,7 @@ def test_earlier_runs_are_learned_and_later_ones_left_out(tmp_path: Path) -> Non
     assert sum(period.row.runs for period in report.variants[0].periods) == 10
 
 
-def test_what_is_refused_is_told(tmp_path: Path) -> None:
+def test_what_is_refused_is_reported(tmp_path: Path) -> None:
     config = loads(f"systems: {{{SYSTEM}: {{partition: 1}}}}\ntopics: {{journal_partitions: 2}}")
     history = past(tmp_path, job(1), job(2, system="other"), job(3, n=-1), config=config)
     report = scored(history, config=config)
@@ -162,8 +162,8 @@ def test_a_workload_log_is_compared_with_requests(tmp_path: Path) -> None:
 
 
 def test_progress_ends_with_all_events_of_all_variants(tmp_path: Path) -> None:
-    told: list[int] = []
+    reported: list[int] = []
     history = past(tmp_path, *map(job, range(5)))
-    scored(history, {"alerts.open_max": "5"}, on_progress=told.append)
-    assert told == sorted(told)
-    assert told[-1] == 2 * len(history.moments) == 20
+    scored(history, {"alerts.open_max": "5"}, on_progress=reported.append)
+    assert reported == sorted(reported)
+    assert reported[-1] == 2 * len(history.moments) == 20

@@ -24,9 +24,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("centre")
     nodes, end_ms = SharedNodes(2, START_MS), START_MS + HOURS * HOUR_MS
     jobs = takewhile(lambda event: event.time_ms < end_ms, nodes.events())
-    told = takewhile(lambda each: each.time_ms < end_ms, nodes.meters().messages(nodes.events()))
+    reported = takewhile(lambda each: each.time_ms < end_ms, nodes.meters().messages(nodes.events()))
     (folder / "jobs.jsonl").write_bytes(b"\n".join(event.value for event in jobs))
-    (folder / "meters.jsonl").write_bytes(b"\n".join(each.events for each in told))
+    (folder / "meters.jsonl").write_bytes(b"\n".join(each.events for each in reported))
     return folder / "jobs.jsonl", folder / "meters.jsonl"
 
 
@@ -46,7 +46,7 @@ def history(*paths: Path) -> Past:
 
 
 @pytest.mark.slow
-def test_power_said_at_the_start_is_scored_against_what_was_measured(report: Report) -> None:
+def test_power_reported_at_the_start_is_scored_against_what_was_measured(report: Report) -> None:
     found = report.variants[0].profiled
     assert found is not None
     (row,) = found.by_application
@@ -64,7 +64,7 @@ def test_power_said_at_the_start_is_scored_against_what_was_measured(report: Rep
 
 
 @pytest.mark.slow
-def test_it_says_which_counters_explain_and_what_became_of_profiles(report: Report) -> None:
+def test_it_states_which_counters_explain_and_what_became_of_profiles(report: Report) -> None:
     found = report.variants[0].profiled
     assert found is not None
     models = {model.target: model for model in found.by_application[0].explained}
@@ -113,7 +113,7 @@ def test_the_summary_of_a_replay_counts_profiles_and_scores_power_as_well(files:
     assert 0.75 < power["coverage_90"] <= 1.0
 
 
-def test_without_telemetry_nothing_is_said_of_power(tmp_path: Path) -> None:
+def test_without_telemetry_nothing_is_reported_of_power(tmp_path: Path) -> None:
     nodes, jobs = SharedNodes(2, START_MS), tmp_path / "jobs.jsonl"
     events = takewhile(lambda event: event.time_ms < START_MS + HOUR_MS // 2, nodes.events())
     jobs.write_bytes(b"\n".join(event.value for event in events))

@@ -24,7 +24,7 @@ def advanced(seed: int, *seconds: float) -> Demo:
     return demo
 
 
-def told(demo: Demo) -> bytes:
+def predicted(demo: Demo) -> bytes:
     service = demo.agent.service
     return msgspec.json.encode([service.predictions(), service.jobs(), service.alerts(), service.hosts(100)])
 
@@ -38,9 +38,9 @@ def before_half_way() -> Demo:
 def test_the_demo_shows_runs_with_what_was_predicted_of_them_and_who_spoke(before_half_way: Demo) -> None:
     service = before_half_way.service
     runs = service.runs(ANALYSIS)
-    told = [run.told for run in runs if run.told is not None]
+    reported = [run.predicted for run in runs if run.predicted is not None]
     assert len(runs) > 20
-    assert len(told) > len(runs) / 2
+    assert len(reported) > len(runs) / 2
     assert service.runs_of_job(runs[0].system, runs[0].job_id)[0] == runs[0]
     assert len(service.sources()) >= 3
     assert all(source.newest_ms > START_MS for source in service.sources())
@@ -66,11 +66,11 @@ def after_half_way(before_half_way: Demo, names_before: list[str]) -> Iterator[D
 def test_the_same_seed_gives_the_same_predictions_jobs_alerts_and_hosts_to_the_byte() -> None:
     first, second = advanced(1, 0.5, 1.0), advanced(1, 0.25, 1.0)
     assert len(first.service.predictions()) > 3
-    assert told(first) == told(second)
+    assert predicted(first) == predicted(second)
 
 
 def test_another_seed_gives_another_centre() -> None:
-    assert told(advanced(1, 0.5)) != told(advanced(2, 0.5))
+    assert predicted(advanced(1, 0.5)) != predicted(advanced(2, 0.5))
 
 
 def test_time_passes_at_the_speed_that_was_asked_for() -> None:
@@ -83,27 +83,32 @@ def test_time_passes_at_the_speed_that_was_asked_for() -> None:
 def test_predictions_come_near_the_truth_that_the_agent_does_not_know(after_half_way: Demo) -> None:
     demo = after_half_way
     errors = []
-    for said in demo.service.predictions():
-        for point in said.curve:
-            truth = demo.truth(f"{said.system}/{said.application}/{said.input}/{said.unit}", point.n)
-            if truth is not None and point.source == "observed" and said.observations >= 20:
+    for prediction in demo.service.predictions():
+        for point in prediction.curve:
+            truth = demo.truth(
+                f"{prediction.system}/{prediction.application}/{prediction.input}/{prediction.unit}", point.n
+            )
+            if truth is not None and point.source == "observed" and prediction.observations >= 20:
                 errors.append(abs(point.run_time_s / truth - 1))
     assert len(errors) > 10
     assert sorted(errors)[len(errors) // 2] < 0.1
 
 
 @pytest.mark.slow
-def test_the_application_that_becomes_slower_half_way_is_told_with_its_factor(
+def test_the_application_that_becomes_slower_half_way_is_reported_with_its_factor(
     names_before: list[str], after_half_way: Demo
 ) -> None:
     assert "Regression" not in names_before, "everything is as it was until then"
-    told_of = [
+    prediction_for = [
         alert.annotations["summary"]
         for alert in after_half_way.service.alerts()
         if alert.labels["alertname"] == "Regression" and alert.labels["application"] == "crash-test"
     ]
-    assert len(told_of) == 1
-    assert "crash-test on simulated takes 1.2" in told_of[0] or "crash-test on simulated takes 1.3" in told_of[0]
+    assert len(prediction_for) == 1
+    assert (
+        "crash-test on simulated takes 1.2" in prediction_for[0]
+        or "crash-test on simulated takes 1.3" in prediction_for[0]
+    )
 
 
 @pytest.mark.slow
@@ -115,7 +120,7 @@ def test_every_shared_node_has_a_fresh_window_of_five_minutes_and_a_forecast(aft
         assert [entry.resource for entry in loads] == ["bandwidth", "cpu_available", "memory_free"]
         for entry in loads:
             assert (entry.window.count, entry.window.stale) == (30, False)
-            assert entry.outlook is not None
+            assert entry.forecast is not None
     power = [entry for view in views for entry in view.resources if entry.resource == "power_w>system"]
     assert len(power) == 30, "every sixth host has no sensor"
     assert sum(entry.window.stale for entry in power) <= 2, "whose sampler was silent for a minute"
@@ -126,7 +131,7 @@ def test_every_shared_node_has_a_fresh_window_of_five_minutes_and_a_forecast(aft
 
 
 @pytest.mark.slow
-def test_jobs_on_shared_nodes_are_told_their_run_time_under_the_load_of_their_hosts(after_half_way: Demo) -> None:
+def test_jobs_on_shared_nodes_are_shown_their_run_time_under_the_load_of_their_hosts(after_half_way: Demo) -> None:
     service = after_half_way.service
     loads = [job.under_load for job in service.jobs() if job.application == "image-analysis"]
     assert len(loads) > 2
@@ -140,7 +145,7 @@ def test_jobs_on_shared_nodes_are_told_their_run_time_under_the_load_of_their_ho
 
 
 @pytest.mark.slow
-def test_the_slow_host_and_the_rack_that_is_held_up_are_told_within_minutes(after_half_way: Demo) -> None:
+def test_the_slow_host_and_the_rack_that_is_held_up_are_reported_within_minutes(after_half_way: Demo) -> None:
     alerts = [alert for alert in after_half_way.service.alerts() if alert.labels["alertname"].endswith("Anomaly")]
     racks = [alert for alert in alerts if alert.labels["alertname"] == "RackAnomaly"]
     assert [(alert.labels["rack"], alert.starts[:15]) for alert in racks] == [("r3", "2026-11-20T18:0")], (
@@ -157,13 +162,13 @@ def test_the_slow_host_and_the_rack_that_is_held_up_are_told_within_minutes(afte
 
 
 @pytest.mark.slow
-def test_power_of_measured_applications_is_told_near_the_truth(after_half_way: Demo) -> None:
+def test_power_of_measured_applications_is_reported_near_the_truth(after_half_way: Demo) -> None:
     compared = 0
     for name in ("simulated/battery-design//nodes", "simulated/molecules/membrane/nodes"):
-        said = after_half_way.service.prediction(name)
-        assert said is not None
-        assert said.profiles
-        for point in said.curve:
+        prediction = after_half_way.service.prediction(name)
+        assert prediction is not None
+        assert prediction.profiles
+        for point in prediction.curve:
             truth = after_half_way.true_power_w(name, point.n)
             if point.source == "observed":
                 assert point.power_w == pytest.approx(truth, rel=0.05)
@@ -177,14 +182,14 @@ def test_power_of_measured_applications_is_told_near_the_truth(after_half_way: D
 
 
 @pytest.mark.slow
-def test_the_host_that_draws_more_and_runs_with_a_neighbour_are_told(after_half_way: Demo) -> None:
-    told = {
+def test_the_host_that_draws_more_and_runs_with_a_neighbour_are_reported(after_half_way: Demo) -> None:
+    reported = {
         (alert.labels["alertname"], alert.labels.get("application"))
         for alert in after_half_way.service.alerts()
         if alert.labels["alertname"] in {"UnexplainedPower", "DisturbedRun"}
     }
-    assert ("UnexplainedPower", "image-analysis") in told
-    assert {application for _, application in told} == {"image-analysis"}, "the others have no trouble of that kind"
+    assert ("UnexplainedPower", "image-analysis") in reported
+    assert {application for _, application in reported} == {"image-analysis"}, "the others have no trouble of that kind"
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from agent.app.embedded import Embedded
 from agent.config.tree import Config, Source
-from processors.contracts.outputs import Letter
+from processors.contracts.outputs import DeadLetterView
 from tests.kit.clock import FakeClock
 
 MINUTE_MS = 60_000
@@ -12,7 +12,7 @@ COMPLETED = (
 )
 
 
-def test_runs_letters_and_sources_are_seen_as_they_come() -> None:
+def test_runs_dead_letters_and_sources_are_seen_as_they_come() -> None:
     clock = FakeClock()
     agent = Embedded(Config(sources=(Source(topics=("jobs",), format="native"),)), clock)
     collector, producer = agent.collector(), agent.log.producer()
@@ -21,12 +21,12 @@ def test_runs_letters_and_sources_are_seen_as_they_come() -> None:
         producer.send("jobs", COMPLETED % (number, 50 + number, 50 + number), timestamp_ms=clock.now_ms())
     producer.send("jobs", b"no JSON at all", timestamp_ms=clock.now_ms())
     producer.flush(1.0)
-    assert (list(agent.service.letters()), list(agent.service.sources())) == ([], [])
+    assert (list(agent.service.dead_letters()), list(agent.service.sources())) == ([], [])
     collector.step(clock.now_ms(), 0.0)
     agent.step()
-    (letter,) = agent.service.letters()
-    assert isinstance(letter, Letter)
-    assert (letter.topic, letter.offset, letter.reason) == ("jobs", 3, "not-json")
+    (dead_letter,) = agent.service.dead_letters()
+    assert isinstance(dead_letter, DeadLetterView)
+    assert (dead_letter.topic, dead_letter.offset, dead_letter.reason) == ("jobs", 3, "not-json")
     (source,) = agent.service.sources()
     assert (source.topic, source.events) == ("jobs", 3)
     agent.tick(clock.now_ms() + 10 * MINUTE_MS)
@@ -34,4 +34,4 @@ def test_runs_letters_and_sources_are_seen_as_they_come() -> None:
     assert [run.job_id for run in agent.service.runs("exa/lammps//nodes")] == ["2", "1", "0"]
     assert agent.service.runs_of_job("exa", "1")[0].run_time_s == 30.0
     agent.close()
-    assert len(agent.service.letters()) == 1, "what was seen last"
+    assert len(agent.service.dead_letters()) == 1, "what was seen last"

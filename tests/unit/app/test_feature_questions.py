@@ -32,22 +32,22 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return str(folder / "agent.yaml"), str(folder / "runs.jsonl")
 
 
-def test_a_person_tells_attributes_on_the_command_line(files: tuple[str, str]) -> None:
-    said = CliRunner().invoke(
+def test_a_person_reports_attributes_on_the_command_line(files: tuple[str, str]) -> None:
+    prediction = CliRunner().invoke(
         command, ["-c", files[0], files[1], "lammps", "--n", "2", "--attribute", "atoms=8000", "--members"]
     )
-    assert said.exit_code == 0, said.output
-    assert "Features of the run contribute: attributes" in said.output
-    row = next(line for line in said.output.splitlines() if line.strip().startswith("2 "))
+    assert prediction.exit_code == 0, prediction.output
+    assert "Features of the run contribute: attributes" in prediction.output
+    row = next(line for line in prediction.output.splitlines() if line.strip().startswith("2 "))
     assert float(row.split()[1]) == pytest.approx(404.0, rel=0.05)
-    assert any(line.strip().startswith("attributes") for line in said.output.splitlines())
+    assert any(line.strip().startswith("attributes") for line in prediction.output.splitlines())
 
 
-def test_a_line_of_requests_tells_attributes(files: tuple[str, str]) -> None:
+def test_a_line_of_requests_reports_attributes(files: tuple[str, str]) -> None:
     requests = str(Path(files[0]).with_name("requests.jsonl"))
-    said = CliRunner().invoke(command, ["-c", files[0], "--events", files[1], "--requests", requests])
-    assert said.exit_code == 0, said.output
-    answer = json.loads(said.output)
+    prediction = CliRunner().invoke(command, ["-c", files[0], "--events", files[1], "--requests", requests])
+    assert prediction.exit_code == 0, prediction.output
+    answer = json.loads(prediction.output)
     assert answer["run_time_s"] == pytest.approx(202.0, rel=0.05)
     assert answer["model"]["name"] == "features"
 
@@ -60,7 +60,7 @@ def test_a_line_of_requests_tells_attributes(files: tuple[str, str]) -> None:
         (["--feature", "max_fifo=inf"], "features are finite"),
     ],
 )
-def test_what_is_told_wrongly_is_refused_with_a_sentence(option: list[str], why: str) -> None:
-    said = CliRunner().invoke(command, ["runs.jsonl", "lammps", *option])
-    assert said.exit_code == 2
-    assert why in said.output
+def test_what_is_reported_wrongly_is_refused_with_a_message(option: list[str], why: str) -> None:
+    prediction = CliRunner().invoke(command, ["runs.jsonl", "lammps", *option])
+    assert prediction.exit_code == 2
+    assert why in prediction.output

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent.app import embedded
 from agent.app.embedded import GAP_MAX_MS, TICK_MS, Feed, ticks
-from agent.app.files import TimedEvent, told_ms
+from agent.app.files import TimedEvent, reported_ms
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import (
     HostMinute,
@@ -44,7 +44,7 @@ def started(job: str, second: int, system: str = SYSTEM) -> JobStarted:
 
 
 def timed(event: JobEvent) -> TimedEvent:
-    return TimedEvent(told_ms(event), event, "events.jsonl:7")
+    return TimedEvent(reported_ms(event), event, "events.jsonl:7")
 
 
 def test_an_event_comes_after_the_ticks_up_to_its_time() -> None:
@@ -66,7 +66,7 @@ def test_time_never_goes_backwards() -> None:
     assert [line for line in journal.lines if line.startswith("tick")] == ["tick 60"]
 
 
-def test_events_without_a_time_of_their_own_are_told_where_they_stand() -> None:
+def test_events_without_a_time_of_their_own_are_reported_where_they_stand() -> None:
     journal = Written()
     feeding = Feed(journal)
     request = PredictionRequested(SYSTEM, "r1", (4.0,), evidence("lammps"))
@@ -103,10 +103,10 @@ def test_a_file_without_times_makes_no_time() -> None:
     assert [line for line in journal.lines if line.startswith("tick")] == []
 
 
-def test_a_completion_is_told_at_its_end_and_a_start_when_it_happens() -> None:
-    assert told_ms(completed("1", NINE_MS, 60.0)) == NINE_MS + 60_000
-    assert told_ms(started("1", 5)) == NINE_MS + 5000
-    assert told_ms(PredictionRequested(SYSTEM, "r1", (4.0,), evidence("lammps"))) is None
+def test_a_completion_is_reported_at_its_end_and_a_start_when_it_happens() -> None:
+    assert reported_ms(completed("1", NINE_MS, 60.0)) == NINE_MS + 60_000
+    assert reported_ms(started("1", 5)) == NINE_MS + 5000
+    assert reported_ms(PredictionRequested(SYSTEM, "r1", (4.0,), evidence("lammps"))) is None
 
 
 @given(st.integers(0, 10**6), st.integers(-(10**6), 10**6))

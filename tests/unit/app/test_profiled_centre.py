@@ -42,7 +42,7 @@ class Centre:
     agent: Embedded = field(init=False)
     runs: dict[str, Metered] = field(default_factory=dict)
     settled: dict[str, Run] = field(default_factory=dict)
-    said: dict[str, JobPrediction] = field(default_factory=dict)
+    prediction: dict[str, JobPrediction] = field(default_factory=dict)
     alerts: dict[str, list[Alert]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
@@ -80,10 +80,10 @@ class Centre:
     def _messages(self, nodes: SharedNodes) -> Iterator[tuple[int, str, bytes]]:
         jobs = ((event.time_ms, JOBS, event.value) for event in nodes.events())
         load = ((time_ms, LOAD, value) for time_ms, value in nodes.samples())
-        told = nodes.meters(lambda run: self.runs.__setitem__(run.job.job_id, run)).messages(nodes.events())
+        reported = nodes.meters(lambda run: self.runs.__setitem__(run.job.job_id, run)).messages(nodes.events())
         meters = (
             (each.time_ms, topic, value)
-            for each in told
+            for each in reported
             for topic, value in ((LOAD, each.events), (ENERGY_TOPIC, each.lines))
             if value
         )
@@ -96,8 +96,8 @@ class Centre:
             run = msgspec.json.decode(emission.value, type=Run)
             self.settled[run.run_id.split("/")[1].split("@")[0]] = run
         elif emission.kind == "job_predictions":
-            said = msgspec.json.decode(emission.value, type=JobPrediction)
-            self.said.setdefault(said.job_id, said)
+            prediction = msgspec.json.decode(emission.value, type=JobPrediction)
+            self.prediction.setdefault(prediction.job_id, prediction)
         elif emission.kind == "alerts":
             alert = msgspec.json.decode(emission.value, type=Alert)
             self.alerts[alert.labels["alertname"]].append(alert)
@@ -157,27 +157,27 @@ def test_hosts_without_a_sensor_get_the_power_that_their_counters_let_expect(cen
 
 
 @pytest.mark.slow
-def test_power_that_was_said_at_the_start_comes_true_as_often_as_its_band_says(centre: Centre) -> None:
-    errors, held = [], []
+def test_power_that_was_reported_at_the_start_comes_true_as_often_as_its_band_states(centre: Centre) -> None:
+    errors, retained = [], []
     for job, truth in centre.runs.items():
-        said, run = centre.said.get(job), centre.settled.get(job)
-        if said is None or said.power_w is None or run is None or run.state != "COMPLETED":
+        prediction, run = centre.prediction.get(job), centre.settled.get(job)
+        if prediction is None or prediction.power_w is None or run is None or run.state != "COMPLETED":
             continue
-        assert said.power_low_w is not None
-        assert said.power_high_w is not None
+        assert prediction.power_low_w is not None
+        assert prediction.power_high_w is not None
         watts = float(truth.power_w[SYSTEM])
-        errors.append(abs(said.power_w / watts - 1))
-        held.append(said.power_low_w <= watts <= said.power_high_w)
+        errors.append(abs(prediction.power_w / watts - 1))
+        retained.append(prediction.power_low_w <= watts <= prediction.power_high_w)
     assert len(errors) > 80
     assert median(errors) < 0.05
-    assert 0.75 <= sum(held) / len(held) <= 0.99
+    assert 0.75 <= sum(retained) / len(retained) <= 0.99
 
 
 @pytest.mark.slow
-def test_the_prediction_tells_power_and_energy_by_size_and_which_counters_explain_them(centre: Centre) -> None:
-    said = centre.agent.service.prediction(ID)
-    assert said is not None
-    for point in said.curve:
+def test_the_prediction_reports_power_and_energy_by_size_and_which_counters_explain_them(centre: Centre) -> None:
+    prediction = centre.agent.service.prediction(ID)
+    assert prediction is not None
+    for point in prediction.curve:
         if point.source != "observed":
             continue
         usual = median(
@@ -188,13 +188,13 @@ def test_the_prediction_tells_power_and_energy_by_size_and_which_counters_explai
         assert point.power_w == pytest.approx(usual, rel=0.06)
         assert point.power_low_w <= usual <= point.power_high_w
         assert point.energy_j == pytest.approx(usual * point.run_time_s, rel=0.1)
-    assert said.power is not None
-    assert said.power.scored >= 50
-    assert said.power.median_error is not None
-    assert said.power.median_error < 0.05
-    assert 0.8 < said.power.measured < 0.9, "every sixth host has no sensor"
-    assert 0.05 < said.power.estimated < 0.2, "and gets what its counters let expect"
-    models = {model.target: model for model in said.profiles}
+    assert prediction.power is not None
+    assert prediction.power.scored >= 50
+    assert prediction.power.median_error is not None
+    assert prediction.power.median_error < 0.05
+    assert 0.8 < prediction.power.measured < 0.9, "every sixth host has no sensor"
+    assert 0.05 < prediction.power.estimated < 0.2, "and gets what its counters let expect"
+    models = {model.target: model for model in prediction.profiles}
     assert {"run_time_s", "system_power_w", "cpu_power_w", "memory_power_w"} <= set(models)
     assert models["memory_power_w"].median_error is not None
     assert models["memory_power_w"].median_error < 0.03
@@ -204,26 +204,28 @@ def test_the_prediction_tells_power_and_energy_by_size_and_which_counters_explai
 @pytest.mark.slow
 def test_runs_with_a_neighbour_raise_an_alert_and_hardly_any_other_does(centre: Centre) -> None:
     disturbed = {f"simulated/{job}" for job, run in centre.runs.items() if run.job.slowed > 1}
-    told = {alert.evidence.runs[0].split("@")[0] for alert in centre.alerts["DisturbedRun"] if alert.status == "firing"}
+    reported = {
+        alert.evidence.runs[0].split("@")[0] for alert in centre.alerts["DisturbedRun"] if alert.status == "firing"
+    }
     assert len(disturbed) >= 3
-    assert told & disturbed, "told"
-    assert len(told - disturbed) <= 2, "and true"
+    assert reported & disturbed, "predicted"
+    assert len(reported - disturbed) <= 2, "and true"
 
 
 @pytest.mark.slow
-def test_the_host_that_draws_more_is_told_as_power_that_counters_do_not_explain(centre: Centre) -> None:
+def test_the_host_that_draws_more_is_reported_as_power_that_counters_do_not_explain(centre: Centre) -> None:
     nodes = SharedNodes(1, START_MS)
-    told = {
+    reported = {
         alert.evidence.runs[0].split("/")[1].split("@")[0]
         for alert in centre.alerts["UnexplainedPower"]
         if alert.status == "firing"
     }
     on_it = {job for job, run in centre.runs.items() if nodes.hungry_host in run.nodes and run.end_ms > nodes.hungry_ms}
-    assert told & on_it, "told"
-    assert len(told - on_it) <= 2, "and true"
+    assert reported & on_it, "predicted"
+    assert len(reported - on_it) <= 2, "and true"
 
 
-def test_a_restart_in_the_middle_changes_nothing_that_is_said() -> None:
+def test_a_restart_in_the_middle_changes_nothing_that_is_reported() -> None:
     centre = Centre().live(1.7)
     records = centre.journal()
     centre.agent.close()
@@ -233,8 +235,8 @@ def test_a_restart_in_the_middle_changes_nothing_that_is_said() -> None:
     other, other_sent = compose.make_shard(centre.agent.config), list[bytes]()
     stored: dict[str, bytes] = {}
     for place, record in enumerate(records):
-        sent += said(whole, record)
-        other_sent += said(other, record)
+        sent += prediction(whole, record)
+        other_sent += prediction(other, record)
         if isinstance(record.event, Tick) and any(cut <= place for cut in cuts):
             cuts -= {cut for cut in cuts if cut <= place}
             other = restarted(other, stored, centre.agent.config)
@@ -243,7 +245,7 @@ def test_a_restart_in_the_middle_changes_nothing_that_is_said() -> None:
     assert other_sent == sent
 
 
-def said(shard: Shard, record: JournalRecord) -> list[bytes]:
+def prediction(shard: Shard, record: JournalRecord) -> list[bytes]:
     return [compose.encode(message).value or b"" for message in shard.fold(record)]
 
 

@@ -32,41 +32,43 @@ def history(tmp_path: Path) -> str:
     return str(path)
 
 
-def asked(history: str, *questions: dict[str, Any], config: Config | None = None) -> list[dict[str, Any]]:
+def requested(history: str, *questions: dict[str, Any], config: Config | None = None) -> list[dict[str, Any]]:
     made = [
         msgspec.convert({"id": str(i), "application": "lammps", **given}, Question) for i, given in enumerate(questions)
     ]
-    return [json.loads(msgspec.json.encode(told)) for told in answers(config or Config(), [history], made, "UTC")]
+    return [
+        json.loads(msgspec.json.encode(reported)) for reported in answers(config or Config(), [history], made, "UTC")
+    ]
 
 
 def test_the_answer_to_one_size_is_flat(history: str) -> None:
-    (told,) = asked(history, {"system": SYSTEM, "input": "rhodo", "n": 4})
-    assert (told["id"], told["known"], told["observations"], told["n"]) == ("0", True, 8, 4.0)
-    assert told["low_s"] < told["run_time_s"] < told["high_s"]
-    assert abs(told["run_time_s"] / 270 - 1) < 0.05
-    assert told["reliability"]["verdict"]
-    assert "points" not in told
+    (reported,) = requested(history, {"system": SYSTEM, "input": "rhodo", "n": 4})
+    assert (reported["id"], reported["known"], reported["observations"], reported["n"]) == ("0", True, 8, 4.0)
+    assert reported["low_s"] < reported["run_time_s"] < reported["high_s"]
+    assert abs(reported["run_time_s"] / 270 - 1) < 0.05
+    assert reported["reliability"]["verdict"]
+    assert "points" not in reported
 
 
 def test_the_answer_to_a_list_of_sizes_is_a_list_of_points(history: str) -> None:
-    (told,) = asked(history, {"system": SYSTEM, "input": "rhodo", "n": [2, 16]})
-    assert [point["n"] for point in told["points"]] == [2.0, 16.0]
-    assert "run_time_s" not in told
+    (reported,) = requested(history, {"system": SYSTEM, "input": "rhodo", "n": [2, 16]})
+    assert [point["n"] for point in reported["points"]] == [2.0, 16.0]
+    assert "run_time_s" not in reported
 
 
 def test_answers_come_in_the_order_of_the_questions_each_with_its_id(history: str) -> None:
     questions = [{"id": name, "system": SYSTEM, "input": "rhodo", "n": n} for name, n in (("z", 8), ("a", 1), ("m", 2))]
-    told = asked(history, *questions)
-    assert [(each["id"], each["n"]) for each in told] == [("z", 8.0), ("a", 1.0), ("m", 2.0)]
+    reported = requested(history, *questions)
+    assert [(each["id"], each["n"]) for each in reported] == [("z", 8.0), ("a", 1.0), ("m", 2.0)]
 
 
 def test_a_question_without_a_system_means_the_only_one(history: str) -> None:
-    (told,) = asked(history, {"input": "rhodo", "n": 4})
-    assert (told["known"], told["system"]) == (True, SYSTEM)
+    (reported,) = requested(history, {"input": "rhodo", "n": 4})
+    assert (reported["known"], reported["system"]) == (True, SYSTEM)
 
 
-def test_what_is_not_known_is_answered_with_a_sentence_and_no_number(history: str) -> None:
-    one, many, no_input = asked(
+def test_what_is_not_known_is_answered_with_a_message_and_no_number(history: str) -> None:
+    one, many, no_input = requested(
         history,
         {"application": "nektar", "system": SYSTEM, "n": 4},
         {"application": "nektar", "system": SYSTEM, "n": [4, 8]},
@@ -80,7 +82,7 @@ def test_what_is_not_known_is_answered_with_a_sentence_and_no_number(history: st
 
 def test_a_question_about_a_system_that_is_not_listed_costs_its_own_line_alone(history: str) -> None:
     config = loads("systems: {exa: {}}\n", sources_required=False)
-    other, known = asked(
+    other, known = requested(
         history, {"system": "other", "n": 4}, {"system": SYSTEM, "input": "rhodo", "n": 4}, config=config
     )
     assert (other["known"], other["system"], other["run_time_s"], known["known"]) == (False, "other", None, True)
@@ -89,9 +91,9 @@ def test_a_question_about_a_system_that_is_not_listed_costs_its_own_line_alone(h
 
 @pytest.mark.parametrize("n", [0, -4, 1e300])
 def test_a_size_that_no_machine_has_is_answered_without_a_number(history: str, n: float) -> None:
-    (told,) = asked(history, {"system": SYSTEM, "input": "rhodo", "n": n})
-    assert told["run_time_s"] is None
-    assert "left out" in told["detail"]
+    (reported,) = requested(history, {"system": SYSTEM, "input": "rhodo", "n": n})
+    assert reported["run_time_s"] is None
+    assert "left out" in reported["detail"]
 
 
 def test_a_file_of_requests_is_read_line_by_line(tmp_path: Path) -> None:
@@ -116,7 +118,7 @@ def test_a_line_that_is_wrong_is_named_with_its_file_and_number(tmp_path: Path, 
         read_requests(str(path))
 
 
-def test_a_file_of_requests_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
+def test_a_file_of_requests_that_is_not_there_is_a_message(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot be read: No such file or directory\.$"):
         read_requests(str(tmp_path / "none"))
 
@@ -128,10 +130,10 @@ def of(history: str, *n: float, **fields: Any) -> list[Answer]:
 
 
 def test_a_person_gets_an_answer_for_every_curve_that_fits_what_was_named(history: str) -> None:
-    assert [(told.input, told.unit, told.known) for told in of(history, 4)] == [
+    assert [(reported.input, reported.unit, reported.known) for reported in of(history, 4)] == [
         ("chain", "nodes", True), ("rhodo", "nodes", True),
     ]  # fmt: skip
-    assert [told.input for told in of(history, 4, input="rhodo")] == ["rhodo"]
+    assert [reported.input for reported in of(history, 4, input="rhodo")] == ["rhodo"]
 
 
 def test_a_person_may_ask_about_an_input_that_was_never_run_where_its_size_is_configured(tmp_path: Path) -> None:
@@ -146,24 +148,24 @@ def test_a_person_may_ask_about_an_input_that_was_never_run_where_its_size_is_co
     path = tmp_path / "history.jsonl"
     path.write_text("\n".join(map(json.dumps, runs)))
     request = PredictionRequested("", "1", (4.0,), evidence("lammps", input="atoms=3000"))
-    (told,) = of_person(loads("identify: {input_sizes: [atoms]}"), str(path), request, "UTC")
-    assert told.points[0].low_s < 770 < told.points[0].high_s
+    (reported,) = of_person(loads("identify: {input_sizes: [atoms]}"), str(path), request, "UTC")
+    assert reported.points[0].low_s < 770 < reported.points[0].high_s
     with pytest.raises(ScalewatchError):
         list(of_person(Config(), str(path), request, "UTC"))
 
 
 def test_a_person_who_names_no_size_gets_the_whole_curve(history: str) -> None:
-    (told,) = of(history, input="rhodo")
-    assert [point.n for point in told.points] == [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 11.0, 16.0, 32.0]
+    (reported,) = of(history, input="rhodo")
+    assert [point.n for point in reported.points] == [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 11.0, 16.0, 32.0]
 
 
-def test_a_person_who_names_what_nobody_knows_is_told_what_is_known(history: str) -> None:
+def test_a_person_who_names_what_nobody_knows_is_shown_what_is_known(history: str) -> None:
     with pytest.raises(ScalewatchError, match=r"^Nothing is known of 'nektar' in .*; known: lammps\.$"):
         of(history, 4, application="nektar")
 
 
 @pytest.mark.parametrize("named", [{"input": "water"}, {"system": "other"}, {"unit": "cores"}])
-def test_a_person_who_names_an_unknown_input_of_what_is_known_is_told_the_known_ones(
+def test_a_person_who_names_an_unknown_input_of_what_is_known_is_shown_the_known_ones(
     history: str, named: dict[str, str]
 ) -> None:
     what, value = next(iter(named.items()))

@@ -11,7 +11,7 @@ from agent.config.load import loads
 from processors.contracts.events import Evidence, JobStarted, Origin
 from processors.contracts.names import run_id
 from processors.contracts.service import Forwarding
-from sinks.web.access import Seen
+from sinks.web.access import VisibilityFilter
 from sinks.web.server import create_app
 from tests.kit.get import get
 
@@ -23,7 +23,7 @@ privacy: {users: USERS, salt: '${env:SALT}'}
 
 
 @pytest.mark.parametrize(("users", "alice_sees"), [("hash", {"1"}), ("plain", {"1"}), ("drop", set())])
-def test_whoever_is_named_by_the_proxy_sees_the_jobs_that_the_scheduler_told_under_that_name(
+def test_whoever_is_named_by_the_proxy_sees_the_jobs_that_the_scheduler_reported_under_that_name(
     users: str, alice_sees: set[str]
 ) -> None:
     config = loads(LIMITED.replace("USERS", users), environment={"SALT": "pepper"})
@@ -52,4 +52,4 @@ def test_whoever_is_named_by_the_proxy_sees_the_jobs_that_the_scheduler_told_und
 def test_what_is_shown_to_every_reader_alike_is_a_closed_list() -> None:
     """Whoever adds a read of a service has to say whether it has to be filtered."""
     reads = {name for name in vars(Forwarding) if not name.startswith("_")}
-    assert reads - vars(Seen).keys() == {"predictions", "prediction", "answer", "host_names", "sources"}
+    assert reads - vars(VisibilityFilter).keys() == {"predictions", "prediction", "answer", "host_names", "sources"}

@@ -22,7 +22,7 @@ def a_fortnight() -> Scenario:
     """Return a centre whose jobs only XALT and their starts can name, days apart; one has not settled, one still runs."""
     centre = Scenario()
     for day in range(0, 14, 2):
-        centre.at(f"{day}d 10:00").told_by("xalt", str(day), executable="/opt/lmp")
+        centre.at(f"{day}d 10:00").report_from("xalt", str(day), executable="/opt/lmp")
         centre.ran(str(day), None, 2 ** (day % 4), 600.0 + day, job_name="run7")
         centre.at(f"{day}d 11:00").starts(f"s{day}", "gromacs", nodes=4)
         centre.at(f"{day}d 12:00").ends(f"s{day}", application=None, sizes={}, nodes=None)
@@ -40,10 +40,10 @@ def rebuilt(centre: Scenario, config: Config) -> tuple[Shard, MemoryLog]:
     names = {topics.state: True, topics.journal: False, topics.runs: True, topics.predictions: True}
     log.create([TopicSettings(name=name, partitions=1, compacted=compacted) for name, compacted in names.items()])
     producer = log.producer()
-    kept = {"runs": topics.runs, "predictions": topics.predictions}
+    retained = {"runs": topics.runs, "predictions": topics.predictions}
     for sent in centre.sent:
-        if sent.kind in kept:
-            producer.send(kept[sent.kind], sent.value, sent.key.encode())
+        if sent.kind in retained:
+            producer.send(retained[sent.kind], sent.value, sent.key.encode())
     producer.flush(1.0)
     centre.checkpoint()
     store = log.checkpoints(0)
@@ -112,8 +112,8 @@ def test_profiles_of_settled_runs_and_of_one_that_has_not_settled_are_learned_ag
         moment_ms = max(centre.now_ms, shard.now_ms) + 20_000
         for time_ms in range(each.now_ms + 10_000, moment_ms + 600_000, 10_000):
             each.fold(JournalRecord(event=Tick(system="", time_ms=time_ms)))
-    told = [each.state.profile_models.open("exa/lammps//nodes") for each in (centre.shard, shard)]
-    assert len(told[0].snapshot().trainer["reservoir"]["runs"]) == 31
-    powers = [models.power([2.0, 4.0]) for models in told]
+    reported = [each.state.profile_models.open("exa/lammps//nodes") for each in (centre.shard, shard)]
+    assert len(reported[0].snapshot().trainer["reservoir"]["runs"]) == 31
+    powers = [models.power([2.0, 4.0]) for models in reported]
     assert powers[0][0] is not None
     assert [power and power.power_w for power in powers[1]] == [power and power.power_w for power in powers[0]]

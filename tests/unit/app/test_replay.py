@@ -82,15 +82,15 @@ def test_what_comes_out_is_what_the_summary_counts(tmp_path: Path) -> None:
         assert len((tmp_path / "out" / f"{name}.jsonl").read_text().splitlines()) == count
 
 
-def test_progress_is_told_up_to_the_last_event(tmp_path: Path) -> None:
+def test_progress_is_reported_up_to_the_last_event(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text("\n".join(event(job, job) for job in range(20)))
-    told: list[int] = []
+    reported: list[int] = []
     replay = Replay(Config())
-    replay.run([str(path)], compose.file_options(Config(), "UTC"), told.append)
+    replay.run([str(path)], compose.file_options(Config(), "UTC"), reported.append)
     replay.agent.close()
-    assert told[-1] == 20
-    assert told == sorted(told)
+    assert reported[-1] == 20
+    assert reported == sorted(reported)
 
 
 def test_no_record_of_a_thin_history_is_lost_to_the_bound_of_the_journal(
@@ -104,7 +104,7 @@ def test_no_record_of_a_thin_history_is_lost_to_the_bound_of_the_journal(
     assert summary["emissions"]["runs"] == 150
 
 
-def test_a_file_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_a_message(tmp_path: Path) -> None:
     replay = Replay(Config())
     with pytest.raises(ConfigError, match=r"no-such-file"):
         replay.run([str(tmp_path / "no-such-file")], compose.file_options(Config(), "UTC"))

@@ -25,7 +25,7 @@ from tests.kit.messages import alert, prediction
 MINUTE_MS = 60_000
 
 
-def test_a_learner_that_takes_over_shows_what_the_other_one_told_while_it_waited() -> None:
+def test_a_learner_that_takes_over_shows_what_the_other_one_reported_while_it_waited() -> None:
     config, broker, clock = Config(), MemoryBroker(records_max=100_000), FakeClock()
 
     def learner(name: str) -> LearnerRole:
@@ -62,7 +62,7 @@ def test_a_learner_that_takes_over_shows_what_the_other_one_told_while_it_waited
     assert [run.n for run in waiting.service.runs_of_job("exa", "3")] == [8.0]
 
 
-def test_a_learner_tells_others_of_its_own_shards_only_though_it_read_what_all_of_them_told() -> None:
+def test_a_learner_reports_others_of_its_own_shards_only_though_it_read_what_all_of_them_reported() -> None:
     config, clock = Config(), FakeClock()
     log = MemoryLog(MemoryBroker(), state_topic=config.topics.state)
     log.create(own_topics(config))
@@ -108,7 +108,7 @@ class CountedLog(MemoryLog):
         return super().read(topic, partition, on_batch, newest=newest)
 
 
-def test_a_start_reads_what_was_told_once() -> None:
+def test_a_start_reads_what_was_reported_once() -> None:
     config = Config()
     log = CountedLog(MemoryBroker(), config.topics.state)
     role = LearnerRole(config, log, compose.metrics(), FakeClock(), restarts=0)
@@ -120,7 +120,7 @@ def test_a_start_reads_what_was_told_once() -> None:
     assert log.reads == dict.fromkeys((names.predictions, names.job_predictions, names.alerts, names.runs), 1)
 
 
-def test_a_learner_that_waits_for_long_shows_what_the_other_one_told_so_far() -> None:
+def test_a_learner_that_waits_for_long_shows_what_the_other_one_reported_so_far() -> None:
     config, broker, clock = Config(), MemoryBroker(records_max=100_000), FakeClock()
     log = MemoryLog(broker, state_topic=config.topics.state)
     log.create(own_topics(config))

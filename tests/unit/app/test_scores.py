@@ -42,7 +42,7 @@ def test_samples_of_an_interval_that_is_over_have_no_score_and_are_counted() -> 
     assert (scores.lines, scores.unscored) == (3, 1)
 
 
-def test_a_full_disk_is_a_sentence() -> None:
+def test_a_full_disk_is_a_message() -> None:
     class Full(io.BytesIO):
         """A file on a full disk."""
 

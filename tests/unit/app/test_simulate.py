@@ -34,7 +34,7 @@ def simulator(log: MemoryLog, clock: FakeClock, *, seed: int = 1, past_s: float 
     return Simulator(log, TO, clock, seed=seed, past_s=past_s, speed=1200.0, system="simulated")
 
 
-def told(log: MemoryLog, topic: str) -> list[tuple[int, bytes]]:
+def predicted(log: MemoryLog, topic: str) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
 
     def take(batch: Batch) -> None:
@@ -46,32 +46,32 @@ def told(log: MemoryLog, topic: str) -> list[tuple[int, bytes]]:
 
 
 def ids(log: MemoryLog) -> list[tuple[Any, ...]]:
-    events = [json.loads(value) for _, value in told(log, "jobs")]
+    events = [json.loads(value) for _, value in predicted(log, "jobs")]
     return [(event["type"], event["job_id"], event["start"]) for event in events]
 
 
-def test_the_past_is_told_at_the_chosen_speed_and_nothing_before_it_happens() -> None:
+def test_the_past_is_reported_at_the_chosen_speed_and_nothing_before_it_happens() -> None:
     log, clock = MemoryLog(), FakeClock()
     now_ms = clock.now_ms()
     running = simulator(log, clock)
     running.run(Stopped(clock, 6.0))  # two hours of four
-    last_ms = told(log, "jobs")[-1][0]
+    last_ms = predicted(log, "jobs")[-1][0]
     assert now_ms - 2.2 * HOUR_S * 1000 < last_ms < now_ms - 1.8 * HOUR_S * 1000
-    assert told(log, "load") == []
+    assert predicted(log, "load") == []
     running.run(Stopped(clock, 30.0))
     assert running.live
-    assert max(at for at, _ in told(log, "load")) == pytest.approx(clock.now_ms(), abs=11_000)
-    assert all(at <= clock.now_ms() for topic in TO if topic for at, _ in told(log, topic))
+    assert max(at for at, _ in predicted(log, "load")) == pytest.approx(clock.now_ms(), abs=11_000)
+    assert all(at <= clock.now_ms() for topic in TO if topic for at, _ in predicted(log, topic))
 
 
 def test_hosts_are_measured_once_the_present_is_reached() -> None:
     log, clock = MemoryLog(), FakeClock()
     simulator(log, clock).run(Stopped(clock, 600.0))
-    assert len(told(log, "load")) > 50
-    assert len(told(log, "energy")) >= 8
+    assert len(predicted(log, "load")) > 50
+    assert len(predicted(log, "energy")) >= 8
 
 
-def test_a_restart_goes_on_after_the_last_job_that_was_told() -> None:
+def test_a_restart_goes_on_after_the_last_job_that_was_reported() -> None:
     whole, parts, clock, other = MemoryLog(), MemoryLog(), FakeClock(), FakeClock()
     simulator(whole, clock).run(Stopped(clock, 40.0))
     first = simulator(parts, other)
@@ -100,7 +100,7 @@ def test_messages_of_others_in_the_topic_of_jobs_are_no_place() -> None:
     for key in (None, b"", b"simulated:x", b"simulated:1:2", b"\xff"):
         producer.send("jobs", b"{}", key, 0, clock.now_ms())
     producer.flush(1.0)
-    assert simulator(log, clock).told_ms == simulator(MemoryLog(), clock).told_ms
+    assert simulator(log, clock).reported_ms == simulator(MemoryLog(), clock).reported_ms
 
 
 class Failing(MemoryLog):
@@ -131,8 +131,8 @@ def test_what_the_broker_did_not_take_is_sent_again() -> None:
     with pytest.raises(UnavailableError):
         running.send(batch)
     running.send(batch)
-    assert len(told(log, "jobs")) >= len(batch)
-    assert running.told_ms == batch[-1].time_ms
+    assert len(predicted(log, "jobs")) >= len(batch)
+    assert running.reported_ms == batch[-1].time_ms
 
 
 def source(*topics: str, form: str = "native", **more: Any) -> Source:

@@ -40,7 +40,7 @@ def load(second: float, value: float = 0.5, host: str = "nid1") -> str:
     return json.dumps({**fields, "time": rfc3339(NINE_MS + round(second * 1000))})
 
 
-def asked(request: str) -> str:
+def requested(request: str) -> str:
     fields: dict[str, Any] = {"type": "prediction.requested", "system": SYSTEM, "request_id": request}
     return json.dumps({**fields, "application": "a", "n": [4], "unit": "nodes"})
 
@@ -62,7 +62,7 @@ def jobs(items: list[Item]) -> list[str]:
     ]
 
 
-def told(items: list[Item]) -> list[str]:
+def predicted(items: list[Item]) -> list[str]:
     """Jobs and requests by their ids, minutes of hosts by the second of their end."""
     names = []
     for item in items:
@@ -116,45 +116,47 @@ def test_tables_of_many_files_are_open_one_at_a_time(tmp_path: Path) -> None:
 def test_files_are_merged_by_time_whatever_they_hold(tmp_path: Path) -> None:
     minutes = [load(second) for second in range(0, 240, 10)]
     items, _ = read(tmp_path, [completed("s1", 90), completed("s2", 150)], minutes, SACCT)
-    assert told(items) == ["nid1@60", "s1", "nid1@120", "2", "s2", "nid1@180", "3", "nid1@240", "1"]
+    assert predicted(items) == ["nid1@60", "s1", "nid1@120", "2", "s2", "nid1@180", "3", "nid1@240", "1"]
 
 
-def test_job_events_and_samples_of_one_file_are_told_in_its_order(tmp_path: Path) -> None:
+def test_job_events_and_samples_of_one_file_are_reported_in_its_order(tmp_path: Path) -> None:
     lines = [load(0), completed("a", 30), load(40), load(75), completed("b", 80), load(140)]
-    assert told(read(tmp_path, lines)[0]) == ["a", "nid1@60", "b", "nid1@120", "nid1@180"]
+    assert predicted(read(tmp_path, lines)[0]) == ["a", "nid1@60", "b", "nid1@120", "nid1@180"]
 
 
-def test_the_last_minutes_are_told_at_the_end_of_a_file(tmp_path: Path) -> None:
+def test_the_last_minutes_are_reported_at_the_end_of_a_file(tmp_path: Path) -> None:
     items, files = read(tmp_path, [load(0), load(65)])
-    assert told(items) == ["nid1@60", "nid1@120"]
+    assert predicted(items) == ["nid1@60", "nid1@120"]
     assert (files.counts().taken, files.counts().minutes) == (2, 2)
 
 
 def test_a_question_is_asked_where_it_stands_among_events_with_times(tmp_path: Path) -> None:
-    items, _ = read(tmp_path, [completed("a", 0), completed("d", 90)], [asked("r1"), completed("c", 60), asked("r2")])
-    assert told(items) == ["a", "r1", "c", "r2", "d"]
+    items, _ = read(
+        tmp_path, [completed("a", 0), completed("d", 90)], [requested("r1"), completed("c", 60), requested("r2")]
+    )
+    assert predicted(items) == ["a", "r1", "c", "r2", "d"]
 
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_file_without_any_time_keeps_its_place_before_or_after_the_others(tmp_path: Path, first: bool) -> None:  # noqa: FBT001
-    texts = [[asked("r1"), asked("r2")], [completed("a", 0), completed("b", 90)]]
+    texts = [[requested("r1"), requested("r2")], [completed("a", 0), completed("b", 90)]]
     items, _ = read(tmp_path, *(texts if first else reversed(texts)))
     order = ["r1", "r2", "a", "b"]
-    assert told(items) == (order if first else [*order[2:], *order[:2]])
+    assert predicted(items) == (order if first else [*order[2:], *order[:2]])
 
 
 def test_a_file_that_steps_back_in_time_goes_on_and_its_old_samples_are_counted(tmp_path: Path) -> None:
     lines = [load(second) for second in (0, 10, 600, 620, 20, 30, 640, 660, 680)]
     items, files = read(tmp_path, lines)
     assert (files.counts().taken, files.counts().late, files.counts().ahead) == (7, 2, 0)
-    assert told(items)[-1] == "nid1@720"
+    assert predicted(items)[-1] == "nid1@720"
 
 
 def test_a_sample_of_the_far_future_is_left_out_and_those_after_it_count(tmp_path: Path) -> None:
     lines = [load(second) for second in (0, 10, 10**9, 20, 30, 70)]
     items, files = read(tmp_path, lines)
     assert (files.counts().taken, files.counts().late, files.counts().ahead) == (5, 0, 1)
-    assert told(items) == ["nid1@60", "nid1@120"]
+    assert predicted(items) == ["nid1@60", "nid1@120"]
 
 
 def test_samples_come_in_intervals_so_that_files_can_be_scored_together(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.app.demo import EVERY_S, HOST, LOCAL_SYSTEM, ThisMachine, Together, measured
+from agent.app.demo import EVERY_S, HOST, LOCAL_SYSTEM, CombinedService, ThisMachine, measured
 from processors.contracts.events import Evidence, PredictionRequested
 from tests.kit.clock import FakeClock
 from tests.kit.messages import alert, host_view, prediction
@@ -18,10 +18,10 @@ def watched(clock: FakeClock, seconds: float, cpu: float = 0.25) -> ThisMachine:
 
 
 def test_it_measures_the_processor_memory_and_disk_of_this_machine() -> None:
-    told = measured()
-    assert set(told) == {"cpu_available", "memory_free", "disk_free"}
-    assert 0.0 <= told["cpu_available"] <= 1.0
-    assert told["memory_free"] > 0
+    reported = measured()
+    assert set(reported) == {"cpu_available", "memory_free", "disk_free"}
+    assert 0.0 <= reported["cpu_available"] <= 1.0
+    assert reported["memory_free"] > 0
 
 
 def test_after_a_minute_it_has_a_window_in_real_time_however_fast_the_centre_is() -> None:
@@ -49,7 +49,7 @@ def test_hosts_of_both_are_shown_and_this_machine_is_never_left_out() -> None:
         hosts=[host_view(f"nid{n}") for n in range(5)],
     )
     machine = FixedService(alerts=[alert("c")], hosts=[host_view(HOST, system=LOCAL_SYSTEM)])
-    both = Together(centre, machine)
+    both = CombinedService(centre, machine)
     assert [view.host for view in both.hosts(3)] == [HOST, "nid0", "nid1"]
     assert [view.host for view in both.hosts(1)] == [HOST]
     assert both.hosts(0) == []
@@ -61,7 +61,7 @@ def test_hosts_of_both_are_shown_and_this_machine_is_never_left_out() -> None:
 
 def test_jobs_and_answers_are_the_centres() -> None:
     centre = FixedService([prediction()])
-    both = Together(centre, FixedService([prediction("other")]))
+    both = CombinedService(centre, FixedService([prediction("other")]))
     assert [entry.application for entry in both.predictions()] == ["lammps"]
     assert both.prediction("archer2/other/rhodo/nodes") is None
     request = PredictionRequested(

@@ -9,23 +9,23 @@ from processors.contracts.events import Evidence, Identity, JobStarted
 from tests.kit.scenario import completed, moment_ms
 
 
-def told(*events: object) -> list[str]:
+def predicted(*events: object) -> list[str]:
     return [moment.event.identity.split("@")[0] for moment in moments(events)]  # type: ignore[arg-type]
 
 
 def test_a_log_of_ended_jobs_has_their_starts_in_order_of_time() -> None:
     first = completed("1", moment_ms("10:00"), 7200.0)
     second = completed("2", moment_ms("11:00"), 600.0)
-    assert told(second, first) == ["started:exa/1", "started:exa/2", "completed:exa/2", "completed:exa/1"]
+    assert predicted(second, first) == ["started:exa/1", "started:exa/2", "completed:exa/2", "completed:exa/1"]
 
 
 def test_what_ended_is_known_to_what_starts_at_that_moment() -> None:
     first = completed("1", moment_ms("10:00"), 3600.0)
     second = completed("2", moment_ms("11:00"), 600.0)
-    assert told(second, first)[:3] == ["started:exa/1", "completed:exa/1", "started:exa/2"]
+    assert predicted(second, first)[:3] == ["started:exa/1", "completed:exa/1", "started:exa/2"]
 
 
-def test_a_start_that_is_told_is_not_made_up() -> None:
+def test_a_start_that_is_reported_is_not_made_up() -> None:
     end = completed("1", moment_ms("10:00"), 60.0)
     start = JobStarted("exa", job_id="1", run_id=end.run_id, start_ms=end.start_ms, evidence=Evidence(user="mary"))
     found = moments([end, start])
@@ -34,23 +34,23 @@ def test_a_start_that_is_told_is_not_made_up() -> None:
 
 def test_a_repeated_completion_starts_once() -> None:
     end = completed("1", moment_ms("10:00"), 60.0)
-    assert told(end, end) == ["started:exa/1", "completed:exa/1", "completed:exa/1"]
+    assert predicted(end, end) == ["started:exa/1", "completed:exa/1", "completed:exa/1"]
 
 
 def test_a_job_that_never_ran_does_not_start() -> None:
-    assert told(completed("1", moment_ms("10:00"), 0.0, "CANCELLED")) == ["completed:exa/1"]
+    assert predicted(completed("1", moment_ms("10:00"), 0.0, "CANCELLED")) == ["completed:exa/1"]
 
 
 def test_a_run_shorter_than_a_millisecond_starts_before_it_ends() -> None:
     end = msgspec.structs.replace(completed("1", moment_ms("10:00"), 0.0), run_time_s=0.0001)
-    assert told(end) == ["started:exa/1", "completed:exa/1"]
+    assert predicted(end) == ["started:exa/1", "completed:exa/1"]
 
 
 def test_other_evidence_keeps_its_place_behind_the_event_it_follows() -> None:
     end = completed("1", moment_ms("10:00"), 60.0)
     start = JobStarted("exa", job_id="1", run_id=end.run_id, start_ms=end.start_ms, evidence=Evidence())
     more = Identity("exa", job_id="1", source="xalt", evidence=Evidence(application="lammps"))
-    assert told(start, more, end) == ["started:exa/1", "identity:exa/1:xalt", "completed:exa/1"]
+    assert predicted(start, more, end) == ["started:exa/1", "identity:exa/1:xalt", "completed:exa/1"]
 
 
 def test_periods_hold_equally_many_starts_and_cover_all() -> None:

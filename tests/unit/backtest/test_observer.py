@@ -22,66 +22,68 @@ def start_of(event: JobCompleted) -> JobStarted:
     )
 
 
-def said(job_id: str, start_ms: int, run_time_s: float | None, **changes: Any) -> JobPrediction:
+def job_prediction(job_id: str, start_ms: int, run_time_s: float | None, **changes: Any) -> JobPrediction:
     known = run_time_s is not None
     band = {"run_time_s": run_time_s, "low_s": run_time_s / 2, "high_s": run_time_s * 2} if run_time_s else {}
     nothing = {"run_time_s": None, "low_s": None, "high_s": None}
     return job(job_id, **{"system": "exa", "start": rfc3339(start_ms), "known": known, **nothing, **band, **changes})
 
 
-def watched(event: JobCompleted, *told: tuple[int, JobPrediction], since_ms: int = 0) -> Observer:
+def watched(event: JobCompleted, *reported: tuple[int, JobPrediction], since_ms: int = 0) -> Observer:
     """Return an observer of one run; what is told comes so many seconds after its start."""
     observer = Observer([since_ms, TEN_MS * 2])
     observer.started(start_of(event))
-    for after_s, message in told:
+    for after_s, message in reported:
         observer.take([message], event.start_ms + after_s * 1000)
     observer.ended(event)
     return observer
 
 
-def test_what_is_said_at_the_start_is_scored_at_the_end() -> None:
-    observer = watched(completed("1", TEN_MS, 100.0), (0, said("1", TEN_MS, 80.0)))
+def test_what_is_reported_at_the_start_is_scored_at_the_end() -> None:
+    observer = watched(completed("1", TEN_MS, 100.0), (0, job_prediction("1", TEN_MS, 80.0)))
     row = observer.total.row("all")
     assert (row.runs, row.answered, row.figures.mae_s, row.figures.coverage_90) == (1, 1.0, 20.0, 1.0)
 
 
-def test_a_run_of_which_nothing_was_said_counts_as_not_answered() -> None:
-    row = watched(completed("1", TEN_MS, 100.0), (0, said("1", TEN_MS, None))).total.row("all")
+def test_a_run_of_which_nothing_was_reported_counts_as_not_answered() -> None:
+    row = watched(completed("1", TEN_MS, 100.0), (0, job_prediction("1", TEN_MS, None))).total.row("all")
     assert (row.runs, row.answered, row.figures.scored) == (1, 0.0, 0)
 
 
-def test_a_revision_during_the_run_does_not_replace_what_was_said() -> None:
-    observer = watched(completed("1", TEN_MS, 100.0), (0, said("1", TEN_MS, 80.0)), (30, said("1", TEN_MS, 99.0)))
+def test_a_revision_during_the_run_does_not_replace_what_was_reported() -> None:
+    observer = watched(
+        completed("1", TEN_MS, 100.0), (0, job_prediction("1", TEN_MS, 80.0)), (30, job_prediction("1", TEN_MS, 99.0))
+    )
     assert observer.total.row("all").figures.mae_s == 20.0
 
 
 @pytest.mark.parametrize(("after_s", "answered"), [(5, 1.0), (61, 0.0)])
 def test_evidence_shortly_after_the_start_still_counts(after_s: int, answered: float) -> None:
-    told = [(0, said("1", TEN_MS, None)), (after_s, said("1", TEN_MS, 80.0))]
-    assert watched(completed("1", TEN_MS, 100.0), *told).total.row("all").answered == answered
+    reported = [(0, job_prediction("1", TEN_MS, None)), (after_s, job_prediction("1", TEN_MS, 80.0))]
+    assert watched(completed("1", TEN_MS, 100.0), *reported).total.row("all").answered == answered
 
 
-def test_what_is_said_of_another_run_of_the_job_is_not_scored() -> None:
-    observer = watched(completed("1", TEN_MS, 100.0), (0, said("1", TEN_MS - 1000, 80.0)))
+def test_what_is_reported_of_another_run_of_the_job_is_not_scored() -> None:
+    observer = watched(completed("1", TEN_MS, 100.0), (0, job_prediction("1", TEN_MS - 1000, 80.0)))
     assert observer.total.row("all").answered == 0
 
 
 def test_a_repeated_completion_counts_once() -> None:
     event = completed("1", TEN_MS, 100.0)
-    observer = watched(event, (0, said("1", TEN_MS, 80.0)))
+    observer = watched(event, (0, job_prediction("1", TEN_MS, 80.0)))
     observer.ended(event)
     assert observer.total.runs == 1
 
 
 def test_runs_that_did_not_complete_are_scored_apart() -> None:
-    observer = watched(completed("1", TEN_MS, 100.0, "TIMEOUT"), (0, said("1", TEN_MS, 80.0)))
+    observer = watched(completed("1", TEN_MS, 100.0, "TIMEOUT"), (0, job_prediction("1", TEN_MS, 80.0)))
     assert observer.total.runs == 0
     assert observer.states["TIMEOUT"].row("TIMEOUT").figures.scored == 1
 
 
 def test_a_run_from_before_is_learned_and_not_scored() -> None:
     event = completed("1", TEN_MS, 100.0, user="mary")
-    observer = watched(event, (0, said("1", TEN_MS, 80.0)), since_ms=TEN_MS + 1)
+    observer = watched(event, (0, job_prediction("1", TEN_MS, 80.0)), since_ms=TEN_MS + 1)
     assert observer.total.runs == 0
     observer.started(start_of(completed("2", TEN_MS + 200_000, 40.0, user="mary")))
     observer.ended(completed("2", TEN_MS + 200_000, 40.0, user="mary"))
@@ -98,14 +100,14 @@ def test_the_horizon_is_that_of_the_curve_published_at_the_start(n: float, horiz
     key = {"application": "lammps", "input": "", "unit": "nodes"}
     observer.take([prediction("lammps", system="exa", input="", unit="nodes", sizes=(4.0, 8.0))], TEN_MS)
     observer.started(start_of(event))
-    observer.take([said("1", TEN_MS, 80.0, n=n, **key)], TEN_MS)
+    observer.take([job_prediction("1", TEN_MS, 80.0, n=n, **key)], TEN_MS)
     observer.take([prediction("lammps", system="exa", input="", unit="nodes", sizes=(1.0, 99.0))], TEN_MS + 1)
     observer.ended(event)
     assert set(observer.horizons) == {horizon}
 
 
-def test_what_is_said_without_a_curve_has_a_row_of_its_own() -> None:
-    assert set(watched(completed("1", TEN_MS, 100.0), (0, said("1", TEN_MS, 80.0))).horizons) == {"no_curve"}
+def test_what_is_reported_without_a_curve_has_a_row_of_its_own() -> None:
+    assert set(watched(completed("1", TEN_MS, 100.0), (0, job_prediction("1", TEN_MS, 80.0))).horizons) == {"no_curve"}
 
 
 def test_the_chance_to_exceed_the_limit_meets_what_happened() -> None:
@@ -114,23 +116,25 @@ def test_the_chance_to_exceed_the_limit_meets_what_happened() -> None:
         start_ms = TEN_MS + number * 200_000
         event = completed(str(number), start_ms, run_time_s, "TIMEOUT" if run_time_s >= 100 else "COMPLETED")
         observer.started(start_of(event))
-        told = said(str(number), start_ms, 80.0, time_limit_s=100.0, probability_exceeds_limit=0.25 + number / 100)
-        observer.take([told], start_ms)
+        reported = job_prediction(
+            str(number), start_ms, 80.0, time_limit_s=100.0, probability_exceeds_limit=0.25 + number / 100
+        )
+        observer.take([reported], start_ms)
         observer.ended(event)
     (found,) = observer.limit.found()
     assert (found.observed, found.runs, found.predicted) == (0.5, 4, pytest.approx(0.265))
     assert found.low < 0.5 < found.high
 
 
-def test_a_cancelled_run_says_nothing_of_its_limit() -> None:
-    told = said("1", TEN_MS, 80.0, time_limit_s=100.0, probability_exceeds_limit=0.25)
-    assert watched(completed("1", TEN_MS, 9.0, "CANCELLED"), (0, told)).limit.found() == ()
+def test_a_cancelled_run_reports_nothing_of_its_limit() -> None:
+    reported = job_prediction("1", TEN_MS, 80.0, time_limit_s=100.0, probability_exceeds_limit=0.25)
+    assert watched(completed("1", TEN_MS, 9.0, "CANCELLED"), (0, reported)).limit.found() == ()
 
 
 @pytest.mark.parametrize("high_s", [float("nan"), float("inf"), None])
 def test_a_number_that_is_none_is_not_taken_for_an_answer(high_s: float | None) -> None:
-    told = said("1", TEN_MS, 80.0, high_s=high_s)
-    assert watched(completed("1", TEN_MS, 100.0), (0, told)).total.row("all").answered == 0
+    reported = job_prediction("1", TEN_MS, 80.0, high_s=high_s)
+    assert watched(completed("1", TEN_MS, 100.0), (0, reported)).total.row("all").answered == 0
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +145,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     events = [completed(str(number), TEN_MS, 100.0) for number in range(30)]
     for event in events:
         observer.started(start_of(event))
-        observer.take([said(event.job_id, TEN_MS, 80.0, application=f"program {event.job_id}")], TEN_MS)
+        observer.take([job_prediction(event.job_id, TEN_MS, 80.0, application=f"program {event.job_id}")], TEN_MS)
         observer.take([prediction(f"program {event.job_id}")], TEN_MS)
     for event in events:
         observer.ended(event)

@@ -104,7 +104,7 @@ def test_every_chart_and_table_is_there(whole: Report) -> None:
         f"{EVIL} <i>",
     ]
     assert len(re.findall('<details class="behind">', text)) == len(charts), "the table behind each"
-    for words in (
+    for texts in (
         "Reliability diagram",
         "requested time",
         "last two jobs",
@@ -112,7 +112,7 @@ def test_every_chart_and_table_is_there(whole: Report) -> None:
         "factor_min=20",
         "FAILED",
     ):
-        assert words in text
+        assert texts in text
     for role in ("line", "low", "truth", "other", "dot", "from"):
         assert f" data-{role}=" in text, role
     assert "NaN" not in text
@@ -142,7 +142,7 @@ def test_a_poor_history_is_a_page_as_well(tmp_path: Path, lines: tuple[str, ...]
     assert (found.open, found.wrong) == ([], [])
 
 
-def test_the_page_says_why_nothing_was_said(tmp_path: Path) -> None:
+def test_the_page_states_why_nothing_was_reported(tmp_path: Path) -> None:
     assert "scalewatch identify" in page(report(tmp_path, *(job(number, n=4, unit="nodes") for number in range(1))))
     assert "No completed run was found" in page(report(tmp_path))
 

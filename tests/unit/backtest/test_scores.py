@@ -16,8 +16,8 @@ TIMES = st.floats(0.01, 1e7)
 
 def of(pairs: list[tuple[float, Band]]) -> Figures:
     tally = Tally()
-    for observed_s, said in pairs:
-        tally.add(observed_s, said)
+    for observed_s, prediction in pairs:
+        tally.add(observed_s, prediction)
     return tally.figures()
 
 
@@ -32,16 +32,18 @@ def test_a_perfect_forecaster_makes_no_error(times: list[float]) -> None:
 
 @given(st.lists(st.tuples(TIMES, TIMES), min_size=1, max_size=60))
 def test_figures_are_those_of_all_numbers(pairs: list[tuple[float, float]]) -> None:
-    figures = of([(observed_s, Band(said_s, said_s / 2, said_s * 2)) for observed_s, said_s in pairs])
-    errors = [abs(said_s / observed_s - 1) for observed_s, said_s in pairs]
+    figures = of(
+        [(observed_s, Band(predicted_s, predicted_s / 2, predicted_s * 2)) for observed_s, predicted_s in pairs]
+    )
+    errors = [abs(predicted_s / observed_s - 1) for observed_s, predicted_s in pairs]
     assert figures.scored == len(pairs)
     assert figures.mean_error == pytest.approx(fmean(errors))
     assert figures.median_error == pytest.approx(median_low(errors), rel=0.011, abs=1e-8)
-    assert figures.mae_s == pytest.approx(fmean(abs(observed_s - said_s) for observed_s, said_s in pairs))
-    assert figures.bias == pytest.approx(fmean(math.log(observed_s / said_s) for observed_s, said_s in pairs))
+    assert figures.mae_s == pytest.approx(fmean(abs(observed_s - predicted_s) for observed_s, predicted_s in pairs))
+    assert figures.bias == pytest.approx(fmean(math.log(observed_s / predicted_s) for observed_s, predicted_s in pairs))
     assert figures.pinball_50_s == pytest.approx(figures.mae_s / 2)
     assert figures.median_ln_width == pytest.approx(math.log(4), rel=0.011)
-    inside = fmean(said_s / 2 <= observed_s <= said_s * 2 for observed_s, said_s in pairs)
+    inside = fmean(predicted_s / 2 <= observed_s <= predicted_s * 2 for observed_s, predicted_s in pairs)
     assert figures.coverage_90 == pytest.approx(inside)
     assert figures.below + figures.above + figures.coverage_90 == pytest.approx(1)
     assert 0 <= figures.coverage_low <= figures.coverage_90 <= figures.coverage_high <= 1
@@ -49,12 +51,12 @@ def test_figures_are_those_of_all_numbers(pairs: list[tuple[float, float]]) -> N
 
 def test_the_interval_holds_the_true_share_nineteen_times_of_twenty() -> None:
     chance = np.random.default_rng(7)
-    held = []
+    retained = []
     for share, trials in ((0.9, 40), (0.9, 400), (0.5, 60), (0.97, 200)):
         ends = [interval(int(hits), trials) for hits in chance.binomial(trials, share, 2000)]
-        held.append(fmean(low <= share <= high for low, high in ends))
-    assert min(held) > 0.92
-    assert fmean(held) == pytest.approx(0.95, abs=0.015)
+        retained.append(fmean(low <= share <= high for low, high in ends))
+    assert min(retained) > 0.92
+    assert fmean(retained) == pytest.approx(0.95, abs=0.015)
 
 
 def test_the_true_quantile_has_the_least_pinball_loss() -> None:
@@ -76,7 +78,7 @@ def test_a_baseline_that_is_one_number_has_no_band() -> None:
     assert figures.pinball_90_s == pytest.approx(5)
 
 
-def test_nothing_scored_is_nothing_said() -> None:
+def test_nothing_scored_is_nothing_reported() -> None:
     assert Tally().figures() == Figures(scored=0)
     assert Sketch().median() is None
 

@@ -25,14 +25,14 @@ def test_a_log_gives_a_page_figures_and_a_short_table(tmp_path: Path) -> None:
     assert found["schema"] == "scalewatch.backtest/1"
     assert [variant["settings"] for variant in found["variants"]] == [{}, {"alerts.open_max": "5"}]
     pair = found["variants"][0]["comparisons"][0]  # a baseline is shown on the runs of which something was said
-    figures = pair["baseline_said"] if pair["said"]["scored"] else pair["alone"]
+    figures = pair["baseline_prediction"] if pair["prediction"]["scored"] else pair["alone"]
     (requested,) = [line for line in shown.stdout.splitlines() if line.startswith("requested time")]
     assert requested.split()[2] == str(figures["scored"])
     assert figures["scored"] > 5
     assert (tmp_path / "results" / "report.html").read_text().startswith("<!doctype html>")
 
 
-def test_a_quiet_run_says_nothing(tmp_path: Path) -> None:
+def test_a_quiet_run_reports_nothing(tmp_path: Path) -> None:
     shown = run(SWF, "--out", str(tmp_path), "--quiet", "--top", "2", "-c", str(config(tmp_path)))
     assert (shown.exit_code, shown.output) == (0, "")
     found = json.loads((tmp_path / "report.json").read_text())["variants"][0]
@@ -45,7 +45,7 @@ def config(folder: Path) -> Path:
     return path
 
 
-def test_files_without_a_run_end_with_code_1_and_a_page_that_says_so(tmp_path: Path) -> None:
+def test_files_without_a_run_end_with_code_1_and_a_page_that_reports_it(tmp_path: Path) -> None:
     (tmp_path / "jobs.txt").write_text("nothing\n")
     shown = run(str(tmp_path / "jobs.txt"), "--out", str(tmp_path))
     assert shown.exit_code == 1
@@ -54,7 +54,7 @@ def test_files_without_a_run_end_with_code_1_and_a_page_that_says_so(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "output"),
     [
         (
             ("--set", "alerts.opn_max=5"),
@@ -68,14 +68,14 @@ def test_files_without_a_run_end_with_code_1_and_a_page_that_says_so(tmp_path: P
         (("no-such-file",), 2, "The file no-such-file cannot be read"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], code: int, told: str) -> None:
+def test_what_is_wrong_is_one_message(tmp_path: Path, arguments: tuple[str, ...], code: int, output: str) -> None:
     shown = run(SWF, *arguments, "--out", str(tmp_path / "results"))
     assert shown.exit_code == code
-    assert told in shown.stderr
+    assert output in shown.stderr
     assert not (tmp_path / "results").exists()
 
 
-def test_the_help_tells_of_every_option() -> None:
+def test_the_help_covers_every_option() -> None:
     shown = run("--help").output
     for option in ("--out", "--set", "--since", "--until", "--top", "--config", "--timezone", "--quiet"):
         assert option in shown

@@ -63,10 +63,10 @@ def test_the_laws_behind_a_prediction_are_shown_on_request_with_what_each_has_mi
         run("predict", jobs, "lammps", "--input", "rhodo", "--n", "64", *more) for more in ([], ["--members"])
     )
     assert shown.output.startswith(plain.output.rstrip("\n"))
-    head, *laws = shown.output.removeprefix(plain.output).strip().splitlines()
+    head, *members = shown.output.removeprefix(plain.output).strip().splitlines()
     assert head.split()[:2] == ["law", "weight"]
     assert "error" in head
-    named = {line.split()[0]: line for line in laws}
+    named = {line.split()[0]: line for line in members}
     assert {"usl", "kazmina", "barnes_quadratic", "amdahl_log", "sup5", "downey", "adept", "prediction"} <= set(named)
     assert "Kazmina and Antonov" in named["kazmina"]
 
@@ -78,7 +78,7 @@ def test_without_an_input_there_is_a_table_for_each(jobs: str) -> None:
     assert "lammps water on" in shown.output
 
 
-def test_an_application_that_did_not_run_is_said_to_be_unknown(jobs: str) -> None:
+def test_an_application_that_did_not_run_is_reported_as_unknown(jobs: str) -> None:
     shown = run("predict", jobs, "gromacs")
     assert (shown.exit_code, shown.stdout) == (1, "")
     assert "Nothing is known of 'gromacs'" in shown.stderr
@@ -87,9 +87,9 @@ def test_an_application_that_did_not_run_is_said_to_be_unknown(jobs: str) -> Non
 
 def test_requests_are_answered_line_by_line(jobs: str, tmp_path: Path) -> None:
     requests, out = tmp_path / "requests.jsonl", tmp_path / "answers.jsonl"
-    asked = [{"id": "a", "application": "lammps", "system": "archer2", "input": "rhodo", "n": 16}]
-    asked.append({"id": "b", "application": "gromacs", "system": "archer2", "n": [1, 2]})
-    requests.write_text("\n".join(map(json.dumps, asked)))
+    requested = [{"id": "a", "application": "lammps", "system": "archer2", "input": "rhodo", "n": 16}]
+    requested.append({"id": "b", "application": "gromacs", "system": "archer2", "n": [1, 2]})
+    requests.write_text("\n".join(map(json.dumps, requested)))
     shown = run("predict", "--events", jobs, "--requests", str(requests), "--out", str(out))
     assert (shown.exit_code, shown.output) == (0, "")
     first, second = map(json.loads, out.read_text().splitlines())
@@ -98,7 +98,7 @@ def test_requests_are_answered_line_by_line(jobs: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "output"),
     [
         ([], "name a FILE and an APPLICATION"),
         (["lammps"], "name a FILE and an APPLICATION"),
@@ -109,10 +109,10 @@ def test_requests_are_answered_line_by_line(jobs: str, tmp_path: Path) -> None:
         (["lammps", "--url", "ftp://x"], "'ftp://x' is no HTTP address."),
     ],
 )
-def test_a_question_that_cannot_be_understood_exits_with_2(arguments: list[str], said: str) -> None:
+def test_a_question_that_cannot_be_understood_exits_with_2(arguments: list[str], output: str) -> None:
     shown = run("predict", *arguments)
     assert (shown.exit_code, shown.stdout) == (2, "")
-    assert said in shown.stderr
+    assert output in shown.stderr
 
 
 def test_an_agent_that_is_not_there_is_named() -> None:
@@ -135,7 +135,9 @@ def test_a_running_agent_answers_with_the_sizes_of_its_curve() -> None:
     assert f"The agent at {server.url}/static refused: Not Found" in elsewhere.stderr
 
 
-def test_an_agent_that_asks_who_is_there_is_told_with_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_that_asks_who_is_there_is_reported_with_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKENS['ann'][0]}\n")
     with Server(limited_app(FixedService([prediction()])), "127.0.0.1", 0) as server:
@@ -152,10 +154,10 @@ def test_an_agent_that_asks_who_is_there_is_told_with_a_token(tmp_path: Path, mo
 
 
 def test_a_token_goes_to_the_agent_alone(tmp_path: Path) -> None:
-    asked: list[Headers] = []
+    requested: list[Headers] = []
 
     async def elsewhere(scope: Scope, receive: Receive, send: Send) -> None:
-        asked.append(Headers(scope=scope))
+        requested.append(Headers(scope=scope))
         await Response(status_code=404)(scope, receive, send)
 
     (tmp_path / "token").write_text(TOKENS["ann"][0])
@@ -166,7 +168,7 @@ def test_a_token_goes_to_the_agent_alone(tmp_path: Path) -> None:
 
         with Server(moved, "127.0.0.1", 0) as server:
             run("predict", "lammps", "--url", server.url, "--token-file", str(tmp_path / "token"))
-    assert ["authorization" in headers for headers in asked] == [False]
+    assert ["authorization" in headers for headers in requested] == [False]
 
 
 @pytest.mark.parametrize("content", [b"two\nlines of a token", b"\xff\xfe", None])
@@ -194,7 +196,7 @@ def test_a_replay_leaves_a_file_for_each_topic_and_a_summary(jobs: str, tmp_path
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00" * 300, bytes(range(256)), b"\x1f\x8b not gzip", b"kafka:\n  x: 1\n"])
-def test_a_file_without_any_event_fails_and_says_why(content: bytes, tmp_path: Path) -> None:
+def test_a_file_without_any_event_fails_and_states_why(content: bytes, tmp_path: Path) -> None:
     path, out = tmp_path / "jobs.txt", tmp_path / "results"
     path.write_bytes(content)
     shown = run("replay", str(path), "--out", str(out))

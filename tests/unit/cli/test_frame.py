@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from agent.cli import COMMANDS, Commands, main, report, sentence
+from agent.cli import COMMANDS, Commands, error_text, main, report
 from processors import __version__
 from processors.contracts.errors import ConfigError, UnavailableError
 
@@ -32,16 +32,16 @@ def test_help_loads_nothing_heavy() -> None:
         assert f"'{heavy}'" not in modules
 
 
-@pytest.mark.parametrize(("told", "threads"), [(None, "1"), ("2", "2")])
-def test_matrices_take_one_thread_unless_the_operator_says_otherwise(told: str | None, threads: str) -> None:
+@pytest.mark.parametrize(("output", "threads"), [(None, "1"), ("2", "2")])
+def test_matrices_take_one_thread_unless_the_operator_states_otherwise(output: str | None, threads: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name != MATRIX_THREADS}
-    environment |= {MATRIX_THREADS: told} if told else {}
+    environment |= {MATRIX_THREADS: output} if output else {}
     look = f"import os; import agent.cli; print(os.environ['{MATRIX_THREADS}'])"
     shown = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, env=environment)
     assert shown.stdout.strip() == threads
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_reported() -> None:
     assert CliRunner().invoke(main, ["--version"]).output == f"scalewatch {__version__}\n"
 
 
@@ -56,7 +56,7 @@ def test_every_listed_command_is_there_with_help_for_all_its_options(name: str) 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "output"),
     [
         (["valdate"], "There is no command 'valdate'; did you mean validate?"),
         (["frobnicate"], "No such command 'frobnicate'"),
@@ -65,10 +65,10 @@ def test_every_listed_command_is_there_with_help_for_all_its_options(name: str) 
         (["describe", "weather"], "is not one of"),
     ],
 )
-def test_wrong_usage_says_what_is_wrong_and_exits_with_2(arguments: list[str], said: str) -> None:
+def test_wrong_usage_states_what_is_wrong_and_exits_with_2(arguments: list[str], output: str) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
-    assert said in result.output
+    assert output in result.output
 
 
 def failing(error: Exception) -> click.Group:
@@ -85,7 +85,7 @@ def failing(error: Exception) -> click.Group:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "output"),
     [
         (ConfigError("The key is wrong."), 2, "scalewatch: The key is wrong.\n"),
         (UnavailableError("The broker is away."), 1, "scalewatch: The broker is away.\n"),
@@ -93,10 +93,10 @@ def failing(error: Exception) -> click.Group:
         (ZeroDivisionError("division by zero"), 1, "scalewatch: This should not have happened (ZeroDivisionError"),
     ],
 )
-def test_an_error_is_one_sentence_without_a_trace(error: Exception, code: int, said: str) -> None:
+def test_an_error_is_one_message_without_a_trace(error: Exception, code: int, output: str) -> None:
     result = CliRunner().invoke(failing(error), ["demo"])
     assert result.exit_code == code
-    assert result.stderr.startswith(said)
+    assert result.stderr.startswith(output)
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
 
@@ -110,4 +110,4 @@ def test_verbose_shows_the_trace_too() -> None:
 def test_an_error_of_many_lines_names_the_program_on_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert report(ConfigError("one\ntwo"), verbose=False) == 2
     assert capsys.readouterr().err == "scalewatch: one\nscalewatch: two\n"
-    assert sentence(PermissionError(13, "Permission denied")) == "Permission denied."
+    assert error_text(PermissionError(13, "Permission denied")) == "Permission denied."

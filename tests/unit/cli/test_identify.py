@@ -62,13 +62,13 @@ def test_rules_of_a_configuration_decide(jobs: Path, tmp_path: Path) -> None:
     config.write_text(
         "identify:\n  rules:\n    - {match: {job_name: '^gmx_(?P<kind>[a-z]+)'}, application: gromacs, input: '{kind}'}\n"
     )
-    told = json.loads(identify(str(jobs), "-c", str(config), "--json").stdout)
-    assert told["applications"][0] == {
+    output = json.loads(identify(str(jobs), "-c", str(config), "--json").stdout)
+    assert output["applications"][0] == {
         "application": "gromacs", "input": "prod", "system": "exa", "unit": "nodes", "source": "rule 1",
         "confidence": 0.8, "jobs": 2, "sizes": [{"n": 4.0, "jobs": 1}, {"n": 8.0, "jobs": 1}],
     }  # fmt: skip
-    assert told["jobs"] == 5
-    assert {row["job"] for row in told["unidentified"]} == {"bash", ALICE}
+    assert output["jobs"] == 5
+    assert {row["job"] for row in output["unidentified"]} == {"bash", ALICE}
 
 
 def test_more_rows_than_asked_for_are_counted(jobs: Path) -> None:

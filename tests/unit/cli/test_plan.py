@@ -59,7 +59,7 @@ def test_a_small_centre_needs_one_process_of_each_and_little_of_them() -> None:
     assert (found["settings"], found["remarks"], found["source_partitions"]) == ([], [], 1)
 
 
-def test_a_large_centre_needs_more_collectors_higher_bounds_and_is_told_what_is_too_much() -> None:
+def test_a_large_centre_needs_more_collectors_higher_bounds_and_is_shown_what_is_too_much() -> None:
     found = as_json("--hosts", "50000", "--resources", "40", "--interval", "1", "--applications", "50000")
     collector, learner = found["roles"]
     assert collector["replicas"] * BUSY >= 2_000_000 * 12.1e-6
@@ -127,10 +127,10 @@ def test_copies_days_shards_and_rhythm_come_from_the_configuration(tmp_path: Pat
     assert (found["centre"]["hosts"], found["shards"], found["journal_days"]) == (3, 2, 1.0)
     journal = found["topics"][0]
     assert (journal["topic"], journal["partitions"]) == ("hpc.journal", 2)
-    assert journal["kept_bytes"] == pytest.approx(3 * journal["written_bytes_per_day"])
+    assert journal["retained_bytes"] == pytest.approx(3 * journal["written_bytes_per_day"])
     assert 2 * journal["retention_bytes"] == pytest.approx(1.25 * journal["written_bytes_per_day"], rel=0.01)
-    assert as_json("-c", str(file), "--retention-days", "2")["topics"][0]["kept_bytes"] == pytest.approx(
-        2 * journal["kept_bytes"]
+    assert as_json("-c", str(file), "--retention-days", "2")["topics"][0]["retained_bytes"] == pytest.approx(
+        2 * journal["retained_bytes"]
     )
 
 
@@ -156,7 +156,7 @@ def test_values_for_helm_are_settings_that_the_agent_takes() -> None:
     assert "Set hosts.series_max to 220000: it is 120000." in shown
 
 
-def test_every_figure_says_how_it_was_measured() -> None:
+def test_every_figure_states_how_it_was_measured() -> None:
     listed = as_json("--hosts", "1")["measured"]
     assert len(listed) == len(FIGURES)
     for figure in listed:
@@ -165,7 +165,7 @@ def test_every_figure_says_how_it_was_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "output"),
     [
         ([], "Say how many hosts are measured: --hosts, or reference.nodes in the configuration."),
         (["--hosts", "-1"], "Invalid value for '--hosts'"),
@@ -174,10 +174,10 @@ def test_every_figure_says_how_it_was_measured() -> None:
         (["--hosts", "1", "-c", "missing.yaml"], "missing.yaml: cannot be read: No such file or directory."),
     ],
 )
-def test_what_cannot_be_planned_exits_with_2(arguments: Sequence[str], said: str) -> None:
+def test_what_cannot_be_planned_exits_with_2(arguments: Sequence[str], output: str) -> None:
     shown = run(*arguments)
     assert (shown.exit_code, shown.stdout) == (2, "")
-    assert said in shown.stderr
+    assert output in shown.stderr
 
 
 def test_a_learner_of_its_own_takes_about_as_much_memory_as_was_planned() -> None:

@@ -65,7 +65,7 @@ def test_a_replay_takes_jobs_and_telemetry_together(jobs: str, telemetry: str, t
     assert (out / "deadletters.jsonl").read_bytes() == b""
 
 
-def test_samples_that_came_too_late_are_told(tmp_path: Path) -> None:
+def test_samples_that_came_too_late_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "load.jsonl"
     path.write_text("\n".join([load(0, 0.5), load(600, 0.5), load(10, 0.5), load(620, 0.5)]))
     shown = run("replay", str(path), "--out", str(tmp_path / "out"))
@@ -101,21 +101,21 @@ def test_resources_of_a_host_in_several_files_are_scored_together(telemetry: str
 @pytest.mark.parametrize("ahead_s", [600, 10**8])
 def test_a_host_whose_clock_is_wrong_costs_the_others_no_score(telemetry: str, tmp_path: Path, ahead_s: int) -> None:
     lines = Path(telemetry).read_text().splitlines()
-    strange = [load(second + ahead_s, 0.5, host="wrong") for second in range(0, 600, 10)]
+    outlier = [load(second + ahead_s, 0.5, host="wrong") for second in range(0, 600, 10)]
     mixed = tmp_path / "mixed.jsonl"
-    triples = zip(lines[::2], lines[1::2], strange, strict=True)
+    triples = zip(lines[::2], lines[1::2], outlier, strict=True)
     mixed.write_text("\n".join(line for triple in triples for line in triple))
     whole, found = tmp_path / "whole.jsonl", tmp_path / "found.jsonl"
     run("replay", telemetry, "--out", str(tmp_path / "out"), "--scores", str(whole))
     shown = run("replay", str(mixed), "--out", str(tmp_path / "out"), "--scores", str(found))
     assert shown.exit_code == 0
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["telemetry"]["ahead"] > 50
-    kept = [line for line in found.read_text().splitlines(keepends=True) if '"wrong"' not in line]
-    assert "".join(kept) == whole.read_text()
+    retained = [line for line in found.read_text().splitlines(keepends=True) if '"wrong"' not in line]
+    assert "".join(retained) == whole.read_text()
 
 
 @pytest.mark.parametrize("scores", ["no/such/folder/scores.jsonl", "."])
-def test_scores_that_cannot_be_written_are_a_sentence(telemetry: str, tmp_path: Path, scores: str) -> None:
+def test_scores_that_cannot_be_written_are_a_message(telemetry: str, tmp_path: Path, scores: str) -> None:
     shown = run("replay", telemetry, "--out", str(tmp_path / "out"), "--scores", str(tmp_path / scores))
     assert shown.exit_code == 2
     assert "scores" in shown.stderr
@@ -138,11 +138,11 @@ def test_a_replay_of_nothing_but_damaged_telemetry_fails(tmp_path: Path) -> None
     assert "2 refused" in shown.stderr
 
 
-def test_identify_leaves_samples_out_and_says_so(jobs: str, telemetry: str) -> None:
+def test_identify_leaves_samples_out_and_reports_it(jobs: str, telemetry: str) -> None:
     shown = run("identify", jobs, telemetry)
     assert shown.exit_code == 0
     assert shown.stdout.startswith("20 jobs, 20 identified, 1 application.")
-    assert shown.stderr == "scalewatch: 120 samples of telemetry left out, which tell of no job.\n"
+    assert shown.stderr == "scalewatch: 120 samples of telemetry left out; they describe no job.\n"
 
 
 def test_a_prediction_from_files_is_the_same_with_telemetry_beside_the_jobs(
@@ -150,9 +150,9 @@ def test_a_prediction_from_files_is_the_same_with_telemetry_beside_the_jobs(
 ) -> None:
     both = tmp_path / "both.jsonl"
     both.write_text(Path(jobs).read_text() + "\n" + Path(telemetry).read_text())
-    alone, beside = (run("predict", path, "lammps", "--n", "64") for path in (jobs, str(both)))
-    assert (alone.exit_code, beside.exit_code) == (0, 0)
-    assert beside.stdout == alone.stdout
+    alone, reference = (run("predict", path, "lammps", "--n", "64") for path in (jobs, str(both)))
+    assert (alone.exit_code, reference.exit_code) == (0, 0)
+    assert reference.stdout == alone.stdout
 
 
 def test_a_backtest_leaves_out_minutes_of_hosts_that_are_part_of_no_profile_and_counts_them(

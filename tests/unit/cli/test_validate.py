@@ -67,8 +67,8 @@ def test_a_diff_works_where_the_old_secrets_are_gone_and_never_shows_any(file: P
 
 
 def test_programs_get_json(file: Path) -> None:
-    told = json.loads(validate("-c", str(file), "--diff", str(file), "--json").output)
-    assert told == {
+    output = json.loads(validate("-c", str(file), "--diff", str(file), "--json").output)
+    assert output == {
         "notes": [
             {
                 "key": "topics.replication",

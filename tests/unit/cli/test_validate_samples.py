@@ -33,7 +33,7 @@ def validate(folder: Path, *samples: Path | str, options: tuple[str, ...] = ()) 
     return CliRunner().invoke(main, ["validate", "-c", str(folder / "agent.yaml"), *given, *options])
 
 
-def test_the_source_that_can_use_a_file_says_what_came_and_what_could_not_be_placed(folder: Path) -> None:
+def test_the_source_that_can_use_a_file_states_what_came_and_what_could_not_be_placed(folder: Path) -> None:
     result = validate(folder, CRAY / "input.jsonl")
     assert result.exit_code == 0
     assert result.output.splitlines()[2:] == [
@@ -73,7 +73,7 @@ def test_a_topic_that_no_source_reads_is_named(folder: Path) -> None:
     assert "No source of the configuration reads the topic 'cray'" in result.output
 
 
-def test_without_the_file_of_nodes_nothing_of_cray_is_of_use_and_the_exit_code_says_so(folder: Path) -> None:
+def test_without_the_file_of_nodes_nothing_of_cray_is_of_use_and_the_exit_code_reports_it(folder: Path) -> None:
     (folder / "agent.yaml").write_text(CONFIG.replace("reference: {nodes: nodes.csv}", ""))
     result = validate(folder, CRAY / "input.jsonl")
     assert result.exit_code == 2

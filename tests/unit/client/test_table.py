@@ -28,7 +28,7 @@ def tables(path: Path) -> Iterator[Tables]:
     made.close()
 
 
-def said(*curve: CurvePoint) -> Prediction:
+def published(*curve: CurvePoint) -> Prediction:
     return prediction(curve=curve or (curve_point(1, 1000.0), curve_point(4, 250.0)), reliable_n=Range(1, 2))
 
 
@@ -36,15 +36,15 @@ def change(message: Prediction | None, key: str = ID) -> Change:
     return Change(key, None if message is None else msgspec.json.encode(message))
 
 
-def test_a_table_tells_what_was_published(tables: Tables, path: Path) -> None:
-    tables.take(Changes((change(said()),), caught_up=True))
+def test_a_table_reports_what_was_published(tables: Tables, path: Path) -> None:
+    tables.take(Changes((change(published()),), caught_up=True))
     assert Predictions(path).applications() == [("archer2", "lammps", "rhodo", "nodes")]
     found = [(row.n, row.run_time_s, row.reliable) for row in Predictions(path).curve("archer2", "lammps", "rhodo")]
     assert found == [(1.0, 1000.0, True), (4.0, 250.0, False)]
 
 
 def test_between_two_sizes_the_run_time_lies_on_a_line_in_logarithms(tables: Tables, path: Path) -> None:
-    tables.take(Changes((change(said()),), caught_up=True))
+    tables.take(Changes((change(published()),), caught_up=True))
     found = Predictions(path).at(2, "archer2", "lammps", "rhodo")
     assert found is not None
     assert found.run_time_s == pytest.approx(500.0)
@@ -52,20 +52,20 @@ def test_between_two_sizes_the_run_time_lies_on_a_line_in_logarithms(tables: Tab
 
 
 @pytest.mark.parametrize("n", [0.5, 8])
-def test_outside_of_the_curve_nothing_is_told(tables: Tables, path: Path, n: float) -> None:
-    tables.take(Changes((change(said()),), caught_up=True))
+def test_outside_of_the_curve_nothing_is_reported(tables: Tables, path: Path, n: float) -> None:
+    tables.take(Changes((change(published()),), caught_up=True))
     assert Predictions(path).at(n, "archer2", "lammps", "rhodo") is None
 
 
 def test_nothing_is_written_before_all_was_read_that_is_there(tables: Tables, path: Path) -> None:
-    tables.take(Changes((change(said()),), caught_up=False))
+    tables.take(Changes((change(published()),), caught_up=False))
     assert Predictions(path).applications() == []
     tables.take(Changes((), caught_up=True))
     assert len(Predictions(path).applications()) == 1
 
 
 def test_an_application_that_left_the_topic_leaves_the_table(tables: Tables, path: Path) -> None:
-    tables.take(Changes((change(said()),), caught_up=True))
+    tables.take(Changes((change(published()),), caught_up=True))
     tables.take(Changes((change(None),), caught_up=True))
     assert Predictions(path).applications() == []
     assert path.with_suffix(".jsonl").read_bytes() == b""
@@ -73,14 +73,14 @@ def test_an_application_that_left_the_topic_leaves_the_table(tables: Tables, pat
 
 def test_what_left_the_topic_while_nobody_read_it_is_gone_when_it_is_read_again(tables: Tables, path: Path) -> None:
     other = prediction("nektar", input="")
-    tables.take(Changes((change(said()), change(other, "archer2/nektar//nodes")), caught_up=True))
+    tables.take(Changes((change(published()), change(other, "archer2/nektar//nodes")), caught_up=True))
     tables.begin()
-    tables.take(Changes((change(said()),), caught_up=True))
+    tables.take(Changes((change(published()),), caught_up=True))
     assert [row[1] for row in Predictions(path).applications()] == ["lammps"]
 
 
 def test_the_lines_are_the_rows_of_the_table(tables: Tables, path: Path) -> None:
-    tables.take(Changes((change(said()),), caught_up=True))
+    tables.take(Changes((change(published()),), caught_up=True))
     lines = [msgspec.json.decode(line, type=Row) for line in path.with_suffix(".jsonl").read_bytes().splitlines()]
     assert lines == Predictions(path).curve("archer2", "lammps", "rhodo")
 

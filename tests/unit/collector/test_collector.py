@@ -20,7 +20,7 @@ JOB = {
 }  # fmt: skip
 
 
-def letters(config: Config, record_bytes_max: int) -> tuple[list[str], int]:
+def dead_letters(config: Config, record_bytes_max: int) -> tuple[list[str], int]:
     """Collect one job; return the reasons of its dead letters and how many records of the journal are no ticks."""
     log = MemoryLog()
     log.create([*own_topics(config), TopicSettings("jobs", 1, compacted=False)])
@@ -44,12 +44,12 @@ def config(**given: object) -> Config:
 
 
 def test_a_job_goes_into_the_journal() -> None:
-    assert letters(config(), 400_000) == ([], 1)
+    assert dead_letters(config(), 400_000) == ([], 1)
 
 
 def test_an_event_that_no_record_of_the_journal_can_hold_is_a_dead_letter() -> None:
-    assert letters(config(), 50) == (["too-large"], 0)
+    assert dead_letters(config(), 50) == (["too-large"], 0)
 
 
 def test_an_event_of_a_system_that_is_not_listed_is_a_dead_letter() -> None:
-    assert letters(config(systems={"other": System()}), 400_000) == (["unknown-system"], 0)
+    assert dead_letters(config(systems={"other": System()}), 400_000) == (["unknown-system"], 0)

@@ -52,16 +52,16 @@ def test_power_of_places_ldms_numbers_and_aliases_meet_at_one_host(tmp_path: Pat
     minutes = {
         event.host: event for event in centre.journal() if isinstance(event, HostMinute) and event.minute_ms == START_MS
     }
-    told = minutes["nid001042"].resources
-    assert told["power_w>system"].mean == 425.0
-    assert told["power_w>system"].energy_j == pytest.approx(425.0 * 60, rel=0.02)
-    assert (told.get("load1") is not None) == (source_format == "auto")
+    reported = minutes["nid001042"].resources
+    assert reported["power_w>system"].mean == 425.0
+    assert reported["power_w>system"].energy_j == pytest.approx(425.0 * 60, rel=0.02)
+    assert (reported.get("load1") is not None) == (source_format == "auto")
     assert set(minutes) == {"nid001042"}
     assert [(event.host, event.state) for event in centre.journal() if isinstance(event, HostState)] == [
         ("nid001043", "down")
     ]
     assert [centre.left_out(reason) for reason in ("shared", "unknown_host", "no_unit")] == [1, 1, 1]
-    assert centre.letters() == []
+    assert centre.dead_letters() == []
 
 
 def test_programs_of_jobs_that_sonar_sees_are_evidence_in_the_journal() -> None:

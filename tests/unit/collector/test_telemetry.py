@@ -70,11 +70,11 @@ class Centre:
     def minutes(self) -> list[HostMinute]:
         return [event for event in self.journal() if isinstance(event, HostMinute)]
 
-    def letters(self) -> list[tuple[str, int]]:
-        letters = (
+    def dead_letters(self) -> list[tuple[str, int]]:
+        dead_letters = (
             msgspec.json.decode(value, type=DeadLetter) for value in self.records(self.config.topics.deadletters)
         )
-        return [(letter.reason, letter.offset) for letter in letters]
+        return [(dead_letter.reason, dead_letter.offset) for dead_letter in dead_letters]
 
     def left_out(self, reason: str) -> float:
         return self.metrics.value("scalewatch_samples_left_out_total", reason=reason)
@@ -104,7 +104,7 @@ def test_jobs_samples_and_states_of_hosts_may_come_in_one_topic(source_format: s
     centre.work(centre.collector())
     kinds = [type(event) for event in centre.journal() if not event.identity.startswith("tick")]
     assert kinds == [JobCompleted, HostState, JobCompleted, HostMinute]
-    assert centre.letters() == [("not-json", 2)]
+    assert centre.dead_letters() == [("not-json", 2)]
 
 
 def test_samples_of_a_system_that_is_not_listed_are_one_dead_letter_and_take_no_room() -> None:
@@ -113,7 +113,7 @@ def test_samples_of_a_system_that_is_not_listed_are_one_dead_letter_and_take_no_
     centre.send(71, load(71))
     collector = centre.collector()
     centre.work(collector)
-    assert centre.letters() == [("unknown-system", 0)]
+    assert centre.dead_letters() == [("unknown-system", 0)]
     assert [minute.host for minute in centre.minutes()] == ["nid1"]
     assert centre.left_out("unknown_system") == 5
 
@@ -123,12 +123,12 @@ def test_what_is_left_out_of_windows_is_counted_by_its_reason() -> None:
     centre.send(500, load(500), load(0), load(900), load(500), load(499, host="nid2"), load(499, host="nid3"))
     centre.send(500, b"system,host=nid1 uptime=3 1795169200")
     centre.work(centre.collector())
-    told = {name: centre.left_out(name) for name in ("late", "ahead", "repeated", "series_max", "unwanted")}
-    assert told == {"late": 1, "ahead": 1, "repeated": 1, "series_max": 1, "unwanted": 1}
+    reported = {name: centre.left_out(name) for name in ("late", "ahead", "repeated", "series_max", "unwanted")}
+    assert reported == {"late": 1, "ahead": 1, "repeated": 1, "series_max": 1, "unwanted": 1}
     assert centre.metrics.value("scalewatch_bounds_hit_total", bound="collector_series_max") == 1
 
 
-def test_a_new_collector_reads_again_what_open_windows_need_and_tells_the_same() -> None:
+def test_a_new_collector_reads_again_what_open_windows_need_and_reports_the_same() -> None:
     undisturbed, centre = Centre(), Centre(routes={"commit_s": 0.0})
     for at in (undisturbed, centre):
         for second in range(900):
@@ -154,7 +154,7 @@ def test_what_open_windows_keep_is_no_lag() -> None:
     assert committed.metadata.startswith("windows:1:")
 
 
-def test_minutes_are_told_in_parts_between_which_other_partitions_are_read() -> None:
+def test_minutes_are_reported_in_parts_between_which_other_partitions_are_read() -> None:
     centre = Centre()
     centre.log.create([TopicSettings("jobs", 1, compacted=False)])
     centre.config = Config(sources=(Source(topics=(TOPIC, "jobs")),))
@@ -163,13 +163,13 @@ def test_minutes_are_told_in_parts_between_which_other_partitions_are_read() -> 
     collector = centre.collector()
     centre.work(collector)
     centre.send(71, load(71))
-    told = []
+    reported = []
     for _ in range(4):
         job = completed(start=rfc3339(START_MS - 60_000), end=rfc3339(START_MS), run_time_s=60)
         centre.broker.append("jobs", job, None, 0, START_MS)
         collector.step(START_MS, 0.0)
-        told.append((len(centre.minutes()), sum(isinstance(event, JobCompleted) for event in centre.journal())))
-    assert told == [(compose.PART_HOSTS, 1), (2 * compose.PART_HOSTS, 2), (hosts, 3), (hosts, 4)]
+        reported.append((len(centre.minutes()), sum(isinstance(event, JobCompleted) for event in centre.journal())))
+    assert reported == [(compose.PART_HOSTS, 1), (2 * compose.PART_HOSTS, 2), (hosts, 3), (hosts, 4)]
     assert collector.lag() == 0
 
 

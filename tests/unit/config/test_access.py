@@ -30,11 +30,11 @@ def loaded(access: str, rest: str = "") -> Config:
 def refused(access: str) -> list[str]:
     with pytest.raises(InvalidConfigError) as error:
         loaded(access)
-    return [f"{path_text(problem.path)}: {problem.sentence}" for problem in error.value.problems]
+    return [f"{path_text(problem.path)}: {problem.message}" for problem in error.value.problems]
 
 
 def noted(config: Config) -> dict[str, str]:
-    return {path_text(path): sentence for path, sentence in notes(config)}
+    return {path_text(path): message for path, message in notes(config)}
 
 
 def known(config: Config) -> Access:
@@ -78,7 +78,7 @@ def test_a_token_written_into_the_file_is_refused_and_never_repeated(value: str)
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         ("tokens: [{name: a, token: '${env:SHORT}'}]", "http.access.tokens[0].token: is shorter than 16 characters: it could be guessed."),
         ("tokens: [{name: a, token: '${env:WIDE}'}]", "http.access.tokens[0].token: has to be of printable ASCII characters without spaces: a header cannot carry others."),
@@ -90,8 +90,8 @@ def test_a_token_written_into_the_file_is_refused_and_never_repeated(value: str)
         ("metrics: closed", "http.access.metrics: must be token or open, not 'closed'."),
     ],
 )  # fmt: skip
-def test_what_cannot_be_meant_is_refused(given: str, told: str) -> None:
-    assert refused(given) == [told]
+def test_what_cannot_be_meant_is_refused(given: str, reported: str) -> None:
+    assert refused(given) == [reported]
 
 
 def test_two_entries_share_neither_name_nor_token() -> None:
@@ -126,14 +126,14 @@ def test_operators_are_named_as_the_proxy_names_them_and_tokens_of_theirs_are_op
     assert reader == found.reader_of(shown(IN_FILE))
 
 
-def test_what_is_worth_a_thought_is_said() -> None:
+def test_what_is_worth_a_thought_is_reported() -> None:
     assert noted(loads("http: {host: 0.0.0.0}"))["http.host"].endswith(
         "can read everything; http.access asks who is there."
     )
     header = noted(loads("http: {host: 0.0.0.0, access: {user_header: X-User, trusted_proxies: [0.0.0.0/0, '::1']}}"))
     assert header["http.host"].endswith("travel unencrypted; put a proxy with TLS in front.")
-    assert header["http.access.trusted_proxies[0]"] == "is everywhere: whoever reaches the port can say who they are."
-    assert header["http.access.trusted_proxies[1]"] == "is this machine: whoever can log in to it can say who they are."
+    assert header["http.access.trusted_proxies[0]"] == "is everywhere: whoever reaches the port can claim any name."
+    assert header["http.access.trusted_proxies[1]"] == "is this machine: whoever can log in to it can claim any name."
     assert header["http.access"].startswith("names no operator")
     dropped = noted(
         loaded(f"{ANNS}, operators: [ann], metrics: open", "privacy: {users: drop}\nmetrics: {hosts_max: 10}")
@@ -143,7 +143,7 @@ def test_what_is_worth_a_thought_is_said() -> None:
     assert "http.access" not in dropped
 
 
-def test_a_new_token_is_a_change_that_is_told_without_it() -> None:
+def test_a_new_token_is_a_change_that_is_reported_without_it() -> None:
     old, new = (loaded(f"tokens: [{{name: ann, token: '${{env:{name}}}'}}]") for name in ("TOKEN", "OTHER"))
     (change,) = changes(old, new)
     assert str(change).startswith("http.access.tokens[0].token: (secret) -> (secret) [restart: ")

@@ -42,7 +42,7 @@ def test_semicolons_join_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("", "needs KEY=VALUE"),
         ("alerts.open_max", "'alerts.open_max' is no KEY=VALUE"),
@@ -60,8 +60,8 @@ def test_semicolons_join_settings() -> None:
         ("identify.fallback=[nobody]", "identify.fallback[0]: must be"),
     ],
 )
-def test_a_wrong_setting_is_a_sentence(text: str, told: str) -> None:
+def test_a_wrong_setting_is_a_message(text: str, reported: str) -> None:
     with pytest.raises(ConfigError) as raised:
         changed(loads(""), settings_of(text), SECTIONS)
     assert str(raised.value).startswith("--set")
-    assert told in str(raised.value)
+    assert reported in str(raised.value)

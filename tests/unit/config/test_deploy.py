@@ -33,7 +33,7 @@ def test_the_shipped_configuration_is_good_as_it_is() -> None:
     jsonschema.validate(yaml.safe_load((DEPLOY / "agent.yaml").read_text()), json_schema())
 
 
-def test_it_says_nothing_but_defaults_where_it_says_something() -> None:
+def test_it_reports_nothing_but_defaults_where_it_states_something() -> None:
     config = load(DEPLOY / "agent.yaml", environment={})
     assert config.model_copy(update={"sources": ()}) == Config()
 
@@ -55,7 +55,7 @@ def test_every_example_in_it_is_good_too(everything: Config) -> None:
         (Evidence(job_name="health-0712"), None, "", "nodes"),
     ],
 )
-def test_its_rules_do_what_its_comments_say(
+def test_its_rules_do_what_its_comments_state(
     everything: Config, evidence: Evidence, application: str | None, input_: str, unit: str
 ) -> None:
     found = Identifier(everything.identification).identify(evidence, "centre")
@@ -67,9 +67,9 @@ def test_the_page_on_slurm_and_the_configuration_name_the_same_topics() -> None:
     config = load(DEPLOY / "agent.yaml", environment={})
     lines = re.findall(r"^JobCompParams=(.*)$", page, flags=re.MULTILINE)
     assert len(lines) == 2
-    told = {value for line in lines for value in re.findall(r"topic(?:_job_start)?=([^,\s]+)", line)}
+    reported = {value for line in lines for value in re.findall(r"topic(?:_job_start)?=([^,\s]+)", line)}
     made = set(re.findall(r"--create --topic (\S+)", page))
-    assert told == made == set(config.sources[0].topics)
+    assert reported == made == set(config.sources[0].topics)
     assert [("enable_job_start" in line) for line in lines] == [False, True]
     assert not any("send_script" in line or "send_comment" in line for line in lines)
 

@@ -19,47 +19,47 @@ privacy: {salt: "${env:SALT}"}
 ENVIRONMENT = {"SALT": "pepper", "OTHER": "cinnamon"}
 
 
-def told(new: str, old: str = BASE) -> list[str]:
+def predicted(new: str, old: str = BASE) -> list[str]:
     before, after = (loads(text, environment=ENVIRONMENT) for text in (old, new))
     return [str(change) for change in changes(before, after)]
 
 
 def test_nothing_changes_between_a_configuration_and_itself() -> None:
-    assert told(BASE) == []
-    assert told(BASE + "http: {port: 8080}\n") == []  # the default, written out
+    assert predicted(BASE) == []
+    assert predicted(BASE + "http: {port: 8080}\n") == []  # the default, written out
 
 
 def test_each_change_names_its_key_its_values_and_its_cost() -> None:
-    assert told(BASE + "http: {port: 9100}\nlog: {level: debug}\n") == [
+    assert predicted(BASE + "http: {port: 9100}\nlog: {level: debug}\n") == [
         "http.port: 8080 -> 9100 [restart: taken over when the role starts again]",
         'log.level: "info" -> "debug" [restart: taken over when the role starts again]',
     ]
 
 
-def test_a_rule_put_in_front_is_one_change_and_says_that_learned_runs_keep_their_names() -> None:
+def test_a_rule_put_in_front_is_one_change_and_states_that_learned_runs_keep_their_names() -> None:
     new = BASE.replace("  rules:\n", "  rules:\n    - {match: {job_name: ^wrf}, application: wrf}\n")
-    (change,) = told(new)
+    (change,) = predicted(new)
     assert change.startswith(
         'identify.rules[0]: (absent) -> {"match":{"job_name":"^wrf"},"application":"wrf"} [rebuild'
     )
 
 
 def test_a_changed_rule_is_named_by_the_key_in_it() -> None:
-    (change,) = told(BASE.replace("application: lammps", "application: lmp"))
+    (change,) = predicted(BASE.replace("application: lammps", "application: lmp"))
     assert change.startswith('identify.rules[1].application: "lammps" -> "lmp" [rebuild')
 
 
 def test_a_removed_system_and_a_removed_rule_are_named() -> None:
-    assert told(BASE.replace("systems: {exa: {partition: 0}}", ""))[0].startswith(
+    assert predicted(BASE.replace("systems: {exa: {partition: 0}}", ""))[0].startswith(
         "systems.exa: {} -> (absent) [restart"
     )
-    assert told(BASE.replace("    - {match: {job_name: ^gmx}, application: gromacs}\n", ""))[0].startswith(
+    assert predicted(BASE.replace("    - {match: {job_name: ^gmx}, application: gromacs}\n", ""))[0].startswith(
         'identify.rules[0]: {"match"'
     )
 
 
-def test_a_changed_secret_is_told_without_either_value() -> None:
-    assert told(BASE.replace("env:SALT", "env:OTHER")) == [
+def test_a_changed_secret_is_reported_without_either_value() -> None:
+    assert predicted(BASE.replace("env:SALT", "env:OTHER")) == [
         "privacy.salt: (secret) -> (secret) [restart: what is already written stays as it is]"
     ]
 
@@ -90,7 +90,7 @@ def test_the_hash_changes_with_what_the_state_depends_on(change: str) -> None:
         "metrics: {applications_max: 5}",
     ],
 )
-def test_the_hash_stays_with_hosts_ports_pace_and_log(change: str) -> None:
+def test_the_hash_stays_with_hosts_ports_speed_and_log(change: str) -> None:
     assert config_hash(loads(BASE + change, environment=ENVIRONMENT)) == config_hash(
         loads(BASE, environment=ENVIRONMENT)
     )

@@ -149,10 +149,10 @@ def test_aliases_that_blow_up_a_file_are_refused_in_time() -> None:
         "%YAML 9.9\n---\n",
     ],
 )
-def test_hostile_yaml_is_refused_with_a_sentence(text: str) -> None:
+def test_hostile_yaml_is_refused_with_a_message(text: str) -> None:
     with pytest.raises(InvalidConfigError) as refused:
         loads(text)
-    assert all(problem.sentence.endswith((".", "?")) for problem in refused.value.problems)
+    assert all(problem.message.endswith((".", "?")) for problem in refused.value.problems)
 
 
 def test_a_flood_of_problems_is_cut() -> None:
@@ -185,12 +185,12 @@ def problems(text: str) -> tuple[Problem, ...]:
 
 
 @given(st.dictionaries(st.sampled_from(list(Config.model_fields)), YAML, max_size=5))
-def test_any_values_are_taken_or_refused_with_positions_and_sentences(sections: dict[str, str]) -> None:
+def test_any_values_are_taken_or_refused_with_positions_and_messages(sections: dict[str, str]) -> None:
     for problem in problems("\n".join(f"{key}: {value}" for key, value in sections.items())):
         assert problem.line >= 1
-        assert problem.sentence.endswith((".", "?"))
+        assert problem.message.endswith((".", "?"))
 
 
 @given(st.text())
 def test_any_text_is_taken_or_refused(text: str) -> None:
-    assert all(problem.sentence for problem in problems(text))
+    assert all(problem.message for problem in problems(text))

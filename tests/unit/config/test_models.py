@@ -53,9 +53,9 @@ def test_its_run_times_lie_between_those_worked_out_by_hand(name: str) -> None:
     comment = " ".join(
         line[1:].strip() for line in (MODELS / f"{name}.yaml").read_text().splitlines() if line[:1] == "#"
     )
-    told = {float(figure) for figure in re.findall(r"(?<![\d.])\d+(?:\.\d+)?(?=\.? |$|:|,|\.$| s)", comment)}
+    reported = {float(figure) for figure in re.findall(r"(?<![\d.])\d+(?:\.\d+)?(?=\.? |$|:|,|\.$| s)", comment)}
     low, high = {"sor": (252.0, 503.6), "ga": (50.0, 80.0), "lu": (140.2, 150.2)}[name]
-    assert {low, high} <= told
+    assert {low, high} <= reported
     found = run_time(name)
     assert found.histogram.edges[-1] == pytest.approx(high, rel=1e-4)
     assert low <= found.histogram.edges[0] * 1.000001

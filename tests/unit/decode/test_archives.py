@@ -24,7 +24,7 @@ def read(folder: Path) -> tuple[list[FileRecord], SeriesIndex]:
     return list(read_file(str(folder), FAR_FUTURE_MS, telemetry)), index
 
 
-def told(folder: Path) -> list[str]:
+def predicted(folder: Path) -> list[str]:
     """Return what is told in its order: starts, ends, samples of hosts and resources by the second since the first job."""
     records, index = read(folder)
     lines = []
@@ -48,7 +48,7 @@ def told(folder: Path) -> list[str]:
 
 def test_a_job_and_what_its_hosts_measured_come_in_the_order_of_time(tmp_path: Path) -> None:
     place = job(tmp_path, minutes=3, metrics={"cpu_power": metric(POWER)})
-    assert told(place) == told(tmp_path) == [
+    assert predicted(place) == predicted(tmp_path) == [
         "0 e1 power_w>cpu 200", "0 e2 power_w>cpu 150", "0 start 1",
         "60 e2 power_w>cpu 151",
         "120 e1 power_w>cpu 0", "120 e2 power_w>cpu 152",
@@ -72,7 +72,7 @@ def test_jobs_that_run_at_the_same_time_are_merged(tmp_path: Path) -> None:
         metrics={"ipc": metric({"e9": [1.5, 1.6]}, base="IPC")},
     )
     job(tmp_path, 12, minutes=3, hosts=("e1",), metrics={"cpu_power": metric({"e1": [1.0, 2.0, 3.0, 4.0]})})
-    lines = told(tmp_path)
+    lines = predicted(tmp_path)
     assert [line.split()[0] for line in lines if "e1" in line or "e9" in line] == ["0", "60", "90", "120", "150", "180"]
     assert [line for line in lines if "start" in line or "end" in line] == [
         "0 start 12",
@@ -103,7 +103,7 @@ def test_values_are_in_base_units_whatever_the_archive_has(tmp_path: Path) -> No
         "flops_any": {"node": {"timestep": 60, "unit": "MF/s", "series": [{"hostname": "e1", "data": [3.0]}]}},
     }  # fmt: skip
     job(tmp_path, metrics=metrics)
-    assert told(tmp_path)[:3] == [
+    assert predicted(tmp_path)[:3] == [
         "0 e1 counter_rate>mem_bw 6.95e+10",
         "0 e1 counter_level>clock 2.4e+09",
         "0 e1 counter_rate>flops_any 3e+06",
@@ -118,7 +118,7 @@ def test_of_several_scopes_the_coarsest_counts_and_cores_are_averaged(tmp_path: 
         "acc_power": metric({"e1:00000000:49:00.0": [300.0]}, scope="accelerator"),
     }  # fmt: skip
     job(tmp_path, metrics=metrics)
-    assert told(tmp_path)[:6] == [
+    assert predicted(tmp_path)[:6] == [
         "0 e1 counter_level>cpu_load 7", "0 e1 load1 7", "0 e1 counter_rate>mem_bw:0 1", "0 e1 counter_rate>mem_bw:1 2",
         "0 e1 counter_level>flops_dp_per_core 1.5", "0 e1 power_w>gpu:00000000:49:00.0 300",
     ]  # fmt: skip
@@ -133,17 +133,17 @@ def test_where_only_statistics_are_kept_their_mean_stands_for_each_host(tmp_path
             }
         },
     )
-    assert told(tmp_path)[:2] == ["0 e1 power_w>cpu 200", "0 e2 power_w>cpu 200"]
+    assert predicted(tmp_path)[:2] == ["0 e1 power_w>cpu 200", "0 e2 power_w>cpu 200"]
 
 
-def test_a_job_without_measurements_is_told(tmp_path: Path) -> None:
+def test_a_job_without_measurements_is_reported(tmp_path: Path) -> None:
     job(tmp_path, minutes=5)
-    assert told(tmp_path) == ["0 start 1", "300 end 1"]
+    assert predicted(tmp_path) == ["0 start 1", "300 end 1"]
 
 
 def test_what_is_measured_after_the_end_is_none_of_the_job(tmp_path: Path) -> None:
     job(tmp_path, minutes=1, metrics={"cpu_power": metric({"e1": [1.0, 2.0, 3.0]})})
-    assert told(tmp_path)[-1] == "60 end 1"
+    assert predicted(tmp_path)[-1] == "60 end 1"
 
 
 @pytest.mark.parametrize(
@@ -157,10 +157,12 @@ def test_what_is_measured_after_the_end_is_none_of_the_job(tmp_path: Path) -> No
         ({"numNodes": -1}, ["refused out-of-range"]),
     ],
 )
-def test_what_is_said_of_a_job_is_told_or_refused(tmp_path: Path, more: dict[str, Any], lines: list[str]) -> None:
+def test_what_is_reported_of_a_job_is_reported_or_refused(
+    tmp_path: Path, more: dict[str, Any], lines: list[str]
+) -> None:
     job(tmp_path, 2)
     job(tmp_path, 1, **more)
-    found = told(tmp_path)
+    found = predicted(tmp_path)
     assert [line for line in found if not line.endswith(" 2")] == lines
     assert len(found) == len(lines) + 2
 
@@ -181,12 +183,12 @@ def test_damaged_measurements_cost_no_job(tmp_path: Path, data: bytes, reason: s
     assert [(record.place, record.error.reason) for record in records if record.error] == [
         (f"{place / 'data.json'}:1", reason)
     ]
-    assert told(tmp_path) == [f"refused {reason}", "0 start 1", "600 end 1"]
+    assert predicted(tmp_path) == [f"refused {reason}", "0 start 1", "600 end 1"]
 
 
-def test_a_value_that_can_not_be_is_left_out_and_counted(tmp_path: Path) -> None:
+def test_a_value_that_cannot_be_is_left_out_and_counted(tmp_path: Path) -> None:
     job(tmp_path, metrics={"cpu_power": metric({"e1": [1e300, 5.0, -1.0]})})
-    assert told(tmp_path)[:2] == ["0 start 1", "60 e1 power_w>cpu 5"]
+    assert predicted(tmp_path)[:2] == ["0 start 1", "60 e1 power_w>cpu 5"]
     records, _ = read(tmp_path)
     assert [record.decoded.ignored for record in records if record.decoded.ignored] == [
         {"too_large": 1},
@@ -194,19 +196,19 @@ def test_a_value_that_can_not_be_is_left_out_and_counted(tmp_path: Path) -> None
     ]
 
 
-def test_a_load_that_can_not_be_is_refused_alone(tmp_path: Path) -> None:
+def test_a_load_that_cannot_be_is_refused_alone(tmp_path: Path) -> None:
     job(tmp_path, metrics={"cpu_load": metric({"e1": [-1.0, 5.0]}, base="load")})
-    assert told(tmp_path)[0] == "refused out-of-range"
-    assert told(tmp_path)[-3:-1] == ["60 e1 counter_level>cpu_load 5", "60 e1 load1 5"]
+    assert predicted(tmp_path)[0] == "refused out-of-range"
+    assert predicted(tmp_path)[-3:-1] == ["60 e1 counter_level>cpu_load 5", "60 e1 load1 5"]
 
 
-def test_jobs_for_whose_measurements_there_is_no_room_are_told_without(
+def test_jobs_for_whose_measurements_there_is_no_room_are_reported_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive, "VALUES_MAX", 5)
     for number in (1, 2):
         job(tmp_path, number, minutes=2, metrics={"cpu_power": metric({"e1": [1.0, 2.0, 3.0]})})
-    lines = told(tmp_path)
+    lines = predicted(tmp_path)
     assert lines.count("refused too-large") == 1
     assert [line for line in lines if "end" in line] == ["120 end 1", "120 end 2"]
 
@@ -214,7 +216,7 @@ def test_jobs_for_whose_measurements_there_is_no_room_are_told_without(
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job(tmp_path, metrics={"cpu_power": metric({"e1": [1.0] * 100})})
     monkeypatch.setattr(archive, "DATA_BYTES_MAX", 99)
-    assert told(tmp_path) == ["refused too-large", "0 start 1", "600 end 1"]
+    assert predicted(tmp_path) == ["refused too-large", "0 start 1", "600 end 1"]
 
 
 def test_a_folder_without_a_job_is_no_archive(tmp_path: Path) -> None:

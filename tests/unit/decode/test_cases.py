@@ -57,7 +57,7 @@ def text(options: dict[str, Any], records: list[dict[str, Any]]) -> str:
 
 
 @pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir()))
-def test_a_case_yields_what_its_folder_says(case: str) -> None:
+def test_a_case_yields_what_its_folder_states(case: str) -> None:
     expected = json.loads((CASES / case / "expected.json").read_text())
     (source,) = (CASES / case).glob("input.*")
     options = msgspec.convert(expected["options"], DecodeOptions)
@@ -72,5 +72,5 @@ def test_a_case_yields_what_its_folder_says(case: str) -> None:
     assert records == expected["records"]
 
 
-def test_every_case_says_what_it_is_about() -> None:
+def test_every_case_states_what_it_is_about() -> None:
     assert all(len((case / "README.md").read_text()) > 80 for case in CASES.iterdir())

@@ -7,7 +7,7 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import DeadLetter
 
 
-def letter(value: bytes | None = b"{}", timestamp_ms: int = 1795168800000, detail: str = "It is wrong.") -> DeadLetter:
+def refused(value: bytes | None = b"{}", timestamp_ms: int = 1795168800000, detail: str = "It is wrong.") -> DeadLetter:
     return dead_letter(
         "slurm.jobs",
         2,
@@ -20,28 +20,28 @@ def letter(value: bytes | None = b"{}", timestamp_ms: int = 1795168800000, detai
     )
 
 
-def test_a_dead_letter_says_why_and_where() -> None:
-    written = letter()
+def test_a_dead_letter_states_why_and_where() -> None:
+    written = refused()
     assert (written.id, written.reason, written.detail) == ("slurm.jobs/2/71/3", "state", "It is wrong.")
     assert (written.topic, written.partition, written.offset, written.format) == ("slurm.jobs", 2, 71, "slurm")
     assert (written.time, base64.b64decode(written.value_base64)) == ("2026-11-20T10:00:00Z", b"{}")
 
 
 @pytest.mark.parametrize("more", [0, 1, 5_000_000])
-def test_a_large_value_is_cut_and_says_so(more: int) -> None:
-    written = letter(b"\xff" * (VALUE_BYTES_MAX + more))
+def test_a_large_value_is_cut_and_reports_it(more: int) -> None:
+    written = refused(b"\xff" * (VALUE_BYTES_MAX + more))
     assert len(base64.b64decode(written.value_base64)) == VALUE_BYTES_MAX
     assert (written.value_bytes, written.truncated) == (VALUE_BYTES_MAX + more, more > 0)
 
 
 def test_a_tombstone_has_no_bytes() -> None:
-    assert (letter(None).value_base64, letter(None).value_bytes) == ("", 0)
+    assert (refused(None).value_base64, refused(None).value_bytes) == ("", 0)
 
 
 @pytest.mark.parametrize("timestamp_ms", [-1, -(2**63), 2**63 - 1])
-def test_a_time_stamp_that_no_calendar_has_still_gives_a_letter(timestamp_ms: int) -> None:
-    assert letter(timestamp_ms=timestamp_ms).time in ("1970-01-01T00:00:00Z", "2100-01-01T00:00:00Z")
+def test_a_time_stamp_that_no_calendar_has_still_gives_a_dead_letter(timestamp_ms: int) -> None:
+    assert refused(timestamp_ms=timestamp_ms).time in ("1970-01-01T00:00:00Z", "2100-01-01T00:00:00Z")
 
 
 def test_the_detail_is_bounded() -> None:
-    assert len(letter(detail="x" * 10_000).detail) == 500
+    assert len(refused(detail="x" * 10_000).detail) == 500

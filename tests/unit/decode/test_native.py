@@ -50,7 +50,7 @@ def test_a_completed_job_needs_two_of_its_times_and_a_size_with_its_unit(left_ou
     ("exit_code", "state"),
     [(..., "COMPLETED"), (0, "COMPLETED"), (1, "FAILED")],
 )
-def test_without_a_state_the_exit_code_tells_how_it_ended(exit_code: Any, state: str) -> None:
+def test_without_a_state_the_exit_code_reports_how_it_ended(exit_code: Any, state: str) -> None:
     assert only(completed(state=..., exit_code=exit_code)).state == state
 
 
@@ -118,7 +118,7 @@ def test_unknown_fields_are_counted_and_left_out() -> None:
 
 
 @pytest.mark.parametrize("nothing", [{"hosts": None}, {"application": None}, {"attributes": {}}])
-def test_a_field_that_says_null_is_a_field_that_is_not_there(nothing: dict[str, Any]) -> None:
+def test_a_field_that_states_null_is_a_field_that_is_not_there(nothing: dict[str, Any]) -> None:
     decoded = DECODE(completed(**nothing), RECEIVED_MS)
     assert decoded.unknown_fields == 0
     assert decoded.events[0].run_id == f"exa/812@{START_MS}"
@@ -150,7 +150,7 @@ def test_a_started_job_may_leave_its_size_open() -> None:
     assert (event.run_id, event.evidence.sizes, event.evidence.exclusive) == (f"exa/812@{START_MS}", {}, True)
 
 
-def test_identity_says_what_another_source_knows() -> None:
+def test_identity_states_what_another_source_knows() -> None:
     event = only(message(type="identity", job_id="812", source="xalt", module="lammps/2024"))
     assert isinstance(event, Identity)
     assert (event.identity, event.evidence.module) == ("identity:exa/812:xalt", "lammps/2024")
@@ -168,7 +168,7 @@ def test_a_request_for_no_size_or_too_many_is_refused(n: list[float], reason: st
     assert refusal(DECODE, message(type="prediction.requested", request_id="r9", n=n)).reason == reason
 
 
-def test_a_request_may_tell_the_features_of_a_placement() -> None:
+def test_a_request_may_report_the_features_of_a_placement() -> None:
     value = message(type="prediction.requested", request_id="r", n=1, features={"max_fifo": 5}, attributes={"atoms": 9})
     decoded = DECODE(value, RECEIVED_MS)
     event = only(value)
@@ -189,8 +189,8 @@ def test_private_fields_are_dropped_unless_asked_for() -> None:
     value = completed(script="#!/bin/sh\nsrun lmp", comment="rhodo", work_dir="/scratch/u1")
     evidence = only(value).evidence
     assert (evidence.script, evidence.comment, evidence.work_dir) == (None, None, None)
-    asked = only(value, DecodeOptions(keep=Keep(script=True, comment=True, paths=True))).evidence
-    assert (asked.script, asked.comment, asked.work_dir) == ("#!/bin/sh\nsrun lmp", "rhodo", "/scratch/u1")
+    requested = only(value, DecodeOptions(keep=Keep(script=True, comment=True, paths=True))).evidence
+    assert (requested.script, requested.comment, requested.work_dir) == ("#!/bin/sh\nsrun lmp", "rhodo", "/scratch/u1")
 
 
 def test_hosts_are_kept_as_sent_and_bounded() -> None:

@@ -16,8 +16,8 @@ LINKS = {"bytes": [10.0, 0.0], "buffered": [1, 0], "received": [5, 0]}
 
 
 def network(**fields: Any) -> bytes:
-    told = {"type": "network", "system": "exa", "job_id": "812", "time": "2026-11-20T10:31:12Z"} | fields
-    return json.dumps(told).encode()
+    reported = {"type": "network", "system": "exa", "job_id": "812", "time": "2026-11-20T10:31:12Z"} | fields
+    return json.dumps(reported).encode()
 
 
 def test_features_and_arrays_are_one_event_of_the_job() -> None:
@@ -39,7 +39,7 @@ def test_features_and_arrays_are_one_event_of_the_job() -> None:
     ]
 
 
-def test_what_is_not_told_is_empty() -> None:
+def test_what_is_not_reported_is_empty() -> None:
     (event,) = DECODE(network(job_id=7, fifo_messages=[1]), TIME_MS).events
     assert isinstance(event, Network)
     assert (event.job_id, event.features, event.links, event.messages) == ("7", {}, ((), (), ()), ((), ()))

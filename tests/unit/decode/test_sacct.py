@@ -177,7 +177,7 @@ def test_quoted_cells_may_hold_the_comma_between_cells() -> None:
     assert decode(*lines).events[0].evidence.job_name == "a,b"  # type: ignore[union-attr]
 
 
-def test_a_table_without_a_header_says_how_to_print_one() -> None:
+def test_a_table_without_a_header_states_how_to_print_one() -> None:
     error = refusal(sacct_decoder(DecodeOptions()), JOB.encode())
     assert (error.reason, str(error)) == ("columns", "The table has no header line; print it without --noheader.")
 
@@ -197,6 +197,6 @@ def test_private_columns_are_dropped_unless_asked_for() -> None:
     row = {"jobid": "1", "state": "FAILED", "start": "2026-08-20T10:00:00", "elapsed": "00:01:00"}
     private = {**row, "workdir": "/home/alice", "comment": "rhodo"}
     assert job(private) == job(row)
-    asked = DecodeOptions(default_system="exa", keep=Keep(paths=True, comment=True))
-    evidence = finished_job(private, UTC, RECEIVED_MS, asked).evidence
+    requested = DecodeOptions(default_system="exa", keep=Keep(paths=True, comment=True))
+    evidence = finished_job(private, UTC, RECEIVED_MS, requested).evidence
     assert (evidence.work_dir, evidence.comment) == ("/home/alice", "rhodo")

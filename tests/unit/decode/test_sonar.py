@@ -44,7 +44,7 @@ def test_no_limit_and_impossible_limits_are_none(limit: int) -> None:
     assert decode({"time_limit": limit}).events[0].evidence.time_limit_s is None
 
 
-def test_without_accounting_hosts_and_times_tell_size_and_run_time() -> None:
+def test_without_accounting_hosts_and_times_report_size_and_run_time() -> None:
     (event,) = decode({"sacct": ..., "requested_cpus": 96}).events
     assert (event.run_time_s, event.evidence.sizes) == (5237.0, {"nodes": 4.0, "cores": 96.0})
 

@@ -46,7 +46,7 @@ def test_an_unknown_wait_is_no_wait() -> None:
 @pytest.mark.parametrize(
     ("status", "state"), [("1", "COMPLETED"), ("0", "FAILED"), ("5", "CANCELLED"), ("-1", "COMPLETED")]
 )
-def test_the_status_tells_how_a_job_ended(status: str, state: str) -> None:
+def test_the_status_reports_how_a_job_ended(status: str, state: str) -> None:
     assert only(JOB.replace("-1 1 12", f"-1 {status} 12")).state == state
 
 
@@ -83,7 +83,7 @@ def test_a_row_that_cannot_be_used_is_refused_and_its_neighbours_are_taken(line:
     assert len(decoded.events) == 1
 
 
-def test_a_log_that_does_not_say_when_it_began_is_refused() -> None:
+def test_a_log_that_does_not_state_when_it_began_is_refused() -> None:
     assert refusal(swf_decoder(DecodeOptions()), f"; Computer: IBM SP2\n{JOB}".encode()).reason == "missing-field"
 
 

@@ -73,7 +73,7 @@ def test_a_torn_first_line_of_json_costs_itself_only(format_name: str) -> None:
 
 
 @pytest.mark.parametrize("format_name", ["line-protocol", "nws"])
-def test_comments_at_the_start_say_nothing(format_name: str) -> None:
+def test_comments_at_the_start_report_nothing(format_name: str) -> None:
     records = read(f"# what follows\n#\n{LINES[format_name]}\n# more\n{LINES[format_name]}\n")
     assert (samples(records), refusals(records)) == (2, [])
 

@@ -59,7 +59,7 @@ def test_every_event_and_message_is_described() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "prediction"),
     [
         (
             ["schemas", "scalewatch.alert/9"],
@@ -68,7 +68,7 @@ def test_every_event_and_message_is_described() -> None:
         (["metrics", "scalewatch_ready"], "`describe metrics` takes no name; leave 'scalewatch_ready' out."),
     ],
 )
-def test_a_name_that_is_none_is_refused(arguments: list[str], said: str) -> None:
+def test_a_name_that_is_none_is_refused(arguments: list[str], prediction: str) -> None:
     result = CliRunner().invoke(main, ["describe", *arguments])
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert prediction in result.stderr

@@ -24,15 +24,15 @@ def learned(**alerts: Any) -> Scenario:
 def test_a_run_far_outside_its_band_fires_at_once_and_resolves_after_an_hour(pause: Restart) -> None:
     centre = learned()
     centre.ran("slow", "lammps", 4, 540.0)
-    (said,) = centre.messages("alerts")
-    assert said["status"] == "firing"
-    assert said["labels"] == {
+    (prediction,) = centre.messages("alerts")
+    assert prediction["status"] == "firing"
+    assert prediction["labels"] == {
         "alertname": "StrangeRun", "severity": "warning", "application": "lammps", "system": "exa", "input": "",
         "unit": "nodes", "direction": "slow",
     }  # fmt: skip
-    assert said["annotations"]["summary"].startswith("lammps on 4 nodes took 540 s, 1.9")
-    assert said["evidence"]["observed"] == 540.0
-    assert said["evidence"]["low"] < said["evidence"]["expected"] < said["evidence"]["high"] < 540
+    assert prediction["annotations"]["summary"].startswith("lammps on 4 nodes took 540 s, 1.9")
+    assert prediction["evidence"]["observed"] == 540.0
+    assert prediction["evidence"]["low"] < prediction["evidence"]["expected"] < prediction["evidence"]["high"] < 540
     pause(centre)
     centre.at("10:59:50")
     pause(centre)
@@ -40,7 +40,7 @@ def test_a_run_far_outside_its_band_fires_at_once_and_resolves_after_an_hour(pau
     centre.at("11:00")
     assert centre.alerts("StrangeRun") == ["firing", "resolved"]
     assert centre.messages("alerts")[-1]["ends"] == "2026-11-20T11:00:00Z"
-    assert len(centre.topic("alerts")) == len({said["fingerprint"] for said in centre.messages("alerts")})
+    assert len(centre.topic("alerts")) == len({prediction["fingerprint"] for prediction in centre.messages("alerts")})
 
 
 @WITH_AND_WITHOUT_RESTART
@@ -102,10 +102,10 @@ def test_a_slow_size_is_pending_fires_after_half_an_hour_and_resolves_three_hour
     assert centre.alerts("SlowSize") == ["pending"]
     centre.at("10:30:10")
     assert centre.alerts("SlowSize") == ["pending", "firing"]
-    said = centre.messages("alerts")[-1]
-    assert (said["labels"]["n"], said["severity"]) == ("8", "warning")
-    assert "slower on 8 nodes than its other sizes suggest" in said["annotations"]["summary"]
-    assert said["annotations"]["runbook"] == "deploy/RUNBOOK.md#slowsize"
+    prediction = centre.messages("alerts")[-1]
+    assert (prediction["labels"]["n"], prediction["severity"]) == ("8", "warning")
+    assert "slower on 8 nodes than its other sizes suggest" in prediction["annotations"]["summary"]
+    assert prediction["annotations"]["runbook"] == "deploy/RUNBOOK.md#slowsize"
     for i in range(40):
         centre.ran(f"good{i}", "lammps", 8, 145.0)
     pause(centre)
@@ -127,7 +127,7 @@ def test_what_is_slow_for_less_than_half_an_hour_never_fires() -> None:
     assert centre.alerts("SlowSize") == ["pending", "resolved"]
 
 
-def test_a_rule_that_is_switched_off_says_nothing() -> None:
+def test_a_rule_that_is_switched_off_reports_nothing() -> None:
     centre = learned(strange_run={"enabled": False}, slow_size={"enabled": False})
     for i in range(12):
         centre.ran(f"slow{i}", "lammps", 8, 290.0)
@@ -135,19 +135,19 @@ def test_a_rule_that_is_switched_off_says_nothing() -> None:
     assert centre.messages("alerts") == []
 
 
-def test_predictions_that_are_not_reliable_are_told_after_ten_minutes() -> None:
+def test_predictions_that_are_not_reliable_are_reported_after_ten_minutes() -> None:
     centre = Scenario()
     centre.at("08:00")
     for i in range(16):
         n = 2.0 ** (i % 4)
         centre.ran(f"{i}", "slower", n, 100.0 * n)  # the more nodes, the slower
     centre.at("08:10")
-    said = centre.topic("predictions")["exa/slower//nodes"]["reliability"]["verdict"]
-    assert said in {"slowdown", "high_error"}
+    prediction = centre.topic("predictions")["exa/slower//nodes"]["reliability"]["verdict"]
+    assert prediction in {"slowdown", "high_error"}
     assert centre.alerts("PredictionUnreliable") == ["pending"]
     centre.at("08:10:10")
     assert centre.alerts("PredictionUnreliable") == ["pending", "firing"]
-    assert centre.messages("alerts")[-1]["labels"]["verdict"] == said
+    assert centre.messages("alerts")[-1]["labels"]["verdict"] == prediction
     assert centre.messages("alerts")[-1]["kind"] == "reliability"
 
 
@@ -170,8 +170,12 @@ def test_no_more_alerts_than_the_bound_are_open_and_the_rest_is_counted() -> Non
     centre.scales("gromacs", *SIZES)
     centre.at("10:00").ran("1", "lammps", 4, 540.0)
     centre.ran("2", "gromacs", 4, 540.0)
-    assert [said["labels"]["application"] for said in centre.messages("alerts")] == ["lammps"]
+    assert [prediction["labels"]["application"] for prediction in centre.messages("alerts")] == ["lammps"]
     assert centre.tally["bound:open_alerts_max"] == 1
     centre.at("11:00").ran("3", "gromacs", 4, 540.0)
     assert centre.topic("alerts")
-    assert [said["labels"]["application"] for said in centre.messages("alerts")] == ["lammps", "lammps", "gromacs"]
+    assert [prediction["labels"]["application"] for prediction in centre.messages("alerts")] == [
+        "lammps",
+        "lammps",
+        "gromacs",
+    ]

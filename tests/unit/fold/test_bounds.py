@@ -56,7 +56,7 @@ def test_open_jobs_over_the_bound_are_settled_and_leave() -> None:
     for i in range(4):
         centre.starts(f"running{i}", "lammps", nodes=4)
     centre.ran("ended", "lammps", 4, 60.0)
-    centre.told_by("xalt", "unknown", executable="/opt/x")
+    centre.report_from("xalt", "unknown", executable="/opt/x")
     centre.at("10:00:10")
     assert len(centre.shard.state.jobs) == 3
     assert centre.tally["bound:open_jobs_max"] == 3
@@ -64,14 +64,14 @@ def test_open_jobs_over_the_bound_are_settled_and_leave() -> None:
     assert centre.tombstones("job_predictions") == ["exa/running0", "exa/running1"]
 
 
-def test_the_memory_of_runs_drops_its_oldest_quarter_and_refuses_what_it_can_no_longer_tell() -> None:
-    centre = Scenario(jobs={"seen_buckets_max": 8})
+def test_the_memory_of_runs_drops_its_oldest_quarter_and_refuses_what_it_can_no_longer_report() -> None:
+    centre = Scenario(jobs={"deduplication_buckets_max": 8})
     centre.at("08:00")
     first = centre.ran("0", "lammps", 4, 60.0)
     for i in range(1, 40):
         centre.at_ms(moment_ms("08:00") + i * QUARTER_S * 1000).ran(f"{i}", "lammps", 4, 60.0)
-    assert len(centre.shard.state.seen) == 8
-    assert centre.tally["bound:seen_buckets_max"] == 32
+    assert len(centre.shard.state.known_runs) == 8
+    assert centre.tally["bound:deduplication_buckets_max"] == 32
     centre.fold(first)
     centre.fold(msgspec.structs.replace(first, run_time_s=50.0))
     assert centre.tally["refused:too_old"] == 2
@@ -80,7 +80,7 @@ def test_the_memory_of_runs_drops_its_oldest_quarter_and_refuses_what_it_can_no_
 
 
 def test_what_was_forgotten_stays_forgotten_after_a_restart() -> None:
-    centre = Scenario(jobs={"seen_buckets_max": 8})
+    centre = Scenario(jobs={"deduplication_buckets_max": 8})
     centre.at("08:00")
     first = centre.ran("0", "lammps", 4, 60.0)
     for i in range(1, 40):
@@ -95,9 +95,9 @@ def test_a_quarter_of_an_hour_holds_a_bounded_number_of_runs(monkeypatch: pytest
     centre = Scenario()
     centre.at("08:00")
     events = [centre.ran(f"{i}", "lammps", 4, 60.0) for i in range(100)]
-    assert all(len(centre.shard.state.seen.open(key)) <= 5 for key in centre.shard.state.seen.keys())  # noqa: SIM118 - no mapping
+    assert all(len(centre.shard.state.known_runs.open(key)) <= 5 for key in centre.shard.state.known_runs.keys())  # noqa: SIM118 - no mapping
     assert len(centre.runs_of("lammps")) == 20
-    assert centre.tally["refused:too_many"] == centre.tally["bound:seen_buckets_max"] == 80
+    assert centre.tally["refused:too_many"] == centre.tally["bound:deduplication_buckets_max"] == 80
     known = centre.state()
     centre.fold(events[0])
     assert centre.state() == known
@@ -119,8 +119,8 @@ def test_hosts_over_the_bound_leave_the_longest_unused_first_and_their_alerts_re
     assert centre.alerts("HostFailureRate") == ["firing", "resolved"]
 
 
-def test_refits_over_the_bound_of_a_tick_wait_for_the_next_the_oldest_first() -> None:
-    centre = Scenario(run_time={"refits_per_tick_max": 2})
+def test_fits_over_the_bound_of_a_tick_wait_for_the_next_the_oldest_first() -> None:
+    centre = Scenario(run_time={"fits_per_tick_max": 2})
     centre.at("08:00")
     names = ("lammps", "gromacs", "nektar", "vasp", "cp2k")
     for i, name in enumerate(names):
@@ -128,32 +128,32 @@ def test_refits_over_the_bound_of_a_tick_wait_for_the_next_the_oldest_first() ->
         centre.ran(f"{name}", name, 4, 60.0)
     for name in reversed(names):
         centre.ran(f"{name}2", name, 4, 61.0)
-    told: list[list[str]] = []
+    reported: list[list[str]] = []
     for i in range(5, 9):
         before = len(centre.messages("predictions"))
         centre.at_ms(moment_ms("08:00") + i * 10_000)
-        told.append([said["application"] for said in centre.messages("predictions")[before:]])
-    assert told == [["lammps", "gromacs"], ["nektar", "vasp"], ["cp2k"], []]
-    assert centre.tally["bound:refits_per_tick_max"] == 2
+        reported.append([prediction["application"] for prediction in centre.messages("predictions")[before:]])
+    assert reported == [["lammps", "gromacs"], ["nektar", "vasp"], ["cp2k"], []]
+    assert centre.tally["bound:fits_per_tick_max"] == 2
 
 
-def test_a_tick_soon_after_another_does_its_share_of_the_refits_and_no_bound_was_hit() -> None:
-    centre = Scenario(run_time={"refits_per_tick_max": 20})
+def test_a_tick_soon_after_another_does_its_share_of_the_fits_and_no_bound_was_hit() -> None:
+    centre = Scenario(run_time={"fits_per_tick_max": 20})
     centre.at("08:00")
     for number in range(5):
         centre.ran(f"{number}", f"app{number}", 4, 60.0)
         centre.ran(f"{number}b", f"app{number}", 4, 61.0)
-    told: list[int] = []
+    reported: list[int] = []
     for i in range(1, 5):
         before = len(centre.messages("predictions"))
         centre.fold(Tick(system="", time_ms=moment_ms("08:00") + i * 1000))
-        told.append(len(centre.messages("predictions")) - before)
-    assert told == [2, 2, 1, 0]
-    assert centre.tally["bound:refits_per_tick_max"] == 0
+        reported.append(len(centre.messages("predictions")) - before)
+    assert reported == [2, 2, 1, 0]
+    assert centre.tally["bound:fits_per_tick_max"] == 0
 
 
 def test_short_ticks_that_cannot_follow_have_hit_the_bound() -> None:
-    centre = Scenario(run_time={"refits_per_tick_max": 1})
+    centre = Scenario(run_time={"fits_per_tick_max": 1})
     centre.at("08:00")
     for number in range(20):
         centre.ran(f"{number}", f"app{number}", 4, 60.0)
@@ -161,7 +161,7 @@ def test_short_ticks_that_cannot_follow_have_hit_the_bound() -> None:
     for i in range(1, 19):
         centre.fold(Tick(system="", time_ms=moment_ms("08:00") + i * 1000))
     assert len(centre.messages("predictions")) == 18
-    assert centre.tally["bound:refits_per_tick_max"] >= 8
+    assert centre.tally["bound:fits_per_tick_max"] >= 8
 
 
 def test_a_states_record_stays_far_below_a_brokers_limit_after_many_runs() -> None:

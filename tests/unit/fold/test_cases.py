@@ -51,16 +51,16 @@ def replayed(case: str, folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 def chosen(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the predictions that tell something new of the sizes or the verdict of an application, and its last."""
-    told: dict[str, Any] = {}
+    reported: dict[str, Any] = {}
     last = {record["key"]: record for record in records}
-    kept = []
+    retained = []
     for record in records:
         value = record["value"]
         new = value and (value["sizes"], value["reliability"]["verdict"])
-        if told.get(record["key"], ()) != new or last[record["key"]] is record:
-            kept.append(record)
-        told[record["key"]] = new
-    return kept
+        if reported.get(record["key"], ()) != new or last[record["key"]] is record:
+            retained.append(record)
+        reported[record["key"]] = new
+    return retained
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -72,15 +72,15 @@ def compared(record: dict[str, Any]) -> dict[str, Any]:
     value = record["value"]
     if value is None:
         return record
-    kept = {name: each for name, each in value.items() if name != "agent_version"}
+    retained = {name: each for name, each in value.items() if name != "agent_version"}
     if value["schema"].startswith("scalewatch.job-prediction/"):
         # it ends with a hash of numbers with all their digits, of which the last one depends on the processor
-        kept["id"] = value["id"].rpartition(":")[0]
-    return {"key": record["key"], "value": kept}
+        retained["id"] = value["id"].rpartition(":")[0]
+    return {"key": record["key"], "value": retained}
 
 
 @pytest.mark.parametrize("case", NAMES)
-def test_an_afternoon_gives_what_its_folder_says(case: str, tmp_path: Path) -> None:
+def test_an_afternoon_gives_what_its_folder_states(case: str, tmp_path: Path) -> None:
     found = replayed(case, tmp_path)
     expected = CASES / case / "expected"
     if UPDATE:
@@ -95,7 +95,9 @@ def test_an_afternoon_gives_what_its_folder_says(case: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("case", NAMES)
 def test_bands_hold_their_point_and_sizes_rise(case: str, tmp_path: Path) -> None:
     replayed(case, tmp_path)
-    curves = [said["value"]["curve"] for said in read(tmp_path / "predictions.jsonl") if said["value"]]
+    curves = [
+        prediction["value"]["curve"] for prediction in read(tmp_path / "predictions.jsonl") if prediction["value"]
+    ]
     assert curves
     for curve in curves:
         assert [point["n"] for point in curve] == sorted({point["n"] for point in curve})
@@ -105,7 +107,9 @@ def test_bands_hold_their_point_and_sizes_rise(case: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("case", NAMES)
 def test_speedups_are_of_one_node_or_core_and_go_with_run_times(case: str, tmp_path: Path) -> None:
     replayed(case, tmp_path)
-    curves = [said["value"]["curve"] for said in read(tmp_path / "predictions.jsonl") if said["value"]]
+    curves = [
+        prediction["value"]["curve"] for prediction in read(tmp_path / "predictions.jsonl") if prediction["value"]
+    ]
     for curve in curves:
         alone = [point["speedup"] * point["run_time_s"] for point in curve]
         assert alone == pytest.approx([alone[0]] * len(curve), rel=1e-5)
@@ -123,7 +127,7 @@ def test_a_replay_gives_the_same_bytes_twice(tmp_path: Path) -> None:
         assert first == second
 
 
-def test_every_case_says_what_it_is_about_and_was_written_once() -> None:
+def test_every_case_states_what_it_is_about_and_was_written_once() -> None:
     for case in CASES.iterdir():
         assert len((case / "README.md").read_text()) > 80
         assert sorted(path.stem for path in (case / "expected").iterdir()) == sorted(TOPICS)

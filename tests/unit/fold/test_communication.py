@@ -19,13 +19,13 @@ APPLICATION = f"{SYSTEM}/halo//nodes"
 RUNS = 84
 
 
-def network(centre: Scenario, job_id: str, **told: Any) -> None:
-    centre.fold(Network(SYSTEM, job_id, centre.now_ms, **told))
+def network(centre: Scenario, job_id: str, **reported: Any) -> None:
+    centre.fold(Network(SYSTEM, job_id, centre.now_ms, **reported))
 
 
-def asked(centre: Scenario, told: dict[str, float]) -> Answer:
+def requested(centre: Scenario, reported: dict[str, float]) -> Answer:
     evidence = Evidence(application="halo")
-    return centre.shard.answer(PredictionRequested(SYSTEM, "r", (64.0,), evidence, "nodes", features=told))
+    return centre.shard.answer(PredictionRequested(SYSTEM, "r", (64.0,), evidence, "nodes", features=reported))
 
 
 def profile_of(centre: Scenario, job_id: str) -> Profile | None:
@@ -36,24 +36,24 @@ def profile_of(centre: Scenario, job_id: str) -> Profile | None:
 @pytest.fixture(scope="module")
 def mapped() -> tuple[Scenario, list[dict[str, float]], list[float]]:
     """A centre that ran mappings onto a torus, whose time depends on where processes are: its last 28 were asked for."""
-    centre, told, times_s = Scenario().at("00:00"), list[dict[str, float]](), list[float]()
+    centre, reported, times_s = Scenario().at("00:00"), list[dict[str, float]](), list[float]()
     for i, node in enumerate(torus.mappings(RUNS, seed=1)):
         run = torus.run(node)
-        told.append(features(run.traffic))
+        reported.append(features(run.traffic))
         times_s.append(100.0 * run.run_time_s)
         centre.at_ms(centre.now_ms + 900_000)
         centre.ran(f"j{i}", "halo", 64, times_s[-1])
-        network(centre, f"j{i}", features=told[-1])
+        network(centre, f"j{i}", features=reported[-1])
     centre.at_ms(centre.now_ms + 3_600_000)
-    return centre, told, times_s
+    return centre, reported, times_s
 
 
 def test_a_placement_that_decides_the_run_time_makes_answers_sharp(
     mapped: tuple[Scenario, list[dict[str, float]], list[float]],
 ) -> None:
-    centre, told, times_s = mapped
+    centre, reported, times_s = mapped
     spread = float(np.std(np.log(times_s)))
-    answers = [asked(centre, each) for each in told]
+    answers = [requested(centre, each) for each in reported]
     off = [math.log(answer.points[0].run_time_s / time_s) for answer, time_s in zip(answers, times_s, strict=True)]
     assert spread > 0.1
     assert float(np.mean(np.abs(off))) < 0.3 * spread
@@ -64,25 +64,25 @@ def test_a_placement_that_decides_the_run_time_makes_answers_sharp(
 def test_a_request_without_features_is_answered_as_before(
     mapped: tuple[Scenario, list[dict[str, float]], list[float]],
 ) -> None:
-    centre, told, _ = mapped
-    without = asked(centre, {})
+    centre, reported, _ = mapped
+    without = requested(centre, {})
     assert without.model is not None
     assert "communication" not in {member.name for member in without.model.members}
-    assert asked(centre, {"max_fifo": told[0]["max_fifo"]}).points == without.points, "too little for any set"
+    assert requested(centre, {"max_fifo": reported[0]["max_fifo"]}).points == without.points, "too little for any set"
 
 
-def test_a_prediction_tells_which_set_of_features_is_believed_and_how_well_it_orders_runs(
+def test_a_prediction_reports_which_set_of_features_is_trusted_and_how_well_it_orders_runs(
     mapped: tuple[Scenario, list[dict[str, float]], list[float]],
 ) -> None:
     centre, _, _ = mapped
-    said = next(each for each in centre.topic("predictions")[APPLICATION]["features"])
-    assert said["features"] == "communication"
-    assert said["model"] in {"H1", "H2", "H3", "H4", "H5", "H6"}
-    assert said["rcc_symmetric"] > 0.85
-    assert abs(said["rcc"] - said["rcc_symmetric"]) < 0.05
-    assert said["r_squared"] > 0.7
-    assert sum(said["importances"].values()) == pytest.approx(1.0, abs=1e-3)
-    assert said["combined_error"] < 0.5 * said["curve_error"]
+    prediction = next(each for each in centre.topic("predictions")[APPLICATION]["features"])
+    assert prediction["features"] == "communication"
+    assert prediction["model"] in {"H1", "H2", "H3", "H4", "H5", "H6"}
+    assert prediction["rcc_symmetric"] > 0.85
+    assert abs(prediction["rcc"] - prediction["rcc_symmetric"]) < 0.05
+    assert prediction["r_squared"] > 0.7
+    assert sum(prediction["importances"].values()) == pytest.approx(1.0, abs=1e-3)
+    assert prediction["combined_error"] < 0.5 * prediction["curve_error"]
 
 
 def test_features_settle_with_their_run_and_are_part_of_its_profile() -> None:
@@ -133,8 +133,8 @@ def test_each_run_of_a_job_that_is_requeued_has_features_of_its_own() -> None:
     network(centre, "1", features={"max_fifo": 2.0})
     centre.at("10:20").ends("1")
     centre.at("10:40")
-    told = [run["profile"]["network"] for run in centre.messages("runs")]
-    assert told == [{"max_fifo": 1.0}, {"max_fifo": 2.0}]
+    reported = [run["profile"]["network"] for run in centre.messages("runs")]
+    assert reported == [{"max_fifo": 1.0}, {"max_fifo": 2.0}]
 
 
 def test_what_is_held_of_a_job_is_bounded() -> None:
@@ -151,14 +151,14 @@ def test_what_is_held_of_a_job_is_bounded() -> None:
     assert set(profile.network.values()) == {299.0}
 
 
-def test_a_rebuild_learns_from_profiles_what_events_told(
+def test_a_rebuild_learns_from_profiles_what_events_reported(
     mapped: tuple[Scenario, list[dict[str, float]], list[float]],
 ) -> None:
-    told = [{name: six_digits(value) for name, value in each.items()} for each in mapped[1]]
+    reported = [{name: six_digits(value) for name, value in each.items()} for each in mapped[1]]
     times_s, states = mapped[2], []
     for anew in (False, True):
         centre = Scenario().at("00:00")
-        for i, (each, time_s) in enumerate(zip(told[:16], times_s, strict=False)):
+        for i, (each, time_s) in enumerate(zip(reported[:16], times_s, strict=False)):
             centre.at_ms(centre.now_ms + 900_000)
             event = completed(f"j{i}", centre.now_ms - round(time_s * 1000), time_s, application="halo", nodes=64)
             centre.fold(event)

@@ -9,7 +9,7 @@ from processors.contracts.events import JobCompleted
 from tests.kit.scenario import Scenario
 
 SIZES = (1, 2, 4, 8, 16)
-FIT_AFTER_FIT = ("laws/", "score_pool/", "members/", "rivals/", "drift/")
+FIT_AFTER_FIT = ("related_curves/", "score_pool/", "members/", "model_comparison/", "drift/")
 BEFORE_AND_AFTER = pytest.mark.parametrize("moment", ["08:10:30", "08:14", "09:00", "2d 10:00"])
 
 
@@ -60,10 +60,10 @@ def comparable(centre: Scenario) -> dict[str, Any]:
             "new_runs",
             "waiting_ms",
             "since_ms",
-            "held_ms",
+            "reported_ms",
             "condition",
             "levels",
-            "pace",
+            "rate_limit",
             "band",
         ):
             state["data"].pop(name, None)
@@ -163,7 +163,7 @@ def test_a_correction_of_a_run_that_is_already_merged_is_refused_and_counted() -
     assert centre.tally["refused:correction_too_late"] == 2
 
 
-def test_an_application_whose_only_runs_were_another_ones_leaves_with_everything_it_said() -> None:
+def test_an_application_whose_only_runs_were_another_ones_leaves_with_everything_it_reported() -> None:
     centre = Scenario()
     runs = [centre.at("08:10").ran(str(i), "lammps", 4, 600.0 + i) for i in range(2)]
     centre.at("08:11")
@@ -175,7 +175,7 @@ def test_an_application_whose_only_runs_were_another_ones_leaves_with_everything
     assert centre.model("lammps") is None
 
 
-def test_what_is_left_below_the_number_for_a_prediction_is_no_longer_told() -> None:
+def test_what_is_left_below_the_number_for_a_prediction_is_no_longer_reported() -> None:
     centre = Scenario()
     runs = [centre.at("08:10").ran(str(i), "lammps", 4, 600.0 + i) for i in range(2)]
     centre.at("08:11").fold(changed(runs[0], state="FAILED"))
@@ -196,8 +196,8 @@ def test_a_correction_counts_its_failure_once(moment: str) -> None:
     recent = centre.shard.state.failures.open("application/exa/lammps//nodes").snapshot().recent
     assert sum(failed for _, failed, _ in recent) == 1
     centre.fold(changed(event, run_time_s=602.0, state="CANCELLED"))
-    for shelf, key in (
+    for store, key in (
         (centre.shard.state.failures, "application/exa/lammps//nodes"),
         (centre.shard.state.failures, "centre/exa"),
     ):
-        assert not any(failed for _, failed, _ in shelf.open(key).snapshot().recent)
+        assert not any(failed for _, failed, _ in store.open(key).snapshot().recent)

@@ -17,15 +17,19 @@ def centre_with_a_past(runs: int = 60, **alerts: object) -> Scenario:
     return centre.at("09:00")
 
 
-def test_an_application_that_begins_to_fail_is_told_once_and_resolves_when_it_runs_well_again() -> None:
+def test_an_application_that_begins_to_fail_is_reported_once_and_resolves_when_it_runs_well_again() -> None:
     centre = centre_with_a_past()
     for i in range(8):
         centre.ran(f"bad{i}", "lammps", 4, 10.0, state="FAILED")
     assert centre.alerts("ApplicationFailureRate") == ["firing"]
-    (said,) = [said for said in centre.messages("alerts") if said["labels"]["alertname"] == "ApplicationFailureRate"]
-    assert said["labels"]["application"] == "lammps"
-    assert "of the last 20 runs of lammps failed." in said["annotations"]["summary"]
-    assert said["evidence"]["observed"] > said["evidence"]["expected"]
+    (prediction,) = [
+        prediction
+        for prediction in centre.messages("alerts")
+        if prediction["labels"]["alertname"] == "ApplicationFailureRate"
+    ]
+    assert prediction["labels"]["application"] == "lammps"
+    assert "of the last 20 runs of lammps failed." in prediction["annotations"]["summary"]
+    assert prediction["evidence"]["observed"] > prediction["evidence"]["expected"]
     for i in range(30):
         centre.ran(f"good{i}", "lammps", 4, 100.0)
     centre.at("09:30")
@@ -35,7 +39,7 @@ def test_an_application_that_begins_to_fail_is_told_once_and_resolves_when_it_ru
     assert centre.alerts("ApplicationFailureRate") == ["firing", "resolved"]
 
 
-def test_an_application_that_has_always_failed_this_often_is_not_told() -> None:
+def test_an_application_that_has_always_failed_this_often_is_not_reported() -> None:
     centre = Scenario()
     centre.at("08:00")
     for i in range(200):
@@ -50,20 +54,24 @@ def test_two_failures_are_no_rate() -> None:
     assert centre.messages("alerts") == []
 
 
-def test_runs_that_were_cancelled_tell_nothing() -> None:
+def test_runs_that_were_cancelled_report_nothing() -> None:
     centre = centre_with_a_past()
     for i in range(20):
         centre.ran(f"c{i}", "lammps", 4, 10.0, state="CANCELLED")
     assert centre.messages("alerts") == []
 
 
-def test_a_host_on_which_two_applications_fail_is_told_and_its_neighbours_are_not() -> None:
+def test_a_host_on_which_two_applications_fail_is_reported_and_its_neighbours_are_not() -> None:
     centre = centre_with_a_past()
     for i in range(5):
         for application in ("lammps", "gromacs"):
             centre.ran(f"{application}{i}", application, 1, 10.0, state="FAILED", hosts=("nid3",))
-    told = [said["labels"] for said in centre.messages("alerts") if said["labels"]["alertname"] == "HostFailureRate"]
-    assert [(labels["system"], labels["host"]) for labels in told] == [("exa", "nid3")]
+    reported = [
+        prediction["labels"]
+        for prediction in centre.messages("alerts")
+        if prediction["labels"]["alertname"] == "HostFailureRate"
+    ]
+    assert [(labels["system"], labels["host"]) for labels in reported] == [("exa", "nid3")]
 
 
 def with_a_failing_host() -> Scenario:
@@ -89,7 +97,7 @@ def test_the_alert_of_a_host_that_is_taken_out_of_service_ends_and_its_failures_
     assert centre.alerts("HostFailureRate") == ["firing", "resolved"], "it was mended"
 
 
-def test_the_alert_of_a_host_that_is_said_to_be_up_or_of_another_host_stays() -> None:
+def test_the_alert_of_a_host_that_is_reported_as_up_or_of_another_host_stays() -> None:
     centre = with_a_failing_host()
     centre.at("09:10").fold(HostState(SYSTEM, "nid3", "up", centre.now_ms))
     centre.fold(HostState(SYSTEM, "nid4", "down", centre.now_ms))
@@ -118,8 +126,10 @@ def test_only_the_host_that_failed_is_to_blame_where_it_is_named() -> None:
     for i in range(5):
         for name in ("lammps", "gromacs"):
             centre.ran(f"{name}{i}", name, 4, 10.0, state="NODE_FAIL", hosts=("nid[1-4]",), failed_host="nid2")
-    told = [said["labels"]["host"] for said in centre.messages("alerts") if "host" in said["labels"]]
-    assert told == ["nid2"]
+    reported = [
+        prediction["labels"]["host"] for prediction in centre.messages("alerts") if "host" in prediction["labels"]
+    ]
+    assert reported == ["nid2"]
 
 
 def test_a_corrected_failure_is_taken_back_from_its_host() -> None:

@@ -56,7 +56,7 @@ def test_a_fit_that_raises_is_tried_three_times_and_then_left_alone_until_a_new_
     assert list(centre.topic("predictions")) == ["exa/broken//nodes"]
 
 
-def test_a_question_to_a_model_that_can_not_be_fitted_is_still_answered() -> None:
+def test_a_question_to_a_model_that_cannot_be_fitted_is_still_answered() -> None:
     centre = Scenario()
     centre.at("08:00").scales("broken", 1, 666)
     with studies_raise_at(666):
@@ -109,19 +109,23 @@ def test_a_state_of_an_unknown_kind_is_refused_when_a_shard_takes_over() -> None
         Scenario().new_shard().restore({"power/x": b"{}"}, 0)
 
 
-def test_laws_that_can_not_be_fitted_leave_the_prediction_without_them_and_are_counted(
+def test_laws_that_cannot_be_fitted_leave_the_prediction_without_them_and_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def faulty(*_: Any) -> Any:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr(battery, "beside", faulty)
+    monkeypatch.setattr(battery, "reference", faulty)
     centre = Scenario()
     centre.at("08:00").scales("lammps", 1, 2, 4, 8)
     centre.at("10:00").ran("later", "lammps", 16, 90.0)
     centre.at("12:00")
-    said = centre.topic("predictions")["exa/lammps//nodes"]
-    assert said["model"]["name"] == "combination"
-    assert [part["scored"] for part in said["model"]["errors"]] == [1], "what was published is scored all the same"
-    assert {member["answers"] for member in said["model"]["members"] if member["role"] == "beside"} == {"nothing"}
+    prediction = centre.topic("predictions")["exa/lammps//nodes"]
+    assert prediction["model"]["name"] == "combination"
+    assert [part["scored"] for part in prediction["model"]["errors"]] == [1], (
+        "what was published is scored all the same"
+    )
+    assert {member["answers"] for member in prediction["model"]["members"] if member["role"] == "reference"} == {
+        "nothing"
+    }
     assert centre.tally["fault:members"] == 2

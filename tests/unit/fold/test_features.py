@@ -26,12 +26,12 @@ def drawn(chance: Chance) -> tuple[float, dict[str, Any]]:
     return float(chance.choice(SIZES)), {"atoms": atoms, "solver": solver, "place": float(chance.random())}
 
 
-def asked(centre: Scenario, attributes: Mapping[str, Any], *n: float) -> Answer:
+def requested(centre: Scenario, attributes: Mapping[str, Any], *n: float) -> Answer:
     evidence = Evidence(application="lammps", attributes=dict(attributes))
     return centre.shard.answer(PredictionRequested(SYSTEM, "r", n, evidence, "nodes"))
 
 
-def told(answer: Answer) -> tuple[float, float, float]:
+def predicted(answer: Answer) -> tuple[float, float, float]:
     point = answer.points[0]
     return point.run_time_s, point.low_s, point.high_s
 
@@ -40,7 +40,7 @@ def lived(centre: Scenario, count: int, *, follows: bool, seed: int = 1) -> dict
     """Let runs come, and ask for each before it ends: mean |ln error| and coverage of the last half, without and with."""
     chance = np.random.default_rng(seed)
     errors: dict[str, list[float]] = {"curve": [], "combination": []}
-    held: dict[str, list[bool]] = {"curve": [], "combination": []}
+    covered: dict[str, list[bool]] = {"curve": [], "combination": []}
     for i in range(count):
         n, attributes = drawn(chance)
         factor = FACTORS[attributes["solver"]] if follows else 1.0
@@ -48,11 +48,11 @@ def lived(centre: Scenario, count: int, *, follows: bool, seed: int = 1) -> dict
         centre.at_ms(centre.now_ms + 600_000)
         if i >= count // 2:
             for name, given in (("curve", {}), ("combination", attributes)):
-                time_s, low_s, high_s = told(asked(centre, given, n))
+                time_s, low_s, high_s = predicted(requested(centre, given, n))
                 errors[name].append(abs(math.log(run_time_s / time_s)))
-                held[name].append(low_s <= run_time_s <= high_s)
+                covered[name].append(low_s <= run_time_s <= high_s)
         centre.ran(f"j{i}", "lammps", n, run_time_s, attributes=attributes)
-    return {name: (fmean(errors[name]), fmean(held[name])) for name in errors}
+    return {name: (fmean(errors[name]), fmean(covered[name])) for name in errors}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_attributes_that_decide_the_run_time_make_answers_sharp(
     assert found["combination"][0] < 1.5 * NOISE
     assert 0.8 <= found["combination"][1] <= 1.0
     slow, quick = (
-        asked(centre, {"solver": solver, "atoms": 2000, "place": 0.5}, 4.0).points[0] for solver in ("cg", "sweep")
+        requested(centre, {"solver": solver, "atoms": 2000, "place": 0.5}, 4.0).points[0] for solver in ("cg", "sweep")
     )
     assert slow.run_time_s / quick.run_time_s == pytest.approx(3.0, rel=0.1)
     assert slow.speedup == pytest.approx(610.0 / 160.0, rel=0.15)
@@ -78,7 +78,7 @@ def test_attributes_that_decide_the_run_time_make_answers_sharp(
 def test_an_answer_names_what_it_comes_from_with_weights_and_errors(
     followed: tuple[Scenario, dict[str, tuple[float, float]]],
 ) -> None:
-    answer = asked(followed[0], {"solver": "cg", "atoms": 2000, "place": 0.5}, 4.0)
+    answer = requested(followed[0], {"solver": "cg", "atoms": 2000, "place": 0.5}, 4.0)
     assert answer.model is not None
     assert "Features of the run contribute: attributes" in answer.detail
     by_name = {member.name: member for member in answer.model.members}
@@ -88,13 +88,13 @@ def test_an_answer_names_what_it_comes_from_with_weights_and_errors(
     assert answer.model.errors[0].scored > 60
 
 
-def test_a_request_that_does_not_tell_the_attributes_is_answered_by_the_curve(
+def test_a_request_that_does_not_report_the_attributes_is_answered_by_the_curve(
     followed: tuple[Scenario, dict[str, tuple[float, float]]],
 ) -> None:
     centre, _ = followed
-    without = asked(centre, {}, 4.0)
-    some = asked(centre, {"solver": "cg"}, 4.0)
-    assert told(some) == told(without)
+    without = requested(centre, {}, 4.0)
+    some = requested(centre, {"solver": "cg"}, 4.0)
+    assert predicted(some) == predicted(without)
     assert "It does not tell atoms, place: such features do not count." in some.detail
     assert without.model is not None
     assert without.model.name != "features"
@@ -103,22 +103,22 @@ def test_a_request_that_does_not_tell_the_attributes_is_answered_by_the_curve(
 def test_a_word_that_was_never_run_is_answered_all_the_same(
     followed: tuple[Scenario, dict[str, tuple[float, float]]],
 ) -> None:
-    point = asked(followed[0], {"solver": "new", "atoms": 2000, "place": 0.5}, 4.0).points[0]
+    point = requested(followed[0], {"solver": "new", "atoms": 2000, "place": 0.5}, 4.0).points[0]
     assert 100 < point.run_time_s < 1000
     assert point.low_s < point.run_time_s < point.high_s
 
 
-def test_beyond_the_sizes_that_were_run_the_curve_says_how_times_go_on(
+def test_beyond_the_sizes_that_were_run_the_curve_states_how_times_go_on(
     followed: tuple[Scenario, dict[str, tuple[float, float]]],
 ) -> None:
     centre, _ = followed
     attributes = {"solver": "cg", "atoms": 2000, "place": 0.5}
-    curve, features = (asked(centre, given, 8.0, 16.0).points for given in ({}, attributes))
+    curve, features = (requested(centre, given, 8.0, 16.0).points for given in ({}, attributes))
     ratios = [points[1].run_time_s / points[0].run_time_s for points in (curve, features)]
     assert ratios[1] == pytest.approx(ratios[0], rel=0.05)
 
 
-def test_attributes_that_tell_nothing_do_no_harm() -> None:
+def test_attributes_that_report_nothing_do_no_harm() -> None:
     found = lived(Scenario(features={"attributes": ATTRIBUTES}).at("00:00"), 100, follows=False)
     assert found["combination"][0] < 1.05 * found["curve"][0]
     assert found["combination"][1] >= 0.8
@@ -133,7 +133,7 @@ def test_without_configured_attributes_nothing_changes() -> None:
     assert not any(key.startswith("feature_times") for key in first)
 
 
-def test_an_agent_that_is_restored_in_the_middle_of_a_fit_says_the_same() -> None:
+def test_an_agent_that_is_restored_in_the_middle_of_a_fit_predicts_the_same() -> None:
     centres = [Scenario(features={"attributes": ATTRIBUTES}).at("00:00") for _ in range(2)]
     for part in range(6):
         for centre in centres:
@@ -142,11 +142,11 @@ def test_an_agent_that_is_restored_in_the_middle_of_a_fit_says_the_same() -> Non
         centres[1].restart()
         assert centres[1].state() == centres[0].state()
     assert centres[1].sent == centres[0].sent
-    asks = [asked(centre, {"solver": "cg", "atoms": 2000, "place": 0.5}, 4.0) for centre in centres]
+    asks = [requested(centre, {"solver": "cg", "atoms": 2000, "place": 0.5}, 4.0) for centre in centres]
     assert asks[0] == asks[1]
 
 
-def test_a_started_job_that_tells_its_attributes_is_forecast_by_them(
+def test_a_started_job_that_reports_its_attributes_is_forecast_by_them(
     followed: tuple[Scenario, dict[str, tuple[float, float]]],
 ) -> None:
     centre, _ = followed

@@ -12,52 +12,54 @@ def learned() -> Scenario:
     return centre.at("10:00")
 
 
-def test_a_start_is_told_with_its_end_and_the_band_around_it() -> None:
+def test_a_start_is_reported_with_its_end_and_the_band_around_it() -> None:
     centre = learned()
     centre.starts("1", "lammps", nodes=4, time_limit_s=3600.0)
-    said = centre.topic("job_predictions")["exa/1"]
-    assert said["known"]
-    assert 250 < said["low_s"] < said["run_time_s"] < said["high_s"] < 290
-    assert "2026-11-20T10:04:20" < said["end"] < "2026-11-20T10:04:40"
-    assert said["end_low"] < said["end"] < said["end_high"]
-    assert said["probability_exceeds_limit"] < 1e-6
-    assert said["coverage"] == 0.9
+    prediction = centre.topic("job_predictions")["exa/1"]
+    assert prediction["known"]
+    assert 250 < prediction["low_s"] < prediction["run_time_s"] < prediction["high_s"] < 290
+    assert "2026-11-20T10:04:20" < prediction["end"] < "2026-11-20T10:04:40"
+    assert prediction["end_low"] < prediction["end"] < prediction["end_high"]
+    assert prediction["probability_exceeds_limit"] < 1e-6
+    assert prediction["coverage"] == 0.9
 
 
-def test_a_prediction_that_holds_is_not_told_again() -> None:
+def test_a_prediction_that_holds_is_not_reported_again() -> None:
     centre = learned()
     centre.starts("1", "lammps", nodes=4)
     centre.at("10:04")
     assert len(centre.messages("job_predictions")) == 1
 
 
-def test_a_job_that_overruns_its_band_is_told_later_and_later_ends() -> None:
+def test_a_job_that_overruns_its_band_is_reported_later_and_later_ends() -> None:
     centre = learned()
     centre.starts("1", "lammps", nodes=4, time_limit_s=600.0)
     ends, chances = [], []
     for minute in range(5, 10):
         centre.at(f"10:0{minute}")
-        said = centre.messages("job_predictions")[-1]
-        ends.append(said["end"])
-        chances.append(said["probability_exceeds_limit"])
-        assert said["end"] >= f"2026-11-20T10:0{minute}:00Z" or minute == 5
-        assert said["low_s"] <= said["run_time_s"] <= said["high_s"]
+        prediction = centre.messages("job_predictions")[-1]
+        ends.append(prediction["end"])
+        chances.append(prediction["probability_exceeds_limit"])
+        assert prediction["end"] >= f"2026-11-20T10:0{minute}:00Z" or minute == 5
+        assert prediction["low_s"] <= prediction["run_time_s"] <= prediction["high_s"]
     assert ends == sorted(ends)
     assert len(set(ends)) > 2
     assert chances == sorted(chances)
     assert len(centre.messages("job_predictions")) > 3
 
 
-def test_the_chance_to_exceed_the_limit_is_told_before_it_happens() -> None:
+def test_the_chance_to_exceed_the_limit_is_reported_before_it_happens() -> None:
     centre = learned()
     for job, limit_s in (("short", 200.0), ("even", 270.0), ("long", 400.0)):
         centre.starts(job, "lammps", nodes=4, time_limit_s=limit_s)
     centre.starts("none", "lammps", nodes=4)
-    told = {key: said["probability_exceeds_limit"] for key, said in centre.topic("job_predictions").items()}
-    assert told["exa/short"] > 0.999
-    assert 0.1 < told["exa/even"] < 0.9
-    assert told["exa/long"] < 0.001
-    assert told["exa/none"] is None
+    reported = {
+        key: prediction["probability_exceeds_limit"] for key, prediction in centre.topic("job_predictions").items()
+    }
+    assert reported["exa/short"] > 0.999
+    assert 0.1 < reported["exa/even"] < 0.9
+    assert reported["exa/long"] < 0.001
+    assert reported["exa/none"] is None
 
 
 def test_a_job_of_an_application_that_is_learned_while_it_runs_gets_its_prediction() -> None:
@@ -78,11 +80,11 @@ def test_a_size_beyond_the_published_curve_gets_a_wide_band_and_is_not_called_re
     assert far["reliability"]["verdict"] not in {"reliable", "unknown"}
 
 
-def test_a_start_of_long_ago_is_told_as_a_job_that_has_run_since() -> None:
+def test_a_start_of_long_ago_is_reported_as_a_job_that_has_run_since() -> None:
     centre = learned()
     start = Scenario()
     start.at("09:50").starts("1", "lammps", nodes=4)
     centre.fold(start.events[-1])
-    said = centre.topic("job_predictions")["exa/1"]
-    assert said["run_time_s"] >= 600
-    assert said["end"] >= "2026-11-20T10:00:00Z"
+    prediction = centre.topic("job_predictions")["exa/1"]
+    assert prediction["run_time_s"] >= 600
+    assert prediction["end"] >= "2026-11-20T10:00:00Z"

@@ -14,11 +14,11 @@ from tests.kit.scenario import SYSTEM, Scenario, completed, evidence, moment_ms
 
 SIZES = (1, 2, 4, 8, 16) * 3
 TEN_MS = moment_ms("10:00")
-STRANGE = (0.0, 5e-324, 1e-300, 1e-9, 0.5, 1.0, 1e9, 1e12, 1e300, 1e308, -1.0, -1e308)
+ODD_NUMBERS = (0.0, 5e-324, 1e-300, 1e-9, 0.5, 1.0, 1e9, 1e12, 1e300, 1e308, -1.0, -1e308)
 
 
 def finite(value: Any) -> bool:
-    """Tell whether all numbers in a message are numbers; msgspec writes those that are none as null."""
+    """Return whether all numbers in a message are numbers; msgspec writes those that are none as null."""
     if isinstance(value, dict):
         return all(finite(each) for each in value.values())
     if isinstance(value, list):
@@ -38,8 +38,8 @@ def goes_on_well(centre: Scenario) -> None:
     at_ms = max(centre.now_ms, TEN_MS) + 3_600_000
     centre.at_ms(at_ms).scales("lammps", *SIZES, prefix="later")
     centre.at_ms(at_ms + 3_600_000)
-    said = centre.topic("predictions")["exa/lammps//nodes"]
-    near = next(point for point in said["curve"] if point["n"] == 4)
+    prediction = centre.topic("predictions")["exa/lammps//nodes"]
+    near = next(point for point in prediction["curve"] if point["n"] == 4)
     assert abs(near["run_time_s"] / 271 - 1) < 0.1
     assert near["low_s"] < near["run_time_s"] < near["high_s"]
     assert centre.asks("still-there", 4, 32, application="lammps")["known"]
@@ -48,7 +48,7 @@ def goes_on_well(centre: Scenario) -> None:
     )
 
 
-@pytest.mark.parametrize("run_time_s", STRANGE)
+@pytest.mark.parametrize("run_time_s", ODD_NUMBERS)
 def test_no_run_time_spoils_a_model(run_time_s: float) -> None:
     centre = learned()
     for i, n in enumerate((4.0, 1e-300, 1e308)):
@@ -56,7 +56,7 @@ def test_no_run_time_spoils_a_model(run_time_s: float) -> None:
     goes_on_well(centre)
 
 
-@pytest.mark.parametrize("n", STRANGE)
+@pytest.mark.parametrize("n", ODD_NUMBERS)
 def test_no_size_spoils_a_model(n: float) -> None:
     centre = learned()
     centre.fold(completed("1", TEN_MS, 60.0, application="lammps", nodes=n))
@@ -68,7 +68,7 @@ def test_no_size_spoils_a_model(n: float) -> None:
 
 @pytest.mark.parametrize("n", [1e-300, 1e308])
 @pytest.mark.parametrize("run_time_s", [1e-300, 1e308])
-def test_what_can_not_be_true_is_refused_and_counted(n: float, run_time_s: float) -> None:
+def test_what_cannot_be_true_is_refused_and_counted(n: float, run_time_s: float) -> None:
     centre = Scenario()
     centre.at("08:00").fold(completed("1", TEN_MS, 60.0, application="lammps", nodes=n))
     centre.fold(completed("2", TEN_MS, run_time_s, application="lammps", nodes=4, end_ms=TEN_MS + 1))
@@ -106,13 +106,13 @@ def test_runs_as_long_as_can_be_are_forecast_without_an_end_that_no_calendar_has
     for i in range(12):
         centre.fold(completed(str(i), TEN_MS, 1e9, application="eternal", nodes=2.0 ** (i % 4), end_ms=TEN_MS + 1))
     centre.at("08:10").starts("new", "eternal", nodes=4)
-    said = centre.topic("job_predictions")["exa/new"]
-    assert said["known"]
-    assert said["end_high"] is None or said["end_high"] < "2100"
+    prediction = centre.topic("job_predictions")["exa/new"]
+    assert prediction["known"]
+    assert prediction["end_high"] is None or prediction["end_high"] < "2100"
     assert centre.at("12:00").messages("job_predictions")
 
 
-NUMBERS = st.sampled_from(STRANGE) | st.floats(allow_nan=False, allow_infinity=False)
+NUMBERS = st.sampled_from(ODD_NUMBERS) | st.floats(allow_nan=False, allow_infinity=False)
 MOMENTS = st.sampled_from((EARLIEST_MS, LATEST_MS, TEN_MS, TEN_MS - 1, 0)) | st.integers(EARLIEST_MS, LATEST_MS)
 NAMES = st.sampled_from(("lammps", "", "a/b", "%2F", "\x00", "#", "..", "é" * 300)) | st.text(max_size=5)
 EVIDENCE = st.builds(
@@ -128,17 +128,17 @@ IDS = st.sampled_from(("1", "2", "a/b@c", ""))
 
 
 @st.composite
-def strange_events(draw: st.DrawFn) -> JobStarted | JobCompleted:
-    job, start_ms, told = draw(IDS), draw(MOMENTS), draw(EVIDENCE)
+def odd_events(draw: st.DrawFn) -> JobStarted | JobCompleted:
+    job, start_ms, reported = draw(IDS), draw(MOMENTS), draw(EVIDENCE)
     run = f"{SYSTEM}/{job}@{start_ms}"
     if draw(st.booleans()):
-        return JobStarted(SYSTEM, job, run, start_ms, told)
+        return JobStarted(SYSTEM, job, run, start_ms, reported)
     state = draw(st.sampled_from((*STATES, "COMPLETED", "COMPLETED", "no such state")))
-    return JobCompleted(SYSTEM, job, run, start_ms, draw(MOMENTS), draw(NUMBERS), state, told)
+    return JobCompleted(SYSTEM, job, run, start_ms, draw(MOMENTS), draw(NUMBERS), state, reported)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(strange_events(), max_size=12))
+@given(st.lists(odd_events(), max_size=12))
 def test_nothing_raises_out_of_the_fold_and_every_message_can_be_read(events: list[JobStarted | JobCompleted]) -> None:
     centre = Scenario()
     centre.at("08:00").scales("lammps", 1, 2, 4)

@@ -21,7 +21,7 @@ def changed(**fields: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("found", "prediction"),
     [
         (changed(curve=[{"n": 1.0, "speedup": 0.05}]), ["[0].value.curve[0].speedup: 0.05 in the place of 1.0",
                                                         '[0].value.curve[1]: missing, {"n": 2.0, "speedup": null} is expected']),
@@ -35,8 +35,8 @@ def changed(**fields: Any) -> list[Any]:
          [f"[1].value: {json.dumps(MESSAGES[0]['value'], sort_keys=True)} in the place of null"]),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named_with_its_place(found: list[Any], said: list[str]) -> None:
-    assert list(differences(found, MESSAGES)) == said
+def test_what_is_wrong_is_named_with_its_place(found: list[Any], prediction: list[str]) -> None:
+    assert list(differences(found, MESSAGES)) == prediction
 
 
 def test_the_last_digits_of_a_number_with_a_fraction_may_differ() -> None:

@@ -31,7 +31,7 @@ def new(**alerts: object) -> Shard:
     return make_shard(Config.model_validate({"alerts": {"host_anomaly": SETTINGS, **alerts}}))
 
 
-def told(host: str, number: int, odd: Iterable[str] = ()) -> HostMinute:
+def predicted(host: str, number: int, odd: Iterable[str] = ()) -> HostMinute:
     """A quiet minute of a host, as every ten minutes; what is odd is ten times as large, much later a hundred."""
     rng = np.random.default_rng([number % 10, *host.encode()])
     factor = 10.0 if number < QUIET + 50 else 100.0
@@ -47,7 +47,7 @@ def story(
         for second in range(0, 60, 10):
             yield Tick("", time_ms=number * MINUTE_MS + second * 1000)
             if second == 20:
-                yield from (told(host, number - 1, (odd or {}).get((host, number - 1), ())) for host in hosts)
+                yield from (predicted(host, number - 1, (odd or {}).get((host, number - 1), ())) for host in hosts)
 
 
 def alerts(shard: Shard, events: Iterable[JournalEvent]) -> list[Alert]:
@@ -74,8 +74,8 @@ FIRST = XNAMES[0]
 
 def stored(shard: Shard, before: dict[str, bytes] | None = None) -> dict[str, bytes]:
     """Return the states after a checkpoint, which writes those that changed."""
-    states = {**(before or {}), **encoded(shard.hosts.desk.copied())}
-    shard.hosts.desk.confirm()
+    states = {**(before or {}), **encoded(shard.hosts.state.copied())}
+    shard.hosts.state.confirm()
     return {key: value for key, value in states.items() if value is not None}
 
 
@@ -121,7 +121,7 @@ def test_a_rack_makes_one_alert_in_the_place_of_its_hosts(learned: dict[str, byt
     assert found[0].evidence.detail["power"] == "on 5 hosts"
 
 
-def test_hosts_that_were_told_of_before_join_the_alert_of_their_rack(learned: dict[str, bytes]) -> None:
+def test_hosts_that_were_reported_before_join_the_alert_of_their_rack(learned: dict[str, bytes]) -> None:
     odd = {(host, QUIET + 3 + 3 * (host != FIRST)): RESOURCES for host in XNAMES[:5]}
     found = alerts(restored(learned), story(XNAMES, range(QUIET, QUIET + 12), odd))
     assert named(found) == [
@@ -132,7 +132,7 @@ def test_hosts_that_were_told_of_before_join_the_alert_of_their_rack(learned: di
     assert found[2].annotations["summary"] == "It is part of the anomaly of rack x1000 on exa."
 
 
-def test_a_few_hosts_of_a_rack_are_told_of_one_by_one(learned: dict[str, bytes]) -> None:
+def test_a_few_hosts_of_a_rack_are_reported_one_by_one(learned: dict[str, bytes]) -> None:
     odd = {(host, QUIET + 3): RESOURCES for host in XNAMES[:2]}
     found = alerts(restored(learned), story(XNAMES, range(QUIET, QUIET + 8), odd))
     assert sorted(named(found)) == [("HostAnomaly", host, "firing") for host in XNAMES[:2]]
@@ -210,7 +210,7 @@ def test_a_slow_host_of_a_job_is_a_straggler_until_it_is_like_the_others(learned
     assert found[0].evidence.detail["job"] == "exa/812"
 
 
-def test_an_idle_host_unlike_the_idle_ones_of_its_partition_is_told_of(learned: dict[str, bytes]) -> None:
+def test_an_idle_host_unlike_the_idle_ones_of_its_partition_is_reported(learned: dict[str, bytes]) -> None:
     shard = restored(learned)
     evidence = Evidence(hosts=tuple(XNAMES), partition="standard")
     events = [JobStarted(SYSTEM, "1", "exa/1@0", 0, evidence), JobStarted(SYSTEM, "1", "exa/1@9", 9, Evidence())]
@@ -224,15 +224,15 @@ def test_an_idle_host_unlike_the_idle_ones_of_its_partition_is_told_of(learned: 
 def test_a_restart_in_the_middle_gives_the_same_alerts_and_the_same_state(learned: dict[str, bytes]) -> None:
     odd = {(host, QUIET + 3 + 3 * (host != FIRST)): RESOURCES for host in XNAMES[:5]}
     events = list(story(XNAMES, range(QUIET, QUIET + 20), odd))
-    whole, said = restored(learned), list[Alert]()
+    whole, prediction = restored(learned), list[Alert]()
     expected = alerts(whole, events)
     shard, states = restored(learned), learned
     after_ticks = [i + 1 for i, event in enumerate(events) if isinstance(event, Tick)][7::9]
     for start, stop in pairwise([0, *after_ticks, len(events)]):
-        said += alerts(shard, events[start:stop])
+        prediction += alerts(shard, events[start:stop])
         states = stored(shard, states)
-        shard = restored(states, shard.hosts.desk.now_ms)
-    assert said == expected
+        shard = restored(states, shard.hosts.state.now_ms)
+    assert prediction == expected
     assert states == stored(whole, learned)
 
 
@@ -241,7 +241,7 @@ def test_a_reader_sees_which_hosts_and_resources_are_anomalous(learned: dict[str
     shard = restored(learned)
     assert shard.hosts.alerts.anomalous() == []
     alerts(shard, story(XNAMES, range(QUIET, QUIET + 7), odd))
-    host = shard.hosts.desk.index.host(SYSTEM, FIRST)
+    host = shard.hosts.state.index.host(SYSTEM, FIRST)
     assert host is not None
     assert shard.hosts.alerts.anomalous() == [host]
     assert shard.hosts.alerts.since_ms(host, "load1") == (QUIET + 3) * MINUTE_MS

@@ -31,7 +31,7 @@ def ended(start: JobStarted, after_ms: int) -> JobCompleted:
     return JobCompleted(SYSTEM, start.job_id, start.run_id, start.start_ms, end_ms, time_s, "FAILED", start.evidence)
 
 
-def said(host: str, state: str, after_ms: int) -> HostState:
+def prediction(host: str, state: str, after_ms: int) -> HostState:
     return HostState(SYSTEM, host, state, DAY_MS + after_ms)
 
 
@@ -57,12 +57,12 @@ def test_a_job_runs_on_its_hosts_from_its_start_to_its_end() -> None:
     assert (jobs.on(SYSTEM, "nid001"), jobs.of("exa/1"), jobs.running()) == ((), (), ())
 
 
-def test_jobs_that_share_a_host_are_told_the_last_first() -> None:
+def test_jobs_that_share_a_host_are_shown_the_last_first() -> None:
     jobs = placed(centre_with(started("1", 0, "a"), started("3", 9, "a", "b"), started("2", 9, "a")))
     assert jobs.on(SYSTEM, "a") == ("exa/2", "exa/3", "exa/1")
 
 
-def test_a_requeued_job_runs_where_its_newest_run_does_whatever_order_it_is_told_in() -> None:
+def test_a_requeued_job_runs_where_its_newest_run_does_whatever_order_it_is_reported_in() -> None:
     first, second = started("1", 0, "a"), started("1", HOUR_MS, "b")
     for events in ((first, second), (second, first), (first, ended(first, 60_000), second), (second, ended(first, 9))):
         jobs = placed(centre_with(*events))
@@ -81,7 +81,7 @@ def test_hosts_of_a_partition_are_those_on_which_its_jobs_ran() -> None:
     assert (jobs.hosts_of(SYSTEM, "thin"), jobs.hosts_of("other", "fat/a")) == ((), ())
 
 
-def test_a_run_of_which_only_the_end_is_told_tells_hosts_of_its_partition_too() -> None:
+def test_a_run_of_which_only_the_end_is_reported_reports_hosts_of_its_partition_too() -> None:
     centre = centre_with(ended(started("1", 0, "n1", partition="fat"), 60_000))
     assert placed(centre).hosts_of(SYSTEM, "fat") == ("n1",)
     assert centre.shard.state.windows.hosts_of(SYSTEM, "fat") == ("n1",)
@@ -105,7 +105,7 @@ def test_a_job_whose_hosts_are_too_many_or_unreadable_is_left_out_and_counted(ho
 def test_hosts_of_all_jobs_together_are_bounded_and_the_bound_holds_after_a_restart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hosts_jobs, "HELD_HOSTS_MAX", 5)
+    monkeypatch.setattr(hosts_jobs, "RETAINED_HOSTS_MAX", 5)
     centre = centre_with(*(started(str(i), i, f"n[{i}0-{i}2]") for i in range(1, 4)))
     assert placed(centre).running() == ("exa/1",)
     assert centre.tally["bound:job_hosts_max"] == 2
@@ -118,15 +118,15 @@ def test_hosts_of_all_jobs_together_are_bounded_and_the_bound_holds_after_a_rest
 def test_too_many_jobs_and_states_push_out_the_longest_unused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts_jobs, "JOBS_MAX", 4)
     monkeypatch.setattr(hosts_jobs, "STATES_MAX", 4)
-    events = [each for i in range(9) for each in (started(str(i), i, f"n{i}"), said(f"n{i}", "drain", i))]
+    events = [each for i in range(9) for each in (started(str(i), i, f"n{i}"), prediction(f"n{i}", "drain", i))]
     centre = centre_with(*events)
-    assert len(centre.shard.hosts.desk.jobs) == len(centre.shard.hosts.desk.conditions) == 4
+    assert len(centre.shard.hosts.state.jobs) == len(centre.shard.hosts.state.conditions) == 4
     assert len(placed(centre).running()) == 4
     assert (centre.tally["bound:host_jobs_max"], centre.tally["bound:host_states_max"]) == (5, 5)
 
 
-def test_the_state_of_a_host_is_what_was_said_last() -> None:
-    jobs = placed(centre_with(said("a", "drain", 5), said("a", "up", 9), said("a", "down", 7)))
+def test_the_state_of_a_host_is_what_was_reported_last() -> None:
+    jobs = placed(centre_with(prediction("a", "drain", 5), prediction("a", "up", 9), prediction("a", "down", 7)))
     assert (jobs.state_of(SYSTEM, "a"), jobs.state_of(SYSTEM, "b")) == ("up", "")
 
 
@@ -135,16 +135,16 @@ def test_an_ended_job_is_forgotten_after_an_hour_and_one_without_an_end_after_a_
     start, stays = started("1", 8 * HOUR_MS, "a"), started("2", 8 * HOUR_MS, "b")
     for event in (start, ended(start, 9), stays):
         centre.fold(event)
-    assert len(centre.at("08:59").shard.hosts.desk.jobs) == 2
+    assert len(centre.at("08:59").shard.hosts.state.jobs) == 2
     assert placed(centre.at("09:10")).running() == ("exa/2",)
-    assert len(centre.shard.hosts.desk.jobs) == 1
+    assert len(centre.shard.hosts.state.jobs) == 1
     assert placed(centre.at("31d 08:00")).on(SYSTEM, "b") == ()
 
 
 def test_all_of_it_is_the_same_after_a_restart() -> None:
     first = started("1", 0, "n[1-2]", partition="fat")
     centre = centre_with(
-        first, started("2", 5, "n2", partition="fat"), ended(first, 9), started("3", 7, "n1"), said("n1", "down", 7)
+        first, started("2", 5, "n2", partition="fat"), ended(first, 9), started("3", 7, "n1"), prediction("n1", "down", 7)
     )  # fmt: skip
     before = everything(placed(centre), "n1", "n2")
     centre.restart()
@@ -156,7 +156,7 @@ def test_readers_see_the_job_and_the_state_of_a_host_and_the_class_of_its_variat
     centre = Scenario().at("08:00")
     number = centre.now_ms // 60_000
     centre.fold(started("1", 0, "n1"))
-    centre.fold(said("n1", "drain", 0))
+    centre.fold(prediction("n1", "drain", 0))
     shard = centre.shard
     for name in ("n2", "n1"):
         shard.fold(JournalRecord(minute(name, number, cpu_available=(0.2, 0.6), memory_free=(1e9,))))

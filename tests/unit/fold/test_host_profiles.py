@@ -30,7 +30,7 @@ def resources(host: int, number: int) -> Resources:
 
 def life() -> list[JournalEvent]:
     """Return forty minutes of hosts that come and go, with jobs that are told in time, late, twice, in part and never."""
-    told: list[Any] = [
+    reported: list[Any] = [
         minute(f"nid{host}", number, resources(host, number), revision=revision)
         for number in range(40)
         for host in range(4)
@@ -39,7 +39,7 @@ def life() -> list[JournalEvent]:
     ]
     jobs = [started("0", 0, "nid[0-1]"), ended("0", 0, 6.5), started("1", 6.5, "nid[0-2]"), started("2", 9, "nid2")]
     jobs += [ended("2", 9, 11), ended("1", 6.5, 12), started("3", 12.5, "nid[0-3]"), started("3", 20, "nid[0-3]")]
-    return in_time([*told, *jobs, ended("3", 20, 34), ended("9", 15, 18, "nid3")], until=42)
+    return in_time([*reported, *jobs, ended("3", 20, 34), ended("9", 15, 18, "nid3")], until=42)
 
 
 EVENTS = life()
@@ -57,7 +57,7 @@ def state(shard: Shard) -> dict[str, bytes | None]:
     return shard.copied_hosts()()
 
 
-def kept(shard: Shard) -> dict[str, bytes]:
+def retained(shard: Shard) -> dict[str, bytes]:
     return {key: value for key, value in state(shard).items() if value is not None}
 
 
@@ -76,8 +76,8 @@ def test_settled_runs_carry_their_profiles() -> None:
 
 
 def test_a_run_that_ended_before_an_hour_without_ticks_settles_with_its_profile() -> None:
-    told = [minute("nid0", number, resources(0, number)) for number in range(8)]
-    before = in_time([*told, started("0", 0, "nid0"), ended("0", 0, 7)], until=8)
+    reported = [minute("nid0", number, resources(0, number)) for number in range(8)]
+    before = in_time([*reported, started("0", 0, "nid0"), ended("0", 0, 7)], until=8)
     (found,) = folded(make_shard(SETTINGS), [*before, tick(68), tick(69)])
     assert found is not None
     assert found.minutes == 7
@@ -93,7 +93,7 @@ def test_what_is_stored_goes_on_as_if_nothing_had_been(cut: int) -> None:
         twin.fold_hosts(JournalRecord(event))
     after = list(folded(twin, EVENTS[cut:]))
     assert before + after == expected
-    assert {key: value for key, value in (kept(part) | state(twin)).items() if value is not None} == kept(whole)
+    assert {key: value for key, value in (retained(part) | state(twin)).items() if value is not None} == retained(whole)
 
 
 def test_no_record_is_larger_than_a_broker_takes() -> None:
@@ -110,14 +110,14 @@ def test_a_job_on_more_hosts_than_can_be_followed_has_no_profile_and_no_record_o
     shard, lists = make_shard(Config()), tuple(f"nid[{i}0001-{i}9000]" for i in range(1, 4))
     jobs = [started("1", 0, *lists), started("2", 0, "x" * 500_000), ended("1", 0, 5), ended("2", 0, 5)]
     assert not list(folded(shard, in_time([minute("nid10001", 0, resources(0, 0)), *jobs], until=9)))
-    assert all(len(value) < 1_000 for key, value in kept(shard).items() if key.startswith("profile_run"))
+    assert all(len(value) < 1_000 for key, value in retained(shard).items() if key.startswith("profile_run"))
 
 
 @pytest.mark.parametrize("kind", ARRAYS)
 def test_damage_is_refused(kind: str) -> None:
     shard = make_shard(SETTINGS)
     list(folded(shard, EVENTS[:160]))
-    stored = kept(shard)
+    stored = retained(shard)
     hit = next(key for key in stored if key.startswith(kind))
     with pytest.raises(ConfigError, match="scalewatch rebuild"):
         make_shard(SETTINGS).restore(stored | {hit: stored[hit][:-20]}, shard.now_ms, shard.hosts_now_ms)
@@ -126,7 +126,7 @@ def test_damage_is_refused(kind: str) -> None:
 def test_what_does_not_fit_the_hosts_that_are_known_is_refused() -> None:
     shard = make_shard(SETTINGS)
     list(folded(shard, EVENTS[:160]))
-    stored = {key: value for key, value in kept(shard).items() if "profile_hosts" not in key}
+    stored = {key: value for key, value in retained(shard).items() if "profile_hosts" not in key}
     with pytest.raises(ConfigError, match="scalewatch rebuild"):
         make_shard(SETTINGS).restore(stored, shard.now_ms, shard.hosts_now_ms)
 

@@ -55,10 +55,10 @@ def window(shard: Shard, host: str, until: float, resource: str = "cpu") -> Host
     return shard.state.windows.window(SYSTEM, host, resource, until_ms=round(until * MINUTE_MS))
 
 
-def outlook(shard: Shard, host: str, resource: str = "cpu") -> Any:
+def forecast(shard: Shard, host: str, resource: str = "cpu") -> Any:
     view = shard.host_view(SYSTEM, host)
     assert view is not None
-    return {each.resource: each.outlook for each in view.resources}[resource]
+    return {each.resource: each.forecast for each in view.resources}[resource]
 
 
 def day(hosts: int = 5, count: int = 12) -> list[JournalEvent]:
@@ -75,47 +75,65 @@ def test_a_minute_is_a_window_and_a_forecast_after_the_next_tick() -> None:
     shard = folded(tick(10), minute("nid1", 10, cpu=(0.5, 0.75)))
     assert window(shard, "nid1", until=11) is None
     folded(tick(11.2), shard=shard)
-    told = window(shard, "nid1", until=11)
-    assert told is not None
-    assert (told.until_ms, told.edges[0], told.edges[-1], told.count) == (11 * MINUTE_MS, 0.5, 0.75, 10)
-    assert (told.low, told.high, told.mean, told.stale, told.thin) == (0.5, 0.75, 0.625, False, False)
-    assert 0.5 <= outlook(shard, "nid1").value <= 0.75
+    reported = window(shard, "nid1", until=11)
+    assert reported is not None
+    assert (reported.until_ms, reported.edges[0], reported.edges[-1], reported.count) == (11 * MINUTE_MS, 0.5, 0.75, 10)
+    assert (reported.low, reported.high, reported.mean, reported.stale, reported.thin) == (
+        0.5,
+        0.75,
+        0.625,
+        False,
+        False,
+    )
+    assert 0.5 <= forecast(shard, "nid1").value <= 0.75
 
 
-def test_a_host_is_told_what_the_forecasters_say_of_its_10_second_means() -> None:
+def test_a_host_is_shown_what_the_forecasters_state_of_its_10_second_means() -> None:
     shard, plain = make_shard(Config()), Forecasters(1)
     for number in range(20):
         folded(minute("a", number, cpu=means(number)), tick(number + 1), shard=shard)
         for value in means(number):
             plain.observe(np.arange(1), [value])
-    told, expected = outlook(shard, "a"), plain.forecast(np.arange(1))
-    assert told.value == pytest.approx(float(expected.value[0]), rel=1e-5)
-    assert told.error == pytest.approx(float(expected.error[0]), rel=1e-5)
+    reported, expected = forecast(shard, "a"), plain.forecast(np.arange(1))
+    assert reported.value == pytest.approx(float(expected.value[0]), rel=1e-5)
+    assert reported.error == pytest.approx(float(expected.error[0]), rel=1e-5)
 
 
-def test_a_window_of_some_time_ago_is_told_as_it_was() -> None:
+def test_a_window_of_some_time_ago_is_reported_as_it_was() -> None:
     shard = folded(*(event for n in range(3) for event in (minute("a", n, cpu=(n / 10,)), tick(n + 1.2))))
-    assert [told.mean for until in (1, 1.9, 2, 3, 9) if (told := window(shard, "a", until))] == [0, 0, 0.1, 0.2, 0.2]
+    assert [reported.mean for until in (1, 1.9, 2, 3, 9) if (reported := window(shard, "a", until))] == [
+        0,
+        0,
+        0.1,
+        0.2,
+        0.2,
+    ]
     assert window(shard, "a", 0.9) is None
 
 
 def test_a_window_is_stale_when_nothing_came_for_a_minute_more() -> None:
     shard = folded(minute("a", 0, cpu=(0.5,)), tick(1.2))
-    stale = [told.stale for until in (1, 2.9, 3, 30) if (told := window(shard, "a", until))]
+    stale = [reported.stale for until in (1, 2.9, 3, 30) if (reported := window(shard, "a", until))]
     assert stale == [False, False, True, True]
 
 
-def test_what_two_sources_tell_of_a_resource_is_one_window_and_one_minute() -> None:
+def test_what_two_sources_report_a_resource_is_one_window_and_one_minute() -> None:
     shard = folded(
         minute("a", 0, source="load/0", cpu=(0.0, 0.2)), minute("a", 0, source="load/1", cpu=(0.4, 0.6)), tick(1.2)
     )
-    told = window(shard, "a", 1)
-    assert told is not None
-    assert (told.edges[0], told.edges[-1], told.count, told.low, told.high) == (0.0, 0.6, 20, 0.0, 0.6)
-    assert told.mean == pytest.approx(0.3)
-    assert sum(told.shares) == pytest.approx(1.0)
+    reported = window(shard, "a", 1)
+    assert reported is not None
+    assert (reported.edges[0], reported.edges[-1], reported.count, reported.low, reported.high) == (
+        0.0,
+        0.6,
+        20,
+        0.0,
+        0.6,
+    )
+    assert reported.mean == pytest.approx(0.3)
+    assert sum(reported.shares) == pytest.approx(1.0)
     one = folded(minute("a", 0, cpu=(0.2, 0.4)), tick(1.2))
-    assert outlook(shard, "a").value == pytest.approx(outlook(one, "a").value)
+    assert forecast(shard, "a").value == pytest.approx(forecast(one, "a").value)
 
 
 def test_a_minute_that_comes_again_or_late_changes_nothing() -> None:
@@ -128,14 +146,14 @@ def test_a_minute_that_comes_again_or_late_changes_nothing() -> None:
     assert state(folded(*events[:1] * 3, events[1])) == before
 
 
-def test_a_minute_that_is_told_anew_with_a_late_sample_changes_its_window_but_is_not_learned_twice() -> None:
+def test_a_minute_that_is_reported_anew_with_a_late_sample_changes_its_window_but_is_not_learned_twice() -> None:
     shard = folded(minute("a", 5, cpu=(0.2, 0.4)), tick(6.2))
-    before = outlook(shard, "a")
+    before = forecast(shard, "a")
     folded(minute("a", 5, cpu=(0.2, 0.4, 0.9)), tick(6.3), shard=shard)
-    told = window(shard, "a", 6)
-    assert told is not None
-    assert (told.high, told.count) == (0.9, 15)
-    assert outlook(shard, "a") == before
+    reported = window(shard, "a", 6)
+    assert reported is not None
+    assert (reported.high, reported.count) == (0.9, 15)
+    assert forecast(shard, "a") == before
 
 
 def retold(event: HostMinute) -> HostMinute:
@@ -143,12 +161,12 @@ def retold(event: HostMinute) -> HostMinute:
 
 
 @pytest.mark.parametrize("between", [[], [tick(6.15)]])
-def test_the_first_telling_of_a_minute_does_not_undo_the_second_when_it_comes_late(between: list[Tick]) -> None:
+def test_the_first_report_of_a_minute_does_not_undo_the_second_when_it_comes_late(between: list[Tick]) -> None:
     first, second = minute("a", 5, cpu=(0.2, 0.4)), retold(minute("a", 5, cpu=(0.2, 0.4, 0.9)))
     shard = folded(second, *between, first, tick(6.2))
-    told = window(shard, "a", 6)
-    assert told is not None
-    assert (told.high, told.count) == (0.9, 15)
+    reported = window(shard, "a", 6)
+    assert reported is not None
+    assert (reported.high, reported.count) == (0.9, 15)
     assert state(shard) == state(folded(second, *between, tick(6.2)))
 
 
@@ -157,22 +175,22 @@ def test_absent_means_and_minutes_leave_a_forecast_as_it_is() -> None:
         minute("a", 0, cpu=(0.1, None, 0.2, None)), tick(1), minute("a", 9, cpu=(None, 0.3)), tick(10),
         minute("a", 12, cpu=(None, None)), tick(13),
     )  # fmt: skip
-    assert outlook(gaps, "a") == outlook(folded(minute("a", 0, cpu=(0.1, 0.2, 0.3)), tick(1)), "a")
+    assert forecast(gaps, "a") == forecast(folded(minute("a", 0, cpu=(0.1, 0.2, 0.3)), tick(1)), "a")
 
 
 def test_minutes_that_wait_together_are_learned_one_after_the_other() -> None:
     events = [minute("a", number, cpu=means(number)) for number in range(6)]
     at_once = folded(*reversed(events), tick(7.2))
     by_and_by = folded(*(each for n, event in enumerate(events) for each in (event, tick(n + 1.2))), tick(7.2))
-    assert outlook(at_once, "a") == outlook(by_and_by, "a")
+    assert forecast(at_once, "a") == forecast(by_and_by, "a")
 
 
 def test_more_minutes_than_may_wait_are_learned_before_the_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_shard, "WAITING_MAX", 3)
     shard = folded(*(minute(str(host), 0, cpu=(0.5,)) for host in range(7)))
-    assert (len(shard.hosts.desk.index.series.ids), shard.hosts.waiting, shard.hosts_wait) == (6, 1, True)
+    assert (len(shard.hosts.state.index.series.ids), shard.hosts.waiting, shard.hosts_wait) == (6, 1, True)
     folded(tick(1), shard=shard)
-    assert (len(shard.hosts.desk.index.series.ids), shard.hosts_wait) == (7, False)
+    assert (len(shard.hosts.state.index.series.ids), shard.hosts_wait) == (7, False)
 
 
 def test_a_quiet_host_is_forgotten_and_its_place_taken_by_another_one() -> None:
@@ -181,7 +199,7 @@ def test_a_quiet_host_is_forgotten_and_its_place_taken_by_another_one() -> None:
     folded(tick(61), shard=shard)
     assert shard.host_view(SYSTEM, "a") is None
     folded(minute("b", 70, cpu=(0.5,)), tick(71), shard=shard)
-    assert outlook(shard, "b") == outlook(folded(minute("b", 70, cpu=(0.5,)), tick(71)), "b"), "nothing of a is left"
+    assert forecast(shard, "b") == forecast(folded(minute("b", 70, cpu=(0.5,)), tick(71)), "b"), "nothing of a is left"
     assert (shard.sizes()["host_rows"], shard.sizes()["host_windows"]) == (1, 1)
 
 
@@ -236,7 +254,7 @@ def test_states_of_hosts_that_are_not_put_back_are_removed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "prediction"),
     [
         ({"host_windows/0": b"{"}, "host_windows/0 is damaged"),
         ({"host_forecasts/0": msgspec.json.encode({"version": 1, "data": b"1234"})}, "are damaged"),
@@ -246,9 +264,9 @@ def test_states_of_hosts_that_are_not_put_back_are_removed() -> None:
         ({"host_series/0": msgspec.json.encode({"version": 1, "data": b"", "names": [(0, "e", "h")]})}, "are damaged"),
     ],
 )
-def test_a_damaged_state_of_hosts_is_refused(change: dict[str, bytes], said: str) -> None:
+def test_a_damaged_state_of_hosts_is_refused(change: dict[str, bytes], prediction: str) -> None:
     stored = {key: value for key, value in state(folded(*day())).items() if value is not None}
-    with pytest.raises(ConfigError, match=f"{said}.*`scalewatch rebuild`"):
+    with pytest.raises(ConfigError, match=f"{prediction}.*`scalewatch rebuild`"):
         make_shard(Config()).restore(stored | change, 1, 1)
 
 
@@ -259,7 +277,7 @@ def test_columns_of_an_older_version_begin_anew_and_the_others_go_on() -> None:
     twin = make_shard(Config())
     twin.restore(stored | older, 1, shard.now_ms)
     assert window(twin, "1", 12) == window(shard, "1", 12) is not None
-    assert (outlook(twin, "1"), outlook(shard, "1") is None) == (None, False)
+    assert (forecast(twin, "1"), forecast(shard, "1") is None) == (None, False)
 
 
 def test_a_part_that_raises_costs_what_it_learns_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +297,7 @@ def test_hosts_that_raise_do_not_stop_the_jobs(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         ResourceMinute(1, 1e300, -1e300, 1e300, (1e300,), (-1e300, 1e300), (1.0,), 1),
         ResourceMinute(-5, 0.5, 0.5, 0.5, (0.5,) * 9, (0.5,) * 6, (0.2,) * 5, -7),
@@ -289,9 +307,9 @@ def test_hosts_that_raise_do_not_stop_the_jobs(monkeypatch: pytest.MonkeyPatch) 
         ResourceMinute(0, 0.0, 0.0, 0.0),
     ],
 )
-def test_whatever_a_minute_holds_the_others_are_taken(told: ResourceMinute) -> None:
-    strange = HostMinute(SYSTEM, "load/0", "b", 0, {"cpu": told, "memory": resource_minute((0.5, 0.6))})
-    shard = folded(minute("a", 0, cpu=(0.5, 0.6)), strange, tick(1.2))
+def test_whatever_a_minute_holds_the_others_are_taken(reported: ResourceMinute) -> None:
+    outlier = HostMinute(SYSTEM, "load/0", "b", 0, {"cpu": reported, "memory": resource_minute((0.5, 0.6))})
+    shard = folded(minute("a", 0, cpu=(0.5, 0.6)), outlier, tick(1.2))
     assert window(shard, "a", 1) == window(shard, "b", 1, "memory") is not None
     assert ("fault", "host_rows") not in shard.tallied()
     found = window(shard, "b", 1)

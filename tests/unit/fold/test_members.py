@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from processors.models.battery import BESIDE
-from processors.models.combination.evidence import LAWS
+from processors.models.battery import REFERENCE
+from processors.models.combination.evidence import ENSEMBLE
 from tests.kit.scenario import SYSTEM, Scenario
 
 APPLICATION = f"{SYSTEM}/app//nodes"
@@ -38,15 +38,15 @@ def growing(truth: Truth, *, restarts: bool = False) -> Scenario:
     return centre.at("6d 10:00")
 
 
-def told(centre: Scenario) -> dict[str, Any]:
+def predicted(centre: Scenario) -> dict[str, Any]:
     return centre.topic("predictions")[APPLICATION]
 
 
-def errors(said: dict[str, Any], horizon: str) -> dict[str, float]:
+def errors(prediction: dict[str, Any], horizon: str) -> dict[str, float]:
     """Return the errors of the laws at a horizon, the least first."""
     found = {
         member["name"]: part["error"]
-        for member in said["model"]["members"]
+        for member in prediction["model"]["members"]
         for part in member["errors"]
         if part["horizon"] == horizon
     }
@@ -54,45 +54,47 @@ def errors(said: dict[str, Any], horizon: str) -> dict[str, float]:
 
 
 def test_an_application_that_scales_universally_shows_usl_as_the_one_that_is_right() -> None:
-    said = told(growing(universal))
-    by_error = errors(said, "up_to_2x")
+    prediction = predicted(growing(universal))
+    by_error = errors(prediction, "up_to_2x")
     assert next(iter(by_error)) == "usl"
     assert by_error["usl"] < 0.1 < by_error["amdahl"]
-    usl = next(member for member in said["model"]["members"] if member["name"] == "usl")
+    usl = next(member for member in prediction["model"]["members"] if member["name"] == "usl")
     assert usl["parameters"] == pytest.approx(
         {"t1_s": 1000.0, "sigma": 0.02, "kappa": 0.0006, "best_n": math.sqrt(0.98 / 0.0006)}, rel=0.1
     )
 
 
 def test_an_application_with_logarithmic_communication_shows_that_law_as_the_one_that_is_right() -> None:
-    by_error = errors(told(growing(amdahl_log)), "up_to_2x")
+    by_error = errors(predicted(growing(amdahl_log)), "up_to_2x")
     assert next(iter(by_error)) == "amdahl_log"
     assert by_error["amdahl_log"] < 0.05
 
 
-def test_every_law_says_what_it_is_for() -> None:
-    members = {member["name"]: member for member in told(growing(universal))["model"]["members"]}
-    assert set(members) == {*LAWS, *BESIDE}
-    assert {name for name, member in members.items() if member["role"] == "part"} == set(LAWS)
+def test_every_law_states_what_it_is_for() -> None:
+    members = {member["name"]: member for member in predicted(growing(universal))["model"]["members"]}
+    assert set(members) == {*ENSEMBLE, *REFERENCE}
+    assert {name for name, member in members.items() if member["role"] == "part"} == set(ENSEMBLE)
     assert sum(member["weight"] for member in members.values()) == pytest.approx(1.0, abs=1e-4)
     assert {name for name, member in members.items() if member["answers"] != "all sizes"} == {"adept"}
     assert all(member["parameters"] for member in members.values())
 
 
-def test_laws_that_need_more_sizes_say_so() -> None:
+def test_laws_that_need_more_sizes_report_it() -> None:
     centre = Scenario()
     centre.at("08:00").scales("app", 1, 2)
     centre.at("10:00")
-    members = {member["name"]: member for member in told(centre)["model"]["members"]}
+    members = {member["name"]: member for member in predicted(centre)["model"]["members"]}
     silent = {name: member["sizes_min"] for name, member in members.items() if member["answers"] == "nothing"}
     assert silent == {"barnes_linear": 3, "barnes_quadratic": 4, "adept": 3}
 
 
 def test_the_prediction_itself_is_measured_as_its_members_are() -> None:
-    said = told(growing(universal))
-    assert [(part["horizon"], part["scored"]) for part in said["model"]["errors"]] == [("up_to_2x", 8)]
-    assert [part["horizon"] for part in said["quality"]["horizons"]] == ["up_to_2x"]
-    assert said["quality"]["horizons"][0]["median_error"] == pytest.approx(said["model"]["errors"][0]["error"], rel=0.5)
+    prediction = predicted(growing(universal))
+    assert [(part["horizon"], part["scored"]) for part in prediction["model"]["errors"]] == [("up_to_2x", 8)]
+    assert [part["horizon"] for part in prediction["quality"]["horizons"]] == ["up_to_2x"]
+    assert prediction["quality"]["horizons"][0]["median_error"] == pytest.approx(
+        prediction["model"]["errors"][0]["error"], rel=0.5
+    )
 
 
 def test_far_beyond_the_published_curve_the_laws_and_what_they_make_up_are_judged_all_the_same() -> None:
@@ -100,24 +102,24 @@ def test_far_beyond_the_published_curve_the_laws_and_what_they_make_up_are_judge
     centre.at("08:00").scales("app", 4, 8, 16)
     answered = centre.at("09:00").asks("q", 128.0, application="app")["points"][0]["run_time_s"]
     centre.at("10:00").ran("big", "app", 128, 40.0)
-    said = told(centre.at("2d 10:00"))
-    assert errors(said, "beyond_4x")
-    (far,) = said["model"]["errors"]
+    prediction = predicted(centre.at("2d 10:00"))
+    assert errors(prediction, "beyond_4x")
+    (far,) = prediction["model"]["errors"]
     assert far == {
         "horizon": "beyond_4x",
         "scored": 1,
         "error": pytest.approx(abs(math.log(40.0 / answered)), abs=2e-3),
     }
-    assert said["quality"]["scored"] == 0, "no band was published there"
+    assert prediction["quality"]["scored"] == 0, "no band was published there"
 
 
 def test_a_run_below_the_known_sizes_judges_the_laws_alone() -> None:
     centre = Scenario()
     centre.at("08:00").scales("app", 4, 8, 16)
     centre.at("10:00").ran("small", "app", 2, 500.0)
-    said = told(centre.at("2d 10:00"))
-    assert errors(said, "up_to_2x")
-    assert said["model"]["errors"] == []
+    prediction = predicted(centre.at("2d 10:00"))
+    assert errors(prediction, "up_to_2x")
+    assert prediction["model"]["errors"] == []
 
 
 def test_a_corrected_or_repeated_report_judges_no_law_again() -> None:
@@ -132,20 +134,20 @@ def test_a_corrected_or_repeated_report_judges_no_law_again() -> None:
 
 def test_a_restart_changes_nothing() -> None:
     plain, restarted = growing(universal), growing(universal, restarts=True)
-    assert told(plain)["model"] == told(restarted)["model"]
+    assert predicted(plain)["model"] == predicted(restarted)["model"]
     assert plain.state()[f"members/{APPLICATION}"] == restarted.state()[f"members/{APPLICATION}"]
 
 
-def test_an_answer_tells_the_same_of_the_laws() -> None:
+def test_an_answer_reports_the_same_of_the_laws() -> None:
     centre = growing(universal)
     answer = centre.asks("q", 256.0, application="app")
-    assert answer["model"] == told(centre)["model"]
+    assert answer["model"] == predicted(centre)["model"]
 
 
 def test_measured_coverage_is_part_of_predictions_answers_and_jobs() -> None:
     centre = growing(universal)
-    measured = told(centre)["quality"]["horizons"][0]["coverage_90"]
-    beyond = [point for point in told(centre)["curve"] if point["n"] == 256.0]
+    measured = predicted(centre)["quality"]["horizons"][0]["coverage_90"]
+    beyond = [point for point in predicted(centre)["curve"] if point["n"] == 256.0]
     assert [point["coverage_measured"] for point in beyond] == [measured]
     assert centre.asks("q", 256.0, application="app")["points"][0]["coverage_measured"] == measured
     centre.starts("job", "app", 256)
@@ -158,10 +160,10 @@ def test_a_favoured_class_of_sizes_leaves_the_classic_laws_beside_downey() -> No
     for i, n in enumerate((1, 2, 4, 8, 16, 32, 64, 3, 6, 12, 24, 48)):
         slow = 1.0 if n & (n - 1) == 0 else 1.6
         centre.ran(f"a{i}", "app", n, (1000.0 / n + 20.0) * slow)
-    said = told(centre.at("10:00"))
-    assert said["model"]["name"] == "adept"
-    parts = {member["name"]: member["role"] for member in said["model"]["members"]}
-    assert parts == {name: "part" if name == "downey" else "beside" for name in BESIDE}
+    prediction = predicted(centre.at("10:00"))
+    assert prediction["model"]["name"] == "adept"
+    parts = {member["name"]: member["role"] for member in prediction["model"]["members"]}
+    assert parts == {name: "part" if name == "downey" else "reference" for name in REFERENCE}
 
 
 def test_the_laws_leave_with_their_application() -> None:

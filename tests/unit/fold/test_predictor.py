@@ -86,7 +86,7 @@ WAYS = {
     "another size than the one that was run": Way(of_one_size, "lammps", 8, {}, "extrapolated", published=True),
     "times that do not follow the size": Way(not_by_size, "lammps", 4, {}, "similar_runs", published=True),
     "an input that was never run": Way(
-        of_many_inputs, "lammps", 4, {"attributes": {"atoms": 16000}}, "cold_start", published=False
+        of_many_inputs, "lammps", 4, {"attributes": {"atoms": 16000}}, "transfer", published=False
     ),
     "attributes that decide": Way(of_solvers, "lammps", 4, {"attributes": {"solver": "cg"}}, "features", published=False),
     "nothing but the user": Way(of_a_user, None, 4, {"user": "u-anna", "job_name": "bash"}, "similar_runs", published=False),

@@ -16,16 +16,16 @@ WITH_AND_WITHOUT_RESTART = pytest.mark.parametrize(
 
 
 @WITH_AND_WITHOUT_RESTART
-def test_power_beyond_what_counters_explain_is_told_once_and_is_over_with_the_next_run_that_is_explained(
+def test_power_beyond_what_counters_explain_is_reported_once_and_is_over_with_the_next_run_that_is_explained(
     pause: Restart,
 ) -> None:
     day = Measured().runs_on(KNOWN)
-    assert not day.told("UnexplainedPower")
+    assert not day.published("UnexplainedPower")
     pause(day.centre)
     day.runs_on(2, watts=1.4)
     pause(day.centre)
     day.runs_on(1).settles()
-    firing, resolved = day.told("UnexplainedPower")
+    firing, resolved = day.published("UnexplainedPower")
     assert (firing["status"], resolved["status"]) == ("firing", "resolved")
     assert firing["labels"] == {
         "alertname": "UnexplainedPower", "severity": "warning", "application": "lammps", "system": "exa", "input": "",
@@ -41,55 +41,55 @@ def test_power_beyond_what_counters_explain_is_told_once_and_is_over_with_the_ne
 
 def test_power_that_was_estimated_from_counters_raises_nothing() -> None:
     day = Measured().runs_on(KNOWN).runs_on(2, watts=1.4, estimated=0.5).settles()
-    assert not day.told("UnexplainedPower")
+    assert not day.published("UnexplainedPower")
 
 
-def test_a_disturbed_run_is_told_with_the_counters_that_show_it() -> None:
+def test_a_disturbed_run_is_reported_with_the_counters_that_show_it() -> None:
     day = Measured().runs_on(KNOWN).runs_on(1, disturbed=0.4).runs_on(2)
-    (said,) = day.told("DisturbedRun")
-    assert (said["status"], said["severity"], said["kind"]) == ("firing", "info", "anomaly")
-    summary = said["annotations"]["summary"]
+    (prediction,) = day.published("DisturbedRun")
+    assert (prediction["status"], prediction["severity"], prediction["kind"]) == ("firing", "info", "anomaly")
+    summary = prediction["annotations"]["summary"]
     assert summary.startswith("lammps on 16 nodes was disturbed: it took 1.4")
     assert "PAPI_RES_STL per cycle at 1.8" in summary
-    assert "robust standard deviations away" in said["annotations"]["description"]
-    assert f"run exa/r{KNOWN}@" in said["annotations"]["description"]
-    assert said["evidence"]["detail"]["weight"] < 0.5
-    assert not day.told("UnexplainedPower")  # it drew what its counters explain
+    assert "robust standard deviations away" in prediction["annotations"]["description"]
+    assert f"run exa/r{KNOWN}@" in prediction["annotations"]["description"]
+    assert prediction["evidence"]["detail"]["weight"] < 0.5
+    assert not day.published("UnexplainedPower")  # it drew what its counters explain
 
 
 def test_the_alert_about_a_disturbed_run_is_over_when_nothing_new_came() -> None:
     day = Measured(disturbed_run={"keep_firing_s": 600.0}).runs_on(KNOWN).runs_on(1, disturbed=0.4).runs_on(5)
-    assert [said["status"] for said in day.told("DisturbedRun")] == ["firing", "resolved"]
+    assert [prediction["status"] for prediction in day.published("DisturbedRun")] == ["firing", "resolved"]
 
 
 def test_undisturbed_runs_raise_nothing() -> None:
     day = Measured().runs_on(KNOWN + 60).settles()
-    assert not day.told("DisturbedRun")
-    assert not day.told("UnexplainedPower")
+    assert not day.published("DisturbedRun")
+    assert not day.published("UnexplainedPower")
 
 
 def test_history_wakes_nobody() -> None:
     day = Measured(run_age_max_s=60.0).runs_on(KNOWN).runs_on(1, disturbed=0.5, watts=1.5).settles()
-    assert not day.told("DisturbedRun")
-    assert not day.told("UnexplainedPower")
+    assert not day.published("DisturbedRun")
+    assert not day.published("UnexplainedPower")
 
 
-def test_what_is_switched_off_is_not_told() -> None:
+def test_what_is_switched_off_is_not_reported() -> None:
     off = {"unexplained_power": {"enabled": False}, "disturbed_run": {"enabled": False}}
     day = Measured(**off).runs_on(KNOWN).runs_on(1, disturbed=0.5).runs_on(1, watts=1.5).settles()
-    assert not day.told("DisturbedRun")
-    assert not day.told("UnexplainedPower")
+    assert not day.published("DisturbedRun")
+    assert not day.published("UnexplainedPower")
 
 
 def test_an_application_that_is_not_run_any_more_has_no_open_alert_for_ever() -> None:
     day = Measured(unexplained_power={"quiet_s": 3600.0}).runs_on(KNOWN).runs_on(1, watts=1.4).settles()
-    assert [said["status"] for said in day.told("UnexplainedPower")] == ["firing"]
+    assert [prediction["status"] for prediction in day.published("UnexplainedPower")] == ["firing"]
     day.centre.at_ms(day.centre.now_ms + 3_700_000)
-    assert [said["status"] for said in day.told("UnexplainedPower")] == ["firing", "resolved"]
+    assert [prediction["status"] for prediction in day.published("UnexplainedPower")] == ["firing", "resolved"]
 
 
-def test_what_was_said_of_an_application_is_over_when_it_is_forgotten() -> None:
+def test_what_was_reported_of_an_application_is_over_when_it_is_forgotten() -> None:
     day = Measured().runs_on(KNOWN).runs_on(1, watts=1.4).settles()
     Warnings(day.centre.shard.state).forget_application(KEY)
     day.settles()
-    assert [said["status"] for said in day.told("UnexplainedPower")] == ["firing", "resolved"]
+    assert [prediction["status"] for prediction in day.published("UnexplainedPower")] == ["firing", "resolved"]

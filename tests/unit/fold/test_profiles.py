@@ -53,7 +53,7 @@ def models(centre: Scenario, key: str = KEY) -> ProfileModels:
     return found
 
 
-def held(centre: Scenario, run_id: str, key: str = KEY) -> bool:
+def retained(centre: Scenario, run_id: str, key: str = KEY) -> bool:
     found = state_of(centre).profile_models.get(key)
     return found is not None and found.run(run_id) is not None
 
@@ -63,14 +63,14 @@ def settle(centre: Scenario) -> None:
 
 
 @WITH_AND_WITHOUT_RESTART
-def test_a_run_that_settles_is_told_with_its_profile_and_teaches_its_application(pause: Restart) -> None:
+def test_a_run_that_settles_is_reported_with_its_profile_and_teaches_its_application(pause: Restart) -> None:
     centre = Scenario()
     runs(centre, 40)
     pause(centre)
     settle(centre)
     pause(centre)
-    told = centre.topic("runs")["exa/r7@" + centre.messages("runs")[7]["run_id"].partition("@")[2]]
-    assert told["profile"]["power_w"]["system"] == pytest.approx(profiled_run(7).profile.power_w["system"])
+    reported = centre.topic("runs")["exa/r7@" + centre.messages("runs")[7]["run_id"].partition("@")[2]]
+    assert reported["profile"]["power_w"]["system"] == pytest.approx(profiled_run(7).profile.power_w["system"])
     centre.at_ms(centre.now_ms + 600_000)
     assert {"run_time_s", "system_power_w"} <= {each.target for each in models(centre).models()}
     power = models(centre).power([4.0])[0]
@@ -78,28 +78,28 @@ def test_a_run_that_settles_is_told_with_its_profile_and_teaches_its_application
     assert power.low_w < 4 * 320.0 < power.high_w
 
 
-def test_profiles_are_asked_of_the_hosts_when_nobody_told_them() -> None:
+def test_profiles_are_asked_of_the_hosts_when_nobody_reported_them() -> None:
     centre, hosts = Scenario(), FromHosts()
     state_of(centre).profiles = hosts
     centre.at_ms(START_MS)
     event = centre.ran("1", "lammps", 4, 60.0)
     hosts.known[event.run_id] = profiled_run(2).profile
     settle(centre)
-    assert held(centre, event.run_id)
+    assert retained(centre, event.run_id)
     assert centre.messages("runs")[0]["profile"]["hosts"] == profiled_run(2).profile.hosts
 
 
 @pytest.mark.parametrize(
     ("state", "minutes"), [("FAILED", 10), ("COMPLETED", 7)], ids=["a run that failed", "a run seen in part"]
 )
-def test_what_says_too_little_is_kept_and_not_learned(state: str, minutes: int) -> None:
+def test_what_has_too_little_is_kept_and_not_learned(state: str, minutes: int) -> None:
     centre = Scenario()
     centre.at_ms(START_MS)
     event = centre.ran("1", "lammps", 4, 60.0, state=state)
-    told = msgspec.structs.replace(profiled_run(2).profile, minutes=minutes)
-    centre.fold(JobProfile("exa", "1", event.run_id, told))
+    reported = msgspec.structs.replace(profiled_run(2).profile, minutes=minutes)
+    centre.fold(JobProfile("exa", "1", event.run_id, reported))
     settle(centre)
-    assert not held(centre, event.run_id)
+    assert not retained(centre, event.run_id)
     assert centre.messages("runs")[0]["profile"]["minutes"] == minutes
 
 
@@ -134,7 +134,7 @@ def test_a_corrected_report_replaces_the_run_and_one_of_another_application_take
     centre.fold(again)
     centre.fold(JobProfile("exa", "r5", event.run_id, profiled_run(5).profile))
     settle(centre)
-    assert held(centre, event.run_id)
+    assert retained(centre, event.run_id)
     run = models(centre).run(event.run_id)
     assert run is not None
     assert run.targets["run_time_s"] == pytest.approx(again.run_time_s)
@@ -147,14 +147,14 @@ def test_a_corrected_report_replaces_the_run_and_one_of_another_application_take
     assert "system_power_w" in run.targets
     other = msgspec.structs.replace(event, evidence=msgspec.structs.replace(event.evidence, application="gromacs"))
     centre.fold(other)
-    assert not held(centre, event.run_id)
+    assert not retained(centre, event.run_id)
     failed = msgspec.structs.replace(events[6], state="FAILED")
     centre.fold(failed)
-    assert not held(centre, failed.run_id)
+    assert not retained(centre, failed.run_id)
 
 
 @WITH_AND_WITHOUT_RESTART
-def test_a_slow_run_that_was_disturbed_counts_as_a_strange_one_for_run_times_too(pause: Restart) -> None:
+def test_a_slow_run_that_was_disturbed_counts_as_an_outlier_for_run_times_too(pause: Restart) -> None:
     plain, disturbed = Scenario(), Scenario()
     for centre, off in ((plain, False), (disturbed, True)):
         runs(centre, 40)
@@ -163,7 +163,7 @@ def test_a_slow_run_that_was_disturbed_counts_as_a_strange_one_for_run_times_too
         pause(centre)
         settle(centre)
     marked = [
-        {run.run_id.partition("@")[0] for run in state_of(centre).models.open(KEY).snapshot().runs if run.strange}
+        {run.run_id.partition("@")[0] for run in state_of(centre).models.open(KEY).snapshot().runs if run.outlier}
         for centre in (plain, disturbed)
     ]
     assert marked[1] - marked[0] == {"exa/r44"}

@@ -18,7 +18,7 @@ def a_day(*, twice: bool) -> Scenario:
         centre.fold = lambda event: fold_once(event) + fold_once(event)  # type: ignore[method-assign] # every event
     centre.at("08:00").scales("lammps", *SIZES, *SIZES, hosts=("nid[1-4]",))
     centre.at("08:10").starts("1", "lammps", nodes=4, time_limit_s=600.0)
-    centre.told_by("xalt", "1", executable="/opt/lmp")
+    centre.report_from("xalt", "1", executable="/opt/lmp")
     centre.at("08:12").ran("2", "lammps", 4, 900.0)
     centre.ran("3", "lammps", 4, 100.0, state="FAILED", hosts=("nid7",))
     centre.at("08:15").ends("1")
@@ -29,7 +29,7 @@ def a_day(*, twice: bool) -> Scenario:
     return centre
 
 
-def test_every_event_told_twice_gives_the_same_messages_and_the_same_state_to_the_byte() -> None:
+def test_every_event_reported_twice_gives_the_same_messages_and_the_same_state_to_the_byte() -> None:
     once, twice = a_day(twice=False), a_day(twice=True)
     assert len(once.sent) > 20
     assert twice.sent == once.sent
@@ -63,7 +63,7 @@ def test_a_repeat_is_one_although_the_start_that_named_and_sized_the_job_is_forg
 def test_a_repeat_is_one_although_the_evidence_that_named_the_job_is_forgotten(moment: str) -> None:
     by_module = IdentifySettings(rules=(Rule(match={"module": "^(?P<application>\\w+)"}, unit="cores"),))
     centre = Scenario(identify=by_module)
-    centre.at("08:00").told_by("xalt", "1", module="lammps/2024")
+    centre.at("08:00").report_from("xalt", "1", module="lammps/2024")
     report = centre.at("08:10").ran("1", None, 4, 600.0, job_name="run7", sizes={"cores": 64.0})
     centre.at(moment).fold(report)
     model = centre.model("lammps", unit="cores")
@@ -92,7 +92,7 @@ def test_a_second_source_that_only_knows_a_job_name_does_not_move_the_run() -> N
 
 
 def test_any_order_of_the_completions_gives_the_same_predictions_to_the_bit() -> None:
-    told = set()
+    reported = set()
     for order in list(permutations(range(5)))[::13]:
         centre = Scenario()
         centre.at("08:00")
@@ -100,9 +100,9 @@ def test_any_order_of_the_completions_gives_the_same_predictions_to_the_bit() ->
             centre.ran(str(i), "lammps", SIZES[i], 1000.0 / SIZES[i] + 20.0 + 0.1 * i)
             centre.ran(f"{i}b", "lammps", SIZES[i], 1000.0 / SIZES[i] + 21.0 + 0.1 * i)
         centre.at("08:00:20")
-        (said,) = [sent.value for sent in centre.sent if sent.kind == "predictions"]
-        told.add(said)
-    assert len(told) == 1
+        (prediction,) = [sent.value for sent in centre.sent if sent.kind == "predictions"]
+        reported.add(prediction)
+    assert len(reported) == 1
 
 
 def test_a_tick_of_the_past_moves_nothing() -> None:

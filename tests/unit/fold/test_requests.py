@@ -30,19 +30,19 @@ def test_an_answer_has_a_point_with_band_and_verdict_for_each_size(centre: Scena
     assert centre.sent[-1].key == f"{SYSTEM}/r1" or centre.sent[-1].key == "r1"
 
 
-def test_a_request_of_an_unknown_application_is_answered_with_what_can_be_said(centre: Scenario) -> None:
+def test_a_request_of_an_unknown_application_is_answered_with_what_can_be_reported(centre: Scenario) -> None:
     answer = centre.asks("r1", 4, application="nektar")
     assert (answer["known"], answer["points"], answer["model"]) == (False, [], None)
     assert answer["detail"] == "No run of nektar on exa is known."
 
 
-def test_a_request_with_an_unknown_input_is_told_which_are_known(centre: Scenario) -> None:
+def test_a_request_with_an_unknown_input_is_shown_which_are_known(centre: Scenario) -> None:
     answer = centre.asks("r1", 4, application="lammps", input="rhodo")
     assert not answer["known"]
     assert answer["detail"] == "No run of lammps with input rhodo in nodes is known; known: no input in nodes."
 
 
-def test_a_request_in_another_unit_is_told_which_are_known(centre: Scenario) -> None:
+def test_a_request_in_another_unit_is_shown_which_are_known(centre: Scenario) -> None:
     answer = centre.asks("r1", 4, application="lammps", unit="cores")
     assert answer["detail"] == "No run of lammps with input (none) in cores is known; known: no input in nodes."
 
@@ -53,7 +53,7 @@ def test_raw_fields_of_a_job_are_identified_as_the_job_would_be(centre: Scenario
     assert answer["confidence"] == 0.9
 
 
-def test_a_request_that_names_no_program_says_why_it_has_no_answer(centre: Scenario) -> None:
+def test_a_request_that_names_no_program_states_why_it_has_no_answer(centre: Scenario) -> None:
     answer = centre.asks("r1", 4, job_name="bash")
     assert (answer["known"], answer["application"]) == (False, None)
     assert answer["detail"] == "The request could not be identified: the job name 'bash' names no program."
@@ -80,10 +80,10 @@ def test_two_requests_are_two_answers(centre: Scenario) -> None:
 def test_requests_of_long_ago_are_forgotten(centre: Scenario) -> None:
     centre.asks("r1", 4, application="lammps")
     centre.at("10:12")
-    assert len(centre.shard.state.asked) == 0
+    assert len(centre.shard.state.answered_requests) == 0
 
 
-def test_sixty_four_sizes_are_answered_and_what_is_left_out_is_said(centre: Scenario) -> None:
+def test_sixty_four_sizes_are_answered_and_what_is_left_out_is_reported(centre: Scenario) -> None:
     answer = centre.asks("r1", *range(1, 101), application="lammps")
     assert [point["n"] for point in answer["points"]] == [float(n) for n in range(1, 65)]
     assert "36 of the sizes asked for are left out" in answer["detail"]
@@ -102,7 +102,7 @@ def test_small_and_huge_sizes_are_answered_in_numbers_of_this_world(centre: Scen
 
 
 @pytest.mark.parametrize("n", [0.0, -4.0, 1e-300, 1e308, math.inf, math.nan])
-def test_sizes_that_no_machine_has_are_left_out_and_said(centre: Scenario, n: float) -> None:
+def test_sizes_that_no_machine_has_are_left_out_and_reported(centre: Scenario, n: float) -> None:
     request = PredictionRequested(SYSTEM, "r1", (n, 4.0), evidence("lammps"))
     answer = centre.shard.answer(request)
     assert [point.n for point in answer.points] == [4.0]

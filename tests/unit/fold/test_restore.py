@@ -14,8 +14,8 @@ JOBS = tuple("123456")
 SIZES = (1.0, 2.0, 4.0, 8.0)
 STEPS_S = (10, 60, 180, 600, 3600, 90_000)
 SMALL: dict[str, dict[str, Any]] = {
-    "jobs": {"open_jobs_max": 4, "seen_buckets_max": 12, "settle_max_s": 120.0},
-    "run_time": {"applications_max": 3, "unmerged_runs_max": 4, "scores_max": 12, "refits_per_tick_max": 2},
+    "jobs": {"open_jobs_max": 4, "deduplication_buckets_max": 12, "settle_max_s": 120.0},
+    "run_time": {"applications_max": 3, "unmerged_runs_max": 4, "scores_max": 12, "fits_per_tick_max": 2},
     "alerts": {"open_max": 3, "failure_rate": {"recent_runs": 4, "hosts_max": 2, "failures_min": 1}},
 }
 
@@ -56,16 +56,16 @@ def happens(centre: Scenario, name: str, given: dict[str, Any]) -> None:
             )
         )
     elif name == "evidence":
-        centre.told_by(f"source{given['index'] % 3}", job, executable=f"/opt/{application or 'lmp'}")
+        centre.report_from(f"source{given['index'] % 3}", job, executable=f"/opt/{application or 'lmp'}")
     elif name == "ask":
         centre.asks(f"r{given['index'] % 5}", nodes, application=application or "x")
     elif name == "again" and centre.events:
         centre.fold(centre.events[given["index"] % len(centre.events)])
     elif name == "correct":
         reports = [event for event in centre.events if isinstance(event, JobCompleted)]
-        told = evidence(application, nodes, hosts=("nid1",))
+        reported = evidence(application, nodes, hosts=("nid1",))
         report = reports[given["index"] % len(reports)]
-        centre.fold(structs.replace(report, state=given["state"], run_time_s=given["run_time_s"], evidence=told))
+        centre.fold(structs.replace(report, state=given["state"], run_time_s=given["run_time_s"], evidence=reported))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -111,10 +111,10 @@ def test_a_shard_that_goes_back_to_its_checkpoint_and_folds_again_sends_the_same
     centre.asks("r1", 4, application="lammps")
     centre.at("08:20").ends("1")
     centre.at("08:40")
-    first, told, state = centre.events[events:], centre.sent[sent:], centre.state()
+    first, reported, state = centre.events[events:], centre.sent[sent:], centre.state()
     centre.shard = centre.new_shard()
     centre.shard.restore(centre.stored, now_ms, now_ms)
     again = [message for event in first for message in centre.fold(event)]
-    assert len(told) > 5
-    assert again == told
+    assert len(reported) > 5
+    assert again == reported
     assert centre.state() == state

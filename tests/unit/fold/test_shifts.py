@@ -1,4 +1,4 @@
-"""An application that becomes slower or faster for good: what is told of it, and what is predicted from then on."""
+"""An application that becomes slower or faster for good: what is reported it, and what is predicted from then on."""
 
 from collections.abc import Callable
 from typing import Any
@@ -38,27 +38,27 @@ class Day:
 
 
 @WITH_AND_WITHOUT_RESTART
-def test_a_slowdown_is_told_within_five_runs_with_its_build_and_predictions_follow_at_once(pause: Restart) -> None:
+def test_a_slowdown_is_reported_within_five_runs_with_its_build_and_predictions_follow_at_once(pause: Restart) -> None:
     day = Day().goes_on(40)
     before_s = day.predicted_s(16.0)
     pause(day.centre)
     day.goes_on(3, 1.25, "2026.2")
     pause(day.centre)
     day.goes_on(2, 1.25, "2026.2")
-    (said,) = (each for each in day.centre.messages("alerts") if each["labels"]["alertname"] == "Regression")
-    assert (said["status"], said["severity"], said["kind"]) == ("firing", "warning", "anomaly")
-    assert said["labels"] == {
+    (prediction,) = (each for each in day.centre.messages("alerts") if each["labels"]["alertname"] == "Regression")
+    assert (prediction["status"], prediction["severity"], prediction["kind"]) == ("firing", "warning", "anomaly")
+    assert prediction["labels"] == {
         "alertname": "Regression", "severity": "warning", "application": "lammps", "system": "exa", "input": "",
         "unit": "nodes",
     }  # fmt: skip
-    summary = said["annotations"]["summary"]
+    summary = prediction["annotations"]["summary"]
     assert summary.startswith("lammps on exa takes 1.2")
     assert "times as long since 10:04 on 20 Nov (UTC, run exa/r40@" in summary
     assert summary.endswith("runs; build changed from 2026.1 to 2026.2 then.")
-    detail = said["evidence"]["detail"]
+    detail = prediction["evidence"]["detail"]
     assert detail["since_run"].startswith("exa/r40@")
     assert (detail["changed"], detail["before"], detail["after"]) == ("build", "2026.1", "2026.2")
-    assert said["evidence"]["observed"] > said["evidence"]["expected"]
+    assert prediction["evidence"]["observed"] > prediction["evidence"]["expected"]
     assert day.predicted_s(16.0) == pytest.approx(1.25 * before_s, rel=0.04)
     assert day.predicted_s(1.0) == pytest.approx(1.25 * 510, rel=0.04), "sizes that were not run since move, too"
 
@@ -69,11 +69,13 @@ def test_one_run_has_one_alert_at_a_time() -> None:
     day.goes_on(5, 1.4)
     assert day.centre.alerts("Regression") == ["firing"]
     assert day.centre.alerts("StrangeRun") == ["firing", "resolved"], "what the shift explains is not strange"
-    last = [said for said in day.centre.messages("alerts") if said["labels"]["alertname"] == "StrangeRun"][-1]
+    last = [
+        prediction for prediction in day.centre.messages("alerts") if prediction["labels"]["alertname"] == "StrangeRun"
+    ][-1]
     assert "changed for good" in last["annotations"]["summary"]
 
 
-def test_after_a_day_at_the_new_level_it_resolves_and_says_that_the_level_was_learned() -> None:
+def test_after_a_day_at_the_new_level_it_resolves_and_states_that_the_level_was_learned() -> None:
     day = Day().goes_on(40).goes_on(90, 1.25)
     assert day.centre.alerts("Regression") == ["firing"]
     day.goes_on(20, 1.25)
@@ -98,12 +100,12 @@ def test_a_slowdown_that_is_over_ends_the_alert_and_is_no_improvement(pause: Res
 def test_faster_is_an_improvement_and_information() -> None:
     day = Day().goes_on(40).goes_on(6, 0.8)
     assert day.centre.alerts("Improvement") == ["firing"]
-    said = [each for each in day.centre.messages("alerts") if each["labels"]["alertname"] == "Improvement"]
-    assert said[0]["severity"] == "info"
+    prediction = [each for each in day.centre.messages("alerts") if each["labels"]["alertname"] == "Improvement"]
+    assert prediction[0]["severity"] == "info"
     assert day.centre.alerts("Regression") == []
 
 
-def test_a_new_build_that_changes_nothing_says_nothing() -> None:
+def test_a_new_build_that_changes_nothing_reports_nothing() -> None:
     day = Day().goes_on(40)
     before_s = day.predicted_s(4.0)
     day.goes_on(20, build="2026.2")
@@ -133,13 +135,13 @@ def test_history_moves_the_model_and_wakes_nobody() -> None:
     assert model.snapshot().sizes["levels"]
 
 
-def test_switched_off_it_says_nothing_and_predictions_follow_all_the_same() -> None:
+def test_switched_off_it_reports_nothing_and_predictions_follow_all_the_same() -> None:
     day = Day(shift={"enabled": False}, strange_run={"enabled": False}).goes_on(40).goes_on(6, 1.25)
     assert day.centre.messages("alerts") == []
     assert day.predicted_s(16.0) == pytest.approx(1.25 * 41.25, rel=0.05)
 
 
-def test_an_application_that_is_evicted_takes_its_watch_and_its_alert_along() -> None:
+def test_an_application_that_is_evicted_takes_its_detector_and_its_alert_along() -> None:
     day = Day()
     day.centre = Scenario(run_time={"applications_max": 1})
     day.goes_on(40).goes_on(6, 1.25)
@@ -170,7 +172,7 @@ def test_a_shift_is_counted_by_its_direction() -> None:
     assert day.centre.tally["shift:improvement"] == 0
 
 
-def test_a_typical_watch_is_small() -> None:
+def test_a_typical_detector_is_small() -> None:
     day = Day().goes_on(200)
     stored = day.centre.shard.state.drifts.encode(KEY)
     assert stored is not None

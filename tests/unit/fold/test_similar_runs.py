@@ -34,22 +34,22 @@ def centre() -> Scenario:
     return Scenario().at("08:00")
 
 
-def test_a_job_that_nothing_names_is_told_by_the_past_of_its_user(centre: Scenario) -> None:
+def test_a_job_that_nothing_names_is_reported_by_the_past_of_its_user(centre: Scenario) -> None:
     for i in range(20):
         ran(centre, 1, 300.0 + i, prefix=f"a{i}-", user="u-anna")
         ran(centre, 1, 5000.0 + i, prefix=f"b{i}-", user="u-bob")
-    told = {user: started(centre, user, user=user) for user in ("u-anna", "u-bob")}
-    assert [said["known"] for said in told.values()] == [True, True]
-    assert told["u-anna"]["run_time_s"] == pytest.approx(310, rel=0.05)
-    assert told["u-bob"]["run_time_s"] == pytest.approx(5010, rel=0.05)
-    assert told["u-anna"]["application"] is None
-    assert (told["u-anna"]["model"]["name"], told["u-anna"]["coverage"]) == ("run-distribution", 0.9)
-    shares = {member["name"]: member["weight"] for member in told["u-anna"]["model"]["members"]}
+    reported = {user: started(centre, user, user=user) for user in ("u-anna", "u-bob")}
+    assert [prediction["known"] for prediction in reported.values()] == [True, True]
+    assert reported["u-anna"]["run_time_s"] == pytest.approx(310, rel=0.05)
+    assert reported["u-bob"]["run_time_s"] == pytest.approx(5010, rel=0.05)
+    assert reported["u-anna"]["application"] is None
+    assert (reported["u-anna"]["model"]["name"], reported["u-anna"]["coverage"]) == ("similar-runs", 0.9)
+    shares = {member["name"]: member["weight"] for member in reported["u-anna"]["model"]["members"]}
     assert list(shares) == ["user", "class", "centre"]
     assert shares["user"] > 0.8
-    assert told["u-anna"]["reliability"]["verdict"] == "uncertain"
-    assert told["u-anna"]["reliability"]["reasons"] == ["no_curve"]
-    assert told["u-anna"]["reliability"]["advice"][0].startswith("No scaling curve is known")
+    assert reported["u-anna"]["reliability"]["verdict"] == "uncertain"
+    assert reported["u-anna"]["reliability"]["reasons"] == ["no_curve"]
+    assert reported["u-anna"]["reliability"]["advice"][0].startswith("No scaling curve is known")
 
 
 def test_failed_runs_and_those_that_met_their_limit_count_as_well(centre: Scenario) -> None:
@@ -58,39 +58,39 @@ def test_failed_runs_and_those_that_met_their_limit_count_as_well(centre: Scenar
     assert started(centre, user="u-anna")["run_time_s"] == pytest.approx(600, rel=0.02)
 
 
-def test_nothing_is_told_before_the_centre_has_seen_a_few_runs(centre: Scenario) -> None:
+def test_nothing_is_reported_before_the_centre_has_seen_a_few_runs(centre: Scenario) -> None:
     ran(centre, 7, user="u-anna")
-    said = started(centre, "1", user="u-anna")
-    assert (said["known"], said["model"], said["reliability"]["verdict"]) == (False, None, "unknown")
+    prediction = started(centre, "1", user="u-anna")
+    assert (prediction["known"], prediction["model"], prediction["reliability"]["verdict"]) == (False, None, "unknown")
     ran(centre, 1, user="u-anna", prefix="x")
     assert started(centre, "2", user="u-anna")["known"]
 
 
 def test_a_user_of_whom_little_is_known_hears_that_it_is_little(centre: Scenario) -> None:
     ran(centre, 20, user="u-anna")
-    said = started(centre, user="u-new")
-    assert said["known"]
-    assert said["reliability"]["verdict"] == "insufficient"
-    assert said["reliability"]["reasons"] == ["few_alike", "no_curve"]
+    prediction = started(centre, user="u-new")
+    assert prediction["known"]
+    assert prediction["reliability"]["verdict"] == "insufficient"
+    assert prediction["reliability"]["reasons"] == ["few_alike", "no_curve"]
 
 
 def test_the_chance_to_meet_the_limit_is_the_share_of_runs_that_long(centre: Scenario) -> None:
     ran(centre, 40, user="u-anna", time_limit_s=1000.0)
-    said = started(centre, user="u-anna", time_limit_s=1000.0)
-    assert said["probability_exceeds_limit"] == pytest.approx(0.25, abs=0.07)  # two of eight took longer
-    assert said["high_s"] > 1000
+    prediction = started(centre, user="u-anna", time_limit_s=1000.0)
+    assert prediction["probability_exceeds_limit"] == pytest.approx(0.25, abs=0.07)  # two of eight took longer
+    assert prediction["high_s"] > 1000
 
 
-def test_a_name_that_runs_at_one_size_with_widely_varying_times_is_told_as_that_spread(centre: Scenario) -> None:
+def test_a_name_that_runs_at_one_size_with_widely_varying_times_is_reported_as_that_spread(centre: Scenario) -> None:
     ran(centre, 32, application="blast", user="u-anna")
-    said = started(centre, application="blast", user="u-anna")
-    assert (said["application"], said["model"]["name"]) == ("blast", "run-distribution")
-    assert said["low_s"] <= 120
-    assert 150 < said["run_time_s"] < 900
-    assert said["high_s"] >= 1200
+    prediction = started(centre, application="blast", user="u-anna")
+    assert (prediction["application"], prediction["model"]["name"]) == ("blast", "similar-runs")
+    assert prediction["low_s"] <= 120
+    assert 150 < prediction["run_time_s"] < 900
+    assert prediction["high_s"] >= 1200
     answer = centre.asks("r1", 4, application="blast", user="u-anna")
     (point,) = answer["points"]
-    assert (answer["known"], answer["observations"], answer["model"]["name"]) == (True, 32, "run-distribution")
+    assert (answer["known"], answer["observations"], answer["model"]["name"]) == (True, 32, "similar-runs")
     assert point["source"] == "similar_runs"
     assert point["low_s"] <= 120
     assert point["high_s"] >= 1200
@@ -100,11 +100,11 @@ def test_a_name_that_runs_at_one_size_with_widely_varying_times_is_told_as_that_
 def test_a_curve_that_runs_keep_to_is_not_given_up(centre: Scenario) -> None:
     for i in range(6):
         centre.at_ms(centre.now_ms + 60_000).scales("lammps", 1, 2, 4, 8, 16, prefix=f"s{i}", user="u-anna")
-    said = started(centre, application="lammps", user="u-anna")
-    assert (said["model"]["name"], said["reliability"]["verdict"]) != ("run-distribution", "uncertain")
-    assert said["run_time_s"] == pytest.approx(271, rel=0.03)
+    prediction = started(centre, application="lammps", user="u-anna")
+    assert (prediction["model"]["name"], prediction["reliability"]["verdict"]) != ("similar-runs", "uncertain")
+    assert prediction["run_time_s"] == pytest.approx(271, rel=0.03)
     assert centre.at_ms(centre.now_ms + 60_000).topic("predictions")["exa/lammps//nodes"]["model"]["name"] != (
-        "run-distribution"
+        "similar-runs"
     )
 
 
@@ -116,21 +116,21 @@ def users_alternate(centre: Scenario) -> None:
         centre.ran(f"j{i}", "workflow", 2.0 ** (i // 2 % 4), run_time_s * (1 + 0.01 * (i % 5)), user=user)
 
 
-def test_an_application_whose_times_do_not_follow_its_size_says_so_wherever_it_is_told(centre: Scenario) -> None:
+def test_an_application_whose_times_do_not_follow_its_size_reports_it_wherever_it_is_reported(centre: Scenario) -> None:
     users_alternate(centre)
-    said = centre.at_ms(centre.now_ms + 1_200_000).topic("predictions")["exa/workflow//nodes"]
-    assert said["model"]["name"] == "run-distribution"
-    assert said["reliability"]["verdict"] == "uncertain"
-    assert "not_by_size" in said["reliability"]["reasons"]
-    assert set(said["useful_n"].values()) == {None}
-    assert all(point["low_s"] < 150 and point["high_s"] > 3000 for point in said["curve"][:4])
+    prediction = centre.at_ms(centre.now_ms + 1_200_000).topic("predictions")["exa/workflow//nodes"]
+    assert prediction["model"]["name"] == "similar-runs"
+    assert prediction["reliability"]["verdict"] == "uncertain"
+    assert "not_by_size" in prediction["reliability"]["reasons"]
+    assert set(prediction["useful_n"].values()) == {None}
+    assert all(point["low_s"] < 150 and point["high_s"] > 3000 for point in prediction["curve"][:4])
     for user, run_time_s in (("u-anna", 102.0), ("u-bob", 4080.0)):
         job = started(centre, user, application="workflow", user=user)
         assert job["run_time_s"] == pytest.approx(run_time_s, rel=0.05)
         assert "not_by_size" in job["reliability"]["reasons"]
         answer = centre.asks(user, 4, 16, application="workflow", user=user)
         assert [point["run_time_s"] for point in answer["points"]] == [pytest.approx(run_time_s, rel=0.05)] * 2
-        assert answer["model"]["name"] == "run-distribution"
+        assert answer["model"]["name"] == "similar-runs"
 
 
 def test_a_request_of_an_unknown_application_is_answered_by_its_user_and_limit(centre: Scenario) -> None:
@@ -147,70 +147,76 @@ def test_a_request_of_an_unknown_application_is_answered_by_its_user_and_limit(c
     assert nameless["detail"].startswith("The request could not be identified")
 
 
-def test_a_request_that_tells_nothing_of_the_job_gets_no_numbers_of_strangers(centre: Scenario) -> None:
+def test_a_request_that_reports_nothing_of_the_job_gets_no_numbers_of_strangers(centre: Scenario) -> None:
     ran(centre, 20, 300.0, user="u-anna")
     for request_id, user in (("r1", None), ("r2", "u-new")):
         answer = centre.asks(request_id, 4, application="new", user=user)
         assert (answer["known"], answer["points"]) == (False, [])
 
 
-def test_a_job_that_runs_longer_than_most_is_told_a_later_end_and_not_every_minute(centre: Scenario) -> None:
+def test_a_job_that_runs_longer_than_most_is_reported_a_later_end_and_not_every_minute(centre: Scenario) -> None:
     ran(centre, 40, user="u-anna")
     first = started(centre, user="u-anna")
     centre.at_ms(centre.now_ms + 1_000_000)
-    told = [said for said in centre.messages("job_predictions") if said["job_id"] == "1"]
-    assert told[-1]["run_time_s"] > max(first["run_time_s"], 900)
-    assert [said["end"] for said in told] == sorted(said["end"] for said in told)
-    assert 4 < len(told) < 14
+    reported = [prediction for prediction in centre.messages("job_predictions") if prediction["job_id"] == "1"]
+    assert reported[-1]["run_time_s"] > max(first["run_time_s"], 900)
+    assert [prediction["end"] for prediction in reported] == sorted(prediction["end"] for prediction in reported)
+    assert 4 < len(reported) < 14
 
 
-def test_users_are_kept_and_told_as_digests_alone_but_for_whose_job_it_is(centre: Scenario) -> None:
+def test_users_are_kept_and_reported_as_digests_alone_but_for_whose_job_it_is(centre: Scenario) -> None:
     ran(centre, 20, user="anna.meier", time_limit_s=600.0)
     centre.starts("1", None, nodes=4, user="anna.meier")
     centre.asks("r1", 4, application="new", user="anna.meier")
-    kept = {key: value for key, value in centre.state().items() if key.startswith(("run_history/", "rivals/"))}
-    assert len(kept) == 3
-    assert "anna" not in "".join(f"{key}{value!r}" for key, value in kept.items())
-    told = [said for kind in ("job_predictions", "answers", "predictions") for said in centre.messages(kind)]
-    assert {said.pop("user") for said in told if "user" in said} == {"anna.meier"}, "as the journal writes it"
-    assert not any("anna" in repr(said) for said in told)
+    retained = {
+        key: value for key, value in centre.state().items() if key.startswith(("similar_runs/", "model_comparison/"))
+    }
+    assert len(retained) == 3
+    assert "anna" not in "".join(f"{key}{value!r}" for key, value in retained.items())
+    reported = [
+        prediction for kind in ("job_predictions", "answers", "predictions") for prediction in centre.messages(kind)
+    ]
+    assert {prediction.pop("user") for prediction in reported if "user" in prediction} == {"anna.meier"}, (
+        "as the journal writes it"
+    )
+    assert not any("anna" in repr(prediction) for prediction in reported)
 
 
 def test_a_run_that_is_reported_twice_counts_once(centre: Scenario) -> None:
     ran(centre, 10, user="u-anna")
     event = centre.ran("again", None, 4, 777.0, user="u-anna")
-    before = histories(centre)
+    before = similar_runs(centre)
     centre.at_ms(centre.now_ms + 60_000).fold(event)
-    assert histories(centre) == before
+    assert similar_runs(centre) == before
 
 
 def test_a_run_that_turns_out_to_be_another_application_moves_to_its_history(centre: Scenario) -> None:
     centre.ran("1", None, 4, 777.0, job_name="mystery", user="u-anna")
-    centre.told_by("xalt", "1", executable="/opt/lammps/lmp")
+    centre.report_from("xalt", "1", executable="/opt/lammps/lmp")
     other = Scenario().at("08:00")
-    other.told_by("xalt", "1", executable="/opt/lammps/lmp")
+    other.report_from("xalt", "1", executable="/opt/lammps/lmp")
     other.ran("1", None, 4, 777.0, job_name="mystery", user="u-anna")
-    assert {key: value for key, value in histories(centre).items() if value["count"]} == histories(other)
+    assert {key: value for key, value in similar_runs(centre).items() if value["count"]} == similar_runs(other)
 
 
-def histories(centre: Scenario) -> dict[str, Any]:
-    shelf = centre.shard.state.histories
+def similar_runs(centre: Scenario) -> dict[str, Any]:
+    store = centre.shard.state.similar_runs
     return {
         key: {"count": history.count, "runs": history.snapshot().runs}
-        for key in sorted(shelf.keys())
-        if (history := shelf.get(key)) is not None
+        for key in sorted(store.keys())
+        if (history := store.get(key)) is not None
     }
 
 
-def test_histories_over_the_bound_go_the_longest_unused_first_and_are_counted() -> None:
-    centre = Scenario(run_time={"histories_max": 5}).at("08:00")
+def test_similar_runs_over_the_bound_go_the_longest_unused_first_and_are_counted() -> None:
+    centre = Scenario(run_time={"similar_runs_max": 5}).at("08:00")
     for i in range(10):
         ran(centre, 1, 300.0, prefix=f"a{i}-", user=f"u-{i}")
     centre.at_ms(centre.now_ms + 60_000)
-    kept = histories(centre)
-    assert len(kept) == 5
-    assert sum(key.startswith("user/") for key in kept) == 3
-    assert centre.tally["bound:histories_max"] == 7
+    retained = similar_runs(centre)
+    assert len(retained) == 5
+    assert sum(key.startswith("user/") for key in retained) == 3
+    assert centre.tally["bound:similar_runs_max"] == 7
 
 
 def test_of_runs_that_end_between_two_ticks_all_are_learned_and_some_are_scored(centre: Scenario) -> None:
@@ -218,13 +224,18 @@ def test_of_runs_that_end_between_two_ticks_all_are_learned_and_some_are_scored(
     centre.at_ms(centre.now_ms + 1_200_000)
 
     def scored() -> float:
-        return sum(record.runs for record in centre.shard.state.rivals.open("exa/workflow//nodes").snapshot().records)
+        return sum(
+            record.runs
+            for record in centre.shard.state.model_comparisons.open("exa/workflow//nodes").snapshot().records
+        )
 
     before = scored()
     for i in range(40):
         centre.ran(f"more{i}", "workflow", 4, 100.0, user="u-new")
     assert scored() < before + 2.5
-    assert 40 in {centre.shard.state.histories.open(key).count for key in histories(centre) if key.startswith("user/")}
+    assert 40 in {
+        centre.shard.state.similar_runs.open(key).count for key in similar_runs(centre) if key.startswith("user/")
+    }
 
 
 def test_an_application_that_is_forgotten_takes_its_history_and_score_along() -> None:
@@ -232,11 +243,11 @@ def test_an_application_that_is_forgotten_takes_its_history_and_score_along() ->
     for name in ("lammps", "gromacs"):
         for i in range(4):
             centre.at_ms(centre.now_ms + 60_000).scales(name, 1, 2, 4, prefix=f"{name}{i}")
-    assert list(centre.shard.state.rivals.keys()) == ["exa/gromacs//nodes"]
-    assert sum(key.startswith("name/") for key in histories(centre)) == 1
+    assert list(centre.shard.state.model_comparisons.keys()) == ["exa/gromacs//nodes"]
+    assert sum(key.startswith("name/") for key in similar_runs(centre)) == 1
 
 
-def test_a_restart_in_between_changes_nothing_that_is_told(centre: Scenario) -> None:
+def test_a_restart_in_between_changes_nothing_that_is_reported(centre: Scenario) -> None:
     twin = Scenario().at("08:00")
     for each in (centre, twin):
         users_alternate(each)

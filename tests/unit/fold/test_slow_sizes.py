@@ -65,11 +65,13 @@ def test_one_slow_size_among_six_has_one_alert_that_stays_and_the_application_no
 @SEEDS
 def test_an_application_with_one_slow_size_follows_its_size_all_the_same(seed: int) -> None:
     days = with_one_slow_size(seed)
-    assert {said["model"]["name"] for said in days.centre.messages("predictions", KEY)[3:]} == {"combination"}
+    assert {prediction["model"]["name"] for prediction in days.centre.messages("predictions", KEY)[3:]} == {
+        "combination"
+    }
 
 
 @SEEDS
-def test_a_slow_size_does_not_widen_what_is_told_of_sizes_that_were_run_often(seed: int) -> None:
+def test_a_slow_size_does_not_widen_what_is_reported_sizes_that_were_run_often(seed: int) -> None:
     days = with_one_slow_size(seed)
     for n in SIZES:
         low_s, high_s = days.band(n)

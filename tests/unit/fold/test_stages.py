@@ -9,7 +9,7 @@ from processors.contracts.events import HostState, JobProfile, Network, Predicti
 from processors.contracts.hosts import Profile
 from processors.pipeline.shard import Shard
 from processors.pipeline.stage import STOP, Line, Stage
-from processors.store import Shelf
+from processors.store import Store
 from tests.kit.scenario import SYSTEM, Scenario, evidence
 
 Written = dict[tuple[str, str], set[str]]
@@ -22,7 +22,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Written:
     found: Written = {}
 
     def noting(method: Callable[..., None]) -> Callable[..., None]:
-        def note(store: Shelf[Any], key: str, *rest: Any) -> None:
+        def note(store: Store[Any], key: str, *rest: Any) -> None:
             now[0].add(store.kind.name)
             method(store, key, *rest)
 
@@ -48,8 +48,8 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Written:
             for kind, line in shard.lines.items()
         }
 
-    monkeypatch.setattr(Shelf, "changed", noting(Shelf.changed))
-    monkeypatch.setattr(Shelf, "remove", noting(Shelf.remove))
+    monkeypatch.setattr(Store, "changed", noting(Store.changed))
+    monkeypatch.setattr(Store, "remove", noting(Store.remove))
     monkeypatch.setattr(Shard, "__init__", watching)
     return found
 
@@ -83,8 +83,8 @@ def busy_day() -> None:
             )
         )
     centre.ran("h39", "lammps", 8, 90.0, attributes={"solver": "cg"})
-    centre.told_by("xalt", "h39", application="gromacs")
-    centre.told_by("xalt", "s39", application="gromacs")
+    centre.report_from("xalt", "h39", application="gromacs")
+    centre.report_from("xalt", "s39", application="gromacs")
     for name in ("a", "b", "c"):
         centre.scales(name, 1, 2, 4, prefix=name)
     centre.fold(HostState(SYSTEM, "h1", "drain", centre.now_ms))

@@ -30,35 +30,40 @@ def loaded(*low: float, at: str = "10:00", width: float = 0.05) -> KnownWindows:
     """Return windows of four hosts that have so much of their processors left, and a little more."""
     windows = KnownWindows({"standard": NAMES})
     for name, value in zip(NAMES, low, strict=True):
-        windows.tell(name, even(value, value + width), moment_ms(at))
+        windows.report(name, even(value, value + width), moment_ms(at))
     return windows
 
 
 def started(centre: Scenario, job: str = "1", **fields: Any) -> dict[str, Any]:
     centre.starts(job, "lammps", nodes=4, **({"hosts": (NID,)} | fields))
-    said: dict[str, Any] = centre.topic("job_predictions")[f"exa/{job}"]
-    return said
+    prediction: dict[str, Any] = centre.topic("job_predictions")[f"exa/{job}"]
+    return prediction
 
 
 def test_a_job_on_hosts_that_are_half_busy_takes_twice_as_long() -> None:
-    said = started(learned(loaded(0.5, 0.95, 0.95, 0.95)))
-    under = said["under_load"]
-    assert under["q50_s"] == pytest.approx(said["run_time_s"] / 0.525, rel=0.02)
+    prediction = started(learned(loaded(0.5, 0.95, 0.95, 0.95)))
+    under = prediction["under_load"]
+    assert under["q50_s"] == pytest.approx(prediction["run_time_s"] / 0.525, rel=0.02)
     assert under["q05_s"] < under["mean_s"] < under["q95_s"]
     assert under["load"] == pytest.approx(1 / 0.525, rel=0.01)
     assert (under["hosts"], under["hosts_count"], under["n"], under["missing"]) == (NID, 4.0, 4.0, 0)
-    assert (under["variation"], under["equation"], under["usual_load"]) == ("low", "default", 1.0)
+    assert (under["variation"], under["equation"], under["baseline_load"]) == ("low", "default", 1.0)
     assert len(under["histogram"]["edges_s"]) == 6
     assert sum(under["histogram"]["probabilities"]) == pytest.approx(1.0)
 
 
 def test_hosts_that_are_free_change_nothing_but_what_the_window_adds() -> None:
-    said = started(learned(loaded(0.95, 0.95, 0.95, 0.95)))
-    assert said["under_load"]["q50_s"] == pytest.approx(said["run_time_s"], rel=0.06)
-    assert said["low_s"] < said["under_load"]["q50_s"] < said["under_load"]["q95_s"] < 1.2 * said["high_s"]
+    prediction = started(learned(loaded(0.95, 0.95, 0.95, 0.95)))
+    assert prediction["under_load"]["q50_s"] == pytest.approx(prediction["run_time_s"], rel=0.06)
+    assert (
+        prediction["low_s"]
+        < prediction["under_load"]["q50_s"]
+        < prediction["under_load"]["q95_s"]
+        < 1.2 * prediction["high_s"]
+    )
 
 
-def test_minutes_of_hosts_in_the_journal_are_what_a_start_is_told_by() -> None:
+def test_minutes_of_hosts_in_the_journal_are_what_a_start_is_reported_by() -> None:
     """No window is made by hand here: minutes are folded, as collectors write them."""
     centre = Scenario()
     centre.at("08:00").scales("lammps", *SIZES)
@@ -69,9 +74,9 @@ def test_minutes_of_hosts_in_the_journal_are_what_a_start_is_told_by() -> None:
             left = (0.5, 0.55) if name == "nid3" else (0.95, 1.0)
             centre.fold(minute(name, number, cpu_available=left))
     centre.at("10:00:20")
-    said = started(centre, partition="standard")
-    assert said["under_load"]["load"] == pytest.approx(1 / 0.525, rel=0.01)
-    assert said["under_load"]["missing"] == 0
+    prediction = started(centre, partition="standard")
+    assert prediction["under_load"]["load"] == pytest.approx(1 / 0.525, rel=0.01)
+    assert prediction["under_load"]["missing"] == 0
     centre.at("10:01")
     (point,) = centre.asks("r1", 4, application="lammps", partition="standard")["points"]
     assert point["under_load"]["hosts"] == "partition standard"
@@ -82,11 +87,11 @@ def test_windows_after_the_start_are_not_used() -> None:
     """A job's own load is not what it met."""
     windows = loaded(0.95, 0.95, 0.95, 0.95, at="09:59")
     for name in NAMES:
-        windows.tell(name, even(0.1, 0.15), moment_ms("10:01"))
+        windows.report(name, even(0.1, 0.15), moment_ms("10:01"))
     assert started(learned(windows))["under_load"]["load"] < 1.06
 
 
-def test_without_any_window_nothing_is_told_and_nothing_is_kept() -> None:
+def test_without_any_window_nothing_is_reported_and_nothing_is_kept() -> None:
     centre = learned()
     assert started(centre)["under_load"] is None
     centre.at("10:05").ends("1")
@@ -95,23 +100,23 @@ def test_without_any_window_nothing_is_told_and_nothing_is_kept() -> None:
 
 def test_half_of_the_windows_will_do_and_fewer_give_a_reason() -> None:
     windows = KnownWindows()
-    windows.tell("nid1", even(0.5, 0.55), moment_ms("10:00"), stale=True)
+    windows.report("nid1", even(0.5, 0.55), moment_ms("10:00"), stale=True)
     centre = learned(windows)
     under = started(centre)["under_load"]
     assert under["histogram"] is None
     assert under["q50_s"] is None
     assert under["reason"] == "3 of 4 hosts have no window of cpu_available."
-    windows.tell("nid2", [0.9, 0.91], moment_ms("10:00"))
+    windows.report("nid2", [0.9, 0.91], moment_ms("10:00"))
     under = started(centre, "2")["under_load"]
     assert (under["missing"], under["stale"], under["thin"], under["looked_at"]) == (2, 1, 1, 4)
     assert under["load"] == pytest.approx(1 / 0.52, rel=0.05)
 
 
-def test_a_window_of_an_hour_ago_says_nothing() -> None:
+def test_a_window_of_an_hour_ago_reports_nothing() -> None:
     assert started(learned(loaded(0.5, 0.5, 0.5, 0.5, at="09:00")))["under_load"] is None
 
 
-def test_what_was_told_at_the_start_stays_while_the_job_runs_and_over_a_restart() -> None:
+def test_what_was_reported_at_the_start_stays_while_the_job_runs_and_over_a_restart() -> None:
     centre = learned(windows := loaded(0.5, 0.95, 0.95, 0.95))
     first = started(centre)["under_load"]
     centre.restart()
@@ -128,7 +133,7 @@ def runs(centre: Scenario, windows: KnownWindows, count: int, load: float, noise
     for i in range(count):
         low = 1 / load if load != 1 else float(random.uniform(0.3, 0.9))
         for name in NAMES:
-            windows.tell(name, even(low, low + 0.02), centre.now_ms)
+            windows.report(name, even(low, low + 0.02), centre.now_ms)
         centre.starts(f"r{i}", "lammps", nodes=4, **({"hosts": (NID,), "partition": "standard"} | fields))
         took_s = 270 / (low + 0.01) * float(np.exp(random.normal(0, noise)))
         centre.at_ms(centre.now_ms + round(took_s / 10) * 10_000).ends(f"r{i}")
@@ -139,7 +144,7 @@ def test_runs_that_follow_the_load_make_it_better_than_the_plain_band() -> None:
     centre = learned(windows := KnownWindows({"standard": NAMES}))
     runs(centre, windows, 40, 1)
     for name in NAMES:
-        windows.tell(name, even(0.5, 0.55), centre.now_ms)
+        windows.report(name, even(0.5, 0.55), centre.now_ms)
     under = started(centre)["under_load"]
     quality = under["quality"]
     assert (quality["of"], quality["scored"]) == ("application", 40)
@@ -150,22 +155,22 @@ def test_runs_that_follow_the_load_make_it_better_than_the_plain_band() -> None:
     assert sum(quality["pit"]) == pytest.approx(1, abs=0.01)
 
 
-def test_runs_that_do_not_follow_the_load_are_told_as_without_it() -> None:
+def test_runs_that_do_not_follow_the_load_are_reported_as_without_it() -> None:
     """On hosts that a job has for itself, what others did there before says nothing."""
     centre = learned(windows := KnownWindows({"standard": NAMES}))
     random = np.random.default_rng(4)
     for i in range(40):
         low = float(random.uniform(0.1, 0.9))
         for name in NAMES:
-            windows.tell(name, even(low, low + 0.02), centre.now_ms)
+            windows.report(name, even(low, low + 0.02), centre.now_ms)
         centre.starts(f"r{i}", "lammps", nodes=4, hosts=(NID,))
         centre.at_ms(centre.now_ms + 260_000 + 10_000 * int(random.integers(3))).ends(f"r{i}")
     for name in NAMES:
-        windows.tell(name, even(0.1, 0.12), centre.now_ms)
-    said = started(centre)
-    assert said["under_load"]["follows"] < 0.1
-    assert said["under_load"]["load"] > 8
-    assert said["under_load"]["q50_s"] == pytest.approx(said["run_time_s"], rel=0.15)
+        windows.report(name, even(0.1, 0.12), centre.now_ms)
+    prediction = started(centre)
+    assert prediction["under_load"]["follows"] < 0.1
+    assert prediction["under_load"]["load"] > 8
+    assert prediction["under_load"]["q50_s"] == pytest.approx(prediction["run_time_s"], rel=0.15)
 
 
 def test_a_load_that_is_usual_is_not_counted_twice() -> None:
@@ -175,26 +180,26 @@ def test_a_load_that_is_usual_is_not_counted_twice() -> None:
     centre.at("08:00")
     runs(centre, windows, 12, 2.0)
     for name in NAMES:
-        windows.tell(name, even(0.5, 0.52), centre.now_ms)
-    said = started(centre)
-    assert said["run_time_s"] == pytest.approx(270 / 0.51, rel=0.03)
-    assert said["under_load"]["usual_load"] == pytest.approx(1 / 0.501, rel=0.02)
-    assert said["under_load"]["q50_s"] == pytest.approx(said["run_time_s"], rel=0.03)
+        windows.report(name, even(0.5, 0.52), centre.now_ms)
+    prediction = started(centre)
+    assert prediction["run_time_s"] == pytest.approx(270 / 0.51, rel=0.03)
+    assert prediction["under_load"]["baseline_load"] == pytest.approx(1 / 0.501, rel=0.02)
+    assert prediction["under_load"]["q50_s"] == pytest.approx(prediction["run_time_s"], rel=0.03)
 
 
-def test_a_prediction_tells_the_size_run_last_on_the_usual_partition() -> None:
+def test_a_prediction_reports_the_size_run_last_on_the_usual_partition() -> None:
     centre = learned(windows := KnownWindows({"standard": NAMES}))
     assert centre.topic("predictions")["exa/lammps//nodes"]["under_load"] is None
     runs(centre, windows, 4, 2.0)
     centre.at_ms(centre.now_ms + 900_000)
     for name in NAMES:
-        windows.tell(name, even(0.25, 0.27), centre.now_ms)
+        windows.report(name, even(0.25, 0.27), centre.now_ms)
     centre.scales("lammps", 2, 2, 2, 2, 2, 2, prefix="more")
     centre.at_ms(centre.now_ms + 700_000)
     under = centre.topic("predictions")["exa/lammps//nodes"]["under_load"]
     assert (under["hosts"], under["n"], under["hosts_count"]) == ("partition standard", 4.0, 4.0)
     assert under["load"] == pytest.approx(1 / 0.253, rel=0.02)
-    assert under["usual_load"] == pytest.approx(1 / 0.502, rel=0.02)
+    assert under["baseline_load"] == pytest.approx(1 / 0.502, rel=0.02)
 
 
 def test_a_request_is_answered_for_hosts_and_for_a_partition_and_by_none_without() -> None:
@@ -210,12 +215,12 @@ def test_a_request_is_answered_for_hosts_and_for_a_partition_and_by_none_without
     assert few["under_load"]["hosts"] == "2 of nid[1-4]"
 
 
-def test_what_can_not_be_answered_under_load_has_a_reason() -> None:
+def test_what_cannot_be_answered_under_load_has_a_reason() -> None:
     centre = learned(loaded(0.5, 0.95, 0.95, 0.95))
 
     def reason(*n: float, **fields: Any) -> str:
-        said = centre.asks(f"r{len(centre.events)}", *n, application="lammps", **fields)
-        text: str = said["points"][-1]["under_load"]["reason"]
+        prediction = centre.asks(f"r{len(centre.events)}", *n, application="lammps", **fields)
+        text: str = prediction["points"][-1]["under_load"]["reason"]
         return text
 
     assert reason(8, hosts=(NID,)) == "8 hosts are needed, 4 are named."
@@ -231,14 +236,14 @@ def test_a_hundred_thousand_hosts_are_looked_at_in_part() -> None:
     names = [f"n{i:06d}" for i in range(100_000)]
     windows = KnownWindows({"standard": names})
     for name in names[:: 100_000 // 128]:
-        windows.tell(name, even(0.5, 1.0), moment_ms("10:00"))
+        windows.report(name, even(0.5, 1.0), moment_ms("10:00"))
     centre = learned(windows)
-    windows.asked = 0
+    windows.requested = 0
     (point,) = centre.asks("r1", 16, application="lammps", partition="standard")["points"]
-    assert windows.asked <= 128
+    assert windows.requested <= 128
     assert point["under_load"]["looked_at"] == 128
     (point,) = centre.asks("r2", 16, application="lammps", hosts=("n[000000-099999]",))["points"]
-    assert windows.asked <= 256
+    assert windows.requested <= 256
     assert point["under_load"]["hosts"] == "16 of n[000000-099999]"
 
 

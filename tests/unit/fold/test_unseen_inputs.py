@@ -19,11 +19,11 @@ def truth_s(atoms: float, n: float) -> float:
 
 
 def runs(centre: Scenario, atoms: float, *nodes: float, prefix: str = "", **fields: Any) -> None:
-    told = {"attributes": {"atoms": atoms}} | fields
+    reported = {"attributes": {"atoms": atoms}} | fields
     for n in nodes:
         for i in range(2):
             seconds = truth_s(atoms, n) * (1 + 0.01 * i)
-            centre.ran(f"{prefix}{atoms}-{n}-{i}", "lammps", n, seconds, **told)
+            centre.ran(f"{prefix}{atoms}-{n}-{i}", "lammps", n, seconds, **reported)
 
 
 def learned(identify: IdentifySettings = SIZED) -> Scenario:
@@ -43,14 +43,14 @@ def test_a_request_for_an_unseen_input_is_answered_from_the_other_inputs() -> No
         assert abs(math.log(point["run_time_s"] / truth)) < 0.2
         assert point["low_s"] < truth < point["high_s"]
         assert point["high_s"] / point["low_s"] < 10
-        assert (point["source"], point["reliability"]["verdict"]) == ("cold_start", "uncertain")
+        assert (point["source"], point["reliability"]["verdict"]) == ("transfer", "uncertain")
         assert point["reliability"]["reasons"] == ["unseen_input"]
         assert "atoms=8000, atoms=4000, atoms=2000 and 1 more" in point["reliability"]["advice"][0]
     assert [point["extrapolation"] for point in answer["points"]] == [0.5, 2.0]
     assert "No run of lammps with input atoms=16000 is known" in answer["detail"]
 
 
-def test_the_sizes_may_be_told_by_the_name_of_the_input() -> None:
+def test_the_sizes_may_be_reported_by_the_name_of_the_input() -> None:
     answer = learned().asks("r1", 4, application="lammps", input="atoms=3000")
     assert answer["known"]
     assert abs(math.log(answer["points"][0]["run_time_s"] / truth_s(3000, 4))) < 0.1
@@ -65,27 +65,30 @@ def test_without_configured_sizes_inputs_are_not_mixed() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [{"attributes": {"cells": 5}}, {"attributes": {"atoms": "many"}}, {"attributes": {"atoms": 0}}, {}]
+    "requested", [{"attributes": {"cells": 5}}, {"attributes": {"atoms": "many"}}, {"attributes": {"atoms": 0}}, {}]
 )
-def test_a_request_without_the_sizes_is_told_which_inputs_are_known(asked: dict[str, Any]) -> None:
-    answer = learned().asks("r1", 4, application="lammps", **asked)
+def test_a_request_without_the_sizes_is_shown_which_inputs_are_known(requested: dict[str, Any]) -> None:
+    answer = learned().asks("r1", 4, application="lammps", **requested)
     assert not answer["known"]
     assert "known: atoms=1000 in nodes" in answer["detail"]
 
 
-def test_runs_in_another_unit_tell_nothing() -> None:
+def test_runs_in_another_unit_report_nothing() -> None:
     centre = learned()
     answer = centre.asks("r1", 4, unit="cores", application="lammps", attributes={"atoms": 3000})
     assert not answer["known"]
 
 
-def test_a_job_of_an_unseen_input_is_told_its_end_and_is_revised_while_it_runs() -> None:
+def test_a_job_of_an_unseen_input_is_shown_its_end_and_is_revised_while_it_runs() -> None:
     centre = learned()
     centre.starts("1", "lammps", nodes=4, attributes={"atoms": 3000}, time_limit_s=3600.0)
-    said = centre.topic("job_predictions")["exa/1"]
-    assert said["known"]
-    assert said["low_s"] < truth_s(3000, 4) < said["high_s"]
-    assert (said["reliability"]["verdict"], said["reliability"]["reasons"]) == ("uncertain", ["unseen_input"])
+    prediction = centre.topic("job_predictions")["exa/1"]
+    assert prediction["known"]
+    assert prediction["low_s"] < truth_s(3000, 4) < prediction["high_s"]
+    assert (prediction["reliability"]["verdict"], prediction["reliability"]["reasons"]) == (
+        "uncertain",
+        ["unseen_input"],
+    )
     centre.restart()
     centre.at("10:10")
     later = centre.topic("job_predictions")["exa/1"]
@@ -94,10 +97,10 @@ def test_a_job_of_an_unseen_input_is_told_its_end_and_is_revised_while_it_runs()
     assert later["reliability"]["reasons"] == ["unseen_input"]
 
 
-def test_a_job_that_tells_no_size_of_its_input_gets_no_forecast_from_other_inputs() -> None:
+def test_a_job_that_reports_no_size_of_its_input_gets_no_forecast_from_other_inputs() -> None:
     centre = learned()
     centre.starts("1", "lammps", nodes=4)
-    assert centre.topic("job_predictions")["exa/1"]["model"]["name"] == "run-distribution"
+    assert centre.topic("job_predictions")["exa/1"]["model"]["name"] == "similar-runs"
 
 
 def test_an_input_that_ran_at_one_size_leans_on_the_others() -> None:
@@ -114,13 +117,13 @@ def test_an_input_that_ran_at_one_size_leans_on_the_others() -> None:
     assert point["low_s"] < truth < point["high_s"]
     assert point["high_s"] / point["low_s"] < study["high_s"] / study["low_s"]
     assert abs(math.log(seen["run_time_s"] / truth_s(3000, 4))) < 0.02
-    assert "leans on the inputs atoms=" in point["reliability"]["advice"][-1]
+    assert "relies on the inputs atoms=" in point["reliability"]["advice"][-1]
     weights = {member["name"]: member["weight"] for member in answer["model"]["members"]}
     assert 0.2 < weights["input_size"] < 1
     assert abs(sum(weights.values()) - 1) < 1e-4
 
 
-def test_inputs_that_ran_once_each_tell_of_the_next_one() -> None:
+def test_inputs_that_ran_once_each_report_the_next_one() -> None:
     centre = Scenario(identify=SIZED)
     centre.at("08:00")
     for i, atoms in enumerate((1000, 1500, 2500, 3500, 5000, 7000, 9000, 12000)):
@@ -186,7 +189,7 @@ def test_eight_inputs_take_little_room() -> None:
     assert 700 < len(stored) < 1400
 
 
-def test_a_corrected_run_corrects_what_its_input_tells() -> None:
+def test_a_corrected_run_corrects_what_its_input_reports() -> None:
     centre = Scenario(identify=SIZED)
     centre.at("08:00")
     wrong = 10.0

@@ -13,10 +13,10 @@ LOADS = np.array([100.0, -1.0, 1e6])
 
 
 def new(hosts: int = 2, series: int = 64) -> MultivariateDetector:
-    together = MultivariateDetector(SETTINGS, high_ratio=1.5)
-    together.grow(hosts)
-    together.places.grow(series)
-    return together
+    joint = MultivariateDetector(SETTINGS, high_ratio=1.5)
+    joint.grow(hosts)
+    joint.places.grow(series)
+    return joint
 
 
 def batch(rows: list[int], host: int, minute: int, means: np.ndarray) -> MinuteBatch:
@@ -32,19 +32,19 @@ def means(minute: int, *, broken: bool = False) -> np.ndarray:
     return (LOADS * signs)[:, None] * load + 0.03 * LOADS[:, None] * rng.normal(size=(3, 6))
 
 
-def run(together: MultivariateDetector, minutes: range, broken_from: int = 10**6) -> None:
+def run(joint: MultivariateDetector, minutes: range, broken_from: int = 10**6) -> None:
     for minute in minutes:
-        together.take(batch([0, 1, 2], 0, minute, means(minute, broken=minute >= broken_from)))
-    together.tick(minutes.stop * MINUTE_MS + 2 * MINUTE_MS)
+        joint.take(batch([0, 1, 2], 0, minute, means(minute, broken=minute >= broken_from)))
+    joint.tick(minutes.stop * MINUTE_MS + 2 * MINUTE_MS)
 
 
-def test_a_host_whose_resource_contradicts_the_others_is_high_for_as_long_and_the_resource_is_told() -> None:
-    together = new()
-    run(together, range(320), broken_from=300)
-    found = together.contradiction(0)
+def test_a_host_whose_resource_contradicts_the_others_is_high_for_as_long_and_the_resource_is_reported() -> None:
+    joint = new()
+    run(joint, range(320), broken_from=300)
+    found = joint.contradiction(0)
     assert found is not None
     assert (found.row, found.since_ms // MINUTE_MS) == (1, pytest.approx(301, abs=2))
-    assert together.hosts.rows["high"][0] == 320 - found.since_ms // MINUTE_MS
+    assert joint.hosts.rows["high"][0] == 320 - found.since_ms // MINUTE_MS
     assert found.ratio > 1.5
     quiet = new()
     run(quiet, range(320))
@@ -66,35 +66,35 @@ def test_it_does_not_matter_in_how_many_batches_the_resources_of_a_host_come() -
 def test_a_minute_is_scored_when_the_next_comes_or_when_it_ended_a_minute_ago_and_what_is_later_is_passed_over() -> (
     None
 ):
-    together = new()
-    together.take(batch([0, 1, 2], 0, 5, means(5)))
-    together.tick(7 * MINUTE_MS - 1)
-    assert together.hosts.rows["scored_ms"][0] == -1
-    together.tick(7 * MINUTE_MS)
-    assert together.hosts.rows["scored_ms"][0] == 5 * MINUTE_MS
-    before = together.stored(0, 2)
-    together.take(batch([0], 0, 5, means(9)[:1]))
-    assert together.stored(0, 2) == before
+    joint = new()
+    joint.take(batch([0, 1, 2], 0, 5, means(5)))
+    joint.tick(7 * MINUTE_MS - 1)
+    assert joint.hosts.rows["scored_ms"][0] == -1
+    joint.tick(7 * MINUTE_MS)
+    assert joint.hosts.rows["scored_ms"][0] == 5 * MINUTE_MS
+    before = joint.stored(0, 2)
+    joint.take(batch([0], 0, 5, means(9)[:1]))
+    assert joint.stored(0, 2) == before
 
 
 def test_the_resources_of_a_host_move_to_a_larger_group_and_a_place_is_used_again() -> None:
-    together = new()
-    together.take(batch([0, 1], 0, 0, means(0)[:2]))
-    together.take(batch([2], 0, 0, means(0)[2:]))
-    assert together.hosts.rows["places"].tolist() == [3, 0]
-    together.places.clear(np.array([1]))
-    together.take(batch([7], 0, 1, means(1)[:1]))
-    assert together.hosts.rows["places"].tolist() == [3, 0]
-    assert together.places.rows["place"][[0, 7, 2]].tolist() == [0, 1, 2]
+    joint = new()
+    joint.take(batch([0, 1], 0, 0, means(0)[:2]))
+    joint.take(batch([2], 0, 0, means(0)[2:]))
+    assert joint.hosts.rows["places"].tolist() == [3, 0]
+    joint.places.clear(np.array([1]))
+    joint.take(batch([7], 0, 1, means(1)[:1]))
+    assert joint.hosts.rows["places"].tolist() == [3, 0]
+    assert joint.places.rows["place"][[0, 7, 2]].tolist() == [0, 1, 2]
 
 
 def test_more_resources_than_can_be_scored_together_are_left_out() -> None:
-    together = new()
+    joint = new()
     rows = list(range(RESOURCES_MAX + 3))
-    together.take(batch(rows, 0, 0, np.ones((len(rows), 6))))
-    together.take(batch(rows, 0, 1, np.ones((len(rows), 6))))
-    assert together.hosts.rows["places"][0] == RESOURCES_MAX
-    assert together.places.rows["place"][RESOURCES_MAX : RESOURCES_MAX + 3].tolist() == [-1] * 3
+    joint.take(batch(rows, 0, 0, np.ones((len(rows), 6))))
+    joint.take(batch(rows, 0, 1, np.ones((len(rows), 6))))
+    assert joint.hosts.rows["places"][0] == RESOURCES_MAX
+    assert joint.places.rows["place"][RESOURCES_MAX : RESOURCES_MAX + 3].tolist() == [-1] * 3
 
 
 def test_hosts_that_are_restored_go_on_as_if_nothing_had_happened() -> None:
@@ -110,8 +110,8 @@ def test_hosts_that_are_restored_go_on_as_if_nothing_had_happened() -> None:
 
 
 def test_a_host_of_one_resource_has_no_score() -> None:
-    together = new()
+    joint = new()
     for minute in range(60):
-        together.take(batch([0], 0, minute, means(minute)[:1]))
-    together.tick(70 * MINUTE_MS)
-    assert (together.hosts.rows["score"][0], together.contradiction(0)) == (0.0, None)
+        joint.take(batch([0], 0, minute, means(minute)[:1]))
+    joint.tick(70 * MINUTE_MS)
+    assert (joint.hosts.rows["score"][0], joint.contradiction(0)) == (0.0, None)

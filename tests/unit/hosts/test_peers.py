@@ -13,12 +13,12 @@ ROWS = np.arange(HOSTS)
 
 
 def minute(
-    unlike: PeerComparison, number: int, values: np.ndarray, names: str = "cpu_available", group: object = None
+    deviating: PeerComparison, number: int, values: np.ndarray, names: str = "cpu_available", group: object = None
 ) -> None:
-    unlike.grow(HOSTS)
-    unlike.take(MinuteBatch(ROWS, ROWS, np.full(HOSTS, number * MINUTE_MS), np.repeat(values[:, None], 6, axis=1)))
+    deviating.grow(HOSTS)
+    deviating.take(MinuteBatch(ROWS, ROWS, np.full(HOSTS, number * MINUTE_MS), np.repeat(values[:, None], 6, axis=1)))
     groups = np.zeros(HOSTS, int) if group is None else np.asarray(group)
-    unlike.judge((number + 1) * MINUTE_MS, [names] * HOSTS, ROWS, groups)
+    deviating.judge((number + 1) * MINUTE_MS, [names] * HOSTS, ROWS, groups)
 
 
 def cpu(**slow: float) -> np.ndarray:
@@ -33,32 +33,32 @@ def new() -> PeerComparison:
 
 
 def test_it_is_unlike_since_the_first_minute_and_not_any_more_when_it_is_like_the_others() -> None:
-    unlike = new()
+    deviating = new()
     for number in range(3):
-        minute(unlike, number, cpu(h3=0.3))
-    assert unlike.difference(3) == Difference(MINUTE_MS, 0.3, unlike.difference(3).usual)  # type: ignore[union-attr]  # it is unlike
-    assert np.flatnonzero(unlike.rows["since_ms"] >= 0).tolist() == [3]
-    minute(unlike, 3, cpu())
-    assert unlike.difference(3) is None
+        minute(deviating, number, cpu(h3=0.3))
+    assert deviating.difference(3) == Difference(MINUTE_MS, 0.3, deviating.difference(3).usual)  # type: ignore[union-attr]  # it is unlike
+    assert np.flatnonzero(deviating.rows["since_ms"] >= 0).tolist() == [3]
+    minute(deviating, 3, cpu())
+    assert deviating.difference(3) is None
 
 
-def test_groups_of_two_kinds_are_told_nothing_of() -> None:
-    unlike = new()
-    minute(unlike, 0, cpu(h3=0.3, h4=0.3, h5=0.3))
-    assert not (unlike.rows["since_ms"] >= 0).any()
+def test_groups_of_two_kinds_are_shown_nothing_of() -> None:
+    deviating = new()
+    minute(deviating, 0, cpu(h3=0.3, h4=0.3, h5=0.3))
+    assert not (deviating.rows["since_ms"] >= 0).any()
 
 
 def test_other_resources_other_groups_and_old_minutes_are_not_compared() -> None:
-    unlike = new()
-    minute(unlike, 0, cpu(h3=0.3), names="memory_free")
-    assert not (unlike.rows["since_ms"] >= 0).any()
-    minute(unlike, 1, cpu(h3=0.3), group=np.where(ROWS == 3, -1, 0))
-    assert not (unlike.rows["since_ms"] >= 0).any()
-    unlike.judge(9 * MINUTE_MS, ["cpu_available"] * HOSTS, ROWS, np.zeros(HOSTS, int))
-    assert not (unlike.rows["since_ms"] >= 0).any()
+    deviating = new()
+    minute(deviating, 0, cpu(h3=0.3), names="memory_free")
+    assert not (deviating.rows["since_ms"] >= 0).any()
+    minute(deviating, 1, cpu(h3=0.3), group=np.where(ROWS == 3, -1, 0))
+    assert not (deviating.rows["since_ms"] >= 0).any()
+    deviating.judge(9 * MINUTE_MS, ["cpu_available"] * HOSTS, ROWS, np.zeros(HOSTS, int))
+    assert not (deviating.rows["since_ms"] >= 0).any()
 
 
 def test_a_small_difference_is_none_however_alike_the_others_are() -> None:
-    unlike = new()
-    minute(unlike, 0, np.where(ROWS == 3, 0.8, 0.9))
-    assert not (unlike.rows["since_ms"] >= 0).any()
+    deviating = new()
+    minute(deviating, 0, np.where(ROWS == 3, 0.8, 0.9))
+    assert not (deviating.rows["since_ms"] >= 0).any()

@@ -13,7 +13,7 @@ def take(records: Records, minute: int, *rows: list[float]) -> None:
     records.take(MinuteBatch(at, at, np.full(at.size, minute * MINUTE_MS), np.array(rows)))
 
 
-def taught() -> Records:
+def transferred() -> Records:
     records = Records()
     records.grow(2)
     for minute in range(20):
@@ -21,8 +21,8 @@ def taught() -> Records:
     return records
 
 
-def test_a_record_tells_the_step_of_the_minute_what_was_measured_and_the_usual_range() -> None:
-    records = taught()
+def test_a_record_reports_the_step_of_the_minute_what_was_measured_and_the_usual_range() -> None:
+    records = transferred()
     take(records, 20, [1.0, 2.0, 9.0, 2.0, 1.0, 2.0], [5.0, 6.0] * 3)
     at_ms = 20 * MINUTE_MS + 20_000
     assert records.mark(0) == Mark(at_ms, at_ms, 9.0, 1.0, 2.0, "value")
@@ -31,7 +31,7 @@ def test_a_record_tells_the_step_of_the_minute_what_was_measured_and_the_usual_r
 
 
 def test_records_that_come_close_together_go_on_since_the_first_and_a_later_one_begins_anew() -> None:
-    records = taught()
+    records = transferred()
     take(records, 20, [9.0] + [1.0] * 5, [5.0] * 6)
     for minute in range(21, 40):
         take(records, minute, [1.0, 2.0] * 3, [5.0, 6.0] * 3)
@@ -48,7 +48,7 @@ def test_records_that_come_close_together_go_on_since_the_first_and_a_later_one_
 
 
 def test_missing_parts_of_a_minute_are_passed_over() -> None:
-    records, other = taught(), taught()
+    records, other = transferred(), transferred()
     take(records, 20, [np.nan, 9.0, np.nan, np.nan, np.nan, np.nan], [np.nan] * 6)
     take(other, 20, [np.nan, 9.0, np.nan, np.nan, np.nan, np.nan], [np.nan] * 6)
     assert records.marks.rows["fired_ms"][0] == 20 * MINUTE_MS + 10_000

@@ -12,7 +12,7 @@ import pytest
 from tests.kit.sources import PRODUCT, ROOT, Module, dotted, files, lines, module, modules
 
 # where an example of a line or two teaches; elsewhere it shows nothing that a test does not show better
-TAUGHT_BY_EXAMPLE = ("processors/models", "agent/decode", "processors/contracts")
+EXAMPLES_IN = ("processors/models", "agent/decode", "processors/contracts")
 
 CONSOLE = re.compile(r"^ *```console\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://|mailto:|#)([^)#\s]+)")
@@ -50,13 +50,13 @@ def undocumented(of: Module) -> Iterator[str]:
 
 
 def without_example(of: Module) -> set[str]:
-    if not of.path.startswith(TAUGHT_BY_EXAMPLE):
+    if not of.path.startswith(EXAMPLES_IN):
         return set()
     return {f"{of.name}.{node.name}" for node in public(of) if needs_example(node) and ">>> " not in docstrings(node)}
 
 
 def stray_example(of: Module) -> set[str]:
-    return set() if of.path.startswith(TAUGHT_BY_EXAMPLE) or ">>> " not in of.text else {of.path}
+    return set() if of.path.startswith(EXAMPLES_IN) or ">>> " not in of.text else {of.path}
 
 
 def commands(text: str) -> list[str]:
@@ -72,7 +72,7 @@ def pages() -> list[str]:
     return [path for path in files() if path.endswith(".md") and not path.startswith("tests/cases/")]
 
 
-def test_everything_public_says_what_it_is() -> None:
+def test_everything_public_states_what_it_is() -> None:
     assert lines(undocumented, *PRODUCT) == ""
 
 

@@ -53,7 +53,7 @@ class Point(Struct):
         ("result", "_perturbed(math.floor(total) * 2)", 15),
     ],
 )
-def test_a_change_of_each_kind_is_made_where_it_says(kind: str, text: str, line: int) -> None:
+def test_a_change_of_each_kind_is_made_where_it_states(kind: str, text: str, line: int) -> None:
     (mutant,) = [each for each in mutants("m.py", SOURCE) if (each.kind, each.text, each.line) == (kind, text, line)]
     changed = applied(SOURCE, mutant).splitlines()
     assert len(changed) == len(SOURCE.splitlines())

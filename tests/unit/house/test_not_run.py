@@ -35,7 +35,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Py
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_what_could_not_be_run_is_said_with_the_reason_and_the_number_of_tests(
+def test_what_could_not_be_run_is_reported_with_the_reason_and_the_number_of_tests(
     run: pytest.Pytester, workers: str
 ) -> None:
     run.makepyfile(TESTS)
@@ -52,7 +52,7 @@ def test_the_section_is_in_colour_where_there_is_one(run: pytest.Pytester) -> No
     assert "\x1b[33m" in next(line for line in done.outlines if "no-such-program" in line)
 
 
-def test_nothing_is_said_where_all_ran(run: pytest.Pytester) -> None:
+def test_nothing_is_reported_where_all_ran(run: pytest.Pytester) -> None:
     run.makepyfile("def test_that_runs(): pass")
     done = run.runpytest_inprocess("-p", "tests.kit.not_run")
     assert done.ret == pytest.ExitCode.OK
@@ -77,7 +77,7 @@ def test_a_missing_tool_is_a_failure_where_tools_are_required(monkeypatch: pytes
         tool("no-such-program")
 
 
-def test_what_to_do_is_said_for_packages_and_for_what_is_built() -> None:
+def test_what_to_do_is_reported_for_packages_and_for_what_is_built() -> None:
     assert how_to_get("collectd") == "apt-get install collectd-core librdkafka1 libyajl2"
     assert how_to_get("alertmanager") == "apt-get install prometheus-alertmanager"
     assert how_to_get("helm4") == "with Go, .ci/provide tools builds it"

@@ -12,7 +12,7 @@ from tests.kit.sources import ROOT, Module, dotted, module, modules
 from tests.kit.tools import find, listed
 
 
-def asked_for(of: Module) -> Iterator[str]:
+def requested(of: Module) -> Iterator[str]:
     """Yield the programs that a module names where it asks for a tool."""
     for node in ast.walk(of.tree):
         if isinstance(node, ast.Call) and dotted(node.func) == "tool":
@@ -23,9 +23,9 @@ def asked_for(of: Module) -> Iterator[str]:
 
 def test_every_program_that_tests_ask_for_is_one_that_is_provided() -> None:
     own = {"no-such-program"}
-    asked = {name for of in modules("tests") for name in asked_for(of)}
-    assert asked - own - set(listed()) == set()
-    assert "promtool" in asked
+    request = {name for of in modules("tests") for name in requested(of)}
+    assert request - own - set(listed()) == set()
+    assert "promtool" in request
 
 
 def test_every_provided_program_is_explained() -> None:
@@ -34,13 +34,13 @@ def test_every_provided_program_is_explained() -> None:
 
 
 def test_a_program_that_is_asked_for_is_found_in_the_source() -> None:
-    assert list(asked_for(module("tests/x.py", 'run([tool("a", "b"), other("c")])'))) == ["a", "b"]
+    assert list(requested(module("tests/x.py", 'run([tool("a", "b"), other("c")])'))) == ["a", "b"]
 
 
 def test_a_program_built_from_source_is_found_where_it_is_put(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SCALEWATCH_TOOLS_CACHE", str(tmp_path))
-    told = subprocess.run([ROOT / ".ci" / "build", "--where"], capture_output=True, text=True, check=True).stdout
-    paths = [Path(line) for line in told.splitlines()]
+    reported = subprocess.run([ROOT / ".ci" / "build", "--where"], capture_output=True, text=True, check=True).stdout
+    paths = [Path(line) for line in reported.splitlines()]
     assert {"helm3", "helm4", "helm-unittest", "telegraf"} <= {path.name for path in paths}
     for path in paths:
         path.parent.mkdir()
@@ -50,5 +50,7 @@ def test_a_program_built_from_source_is_found_where_it_is_put(monkeypatch: pytes
 
 def test_make_alone_lists_every_target() -> None:
     targets = re.findall(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0].split()
-    told = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert [line.split()[1] for line in told.splitlines()] == targets
+    reported = subprocess.run(
+        ["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert [line.split()[1] for line in reported.splitlines()] == targets

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import pytest
 from starlette.applications import Starlette
 
-from processors.contracts.outputs import Letter, SourceSeen
+from processors.contracts.outputs import DeadLetterView, SourceStatus
 from processors.contracts.service import Health
 from sinks.prometheus.registry import Metrics
 from sinks.web.access import Reader
 from sinks.web.server import create_app
 from tests.kit.pages import HOSTILE, parsed, read
-from tests.kit.read_by import ReadBy, words
-from tests.kit.recent import NOON_MS, letter, source
+from tests.kit.read_by import ReadBy, text_of
+from tests.kit.recent import NOON_MS, dead_letter_view, source
 from tests.kit.service import FixedService
 
 WELL = (Health(role="learner", ready=True, partitions=(0, 1, 2), lag_s=1.5, checkpoint_age_s=4.0),)
@@ -24,25 +24,25 @@ def metrics() -> Metrics:
 
 def app_of(
     health: Sequence[Health] = WELL,
-    letters: Sequence[Letter] = (),
-    sources: Sequence[SourceSeen] = (),
+    dead_letters: Sequence[DeadLetterView] = (),
+    sources: Sequence[SourceStatus] = (),
     counted: Metrics | None = None,
 ) -> Starlette:
-    return create_app(FixedService(health=health, letters=letters, sources=sources), counted or metrics())
+    return create_app(FixedService(health=health, dead_letters=dead_letters, sources=sources), counted or metrics())
 
 
-def told(app: Starlette) -> str:
+def page_text(app: Starlette) -> str:
     text = read(app, "/agent")
     parsed(text)
-    return words(text)
+    return text_of(text)
 
 
-def test_while_all_is_well_the_page_says_so() -> None:
-    said = told(app_of())
-    assert "All is well: every role is ready, and nothing was lost or refused since the start." in said
-    assert "partitions 0 to 2 behind, in event time 1.5 s last checkpoint 4 s ago restarts 0" in said
-    assert "No recent dead letters." in said
-    assert "No events processed since the start" in said
+def test_while_all_is_well_the_page_reports_it() -> None:
+    page = page_text(app_of())
+    assert "All is well: every role is ready, and nothing was lost or refused since the start." in page
+    assert "partitions 0 to 2 behind, in event time 1.5 s last checkpoint 4 s ago restarts 0" in page
+    assert "No recent dead letters." in page
+    assert "No events processed since the start" in page
 
 
 @pytest.mark.parametrize(
@@ -54,35 +54,35 @@ def test_while_all_is_well_the_page_says_so() -> None:
         (Health(role="learner", ready=True, restarts=3), "a single restart is no incident", "role-restarted"),
     ],
 )
-def test_a_role_that_is_not_well_says_why_and_what_to_do(health: Health, advice: str, heading: str) -> None:
+def test_a_role_that_is_not_well_states_why_and_what_to_do(health: Health, advice: str, heading: str) -> None:
     text = read(app_of([health]), "/agent")
     assert advice in text
     assert f'href="/runbook#{heading}"' in text
     assert "All is well" not in text
 
 
-def test_without_roles_it_says_that_none_has_started() -> None:
-    assert "No role has started yet." in told(app_of([]))
+def test_without_roles_it_states_that_none_has_started() -> None:
+    assert "No role has started yet." in page_text(app_of([]))
 
 
 def test_a_source_is_silent_too_when_all_of_them_are() -> None:
     ticking = [Health(role="learner", ready=True, folded_ms=NOON_MS + 3_600_000)]
-    said = words(read(app_of(ticking, sources=[source()]), "/agent")).lower()
-    assert "1 source is silent" in said
-    assert "1 h behind" in said
+    page = text_of(read(app_of(ticking, sources=[source()]), "/agent")).lower()
+    assert "1 source is silent" in page
+    assert "1 h behind" in page
 
 
-def test_sources_tell_how_old_they_are_against_the_newest_of_all() -> None:
+def test_sources_report_how_old_they_are_against_the_newest_of_all() -> None:
     text = read(app_of(sources=[source(), source("ldms", newest_ms=NOON_MS - 3_600_000, events=7)]), "/agent")
-    said = words(text)
-    assert "slurm.jobs 1200 2026-11-20 12:00 newest" in said
-    assert "ldms 7 2026-11-20 11:00 1 h" in said
+    page = text_of(text)
+    assert "slurm.jobs 1200 2026-11-20 12:00 newest" in page
+    assert "ldms 7 2026-11-20 11:00 1 h" in page
     assert '<span class="bad">1 h behind</span>' in text
-    assert "1 source is silent" in said.lower()
+    assert "1 source is silent" in page.lower()
     assert 'href="/runbook#source-silent"' in text
 
 
-def test_troubles_are_counted_by_name_each_with_its_meaning_and_advice() -> None:
+def test_faults_are_counted_by_name_each_with_its_meaning_and_advice() -> None:
     counted = metrics()
     counted.add("scalewatch_dead_letters_total", 5, reason="not-json")
     counted.add("scalewatch_dead_letters_total", 1, reason="processor")
@@ -90,16 +90,16 @@ def test_troubles_are_counted_by_name_each_with_its_meaning_and_advice() -> None
     counted.add("scalewatch_runs_refused_total", 3, reason="not_one_size")
     counted.add("scalewatch_bounds_hit_total", 4, bound="applications_max")
     text = read(app_of(counted=counted), "/agent")
-    said = words(text)
-    assert "4 kinds of trouble since the start" in said.lower()
-    for told_of in (
+    page = text_of(text)
+    assert "4 kinds of trouble since the start" in page.lower()
+    for prediction_for in (
         "not-json 5",
         "jobs 2",
         "events that became dead letters 1",
         "not_one_size : changed its size while it ran 3",
         "applications_max 4",
     ):
-        assert told_of in said, told_of
+        assert prediction_for in page, prediction_for
     for heading in ("processor-faults", "dead-letters-rising", "refused-runs", "bounds-hit"):
         assert f'href="/runbook#{heading}"' in text, heading
 
@@ -121,20 +121,22 @@ def test_each_heading_that_the_page_links_to_is_in_the_runbook() -> None:
     assert [name for name in wanted if f'id="{name}"' not in runbook] == []
 
 
-def test_the_newest_dead_letters_say_where_they_lie_and_how_to_look_closer() -> None:
-    letters = [letter(offset=number) for number in range(40)] + [letter(reason="future", topic=HOSTILE, detail=HOSTILE)]
-    said = told(app_of(letters=letters))
-    assert "41 dead letters of the whole agent, of which the newest 20 are shown: not-json 40, future 1." in said
-    assert "slurm.jobs / 3 / 4" in said
+def test_the_newest_dead_letters_state_where_they_lie_and_how_to_look_closer() -> None:
+    dead_letters = [dead_letter_view(offset=number) for number in range(40)] + [
+        dead_letter_view(reason="future", topic=HOSTILE, detail=HOSTILE)
+    ]
+    page = page_text(app_of(dead_letters=dead_letters))
+    assert "41 dead letters of the whole agent, of which the newest 20 are shown: not-json 40, future 1." in page
+    assert "slurm.jobs / 3 / 4" in page
     assert (
         "scalewatch deadletter list -c agent.yaml --reason not-json --topic slurm.jobs --since 2026-11-20T12:00:00Z"
-        in said
+        in page
     )
-    parsed(read(app_of(letters=letters[-1:]), "/agent"))
+    parsed(read(app_of(dead_letters=dead_letters[-1:]), "/agent"))
 
 
-def test_what_messages_said_is_for_operators_alone() -> None:
-    app = ReadBy(app_of(letters=[letter(detail="secret of somebody")]), Reader(user="u-1"))
+def test_what_messages_reported_is_for_operators_alone() -> None:
+    app = ReadBy(app_of(dead_letters=[dead_letter_view(detail="secret of somebody")]), Reader(user="u-1"))
     text = read(app, "/agent")
     assert "secret of somebody" not in text
     assert "Only operators can see dead letters" in text

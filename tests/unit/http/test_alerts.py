@@ -17,7 +17,7 @@ from sinks.web.server import create_app
 from sinks.web.views.alerts import evidence_rows, quiet_since, summary
 from tests.kit.messages import alert, host_view, job, prediction
 from tests.kit.pages import HOSTILE, parsed, read
-from tests.kit.read_by import ReadBy, words
+from tests.kit.read_by import ReadBy, text_of
 from tests.kit.recent import recent_run
 from tests.kit.service import FixedService
 
@@ -66,7 +66,7 @@ def test_a_filter_keeps_what_was_chosen_whatever_it_was() -> None:
     parsed(read(app_of(), f"/alerts?name={quote(HOSTILE)}"))
 
 
-def test_the_empty_list_says_since_when_it_is_quiet() -> None:
+def test_the_empty_list_states_since_when_it_is_quiet() -> None:
     ended = named("StrangeRun", status="resolved", ends="2026-11-20T09:30:00Z")
     earlier = named("SlowSize", status="resolved", ends="2026-11-20T08:30:00Z")
     assert quiet_since([earlier, ended]) == (
@@ -77,20 +77,20 @@ def test_the_empty_list_says_since_when_it_is_quiet() -> None:
     assert summary([ended]) == ""
 
 
-def test_one_alert_has_its_sentence_its_evidence_and_what_to_do() -> None:
+def test_one_alert_has_its_message_its_evidence_and_what_to_do() -> None:
     service = FixedService(
         [prediction()], alerts=[alert()], runs=[recent_run("7")], jobs=[job("8", as_of="2026-11-20T12:28:00Z")]
     )
     text = read(create_app(service, Metrics(formats=(), reasons=(), processors=())), "/alerts/f1")
     parsed(text)
-    said = words(text)
-    assert "lammps is 50 % slower at 16 nodes than its curve says." in said
-    assert "observed 1 min 48 s expected 1 min 11 s observed over expected 1.5" in said.replace(
+    page = text_of(text)
+    assert "lammps is 50 % slower at 16 nodes than its curve says." in page
+    assert "observed 1 min 48 s expected 1 min 11 s observed over expected 1.5" in page.replace(
         "1 min 12 s", "1 min 11 s"
     )
-    assert "size 16 nodes" in said
-    assert "since 2026-11-20 09:00 UTC, for 3 h 28 min" in said
-    assert "Means. At one size" in said, "the paragraph of the runbook"
+    assert "size 16 nodes" in page
+    assert "since 2026-11-20 09:00 UTC, for 3 h 28 min" in page
+    assert "Means. At one size" in page, "the paragraph of the runbook"
     assert "/applications/archer2/lammps/rhodo/nodes" in text
     assert 'href="/jobs/archer2/7"' in text
 
@@ -101,7 +101,7 @@ def test_an_alert_of_a_host_leads_to_the_host() -> None:
     assert 'href="/hosts/archer2/nid001000"' in text
 
 
-def test_an_alert_that_is_gone_is_said_to_be_missing() -> None:
+def test_an_alert_that_is_gone_is_reported_as_missing() -> None:
     assert "There is no alert" in read(app_of(), "/alerts/f9", 404)
 
 
@@ -147,11 +147,11 @@ def test_runs_of_others_are_left_out_for_those_who_may_not_see_them() -> None:
         ("PredictionUnreliable", AlertEvidence(), []),
     ],
 )  # fmt: skip
-def test_evidence_is_told_with_its_units(name: str, evidence: AlertEvidence, rows: list[tuple[str, str]]) -> None:
-    told = evidence_rows(named(name, evidence=evidence))
-    assert [row for row in told if row in rows] == rows
+def test_evidence_is_reported_with_its_units(name: str, evidence: AlertEvidence, rows: list[tuple[str, str]]) -> None:
+    shown = evidence_rows(named(name, evidence=evidence))
+    assert [row for row in shown if row in rows] == rows
     if not rows:
-        assert told == []
+        assert shown == []
 
 
 @pytest.mark.parametrize("name", ALERT_NAMES)
@@ -179,7 +179,7 @@ def test_html_in_a_runbook_is_text_and_its_own_links_lead_to_its_page() -> None:
     assert 'href="https://example.org"' in found.html
 
 
-def test_what_an_alert_says_is_escaped_everywhere() -> None:
+def test_what_an_alert_states_is_escaped_everywhere() -> None:
     labels = {"alertname": HOSTILE, "system": HOSTILE, "application": HOSTILE, "host": HOSTILE, "rack": HOSTILE}
     evidence = AlertEvidence(runs=(HOSTILE,), model=HOSTILE, detail={HOSTILE: HOSTILE})
     hostile = alert(labels=labels, annotations={"summary": HOSTILE, "description": HOSTILE}, evidence=evidence)

@@ -40,7 +40,7 @@ def test_metrics_are_in_the_text_format_of_prometheus(app: Starlette) -> None:
     assert {"scalewatch_ready", "scalewatch_predicted_run_time_seconds", "scalewatch_events"} <= names
 
 
-def test_the_list_of_applications_says_all_but_the_curve(app: Starlette) -> None:
+def test_the_list_of_applications_states_all_but_the_curve(app: Starlette) -> None:
     listed = get_json(app, "/api/v1/applications")
     assert (listed["total"], listed["offset"]) == (2, 0)
     first = listed["rows"][0]
@@ -83,7 +83,7 @@ def test_an_id_typed_as_it_is_printed_is_found_too(app: Starlette, service: Fixe
     assert get_json(app, "/api/v1/applications/archer2/qcd/nodes")["application"] == "qcd"
 
 
-def test_an_unknown_application_is_not_found_and_what_is_known_is_said(app: Starlette) -> None:
+def test_an_unknown_application_is_not_found_and_what_is_known_is_reported(app: Starlette) -> None:
     response = get(app, "/api/v1/applications/archer2/vasp//nodes")
     assert response.status_code == 404
     assert response.json() == {
@@ -96,8 +96,8 @@ def test_sizes_are_asked_for_one_by_one_or_as_a_list(app: Starlette, service: Fi
     answer = get_json(app, "/api/v1/predictions?application=lammps&n=64,128&n=256")
     assert [point["n"] for point in answer["points"]] == [64.0, 128.0, 256.0]
     assert answer["points"][0]["run_time_s"] == pytest.approx(25.46875)
-    asked = service.asked[0]
-    assert (asked.system, asked.evidence.input, asked.unit) == ("archer2", "rhodo", "nodes")
+    requested = service.requested[0]
+    assert (requested.system, requested.evidence.input, requested.unit) == ("archer2", "rhodo", "nodes")
 
 
 def test_without_sizes_those_of_the_curve_are_answered(app: Starlette, service: FixedService) -> None:
@@ -108,14 +108,14 @@ def test_without_sizes_those_of_the_curve_are_answered(app: Starlette, service: 
 def test_the_same_question_has_the_same_id(app: Starlette, service: FixedService) -> None:
     for url in ("n=64", "n=64", "n=65"):
         get_json(app, f"/api/v1/predictions?application=lammps&{url}")
-    first, second, third = (request.request_id for request in service.asked)
+    first, second, third = (request.request_id for request in service.requested)
     assert first == second != third
 
 
 def test_hosts_and_a_partition_are_asked_for_and_make_another_question(app: Starlette, service: FixedService) -> None:
     for url in ("n=4", "n=4&hosts=nid[1-4]&hosts=login1", "n=4&partition=standard", "n=4&hosts=&partition="):
         get_json(app, f"/api/v1/predictions?application=lammps&{url}")
-    plain, named, pooled, empty = service.asked
+    plain, named, pooled, empty = service.requested
     assert named.evidence.hosts == ("nid[1-4]", "login1")
     assert (pooled.evidence.partition, pooled.evidence.application) == ("standard", "lammps")
     assert len({plain.request_id, named.request_id, pooled.request_id}) == 3
@@ -127,7 +127,7 @@ def test_attributes_and_features_are_asked_with_and_make_another_question(
 ) -> None:
     for url in ("n=4", "n=4&attribute.atoms=32000&attribute.solver=cg", "n=4&feature.max_fifo=5"):
         get_json(app, f"/api/v1/predictions?application=lammps&{url}")
-    plain, job, placement = service.asked
+    plain, job, placement = service.requested
     assert job.evidence.attributes == {"atoms": "32000", "solver": "cg"}
     assert placement.features == {"max_fifo": 5.0}
     assert (plain.evidence.attributes, plain.features) == ({}, {})
@@ -137,13 +137,13 @@ def test_attributes_and_features_are_asked_with_and_make_another_question(
 def test_hosts_without_a_size_ask_for_as_many_nodes(app: Starlette, service: FixedService) -> None:
     get_json(app, "/api/v1/predictions?application=lammps&hosts=nid[1-48]")
     get_json(app, "/api/v1/predictions?application=lammps&partition=standard")
-    named, pooled = service.asked
+    named, pooled = service.requested
     assert named.n == (48.0,)
     assert len(pooled.n) == len(service.held_predictions[0].curve)
 
 
 @pytest.mark.parametrize(
-    ("query", "sentence"),
+    ("query", "message"),
     [
         ("n=64", "application is missing."),
         ("application=&n=64", "application is missing."),
@@ -168,9 +168,9 @@ def test_hosts_without_a_size_ask_for_as_many_nodes(app: Starlette, service: Fix
         ("application=lammps&hosts=" + "n" * 16_385, "hosts has more than 16384 characters; write host lists."),
     ],
 )
-def test_a_bad_question_is_refused_with_a_sentence(app: Starlette, query: str, sentence: str) -> None:
+def test_a_bad_question_is_refused_with_a_message(app: Starlette, query: str, message: str) -> None:
     response = get(app, f"/api/v1/predictions?{query}")
-    assert (response.status_code, response.json()) == (400, {"error": sentence})
+    assert (response.status_code, response.json()) == (400, {"error": message})
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_question_about_an_unknown_application_is_answered_with_those_that_are
     assert (response.status_code, len(response.json()["known"])) == (404, 2)
 
 
-def test_a_name_that_is_known_twice_needs_more_to_tell_them_apart(app: Starlette, service: FixedService) -> None:
+def test_a_name_that_is_known_twice_needs_more_to_distinguish_them(app: Starlette, service: FixedService) -> None:
     service.held_predictions.append(prediction(input="water"))
     response = get(app, "/api/v1/predictions?application=lammps&n=64")
     assert response.status_code == 400
@@ -199,14 +199,19 @@ def test_an_input_that_was_never_run_is_asked_of_the_models_with_the_unit_and_sy
     response = get(app, "/api/v1/predictions?application=lammps&n=64&input=huge")
     assert response.status_code == 404, "nothing tells of it here"
     assert response.json()["error"] == "There is no model of 'lammps' with input 'huge'."
-    asked = service.asked[-1]
-    assert (asked.evidence.input, asked.system, asked.unit, asked.n) == ("huge", "archer2", "nodes", (64.0,))
+    requested = service.requested[-1]
+    assert (requested.evidence.input, requested.system, requested.unit, requested.n) == (
+        "huge",
+        "archer2",
+        "nodes",
+        (64.0,),
+    )
 
 
 def test_an_application_evicted_between_two_reads_is_not_found(app: Starlette, service: FixedService) -> None:
-    held = service.held_predictions
+    retained = service.held_predictions
     service.held_predictions = []
-    service.predictions = lambda: held  # type: ignore[method-assign]  # the list is older than the models
+    service.predictions = lambda: retained  # type: ignore[method-assign]  # the list is older than the models
     assert get(app, "/api/v1/predictions?application=lammps&n=64").status_code == 404
 
 
@@ -258,7 +263,7 @@ def test_every_response_forbids_scripts_frames_and_sniffing(app: Starlette, path
 
 
 @pytest.mark.parametrize("path", ["/api/v1/nothing", "/api/v2/applications"])
-def test_an_unknown_resource_is_said_in_json(app: Starlette, path: str) -> None:
+def test_an_unknown_resource_is_reported_in_json(app: Starlette, path: str) -> None:
     response = get(app, path)
     assert (response.status_code, response.json()) == (404, {"error": "There is no such page."})
 

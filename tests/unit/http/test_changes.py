@@ -49,7 +49,7 @@ def test_a_stream_begins_with_the_versions_of_everything(service: FixedService) 
     assert json.loads(first.removeprefix("data: ")) == versions(service)
 
 
-def test_a_change_is_told_at_the_next_look() -> None:
+def test_a_change_is_reported_at_the_next_look() -> None:
     service = busy_service()
     jobs = iter(str(number) for number in range(100))
 
@@ -58,12 +58,12 @@ def test_a_change_is_told_at_the_next_look() -> None:
         changes._looks.clear()  # a second has passed
 
     changes = Changes(service, pause=something_happens)
-    told = heard(changes, 4)[1:]
-    assert len({json.loads(piece.removeprefix("data: "))["jobs"] for piece in told}) == 3
-    assert len({json.loads(piece.removeprefix("data: "))["alerts"] for piece in told}) == 1
+    shown = heard(changes, 4)[1:]
+    assert len({json.loads(piece.removeprefix("data: "))["jobs"] for piece in shown}) == 3
+    assert len({json.loads(piece.removeprefix("data: "))["alerts"] for piece in shown}) == 1
 
 
-def test_a_silent_stream_says_now_and_then_that_it_is_there(service: FixedService) -> None:
+def test_a_silent_stream_states_now_and_then_that_it_is_there(service: FixedService) -> None:
     pauses: list[float] = []
 
     async def passes(seconds: float) -> None:
@@ -75,8 +75,8 @@ def test_a_silent_stream_says_now_and_then_that_it_is_there(service: FixedServic
 
 
 def test_a_stream_ends_when_the_server_stops(service: FixedService) -> None:
-    asked = iter([False] * 6)
-    pieces = heard(Changes(service, pause=at_once), 100, lambda: next(asked, True))
+    requested = iter([False] * 6)
+    pieces = heard(Changes(service, pause=at_once), 100, lambda: next(requested, True))
     assert len(pieces) == 2
 
 
@@ -104,7 +104,7 @@ def app_of(service: FixedService) -> Starlette:
     return create_app(service, Metrics(formats=(), reasons=(), processors=()))
 
 
-def test_a_real_stream_tells_of_a_change_and_does_not_hold_up_the_stop(service: FixedService) -> None:
+def test_a_real_stream_reports_a_change_and_does_not_hold_up_the_stop(service: FixedService) -> None:
     with Server(app_of(service), "127.0.0.1", 0) as server, httpx.Client(timeout=5.0) as client:  # noqa: SIM117
         with client.stream("GET", f"{server.url}/changes") as response:
             assert response.headers["cache-control"] == "no-store"
@@ -117,7 +117,7 @@ def test_a_real_stream_tells_of_a_change_and_does_not_hold_up_the_stop(service: 
 
 
 @pytest.mark.parametrize("streams_max", [2])
-def test_beyond_so_many_streams_a_page_is_told_to_ask_itself(service: FixedService, streams_max: int) -> None:
+def test_beyond_so_many_streams_a_page_is_asked_to_ask_itself(service: FixedService, streams_max: int) -> None:
     changes = Changes(service, streams_max=streams_max)
     app = app_of(service)
     app.router.routes = [route for route in app.routes if getattr(route, "path", "") != "/changes"]

@@ -12,7 +12,7 @@ from sinks.web.server import create_app
 from tests.kit.get import get
 from tests.kit.messages import alert, host_view, host_window, resource_view
 from tests.kit.pages import HOSTILE, parsed, read
-from tests.kit.read_by import words
+from tests.kit.read_by import text_of
 from tests.kit.service import FixedService
 
 
@@ -26,10 +26,10 @@ def listed(app: Starlette, query: str = "") -> list[str]:
 
 def test_the_list_of_hosts_has_their_windows_and_is_read_in_parts() -> None:
     app = app_of(*(host_view(f"nid{number}") for number in range(5)))
-    told = json.loads(get(app, "/api/v1/hosts?offset=1&limit=2").text)
-    assert (told["total"], told["offset"], told["more"]) == (5, 1, False)
-    assert [row["host"] for row in told["rows"]] == ["nid1", "nid2"]
-    assert told["rows"][0]["resources"][0]["window"]["shares"] == [0.1, 0.1, 0.2, 0.4, 0.2]
+    shown = json.loads(get(app, "/api/v1/hosts?offset=1&limit=2").text)
+    assert (shown["total"], shown["offset"], shown["more"]) == (5, 1, False)
+    assert [row["host"] for row in shown["rows"]] == ["nid1", "nid2"]
+    assert shown["rows"][0]["resources"][0]["window"]["shares"] == [0.1, 0.1, 0.2, 0.4, 0.2]
     assert get(app, "/api/v1/hosts?limit=many").status_code == 400
 
 
@@ -41,10 +41,10 @@ def test_hosts_are_filtered_by_system_and_name() -> None:
     assert listed(app, "?system=exa&host=none") == []
 
 
-def test_only_so_many_hosts_are_looked_through_and_that_is_told() -> None:
+def test_only_so_many_hosts_are_looked_through_and_that_is_reported() -> None:
     app = app_of(*(host_view(f"nid{number:05}", resources=()) for number in range(2_500)))
-    told = json.loads(get(app, "/api/v1/hosts?limit=10").text)
-    assert (told["total"], told["more"]) == (2_000, True)
+    shown = json.loads(get(app, "/api/v1/hosts?limit=10").text)
+    assert (shown["total"], shown["more"]) == (2_000, True)
     assert listed(app, "?system=archer2&host=nid02400") == ["nid02400"], "one that is named is found all the same"
 
 
@@ -59,20 +59,20 @@ def test_a_host_is_found_on_page_and_api_whatever_it_is_called(name: str) -> Non
         assert json.loads(get(app, f"/api/v1{link}").text)["host"] == name
 
 
-def test_a_host_that_is_not_known_is_said_to_be_missing() -> None:
+def test_a_host_that_is_not_known_is_reported_as_missing() -> None:
     assert "There is no host" in read(app_of(), "/hosts/exa/nid1", 404)
     assert "There is no host" in json.loads(get(app_of(), "/api/v1/hosts/exa/nid1").text)["error"]
     assert get(app_of(), "/api/v1/hosts/").status_code == 404
 
 
 def test_the_list_of_hosts_shows_state_job_histograms_and_anomalies() -> None:
-    strange = resource_view("memory_free", variation=None, outlook=None, anomalous_since="2026-11-20T09:58:00Z")
-    text = read(app_of(host_view(state="drain", resources=(resource_view(), strange))), "/hosts")
+    outlier = resource_view("memory_free", variation=None, forecast=None, anomalous_since="2026-11-20T09:58:00Z")
+    text = read(app_of(host_view(state="drain", resources=(resource_view(), outlier))), "/hosts")
     parsed(text)
-    said = words(text)
-    for told in ("nid001000", "drain; memory_free anomalous since 09:58", "archer2/812", "80 %", "varies"):
-        assert told in said, told
-    assert said.index("memory_free") < said.index("cpu_available"), "what is strange comes first"
+    page = text_of(text)
+    for shown in ("nid001000", "drain; memory_free anomalous since 09:58", "archer2/812", "80 %", "varies"):
+        assert shown in page, shown
+    assert page.index("memory_free") < page.index("cpu_available"), "what is strange comes first"
     assert 'href="/jobs/archer2/812"' in text
     assert text.count("<svg") == 2
 
@@ -80,18 +80,18 @@ def test_the_list_of_hosts_shows_state_job_histograms_and_anomalies() -> None:
 def test_hosts_that_need_attention_stand_apart_from_normal_ones() -> None:
     silent = host_view("silent", resources=(resource_view(window=host_window(stale=True)),))
     out = host_view("out", state="maintenance")
-    said = words(read(app_of(host_view("calm", state="up"), silent, out), "/hosts"))
-    assert "Need attention 2" in said
-    assert "Normal 1" in said
-    assert said.index("silent") < said.index("Normal") < said.index("calm")
-    assert "no recent measurements" in said
-    assert "maintenance" in said
+    page = text_of(read(app_of(host_view("calm", state="up"), silent, out), "/hosts"))
+    assert "Need attention 2" in page
+    assert "Normal 1" in page
+    assert page.index("silent") < page.index("Normal") < page.index("calm")
+    assert "no recent measurements" in page
+    assert "maintenance" in page
 
 
 def test_ten_thousand_hosts_are_read_a_page_at_a_time_and_found_by_their_names() -> None:
     app = app_of(*(host_view(f"nid{number:05}") for number in range(10_000)))
     first = read(app, "/hosts")
-    assert "10000 hosts" in words(first)
+    assert "10000 hosts" in text_of(first)
     assert first.count('class="host ') == 40
     assert len(first) < 300_000
     assert 'href="/hosts?page=2" rel="next"' in first
@@ -99,7 +99,7 @@ def test_ten_thousand_hosts_are_read_a_page_at_a_time_and_found_by_their_names()
     assert "nid09999" in read(app, "/hosts?page=999999"), "beyond the last page is the last one"
     found = read(app, "/hosts?search=NID0999")
     assert found.count('class="host ') == 10
-    assert "10 of 10000 hosts found" in words(found)
+    assert "10 of 10000 hosts found" in text_of(found)
     assert 'href="/hosts?search=nid00&amp;page=3" rel="next"' in read(app, "/hosts?search=nid00&page=2")
     assert get(app, "/hosts?page=many").status_code == 400
 
@@ -119,8 +119,8 @@ def test_a_hosts_page_draws_the_histogram_of_each_resource_with_the_table_behind
     assert len(re.findall(r'data-bar="', text)) == 6
     assert '<td data-x="0.5">50 %</td><td data-x2="0.6">60 %</td>' in text
     assert ">2 µs</td>" in text
-    said = words(text)
-    for told in (
+    page = text_of(text)
+    for shown in (
         "Nothing stands out.",
         "55 % to 97.5 %",
         "variation high",
@@ -128,17 +128,17 @@ def test_a_hosts_page_draws_the_histogram_of_each_resource_with_the_table_behind
         "forecast by mean of 5",
         "0.25",
     ):
-        assert told in said, told
+        assert shown in page, shown
     assert 'href="/jobs/archer2/812"' in text
 
 
-def test_a_hosts_page_says_since_when_it_is_anomalous() -> None:
-    strange = resource_view("memory_free", anomalous_since="2026-11-20T09:58:00Z")
-    said = words(
-        read(app_of(host_view(state="drain", resources=(resource_view(), strange))), "/hosts/archer2/nid001000")
+def test_a_hosts_page_states_since_when_it_is_anomalous() -> None:
+    outlier = resource_view("memory_free", anomalous_since="2026-11-20T09:58:00Z")
+    page = text_of(
+        read(app_of(host_view(state="drain", resources=(resource_view(), outlier))), "/hosts/archer2/nid001000")
     )
-    assert "drain; memory_free anomalous since 09:58." in said
-    assert "memory_free anomalous since 2026-11-20 09:58" in said
+    assert "drain; memory_free anomalous since 09:58." in page
+    assert "memory_free anomalous since 2026-11-20 09:58" in page
 
 
 def test_alerts_of_a_host_are_on_its_page_and_its_row() -> None:
@@ -156,7 +156,7 @@ def test_hosts_are_searched_by_name_system_state_and_job() -> None:
     assert "No host has" in read(app, "/hosts?search=none")
 
 
-def test_without_telemetry_the_pages_say_so() -> None:
+def test_without_telemetry_the_pages_report_it() -> None:
     assert "No host has reported" in read(app_of(), "/hosts")
     assert "No host has reported measurements" in read(app_of(), "/")
     assert '<h2><a href="/hosts">Hosts</a></h2>' in read(app_of(host_view()), "/")

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from processors.contracts.outputs import Prediction, Reliability, UsefulSizes
-from sinks.web.views.job_messages import energy_words, limit_advice, size_advice, time_at
+from sinks.web.views.job_messages import energy_text, limit_advice, size_advice, time_at
 from tests.kit.messages import curve, curve_point, powered_curve, prediction
-from tests.kit.recent import recent_run, told
+from tests.kit.recent import predicted, recent_run
 
-BAND = told(1800.0, low_s=1620.0, high_s=2040.0)
+BAND = predicted(1800.0, low_s=1620.0, high_s=2040.0)
 
 
 @pytest.mark.parametrize(
-    ("had_s", "said"),
+    ("had_s", "page"),
     [
         (None, "Ask for 40 min: 19 of 20 runs like it end within 34 min."),
         (14_400.0, "Ask for 40 min: 19 of 20 runs like it end within 34 min. You asked for 4 h; a shorter limit may let it start sooner."),
@@ -22,26 +22,26 @@ BAND = told(1800.0, low_s=1620.0, high_s=2040.0)
         (3600.0, "Your limit of 1 h fits: 19 of 20 runs like it end within 34 min."),
     ],
 )  # fmt: skip
-def test_the_limit_to_ask_for_is_the_end_of_the_band_with_a_margin(had_s: float | None, said: str) -> None:
+def test_the_limit_to_ask_for_is_the_end_of_the_band_with_a_margin(had_s: float | None, page: str) -> None:
     advice = limit_advice(BAND, had_s)
-    assert advice == said
+    assert advice == page
 
 
 @pytest.mark.parametrize(
     "changes", [{"verdict": "high_error"}, {"verdict": "insufficient"}, {"source": "similar_runs"}]
 )
 def test_where_the_prediction_is_not_reliable_one_should_stay_generous(changes: dict[str, str]) -> None:
-    advice = limit_advice(told(1800.0, high_s=2040.0, **changes), 14_400.0)
+    advice = limit_advice(predicted(1800.0, high_s=2040.0, **changes), 14_400.0)
     assert advice.startswith("Stay generous and ask for no less than 40 min: 19 of 20")
 
 
 def test_without_anything_known_no_limit_is_advised() -> None:
     assert limit_advice(None, 3600.0) == ""
-    assert limit_advice(told(high_s=float("inf")), 3600.0) == ""
+    assert limit_advice(predicted(high_s=float("inf")), 3600.0) == ""
 
 
 def test_a_band_of_another_coverage_is_counted_as_it_is() -> None:
-    advice = limit_advice(told(1800.0, high_s=2040.0, coverage=0.5), None)
+    advice = limit_advice(predicted(1800.0, high_s=2040.0, coverage=0.5), None)
     assert "15 of 20 runs like it" in advice
 
 
@@ -51,7 +51,7 @@ def application(*times: tuple[float, float], **changes: Any) -> Prediction:
 
 
 @pytest.mark.parametrize(
-    ("half_s", "said"),
+    ("half_s", "page"),
     [
         (2000.0, "The size is well used: 32 nodes take about 33 min, 100 % longer."),
         (1150.0, "Half the size costs little: 32 nodes take about 19 min, 15 % longer, and leave the rest to others."),
@@ -59,16 +59,16 @@ def application(*times: tuple[float, float], **changes: Any) -> Prediction:
         (900.0, "Half the size is as good: 32 nodes take about 15 min."),
     ],
 )
-def test_it_is_said_what_half_the_size_would_have_cost(half_s: float, said: str) -> None:
-    assert size_advice(application((32.0, half_s), (64.0, 1000.0)), 64.0) == said
+def test_it_is_shown_what_half_the_size_would_have_cost(half_s: float, page: str) -> None:
+    assert size_advice(application((32.0, half_s), (64.0, 1000.0)), 64.0) == page
 
 
-def test_more_than_the_useful_size_is_said_to_hardly_help() -> None:
+def test_more_than_the_useful_size_is_reported_to_hardly_help() -> None:
     entry = prediction(
         curve=tuple(curve_point(p.n, p.run_time_s, source="observed") for p in curve()), useful_n=UsefulSizes(max=48.0)
     )
-    said = size_advice(entry, 128.0)
-    assert said == "Ask for 48 nodes: more hardly help, and 48 nodes take about 31 s. You asked for 128 nodes."
+    page = size_advice(entry, 128.0)
+    assert page == "Ask for 48 nodes: more hardly help, and 48 nodes take about 31 s. You asked for 128 nodes."
 
 
 def test_half_of_one_node_is_not_spoken_of() -> None:
@@ -104,12 +104,12 @@ def test_a_time_between_two_sizes_lies_between_theirs() -> None:
     assert time_at((curve_point(8.0, 100.0),), 8.0) == 100.0
 
 
-def test_energy_is_told_in_the_unit_of_bills_and_against_what_is_usual() -> None:
+def test_energy_is_reported_in_the_unit_of_bills_and_against_what_is_usual() -> None:
     usual = next(point for point in powered_curve() if point.n == 64.0)
     assert usual.energy_j is not None
-    assert energy_words(recent_run(), usual) == ""
-    assert energy_words(recent_run(energy_j=7.2e7), None) == "It used 20 kWh (72 MJ)."
-    assert energy_words(recent_run(energy_j=usual.energy_j * 1.01), usual).endswith("as much as usual.")
-    assert energy_words(recent_run(energy_j=usual.energy_j * 1.3), usual).endswith("30 % more than usual.")
-    assert energy_words(recent_run(energy_j=usual.energy_j * 0.5), usual).endswith("50 % less than usual.")
-    assert "usual" not in energy_words(recent_run(energy_j=usual.energy_j * 0.5, state="FAILED"), usual)
+    assert energy_text(recent_run(), usual) == ""
+    assert energy_text(recent_run(energy_j=7.2e7), None) == "It used 20 kWh (72 MJ)."
+    assert energy_text(recent_run(energy_j=usual.energy_j * 1.01), usual).endswith("as much as usual.")
+    assert energy_text(recent_run(energy_j=usual.energy_j * 1.3), usual).endswith("30 % more than usual.")
+    assert energy_text(recent_run(energy_j=usual.energy_j * 0.5), usual).endswith("50 % less than usual.")
+    assert "usual" not in energy_text(recent_run(energy_j=usual.energy_j * 0.5, state="FAILED"), usual)

@@ -14,8 +14,8 @@ from sinks.web.access import Reader
 from sinks.web.server import create_app
 from tests.kit.messages import job, powered_curve, prediction
 from tests.kit.pages import HOSTILE, parsed, read
-from tests.kit.read_by import ReadBy, words
-from tests.kit.recent import NOON_MS, recent_run, told
+from tests.kit.read_by import ReadBy, text_of
+from tests.kit.recent import NOON_MS, predicted, recent_run
 from tests.kit.service import FixedService
 
 HOUR_MS = 3_600_000
@@ -25,23 +25,23 @@ def app_of(service: FixedService) -> Starlette:
     return create_app(service, Metrics(formats=(), reasons=(), processors=()))
 
 
-def test_a_job_that_ended_is_told_how_it_went_and_what_to_ask_for() -> None:
+def test_a_job_that_ended_is_shown_how_it_went_and_what_to_ask_for() -> None:
     service = FixedService(
-        [prediction(curve=powered_curve())], runs=[recent_run(run_time_s=26.0, energy_j=7e5, told=told(25.5))]
+        [prediction(curve=powered_curve())], runs=[recent_run(run_time_s=26.0, energy_j=7e5, predicted=predicted(25.5))]
     )
     text = read(app_of(service), "/jobs/archer2/812")
     parsed(text)
-    said = words(text)
-    assert "It took 26 s, as long as usual at 64 nodes; 9 of 10 runs like it take" in said
-    assert "It used 0.194 kWh (700 kJ), 7.4 % more than usual." in said
-    assert "You can rely on this. Of the last run that was predicted, 1 fell inside its band." in said
-    assert "Time limit. Ask for 1 min: 19 of 20 runs like it end within 28 s." in said.replace("28.0", "28")
-    assert "Size. The size is well used: 32 nodes take about" in said
+    page = text_of(text)
+    assert "It took 26 s, as long as usual at 64 nodes; 9 of 10 runs like it take" in page
+    assert "It used 0.194 kWh (700 kJ), 7.4 % more than usual." in page
+    assert "You can rely on this. Of the last run that was predicted, 1 fell inside its band." in page
+    assert "Time limit. Ask for 1 min: 19 of 20 runs like it end within 28 s." in page.replace("28.0", "28")
+    assert "Size. The size is well used: 32 nodes take about" in page
     assert "/applications/archer2/lammps/rhodo/nodes" in text
     assert 'data-kind="anomaly" data-words="this run: 26 s at 64 nodes"' in text, "its place in the chart"
 
 
-def test_a_running_job_is_told_its_end_its_limit_and_its_power() -> None:
+def test_a_running_job_is_shown_its_end_its_limit_and_its_power() -> None:
     running = job(
         probability_exceeds_limit=0.8,
         power_w=51_200.0,
@@ -51,39 +51,40 @@ def test_a_running_job_is_told_its_end_its_limit_and_its_power() -> None:
     )
     text = read(app_of(FixedService([prediction()], jobs=[running])), "/jobs/archer2/812")
     parsed(text)
-    said = words(text)
-    assert "It should end about 10:31 UTC" in said
-    assert "Its time limit of 2 h will probably end it" in said
-    assert "51.2 kW (50 kW to 52 kW)" in said
-    assert "88 %" in said
+    page = text_of(text)
+    assert "It should end about 10:31 UTC" in page
+    assert "Its time limit of 2 h will probably end it" in page
+    assert "51.2 kW (50 kW to 52 kW)" in page
+    assert "88 %" in page
 
 
 def test_a_job_that_was_put_back_into_the_queue_shows_all_its_runs_and_the_one_that_goes_on() -> None:
     runs = [recent_run(start_ms=NOON_MS + HOUR_MS, state="NODE_FAIL"), recent_run(state="PREEMPTED")]
     text = read(app_of(FixedService([prediction()], jobs=[job()], runs=runs)), "/jobs/archer2/812")
     parsed(text)
-    assert words(text).count("Run that ended") == 2
+    assert text_of(text).count("Run that ended") == 2
     assert "One of its hosts failed" in text
     assert "It had to make room" in text
     assert "It should end about" in text
     assert text.count("Next time") == 1, "advice rests on the newest run alone"
 
 
-def test_a_job_whose_run_is_over_and_not_settled_says_so_until_the_run_is_told() -> None:
+def test_a_job_whose_run_is_over_and_not_settled_reports_it_until_the_run_is_reported() -> None:
     service = FixedService([prediction()])
     service.held_ended = [job(job_id="812", start="2026-11-20T11:50:00Z")]
-    said = words(read(app_of(service), "/jobs/archer2/812"))
-    assert "Its run is over. Its outcome is shown here once it has settled, some minutes after its end." in said
-    assert "It runs" not in said
+    page = text_of(read(app_of(service), "/jobs/archer2/812"))
+    assert "Its run is over. Its outcome is shown here once it has settled, some minutes after its end." in page
+    assert "It runs" not in page
     service.held_runs = [recent_run(run_time_s=26.0, start_ms=NOON_MS)]
-    said = words(read(app_of(service), "/jobs/archer2/812"))
-    assert "Its run is over" not in said
-    assert "It took 26 s" in said
+    page = text_of(read(app_of(service), "/jobs/archer2/812"))
+    assert "Its run is over" not in page
+    assert "It took 26 s" in page
 
 
-def test_a_job_of_which_nothing_was_known_says_so() -> None:
+def test_a_job_of_which_nothing_was_known_reports_it() -> None:
     text = read(
-        app_of(FixedService(runs=[recent_run(application_id=None, told=None, time_limit_s=None)])), "/jobs/archer2/812"
+        app_of(FixedService(runs=[recent_run(application_id=None, predicted=None, time_limit_s=None)])),
+        "/jobs/archer2/812",
     )
     parsed(text)
     assert "Its application could not be identified" in text
@@ -91,7 +92,7 @@ def test_a_job_of_which_nothing_was_known_says_so() -> None:
     assert "<figure" not in text
 
 
-def test_a_job_that_is_not_known_is_said_to_be_missing() -> None:
+def test_a_job_that_is_not_known_is_reported_as_missing() -> None:
     assert "Nothing is known of the job" in read(app_of(FixedService()), "/jobs/archer2/1", 404)
     assert "Nothing is known of the job" in read(app_of(FixedService()), "/jobs/archer2", 404)
 
@@ -123,7 +124,7 @@ def test_jobs_are_found_by_id_and_application_and_by_their_id_when_they_ended() 
     assert "No job is known to be running" in read(app_of(FixedService()), "/jobs")
 
 
-def test_another_users_job_is_refused_in_one_sentence_and_in_no_list() -> None:
+def test_another_users_job_is_refused_in_one_message_and_in_no_list() -> None:
     service = FixedService(
         [prediction()],
         jobs=[job("1", user="u-1"), job("2", user="u-2"), job("3", user=None)],
@@ -137,7 +138,7 @@ def test_another_users_job_is_refused_in_one_sentence_and_in_no_list() -> None:
     assert "/jobs/archer2/99" in read(app, "/jobs?search=99")
     for other in ("2", "3", "98"):
         text = read(app, f"/jobs/archer2/{other}", 403)
-        assert words(text) == "Access denied This is the job of another user."
+        assert text_of(text) == "Access denied This is the job of another user."
     assert "It took" in read(app, "/jobs/archer2/99")
     assert "It should end" in read(app, "/jobs/archer2/1")
 
@@ -150,5 +151,5 @@ def test_a_job_id_that_two_users_had_is_shown_to_neither() -> None:
 
 def test_a_running_job_forecast_from_similar_runs_is_to_be_taken_with_care() -> None:
     forecast = msgspec.structs.replace(job(), model=Model(MODEL_NAME, ()))
-    said = words(read(app_of(FixedService([prediction()], jobs=[forecast])), "/jobs/archer2/812"))
-    assert "It rests on runs of the same user, name or kind, not on a model of the application." in said
+    page = text_of(read(app_of(FixedService([prediction()], jobs=[forecast])), "/jobs/archer2/812"))
+    assert "It rests on runs of the same user, name or kind, not on a model of the application." in page

@@ -1,4 +1,4 @@
-"""Run times under load on the page: the histogram of an application, and what is told of running jobs."""
+"""Run times under load on the page: the histogram of an application, and what is reported running jobs."""
 
 import re
 
@@ -14,12 +14,12 @@ from tests.kit.service import FixedService
 PATH = "/applications/archer2/lammps/rhodo/nodes"
 
 
-def app_of(told: UnderLoad | None) -> Starlette:
-    service = FixedService([prediction(under_load=told)], [job(under_load=told)])
+def app_of(shown: UnderLoad | None) -> Starlette:
+    service = FixedService([prediction(under_load=shown)], [job(under_load=shown)])
     return create_app(service, Metrics(formats=(), reasons=(), processors=()))
 
 
-def words_of(text: str) -> str:
+def text_of(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text))
 
 
@@ -27,10 +27,10 @@ def test_an_application_shows_the_histogram_of_its_run_time_under_load_beside_it
     text = read(app_of(under_load()), PATH)
     parsed(text)
     assert text.count('data-bar="') == 5
-    words = words_of(text)
-    for told in ("Run time at 64 under the load of partition standard", "25 s 30 s 50 %", "29 s, 22.5 s to 42.5 s",
+    parts = text_of(text)
+    for shown in ("Run time at 64 under the load of partition standard", "25 s 30 s 50 %", "29 s, 22.5 s to 42.5 s",
                  "1.25, usually 1", "64 windows looked at, 2 missing", "medium"):  # fmt: skip
-        assert told in words, told
+        assert shown in parts, shown
     assert "its curve says 25.5 s" in text
 
 
@@ -39,14 +39,14 @@ def test_a_certain_run_time_is_one_bar() -> None:
     assert text.count('data-bar="') == 1
 
 
-def test_where_too_little_is_known_of_the_load_the_page_says_what() -> None:
+def test_where_too_little_is_known_of_the_load_the_page_states_what() -> None:
     text = read(app_of(under_load(histogram=None, q50_s=None, reason="No host has a window.")), PATH)
     parsed(text)
     assert "No host has a window." in text
     assert "data-bar=" not in text
 
 
-def test_without_telemetry_nothing_is_said_of_load() -> None:
+def test_without_telemetry_nothing_is_reported_of_load() -> None:
     assert "under the load of partition" not in read(app_of(None), PATH)
 
 

@@ -16,8 +16,8 @@ from processors.contracts.outputs import (
 )
 from processors.contracts.service import Health
 from sinks.prometheus.registry import Metrics
+from sinks.web.formatting import explained
 from sinks.web.server import create_app
-from sinks.web.words import explained
 from tests.kit.get import get
 from tests.kit.messages import alert, job, prediction
 from tests.kit.pages import HOSTILE, parsed, read
@@ -130,7 +130,7 @@ def test_every_link_of_the_overview_leads_somewhere(app: Starlette) -> None:
             assert get(app, link).status_code == 200, link
 
 
-def test_the_page_reloads_itself_until_it_is_told_not_to(app: Starlette) -> None:
+def test_the_page_reloads_itself_until_it_is_asked_not_to(app: Starlette) -> None:
     assert 'http-equiv="refresh"' in read(app, "/")
     assert 'http-equiv="refresh"' not in read(app, "/?refresh=off")
 
@@ -144,7 +144,7 @@ def test_a_search_too_long_is_refused_on_a_page(app: Starlette) -> None:
     assert "longer than 256 characters" in read(app, "/?search=" + "x" * 300, status=400)
 
 
-def test_an_empty_agent_says_so(app: Starlette, service: FixedService) -> None:
+def test_an_empty_agent_reports_it(app: Starlette, service: FixedService) -> None:
     service.held_predictions, service.held_jobs, service.held_alerts = [], [], []
     text = read(app, "/")
     assert "No application has a model yet" in text
@@ -187,9 +187,12 @@ def test_without_a_truth_none_is_mentioned(app: Starlette) -> None:
 
 def test_an_applications_page_shows_who_is_right_among_the_laws(app: Starlette, service: FixedService) -> None:
     errors = (HorizonError("up_to_2x", 7, 0.25),), (HorizonError("up_to_2x", 7, 0.031),)
-    laws = Member("usl", 0.8, {"kappa": 0.0006}, errors=errors[0]), Member("sup5", 0.0, {}, "beside", errors=errors[1])
+    members = (
+        Member("usl", 0.8, {"kappa": 0.0006}, errors=errors[0]),
+        Member("sup5", 0.0, {}, "reference", errors=errors[1]),
+    )
     quality = Quality(7, 0.2, 0.9, 0.0, (HorizonQuality("up_to_2x", 7, 0.2, 0.64),))
-    service.held_predictions = [prediction(model=Model("combination", laws, errors[0]), quality=quality)]
+    service.held_predictions = [prediction(model=Model("combination", members, errors[0]), quality=quality)]
     text = read(app, "/applications/archer2/lammps/rhodo/nodes")
     parsed(text)
     assert text.index("five terms") < text.index("universal scalability")

@@ -5,9 +5,9 @@ import pytest
 from starlette.applications import Starlette
 
 from processors.contracts.outputs import CurvePoint, Explained, ProfileModel, UsefulSizes
-from sinks.web.words import energy_advice
+from sinks.web.formatting import energy_advice
 from tests.kit.get import get
-from tests.kit.messages import alert, curve, power_told, powered_curve, prediction
+from tests.kit.messages import alert, curve, power_fields, powered_curve, prediction
 from tests.kit.pages import HOSTILE, parsed, read
 from tests.kit.service import FixedService
 
@@ -16,7 +16,7 @@ PAGE = "/applications/archer2/lammps/rhodo/nodes"
 
 @pytest.fixture
 def powered(app: Starlette, service: FixedService) -> Starlette:
-    service.held_predictions = [prediction(**power_told())]
+    service.held_predictions = [prediction(**power_fields())]
     return app
 
 
@@ -30,7 +30,7 @@ def test_the_page_shows_power_and_energy_with_their_bands(powered: Starlette) ->
     assert 'data-label="Energy of a run of lammps against nodes"' in text
 
 
-def test_the_page_says_which_size_takes_least_energy_and_what_the_fastest_costs(powered: Starlette) -> None:
+def test_the_page_states_which_size_takes_least_energy_and_what_the_fastest_costs(powered: Starlette) -> None:
     text = read(powered, PAGE)
     assert (
         "A run takes least energy at 1 node, 400 kJ; 128 nodes are 56 times as fast for 2.3 times the energy." in text
@@ -39,7 +39,7 @@ def test_the_page_says_which_size_takes_least_energy_and_what_the_fastest_costs(
     assert "<dt>least energy times run time</dt><dd>64</dd>" in text
 
 
-def test_the_page_says_what_was_measured_and_which_counters_explain_it(powered: Starlette) -> None:
+def test_the_page_states_what_was_measured_and_which_counters_explain_it(powered: Starlette) -> None:
     text = read(powered, PAGE)
     assert "75 % of the host-minutes had a sensor, 25 % were estimated from counters." in text
     assert "30 runs predicted before they were learned: median error 2.1 %, 93 % inside the 90 % band." in text
@@ -47,7 +47,7 @@ def test_the_page_says_what_was_measured_and_which_counters_explain_it(powered: 
     assert "not scored yet" in text
 
 
-def test_without_power_the_page_says_why_and_from_when_on(app: Starlette, service: FixedService) -> None:
+def test_without_power_the_page_states_why_and_from_when_on(app: Starlette, service: FixedService) -> None:
     service.held_predictions = [prediction()]
     text = read(app, PAGE)
     assert "The power of lammps is not known." in text
@@ -59,18 +59,18 @@ def test_names_of_counters_cannot_leave_their_place(app: Starlette, service: Fix
     hostile = ProfileModel(
         target=HOSTILE, model=HOSTILE, runs=1, scored=0, explained=(Explained(HOSTILE, 1.0, 1.0, 1.0),)
     )
-    service.held_predictions = [prediction(**(power_told() | {"profiles": (hostile,)}))]
+    service.held_predictions = [prediction(**(power_fields() | {"profiles": (hostile,)}))]
     text = read(app, PAGE)
     assert HOSTILE not in text
     parsed(text)
 
 
 def test_the_interface_returns_power_energy_and_what_explains_them(powered: Starlette) -> None:
-    told = get(powered, "/api/v1/applications/archer2/lammps/rhodo/nodes").json()
-    assert told["curve"][6]["power_w"] == 25_600.0
-    assert told["curve"][6]["energy_j"] == powered_curve()[6].energy_j
-    assert told["power"]["measured"] == 0.75
-    assert told["profiles"][0]["explained"][0]["counter"] == "PAPI_TOT_INS"
+    shown = get(powered, "/api/v1/applications/archer2/lammps/rhodo/nodes").json()
+    assert shown["curve"][6]["power_w"] == 25_600.0
+    assert shown["curve"][6]["energy_j"] == powered_curve()[6].energy_j
+    assert shown["power"]["measured"] == 0.75
+    assert shown["profiles"][0]["explained"][0]["counter"] == "PAPI_TOT_INS"
     listed = get(powered, "/api/v1/applications").json()["rows"][0]
     assert listed["useful_n"]["least_energy"] == 1.0
     assert listed["power"]["median_error"] == 0.021
@@ -85,7 +85,7 @@ def test_an_alert_about_power_is_no_point_of_the_curve_of_run_times(app: Starlet
     assert 'data-kind="anomaly"' in read(app, PAGE)
 
 
-def test_the_fastest_size_that_also_takes_least_energy_is_said_to_be_both() -> None:
+def test_the_fastest_size_that_also_takes_least_energy_is_reported_as_both() -> None:
     useful = UsefulSizes(least_energy=64.0)
     points = [point for point in powered_curve() if point.n == 64.0]
     assert (

@@ -1,4 +1,4 @@
-"""The JSON interface to what happened of late: settled runs, one job, dead letters, sources."""
+"""The JSON interface to what happened recently: settled runs, one job, dead letters, sources."""
 
 from typing import Any
 
@@ -6,19 +6,26 @@ import pytest
 from starlette.applications import Starlette
 
 from agent.app import compose
-from processors.contracts.outputs import Letter, PredictedAtStart, RecentRun, SourceSeen
+from processors.contracts.outputs import DeadLetterView, PredictedAtStart, RecentRun, SourceStatus
 from sinks.web.access import Access, Reader, Token
 from sinks.web.server import create_app
 from tests.kit.get import get
 from tests.kit.messages import job
 from tests.kit.service import FixedService
 
-TOLD = PredictedAtStart(run_time_s=100.0, low_s=90.0, high_s=110.0, coverage=0.9, verdict="reliable", source="curve")
+REPORTED = PredictedAtStart(
+    run_time_s=100.0, low_s=90.0, high_s=110.0, coverage=0.9, verdict="reliable", source="curve"
+)
 TOKENS = {"anna": "a-token-of-anna-123", "operator": "a-token-of-operators"}
 
 
 def run(job_id: str, end_ms: int, user: str | None = "u-anna", **changes: Any) -> RecentRun:
-    values: dict[str, Any] = {"application_id": "exa/lammps//nodes", "n": 8.0, "state": "COMPLETED", "told": TOLD}
+    values: dict[str, Any] = {
+        "application_id": "exa/lammps//nodes",
+        "n": 8.0,
+        "state": "COMPLETED",
+        "predicted": REPORTED,
+    }
     return RecentRun(
         run_id=f"exa/{job_id}@0",
         system="exa",
@@ -34,8 +41,10 @@ def run(job_id: str, end_ms: int, user: str | None = "u-anna", **changes: Any) -
 SERVICE = FixedService(
     jobs=[job("7", system="exa", user="u-anna"), job("8", system="exa", user="u-ben")],
     runs=[run("3/1", 95_000), run("2", 80_000, "u-ben"), run("1", 60_000)],
-    letters=[Letter(time_ms=5, reason="not-json", detail="No JSON.", topic="slurm", partition=0, offset=7)],
-    sources=[SourceSeen(topic="slurm", events=3, newest_ms=60_000)],
+    dead_letters=[
+        DeadLetterView(time_ms=5, reason="not-json", detail="No JSON.", topic="slurm", partition=0, offset=7)
+    ],
+    sources=[SourceStatus(topic="slurm", events=3, newest_ms=60_000)],
 )
 
 
@@ -58,9 +67,9 @@ def read(app: Starlette, path: str, as_: str | None = None) -> tuple[int, Any]:
 
 
 def test_runs_of_an_application_come_with_what_was_predicted(app: Starlette) -> None:
-    status, said = read(app, "/api/v1/runs?application=exa/lammps//nodes&limit=2")
-    assert (status, said["total"], [row["job_id"] for row in said["rows"]]) == (200, 3, ["3/1", "2"])
-    assert said["rows"][0]["told"] == {
+    status, page = read(app, "/api/v1/runs?application=exa/lammps//nodes&limit=2")
+    assert (status, page["total"], [row["job_id"] for row in page["rows"]]) == (200, 3, ["3/1", "2"])
+    assert page["rows"][0]["predicted"] == {
         "run_time_s": 100.0, "low_s": 90.0, "high_s": 110.0, "coverage": 0.9, "verdict": "reliable", "source": "curve",
     }  # fmt: skip
 
@@ -71,19 +80,19 @@ def test_runs_need_an_application_and_an_unknown_one_has_none(app: Starlette) ->
 
 
 def test_a_job_shows_its_prediction_or_its_runs(app: Starlette) -> None:
-    status, said = read(app, "/api/v1/jobs/exa/7")
-    assert (status, said["running"]["job_id"], said["runs"]) == (200, "7", [])
-    status, said = read(app, "/api/v1/jobs/exa/3%2F1")
-    assert (status, said["running"], [row["end_ms"] for row in said["runs"]]) == (200, None, [95_000])
+    status, page = read(app, "/api/v1/jobs/exa/7")
+    assert (status, page["running"]["job_id"], page["runs"]) == (200, "7", [])
+    status, page = read(app, "/api/v1/jobs/exa/3%2F1")
+    assert (status, page["running"], [row["end_ms"] for row in page["runs"]]) == (200, None, [95_000])
 
 
 def test_a_job_that_nobody_knows_is_not_found(app: Starlette) -> None:
-    status, said = read(app, "/api/v1/jobs/exa/99")
-    assert (status, said["error"]) == (404, "Nothing is known of the job '99' on 'exa', or no longer.")
+    status, page = read(app, "/api/v1/jobs/exa/99")
+    assert (status, page["error"]) == (404, "Nothing is known of the job '99' on 'exa', or no longer.")
 
 
-def test_letters_and_sources_are_listed(app: Starlette) -> None:
-    assert read(app, "/api/v1/letters")[1]["rows"] == [
+def test_dead_letters_and_sources_are_listed(app: Starlette) -> None:
+    assert read(app, "/api/v1/deadletters")[1]["rows"] == [
         {"time_ms": 5, "reason": "not-json", "detail": "No JSON.", "topic": "slurm", "partition": 0, "offset": 7}
     ]
     assert read(app, "/api/v1/sources")[1]["rows"] == [{"topic": "slurm", "events": 3, "newest_ms": 60_000}]
@@ -96,15 +105,15 @@ def test_a_user_sees_their_own_runs_and_jobs_alone(limited: Starlette) -> None:
     assert [row["job_id"] for row in read(limited, "/api/v1/jobs", "anna")[1]["rows"]] == ["7"]
     for name, other in (("/api/v1/jobs/exa/1", "/api/v1/jobs/exa/2"), ("/api/v1/jobs/exa/7", "/api/v1/jobs/exa/8")):
         assert read(limited, name, "anna")[0] == 200
-        status, said = read(limited, other, "anna")
+        status, page = read(limited, other, "anna")
         assert status in {403, 404}
-        assert "u-ben" not in str(said)
+        assert "u-ben" not in str(page)
         assert read(limited, other, "operator")[0] == 200
 
 
-def test_letters_are_for_operators_and_nothing_is_for_strangers(limited: Starlette) -> None:
-    assert read(limited, "/api/v1/letters", "anna")[0] == 403
-    assert read(limited, "/api/v1/letters", "operator")[0] == 200
+def test_dead_letters_are_for_operators_and_nothing_is_for_strangers(limited: Starlette) -> None:
+    assert read(limited, "/api/v1/deadletters", "anna")[0] == 403
+    assert read(limited, "/api/v1/deadletters", "operator")[0] == 200
     assert read(limited, "/api/v1/sources", "anna")[0] == 200
-    for path in ("/api/v1/runs?application=x", "/api/v1/jobs/exa/7", "/api/v1/letters", "/api/v1/sources"):
+    for path in ("/api/v1/runs?application=x", "/api/v1/jobs/exa/7", "/api/v1/deadletters", "/api/v1/sources"):
         assert read(limited, path)[0] == 401

@@ -9,7 +9,7 @@ from processors.contracts.errors import ConfigError
 from sinks.web.server import Server
 
 
-def test_it_answers_on_a_free_port_and_says_which(app: Starlette) -> None:
+def test_it_answers_on_a_free_port_and_states_which(app: Starlette) -> None:
     with Server(app, "127.0.0.1", 0) as server:
         response = httpx.get(f"{server.url}/healthz")
     assert response.json() == {"status": "alive"}

@@ -1,11 +1,11 @@
-"""Runs that settled of late on the page of an application: dots, tables, and how right it was over time."""
+"""Runs that settled recently on the page of an application: dots, tables, and how right it was over time."""
 
 import math
 import re
 
 from starlette.applications import Starlette
 
-from processors.contracts.outputs import PredictedAtStart, RecentRun, SourceSeen, UsefulSizes
+from processors.contracts.outputs import PredictedAtStart, RecentRun, SourceStatus, UsefulSizes
 from sinks.web.access import Reader
 from sinks.web.views.application import ROLLING_MIN, history, run_rows, scaling_chart, scored, uprights
 from sinks.web.views.overview import source_rows
@@ -25,24 +25,24 @@ OPERATOR = Reader(operator=True)
 def run(number: int, run_time_s: float = 100.0, **changes: object) -> RecentRun:
     values: dict[str, object] = {
         "run_id": f"archer2/{number}@0", "system": "archer2", "job_id": str(number), "application_id": ID, "n": 16.0,
-        "start_ms": 0, "end_ms": number * 60_000, "run_time_s": run_time_s, "state": "COMPLETED", "told": EXPECTED,
+        "start_ms": 0, "end_ms": number * 60_000, "run_time_s": run_time_s, "state": "COMPLETED", "predicted": EXPECTED,
     }  # fmt: skip
     return RecentRun(**(values | changes))  # type: ignore[arg-type]  # plausible values of each field
 
 
-def test_a_run_is_told_against_its_band() -> None:
-    rows = run_rows([run(1), run(2, 130.0), run(3, 50.0), run(4, state="FAILED"), run(5, told=None)], OPERATOR)
+def test_a_run_is_reported_against_its_band() -> None:
+    rows = run_rows([run(1), run(2, 130.0), run(3, 50.0), run(4, state="FAILED"), run(5, predicted=None)], OPERATOR)
     assert [(row.kind, row.verdict) for row in rows] == [
         ("run", "inside"), ("outside", "longer than"), ("outside", "shorter than"), ("", "failed"), ("run", "not predicted"),
     ]  # fmt: skip
-    assert rows[1].words == "job 2: 2 min 10 s at 16, longer than 1 min 30 s to 1 min 50 s"
+    assert rows[1].text == "job 2: 2 min 10 s at 16, longer than 1 min 30 s to 1 min 50 s"
 
 
 def test_whoever_may_not_know_whose_a_run_was_sees_a_dot_without_a_name(app: Starlette, service: FixedService) -> None:
     service.held_runs = [run(4711, user="u-1")]
     (row,) = run_rows(service.held_runs, Reader(user="u-2"))
     assert (row.job, row.kind) == ("", "run")
-    assert "4711" not in row.words
+    assert "4711" not in row.text
     assert "job 4711" in read(app, PAGE)
 
 
@@ -64,14 +64,14 @@ def test_error_and_coverage_roll_over_the_newest_runs() -> None:
 
 
 def test_runs_that_failed_or_had_no_prediction_do_not_count_as_errors() -> None:
-    assert scored([run(1, state="FAILED"), run(2, told=None), run(3, 0.0)]) == []
-    assert history("lammps", [run(1, told=None)]) is None
+    assert scored([run(1, state="FAILED"), run(2, predicted=None), run(3, 0.0)]) == []
+    assert history("lammps", [run(1, predicted=None)]) is None
 
 
-def test_where_nothing_is_known_a_sentence_says_from_when_on(app: Starlette, service: FixedService) -> None:
+def test_where_nothing_is_known_a_message_states_from_when_on(app: Starlette, service: FixedService) -> None:
     service.held_jobs = []
     text = read(app, PAGE)
-    for told in (
+    for shown in (
         "No run has settled since the agent started.",
         "Quality over time is shown once a predicted run has settled",
         "The power of lammps is not known.",
@@ -79,7 +79,7 @@ def test_where_nothing_is_known_a_sentence_says_from_when_on(app: Starlette, ser
         "No counter or feature explains the runs yet",
         "No running jobs.",
     ):
-        assert told in text, told
+        assert shown in text, shown
 
 
 def test_the_chart_has_ticks_in_words_and_the_sizes_worth_asking_for(app: Starlette) -> None:
@@ -87,8 +87,8 @@ def test_the_chart_has_ticks_in_words_and_the_sizes_worth_asking_for(app: Starle
     assert 'data-upright="96.0" data-label="knee 96"' in text
     assert 'data-upright="192.0" data-label="useful up to 192"' in text
     chart = scaling_chart(prediction())
-    assert [words for _, words in chart.x.ticks] == ["1", "2", "4", "8", "16", "32", "64", "128", "256"]
-    assert "1 min" in [words for _, words in chart.y.ticks]
+    assert [parts for _, parts in chart.x.ticks] == ["1", "2", "4", "8", "16", "32", "64", "128", "256"]
+    assert "1 min" in [parts for _, parts in chart.y.ticks]
 
 
 def test_a_knee_that_is_the_largest_useful_size_is_one_line() -> None:
@@ -104,8 +104,8 @@ def test_a_size_that_stands_out_is_a_row_behind_the_chart(app: Starlette, servic
 
 def test_an_old_source_stands_out(app: Starlette, service: FixedService) -> None:
     service.held_sources = [
-        SourceSeen(topic="slurm", events=7, newest_ms=1_800_000_000_000),
-        SourceSeen(topic="power", events=1, newest_ms=1_800_000_000_000 - 3_600_000),
+        SourceStatus(topic="slurm", events=7, newest_ms=1_800_000_000_000),
+        SourceStatus(topic="power", events=1, newest_ms=1_800_000_000_000 - 3_600_000),
     ]
     rows = source_rows(service.sources())
     assert [(row.topic, row.is_old) for row in rows] == [("power", True), ("slurm", False)]
@@ -114,15 +114,15 @@ def test_an_old_source_stands_out(app: Starlette, service: FixedService) -> None
     assert "<strong>1</strong> late source" in text
 
 
-def test_without_sources_the_overview_says_why(app: Starlette) -> None:
+def test_without_sources_the_overview_states_why(app: Starlette) -> None:
     assert "No events processed since the agent started. Topics appear here with their first event." in read(app, "/")
 
 
 def test_the_overview_counts_what_needs_attention(app: Starlette) -> None:
     text = get(app, "/").text
-    for told in (
+    for shown in (
         "<strong>1</strong> open alert<",
         "<strong>2</strong> applications<",
         "<strong>1</strong> running job<",
     ):
-        assert told in text, told
+        assert shown in text, shown

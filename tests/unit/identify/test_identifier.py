@@ -58,7 +58,7 @@ def test_a_rule_whose_group_stays_empty_does_not_match() -> None:
     assert identified(Evidence(job_name="gmx"), rules=rules).source == "job_name"
 
 
-def test_a_rule_that_drops_gives_no_application_and_says_so() -> None:
+def test_a_rule_that_drops_gives_no_application_and_reports_it() -> None:
     found = identified(
         Evidence(application="x", job_name="health-check"), rules=(Rule(match={"job_name": "health"}, drop=True),)
     )
@@ -93,7 +93,7 @@ def test_the_order_of_other_sources_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "asked", "rule_unit", "expected"),
+    ("sizes", "requested", "rule_unit", "expected"),
     [
         ({"cores": 128.0}, None, None, ("cores", 128.0)),
         ({"cores": 128.0}, None, "nodes", ("cores", 128.0)),
@@ -108,14 +108,16 @@ def test_the_order_of_other_sources_does_not_matter() -> None:
     ],
 )
 def test_a_job_is_sized_in_one_unit(
-    sizes: dict[str, float], asked: str | None, rule_unit: str | None, expected: tuple[str, float | None]
+    sizes: dict[str, float], requested: str | None, rule_unit: str | None, expected: tuple[str, float | None]
 ) -> None:
     rule = Rule(match={"job_name": "x"}, application="x", unit=rule_unit)
-    found = Identifier(IdentifySettings(rules=(rule,))).identify(Evidence(job_name="x", sizes=sizes), "exa", unit=asked)
+    found = Identifier(IdentifySettings(rules=(rule,))).identify(
+        Evidence(job_name="x", sizes=sizes), "exa", unit=requested
+    )
     assert (found.unit, found.n) == expected
 
 
-def test_sizes_of_other_sources_fill_up_but_never_change_the_unit_a_job_was_told_in() -> None:
+def test_sizes_of_other_sources_fill_up_but_never_change_the_unit_a_job_was_reported_in() -> None:
     other = Identity(system="exa", job_id="1", source="xalt", evidence=Evidence(sizes={"processes": 256.0}))
     assert identified(Evidence(sizes={"cores": 64.0}), other).unit == "cores"
     assert identified(Evidence(), other).n == 256.0
@@ -157,7 +159,7 @@ def test_an_alias_of_a_system_is_the_system() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "sentence"),
+    ("rule", "message"),
     [
         (Rule(match={"job_name": "x"}), "gives no application"),
         (Rule(match={"job_name": "x"}, application="{program}"), "{program} in application is no named group"),
@@ -167,10 +169,10 @@ def test_an_alias_of_a_system_is_the_system() -> None:
         (Rule(match={"job_name": "x"}, application="x", drop=True), "drops its jobs"),
     ],
 )
-def test_a_rule_that_cannot_work_is_refused_at_start(rule: Rule, sentence: str) -> None:
+def test_a_rule_that_cannot_work_is_refused_at_start(rule: Rule, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         Identifier(IdentifySettings(rules=(rule,)))
-    assert sentence in str(refused.value)
+    assert message in str(refused.value)
 
 
 TEXTS = st.none() | st.text(max_size=400)

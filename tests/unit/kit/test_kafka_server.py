@@ -59,7 +59,7 @@ def test_the_container_runs_the_same_command_on_the_same_properties_network_and_
 ) -> None:
     engine = answering(Engine(log=b"Kafka Server started"))
     with KafkaBroker(settings={"log.segment.bytes": "1000"}) as broker:
-        made, folder = engine.asked, str(broker.folder)
+        made, folder = engine.requested, str(broker.folder)
         commands = [body["Entrypoint"] for _, path, body in made if path == "/containers/create"]
         assert [command[0] for command in commands] == ["keytool", "keytool", "java", "java"]
         assert commands[-1][-4:] == ["-cp", "/opt/kafka/libs/*", "kafka.Kafka", f"{folder}/server.properties"]
@@ -81,7 +81,7 @@ def test_a_container_is_frozen_killed_and_started_again_on_the_same_data(
     engine, found = answering(Engine(log=b"first ")), Container(tmp_path)
     assert not found.running()
     found.start(["java"])
-    assert found.said() == b"first "
+    assert found.prediction() == b"first "
     found.pause()
     assert found.running()
     found.resume()
@@ -89,6 +89,6 @@ def test_a_container_is_frozen_killed_and_started_again_on_the_same_data(
     assert not found.running()
     found.start(["java"])
     engine.log += b"second"
-    assert found.said() == b"second"
+    assert found.prediction() == b"second"
     found.remove()
     assert engine.steps() == ["start", "pause", "unpause", "kill", "wait", "start", "stop", "remove"]

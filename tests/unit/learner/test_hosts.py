@@ -42,7 +42,7 @@ class Centre:
         self.learner, self.close = learner, learner.close
         return learner
 
-    def tells(self, *events: JournalEvent) -> None:
+    def reports(self, *events: JournalEvent) -> None:
         for event in events:
             self.producer.send(CONFIG.topics.journal, encode_record(JournalRecord(event)), None, 0, 0)
         self.events += events
@@ -53,7 +53,7 @@ class Centre:
         for number in numbers:
             measured: list[HostMinute] = [minute(str(host), number, cpu=means(number, host)) for host in range(4)]
             run = completed(str(number), number * MINUTE_MS, 60.0 + number, application="lammps", nodes=4)
-            self.tells(*measured, run, Tick("", time_ms=(number + 1) * MINUTE_MS + 10_000))
+            self.reports(*measured, run, Tick("", time_ms=(number + 1) * MINUTE_MS + 10_000))
 
     def marker(self) -> Marker:
         marker = self.log.checkpoints(0).take_over().marker
@@ -118,12 +118,12 @@ def test_a_checkpoint_while_hosts_catch_up_keeps_the_place_of_the_jobs() -> None
 def test_what_waits_for_a_tick_is_read_again() -> None:
     centre = Centre()
     centre.minutes(1)
-    centre.tells(minute("0", 2, cpu=means(2)))
+    centre.reports(minute("0", 2, cpu=means(2)))
     centre.learner.step(20.0, 0.0)
     centre.learner.checkpoint(21.0)
     assert (centre.marker().offset, centre.marker().hosts_offset) == (7, 6)
     centre.starts(30.0)
-    centre.tells(Tick("", time_ms=4 * MINUTE_MS))
+    centre.reports(Tick("", time_ms=4 * MINUTE_MS))
     while centre.learner.step(31.0, 0.0):
         pass
     assert centre.learner.host(SYSTEM, "0") is not None
@@ -145,7 +145,7 @@ def test_a_marker_of_an_older_agent_lets_hosts_begin_where_the_jobs_are() -> Non
     assert view.resources[0].window.until_ms == 3 * MINUTE_MS
 
 
-def test_where_the_journal_was_deleted_hosts_begin_anew_and_it_is_said(
+def test_where_the_journal_was_deleted_hosts_begin_anew_and_it_is_shown(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     centre = Centre()

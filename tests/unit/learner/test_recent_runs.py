@@ -1,4 +1,4 @@
-"""Runs that settled of late, as readers ask for them."""
+"""Runs that settled recently, as readers ask for them."""
 
 from typing import Any
 
@@ -9,7 +9,9 @@ from agent.learner.view import SHOWN_MAX, RecentRuns, View, recent_run
 from processors.contracts.outputs import Emission, PredictedAtStart
 from tests.kit.scenario import Scenario
 
-TOLD = PredictedAtStart(run_time_s=100.0, low_s=90.0, high_s=110.0, coverage=0.9, verdict="reliable", source="curve")
+REPORTED = PredictedAtStart(
+    run_time_s=100.0, low_s=90.0, high_s=110.0, coverage=0.9, verdict="reliable", source="curve"
+)
 
 
 def settled(number: int, **changes: Any) -> tuple[str, bytes]:
@@ -27,7 +29,7 @@ def settled(number: int, **changes: Any) -> tuple[str, bytes]:
     return str(content["run_id"]), msgspec.json.encode(content)
 
 
-def test_runs_of_the_fold_are_shown_with_who_ran_them_and_what_was_told() -> None:
+def test_runs_of_the_fold_are_shown_with_who_ran_them_and_what_was_reported() -> None:
     centre = Scenario()
     centre.at("08:00").scales("lammps", *((1, 2, 4, 8) * 3))
     centre.at("10:00").starts("1", "lammps", nodes=4, user="u-1")
@@ -39,8 +41,8 @@ def test_runs_of_the_fold_are_shown_with_who_ran_them_and_what_was_told() -> Non
     run = view.runs.of_job("exa", "1")[0]
     assert (run.application_id, run.n, run.run_time_s, run.state) == ("exa/lammps//nodes", 4.0, 300.0, "COMPLETED")
     assert (run.user, run.time_limit_s, run.end_ms - run.start_ms) == ("u-1", 600.0, 300_000)
-    assert run.told is not None
-    assert run.told.source == "curve"
+    assert run.predicted is not None
+    assert run.predicted.source == "curve"
     assert view.runs.of_application("exa/lammps//nodes")[0] == run
     assert len(view.runs.of_application("exa/lammps//nodes")) == 13
 
@@ -54,7 +56,7 @@ def test_the_newest_are_shown_first_and_no_more_than_a_page_can_hold() -> None:
 
 
 def test_the_oldest_leave_when_there_are_too_many_and_leave_nothing_behind() -> None:
-    runs = RecentRuns(kept_max=10)
+    runs = RecentRuns(retained_max=10)
     for number in range(25):
         runs.take(*settled(number, application_id=f"exa/a{number}//nodes"))
     assert len(runs) == 10
@@ -64,10 +66,10 @@ def test_the_oldest_leave_when_there_are_too_many_and_leave_nothing_behind() -> 
 
 def test_a_corrected_run_replaces_the_former_and_moves_to_its_application() -> None:
     runs = RecentRuns()
-    runs.take(*settled(1, told=TOLD))
+    runs.take(*settled(1, predicted=REPORTED))
     runs.take(*settled(1, application_id="exa/vasp//nodes", run_time_s=7.0))
     assert runs.of_application("exa/lammps//nodes") == []
-    assert [(run.run_time_s, run.told) for run in runs.of_application("exa/vasp//nodes")] == [(7.0, TOLD)]
+    assert [(run.run_time_s, run.predicted) for run in runs.of_application("exa/vasp//nodes")] == [(7.0, REPORTED)]
     assert len(runs.of_job("exa", "1")) == 1
     runs.take("exa/1@0", None)
     assert (len(runs), runs.of_job("exa", "1")) == (0, [])

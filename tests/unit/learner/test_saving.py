@@ -20,7 +20,7 @@ CONFIG = Config(learner=LearnerSettings(checkpoint_interval_s=10.0, checkpoint_r
 
 
 @dataclass
-class Held:
+class Holding:
     """A save that ends when it is told to, or when somebody waits for it."""
 
     work: Callable[[], float]
@@ -42,7 +42,7 @@ class Held:
 class Centre:
     """A learner on a memory log, and what it saves."""
 
-    saves: list[Held] = field(default_factory=list)
+    saves: list[Holding] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.log = MemoryLog(state_topic=CONFIG.topics.state)
@@ -58,7 +58,7 @@ class Centre:
         )  # fmt: skip
 
     def hold(self, work: Callable[[], float]) -> Save:
-        self.saves.append(Held(work))
+        self.saves.append(Holding(work))
         return self.saves[-1]
 
     def ticks(self, *seconds: int) -> None:

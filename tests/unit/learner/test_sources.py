@@ -17,18 +17,18 @@ from processors.contracts.events import (
     Tick,
     encode_record,
 )  # fmt: skip
-from processors.contracts.outputs import SourceSeen
+from processors.contracts.outputs import SourceStatus
 from tests.kit.scenario import completed
 
 NOW_MS = 1_795_168_800_000
 
 
-def seen(*records: tuple[JournalEvent, str | None], now_ms: int = NOW_MS) -> list[SourceSeen]:
+def seen(*records: tuple[JournalEvent, str | None], now_ms: int = NOW_MS) -> list[SourceStatus]:
     sources = Sources()
     for event, topic in records:
         sources.note(JournalRecord(event, Origin(topic, 0, 0) if topic else None), now_ms)
-    sources.tell(None)
-    return sources.seen()
+    sources.report(None)
+    return sources.status()
 
 
 def test_each_topic_has_its_number_of_events_and_its_newest_moment_the_last_to_speak_first() -> None:
@@ -40,15 +40,15 @@ def test_each_topic_has_its_number_of_events_and_its_newest_moment_the_last_to_s
         (Network("exa", job_id="1", time_ms=NOW_MS - 80_000), "fabric"),
     )
     assert found == [
-        SourceSeen(topic="states", events=1, newest_ms=NOW_MS - 5_000),
-        SourceSeen(topic="slurm", events=3, newest_ms=NOW_MS - 10_000),
-        SourceSeen(topic="fabric", events=1, newest_ms=NOW_MS - 80_000),
+        SourceStatus(topic="states", events=1, newest_ms=NOW_MS - 5_000),
+        SourceStatus(topic="slurm", events=3, newest_ms=NOW_MS - 10_000),
+        SourceStatus(topic="fabric", events=1, newest_ms=NOW_MS - 80_000),
     ]
 
 
 def test_what_has_no_time_of_its_own_is_as_new_as_the_tick_before_it() -> None:
     xalt = Identity("exa", job_id="1", source="xalt", evidence=Evidence(executable="/opt/lmp"))
-    assert seen((xalt, "xalt")) == [SourceSeen(topic="xalt", events=1, newest_ms=NOW_MS)]
+    assert seen((xalt, "xalt")) == [SourceStatus(topic="xalt", events=1, newest_ms=NOW_MS)]
 
 
 def test_a_clock_that_is_ahead_does_not_make_a_source_look_alive_for_ever() -> None:
@@ -59,7 +59,7 @@ def test_a_clock_that_is_ahead_does_not_make_a_source_look_alive_for_ever() -> N
 def test_minutes_of_hosts_are_of_the_topic_that_they_name_and_ticks_of_none() -> None:
     minute = HostMinute("exa", "ldms/3", "nid1", NOW_MS - 2 * MINUTE_MS, {})
     found = seen((minute, None), (minute, "journal"), (Tick("", time_ms=NOW_MS), None))
-    assert found == [SourceSeen(topic="ldms", events=2, newest_ms=NOW_MS - MINUTE_MS)]
+    assert found == [SourceStatus(topic="ldms", events=2, newest_ms=NOW_MS - MINUTE_MS)]
 
 
 def test_more_topics_than_can_be_followed_are_counted() -> None:
@@ -67,12 +67,12 @@ def test_more_topics_than_can_be_followed_are_counted() -> None:
     sources = Sources()
     for number in range(TOPICS_MAX + 7):
         sources.note(JournalRecord(completed("1", 0, 60.0), Origin(f"raw-{number}", 0, 0)), NOW_MS)
-    sources.tell(metrics)
-    assert len(sources.seen()) == TOPICS_MAX
+    sources.report(metrics)
+    assert len(sources.status()) == TOPICS_MAX
     assert metrics.above_zero("scalewatch_bounds_hit_total") == {"source_topics_max": 7}
 
 
-def test_a_learner_tells_the_sources_of_its_journal() -> None:
+def test_a_learner_reports_the_sources_of_its_journal() -> None:
     config, log = Config(), MemoryLog()
     log.create(own_topics(config))
     learner = Learner(
@@ -85,4 +85,4 @@ def test_a_learner_tells_the_sources_of_its_journal() -> None:
     producer.flush(1.0)
     while not learner.step(0.0, 0.0):
         pass
-    assert learner.sources.seen() == [SourceSeen(topic="slurm", events=3, newest_ms=NOW_MS + 62_000)]
+    assert learner.sources.status() == [SourceStatus(topic="slurm", events=3, newest_ms=NOW_MS + 62_000)]

@@ -7,42 +7,44 @@ from processors.contracts.outputs import Alert, Emission, Prediction
 from tests.kit.messages import alert, job, prediction
 
 
-def test_what_was_told_of_a_job_is_kept_for_a_while_after_it_ended() -> None:
+def test_what_was_reported_of_a_job_is_kept_for_a_while_after_it_ended() -> None:
     view = View()
-    said = msgspec.json.encode(job())
-    view.apply(Emission(kind="job_predictions", key="archer2/812", value=said))
+    published = msgspec.json.encode(job())
+    view.apply(Emission(kind="job_predictions", key="archer2/812", value=published))
     assert view.ended("archer2/812") is None, "it runs"
     view.apply(Emission(kind="job_predictions", key="archer2/812", value=None))
     assert view.ended("archer2/812") == job()
-    view.apply(Emission(kind="job_predictions", key="archer2/812", value=said))
+    view.apply(Emission(kind="job_predictions", key="archer2/812", value=published))
     assert view.ended("archer2/812") is None, "it was put back into the queue and runs again"
 
 
 def test_jobs_that_ended_are_kept_within_a_bound() -> None:
     view = View()
-    said = msgspec.json.encode(job())
+    published = msgspec.json.encode(job())
     for number in range(ENDED_MAX + 1):
-        view.apply(Emission(kind="job_predictions", key=f"a/{number}", value=said))
+        view.apply(Emission(kind="job_predictions", key=f"a/{number}", value=published))
         view.apply(Emission(kind="job_predictions", key=f"a/{number}", value=None))
     assert view.ended("a/0") is None
     assert view.ended("a/1") is not None
     assert view.ended(f"a/{ENDED_MAX}") is not None
 
 
-def test_a_view_takes_over_what_others_tell_of_their_systems_and_keeps_what_it_knows_of_its_own() -> None:
+def test_a_view_takes_over_what_others_report_their_systems_and_keeps_what_it_knows_of_its_own() -> None:
     view, fresh = View(), View()
-    for told, system, application in (
+    for reported, system, application in (
         (view, "own", "mine"),
         (view, "other", "old"),
         (fresh, "own", "late"),
         (fresh, "other", "new"),
     ):
-        said = prediction(system=system, application=application)
-        told.apply(Emission(kind="predictions", key=f"{system}/{application}//nodes", value=msgspec.json.encode(said)))
+        published = prediction(system=system, application=application)
+        reported.apply(
+            Emission(kind="predictions", key=f"{system}/{application}//nodes", value=msgspec.json.encode(published))
+        )
         raised = alert(fingerprint=f"{system}-{application}", labels={"system": system})
-        told.apply(Emission(kind="alerts", key=f"{system}-{application}", value=msgspec.json.encode(raised)))
+        reported.apply(Emission(kind="alerts", key=f"{system}-{application}", value=msgspec.json.encode(raised)))
         ended = alert(fingerprint=application, status="resolved", labels={"system": system})
-        told.apply(Emission(kind="alerts", key=application, value=msgspec.json.encode(ended)))
+        reported.apply(Emission(kind="alerts", key=application, value=msgspec.json.encode(ended)))
     view.adopt(fresh, lambda system: system == "own")
     assert {entry.application for entry in view.latest("predictions", Prediction)} == {"mine", "new"}
     assert {entry.fingerprint for entry in view.latest("alerts", Alert)} == {"own-mine", "other-new"}

@@ -40,7 +40,7 @@ def test_a_state_over_the_limit_is_named_with_its_size() -> None:
         checkpoint_records({"lammps": b"x" * STATE_BYTES_MAX}, marker(1, 1))
 
 
-def test_a_marker_that_is_not_ours_says_so() -> None:
+def test_a_marker_that_is_not_ours_reports_it() -> None:
     restoration = Restoration()
     restoration.add(batch([(MARKER_KEY, b'{"offset": "soon"}')]))
     with pytest.raises(UnavailableError, match="marker of the last checkpoint cannot be read"):

@@ -13,7 +13,7 @@ from tests.kit.logs import marker
 
 RATES = FaultRates(crash=0.03, unavailable=0.05, delay=0.2, rebalance=0.05, repeat=0.2, split=0.8)
 FACTS = [b"fact-%d" % number for number in range(300)]
-LIVES_MAX = 400
+ATTEMPTS_MAX = 400
 
 
 def prepared() -> MemoryBroker:
@@ -28,7 +28,7 @@ def prepared() -> MemoryBroker:
 def live(broker: MemoryBroker, seed: int, work: Callable[[Log], None]) -> list[str]:
     """Run a program over and over, as a supervisor does, until it ends by itself; return the faults it survived."""
     happened: list[str] = []
-    for number in range(LIVES_MAX):
+    for number in range(ATTEMPTS_MAX):
         log = FaultyLog(MemoryLog(broker), seed * 1000 + number, RATES)
         try:
             work(log)
@@ -38,7 +38,7 @@ def live(broker: MemoryBroker, seed: int, work: Callable[[Log], None]) -> list[s
         else:
             log.close()
             return happened
-    raise AssertionError(f"seed {seed}: not done after {LIVES_MAX} lives: {happened[-20:]}")
+    raise AssertionError(f"seed {seed}: not done after {ATTEMPTS_MAX} lives: {happened[-20:]}")
 
 
 def copy(log: Log) -> None:
@@ -67,7 +67,7 @@ def copy_wrongly(log: Log) -> None:
 
 
 def done(consumer: Consumer) -> bool:
-    """Tell whether the group has committed everything."""
+    """Return whether the group has committed everything."""
     positions = [(consumer.committed(("raw", number)), consumer.end(("raw", number))) for number in range(2)]
     return all(position is not None and position.offset >= end for position, end in positions)
 

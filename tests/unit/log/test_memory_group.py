@@ -35,15 +35,15 @@ class Groups(RuleBasedStateMachine):
     @rule(data=st.data())
     def settle(self, data: st.DataObject) -> None:
         member = data.draw(st.sampled_from(self.group.members))
-        before = set(member.held)
+        before = set(member.assigned)
         change = self.group.settle(member)
-        assert member.held == (before - set(change.lost)) | set(change.gained)
+        assert member.assigned == (before - set(change.lost)) | set(change.gained)
         assert self.group.settled(member)
 
     @invariant()
     def no_partition_has_two_owners(self) -> None:
-        held = [partition for member in self.group.members for partition in member.held]
-        assert len(held) == len(set(held))
+        retained = [partition for member in self.group.members for partition in member.assigned]
+        assert len(retained) == len(set(retained))
 
     @invariant()
     def once_everybody_has_settled_twice_all_partitions_are_owned_evenly(self) -> None:
@@ -52,7 +52,7 @@ class Groups(RuleBasedStateMachine):
         for _ in range(2):  # first all give up, then all take
             for member in self.group.members:
                 self.group.settle(member)
-        shares = [len(member.held) for member in self.group.members]
+        shares = [len(member.assigned) for member in self.group.members]
         assert sum(shares) == len(PARTITIONS)
         assert max(shares) - min(shares) <= 1
 

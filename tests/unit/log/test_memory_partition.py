@@ -25,10 +25,10 @@ def test_compaction_keeps_the_last_value_of_each_key_whenever_it_runs(
         partition.append(value, key, 0)
     partition.compact()
     batch = partition.read(0, 100)
-    kept = {} if batch is None else dict(zip(batch.keys, batch.values, strict=True))
+    retained = {} if batch is None else dict(zip(batch.keys, batch.values, strict=True))
     live = {key: value for key, value in dict(records).items() if value is not None}
-    assert {key: value for key, value in kept.items() if value is not None} == live
-    assert batch is None or len(batch.keys) == len(kept)
+    assert {key: value for key, value in retained.items() if value is not None} == live
+    assert batch is None or len(batch.keys) == len(retained)
     assert batch is None or batch.next_offset == partition.next_offset == len(records)
 
 

@@ -53,7 +53,7 @@ def test_nothing_is_asked_and_nothing_shown_unless_it_is_wanted() -> None:
     }
 
 
-def test_hosts_above_the_bound_are_left_out_and_that_is_told() -> None:
+def test_hosts_above_the_bound_are_left_out_and_that_is_reported() -> None:
     seen = scrape([host_view(f"nid{number}") for number in range(5)], hosts_max=3)
     assert hosts_of(seen) == {"nid0", "nid1", "nid2"}
     assert seen["scalewatch_hosts_shown"] == [({}, 3.0)]
@@ -76,9 +76,9 @@ names = st.text(max_size=200)
     st.integers(0, 6),
 )
 def test_whatever_hosts_are_named_and_however_many_there_are_the_series_are_bounded(
-    told: list[tuple[str, list[str]]], hosts_max: int
+    reported: list[tuple[str, list[str]]], hosts_max: int
 ) -> None:
-    hosts = [host_view(name, resources=tuple(resource_view(resource) for resource in of)) for name, of in told]
+    hosts = [host_view(name, resources=tuple(resource_view(resource) for resource in of)) for name, of in reported]
     seen = scrape(hosts, hosts_max)
     series = sum(len(values) for name, values in seen.items() if not name.startswith("scalewatch_hosts"))
     assert series <= hosts_max * (11 * RESOURCES_MAX + 1)

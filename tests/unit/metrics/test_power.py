@@ -8,7 +8,7 @@ from processors.contracts.outputs import Explained, ProfileModel
 from sinks.prometheus.predictions import COUNTERS_MAX, NAME_MAX, PredictionCollector
 from sinks.prometheus.registry import Metrics
 from sinks.prometheus.table import POWER, TARGETS
-from tests.kit.messages import power_told, powered_curve, prediction
+from tests.kit.messages import power_fields, powered_curve, prediction
 from tests.kit.service import FixedService
 
 NOW_MS = parse_rfc3339("2026-11-20T11:00:00Z")
@@ -27,7 +27,7 @@ def scrape(service: FixedService, **bounds: int) -> dict[str, list[tuple[dict[st
 
 
 def test_power_and_energy_are_shown_as_three_quantiles_at_each_size() -> None:
-    seen = scrape(FixedService([prediction(**power_told())]))
+    seen = scrape(FixedService([prediction(**power_fields())]))
     point = powered_curve()[6]
     for name, ends in (
         ("scalewatch_predicted_power_watts", (point.power_low_w, point.power_w, point.power_high_w)),
@@ -38,7 +38,7 @@ def test_power_and_energy_are_shown_as_three_quantiles_at_each_size() -> None:
 
 
 def test_how_good_it_was_and_what_was_measured_are_shown() -> None:
-    seen = scrape(FixedService([prediction(**power_told())]))
+    seen = scrape(FixedService([prediction(**power_fields())]))
     assert [value for _, value in seen["scalewatch_power_error_ratio"]] == [0.021]
     assert [value for _, value in seen["scalewatch_power_coverage_ratio"]] == [0.93]
     shares = {labels["source"]: value for labels, value in seen["scalewatch_power_host_minutes_ratio"]}
@@ -46,7 +46,7 @@ def test_how_good_it_was_and_what_was_measured_are_shown() -> None:
 
 
 def test_the_counters_that_explain_a_target_are_shown_with_their_coefficients() -> None:
-    seen = scrape(FixedService([prediction(**power_told())]))
+    seen = scrape(FixedService([prediction(**power_fields())]))
     shown = {
         (labels["target"], labels["counter"]): value for labels, value in seen["scalewatch_profile_counter_correlation"]
     }
@@ -61,7 +61,7 @@ def test_a_site_without_power_has_none_of_these_series() -> None:
 
 
 def test_applications_beyond_the_bound_have_none() -> None:
-    seen = scrape(FixedService([prediction(f"app{i}", **power_told()) for i in range(3)]), detailed_max=2)
+    seen = scrape(FixedService([prediction(f"app{i}", **power_fields()) for i in range(3)]), detailed_max=2)
     assert {labels["application"] for labels, _ in seen["scalewatch_predicted_power_watts"]} == {"app1", "app2"}
 
 
@@ -75,8 +75,8 @@ def test_an_application_has_no_more_series_than_the_bound_whatever_its_producers
         for target in (*TARGETS, "of_a_later_version", TARGETS[0])
         for shown in (hostile, counters)
     ]
-    told = prediction(**(power_told() | {"profiles": tuple(models)}))
-    seen = scrape(FixedService([msgspec.structs.replace(told, curve=())]))
+    reported = prediction(**(power_fields() | {"profiles": tuple(models)}))
+    seen = scrape(FixedService([msgspec.structs.replace(reported, curve=())]))
     assert sum(len(samples) for samples in seen.values()) == 4 + len(TARGETS) * (2 + 2 * COUNTERS_MAX)
     names = [labels["counter"] for labels, _ in seen["scalewatch_profile_counter_correlation"]]
     assert len(names) == len(TARGETS) * COUNTERS_MAX

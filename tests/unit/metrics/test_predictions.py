@@ -110,9 +110,9 @@ def test_the_number_of_series_stays_below_the_bound() -> None:
     assert sum(len(seen[name]) for name in per_application) <= 10 * (3 * 4 + 8)
 
 
-def laws(count: int = 2, horizons: Sequence[Horizon] = ("inside", "up_to_2x")) -> Model:
+def members(count: int = 2, horizons: Sequence[Horizon] = ("inside", "up_to_2x")) -> Model:
     errors = tuple(HorizonError(horizon, 5, 0.125) for horizon in horizons)
-    members = (Member(f"law{i}", 0.5, {}, "beside" if i else "part", errors=errors) for i in range(count))
+    members = (Member(f"law{i}", 0.5, {}, "reference" if i else "part", errors=errors) for i in range(count))
     return Model("combination", tuple(members), errors[:1])
 
 
@@ -125,7 +125,7 @@ def test_coverage_is_shown_by_horizon_beside_the_whole() -> None:
 
 
 def test_laws_are_shown_with_their_errors_and_those_of_the_prediction_with_their_weight() -> None:
-    seen = scrape(FixedService([prediction(model=laws())]))
+    seen = scrape(FixedService([prediction(model=members())]))
     assert [(labels["member"], value) for labels, value in seen["scalewatch_member_weight"]] == [("law0", 0.5)]
     errors = {(labels["member"], labels["horizon"]): value for labels, value in seen["scalewatch_member_error_ratio"]}
     assert errors == {
@@ -135,7 +135,7 @@ def test_laws_are_shown_with_their_errors_and_those_of_the_prediction_with_their
 
 
 def test_laws_are_shown_of_the_applications_with_the_most_runs_alone() -> None:
-    service = FixedService([prediction(f"app{i}", observations=10 * i, model=laws()) for i in range(4)])
+    service = FixedService([prediction(f"app{i}", observations=10 * i, model=members()) for i in range(4)])
     seen = scrape(service, detailed_max=2)
     assert {labels["application"] for labels, _ in seen["scalewatch_member_weight"]} == {"app2", "app3"}
     assert {labels["application"] for labels, _ in seen["scalewatch_member_error_ratio"]} == {"app2", "app3"}
@@ -143,7 +143,7 @@ def test_laws_are_shown_of_the_applications_with_the_most_runs_alone() -> None:
 
 
 def test_the_series_of_laws_stay_below_their_bound() -> None:
-    whole = laws(count=40, horizons=get_args(Horizon))
+    whole = members(count=40, horizons=get_args(Horizon))
     whole = Model(
         whole.name, tuple(Member(m.name, 0.1, {}, "part", errors=m.errors) for m in whole.members), whole.errors
     )

@@ -39,7 +39,7 @@ def under_load(**changes: Any) -> UnderLoad:
         "q95_s": 58.0,
         "variation": "medium",
         "load": 2.0,
-        "usual_load": 1.25,
+        "baseline_load": 1.25,
         "quality": quality,
         "better": True,
     }
@@ -75,11 +75,11 @@ def test_quality_shows_intervals_beside_what_had_been_expected_of_them() -> None
 
 
 def test_the_centres_quality_is_not_taken_for_an_applications_own() -> None:
-    said = under_load()
-    assert said.quality is not None
-    seen = scrape(FixedService([prediction(under_load=msgspec.structs.replace(said, quality=None))]))
+    published = under_load()
+    assert published.quality is not None
+    seen = scrape(FixedService([prediction(under_load=msgspec.structs.replace(published, quality=None))]))
     assert seen["in_range_ratio"] == []
-    borrowed = msgspec.structs.replace(said.quality, of="centre")
+    borrowed = msgspec.structs.replace(published.quality, of="centre")
     seen = scrape(FixedService([prediction(under_load=under_load(quality=borrowed))]))
     assert seen["in_range_ratio"] == []
 

@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 
 from processors.models.adept.verdict import (
-    SENTENCES,
+    ADVICE,
     VERDICTS,
     Facts,
+    advice_text,
     candidate_sizes,
-    jump_sentence,
+    jump_message,
     most_informative,
-    sentence,
 )
 
 FACTS = Facts(
@@ -26,9 +26,9 @@ FACTS = Facts(
 )
 
 
-def test_every_verdict_has_a_sentence_of_its_own() -> None:
-    assert set(SENTENCES) == set(VERDICTS)
-    assert len({sentence(verdict, FACTS) for verdict in VERDICTS}) == len(VERDICTS)
+def test_every_verdict_has_a_message_of_its_own() -> None:
+    assert set(ADVICE) == set(VERDICTS)
+    assert len({advice_text(verdict, FACTS) for verdict in VERDICTS}) == len(VERDICTS)
 
 
 @pytest.mark.parametrize(
@@ -43,26 +43,26 @@ def test_every_verdict_has_a_sentence_of_its_own() -> None:
         ("far", ["64", "32"]),
     ],
 )
-def test_a_sentence_names_the_sizes_it_is_about(verdict: str, mentions: list[str]) -> None:
-    text = sentence(verdict, FACTS)
+def test_a_message_names_the_sizes_it_is_about(verdict: str, mentions: list[str]) -> None:
+    text = advice_text(verdict, FACTS)
     assert [mention for mention in mentions if mention not in text] == []
     assert text.endswith(".")
 
 
-def test_without_a_size_to_run_the_sentence_suggests_none() -> None:
+def test_without_a_size_to_run_the_message_suggests_none() -> None:
     facts = Facts(count=1, smallest_n=4.0, largest_n=4.0, rms=0.0, worst_n=4.0)
-    assert sentence("insufficient", facts) == "Only one size has been run, three are needed."
+    assert advice_text("insufficient", facts) == "Only one size has been run, but three are needed."
 
 
 def test_a_target_below_the_sizes_is_far_in_another_way() -> None:
     facts = Facts(count=4, smallest_n=4.0, largest_n=32.0, rms=0.0, worst_n=4.0, target=1.0)
-    assert sentence("far", facts) == "1 is less than half of the smallest size that was run (4)."
+    assert advice_text("far", facts) == "1 is less than half of the smallest size that was run (4)."
 
 
 @pytest.mark.parametrize("target", [None, 48.0])
 def test_after_a_jump_in_the_curve_no_larger_size_is_near(target: float | None) -> None:
     facts = Facts(count=8, smallest_n=1.0, largest_n=32.0, rms=0.0, worst_n=4.0, target=target, next_n=64.0)
-    assert sentence("far", facts) == (
+    assert advice_text("far", facts) == (
         "The run times jumped between sizes before and may do so again above the largest that was run (32); "
         "run it at 64 first."
     )
@@ -89,5 +89,5 @@ def test_a_share_of_a_processor_still_has_a_next_size() -> None:
     assert candidate_sizes(np.array([0.75])).tolist() == [1.0]
 
 
-def test_a_drop_of_run_time_is_told_from_a_rise() -> None:
-    assert "-29 %" in jump_sentence(8.0, 10.0, -0.2857)
+def test_a_drop_of_run_time_is_distinguished_from_a_rise() -> None:
+    assert "-29 %" in jump_message(8.0, 10.0, -0.2857)

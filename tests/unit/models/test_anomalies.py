@@ -21,7 +21,7 @@ def test_a_slow_size_is_named_with_what_was_expected_of_it() -> None:
     assert [(size.n, size.direction) for size in found.sizes] == [(8.0, "slow")]
     assert found.sizes[0].deviation == pytest.approx(0.5, abs=1e-3)
     assert found.sizes[0].expected_s == pytest.approx(clean, rel=1e-3)
-    assert found.kept.tolist() == [True, True, True, False, True, True]
+    assert found.retained.tolist() == [True, True, True, False, True, True]
     assert found.violations == 0.0
 
 
@@ -50,7 +50,7 @@ def test_at_most_a_quarter_of_the_sizes_is_blamed() -> None:
         n = np.arange(1.0, 13.0)
         found = find_anomalies(n, np.exp(rng.normal(0.0, 1.0, 12)), 0.10)
         assert len(found.sizes) <= 3
-        assert found.kept.sum() == 12 - len(found.sizes)
+        assert found.retained.sum() == 12 - len(found.sizes)
 
 
 def test_a_saturated_last_size_is_no_anomaly() -> None:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.adept.study import study
-from processors.models.battery import BESIDE, MEMBERS, SIZES_MIN, Battery, beside, combined, explained, knots
-from processors.models.combination.evidence import LAWS, Curve, evidence
+from processors.models.battery import MEMBERS, REFERENCE, SIZES_MIN, Battery, combined, explained, knots, reference
+from processors.models.combination.evidence import ENSEMBLE, Curve, evidence
 from processors.models.downey.curve import speedup
 from processors.models.laws.barnes import SLOPE_MAX, SLOPE_MIN, fit_barnes, log2_run_time
 from processors.models.laws.family import GROWTH, NOISE, PRIOR_SIZE, SHRINKAGE, fit_family
@@ -24,8 +24,8 @@ T = (262.0, 139.0, 78.5, 63.0)
 
 def battery(n: tuple[float, ...] = N, run_time_s: tuple[float, ...] = T) -> Battery:
     at = knots(n)
-    laws = combined(evidence(Curve("a", "s", n, run_time_s))) if len(n) > 1 else ((),) * len(LAWS)
-    return Battery(n[0], n[-1], run_time_s[-1], (*laws, *beside(n, run_time_s, at, study(n, run_time_s))), at)
+    members = combined(evidence(Curve("a", "s", n, run_time_s))) if len(n) > 1 else ((),) * len(ENSEMBLE)
+    return Battery(n[0], n[-1], run_time_s[-1], (*members, *reference(n, run_time_s, at, study(n, run_time_s))), at)
 
 
 def run_times(n: float, of: Battery | None = None) -> dict[str, float]:
@@ -41,8 +41,8 @@ def run_times(n: float, of: Battery | None = None) -> dict[str, float]:
     ],
 )  # fmt: skip
 def test_classic_laws_give_their_known_run_times(n: float, known: dict[str, float]) -> None:
-    said = run_times(n)
-    assert {name: said[name] for name in known} == pytest.approx(known, rel=1e-3)
+    prediction = run_times(n)
+    assert {name: prediction[name] for name in known} == pytest.approx(known, rel=1e-3)
 
 
 def fitted_alone(terms: np.ndarray, t: np.ndarray, penalty: np.ndarray) -> np.ndarray:
@@ -59,28 +59,28 @@ def test_laws_fitted_together_are_those_fitted_alone(sizes: list[float], seed: i
         return
     t = (1000.0 / n + 10.0) * np.exp(np.random.default_rng(seed).normal(0.0, 0.1, n.size))
     basis = np.stack([1.0 / n, np.ones_like(n), np.log2(n), 1.0 / np.sqrt(n), n])
-    laws = (([0, 1], 0.0), ([0, 1, 2], 0.0), ([0, 3, 4], SHRINKAGE), ([0, 1, 2, 3, 4], NOISE**2 / PRIOR_SIZE))
-    alone = [fitted_alone(basis[terms], t, penalty * GROWTH[terms]) for terms, penalty in laws]
+    members = (([0, 1], 0.0), ([0, 1, 2], 0.0), ([0, 3, 4], SHRINKAGE), ([0, 1, 2, 3, 4], NOISE**2 / PRIOR_SIZE))
+    alone = [fitted_alone(basis[terms], t, penalty * GROWTH[terms]) for terms, penalty in members]
     assert fit_family(n, t) @ basis == pytest.approx(np.array(alone), rel=1e-5)
 
 
-def test_the_laws_of_the_combination_say_what_they_say_in_it() -> None:
+def test_the_laws_of_the_combination_state_what_they_predict_in_it() -> None:
     found = evidence(Curve("a", "s", N, T))
     for target in (48.0, 64.0, 500.0):
         elasticity = found.elasticities(found.k - 2, np.array([target / 32.0]))[0]
-        inside = dict(zip(LAWS, 63.0 * np.exp(elasticity * np.log(target / 32.0)), strict=True))
-        said = run_times(target)
-        assert {name: said[name] for name in LAWS} == pytest.approx(inside, rel=1e-4)
+        inside = dict(zip(ENSEMBLE, 63.0 * np.exp(elasticity * np.log(target / 32.0)), strict=True))
+        prediction = run_times(target)
+        assert {name: prediction[name] for name in ENSEMBLE} == pytest.approx(inside, rel=1e-4)
 
 
 def test_weights_and_laws_make_up_the_forecast() -> None:
     n = tuple(2.0**k for k in range(8))
     t = tuple(1000.0 / size + 20.0 + 0.1 * (k % 3) for k, size in enumerate(n))
-    told = combine(Curve("a", "s", n, t))
-    laws = battery(n, t)
-    said = laws.weighted(laws.ln_run_times(512.0), tuple(told.weights.values()))
-    assert said is not None
-    assert math.exp(said) == pytest.approx(told.predict([512.0]).run_time_s[0], rel=1e-4)
+    reported = combine(Curve("a", "s", n, t))
+    members = battery(n, t)
+    prediction = members.weighted(members.ln_run_times(512.0), tuple(reported.weights.values()))
+    assert prediction is not None
+    assert math.exp(prediction) == pytest.approx(reported.predict([512.0]).run_time_s[0], rel=1e-4)
 
 
 def test_downey_is_the_average_of_his_curves_at_its_sizes() -> None:
@@ -96,8 +96,8 @@ def test_the_quick_two_steps_of_adept_forecast_about_as_the_exact_ones() -> None
         n = 2.0 ** np.arange(int(random.integers(4, 7)))
         truth = 1000.0 / speedup(2.0 * n[-1], parallelism := float(np.exp(random.uniform(1, 5))), 1.0)
         t = 1000.0 / speedup(n, parallelism, 1.0) * np.exp(random.normal(0.0, 0.02, n.size))
-        said = run_times(2.0 * n[-1], battery(tuple(n.tolist()), tuple(t.tolist())))["adept"]
-        quick.append(abs(math.log(said / truth)))
+        prediction = run_times(2.0 * n[-1], battery(tuple(n.tolist()), tuple(t.tolist())))["adept"]
+        quick.append(abs(math.log(prediction / truth)))
         exact.append(abs(math.log(exact_two_steps(n, t, 2.0 * n[-1]) / truth)))
     assert np.median(quick) < np.median(exact) + 0.01
     assert np.mean(quick) < np.mean(exact) + 0.02
@@ -123,8 +123,8 @@ def test_adept_answers_for_larger_sizes_alone() -> None:
     assert "adept" in run_times(33.0)
 
 
-def test_of_a_share_of_a_processor_laws_with_a_logarithm_say_nothing() -> None:
-    assert set(BESIDE) - set(run_times(0.5)) == {"amdahl_log", "sup5", "adept"}
+def test_of_a_share_of_a_processor_laws_with_a_logarithm_report_nothing() -> None:
+    assert set(REFERENCE) - set(run_times(0.5)) == {"amdahl_log", "sup5", "adept"}
     small = battery((0.5, 1.0, 2.0), (100.0, 60.0, 40.0))
     assert set(MEMBERS) - set(run_times(4.0, small)) == {"amdahl_log", "sup5", "adept", "barnes_quadratic"}
 
@@ -135,8 +135,8 @@ def test_one_size_is_enough_for_downey_alone() -> None:
 
 def test_a_law_answers_once_it_has_the_sizes_that_it_needs() -> None:
     for k in range(2, 5):
-        said = set(run_times(64.0, battery(N[:k], T[:k])))
-        assert said == {name for name in MEMBERS if SIZES_MIN[name] <= k}
+        prediction = set(run_times(64.0, battery(N[:k], T[:k])))
+        assert prediction == {name for name in MEMBERS if SIZES_MIN[name] <= k}
 
 
 @given(st.floats(1e-3, 1e6), st.floats(1e-2, 1e3))
@@ -148,12 +148,12 @@ def test_seconds_may_be_counted_in_another_unit(unit: float, n: float) -> None:
 
 
 def test_numbers_have_names_and_universal_scalability_those_of_gunther() -> None:
-    laws = dict(zip(MEMBERS, battery().parameters, strict=True))
-    usl = explained("usl", laws["usl"])
+    members = dict(zip(MEMBERS, battery().parameters, strict=True))
+    usl = explained("usl", members["usl"])
     n = 8.0
-    said = usl["t1_s"] / n * (1 + usl["sigma"] * (n - 1) + usl["kappa"] * n * (n - 1))
-    assert said == pytest.approx(run_times(n)["usl"], rel=1e-4)
-    assert all(explained(name, own) for name, own in laws.items() if name != "downey")
+    prediction = usl["t1_s"] / n * (1 + usl["sigma"] * (n - 1) + usl["kappa"] * n * (n - 1))
+    assert prediction == pytest.approx(run_times(n)["usl"], rel=1e-4)
+    assert all(explained(name, own) for name, own in members.items() if name != "downey")
     assert explained("kazmina", ()) == {}
 
 
@@ -164,20 +164,20 @@ def test_numbers_have_names_and_universal_scalability_those_of_gunther() -> None
     st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=4),
 )
 @settings(max_examples=80, deadline=None)
-def test_whatever_ran_the_laws_say_something_finite_or_nothing(
+def test_whatever_ran_the_laws_state_something_finite_or_nothing(
     runs: list[tuple[float, float]], targets: list[float]
 ) -> None:
     n, t = zip(*sorted(runs), strict=True)
     if min(b / a for a, b in pairwise(n)) < 1.0 + 1e-6:
         return  # the same size, as those who count sizes see it
-    laws = battery(n, t)
-    assert all(math.isfinite(number) for own in laws.parameters for number in own)
+    members = battery(n, t)
+    assert all(math.isfinite(number) for own in members.parameters for number in own)
     for target in (*targets, *n):
-        assert all(ln is None or math.isfinite(ln) for ln in laws.ln_run_times(target))
+        assert all(ln is None or math.isfinite(ln) for ln in members.ln_run_times(target))
 
 
 @pytest.mark.parametrize("name", ["usl", "kazmina"])
-def test_a_law_that_turns_up_tells_its_fastest_size(name: str) -> None:
+def test_a_law_that_turns_up_reports_its_fastest_size(name: str) -> None:
     best = explained(name, dict(zip(MEMBERS, battery().parameters, strict=True))[name])["best_n"]
     inside = battery()._replace(n_max=1e9)  # as the law has it, not anchored
     least, *others = (run_times(best * factor, inside)[name] for factor in (1.0, 0.9, 1.1))
@@ -192,6 +192,6 @@ def test_a_law_that_only_falls_has_no_fastest_size() -> None:
 def test_kazminas_law_is_fitted_to_the_least_of_repeats_and_the_others_to_what_is_typical() -> None:
     n, typical_s = (1.0, 2.0, 4.0, 8.0), (130.0, 65.0, 32.5, 16.25)
     at, least_s = (1.0, 8.0), tuple(time_s / 1.3 for time_s in typical_s)
-    found = dict(zip(BESIDE, beside(n, typical_s, at, study(n, typical_s), least_s), strict=True))
+    found = dict(zip(REFERENCE, reference(n, typical_s, at, study(n, typical_s), least_s), strict=True))
     assert found["kazmina"][0] == pytest.approx(100.0, rel=1e-3)
     assert found["amdahl"][0] == pytest.approx(130.0, rel=1e-3)

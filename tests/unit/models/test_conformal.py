@@ -31,7 +31,7 @@ def series(kind: str, seed: int = 4) -> np.ndarray:
     return scores * factor[kind]
 
 
-def held(scores: np.ndarray) -> list[bool]:
+def retained(scores: np.ndarray) -> list[bool]:
     radius, inside = AggregatedRadius(), []
     for score in scores.tolist():
         inside.append(score <= radius.radius())
@@ -41,11 +41,11 @@ def held(scores: np.ndarray) -> list[bool]:
 
 @pytest.mark.parametrize("kind", ["steady", "jump", "drift", "periodic"])
 def test_nine_of_ten_scores_are_inside_whatever_changes(kind: str) -> None:
-    assert 0.87 <= np.mean(held(series(kind))[200:]) <= 0.93
+    assert 0.87 <= np.mean(retained(series(kind))[200:]) <= 0.93
 
 
 def test_after_a_jump_no_window_is_lost() -> None:
-    inside = np.array(held(series("jump")), dtype=float)
+    inside = np.array(retained(series("jump")), dtype=float)
     windows = np.convolve(inside, np.ones(200) / 200, mode="valid")[200:]
     assert windows.min() > 0.8
 

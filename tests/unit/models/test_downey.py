@@ -107,7 +107,7 @@ def test_the_serial_fraction_never_falls_and_is_constant_in_the_linear_section(a
 
 @given(st.floats(1, 100), st.floats(0.001, 1), st.floats(1, 3))
 @settings(max_examples=200, deadline=None)
-def test_the_linear_section_does_not_tell_parallelisms_apart(a: float, sigma: float, factor: float) -> None:
+def test_the_linear_section_does_not_distinguish_parallelisms(a: float, sigma: float, factor: float) -> None:
     share = curvature_of_sigma(sigma) / a
     other = min(a * factor, 0.999 / share)
     if other < a:
@@ -144,7 +144,7 @@ def test_curvature_and_sigma_are_one_parameter(curvature: float, a: float) -> No
     ("n", "a", "sigma"),
     [(0, 2, 1), (-1, 2, 1), (np.nan, 2, 1), (np.inf, 2, 1), (4, 0.5, 1), (4, np.nan, 1), (4, 2, -1), (4, 2, np.nan)],
 )
-def test_nonsense_is_refused_with_a_sentence(n: float, a: float, sigma: float) -> None:
+def test_nonsense_is_refused_with_a_message(n: float, a: float, sigma: float) -> None:
     with pytest.raises(ValueError, match=r"^[A-Z].*\.$"):
         speedup(n, a, sigma)
 

@@ -142,12 +142,12 @@ def test_a_size_seen_twice_is_two_observations() -> None:
     assert fit_downey([1, 4, 4], [100, 30, 34]).predict(4.0) == pytest.approx(31.9, abs=0.4)
 
 
-def test_a_share_of_a_processor_tells_the_serial_time() -> None:
+def test_a_share_of_a_processor_reports_the_serial_time() -> None:
     assert fit_downey([0.25, 4], [400.0, 25.0]).t1_s == pytest.approx(100)
     assert fit_downey([1, 4], [100.0, 25.0]).predict([0.5, 1]) == pytest.approx([200, 100])
 
 
-def test_weight_decides_which_size_is_believed() -> None:
+def test_weight_decides_which_size_is_trusted() -> None:
     n, t = [1, 2, 4, 8], [100, 52, 45, 15]
     doubtful = fit_downey(n, t, [1, 1, 1e-6, 1])
     assert doubtful.predict(8.0) == pytest.approx(15, rel=0.02)
@@ -183,7 +183,7 @@ def test_identical_times_mean_no_speedup_at_all() -> None:
         ([1, 2], [1.0, 1.0], [1]),
     ],
 )
-def test_nonsense_is_refused_with_a_sentence(n: list[float], t: list[float], weight: list[float] | None) -> None:
+def test_nonsense_is_refused_with_a_message(n: list[float], t: list[float], weight: list[float] | None) -> None:
     with pytest.raises(ValueError, match=r"^[A-Z].*\.$"):
         fit_downey(n, t, weight)
 

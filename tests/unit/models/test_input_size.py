@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from processors.models.input_size import Expected, Input, Knot, expected, pooled, regress, values
 
 NODES = (1.0, 4.0, 16.0)
-ASKED = np.array([2.0, 8.0])
+REQUESTED = np.array([2.0, 8.0])
 
 
 def ln_truth(atoms: float, steps: float, n: float) -> float:
@@ -27,8 +27,8 @@ GRID = [known(atoms, steps) for atoms in (1e3, 2e3, 4e3, 8e3) for steps in (100.
 
 @pytest.mark.parametrize(("atoms", "steps"), [(3e3, 300.0), (16e3, 100.0), (500.0, 2000.0), (64e3, 1000.0)])
 def test_a_power_law_of_the_sizes_is_found_within_and_beyond_the_inputs(atoms: float, steps: float) -> None:
-    found = expected(GRID, "exa", (math.log(atoms), math.log(steps)), ASKED)
-    truth = np.array([ln_truth(atoms, steps, n) for n in ASKED])
+    found = expected(GRID, "exa", (math.log(atoms), math.log(steps)), REQUESTED)
+    truth = np.array([ln_truth(atoms, steps, n) for n in REQUESTED])
     assert (np.abs(found.ln_run_time - truth) < 0.1 + 0.1 * max(math.log(atoms / 8e3), math.log(500 / atoms), 0)).all()
     assert (np.abs(found.ln_run_time - truth) < found.half_width).all()
 
@@ -50,22 +50,22 @@ def test_an_unknown_exponent_is_not_pretended_to_be_known() -> None:
     assert other.half_width[0] > 1.5
 
 
-def test_another_place_tells_the_exponents_and_little_of_the_level() -> None:
+def test_another_place_reports_the_exponents_and_little_of_the_level() -> None:
     slower = [
         Input("other", one.ln_sizes, tuple(knot._replace(ln_run_time=knot.ln_run_time + 1.0) for knot in one.knots))
         for one in GRID
     ]
     sizes = (math.log(8e3), math.log(1000.0))
-    lone = expected([known(1e3)], "exa", sizes, [4.0])
+    single = expected([known(1e3)], "exa", sizes, [4.0])
     helped = expected([known(1e3), *slower], "exa", sizes, [4.0])
     truth = ln_truth(8e3, 1000.0, 4.0)
-    assert abs(helped.ln_run_time[0] - truth) < 0.5 * abs(lone.ln_run_time[0] - truth)
-    assert helped.half_width[0] < 0.6 * lone.half_width[0]
+    assert abs(helped.ln_run_time[0] - truth) < 0.5 * abs(single.ln_run_time[0] - truth)
+    assert helped.half_width[0] < 0.6 * single.half_width[0]
 
 
 def test_inputs_that_ran_at_one_size_each_are_brought_to_the_same_size() -> None:
-    lone = [known(1e3 * 1.4**i, nodes=(2.0 ** (i % 4),)) for i in range(10)]
-    found = expected(lone, "exa", (math.log(4e3), math.log(100.0)), [4.0])
+    single = [known(1e3 * 1.4**i, nodes=(2.0 ** (i % 4),)) for i in range(10)]
+    found = expected(single, "exa", (math.log(4e3), math.log(100.0)), [4.0])
     assert abs(found.ln_run_time[0] - ln_truth(4e3, 100.0, 4.0)) < 0.2
 
 
@@ -83,8 +83,8 @@ def test_runs_of_the_input_itself_move_the_forecast_near_them_the_most() -> None
 @given(st.permutations(GRID))
 def test_the_order_of_inputs_does_not_matter(inputs: list[Input]) -> None:
     sizes = (math.log(3e3), math.log(300.0))
-    assert [column.tolist() for column in expected(inputs, "exa", sizes, ASKED)] == [
-        column.tolist() for column in expected(GRID, "exa", sizes, ASKED)
+    assert [column.tolist() for column in expected(inputs, "exa", sizes, REQUESTED)] == [
+        column.tolist() for column in expected(GRID, "exa", sizes, REQUESTED)
     ]
 
 
@@ -110,7 +110,7 @@ def test_whatever_was_run_the_forecast_is_finite_with_a_band(inputs: list[Input]
 
 
 def test_weights_of_the_mixture_add_up_to_one_and_its_band_is_that_of_its_parts() -> None:
-    found = regress(GRID, "exa", (math.log(3e3), math.log(300.0)), ASKED)
+    found = regress(GRID, "exa", (math.log(3e3), math.log(300.0)), REQUESTED)
     assert abs(found.weight.sum() - 1) < 1e-12
     single = found._replace(weight=np.eye(found.weight.size)[0])
     assert single.half_width(0.0) == pytest.approx(1.6448536 * np.sqrt(single.variance[0]), rel=1e-6)

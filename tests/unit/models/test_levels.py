@@ -24,7 +24,7 @@ RUNS = st.lists(
         n=st.sampled_from([1.0, 2.0, 4.0]),
         run_time_s=st.floats(10, 1000),
         start_ms=st.integers(0, 99),
-        strange=st.booleans(),
+        outlier=st.booleans(),
     ),
     min_size=1,
     max_size=30,
@@ -52,7 +52,7 @@ def test_any_order_of_runs_gives_the_same_bits(runs: list[PlacedRun], random: ob
 
 @given(RUNS)
 def test_merged_or_not_gives_the_same_bits_within_one_move(runs: list[PlacedRun]) -> None:
-    runs = [run._replace(strange=False) for run in runs]
+    runs = [run._replace(outlier=False) for run in runs]
     table = moved((50, 0.2))
     for run in runs[::2]:
         table.add(run, end_ms=run.start_ms)
@@ -63,8 +63,8 @@ def test_merged_or_not_gives_the_same_bits_within_one_move(runs: list[PlacedRun]
 
 
 @given(RUNS)
-def test_without_a_move_and_without_strange_runs_nothing_is_different(runs: list[PlacedRun]) -> None:
-    runs = [run._replace(strange=False) for run in runs]
+def test_without_a_move_and_without_outliers_nothing_is_different(runs: list[PlacedRun]) -> None:
+    runs = [run._replace(outlier=False) for run in runs]
     plain = aggregate(LevelTable().own, [(run.n, run.run_time_s) for run in runs])
     assert bits(aggregate_levels(LevelTable(), runs)) == bits(plain)
 
@@ -101,12 +101,12 @@ def test_a_late_report_of_an_early_run_counts_at_the_level_of_its_time() -> None
     assert aggregate_levels(table, [PlacedRun(4, 100.0, start_ms=100)] * 3).median_s == pytest.approx([100.0], rel=1e-4)
 
 
-def test_a_strange_run_counts_a_quarter() -> None:
-    runs = [PlacedRun(4, 100.0, 0), PlacedRun(4, 101.0, 1), PlacedRun(4, 300.0, 2, strange=True)]
+def test_an_outlier_counts_a_quarter() -> None:
+    runs = [PlacedRun(4, 100.0, 0), PlacedRun(4, 101.0, 1), PlacedRun(4, 300.0, 2, outlier=True)]
     sizes = aggregate_levels(LevelTable(), runs)
     assert sizes.count.tolist() == [2.25]
     assert sizes.median_s == pytest.approx([101.0], rel=0.006)
-    assert aggregate_levels(LevelTable(), [run._replace(strange=True) for run in runs[:1]]).median_s == pytest.approx(
+    assert aggregate_levels(LevelTable(), [run._replace(outlier=True) for run in runs[:1]]).median_s == pytest.approx(
         [100.0]
     )
 
@@ -127,8 +127,8 @@ def test_noisy_runs_of_several_levels_give_the_same_bits_in_any_order(seed: int)
     random = np.random.default_rng(seed)
     table = moved((30, 0.2), (60, -0.1))
     runs = [
-        PlacedRun(float(n), float(time_s), int(start_ms), strange=bool(strange))
-        for n, time_s, start_ms, strange in zip(
+        PlacedRun(float(n), float(time_s), int(start_ms), outlier=bool(outlier))
+        for n, time_s, start_ms, outlier in zip(
             random.choice([1.0, 2.0, 4.0], 30),
             random.uniform(10, 1000, 30),
             random.integers(0, 100, 30),

@@ -46,9 +46,9 @@ def test_no_other_point_is_better(seed: int) -> None:
 
 def test_a_batch_gives_the_same_as_one_by_one() -> None:
     gram, projection = problems(7, 4)
-    together = nnls(gram, projection).coefficients
+    joint = nnls(gram, projection).coefficients
     alone = [nnls(g, p).coefficients for g, p in zip(gram, projection, strict=True)]
-    assert np.allclose(together, alone, rtol=1e-12)
+    assert np.allclose(joint, alone, rtol=1e-12)
 
 
 def test_where_no_term_helps_all_are_zero() -> None:
@@ -60,7 +60,7 @@ def test_a_term_that_is_zero_everywhere_gets_no_share() -> None:
     assert nnls(np.diag([1.0, 0.0]), np.array([3.0, 0.0])).coefficients.tolist() == pytest.approx([3.0, 0.0])
 
 
-def test_terms_that_say_the_same_are_solved_too() -> None:
+def test_terms_that_state_the_same_are_solved_too() -> None:
     same = np.ones((2, 2))
     assert nnls(same, np.ones(2)).coefficients.sum() == pytest.approx(1.0)
 

@@ -10,7 +10,7 @@ DENSE, EVEN, POWERS = np.arange(1.0, 17.0), np.arange(2.0, 17.0, 2.0), 2.0 ** np
 def test_a_clean_curve_has_no_pattern() -> None:
     found = find_patterns(DENSE, np.asarray(100.0 / speedup(DENSE, 24.0, 0.6)), 0.10)
     assert (found.special, found.anomalies, found.phases) == (None, (), None)
-    assert found.kept.all()
+    assert found.retained.all()
 
 
 def test_favoured_sizes_come_first_and_the_others_are_left_out() -> None:
@@ -18,7 +18,7 @@ def test_favoured_sizes_come_first_and_the_others_are_left_out() -> None:
     found = find_patterns(DENSE, 100.0 / speedup(DENSE, 24.0, 0.6) * np.where(favoured, 1.0, 1.3), 0.10)
     assert found.special is not None
     assert found.special.name == "pow2"
-    assert found.kept.tolist() == favoured.tolist()
+    assert found.retained.tolist() == favoured.tolist()
     assert (found.anomalies, found.phases) == ((), None)
 
 
@@ -28,7 +28,7 @@ def test_a_step_is_no_row_of_anomalies(slow: np.ndarray) -> None:
     assert found.phases is not None
     assert [(phase.first_n, phase.last_n) for phase in found.phases.phases] == [(2.0, 8.0), (10.0, 16.0)]
     assert found.anomalies == ()
-    assert found.kept.all()
+    assert found.retained.all()
 
 
 def test_a_single_slow_size_is_no_step() -> None:

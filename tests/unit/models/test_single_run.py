@@ -35,16 +35,20 @@ def test_equal_scores_are_as_far_off_as_the_run_itself() -> None:
     assert conformal_p([2.0, 2.0, 2.0], 2.0) == 1
 
 
-def test_of_a_window_only_the_farthest_scores_are_kept_and_they_tell_the_same() -> None:
+def test_of_a_window_only_the_farthest_scores_are_kept_and_they_report_the_same() -> None:
     generator = np.random.default_rng(8)
     farthest: list[tuple[int, float]] = []
     scores: list[float] = []
     longest = 0
     for index, score in enumerate(np.abs(generator.standard_t(3, 2000)).tolist()):
         whole = conformal_p(scores[-SCORES_MAX:], score)
-        told = farthest_p(farthest, index, score)
-        assert told == pytest.approx(whole) if whole * (min(index, SCORES_MAX) + 1) < FARTHEST + 0.5 else told <= whole
-        assert rare(told, index) == rare(whole, index)
+        reported = farthest_p(farthest, index, score)
+        assert (
+            reported == pytest.approx(whole)
+            if whole * (min(index, SCORES_MAX) + 1) < FARTHEST + 0.5
+            else reported <= whole
+        )
+        assert rare(reported, index) == rare(whole, index)
         farthest = farthest_after(farthest, index, score)
         scores.append(score)
         longest = max(longest, len(farthest))
@@ -68,7 +72,7 @@ def test_before_two_hundred_runs_a_run_is_rare_that_at_most_one_reached() -> Non
 @pytest.mark.parametrize(
     ("ln_ratio", "noise", "found"), [(0.11, 0.01, True), (-0.11, 0.01, True), (0.09, 0.01, False), (0.25, 0.1, False)]
 )
-def test_a_strange_run_is_far_off_in_time_and_against_the_usual_scatter(
+def test_an_outlier_is_far_off_in_time_and_against_the_usual_scatter(
     ln_ratio: float, noise: float, *, found: bool
 ) -> None:
     assert far(ln_ratio, noise) is found
@@ -85,7 +89,7 @@ def test_of_like_runs_about_one_in_a_hundred_is_rare() -> None:
     assert P_MAX == 0.01
 
 
-def test_a_strange_run_is_believed_once_others_at_its_size_agree() -> None:
+def test_an_outlier_is_trusted_once_others_at_its_size_agree() -> None:
     assert not agreeing(1, [0, 1])
     assert not agreeing(1, [1, 1, 0, 0, 0, 0, 1])
     assert agreeing(1, [0, 1, 0, 1, 1])

@@ -69,13 +69,13 @@ def test_an_even_number_of_values_has_the_middle_of_two_as_its_median() -> None:
 @given(st.lists(run_times, max_size=40), st.lists(run_times, max_size=40), st.randoms(use_true_random=False))
 @settings(max_examples=200, deadline=None)
 def test_merging_is_the_sketch_of_both_in_any_order(left: list[float], right: list[float], random: Random) -> None:
-    together = left + right
-    random.shuffle(together)
+    joint = left + right
+    random.shuffle(joint)
     first, second = sketch_of(left), sketch_of(right)
     first.merge(second)
     other = sketch_of(right)
     other.merge(sketch_of(left))
-    assert first.snapshot() == other.snapshot() == sketch_of(together).snapshot()
+    assert first.snapshot() == other.snapshot() == sketch_of(joint).snapshot()
     assert second.snapshot() == sketch_of(right).snapshot(), "the merged one stays as it was"
 
 
@@ -134,7 +134,7 @@ def test_the_state_of_a_few_runs_is_a_few_numbers() -> None:
     assert len(json.dumps(sketch_of(ten.tolist()).snapshot(), separators=(",", ":"))) < 100
 
 
-def test_a_copy_lives_its_own_life() -> None:
+def test_a_copy_is_independent() -> None:
     sketch = sketch_of([1.0, 2.0, 3.0])
     twin = sketch.copy()
     twin.add(4.0)

@@ -29,7 +29,7 @@ def test_a_slow_lower_half_is_a_phase_of_its_own() -> None:
     assert found.phases[1].jump == pytest.approx(-0.2857, abs=0.005)
 
 
-def test_three_phases_are_told_apart() -> None:
+def test_three_phases_are_distinguished() -> None:
     n = np.arange(1.0, 13.0)
     t = 100.0 / n * np.where(n > 8, 2.4, np.where(n > 4, 1.5, 1.0))
     found = find(n, t)

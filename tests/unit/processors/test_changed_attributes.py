@@ -26,7 +26,7 @@ def test_a_value_never_seen_before_is_a_change_and_an_old_one_is_none() -> None:
     assert changes({}, {"build": "a"}) == ()
 
 
-def test_a_change_at_a_run_is_told_with_what_was_before() -> None:
+def test_a_change_at_a_run_is_reported_with_what_was_before() -> None:
     known = after(*"aaaaaaaaaabbb")
     assert change_at(known, {"build": "b"}, 11) == AttributeChange("build", "a", "b")
     assert change_at(known, {"build": "b"}, 30) is None

@@ -35,7 +35,9 @@ def scored(
     horizon: Horizon = "inside",
     observations: int = 50,
 ) -> ScoredRun:
-    run = RunFact(f"r{index}", 4, 100 * math.exp(ln_ratio), start_ms=index * 1000, end_ms=index * 1000 + 500, seen_ms=0)
+    run = RunFact(
+        f"r{index}", 4, 100 * math.exp(ln_ratio), start_ms=index * 1000, end_ms=index * 1000 + 500, detected_ms=0
+    )
     low_s, high_s = 100 * math.exp(-half_width), 100 * math.exp(half_width)
     return ScoredRun(
         Scored(run, 100, low_s, high_s, ln_ratio, half_width, abs(ln_ratio) <= half_width, horizon, observations),
@@ -51,7 +53,7 @@ class World:
         self._noise = noise
         self._model = RunTime.build(RunTimeSettings())
         self._unpublished = self._index = 0
-        self.watch = Drift.build()
+        self.detector = Drift.build()
 
     def run(self, factor: float, attributes: Mapping[str, Attribute]) -> Taken:
         n = float(self._generator.choice(SIZES))
@@ -61,7 +63,7 @@ class World:
         found = self._model.score(fact)
         self._model.learn(fact)
         self._publish()
-        return self.watch.take(ScoredRun(found, attributes)) if found else Taken(None)
+        return self.detector.take(ScoredRun(found, attributes)) if found else Taken(None)
 
     def _publish(self) -> None:
         self._unpublished += 1
@@ -69,8 +71,8 @@ class World:
             return
         self._unpublished = 0
         sizes = self._model.sizes()
-        told = self._model.study().predict(np.array(sizes))
-        rows = zip(sizes, told.run_time_s.tolist(), told.low_s.tolist(), told.high_s.tolist(), strict=True)
+        reported = self._model.study().predict(np.array(sizes))
+        rows = zip(sizes, reported.run_time_s.tolist(), reported.low_s.tolist(), reported.high_s.tolist(), strict=True)
         points = tuple(PublishedPoint(*row) for row in rows)
         self._model.publish(PublishedCurve(points, sizes[0], sizes[-1], self._index, self._index), [])
 
@@ -107,131 +109,133 @@ def test_a_fifth_faster_is_an_improvement() -> None:
 
 def test_without_any_change_there_is_no_alarm_though_runs_scatter_much_and_bands_are_narrow() -> None:
     generator = np.random.default_rng(5)
-    watch = Drift.build()
-    found = [watch.take(scored(i, float(r))).found for i, r in enumerate(generator.normal(0, 0.3, 2000))]
+    detector = Drift.build()
+    found = [detector.take(scored(i, float(r))).found for i, r in enumerate(generator.normal(0, 0.3, 2000))]
     assert sum(each is not None for each in found) <= 1
 
 
-def test_a_new_application_may_scatter_more_than_its_first_band_says() -> None:
+def test_a_new_application_may_scatter_more_than_its_first_band_states() -> None:
     generator = np.random.default_rng(12)
     alarms = 0
     for _ in range(60):
-        watch = Drift.build()
+        detector = Drift.build()
         ratios = generator.normal(0, 0.2, 40)
-        alarms += sum(watch.take(scored(i, float(r), half_width=0.05)).found is not None for i, r in enumerate(ratios))
+        alarms += sum(
+            detector.take(scored(i, float(r), half_width=0.05)).found is not None for i, r in enumerate(ratios)
+        )
     assert alarms <= 3  # in 2400 runs; 55 where all runs count from the first on
 
 
 def test_a_shift_itself_is_not_taken_for_noise() -> None:
-    watch = Drift.build()
+    detector = Drift.build()
     for i in range(200):
-        watch.learn(scored(i, 0.05 * (-1) ** i))
-    before = watch.snapshot().noise
+        detector.learn(scored(i, 0.05 * (-1) ** i))
+    before = detector.snapshot().noise
     for i in range(200, 206):
-        watch.learn(scored(i, 0.3))
-    assert watch.shift is not None
-    assert watch.snapshot().noise == pytest.approx(before, rel=0.02)
+        detector.learn(scored(i, 0.3))
+    assert detector.shift is not None
+    assert detector.snapshot().noise == pytest.approx(before, rel=0.02)
 
 
 def test_the_first_runs_after_an_alarm_correct_the_factor() -> None:
-    watch, factors = Drift.build(), []
+    detector, factors = Drift.build(), []
     for i in range(56):
         level = 0.0 if i < 40 else 0.3 if i < 43 else 0.2  # the first three were slower than the rest will be
-        taken = watch.take(scored(i, 0.02 * (-1) ** i + level))
+        taken = detector.take(scored(i, 0.02 * (-1) ** i + level))
         factors += [math.log(taken.found.factor)] if taken.found else []
     assert factors == [pytest.approx(0.3, abs=0.03)]
-    assert watch.shift is not None
-    assert math.log(watch.shift.factor) == pytest.approx(0.2, abs=0.03)
+    assert detector.shift is not None
+    assert math.log(detector.shift.factor) == pytest.approx(0.2, abs=0.03)
 
 
 def test_a_small_shift_is_not_worth_a_word() -> None:
     generator = np.random.default_rng(6)
-    watch = Drift.build()
+    detector = Drift.build()
     for i, ratio in enumerate(generator.normal(0, 0.01, 400)):
-        assert watch.take(scored(i, float(ratio) + 0.03 * (i >= 100))).found is None
+        assert detector.take(scored(i, float(ratio) + 0.03 * (i >= 100))).found is None
 
 
-def test_a_shift_is_told_once_and_is_over_when_the_model_has_caught_up() -> None:
+def test_a_shift_is_reported_once_and_is_over_when_the_model_has_caught_up() -> None:
     generator = np.random.default_rng(7)
-    watch = Drift.build()
+    detector = Drift.build()
     found, over = [], []
     for i in range(400):
         model_knows = min(max(i - 100, 0) / 100, 1.0)  # the model takes a hundred runs to learn it
         ratio = float(generator.normal(0, 0.04)) + (0.25 * (1 - model_knows) if i >= 100 else 0.0)
-        taken = watch.take(scored(i, ratio))
+        taken = detector.take(scored(i, ratio))
         found += [i] if taken.found else []
         over += [i] if taken.over else []
     assert len(found) == 1
     assert 102 <= found[0] <= 106
     assert len(over) == 1
     assert over[0] > 130
-    assert watch.shift is None
+    assert detector.shift is None
 
 
-def test_the_size_of_a_shift_is_told_better_with_more_runs() -> None:
+def test_the_size_of_a_shift_is_reported_better_with_more_runs() -> None:
     generator = np.random.default_rng(8)
-    watch = Drift.build()
+    detector = Drift.build()
     for i in range(116):
-        watch.learn(scored(i, float(generator.normal(0, 0.04)) + 0.3 * (i >= 100)))
-    assert watch.shift is not None
-    assert watch.shift.factor == pytest.approx(math.exp(0.3), rel=0.03)
-    assert watch.shift.runs == CAUGHT_UP_RUNS
-    assert (watch.shift.since_run, watch.shift.since_ms) == ("r100", 100_000)
+        detector.learn(scored(i, float(generator.normal(0, 0.04)) + 0.3 * (i >= 100)))
+    assert detector.shift is not None
+    assert detector.shift.factor == pytest.approx(math.exp(0.3), rel=0.03)
+    assert detector.shift.runs == CAUGHT_UP_RUNS
+    assert (detector.shift.since_run, detector.shift.since_ms) == ("r100", 100_000)
 
 
 def test_a_model_that_has_adopted_a_shift_lets_a_way_back_be_found() -> None:
-    watch = Drift.build()
+    detector = Drift.build()
     for i in range(60):
-        watch.learn(scored(i, 0.02 * (-1) ** i + 0.3 * (i >= 40)))
-    assert watch.shift is not None
-    watch.adopted()
-    assert watch.shift is None
+        detector.learn(scored(i, 0.02 * (-1) ** i + 0.3 * (i >= 40)))
+    assert detector.shift is not None
+    detector.adopted()
+    assert detector.shift is None
     for i in range(60, 70):
-        watch.learn(scored(i, 0.02 * (-1) ** i))
-    assert watch.shift is None
-    found = [watch.take(scored(i, 0.02 * (-1) ** i - 0.3)).found for i in range(70, 76)]
+        detector.learn(scored(i, 0.02 * (-1) ** i))
+    assert detector.shift is None
+    found = [detector.take(scored(i, 0.02 * (-1) ** i - 0.3)).found for i in range(70, 76)]
     assert [each.direction for each in found if each] == ["improvement"]
 
 
 def test_a_further_slowdown_is_a_finding_of_its_own() -> None:
-    watch = Drift.build()
+    detector = Drift.build()
     levels = [0.0] * 40 + [0.2] * 30 + [0.6] * 10
-    found = [watch.take(scored(i, 0.02 * (-1) ** i + level)).found for i, level in enumerate(levels)]
+    found = [detector.take(scored(i, 0.02 * (-1) ** i + level)).found for i, level in enumerate(levels)]
     factors = [round(math.log(each.factor), 1) for each in found if each]
     assert factors == [0.2, 0.6]
 
 
 def test_without_a_new_build_no_build_is_blamed() -> None:
-    watch = Drift.build()
+    detector = Drift.build()
     for i in range(48):
         attributes: dict[str, Attribute] = {"build": "a" if i < 20 else "b", "atoms": 1000 + i}
-        watch.learn(scored(i, 0.02 * (-1) ** i + 0.3 * (i >= 40), attributes))
-    assert watch.shift is not None
-    assert watch.shift.change is None
+        detector.learn(scored(i, 0.02 * (-1) ** i + 0.3 * (i >= 40), attributes))
+    assert detector.shift is not None
+    assert detector.shift.change is None
 
 
-def test_a_new_build_is_told_with_its_first_run() -> None:
-    watch = Drift.build()
-    watch.learn(scored(0, 0.0, {"build": "a"}))
-    judgement = watch.score(scored(1, 0.0, {"build": "b"}))
+def test_a_new_build_is_reported_with_its_first_run() -> None:
+    detector = Drift.build()
+    detector.learn(scored(0, 0.0, {"build": "a"}))
+    judgement = detector.score(scored(1, 0.0, {"build": "b"}))
     assert judgement is not None
     assert judgement.changes == (AttributeChange("build", "a", "b"),)
 
 
-def test_a_strange_run_is_told_by_itself_and_is_no_drift() -> None:
+def test_an_outlier_is_reported_by_itself_and_is_no_drift() -> None:
     generator = np.random.default_rng(9)
-    watch = Drift.build()
+    detector = Drift.build()
     for i, ratio in enumerate(generator.normal(0, 0.04, 150)):
-        watch.learn(scored(i, float(ratio)))
-    judgement = watch.score(scored(150, 0.7))
+        detector.learn(scored(i, float(ratio)))
+    judgement = detector.score(scored(150, 0.7))
     assert judgement is not None
-    assert judgement.strange == 1
+    assert judgement.outlier == 1
     assert judgement.conformal_p < 0.01
     assert judgement.band_p < 1e-6
-    assert watch.take(scored(150, 0.7)).found is None
-    usual = watch.score(scored(151, 0.03))
+    assert detector.take(scored(150, 0.7)).found is None
+    usual = detector.score(scored(151, 0.03))
     assert usual is not None
-    assert usual.strange == 0
+    assert usual.outlier == 0
 
 
 @pytest.mark.parametrize(
@@ -244,45 +248,45 @@ def test_a_strange_run_is_told_by_itself_and_is_no_drift() -> None:
     ],
     ids=["beyond what was observed", "few observations", "infinite", "no number"],
 )
-def test_a_prediction_that_is_not_to_be_trusted_says_nothing(fact: ScoredRun) -> None:
-    watch = Drift.build()
-    watch.learn(scored(0, 0.0))
-    before = watch.snapshot()
-    assert watch.score(fact) is None
-    assert watch.take(fact) == Taken(None)
-    assert watch.snapshot() == before
+def test_a_prediction_that_is_not_to_be_trusted_reports_nothing(fact: ScoredRun) -> None:
+    detector = Drift.build()
+    detector.learn(scored(0, 0.0))
+    before = detector.snapshot()
+    assert detector.score(fact) is None
+    assert detector.take(fact) == Taken(None)
+    assert detector.snapshot() == before
 
 
 def test_a_repeat_changes_nothing_and_scoring_changes_nothing() -> None:
-    watch = Drift.build()
+    detector = Drift.build()
     for i in range(20):
-        watch.learn(scored(i, 0.01 * i, {"build": "a"}))
-    before = msgspec.json.encode(watch.snapshot())
-    assert watch.take(scored(19, 0.19, {"build": "a"})) == Taken(None)
-    watch.score(scored(20, 0.9, {"build": "z"}))
-    assert msgspec.json.encode(watch.snapshot()) == before
-    assert watch.due_ms() is None
+        detector.learn(scored(i, 0.01 * i, {"build": "a"}))
+    before = msgspec.json.encode(detector.snapshot())
+    assert detector.take(scored(19, 0.19, {"build": "a"})) == Taken(None)
+    detector.score(scored(20, 0.9, {"build": "z"}))
+    assert msgspec.json.encode(detector.snapshot()) == before
+    assert detector.due_ms() is None
 
 
-def test_a_restored_watch_goes_on_as_if_nothing_had_been_and_its_state_is_bounded() -> None:
+def test_a_restored_detector_goes_on_as_if_nothing_had_been_and_its_state_is_bounded() -> None:
     generator = np.random.default_rng(10)
-    watch, twin = Drift.build(), Drift.build()
+    detector, twin = Drift.build(), Drift.build()
     largest = 0
     for i in range(1000):
         ratio = float(generator.standard_t(3)) * 0.05 + 0.2 * (i // 200 % 2)
         fact = scored(i, ratio, {f"a{j}": "v" * 500 + str(i // 50) for j in range(20)})
         twin = Drift.build(msgspec.json.decode(msgspec.json.encode(twin.snapshot()), type=DriftState))
-        assert watch.take(fact) == twin.take(fact)
-        largest = max(largest, len(msgspec.json.encode(watch.snapshot())))
-    assert watch.snapshot() == twin.snapshot()
+        assert detector.take(fact) == twin.take(fact)
+        largest = max(largest, len(msgspec.json.encode(detector.snapshot())))
+    assert detector.snapshot() == twin.snapshot()
     assert largest < 40_000
 
 
 def test_a_snapshot_is_a_copy() -> None:
-    watch = Drift.build()
-    watch.learn(scored(0, 0.0, {"build": "a"}))
-    before = watch.snapshot()
+    detector = Drift.build()
+    detector.learn(scored(0, 0.0, {"build": "a"}))
+    before = detector.snapshot()
     stored = msgspec.json.encode(before)
     for i in range(1, 60):
-        watch.learn(scored(i, 0.3, {"build": "b"}))
+        detector.learn(scored(i, 0.3, {"build": "b"}))
     assert msgspec.json.encode(before) == stored

@@ -8,41 +8,41 @@ from processors.run_time.drift import Drift, ScoredRun
 
 def run(index: int, n: float, ln_ratio: float, *, half_width: float = 0.08, ground: Ground = "runs") -> ScoredRun:
     fact = RunFact(
-        f"r{index}", n, 100 * math.exp(ln_ratio), start_ms=index * 1000, end_ms=index * 1000 + 500, seen_ms=0
+        f"r{index}", n, 100 * math.exp(ln_ratio), start_ms=index * 1000, end_ms=index * 1000 + 500, detected_ms=0
     )
     band = 100 * math.exp(-half_width), 100 * math.exp(half_width)
-    held = abs(ln_ratio) <= half_width
-    return ScoredRun(Scored(fact, 100, *band, ln_ratio, half_width, held, "inside", observations=50, ground=ground))
+    retained = abs(ln_ratio) <= half_width
+    return ScoredRun(Scored(fact, 100, *band, ln_ratio, half_width, retained, "inside", observations=50, ground=ground))
 
 
 def steady() -> Drift:
-    watch = Drift.build()
+    detector = Drift.build()
     for i in range(40):
-        watch.learn(run(i, 2.0 ** (i % 4), 0.02 if i % 2 else -0.02))
-    return watch
+        detector.learn(run(i, 2.0 ** (i % 4), 0.02 if i % 2 else -0.02))
+    return detector
 
 
-def test_one_size_alone_is_told_apart_from_a_shift_of_all_though_others_ran_between() -> None:
-    watch = steady()
+def test_one_size_alone_is_distinguished_from_a_shift_of_all_though_others_ran_between() -> None:
+    detector = steady()
     runs = [(8, 0.4), (4, 0.01), (8, 0.4), (8, 0.4)]
-    found = [watch.take(run(40 + i, n, off)).found for i, (n, off) in enumerate(runs)]
+    found = [detector.take(run(40 + i, n, off)).found for i, (n, off) in enumerate(runs)]
     assert [each.sizes for each in found if each] == [(8,)]
 
 
 def test_runs_at_several_sizes_are_a_shift_of_all() -> None:
-    watch = steady()
-    found = [watch.take(run(40 + i, n, off)).found for i, (n, off) in enumerate([(8, 0.25), (4, 0.2), (8, 0.22)])]
+    detector = steady()
+    found = [detector.take(run(40 + i, n, off)).found for i, (n, off) in enumerate([(8, 0.25), (4, 0.2), (8, 0.22)])]
     assert [each.sizes for each in found if each] == [(4, 8)]
 
 
 def test_runs_at_a_size_that_was_out_of_line_are_no_news_of_the_application() -> None:
-    watch = steady()
-    before = watch.snapshot()
+    detector = steady()
+    before = detector.snapshot()
     for i in range(40, 60):
-        taken = watch.take(run(i, 8, 0.4, ground="doubted"))
+        taken = detector.take(run(i, 8, 0.4, ground="excluded"))
         assert taken.judgement is not None
         assert taken.found is None
-    assert watch.snapshot() == before
+    assert detector.snapshot() == before
 
 
 def test_runs_at_sizes_that_are_new_count_by_the_width_of_their_band() -> None:

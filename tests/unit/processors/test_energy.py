@@ -15,8 +15,8 @@ from processors.power.by_size import (
     changed,
     energy,
     powered,
+    published_powers,
     relied_on,
-    told_powers,
     with_least_energy,
 )
 from processors.power.model import PowerAt
@@ -38,7 +38,7 @@ def power(n: float, power_w: float, half_width: float = 0.05) -> PowerAt:
     return PowerAt(n, power_w, power_w * math.exp(-half_width), power_w * math.exp(half_width))
 
 
-def told(n: float, run_time_s: float, power_w: float, **changes: Any) -> CurvePoint:
+def predicted(n: float, run_time_s: float, power_w: float, **changes: Any) -> CurvePoint:
     return powered(point(n, run_time_s, **changes), power(n, power_w))
 
 
@@ -62,34 +62,34 @@ def test_the_band_of_energy_is_as_wide_as_each_of_the_two_and_no_wider_than_both
 
 
 @given(st.floats(1e-300, 1e300), st.floats(1e-300, 1e300))
-def test_what_is_told_of_energy_is_always_a_number(run_time_s: float, power_w: float) -> None:
+def test_what_is_reported_energy_is_always_a_number(run_time_s: float, power_w: float) -> None:
     found = energy(point(1.0, run_time_s, 0.0), power(1.0, power_w, 0.0))
     assert all(0 < value < math.inf for value in found)
 
 
 def test_the_size_of_least_energy_is_never_one_that_was_extrapolated_and_is_uncertain() -> None:
     curve = [
-        told(1.0, 100.0, 400.0),
-        told(2.0, 52.0, 800.0),
-        told(4.0, 20.0, 1600.0, source="extrapolated"),
+        predicted(1.0, 100.0, 400.0),
+        predicted(2.0, 52.0, 800.0),
+        predicted(4.0, 20.0, 1600.0, source="extrapolated"),
     ]
     assert with_least_energy(UsefulSizes(), relied_on(curve, lambda _: False)).least_energy == 1.0
     assert with_least_energy(UsefulSizes(), relied_on(curve, lambda _: True)).least_energy == 4.0
 
 
-def test_energy_with_a_band_that_says_nothing_is_no_ground_for_advice() -> None:
+def test_energy_with_a_band_that_reports_nothing_is_no_ground_for_advice() -> None:
     wide = math.log(BAND_MAX)
-    curve = [told(1.0, 100.0, 400.0), told(2.0, 52.0, 800.0), told(4.0, 20.0, 1600.0, half_width=wide)]
+    curve = [predicted(1.0, 100.0, 400.0), predicted(2.0, 52.0, 800.0), predicted(4.0, 20.0, 1600.0, half_width=wide)]
     found = with_least_energy(UsefulSizes(knee=2.0), relied_on(curve, lambda _: True))
     assert (found.least_energy, found.least_energy_delay, found.knee) == (1.0, 2.0, 2.0)
 
 
 def test_one_size_alone_is_no_choice() -> None:
-    assert with_least_energy(UsefulSizes(), [told(1.0, 100.0, 400.0)]).least_energy is None
+    assert with_least_energy(UsefulSizes(), [predicted(1.0, 100.0, 400.0)]).least_energy is None
 
 
 def test_power_counts_as_changed_when_it_moved_by_a_twentieth_or_became_known() -> None:
-    published = told_powers([told(1.0, 100.0, 400.0), point(2.0, 52.0)])
+    published = published_powers([predicted(1.0, 100.0, 400.0), point(2.0, 52.0)])
     assert published == (400.0, None)
     assert not changed(published, [power(1.0, 410.0), None])
     assert changed(published, [power(1.0, 430.0), None])

@@ -15,11 +15,11 @@ from processors.run_time.members import (
     Members,
 )
 
-LAWS = {"usl": (100.0, 5.0, 0.0), "ideal": (120.0,)}  # 30 and 30 s at 4, 55 and 60 s at 2
+ENSEMBLE = {"usl": (100.0, 5.0, 0.0), "ideal": (120.0,)}  # 30 and 30 s at 4, 55 and 60 s at 2
 
 
-def fits(laws: dict[str, tuple[float, ...]] | None = None) -> Fits:
-    own = LAWS if laws is None else laws
+def fits(members: dict[str, tuple[float, ...]] | None = None) -> Fits:
+    own = ENSEMBLE if members is None else members
     return Fits(1.0, 4.0, 30.0, 3, 3, tuple(own.get(name, ()) for name in MEMBERS), ())
 
 
@@ -47,7 +47,7 @@ def test_a_law_that_met_every_run_has_no_error_and_another_the_mean_of_its_own()
     assert error(members, "ideal") == (2, pytest.approx(mean, abs=1e-5))
 
 
-def test_horizons_are_told_apart() -> None:
+def test_horizons_are_distinguished() -> None:
     members = published()
     members.learn(run(2.0, 55.0))
     members.learn(run(8.0, 15.0, "up_to_2x"))
@@ -55,7 +55,7 @@ def test_horizons_are_told_apart() -> None:
     assert error(members, "usl", "up_to_2x")[0] == 1
 
 
-def test_what_was_published_is_judged_by_what_it_said() -> None:
+def test_what_was_published_is_judged_by_what_it_reported() -> None:
     members = published()
     members.learn(run(2.0, 55.0, ln_ratio=-0.2))
     members.learn(run(2.0, 55.0))
@@ -66,7 +66,7 @@ def test_what_was_published_is_judged_by_what_it_said() -> None:
 def test_a_law_without_numbers_is_not_judged() -> None:
     members = published()
     members.learn(run(2.0, 55.0))
-    assert {name for name, found in members.errors().items() if found} == set(LAWS)
+    assert {name for name, found in members.errors().items() if found} == set(ENSEMBLE)
 
 
 def test_without_laws_only_what_was_published_is_judged() -> None:
@@ -100,5 +100,5 @@ def test_one_wild_run_counts_no_more_than_the_bound() -> None:
     assert error(members, "usl") == (1, ERROR_MAX)
 
 
-def test_every_row_is_told_of() -> None:
+def test_every_row_is_reported() -> None:
     assert tuple(Members.build().errors()) == ROWS

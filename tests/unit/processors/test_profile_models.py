@@ -17,7 +17,7 @@ from tests.kit.profiled_runs import BASE_W, IPC_W, MEMORY_W, profiled_run
 SETTINGS = ProfileSettings()
 
 
-def taught(facts: Iterable[ProfileFact]) -> ProfileModels:
+def transferred(facts: Iterable[ProfileFact]) -> ProfileModels:
     """Return models that learned the runs and were fitted now and then."""
     models = ProfileModels.build(SETTINGS)
     for i, fact in enumerate(facts):
@@ -40,31 +40,31 @@ def restored(models: ProfileModels) -> ProfileModels:
 
 def drawing(i: int, n: float, power_w: float, **changes: float) -> ProfileFact:
     """Return a run without counters whose hosts together draw so much."""
-    told = Profile(hosts=int(n), power_w={"system": power_w / n}, measured={"system": 1.0}, **changes)
-    return ProfileFact(f"exa/p{i}@0", n, 60.0, i * 60_000, told)
+    reported = Profile(hosts=int(n), power_w={"system": power_w / n}, measured={"system": 1.0}, **changes)
+    return ProfileFact(f"exa/p{i}@0", n, 60.0, i * 60_000, reported)
 
 
 @pytest.fixture(scope="module")
 def known() -> ProfileModels:
-    return taught(profiled_run(i, counters=20) for i in range(120))
+    return transferred(profiled_run(i, counters=20) for i in range(120))
 
 
 def test_power_that_counters_explain_is_expected_and_the_counters_are_named(known: ProfileModels) -> None:
-    errors, held = [], []
+    errors, retained = [], []
     for i in range(1000, 1100):
         finding = known.score(profiled_run(i, counters=20))
         observed, band = finding.expected["system_power_w"]
         errors.append(abs(band.value / observed - 1.0))
-        held.append(band.holds(observed))
+        retained.append(band.holds(observed))
     assert median(errors) < 0.012
-    assert np.mean(held) > 0.8
-    told = {each.target: each for each in known.models()}
-    assert set(told) == {"run_time_s", "system_power_w", "cpu_power_w", "memory_power_w"}
-    explained = {each.counter: each.coefficient for each in told["system_power_w"].explained}
+    assert np.mean(retained) > 0.8
+    reported = {each.target: each for each in known.models()}
+    assert set(reported) == {"run_time_s", "system_power_w", "cpu_power_w", "memory_power_w"}
+    explained = {each.counter: each.coefficient for each in reported["system_power_w"].explained}
     assert explained["PAPI_TOT_INS"] == pytest.approx(IPC_W, rel=0.15)
-    assert [each.counter for each in told["memory_power_w"].explained] == ["PAPI_L3_TCM"]
-    assert told["memory_power_w"].explained[0].coefficient == pytest.approx(MEMORY_W, rel=0.05)
-    assert told["system_power_w"].scored > 30
+    assert [each.counter for each in reported["memory_power_w"].explained] == ["PAPI_L3_TCM"]
+    assert reported["memory_power_w"].explained[0].coefficient == pytest.approx(MEMORY_W, rel=0.05)
+    assert reported["system_power_w"].scored > 30
 
 
 def test_power_that_counters_do_not_explain_is_outside_of_the_band(known: ProfileModels) -> None:
@@ -90,7 +90,7 @@ def test_runs_of_a_new_size_are_compared_with_those_of_other_sizes(known: Profil
 
 
 def test_what_changed_for_good_is_soon_nothing_unusual() -> None:
-    models = taught(profiled_run(i) for i in range(60))
+    models = transferred(profiled_run(i) for i in range(60))
     weights = []
     for i in range(60, 200):
         fact = profiled_run(i, disturbed=True)
@@ -130,10 +130,10 @@ def test_power_that_was_estimated_hardly_moves_what_was_measured() -> None:
     for i in range(40):
         fact = drawing(i, 4.0, 1600.0)
         if i % 2:
-            told = msgspec.structs.replace(
+            reported = msgspec.structs.replace(
                 fact.profile, power_w={"system": 200.0}, estimated={"system": 1.0}, measured={}
             )
-            fact = msgspec.structs.replace(fact, profile=told)
+            fact = msgspec.structs.replace(fact, profile=reported)
         models.learn(fact)
     power = models.power([4.0])[0]
     quality = models.power_quality()
@@ -143,13 +143,13 @@ def test_power_that_was_estimated_hardly_moves_what_was_measured() -> None:
     assert quality.estimated == 0.5
 
 
-def test_one_that_was_restored_after_each_run_says_the_same_to_the_bit_as_one_that_was_never_stopped() -> None:
-    whole = other = taught(profiled_run(i) for i in range(20))
-    asked = [profiled_run(i) for i in range(5000, 5003)]
+def test_one_that_was_restored_after_each_run_predicts_the_same_to_the_bit_as_one_that_was_never_stopped() -> None:
+    whole = other = transferred(profiled_run(i) for i in range(20))
+    requested = [profiled_run(i) for i in range(5000, 5003)]
     for i in range(20, 60):
         other = restored(other)
         fact = profiled_run(i, disturbed=i % 9 == 0)
-        assert _said(other, asked) == _said(whole, asked)
+        assert _predicted(other, requested) == _predicted(whole, requested)
         for models in (whole, other):
             models.learn(fact)
             models.tick()
@@ -161,12 +161,12 @@ def test_one_that_was_restored_after_each_run_says_the_same_to_the_bit_as_one_th
 def test_a_corrected_run_takes_its_own_place_and_one_that_is_taken_away_is_in_no_model_any_more() -> None:
     facts = [profiled_run(i) for i in range(30)]
     wrong = msgspec.structs.replace(facts[7], run_time_s=9999.0)
-    corrected = taught([*facts[:7], wrong, *facts[8:]])
+    corrected = transferred([*facts[:7], wrong, *facts[8:]])
     corrected.learn(facts[7])
-    away = taught([*facts, profiled_run(99)])
+    away = transferred([*facts, profiled_run(99)])
     assert away.forget(profiled_run(99).run_id)
     assert not away.forget(profiled_run(99).run_id)
-    plain = taught(facts)
+    plain = transferred(facts)
     plain.learn(profiled_run(31))
     for models in (corrected, away, plain):
         models.learn(profiled_run(31))
@@ -218,8 +218,8 @@ def test_a_profile_without_anything_in_it_teaches_no_power_and_does_no_harm() ->
     models = ProfileModels.build(SETTINGS)
     odd = {"nan": float("nan"), "huge": float("inf"), "negative": -1.0, "PAPI_TOT_CYC": 0.0}
     for i in range(12):
-        told = Profile(hosts=1, counters=odd, power_w={"system": float("nan") if i % 2 else -3.0})
-        models.learn(ProfileFact(f"exa/{i}@0", 1.0, 60.0, i, told))
+        reported = Profile(hosts=1, counters=odd, power_w={"system": float("nan") if i % 2 else -3.0})
+        models.learn(ProfileFact(f"exa/{i}@0", 1.0, 60.0, i, reported))
     while models.tick():
         pass
     assert models.power([1.0]) == (None,)
@@ -227,12 +227,12 @@ def test_a_profile_without_anything_in_it_teaches_no_power_and_does_no_harm() ->
     assert models.score(profiled_run(0)).unusual == ()
 
 
-def _said(models: ProfileModels, asked: list[ProfileFact]) -> list[object]:
-    findings: list[ProfileFinding] = [models.score(fact) for fact in asked]
+def _predicted(models: ProfileModels, requested: list[ProfileFact]) -> list[object]:
+    findings: list[ProfileFinding] = [models.score(fact) for fact in requested]
     return [findings, models.power([1.0, 3.0, 100.0]), models.models(), models.power_quality()]
 
 
-def test_the_truth_is_what_the_kit_says() -> None:
+def test_the_truth_is_what_the_kit_states() -> None:
     fact = profiled_run(1)
     rates = {name: value / fact.profile.counters["PAPI_TOT_CYC"] for name, value in fact.profile.counters.items()}
     truth = BASE_W + IPC_W * rates["PAPI_TOT_INS"] + MEMORY_W * rates["PAPI_L3_TCM"]

@@ -80,7 +80,7 @@ def test_a_resource_that_comes_later_joins_its_host() -> None:
     assert sum(line.resource == "*" for line in found) == 40
 
 
-def test_values_that_are_no_numbers_are_scored_nought() -> None:
+def test_values_that_are_no_numbers_are_scored_zero() -> None:
     index, samples = stream(3, hosts=1)
     found = lines(index, Samples(samples.series, samples.time_ms, np.full(9, np.nan)))
     assert [line.score for line in found] == [0.0] * 9

@@ -9,7 +9,7 @@ import pytest
 from processors.contracts.hosts import HostWindow
 from processors.contracts.load import UnderLoadSettings
 from processors.facts import PublishedPoint
-from processors.load.messages import Question, Teller
+from processors.load.messages import LoadPredictor, Question
 from processors.load.prediction import (
     Learned,
     Load,
@@ -20,13 +20,13 @@ from processors.load.prediction import (
     of_partition,
     quiet_run_time,
     slowdown,
-    told,
+    summary,
 )
 from processors.models.histogram.arithmetic import mean, quantiles
 from processors.models.histogram.values import Histogram, given
 from tests.kit.host_windows import KnownWindows
 
-TELLER: Final = Teller(UnderLoadSettings())
+PREDICTOR: Final = LoadPredictor(UnderLoadSettings())
 BAND = PublishedPoint(8.0, 100.0, 92.1, 108.6)  # five per cent of deviation
 
 
@@ -73,18 +73,18 @@ def test_runs_that_follow_the_load_by_half_are_stretched_by_its_root() -> None:
     assert mean(loaded_run_time(quiet, slowed, Learned(4.0, 0.5))) == pytest.approx(100, rel=1e-3)
 
 
-def test_what_is_told_holds_everything_in_five_intervals_beyond_far_quantiles() -> None:
+def test_what_is_reported_holds_everything_in_five_intervals_beyond_far_quantiles() -> None:
     x = load_spread(quiet_run_time(PublishedPoint(4, 100.0, 50.0, 300.0), 25), 1.0)
-    said = told(x)
-    assert said.histogram.shares.sum() == pytest.approx(1.0)
-    assert len(said.histogram.edges) == 6
+    prediction = summary(x)
+    assert prediction.histogram.shares.sum() == pytest.approx(1.0)
+    assert len(prediction.histogram.edges) == 6
     low_s, high_s = quantiles(x, [0.005, 0.995])
-    assert said.histogram.edges[0] == pytest.approx(100 * (low_s / 100) ** 1.15, rel=0.02)
-    assert said.histogram.edges[-1] == pytest.approx(100 * (high_s / 100) ** 1.15, rel=0.02)
-    assert said.quantiles_s == pytest.approx((50.0, 100.0, 300.0), rel=0.03)
+    assert prediction.histogram.edges[0] == pytest.approx(100 * (low_s / 100) ** 1.15, rel=0.02)
+    assert prediction.histogram.edges[-1] == pytest.approx(100 * (high_s / 100) ** 1.15, rel=0.02)
+    assert prediction.quantiles_s == pytest.approx((50.0, 100.0, 300.0), rel=0.03)
 
 
-def test_runs_whose_inputs_are_independent_fall_where_they_are_told_to() -> None:
+def test_runs_whose_inputs_are_independent_fall_where_they_are_asked_to() -> None:
     """500 runs on hosts of which each has a value out of its window: in range, and each interval within three deviations."""
     random = np.random.default_rng(11)
     hits, masses, spreads, inside = np.zeros(5), np.zeros(5), np.zeros(5), 0
@@ -92,12 +92,12 @@ def test_runs_whose_inputs_are_independent_fall_where_they_are_told_to() -> None
         windows = KnownWindows()
         samples = np.clip(random.normal(random.uniform(0.5, 0.8, (8, 1)), 0.08, (8, 30)), 0.1, 1.0)
         for host, row in enumerate(samples):
-            windows.tell(f"h{host}", row.tolist(), 0)
-        said = TELLER.tell(windows, Question("a", of_hosts("exa", ["h[0-7]"]), 8.0, BAND, 0))
-        assert said.histogram is not None
+            windows.report(f"h{host}", row.tolist(), 0)
+        prediction = PREDICTOR.predict(windows, Question("a", of_hosts("exa", ["h[0-7]"]), 8.0, BAND, 0))
+        assert prediction.histogram is not None
         met = [random.choice(row) for row in samples]
         actual_s = 100 * math.exp(random.normal(0, 0.05)) / min(met)
-        edges, shares = np.array(said.histogram.edges_s), np.array(said.histogram.probabilities)
+        edges, shares = np.array(prediction.histogram.edges_s), np.array(prediction.histogram.probabilities)
         inside += bool(edges[0] <= actual_s <= edges[-1])
         masses, spreads = masses + shares, spreads + shares * (1 - shares)
         index = int(np.searchsorted(edges[1:-1], actual_s, side="right"))
@@ -109,18 +109,18 @@ def test_runs_whose_inputs_are_independent_fall_where_they_are_told_to() -> None
 def test_a_pool_is_as_uneven_as_the_most_changing_of_its_windows() -> None:
     windows = KnownWindows({"standard": ["a", "b", "c"]})
     for name, high in (("a", 0.6), ("b", 0.7), ("c", 1.0)):
-        windows.tell(name, [0.45, high], 0)
+        windows.report(name, [0.45, high], 0)
     place = of_partition(windows, "exa", "standard", 2)
-    assert TELLER.tell(windows, Question("a", place, 8.0, BAND, 0)).variation == "high"
-    assert TELLER.tell(windows, Question("a", of_hosts("exa", ["a"]), 8.0, BAND, 0)).variation == "low"
+    assert PREDICTOR.predict(windows, Question("a", place, 8.0, BAND, 0)).variation == "high"
+    assert PREDICTOR.predict(windows, Question("a", of_hosts("exa", ["a"]), 8.0, BAND, 0)).variation == "low"
 
 
 def test_a_host_without_a_window_is_taken_to_be_like_the_others() -> None:
     windows = KnownWindows()
     for name in ("h1", "h2", "h3"):
-        windows.tell(name, [0.5, 1.0], 0)
-    known = TELLER.tell(windows, Question("a", of_hosts("exa", ["h[1-3]"]), 8.0, BAND, 0))
-    more = TELLER.tell(windows, Question("a", of_hosts("exa", ["h[1-4]"]), 8.0, BAND, 0))
+        windows.report(name, [0.5, 1.0], 0)
+    known = PREDICTOR.predict(windows, Question("a", of_hosts("exa", ["h[1-3]"]), 8.0, BAND, 0))
+    more = PREDICTOR.predict(windows, Question("a", of_hosts("exa", ["h[1-4]"]), 8.0, BAND, 0))
     assert (known.missing, more.missing) == (0, 1)
     assert known.q50_s is not None
     assert more.q50_s is not None
@@ -130,15 +130,15 @@ def test_a_host_without_a_window_is_taken_to_be_like_the_others() -> None:
 def test_the_same_question_has_the_same_answer() -> None:
     windows = KnownWindows()
     for host in range(8):
-        windows.tell(f"h{host}", np.random.default_rng(host).random(30).tolist(), 0)
+        windows.report(f"h{host}", np.random.default_rng(host).random(30).tolist(), 0)
     question = Question("a", of_hosts("exa", ["h[0-7]"]), 8.0, BAND, 0)
-    assert TELLER.tell(windows, question) == Teller(UnderLoadSettings()).tell(windows, question)
+    assert PREDICTOR.predict(windows, question) == LoadPredictor(UnderLoadSettings()).predict(windows, question)
 
 
 def test_windows_whose_shares_were_rounded_are_taken() -> None:
     windows = KnownWindows()
     shares = (0.33333, 0.33333, 0.0, 0.0, 0.33333)
     windows.put("h1", HostWindow(0, (0.5, 0.6, 0.7, 0.8, 0.9, 1.0), shares, 30, 0.75, 0.5, 1.0))
-    said = TELLER.tell(windows, Question("a", of_hosts("exa", ["h1"]), 8.0, BAND, 0))
-    assert said.histogram is not None
-    assert sum(said.histogram.probabilities) == pytest.approx(1.0, abs=1e-8)
+    prediction = PREDICTOR.predict(windows, Question("a", of_hosts("exa", ["h1"]), 8.0, BAND, 0))
+    assert prediction.histogram is not None
+    assert sum(prediction.histogram.probabilities) == pytest.approx(1.0, abs=1e-8)

@@ -11,7 +11,7 @@ from tests.kit.profiled_hosts import at, ended, folded, grew, level, minute, of_
 HOSTS, MINUTES = 3, 6
 
 
-def told(host: int, number: int) -> HostMinute:
+def predicted(host: int, number: int) -> HostMinute:
     resources = {
         "power_w>system": level(300.0 + 10.0 * host + number),
         "counter_delta>cycles": grew(1e10 * (1 + host) + number),
@@ -21,12 +21,12 @@ def told(host: int, number: int) -> HostMinute:
     return minute(f"nid{host}", number, resources)
 
 
-TOLD = [told(host, number) for number in range(-1, MINUTES) for host in range(HOSTS)]
+REPORTED = [predicted(host, number) for number in range(-1, MINUTES) for host in range(HOSTS)]
 STARTED, ENDED = started("1", 0, "nid[0-2]"), ended("1", 0, MINUTES)
-STRAIGHT = of_run(folded(STARTED, *TOLD, ENDED, tick(MINUTES + 3)))
+STRAIGHT = of_run(folded(STARTED, *REPORTED, ENDED, tick(MINUTES + 3)))
 
 
-@given(st.permutations([*TOLD, *TOLD[::3], STARTED]), st.lists(st.integers(0, len(TOLD)), max_size=4))
+@given(st.permutations([*REPORTED, *REPORTED[::3], STARTED]), st.lists(st.integers(0, len(REPORTED)), max_size=4))
 @settings(max_examples=40, deadline=None)
 def test_order_repeats_and_ticks_between_change_nothing(events: Sequence[JournalEvent], cuts: list[int]) -> None:
     mixed = list(events)
@@ -40,7 +40,7 @@ def test_order_repeats_and_ticks_between_change_nothing(events: Sequence[Journal
 @settings(max_examples=40, deadline=None)
 def test_minutes_that_are_missing_lower_the_coverage_and_nothing_else(missing: list[tuple[int, int]]) -> None:
     gone = {(f"nid{host}", at(number)) for host, number in missing}
-    rest = [each for each in TOLD if (each.host, each.minute_ms) not in gone]
+    rest = [each for each in REPORTED if (each.host, each.minute_ms) not in gone]
     plain = [minute(each.host, 0, {"counter_delta>cycles": grew(6e10)}) for each in rest]
     same = [
         HostMinute(each.system, each.source, each.host, like.minute_ms, each.resources)

@@ -18,14 +18,14 @@ def watts(host: int, number: int) -> tuple[float, float, float]:
     return cycles * 3e9, misses * 1e7, 120.0 + 200.0 * cycles + 60.0 * misses
 
 
-def told(host: int, number: int) -> HostMinute:
+def predicted(host: int, number: int) -> HostMinute:
     cycles, misses, power_w = watts(host, number)
     found: Resources = {"counter_delta>cycles": grew(cycles * 60), "counter_delta>misses": grew(misses * 60)}
     return minute(f"nid{host}", number, found | ({"power_w>system": level(power_w)} if host < WITH_SENSOR else {}))
 
 
 def centre(minutes: int = MINUTES, hosts: str = "nid[5-7]", others: tuple[HostMinute, ...] = ()) -> HostShard:
-    events = [told(host, number) for number in range(minutes) for host in range(HOSTS)]
+    events = [predicted(host, number) for number in range(minutes) for host in range(HOSTS)]
     job = [started("1", 20, hosts), ended("1", 20, 30)]
     return folded(*in_time([*events, *others, *job], until=33))
 
@@ -52,10 +52,10 @@ def test_what_is_measured_stays_and_the_rest_is_estimated() -> None:
 
 
 def test_where_all_have_sensors_nothing_is_estimated_and_no_model_is_kept() -> None:
-    events = [told(host, number) for number in range(30) for host in range(WITH_SENSOR)]
+    events = [predicted(host, number) for number in range(30) for host in range(WITH_SENSOR)]
     shard = folded(*in_time([*events, started("1", 20, "nid[0-4]"), ended("1", 20, 30)], until=33))
     assert (run_of(shard).measured, run_of(shard).estimated) == ({"system": 1.0}, {})
-    assert shard.desk.sizes()["profile_power"] == 0
+    assert shard.state.sizes()["profile_power"] == 0
 
 
 def test_hosts_of_another_kind_get_no_estimate() -> None:
@@ -74,5 +74,5 @@ def test_estimates_are_never_negative_nor_far_above_what_was_measured() -> None:
     assert 300.0 < found.power_w["system"] < 1.2 * 380.0
 
 
-def test_how_far_estimates_are_out_where_sensors_are_is_told() -> None:
+def test_how_far_estimates_are_out_where_sensors_are_is_reported() -> None:
     assert centre().power_errors()["system"] == pytest.approx(0.0, abs=2.0)

@@ -23,7 +23,7 @@ nid001043.hpc,,X9000C3S0B0N1,1043,,,standard,128,2,900.5
 
 
 def faults(text: str, *systems: str) -> list[str]:
-    return [f"{fault.line} {fault.field}: {fault.sentence}" for fault in read_nodes(text, systems)[1]]
+    return [f"{fault.line} {fault.field}: {fault.message}" for fault in read_nodes(text, systems)[1]]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_short_name_that_two_nodes_would_share_leads_nowhere() -> None:
         ("host\na\x1b[2J\n", ["2 host: is longer than 1024 characters, or has control characters."]),
     ],
 )  # fmt: skip
-def test_a_mistake_in_the_file_of_nodes_is_told_with_its_line_and_column(text: str, expected: list[str]) -> None:
+def test_a_mistake_in_the_file_of_nodes_is_reported_with_its_line_and_column(text: str, expected: list[str]) -> None:
     assert faults(text) == expected
 
 
@@ -114,7 +114,7 @@ def test_a_component_id_goes_before_the_nid_of_another_node() -> None:
 def test_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "ROWS_MAX", 3)
     nodes, (fault,) = read_nodes("host\na\nb\nc\nd\n")
-    assert (len(nodes), fault.sentence) == (3, "has more than 3 rows before it.")
+    assert (len(nodes), fault.message) == (3, "has more than 3 rows before it.")
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         ("Power,0,power_w>cpu:{parent},kW", []),
     ],
 )  # fmt: skip
-def test_a_mistake_in_the_file_of_units_is_told_with_its_line_and_column(row: str, expected: list[str]) -> None:
+def test_a_mistake_in_the_file_of_units_is_reported_with_its_line_and_column(row: str, expected: list[str]) -> None:
     found = read_units(f"message,index,resource,unit\n{row}\n")[1]
-    assert [f"{fault.line} {fault.field}: {fault.sentence}" for fault in found] == expected
+    assert [f"{fault.line} {fault.field}: {fault.message}" for fault in found] == expected
 
 
 def test_a_rule_may_ask_for_the_place_the_index_and_that_there_is_no_context() -> None:
@@ -163,10 +163,10 @@ def test_a_rule_may_ask_for_the_place_the_index_and_that_there_is_no_context() -
 
 
 @given(text=st.text(alphabet=st.sampled_from('host,nidxame\n"#;>0-9 \x00\ud7ff'), max_size=200))
-def test_whatever_is_in_a_file_it_is_read_or_told_what_is_wrong(text: str) -> None:
+def test_whatever_is_in_a_file_it_is_read_or_shown_what_is_wrong(text: str) -> None:
     for read in (read_nodes, read_units):
         _, wrong = read(text)
-        assert all(fault.line > 0 and fault.sentence.endswith((".", "?")) for fault in wrong)
+        assert all(fault.line > 0 and fault.message.endswith((".", "?")) for fault in wrong)
 
 
 def test_every_problem_of_the_files_comes_with_those_of_the_configuration(tmp_path: Path) -> None:

@@ -49,14 +49,14 @@ def test_every_reference_leads_somewhere(made: dict[str, Any]) -> None:
 
 
 def test_its_topics_are_those_that_the_agent_makes(made: dict[str, Any]) -> None:
-    told = {
+    reported = {
         channel["address"]: channel["bindings"]["kafka"]
         for channel in made["channels"].values()
         if "bindings" in channel
     }
     topics = {topic.name: topic for topic in own_topics(Config())}
-    assert set(topics) - set(told) == {"scalewatch.journal", "scalewatch.state"}  # the agent's own business
-    for name, binding in told.items():
+    assert set(topics) - set(reported) == {"scalewatch.journal", "scalewatch.state"}  # the agent's own business
+    for name, binding in reported.items():
         compacted = binding["topicConfiguration"]["cleanup.policy"] == ["compact"]
         assert (compacted, binding["partitions"]) == (topics[name].compacted, topics[name].partitions)
 
@@ -70,7 +70,7 @@ def test_its_topics_are_those_that_the_agent_makes(made: dict[str, Any]) -> None
     ],
     ids=["prediction", "job-prediction", "alert"],
 )
-def test_messages_that_are_sent_are_as_it_says(made: dict[str, Any], message: Any) -> None:
+def test_messages_that_are_sent_are_as_it_states(made: dict[str, Any], message: Any) -> None:
     (channel,) = (each for name, each in made["channels"].items() if name == emission(message).kind)
     (name,) = channel["messages"]
     payload = made["components"]["messages"][name]["payload"]

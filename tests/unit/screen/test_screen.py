@@ -17,7 +17,7 @@ from sinks.terminal import (
     Screen,
     sparkline,
 )
-from tests.kit.messages import alert, host_view, job, power_told, prediction, resource_view, under_load
+from tests.kit.messages import alert, host_view, job, power_fields, prediction, resource_view, under_load
 from tests.kit.service import FixedService, busy_service
 
 HOSTILE = "[red]evil[/]\x1b[2J"
@@ -65,7 +65,7 @@ def test_each_application_has_its_runs_its_curve_its_band_and_its_verdict() -> N
 
 
 def test_power_has_a_column_where_it_is_known_of_any_application_that_is_shown() -> None:
-    service = FixedService([prediction("dark"), prediction("measured", **power_told())])
+    service = FixedService([prediction("dark"), prediction("measured", **power_fields())])
     text = text_of(Screen(service))
     assert "25.6 kW" in line_of(text, "measured rhodo")
     assert "kW" not in line_of(text, "dark rhodo")
@@ -151,7 +151,7 @@ def test_the_plain_summary_comes_back_now_and_then() -> None:
     assert shown.count("lammps rhodo: 41 runs") == 2
 
 
-def test_an_alert_that_fires_and_resolves_is_told_twice_and_forgotten_when_it_is_gone() -> None:
+def test_an_alert_that_fires_and_resolves_is_reported_twice_and_forgotten_when_it_is_gone() -> None:
     service = FixedService(alerts=[alert()])
     screen = Screen(service, console=Console(file=StringIO()))
     assert len(screen.lines()) == 1
@@ -162,7 +162,7 @@ def test_an_alert_that_fires_and_resolves_is_told_twice_and_forgotten_when_it_is
     assert screen.lines() == []
 
 
-def test_an_alert_that_came_again_is_not_told_over_and_over() -> None:
+def test_an_alert_that_came_again_is_not_reported_over_and_over() -> None:
     before = alert(status="resolved", starts="2026-11-20T08:00:00Z")
     screen = Screen(FixedService(alerts=[alert(), before]), console=Console(file=StringIO()))
     assert [len(screen.lines()) for _ in range(3)] == [2, 0, 0]
@@ -223,8 +223,8 @@ def test_every_table_has_its_place_in_a_small_terminal(height: int) -> None:
 
 
 def test_hosts_show_their_window_class_forecast_and_what_is_anomalous() -> None:
-    strange = resource_view("memory_free", variation=None, anomalous_since="2026-11-20T09:58:00Z")
-    service = FixedService(hosts=[host_view("nid1"), host_view("nid2", resources=(resource_view(), strange))])
+    outlier = resource_view("memory_free", variation=None, anomalous_since="2026-11-20T09:58:00Z")
+    service = FixedService(hosts=[host_view("nid1"), host_view("nid2", resources=(resource_view(), outlier))])
     shown = text_of(Screen(service))
     for part in ("cpu_available", "▃▃▅█▅", "80 %", "55 % to 97.5 %", "high", "83 %", "0.25"):
         assert part in line_of(shown, "nid1")
@@ -250,8 +250,8 @@ def test_hosts_leave_a_small_terminal_to_applications_and_alerts() -> None:
 
 
 def test_after_the_first_come_hosts_with_anomalies_then_those_whose_load_changes_most() -> None:
-    calm, strange = resource_view(variation="low"), resource_view(anomalous_since="2026-11-20T09:58:00Z")
-    others = [host_view("bursty"), host_view("strange", resources=(calm, strange))]
+    calm, outlier = resource_view(variation="low"), resource_view(anomalous_since="2026-11-20T09:58:00Z")
+    others = [host_view("bursty"), host_view("strange", resources=(calm, outlier))]
     hosts = [host_view("first", resources=(calm,)), host_view("calm", resources=(calm,)), *others]
     shown = text_of(Screen(FixedService(hosts=hosts)))
     assert shown.index("first") < shown.index("strange") < shown.index("bursty") < shown.index("calm")

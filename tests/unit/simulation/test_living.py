@@ -5,7 +5,7 @@ from itertools import takewhile
 
 import pytest
 
-from agent.simulation.living import LivingCentre, Said
+from agent.simulation.living import LivingCentre, TimedMessage
 from agent.simulation.load import HOUR_MS
 from agent.simulation.meters import MINUTE_MS
 
@@ -18,25 +18,27 @@ def centre() -> LivingCentre:
     return LivingCentre(seed=1, began_ms=BEGAN_MS, opened_ms=OPENED_MS)
 
 
-def jobs(from_ms: int) -> list[Said]:
-    return list(takewhile(lambda said: said.time_ms <= UNTIL_MS, centre().jobs(from_ms)))
+def jobs(from_ms: int) -> list[TimedMessage]:
+    return list(takewhile(lambda prediction: prediction.time_ms <= UNTIL_MS, centre().jobs(from_ms)))
 
 
-def measured(from_ms: int) -> list[Said]:
-    return list(takewhile(lambda said: said.time_ms <= from_ms + 20 * MINUTE_MS, centre().measured(from_ms)))
+def measured(from_ms: int) -> list[TimedMessage]:
+    return list(
+        takewhile(lambda prediction: prediction.time_ms <= from_ms + 20 * MINUTE_MS, centre().measured(from_ms))
+    )
 
 
-def test_jobs_are_told_in_the_order_of_time_and_the_same_whenever_one_listens() -> None:
+def test_jobs_are_reported_in_the_order_of_time_and_the_same_whenever_one_listens() -> None:
     every, late = jobs(BEGAN_MS), jobs(OPENED_MS)
-    assert [said.time_ms for said in every] == sorted(said.time_ms for said in every)
-    assert late == [said for said in every if said.time_ms >= OPENED_MS]
-    assert {said.kind for said in every} == {"jobs"}
+    assert [prediction.time_ms for prediction in every] == sorted(prediction.time_ms for prediction in every)
+    assert late == [prediction for prediction in every if prediction.time_ms >= OPENED_MS]
+    assert {prediction.kind for prediction in every} == {"jobs"}
 
 
 def test_shared_nodes_take_jobs_from_the_opening_on() -> None:
-    shared = [said for said in jobs(BEGAN_MS) if json.loads(said.value)["partition"] == "shared"]
+    shared = [prediction for prediction in jobs(BEGAN_MS) if json.loads(prediction.value)["partition"] == "shared"]
     assert shared
-    assert min(said.time_ms for said in shared) > OPENED_MS
+    assert min(prediction.time_ms for prediction in shared) > OPENED_MS
 
 
 def test_an_application_became_slower_two_hours_before_the_opening() -> None:
@@ -50,13 +52,13 @@ def test_an_application_became_slower_two_hours_before_the_opening() -> None:
 
 def test_hosts_are_measured_from_any_minute_on_with_the_jobs_that_run_then() -> None:
     from_ms = OPENED_MS + HOUR_MS
-    told = measured(from_ms)
-    assert min(said.time_ms for said in told) >= from_ms
-    assert {said.kind for said in told} == {"load", "energy"}
-    events = [event for said in told if said.kind == "load" for event in json.loads(said.value)]
+    reported = measured(from_ms)
+    assert min(prediction.time_ms for prediction in reported) >= from_ms
+    assert {prediction.kind for prediction in reported} == {"load", "energy"}
+    events = [event for prediction in reported if prediction.kind == "load" for event in json.loads(prediction.value)]
     assert {event["type"] for event in events} == {"load", "counters", "power"}
     assert len({event["host"] for event in events if event["type"] == "load"}) == 36
-    running = {json.loads(said.value)["job_id"] for said in jobs(BEGAN_MS) if said.time_ms < from_ms}
+    running = {json.loads(prediction.value)["job_id"] for prediction in jobs(BEGAN_MS) if prediction.time_ms < from_ms}
     assert {event["job_id"] for event in events if "job_id" in event} & running
 
 

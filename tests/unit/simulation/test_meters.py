@@ -12,7 +12,7 @@ from agent.decode.message import TelemetryOptions
 from agent.decode.telemetry.native import load_decoder
 from agent.simulation.centre import Centre
 from agent.simulation.load import HOUR_MS, HUNGRY, SharedNodes
-from agent.simulation.meters import ENERGY_RANGE_J, IDLE_W, LOSSES, PER_EVENT_J, MeasuredJobs, Metered, Told
+from agent.simulation.meters import ENERGY_RANGE_J, IDLE_W, LOSSES, PER_EVENT_J, MeasuredJobs, Metered, MinuteReport
 from agent.simulation.workload import COUNTERS
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.telemetry import SeriesIndex, is_profiled
@@ -20,31 +20,31 @@ from processors.contracts.telemetry import SeriesIndex, is_profiled
 START_MS = parse_rfc3339("2026-11-20T10:00:00Z")
 MINUTE_MS = 60_000
 SEEDS = (1, 2)
-Walked = tuple[tuple[Told, ...], tuple[Metered, ...]]
+Walked = tuple[tuple[MinuteReport, ...], tuple[Metered, ...]]
 
 
 @cache
 def shared(seed: int, hours: int = 6) -> Walked:
     """What the shared nodes told, and the runs as they were."""
     nodes, runs = SharedNodes(seed, START_MS), list[Metered]()
-    told = nodes.meters(runs.append).messages(nodes.events())
-    return tuple(takewhile(lambda each: each.time_ms <= START_MS + hours * HOUR_MS, told)), tuple(runs)
+    reported = nodes.meters(runs.append).messages(nodes.events())
+    return tuple(takewhile(lambda each: each.time_ms <= START_MS + hours * HOUR_MS, reported)), tuple(runs)
 
 
 @cache
 def measured(seed: int, hours: int = 3) -> Walked:
     jobs, runs = MeasuredJobs(Centre(seed, START_MS)), list[Metered]()
-    told = jobs.meters(runs.append).messages(jobs.centre.events())
-    return tuple(takewhile(lambda each: each.time_ms <= START_MS + hours * HOUR_MS, told)), tuple(runs)
+    reported = jobs.meters(runs.append).messages(jobs.centre.events())
+    return tuple(takewhile(lambda each: each.time_ms <= START_MS + hours * HOUR_MS, reported)), tuple(runs)
 
 
-def events(told: tuple[Told, ...], kind: str) -> list[dict[str, Any]]:
-    return [event for each in told for event in json.loads(each.events) if event["type"] == kind]
+def events(reported: tuple[MinuteReport, ...], kind: str) -> list[dict[str, Any]]:
+    return [event for each in reported for event in json.loads(each.events) if event["type"] == kind]
 
 
-def joules(told: tuple[Told, ...], host: str, component: str) -> list[float]:
+def joules(reported: tuple[MinuteReport, ...], host: str, component: str) -> list[float]:
     wanted = f"rapl,host={host},component={component} joules="
-    lines = [line for each in told for line in each.lines.decode().splitlines() if line.startswith(wanted)]
+    lines = [line for each in reported for line in each.lines.decode().splitlines() if line.startswith(wanted)]
     return [float(line.removeprefix(wanted).split()[0]) for line in lines]
 
 
@@ -56,9 +56,9 @@ def hosts_of(seed: int) -> list[str]:
 def test_the_same_seed_measures_the_same_and_nothing_of_it_is_refused(seed: int) -> None:
     nodes, index = SharedNodes(seed, START_MS), SeriesIndex(10_000)
     decode, again = load_decoder(TelemetryOptions()), nodes.meters().messages(nodes.events())
-    for told in shared(seed)[0][:90]:
-        assert next(again) == told
-        batch = decode([told.events], [told.time_ms], index)
+    for reported in shared(seed)[0][:90]:
+        assert next(again) == reported
+        batch = decode([reported.events], [reported.time_ms], index)
         refused = [decoded for _, decoded in batch.others if decoded.rejects]
         assert not refused
         assert len(batch.samples.series) > 36 * len(COUNTERS)
@@ -67,11 +67,11 @@ def test_the_same_seed_measures_the_same_and_nothing_of_it_is_refused(seed: int)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_counters_told_over_a_run_is_what_the_run_truly_counted(seed: int) -> None:
-    told, runs = shared(seed)
+def test_what_counters_reported_over_a_run_is_what_the_run_truly_counted(seed: int) -> None:
+    reported, runs = shared(seed)
     names = hosts_of(seed)
-    grew = {(event["host"], event["time"]): event["counters"] for event in events(told, "counters")}
-    moments = {each.time_ms: json.loads(each.events)[0]["time"] for each in told}
+    grew = {(event["host"], event["time"]): event["counters"] for event in events(reported, "counters")}
+    moments = {each.time_ms: json.loads(each.events)[0]["time"] for each in reported}
     checked = 0
     for run in runs:
         whole = range(-(-run.start_ms // MINUTE_MS) * MINUTE_MS + MINUTE_MS, run.end_ms + 1, MINUTE_MS)
@@ -86,15 +86,15 @@ def test_what_counters_told_over_a_run_is_what_the_run_truly_counted(seed: int) 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_power_is_what_the_counters_explain_but_of_the_one_host_that_draws_more(seed: int) -> None:
-    told, _ = shared(seed)
+    reported, _ = shared(seed)
     nodes, names = SharedNodes(seed, START_MS), hosts_of(seed)
     watts: dict[tuple[str, int], list[float]] = {}
-    for event in events(told, "power"):
+    for event in events(reported, "power"):
         if event["power_w"]:
             at_ms = parse_rfc3339(event["time"]) // MINUTE_MS
             watts.setdefault((event["host"], at_ms), []).append(event["power_w"])
     ratios: dict[str, list[tuple[int, float]]] = {}
-    for event in events(told, "counters"):
+    for event in events(reported, "counters"):
         at_ms = parse_rfc3339(event["time"]) - MINUTE_MS
         counts = np.array([event["counters"][name] for name in COUNTERS]) / 60.0
         explained_w = LOSSES * (IDLE_W.sum() + float((PER_EVENT_J @ counts).sum()))
@@ -109,10 +109,10 @@ def test_power_is_what_the_counters_explain_but_of_the_one_host_that_draws_more(
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_energy_counters_wrap_where_rapl_does_and_add_up_to_the_energy(seed: int) -> None:
-    told, _ = shared(seed)
+    reported, _ = shared(seed)
     host = hosts_of(seed)[0]
     for component, span in zip(("cpu:0", "memory"), ENERGY_RANGE_J, strict=True):
-        read = np.array(joules(told, host, component))
+        read = np.array(joules(reported, host, component))
         assert len(read) > 340
         assert read.max() < span
         assert (np.diff(read) < 0).sum() >= 4
@@ -135,24 +135,24 @@ def test_disturbed_runs_are_known_take_longer_and_do_fewer_instructions_in_a_cyc
 
 
 def test_readings_that_are_none_minutes_of_zero_watts_and_silent_hosts_come_now_and_then() -> None:
-    told = shared(1)[0]
-    power = [event["power_w"] for event in events(told, "power")]
+    reported = shared(1)[0]
+    power = [event["power_w"] for event in events(reported, "power")]
     assert 5 < power.count(0.0) < 0.02 * len(power)
     assert 5 < power.count(None) < 0.02 * len(power)
-    silent = sum(36 - each.events.count(b'"counters",') for each in told)
-    assert 10 < silent < 0.01 * 36 * len(told)
+    silent = sum(36 - each.events.count(b'"counters",') for each in reported)
+    assert 10 < silent < 0.01 * 36 * len(reported)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_measured_jobs_name_the_job_and_draw_what_is_usual_for_their_size(seed: int) -> None:
-    told, runs = measured(seed)
+    reported, runs = measured(seed)
     chosen = [run for run in runs if run.job.application.name in ("battery-design", "molecules")]
-    counters = events(told, "counters")
+    counters = events(reported, "counters")
     assert {event["job_id"] for event in counters} <= {run.job.job_id for run in chosen} | {
         event["job_id"] for event in counters if parse_rfc3339(event["time"]) > START_MS + 1.5 * HOUR_MS
     }
     index = SeriesIndex(100_000)
-    load_decoder(TelemetryOptions())([each.events for each in told], [each.time_ms for each in told], index)
+    load_decoder(TelemetryOptions())([each.events for each in reported], [each.time_ms for each in reported], index)
     assert len(index) > 300
     assert all(is_profiled(index[number].resource) for number in range(len(index)))
     jobs = MeasuredJobs(Centre(seed, START_MS))

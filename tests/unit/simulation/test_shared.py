@@ -39,20 +39,20 @@ def hours(seed: int, count: int = 20) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 @cache
-def told(seed: int, count: int = 20) -> tuple[TimedEvent, ...]:
+def predicted(seed: int, count: int = 20) -> tuple[TimedEvent, ...]:
     events = SharedNodes(seed, START_MS).events()
     return tuple(takewhile(lambda entry: entry.time_ms < START_MS + count * HOUR_MS, events))
 
 
 def jobs(seed: int) -> list[dict[str, Any]]:
-    return [entry.event for entry in told(seed)]
+    return [entry.event for entry in predicted(seed)]
 
 
 def ended(seed: int) -> list[dict[str, Any]]:
     """Return the completed jobs that no neighbour slowed down."""
     return [
         entry.event
-        for entry in told(seed)
+        for entry in predicted(seed)
         if entry.event.get("state") == "COMPLETED" and entry.job is not None and entry.job.slowed == 1.0
     ]
 
@@ -145,15 +145,15 @@ def test_run_times_are_those_of_the_load_that_the_hosts_had(seed: int) -> None:
     errors = []
     for event in ended(seed):
         start, end = (step_of(parse_rfc3339(event[name])) for name in ("start", "end"))
-        pace = hours(seed)[start : end + 1, [place[host] for host in event["hosts"]], 0].min(axis=1).mean()
-        errors.append(event["run_time_s"] * pace / ANALYSIS.law.run_time_s(event["n"]) - 1)
+        rate = hours(seed)[start : end + 1, [place[host] for host in event["hosts"]], 0].min(axis=1).mean()
+        errors.append(event["run_time_s"] * rate / ANALYSIS.law.run_time_s(event["n"]) - 1)
     assert len(errors) > 300
     assert abs(median(errors)) < 0.01
     assert np.abs(errors).max() < 0.12
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_load_before_a_start_tells_how_long_a_run_takes_better_than_its_size_alone(seed: int) -> None:
+def test_the_load_before_a_start_reports_how_long_a_run_takes_better_than_its_size_alone(seed: int) -> None:
     nodes = SharedNodes(seed, START_MS)
     place = {host.name: number for number, host in enumerate(nodes.hosts)}
     by_size, by_load = [], []

@@ -39,7 +39,9 @@ RUN = Run(
     event=msgspec.Raw(b'{"type":"job.completed"}'),
     identities=(msgspec.Raw(b'{"source":"xalt"}'),),
 )
-LETTER = DeadLetter("s/1", "raw/0/7/0", "", "empty", "The value is empty.", "raw", 0, 7, "auto", "", 0, truncated=False)
+DEAD_LETTER = DeadLetter(
+    "s/1", "raw/0/7/0", "", "empty", "The value is empty.", "raw", 0, 7, "auto", "", 0, truncated=False
+)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,7 @@ LETTER = DeadLetter("s/1", "raw/0/7/0", "", "empty", "The value is empty.", "raw
         (ANSWER, "answers", "r9"),
         (alert("f7"), "alerts", "f7"),
         (RUN, "runs", "archer2/812@1"),
-        (LETTER, "deadletters", "raw/0/7/0"),
+        (DEAD_LETTER, "deadletters", "raw/0/7/0"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

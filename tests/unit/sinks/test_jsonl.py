@@ -67,7 +67,7 @@ def test_a_folder_that_cannot_be_made_is_named_before_anything_is_read(tmp_path:
         pass
 
 
-def test_a_full_disk_is_an_error_of_one_sentence(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "alerts.jsonl.partial").symlink_to("/dev/full")
     with pytest.raises(UnavailableError, match="No space left on device"), JsonLines(tmp_path) as files:
         files.write([emission(alert())])

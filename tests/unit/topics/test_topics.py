@@ -73,7 +73,7 @@ def test_what_a_learner_shows_to_readers_it_may_read_back() -> None:
     assert {names.predictions, names.job_predictions, names.alerts, names.runs, names.deadletters} <= may_read
 
 
-def test_rights_are_told_as_commands_of_kafkas_own_tool() -> None:
+def test_rights_are_reported_as_commands_of_kafkas_own_tool() -> None:
     (ldms,) = [right for right in rights(SHARDED) if right.name == "ldms"]
     assert ldms.command("User:agent", "kafka:9092") == (
         "kafka-acls.sh --bootstrap-server kafka:9092 --add --allow-principal User:agent --operation Read "

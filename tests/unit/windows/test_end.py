@@ -25,18 +25,18 @@ def stream(seed: int) -> list[Record]:
     return records
 
 
-def told(records: list[Record]) -> tuple[list[HostMinute], PartitionWindows]:
+def predicted(records: list[Record]) -> tuple[list[HostMinute], PartitionWindows]:
     index = SeriesIndex(series_max=10)
     windows = PartitionWindows("load/0", index, SETTINGS)
     return list(fold(windows, index, records)), windows
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_at_the_end_all_minutes_are_told_as_if_another_host_went_on_for_ever(seed: int) -> None:
+def test_at_the_end_all_minutes_are_reported_as_if_another_host_went_on_for_ever(seed: int) -> None:
     records = stream(seed)
     later_ms = records[-1].received_ms + DAY_MS
-    going_on, _ = told([*records, Record(len(records), later_ms, (("other", "cpu_available", later_ms, 0.5),))])
-    ended, windows = told(records)
+    going_on, _ = predicted([*records, Record(len(records), later_ms, (("other", "cpu_available", later_ms, 0.5),))])
+    ended, windows = predicted(records)
     for part in windows.end():
         ended += windows.events(part)
     assert ended == going_on

@@ -1,4 +1,4 @@
-"""What minutes tell of power and of counters besides their levels."""
+"""What minutes report power and of counters besides their levels."""
 
 import math
 
@@ -28,40 +28,40 @@ def minutes(resource: str, *samples: tuple[int, float]) -> dict[int, ResourceMin
     ]
     index = SeriesIndex(9)
     windows = PartitionWindows("load/0", index, WindowSettings())
-    told = list(fold(windows, index, records))
+    reported = list(fold(windows, index, records))
     for part in windows.end():
-        told += windows.events(part)
-    return {(event.minute_ms - START_MS) // MINUTE_MS: event.resources[resource] for event in told}
+        reported += windows.events(part)
+    return {(event.minute_ms - START_MS) // MINUTE_MS: event.resources[resource] for event in reported}
 
 
 def test_constant_power_gives_its_energy_however_often_it_was_measured() -> None:
     for step in (1, 7, 10, 30, 59):
-        told = minutes("power_w", *((second, 400.0) for second in range(0, 300, step)))
-        assert [minute.energy_j for minute in told.values()] == [24_000.0] * 5
+        reported = minutes("power_w", *((second, 400.0) for second in range(0, 300, step)))
+        assert [minute.energy_j for minute in reported.values()] == [24_000.0] * 5
 
 
 def test_rising_power_is_linear_between_measurements() -> None:
-    told = minutes("power_w", *((second, 100.0 + second) for second in range(0, 241, 20)))
+    reported = minutes("power_w", *((second, 100.0 + second) for second in range(0, 241, 20)))
     expected = [100.0 * 60 + (60 * minute + 30) * 60 for minute in range(4)]
     tail = 20 * 20 / 2  # of the last twenty seconds nobody knows yet that power goes on to rise
-    assert [told[minute].energy_j for minute in range(4)] == [energy - tail for energy in expected]
+    assert [reported[minute].energy_j for minute in range(4)] == [energy - tail for energy in expected]
 
 
 def test_a_gap_has_no_energy_and_power_is_not_drawn_across_it() -> None:
-    told = minutes("power_w", (0, 100.0), (30, 100.0), (330, 500.0))
-    assert {minute: told[minute].energy_j for minute in told} == {0: 6_000.0, 5: 30_000.0}
+    reported = minutes("power_w", (0, 100.0), (30, 100.0), (330, 500.0))
+    assert {minute: reported[minute].energy_j for minute in reported} == {0: 6_000.0, 5: 30_000.0}
 
 
 def test_one_lost_measurement_is_bridged() -> None:
-    told = minutes("power_w>cpu", (0, 100.0), (120, 300.0))
-    assert told[2].energy_j == 18_000.0
-    told = minutes("power_w>cpu", (30, 100.0), (150, 300.0))
-    assert told[2].energy_j == pytest.approx(30 * 275 + 30 * 300)
+    reported = minutes("power_w>cpu", (0, 100.0), (120, 300.0))
+    assert reported[2].energy_j == 18_000.0
+    reported = minutes("power_w>cpu", (30, 100.0), (150, 300.0))
+    assert reported[2].energy_j == pytest.approx(30 * 275 + 30 * 300)
 
 
 def test_a_measurement_that_comes_late_corrects_the_energy() -> None:
-    told = minutes("power_w", (0, 100.0), (40, 100.0), (75, 100.0), (20, 400.0))
-    assert told[0].energy_j == 20 * 250 + 20 * 250 + 20 * 100
+    reported = minutes("power_w", (0, 100.0), (40, 100.0), (75, 100.0), (20, 400.0))
+    assert reported[0].energy_j == 20 * 250 + 20 * 250 + 20 * 100
 
 
 def test_levels_and_counters_have_no_energy_and_levels_no_last_value() -> None:
@@ -71,15 +71,15 @@ def test_levels_and_counters_have_no_energy_and_levels_no_last_value() -> None:
     assert minutes("power_w", (0, 1.0))[0].last is None
 
 
-def test_a_counter_tells_its_last_value_to_the_last_digit() -> None:
-    told = minutes("energy_total>package0", (0, 2.0**52), (50, 2.0**52 + 1), (65, 2.0**52 + 3), (30, 7.0))
-    assert [told[minute].last for minute in range(2)] == [2.0**52 + 1, 2.0**52 + 3]
-    assert told[0].low == 7.0
+def test_a_counter_reports_its_last_value_to_the_last_digit() -> None:
+    reported = minutes("energy_total>package0", (0, 2.0**52), (50, 2.0**52 + 1), (65, 2.0**52 + 3), (30, 7.0))
+    assert [reported[minute].last for minute in range(2)] == [2.0**52 + 1, 2.0**52 + 3]
+    assert reported[0].low == 7.0
 
 
 def test_of_two_values_of_one_moment_the_first_counts_as_in_the_window() -> None:
-    told = minutes("energy_total", (10, 5.0), (10, 6.0))
-    assert (told[0].last, told[0].mean) == (5.0, 5.0)
+    reported = minutes("energy_total", (10, 5.0), (10, 6.0))
+    assert (reported[0].last, reported[0].mean) == (5.0, 5.0)
 
 
 @given(
@@ -103,21 +103,23 @@ def test_counters_keep_their_values_when_series_are_renumbered() -> None:
     for offset, (resource, second) in enumerate([("load1", 0), ("a_total", 5), ("b_total", 10), ("power_w", 10)]):
         records.append(Record(offset, START_MS + 10**6, (("nid1", resource, START_MS + second * 1000, second + 0.1),)))
     windows = PartitionWindows("load/0", index, WindowSettings())
-    told = list(fold(windows, index, records))
+    reported = list(fold(windows, index, records))
     renumbered = SeriesIndex(9)
     windows.renumber(renumbered)
-    told += fold(windows, renumbered, [Record(9, START_MS + 10**6, (("nid1", "b_total", START_MS + 95_000, 9e15),))])
+    reported += fold(
+        windows, renumbered, [Record(9, START_MS + 10**6, (("nid1", "b_total", START_MS + 95_000, 9e15),))]
+    )
     for part in windows.end():
-        told += windows.events(part)
-    resources = told[0].resources
+        reported += windows.events(part)
+    resources = reported[0].resources
     assert (resources["a_total"].last, resources["b_total"].last, resources["load1"].last) == (5.1, 10.1, None)
-    assert (resources["power_w"].energy_j, told[-1].resources["b_total"].last) == (pytest.approx(606.0), 9e15)
+    assert (resources["power_w"].energy_j, reported[-1].resources["b_total"].last) == (pytest.approx(606.0), 9e15)
 
 
 def test_series_that_are_not_cumulative_take_no_room() -> None:
-    lasts = LastValues(SeriesIndex(9))
-    lasts.note(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
-    assert lasts.power(3).tolist() == [False] * 3
+    last_values = LastValues(SeriesIndex(9))
+    last_values.note(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+    assert last_values.power(3).tolist() == [False] * 3
 
 
 @pytest.mark.parametrize(

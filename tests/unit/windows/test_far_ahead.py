@@ -30,7 +30,7 @@ def found(times: list[int], slices: int = 700) -> list[int]:
 
 
 @pytest.mark.parametrize("places", [[0], [5], [699], [700, 701], [*range(1000, 1100)], [2_995], [*range(0, 3_000, 3)]])
-def test_what_a_wrong_clock_says_is_far_ahead_and_all_else_is_not(places: list[int]) -> None:
+def test_what_a_wrong_clock_states_is_far_ahead_and_all_else_is_not(places: list[int]) -> None:
     times = [time_ms + FAR if at in places else time_ms for at, time_ms in enumerate(GOOD)]
     assert found(times) == places
 

@@ -1,4 +1,4 @@
-"""Windows of a source partition: what is told of minutes, whatever the order, the batches and the crashes."""
+"""Windows of a source partition: what is reported minutes, whatever the order, the batches and the crashes."""
 
 from collections.abc import Iterator
 
@@ -62,18 +62,18 @@ def test_settled_minutes_are_those_summed_up_from_every_sample(seed: int) -> Non
     oracle = Oracle(SETTINGS)
     for record in records:
         oracle.take(record)
-    told = {(event.host, event.minute_ms // 60_000): event.resources for event in run(records, seed)[0]}
+    reported = {(event.host, event.minute_ms // 60_000): event.resources for event in run(records, seed)[0]}
     expected = oracle.settled()
     last = oracle.clock() - 1 - SETTINGS.settle_minutes
-    assert {key for key in told if key[1] <= last} == set(expected)
+    assert {key for key in reported if key[1] <= last} == set(expected)
     for key, resources in expected.items():
-        assert told[key].keys() == resources.keys()
+        assert reported[key].keys() == resources.keys()
         for name, resource in resources.items():
-            assert alike(told[key][name], resource), (key, name, told[key][name], resource)
+            assert alike(reported[key][name], resource), (key, name, reported[key][name], resource)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_told_does_not_depend_on_how_records_are_split_over_polls(seed: int) -> None:
+def test_what_is_reported_does_not_depend_on_how_records_are_split_over_polls(seed: int) -> None:
     records = stream(seed)
     one, other = run(records, 1), run(records, 2)
     assert one[0] == other[0]
@@ -88,31 +88,31 @@ def test_names_are_forgotten_without_a_trace(seed: int) -> None:
         Record(one.offset, one.received_ms, tuple((f"{host}-{offset // 200}", *rest) for host, *rest in one.samples))  # type: ignore[misc]
         for offset, one in enumerate(stream(seed))
     ]
-    index, told = SeriesIndex(series_max=200), []
+    index, reported = SeriesIndex(series_max=200), []
     windows = PartitionWindows("load/0", index, SETTINGS)
     for batch in batches(records, seed):
-        told += fold(windows, index, batch)
+        reported += fold(windows, index, batch)
         index = SeriesIndex(series_max=200)
         windows.renumber(index)
-        assert windows.rings.series_held() + len(windows.sums) <= len(index)
-    assert told == run(records, seed + 1)[0]
+        assert windows.rings.series_count() + len(windows.sums) <= len(index)
+    assert reported == run(records, seed + 1)[0]
     assert len(index) < len({(host, name) for record in records for host, name, _, _ in record.samples})
 
 
 def with_crashes(records: list[Record], seed: int) -> tuple[list[HostMinute], int]:
     """Fold with crashes and commits at chance; no settled minute is told otherwise later."""
     rng, index = np.random.default_rng(seed), SeriesIndex(series_max=200)
-    windows, told, at = PartitionWindows("load/0", index, SETTINGS), [], 0
+    windows, reported, at = PartitionWindows("load/0", index, SETTINGS), [], 0
     offset, resume, settled, crashes = 0, None, {}, 0
     while at < len(records):
         batch = records[at : at + int(rng.integers(1, len(records) // 8))]
-        told += fold(windows, index, batch)
+        reported += fold(windows, index, batch)
         at += len(batch)
         if rng.random() < 0.6:
             position = windows.position(batch[-1].offset + 1)
             offset, resume = position.offset, position.resume
             assert resume is not None
-            done = last_of_each([event for event in told if event.minute_ms < resume.first_open_ms])
+            done = last_of_each([event for event in reported if event.minute_ms < resume.first_open_ms])
             assert all(done[identity] == event for identity, event in settled.items())
             settled = done
         if rng.random() < 0.25:
@@ -120,15 +120,15 @@ def with_crashes(records: list[Record], seed: int) -> tuple[list[HostMinute], in
             index = SeriesIndex(series_max=200)
             windows = PartitionWindows("load/0", index, SETTINGS, Resume.parse(resume.text()) if resume else None)
             at = next((i for i, record in enumerate(records) if record.offset >= offset), len(records))
-    return told, crashes
+    return reported, crashes
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_after_crashes_the_last_word_on_every_minute_is_that_of_an_undisturbed_pass(seed: int) -> None:
     records = stream(seed)
-    told, crashes = with_crashes(records, seed + 100)
+    reported, crashes = with_crashes(records, seed + 100)
     assert crashes > 1
-    assert last_of_each(told) == last_of_each(run(records, seed)[0])
+    assert last_of_each(reported) == last_of_each(run(records, seed)[0])
 
 
 @pytest.mark.parametrize("rate", [1.3, 2.0, 5.0])
@@ -140,12 +140,12 @@ def test_what_is_thinned_is_thinned_the_same_way_after_crashes(rate: float) -> N
         records.append(Record(offset, now_ms, (("a", "cpu_available", now_ms - delay_ms, float(rng.random())),)))
     undisturbed, windows = run(records, 1)
     assert windows.rings.thinned_away > 50
-    told, crashes = with_crashes(records, 7)
+    reported, crashes = with_crashes(records, 7)
     assert crashes > 1
-    assert last_of_each(told) == last_of_each(undisturbed)
+    assert last_of_each(reported) == last_of_each(undisturbed)
 
 
-def test_a_minute_is_told_ten_seconds_after_its_end_and_again_only_where_it_changed() -> None:
+def test_a_minute_is_reported_ten_seconds_after_its_end_and_again_only_where_it_changed() -> None:
     index = SeriesIndex(series_max=10)
     windows = PartitionWindows("load/0", index, SETTINGS)
 
@@ -175,7 +175,7 @@ def test_a_clock_far_ahead_moves_no_watermark_and_a_value_that_is_none_counts_no
     assert windows.watermark_ms == START_MS + 60_000
 
 
-def test_the_trail_is_as_long_as_open_windows_and_its_bookkeeping_stays_small() -> None:
+def test_resume_offsets_are_as_long_as_open_windows_and_its_bookkeeping_stays_small() -> None:
     index = SeriesIndex(series_max=10)
     windows = PartitionWindows("load/0", index, SETTINGS)
     for second in range(0, 7_200, 5):
@@ -197,7 +197,7 @@ def test_hosts_gone_quiet_leave_the_memory() -> None:
         time_ms = START_MS + minute * 60_000
         list(fold(windows, index, [Record(minute, time_ms, (("nid0", "cpu_available", time_ms, 0.5),))]))
     assert windows.counts.cleared == 499
-    assert windows.rings.series_held() == 1
+    assert windows.rings.series_count() == 1
     assert windows.rings.memory_bytes() < full / 1.5
 
 

@@ -27,48 +27,48 @@ def add(sums: Sums, *samples: tuple[int, float, float]) -> None:
     sums.append(series.astype(np.int64), NOW_MS + np.rint(seconds * 1000).astype(np.int64), value)
 
 
-def told(sums: Sums, minute: int = 0) -> SumColumns:
+def predicted(sums: Sums, minute: int = 0) -> SumColumns:
     every = np.ones(99, np.bool_)
     return sums.of(every, NOW_MS // 60_000 + minute, np.zeros(99, np.int64))
 
 
-def test_a_sum_is_told_as_number_and_mean_and_a_counter_with_its_last_value() -> None:
+def test_a_sum_is_reported_as_number_and_mean_and_a_counter_with_its_last_value() -> None:
     sums = made(DELTA, TOTAL)
     add(sums, (0, 0, 2.0), (1, 0, 2.0**53), (0, 59.9, 4.0), (1, 30, 2.0**53 + 2))
-    found = told(sums)
+    found = predicted(sums)
     assert found.mean.tolist() == [3.0, pytest.approx(2.0**53)]
     assert (found.low[0], found.high[0], found.count.tolist()) == (2.0, 4.0, [2, 2])
     assert np.isnan(found.last[0])
     assert found.last[1] == 2.0**53 + 2
 
 
-def test_what_is_told_twice_counts_once_also_in_another_batch() -> None:
+def test_what_is_reported_twice_counts_once_also_in_another_batch() -> None:
     sums = made(DELTA)
     add(sums, (0, 1, 5.0), (0, 31, 7.0), (0, 1, 5.0))
     add(sums, (0, 31, 7.0))
-    assert (told(sums).count.tolist(), told(sums).mean.tolist(), sums.repeated) == ([2], [6.0], 2)
+    assert (predicted(sums).count.tolist(), predicted(sums).mean.tolist(), sums.repeated) == ([2], [6.0], 2)
 
 
 def test_parts_of_a_host_may_share_a_level() -> None:
     sums = made(LEVEL)
     add(sums, *((0, 10, float(core)) for core in range(72)))
     add(sums, *((0, 10, float(core)) for core in range(72)))
-    assert (told(sums).count[0], told(sums).mean[0], sums.repeated) == (144, 35.5, 0)
+    assert (predicted(sums).count[0], predicted(sums).mean[0], sums.repeated) == (144, 35.5, 0)
 
 
 def test_measurements_twice_a_second_all_count() -> None:
     sums = made(DELTA)
     add(sums, *((0, half / 2 + 0.1, 1.0) for half in range(120)))
-    assert told(sums).count.tolist() == [120]
+    assert predicted(sums).count.tolist() == [120]
 
 
 def test_each_minute_has_its_own_sum_and_an_old_one_makes_room() -> None:
     sums = made(DELTA)
     for minute in range(12):
         add(sums, (0, minute * 60 + 5, minute + 1.0))
-        assert told(sums, minute).mean.tolist() == [minute + 1.0]
-    assert len(told(sums, 0).series) == 0
-    assert told(sums, 8).mean.tolist() == [9.0]
+        assert predicted(sums, minute).mean.tolist() == [minute + 1.0]
+    assert len(predicted(sums, 0).series) == 0
+    assert predicted(sums, 8).mean.tolist() == [9.0]
 
 
 def test_series_that_are_quiet_give_their_rows_to_others() -> None:
@@ -78,7 +78,7 @@ def test_series_that_are_quiet_give_their_rows_to_others() -> None:
     before = sums.memory_bytes()
     assert sums.clear_quiet(NOW_MS + 60_000) == 25
     add(sums, *((i, 2, float(i)) for i in range(25, 50)))
-    found = told(sums)
+    found = predicted(sums)
     assert sorted(zip(found.series.tolist(), found.mean.tolist(), strict=True)) == [
         (i, float(i)) for i in range(25, 50)
     ]
@@ -92,7 +92,7 @@ def test_numbers_may_be_given_anew() -> None:
     index.number(Series("exa", "nid1", TOTAL))
     sums.renumber(index, sums.numbers())
     add(sums, (0, 2, 11.0))
-    assert (told(sums).series.tolist(), told(sums).last.tolist()) == ([0], [11.0])
+    assert (predicted(sums).series.tolist(), predicted(sums).last.tolist()) == ([0], [11.0])
     assert sums.takes(1).tolist() == [True]
 
 
@@ -126,7 +126,7 @@ def test_how_samples_are_split_changes_nothing(samples: list[tuple[int, int, flo
     for part in parts(samples, sizes):
         add(other, *((series, at_ms / 1000, value) for series, at_ms, value in part))
     for minute in (0, 1):
-        left, right = (_in_order(told(sums, minute)) for sums in (one, other))
+        left, right = (_in_order(predicted(sums, minute)) for sums in (one, other))
         assert left.count.tolist() == right.count.tolist()
         assert left.mean.tolist() == right.mean.tolist()
         assert [repr(value) for value in left.last.tolist()] == [repr(value) for value in right.last.tolist()]

@@ -53,7 +53,7 @@ def test_a_metric_becomes_a_resource_of_its_host(metric: str, scope: str, resour
     assert lines(line(metric, scope, "1", 7.5))[0] == {f"exa/e1208/{resource}": [7.5]}
 
 
-def test_rates_and_frequencies_are_told_in_base_units() -> None:
+def test_rates_and_frequencies_are_reported_in_base_units() -> None:
     found, _ = lines(
         line("flops_any", "socket", "0", 2.0),
         line("mem_bw", "memoryDomain", "3", 3.0),
@@ -107,7 +107,9 @@ def plain(document: dict[str, object]) -> bytes:
     "head", ["start_job", "start_job,hostname=m1", "job,hostname=m1,type=node,type-id=0,function=start_job"]
 )
 @pytest.mark.parametrize("written", [quoted, plain])
-def test_a_job_that_starts_is_told_in_either_spelling(head: str, written: Callable[[dict[str, object]], bytes]) -> None:
+def test_a_job_that_starts_is_reported_in_either_spelling(
+    head: str, written: Callable[[dict[str, object]], bytes]
+) -> None:
     _, others = lines(f"{head} event=".encode() + written(JOB) + f" {TIME_S}".encode())
     (event,) = others[0].events
     assert isinstance(event, JobStarted)
@@ -124,7 +126,7 @@ def test_a_job_that_starts_is_told_in_either_spelling(head: str, written: Callab
     ("state", "expected"),
     [("completed", "COMPLETED"), ("stopped", "CANCELLED"), ("out_of_memory", "OUT_OF_MEMORY"), ("timeout", "TIMEOUT")],
 )
-def test_a_job_that_stops_is_told_where_its_start_is_named(state: str, expected: str) -> None:
+def test_a_job_that_stops_is_reported_where_its_start_is_named(state: str, expected: str) -> None:
     document = quoted({**JOB, "stopTime": TIME_S, "jobState": state})
     for head in (b"stop_job", b"job,function=stop_job"):
         (event,) = lines(head + b" event=" + document)[1][0].events
@@ -146,7 +148,7 @@ def test_a_job_that_stops_is_told_where_its_start_is_named(state: str, expected:
         ({**JOB, "jobState": "failed", "duration": 60, "resources": [{"hostname": "a" * 300_000}]}, "hosts"),
     ],
 )
-def test_an_event_that_does_not_tell_which_run_ended_and_how_is_refused(
+def test_an_event_that_does_not_report_which_run_ended_and_how_is_refused(
     document: dict[str, object], reason: str
 ) -> None:
     _, others = lines(b"stop_job event=" + quoted(document))

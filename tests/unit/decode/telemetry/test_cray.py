@@ -55,7 +55,7 @@ class Decoder:
     def batch(self, *values: bytes) -> DecodedBatch:
         return self._decode(values, [RECEIVED_MS] * len(values), self.index)
 
-    def told(self, *values: bytes) -> list[tuple[str, float]]:
+    def published(self, *values: bytes) -> list[tuple[str, float]]:
         samples = self.batch(*values).samples
         names = ["/".join(self.index[number]) for number in samples.series.tolist()]
         return list(zip(names, samples.value.tolist(), strict=True))
@@ -73,11 +73,11 @@ def test_what_goes_into_a_node_counts_and_what_comes_out_is_never_added_or_mixed
     out, both = sensor("440", PhysicalSubContext="Output"), sensor("473")
     for order in ((out, both), (both, out)):
         decoder = Decoder()
-        assert decoder.told(message(event(*order))) == [("exa/nid1/power_w>system", 473.0)]
-        assert decoder.told(message(event(out))) == []  # also where it comes alone, later
+        assert decoder.published(message(event(*order))) == [("exa/nid1/power_w>system", 473.0)]
+        assert decoder.published(message(event(out))) == []  # also where it comes alone, later
     decoder = Decoder()
-    assert decoder.told(message(event(out))) == [("exa/nid1/power_w>system", 440.0)]  # until the better one comes
-    assert decoder.told(message(event(out)), message(event(both)), message(event(out))) == [
+    assert decoder.published(message(event(out))) == [("exa/nid1/power_w>system", 440.0)]  # until the better one comes
+    assert decoder.published(message(event(out)), message(event(both)), message(event(out))) == [
         ("exa/nid1/power_w>system", 440.0), ("exa/nid1/power_w>system", 473.0),
     ]  # fmt: skip
 
@@ -85,10 +85,10 @@ def test_what_goes_into_a_node_counts_and_what_comes_out_is_never_added_or_mixed
 def test_of_two_equal_sensors_the_one_with_the_smaller_number_counts_whatever_comes_first() -> None:
     first, second = sensor("1"), sensor("2", Index=1)
     for order in ((first, second), (second, first)):
-        assert Decoder().told(message(event(*order))) == [("exa/nid1/power_w>system", 1.0)]
+        assert Decoder().published(message(event(*order))) == [("exa/nid1/power_w>system", 1.0)]
 
 
-def test_a_site_says_in_its_file_which_sensor_counts_and_in_which_unit() -> None:
+def test_a_site_states_in_its_file_which_sensor_counts_and_in_which_unit() -> None:
     rules = [
         SensorRule("Power", "power_w>system", "kW", sub_context="Output"),
         SensorRule("Temperature", "inlet_temperature"),
@@ -97,14 +97,14 @@ def test_a_site_says_in_its_file_which_sensor_counts_and_in_which_unit() -> None
     decoder = Decoder(TelemetryOptions(decode=OPTIONS.decode, nodes=NODES, sensors=Sensors(rules)))
     cpu = sensor("9", ParentalContext="CPU", ParentalIndex=0)
     power = message(event(sensor("473"), sensor("0.44", PhysicalSubContext="Output"), cpu))
-    assert decoder.told(power, message(event(sensor("21.5"), message="CrayTelemetry.Temperature"))) == [
+    assert decoder.published(power, message(event(sensor("21.5"), message="CrayTelemetry.Temperature"))) == [
         ("exa/nid1/power_w>system", 440.0), ("exa/nid1/inlet_temperature", 21.5),
     ]  # fmt: skip
 
 
 def test_sockets_are_parts_of_their_host() -> None:
     cpus = [sensor("100", ParentalContext="CPU", ParentalIndex=number) for number in (0, 1)]
-    assert Decoder().told(message(event(*cpus))) == [
+    assert Decoder().published(message(event(*cpus))) == [
         ("exa/nid1/power_w>cpu:0", 100.0),
         ("exa/nid1/power_w>cpu:1", 100.0),
     ]
@@ -176,14 +176,14 @@ def test_a_malformed_reading_is_refused_and_costs_no_other(wrong: dict[str, Any]
 
 def test_nulls_and_wrapped_fields_are_read_in_nested_messages_as_well() -> None:
     odd = sensor(ParentalIndex=None, Index={"int": 0}, PhysicalContext={"string": "VoltageRegulator"}, Value=473)
-    assert Decoder().told(message(event(odd))) == [("exa/nid1/power_w>system", 473.0)]
+    assert Decoder().published(message(event(odd))) == [("exa/nid1/power_w>system", 473.0)]
 
 
 def test_a_message_that_names_its_cluster_is_of_that_system() -> None:
     flat = sensor(
         Location="x1c0s0b0n0", EventName="Power", cluster="tuolumne", Timestamp=..., timestamp=TIME_MS, Value=300.5
     )
-    assert Decoder().told(json.dumps(flat).encode()) == [("tuolumne/t1/power_w>system", 300.5)]
+    assert Decoder().published(json.dumps(flat).encode()) == [("tuolumne/t1/power_w>system", 300.5)]
 
 
 def test_a_message_without_any_system_is_refused() -> None:
@@ -210,8 +210,8 @@ def test_a_node_that_is_switched_is_a_state_of_its_host(
         "EventTimestamp": TIME, "MessageId": "ResourceEvent.1.0.ResourcePowerStateChanged", "MessageArgs": [path, state],
     }  # fmt: skip
     batch = Decoder().batch(json.dumps({"Context": context, "Events": [switched]}).encode())
-    told = [(found.host, found.state, found.time_ms) for _, other in batch.others for found in other.events]  # type: ignore[union-attr]  # states all
-    assert told == ([] if expected is None else [(*expected, TIME_MS)])
+    reported = [(found.host, found.state, found.time_ms) for _, other in batch.others for found in other.events]  # type: ignore[union-attr]  # states all
+    assert reported == ([] if expected is None else [(*expected, TIME_MS)])
     assert left_out(batch) == ({"event": 1} if expected is None else {})
 
 

@@ -27,7 +27,7 @@ def counters(**fields: Any) -> dict[str, Any]:
     return message("counters", **({"interval_s": 60.0, "counters": {"PAPI_TOT_CYC": 1.2e11}} | fields))
 
 
-def told(*values: object, index: SeriesIndex | None = None) -> tuple[list[tuple[str, float, float]], DecodedBatch]:
+def predicted(*values: object, index: SeriesIndex | None = None) -> tuple[list[tuple[str, float, float]], DecodedBatch]:
     """Decode twice, as known and unknown series take different ways; return (resource, seconds after 10:00, value)."""
     index = SeriesIndex(2_000) if index is None else index
     decode = load_decoder(TelemetryOptions(decode=DecodeOptions(elements_max=50)))
@@ -48,7 +48,7 @@ def told(*values: object, index: SeriesIndex | None = None) -> tuple[list[tuple[
 
 
 def refused(value: object) -> list[str]:
-    samples, batch = told(value)
+    samples, batch = predicted(value)
     assert samples == []
     return [error.reason for _, other in batch.others for error in other.rejects]
 
@@ -60,41 +60,41 @@ def ignored(batch: DecodedBatch) -> dict[str, int]:
 
 @pytest.mark.parametrize("component", ["system", "cpu", "memory", "gpu", "cpu:0", "gpu:gcd-3"])
 def test_power_is_a_resource_of_its_component(component: str) -> None:
-    assert told(power(component=component))[0] == [(f"power_w>{component}", 0.0, 412.0)]
+    assert predicted(power(component=component))[0] == [(f"power_w>{component}", 0.0, 412.0)]
 
 
-def test_power_of_a_job_says_so() -> None:
-    assert told(power(job_id=812))[0] == told(power(job_id="812"))[0] == [("power_w>system#812", 0.0, 412.0)]
+def test_power_of_a_job_reports_it() -> None:
+    assert predicted(power(job_id=812))[0] == predicted(power(job_id="812"))[0] == [("power_w>system#812", 0.0, 412.0)]
 
 
 def test_what_a_counter_grew_by_counts_in_the_middle_of_its_interval() -> None:
     named = {"PAPI_TOT_CYC": 1.2e11, "PAPI_TOT_INS": 1.9e11}
-    assert told(counters(counters=named))[0] == [
+    assert predicted(counters(counters=named))[0] == [
         ("counter_delta>PAPI_TOT_CYC", -30.0, 1.2e11),
         ("counter_delta>PAPI_TOT_INS", -30.0, 1.9e11),
     ]
-    assert told(counters(interval_s=...))[0] == [("counter_delta>PAPI_TOT_CYC", 0.0, 1.2e11)]
+    assert predicted(counters(interval_s=...))[0] == [("counter_delta>PAPI_TOT_CYC", 0.0, 1.2e11)]
 
 
 def test_a_cumulative_counter_counts_at_its_time() -> None:
     for interval in (60.0, ...):
-        found, _ = told(counters(cumulative=True, interval_s=interval, job_id="812"))
+        found, _ = predicted(counters(cumulative=True, interval_s=interval, job_id="812"))
         assert found == [("counter_total>PAPI_TOT_CYC#812", 0.0, 1.2e11)]
 
 
 def test_records_may_name_other_counters_each_time() -> None:
     values = [counters(counters=named) for named in ({"a": 1, "b": 2}, {"b": 3, "a": 4}, {"a": 5})]
-    assert [(name[-1], value) for name, _, value in told(*values)[0]] == [
+    assert [(name[-1], value) for name, _, value in predicted(*values)[0]] == [
         ("a", 1.0), ("b", 2.0), ("b", 3.0), ("a", 4.0), ("a", 5.0),
     ]  # fmt: skip
 
 
 def test_arrays_may_mix_all_kinds_of_samples() -> None:
     load = message("load", resource="load1", value=3.5)
-    found, batch = told([load, power(), counters(), power(component="cpu:1")])
+    found, batch = predicted([load, power(), counters(), power(component="cpu:1")])
     assert [name for name, _, _ in found] == ["load1", "power_w>system", "counter_delta>PAPI_TOT_CYC", "power_w>cpu:1"]
     assert batch.sample_message.tolist() == [0] * 4
-    assert told([power(), power(power_w="much"), power(power_w=9)])[0] == [
+    assert predicted([power(), power(power_w="much"), power(power_w=9)])[0] == [
         ("power_w>system", 0.0, value) for value in (412.0, 9.0)
     ]
 
@@ -112,23 +112,23 @@ def test_arrays_may_mix_all_kinds_of_samples() -> None:
 )
 def test_what_is_no_reading_is_counted_and_left_out(values: list[object], left_out: dict[str, int]) -> None:
     good = counters(counters={"good": 7.0})
-    found, batch = told(good, *values, good)
+    found, batch = predicted(good, *values, good)
     assert [name for name, _, _ in found] == ["counter_delta>good"] * 2
     assert ignored(batch) == left_out
 
 
 def test_a_counter_that_is_no_number_costs_no_other_of_its_record() -> None:
-    found, batch = told(counters(counters={"a": 1.0, "NaN": None, "c": 3.0}))
+    found, batch = predicted(counters(counters={"a": 1.0, "NaN": None, "c": 3.0}))
     assert [value for _, _, value in found] == [1.0, 3.0]
     assert ignored(batch) == {"null": 1}
 
 
 def test_an_integer_of_64_bits_is_a_number() -> None:
-    assert told(counters(counters={"a": 2**64 - 1}))[0] == [("counter_delta>a", -30.0, float(2**64))]
+    assert predicted(counters(counters={"a": 2**64 - 1}))[0] == [("counter_delta>a", -30.0, float(2**64))]
 
 
 def test_signs_that_mean_something_in_names_do_not_break_them() -> None:
-    found, _ = told(counters(counters={"a#b": 1.0, "c>d": 2.0}, job_id="8#1"))
+    found, _ = predicted(counters(counters={"a#b": 1.0, "c>d": 2.0}, job_id="8#1"))
     assert [name for name, _, _ in found] == ["counter_delta>a%23b#8#1", "counter_delta>c>d#8#1"]
 
 
@@ -164,13 +164,13 @@ def test_a_bad_record_is_refused_with_its_reason(value: object, reason: str) -> 
 
 
 def test_unknown_fields_are_counted_and_left_out() -> None:
-    found, batch = told(counters(node="x", rank=7))
+    found, batch = predicted(counters(node="x", rank=7))
     assert len(found) == 1
     assert batch.others[0][1].unknown_fields == 2
 
 
 def test_counters_beyond_the_bound_of_series_are_counted_and_left_out() -> None:
-    found, batch = told(counters(counters={"a": 1, "b": 2, "c": 3}), index=SeriesIndex(2))
+    found, batch = predicted(counters(counters={"a": 1, "b": 2, "c": 3}), index=SeriesIndex(2))
     assert [value for _, _, value in found] == [1.0, 2.0]
     assert ignored(batch) == {"series": 1}
 
@@ -185,6 +185,6 @@ FIELDS = ["system", "host", "time", "counters", "interval_s", "job_id", "cumulat
 @given(st.sampled_from([power(), counters()]), st.dictionaries(st.sampled_from(FIELDS), ODD, max_size=4))
 def test_whatever_a_record_holds_it_is_taken_counted_or_refused(record: dict[str, Any], odd: dict[str, Any]) -> None:
     good = counters(counters={"good": 7.0})
-    found, batch = told(good, record | odd, good)
+    found, batch = predicted(good, record | odd, good)
     assert [name for name, _, _ in found if name == "counter_delta>good"] == ["counter_delta>good"] * 2
     assert all(error.reason in REASONS for _, other in batch.others for error in other.rejects)

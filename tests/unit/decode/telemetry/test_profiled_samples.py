@@ -46,7 +46,7 @@ def row(*parts: dict[str, Any], **more: Any) -> bytes:
     return json.dumps(whole, separators=(",", ":")).encode()
 
 
-def told(
+def predicted(
     format_name: str, *values: bytes | str, options: TelemetryOptions = OPTIONS
 ) -> tuple[dict[str, float], dict[str, int]]:
     """Decode twice, as the first record of a kind takes another way; return values by resource, and what was left out."""
@@ -86,7 +86,7 @@ def told(
 )  # fmt: skip
 def test_a_row_of_ldms_is_counters_and_powers_of_its_host_or_its_job(value: bytes, expected: dict[str, float]) -> None:
     for name in ("ldms", "auto"):
-        found, _ = told(name, value)
+        found, _ = predicted(name, value)
         assert found == pytest.approx(expected)
 
 
@@ -101,15 +101,15 @@ def test_a_row_of_ldms_is_counters_and_powers_of_its_host_or_its_job(value: byte
         ("collectd", json.dumps([COLLECTD | {"type_instance": "DRAM"}]), {"power_w>memory:pkg00": 84.5}),
     ],
 )
-def test_plugins_tell_counters_and_powers_of_parts_of_their_host(
+def test_plugins_report_counters_and_powers_of_parts_of_their_host(
     format_name: str, value: str, expected: dict[str, float]
 ) -> None:
-    assert told(format_name, value)[0] == expected
+    assert predicted(format_name, value)[0] == expected
 
 
 def test_what_is_no_reading_is_counted_by_what_it_is_and_left_out() -> None:
     missing = row(PAPI, PAPI_TOT_INS=[1, None], PAPI_L1_DCM=None)
-    found, left_out = told("ldms", row(VARIORUM), missing, row(energy=5, power=-8888))
+    found, left_out = predicted("ldms", row(VARIORUM), missing, row(energy=5, power=-8888))
     assert found == {
         "power_w>system": 712.0, "power_w>cpu:0": 221.5, "power_w>memory:0": 31.25, "energy_total>system": 5.0,
     }  # fmt: skip
@@ -117,22 +117,22 @@ def test_what_is_no_reading_is_counted_by_what_it_is_and_left_out() -> None:
 
 
 def test_a_row_that_prints_no_number_costs_that_number_alone() -> None:
-    found, left_out = told("ldms", row(energy=5.0, power=473).replace(b":473", b":-nan"))
+    found, left_out = predicted("ldms", row(energy=5.0, power=473).replace(b":473", b":-nan"))
     assert (found, left_out["null"]) == ({"energy_total>system": 5.0}, 1)
 
 
 def test_a_counter_of_64_bits_is_a_number() -> None:
-    assert told("ldms", row(PAPI_TOT_CYC=[2**64 - 1]))[0] == {"counter_delta>PAPI_TOT_CYC": 2.0**64}
+    assert predicted("ldms", row(PAPI_TOT_CYC=[2**64 - 1]))[0] == {"counter_delta>PAPI_TOT_CYC": 2.0**64}
 
 
-def test_a_site_says_which_columns_are_counters_and_whether_they_grow() -> None:
+def test_a_site_states_which_columns_are_counters_and_whether_they_grow() -> None:
     named = TelemetryOptions(
         decode=OPTIONS.decode,
         hosts=OPTIONS.hosts,
         taken=Telemetry(counters=("cycles", "perf::*"), counters_cumulative=True),
     )
     value = row({"cycles": [5, 6], "perf::INSTRUCTIONS": 7, "perf::name": "x", "PAPI_TOT_CYC": 8})
-    assert told("ldms", value, options=named)[0] == {
+    assert predicted("ldms", value, options=named)[0] == {
         "counter_total>cycles": 11.0,
         "counter_total>perf::INSTRUCTIONS": 7.0,
     }
@@ -144,8 +144,8 @@ def test_what_is_not_asked_for_is_left_out(left_out: str) -> None:
         decode=OPTIONS.decode, hosts=OPTIONS.hosts, taken=Telemetry(resources=tuple(TAKEN - {left_out}))
     )
     values = (row(PAPI), row(SYSPAPI), row(VARIORUM), row(NIC), row(energy=1, power=2))
-    found, _ = told("ldms", *values, options=fewer)
-    assert {name.partition(">")[0] for name in told("ldms", *values)[0]} - {
+    found, _ = predicted("ldms", *values, options=fewer)
+    assert {name.partition(">")[0] for name in predicted("ldms", *values)[0]} - {
         name.partition(">")[0] for name in found
     } == {left_out}
 
@@ -158,10 +158,10 @@ def test_a_site_maps_its_own_power_sensor() -> None:
     lines = [
         f"ipmi_sensor,host=nid001042,name={name},unit=watts value=110 1787217284" for name in ("total_power", "psu_1")
     ]
-    assert told("line-protocol", *lines, options=site)[0] == {"power_w>system": 110.0}
+    assert predicted("line-protocol", *lines, options=site)[0] == {"power_w>system": 110.0}
 
 
 def test_names_of_columns_are_bounded() -> None:
     value = row({f"PAPI_{i}": i for i in range(400)})
-    found, left_out = told("ldms", value)
+    found, left_out = predicted("ldms", value)
     assert (len(found), left_out["metric"]) == (256, 144)

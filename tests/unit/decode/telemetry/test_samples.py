@@ -47,7 +47,7 @@ EXTRACT = b"""# nws_extract -h 0, the default columns
 """
 
 
-def told(batch: DecodedBatch, index: SeriesIndex) -> dict[str, float]:
+def predicted(batch: DecodedBatch, index: SeriesIndex) -> dict[str, float]:
     return {
         "/".join(index[number][1:]): value
         for number, value in zip(batch.samples.series.tolist(), batch.samples.value.tolist(), strict=True)
@@ -94,7 +94,7 @@ def test_a_record_of_a_producer_becomes_resources_of_its_host(
 ) -> None:
     for name in (format_name, "auto"):
         batch, index = decoded(name, value)
-        assert told(batch, index) == expected
+        assert predicted(batch, index) == expected
         assert all(not other.rejects for _, other in batch.others)
         assert [index[number].system for number in range(len(index))] == ["exa"] * len(index)
 
@@ -119,26 +119,26 @@ def test_what_is_not_asked_for_is_counted_and_takes_no_series() -> None:
 def test_cumulative_counters_pass_as_they_are_where_a_site_asks_for_them() -> None:
     options = TelemetryOptions(decode=OPTIONS.decode, taken=Telemetry(resources=(*TAKEN, "cpu_idle_ticks_total")))
     batch, index = decoded("ldms", PROCSTAT, options=options)
-    assert told(batch, index) == {"nid7/cpu_idle_ticks_total": 8123991.0}
+    assert predicted(batch, index) == {"nid7/cpu_idle_ticks_total": 8123991.0}
 
 
 def test_a_site_may_map_metrics_of_its_own_and_they_go_first() -> None:
     mapping = MetricMapping(measurement="rdt_metric", field="value", resource="ipc", instance="process")
     site = TelemetryOptions(decode=OPTIONS.decode, taken=Telemetry(metrics=(mapping,)))
     batch, index = decoded("line-protocol", LINES, options=site)
-    assert told(batch, index)["r2-compute-20/ipc>top"] == 0.0
+    assert predicted(batch, index)["r2-compute-20/ipc>top"] == 0.0
 
 
 def test_host_names_are_cut_at_the_domain_where_that_is_asked_for() -> None:
     options = TelemetryOptions(decode=OPTIONS.decode, taken=Telemetry(short_hosts=True))
     batch, index = decoded("line-protocol", b"system,host=a.b.c load1=1 1787217284", options=options)
-    assert told(batch, index) == {"a/load1": 1.0}
+    assert predicted(batch, index) == {"a/load1": 1.0}
 
 
 def test_a_header_of_an_extract_names_the_columns_of_the_lines_after_it() -> None:
     lines = (b"Time Measurement Source Resource", b"1093555200 0.5 green:8060 currentCpu")
     batch, index = decoded("nws", *lines)
-    assert told(batch, index) == {"green/cpu_current": 0.5}
+    assert predicted(batch, index) == {"green/cpu_current": 0.5}
 
 
 def test_formats_may_be_mixed_in_one_topic_and_samples_keep_the_order_of_the_messages() -> None:

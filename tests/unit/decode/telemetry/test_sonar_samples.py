@@ -82,7 +82,7 @@ def test_memory_in_use_comes_in_bytes_where_a_site_wants_it() -> None:
     assert Decoder(options).samples(sample(system={"used_memory": 2})) == {"saga/c1-10/memory_used": 2048.0}
 
 
-def test_the_program_with_the_most_processor_time_is_told_once_of_each_job() -> None:
+def test_the_program_with_the_most_processor_time_is_reported_once_of_each_job() -> None:
     decoder = Decoder()
     early, late = sample(job(812, bash=1.0, gmx_mpi=0.0)), sample(job(812, bash=1.0, gmx_mpi=926.0))
     assert decoder.programs(early, late, late) == [("812", "bash"), ("812", "gmx_mpi")]
@@ -101,7 +101,7 @@ def test_a_program_whose_name_would_break_a_line_is_no_evidence_and_refuses_noth
     assert batch.others == []
 
 
-def test_what_was_told_is_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_reported_is_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sonar, "PROGRAMS_MAX", 3)
     decoder = Decoder()
     jobs = [sample(job(number, gmx=5.0)) for number in range(1, 6)]

@@ -51,13 +51,13 @@ def test_many_own_scores_take_over() -> None:
     assert quantiles(NEAR, SHIPPED, "s", [counted(0.2, 3000)])[0] == pytest.approx(0.2, rel=0.15)
 
 
-def test_scores_of_another_system_say_less() -> None:
+def test_scores_of_another_system_weigh_less() -> None:
     here = quantiles(NEAR, SHIPPED, "s", [counted(10.0, 3)])
     there = quantiles(NEAR, SHIPPED, "s", [counted(10.0, 3, "elsewhere")])
     assert there < here
 
 
-def test_scores_of_far_targets_say_less_of_near_ones() -> None:
+def test_scores_of_far_targets_weigh_less_of_near_ones() -> None:
     of_near = quantiles(NEAR, SHIPPED, "s", [counted(10.0, 3, distance=1.0)])
     of_far = quantiles(NEAR, SHIPPED, "s", [counted(10.0, 3, distance=6.0)])
     assert of_far < of_near
@@ -108,7 +108,7 @@ def test_of_many_repeats_four_judge_whatever_their_order() -> None:
 
 
 def circumstances(**changed: float) -> Circumstances:
-    usual = {"distance": 1.0, "spread": 0.02, "own": 0.3, "sibling": 0.3, "sizes": 8.0, "gap": 1.0, "residual": -4.5}
+    usual = {"distance": 1.0, "spread": 0.02, "own": 0.3, "related": 0.3, "sizes": 8.0, "gap": 1.0, "residual": -4.5}
     return Circumstances(**{name: np.array([value]) for name, value in (usual | changed).items()})
 
 
@@ -116,7 +116,7 @@ def circumstances(**changed: float) -> Circumstances:
     ("changed", "reason"),
     [
         ({"distance": 5.0}, "far"),
-        ({"spread": 0.5}, "laws_disagree"),
+        ({"spread": 0.5}, "members_disagree"),
         ({"gap": 2.0}, "wide_gap"),
         ({"residual": -2.0}, "poor_fit"),
         ({"sizes": 3.0}, "few_sizes"),
@@ -125,9 +125,9 @@ def circumstances(**changed: float) -> Circumstances:
 def test_what_makes_a_forecast_unsure_is_named_first_and_widens_the_band(
     changed: dict[str, float], reason: str
 ) -> None:
-    told = circumstances(**changed)
-    assert reasons(SCALE, told)[0][0] == reason
-    assert scales(SCALE, told) > scales(SCALE, circumstances())
+    reported = circumstances(**changed)
+    assert reasons(SCALE, reported)[0][0] == reason
+    assert scales(SCALE, reported) > scales(SCALE, circumstances())
 
 
 def test_a_forecast_that_nothing_speaks_against_has_a_reason_too() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.combination.combine import Learned, learn, summary
-from processors.models.combination.evidence import Curve, SiblingSummary
+from processors.models.combination.evidence import Curve, RelatedCurve
 from processors.models.combination.replay import SystemScores, pooled, share
 from tests.kit.combination import combine, prequential
 
@@ -22,7 +22,7 @@ def curve(times: list[float], key: str = "a") -> Curve:
     return Curve(key, "s", tuple(2.0 ** np.arange(len(times))), tuple(times))
 
 
-def taught(of: Curve) -> Learned:
+def transferred(of: Curve) -> Learned:
     return learn([prequential(combine(of))])
 
 
@@ -31,8 +31,8 @@ def test_observed_sizes_are_met_to_the_bit() -> None:
 
 
 def test_inside_the_range_the_known_values_come_out() -> None:
-    said = combine(CURVE).predict([12.0, 24.0])
-    assert said.run_time_s == pytest.approx([97.314, 65.724], rel=1e-4)
+    prediction = combine(CURVE).predict([12.0, 24.0])
+    assert prediction.run_time_s == pytest.approx([97.314, 65.724], rel=1e-4)
 
 
 def test_the_order_of_targets_does_not_matter() -> None:
@@ -46,12 +46,12 @@ def test_the_order_of_targets_does_not_matter() -> None:
 def test_another_unit_of_time_scales_all_times(times: list[float], power: int) -> None:
     factor = 2.0**power
     one, other = curve(times), curve([factor * time for time in times])
-    said, scaled = (
-        combine(one, learned=taught(one)).predict(TARGETS),
-        combine(other, learned=taught(other)).predict(TARGETS),
+    prediction, scaled = (
+        combine(one, learned=transferred(one)).predict(TARGETS),
+        combine(other, learned=transferred(other)).predict(TARGETS),
     )
-    assert scaled.run_time_s == pytest.approx(factor * said.run_time_s, rel=1e-9)
-    assert scaled.high_s == pytest.approx(factor * said.high_s, rel=1e-9)
+    assert scaled.run_time_s == pytest.approx(factor * prediction.run_time_s, rel=1e-9)
+    assert scaled.high_s == pytest.approx(factor * prediction.high_s, rel=1e-9)
 
 
 @settings(deadline=None)
@@ -59,24 +59,24 @@ def test_another_unit_of_time_scales_all_times(times: list[float], power: int) -
 def test_another_unit_of_size_changes_nothing(times: list[float], power: int) -> None:
     factor, one = 2.0**power, curve(times)
     other = one._replace(n=tuple(factor * n for n in one.n))
-    said = combine(one, learned=taught(one)).predict(TARGETS)
-    cored = combine(other, learned=taught(other)).predict([factor * n for n in TARGETS])
-    assert cored.run_time_s == pytest.approx(said.run_time_s, rel=1e-9)
-    assert cored.reliable == said.reliable
+    prediction = combine(one, learned=transferred(one)).predict(TARGETS)
+    cored = combine(other, learned=transferred(other)).predict([factor * n for n in TARGETS])
+    assert cored.run_time_s == pytest.approx(prediction.run_time_s, rel=1e-9)
+    assert cored.reliable == prediction.reliable
 
 
 def test_units_of_size_that_are_no_power_of_two_change_nothing() -> None:
     other = CURVE._replace(n=tuple(24 * n for n in CURVE.n))
-    said = combine(CURVE, learned=taught(CURVE)).predict(TARGETS)
-    cored = combine(other, learned=taught(other)).predict([24 * n for n in TARGETS])
-    assert cored.run_time_s == pytest.approx(said.run_time_s, rel=1e-12)
+    prediction = combine(CURVE, learned=transferred(CURVE)).predict(TARGETS)
+    cored = combine(other, learned=transferred(other)).predict([24 * n for n in TARGETS])
+    assert cored.run_time_s == pytest.approx(prediction.run_time_s, rel=1e-12)
 
 
 @pytest.mark.parametrize("sizes", [2, 3, 5, 8])
 def test_perfect_speed_up_goes_on(sizes: int) -> None:
     perfect = curve([1000.0 / 2**i for i in range(sizes)])
-    said = combine(perfect, learned=taught(perfect)).predict([2.0**sizes, 2.0 ** (sizes + 2)])
-    assert said.run_time_s == pytest.approx([1000.0 / 2**sizes, 1000.0 / 2 ** (sizes + 2)], rel=1e-3)
+    prediction = combine(perfect, learned=transferred(perfect)).predict([2.0**sizes, 2.0 ** (sizes + 2)])
+    assert prediction.run_time_s == pytest.approx([1000.0 / 2**sizes, 1000.0 / 2 ** (sizes + 2)], rel=1e-3)
 
 
 @settings(deadline=None)
@@ -92,32 +92,33 @@ def test_near_the_largest_size_the_forecast_is_what_was_observed_there(times: li
 def test_the_order_of_curves_changes_no_bit() -> None:
     rng = np.random.default_rng(3)
     made = [combine(curve(list(100 / 2.0 ** np.arange(7) * rng.lognormal(0, 0.2, 7)), f"c{i}")) for i in range(6)]
-    siblings = tuple(summary(one.evidence) for one in made)
-    rows = [prequential(combine(one.evidence.curve, siblings)) for one in made]
-    back = [prequential(combine(one.evidence.curve, siblings[::-1])) for one in made[::-1]]
+    related_curves = tuple(summary(one.evidence) for one in made)
+    rows = [prequential(combine(one.evidence.curve, related_curves)) for one in made]
+    back = [prequential(combine(one.evidence.curve, related_curves[::-1])) for one in made[::-1]]
     assert learn(back).scores == learn(rows).scores
     assert learn(rows[::-1]) == learn(rows)
 
 
 def test_what_is_learned_survives_json() -> None:
-    learned, told = taught(CURVE), summary(combine(CURVE).evidence)
+    learned, reported = transferred(CURVE), summary(combine(CURVE).evidence)
     offsets, scores = json.loads(json.dumps(learned))
     back = Learned(tuple(offsets), tuple(SystemScores(system, tuple(counts)) for system, counts in scores))
-    key, system, losses, inside = json.loads(json.dumps(told))
-    sibling = SiblingSummary(key, system, tuple(map(tuple, losses)), tuple(map(tuple, inside)))
+    key, system, losses, inside = json.loads(json.dumps(reported))
+    related = RelatedCurve(key, system, tuple(map(tuple, losses)), tuple(map(tuple, inside)))
     other = CURVE._replace(key="b")
     assert (
-        combine(other, [sibling], back).predict([64.0]).high_s == combine(other, [told], learned).predict([64.0]).high_s
+        combine(other, [related], back).predict([64.0]).high_s
+        == combine(other, [reported], learned).predict([64.0]).high_s
     )
 
 
-def test_siblings_decide_between_laws() -> None:
+def test_related_curves_decide_between_laws() -> None:
     bent = [curve([100 / n + 2 * n for n in 2.0 ** np.arange(8)], f"b{i}") for i in range(4)]
     short = curve([100 / n + 2 * n for n in 2.0 ** np.arange(3)], "short")
     truth = 100 / 16 + 2 * 16
     alone = combine(short).predict([16.0]).run_time_s[0]
-    told = combine(short, [summary(combine(one).evidence) for one in bent]).predict([16.0]).run_time_s[0]
-    assert abs(math.log(told / truth)) < abs(math.log(alone / truth))
+    reported = combine(short, [summary(combine(one).evidence) for one in bent]).predict([16.0]).run_time_s[0]
+    assert abs(math.log(reported / truth)) < abs(math.log(alone / truth))
 
 
 def test_weights_are_shares() -> None:
@@ -132,26 +133,26 @@ def test_a_band_learns_from_the_centre() -> None:
     smooth = [curve([100 / n + 1 for n in 2.0 ** np.arange(8)], f"s{i}") for i in range(12)]
     width = {}
     for name, centre in (("rough", rough), ("smooth", smooth)):
-        pool = pooled(share(taught(one).scores) for one in centre)
-        said = combine(CURVE, pool=pool).predict([128.0])
-        width[name] = said.high_s[0] / said.low_s[0]
+        pool = pooled(share(transferred(one).scores) for one in centre)
+        prediction = combine(CURVE, pool=pool).predict([128.0])
+        width[name] = prediction.high_s[0] / prediction.low_s[0]
     shipped = combine(CURVE).predict([128.0])
     assert width["smooth"] < shipped.high_s[0] / shipped.low_s[0] < width["rough"]
 
 
 def test_clean_curves_are_reliable_and_far_targets_are_not() -> None:
     clean = curve([1000 / n + 5 for n in 2.0 ** np.arange(7)])
-    said = combine(clean, learned=taught(clean)).predict([24.0, 128.0, 2.0**20])
-    assert said.reliable == (True, True, False)
-    assert said.reasons[0] == ()
-    assert "far" in said.reasons[2]
+    prediction = combine(clean, learned=transferred(clean)).predict([24.0, 128.0, 2.0**20])
+    assert prediction.reliable == (True, True, False)
+    assert prediction.reasons[0] == ()
+    assert "far" in prediction.reasons[2]
 
 
 def test_a_rising_curve_of_three_sizes_is_not_called_reliable() -> None:
     rising = Curve("a", "s", (1.0, 2.0, 3.0), (1.0, 2.0, 4.0))
-    said = combine(rising, learned=taught(rising)).predict([6.0])
-    assert said.reliable == (False,)
-    assert said.reasons[0]
+    prediction = combine(rising, learned=transferred(rising)).predict([6.0])
+    assert prediction.reliable == (False,)
+    assert prediction.reasons[0]
 
 
 def test_two_sizes_are_never_reliable_beyond_the_range() -> None:
@@ -159,10 +160,10 @@ def test_two_sizes_are_never_reliable_beyond_the_range() -> None:
 
 
 def test_below_the_smallest_size_the_answer_is_unsure_and_the_band_wider() -> None:
-    said = combine(curve([1000 / n for n in 4.0 * 2.0 ** np.arange(6)])).predict([0.25, 2.0])
-    assert said.reliable[0] is False
-    assert said.reasons[0] == ("below_smallest",)
-    assert said.high_s[0] / said.low_s[0] > said.high_s[1] / said.low_s[1]
+    prediction = combine(curve([1000 / n for n in 4.0 * 2.0 ** np.arange(6)])).predict([0.25, 2.0])
+    assert prediction.reliable[0] is False
+    assert prediction.reasons[0] == ("below_smallest",)
+    assert prediction.high_s[0] / prediction.low_s[0] > prediction.high_s[1] / prediction.low_s[1]
 
 
 @pytest.mark.parametrize("size", [0.0, -1.0, math.nan, math.inf])
@@ -189,8 +190,8 @@ def test_a_curve_that_is_none_is_refused(sizes: tuple[float, ...], times: tuple[
 def test_any_positive_curve_gets_a_positive_finite_answer(times: list[float], sizes: list[float]) -> None:
     count = min(len(times), len(sizes))
     one = Curve("a", "s", tuple(sorted(float(f"{n:.9g}") for n in sizes[:count])), tuple(times[:count]))
-    said = combine(one, learned=taught(one)).predict([1e-300, one.n[0], one.n[-1], 1e300])
-    ends = np.concatenate([said.low_s, said.run_time_s, said.high_s])
+    prediction = combine(one, learned=transferred(one)).predict([1e-300, one.n[0], one.n[-1], 1e300])
+    ends = np.concatenate([prediction.low_s, prediction.run_time_s, prediction.high_s])
     assert np.isfinite(ends).all()
     assert (ends > 0).all()
-    assert (said.low_s <= said.high_s).all()
+    assert (prediction.low_s <= prediction.high_s).all()

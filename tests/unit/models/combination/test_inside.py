@@ -19,26 +19,26 @@ def scored(score: float, count: int) -> SystemScores:
     return SystemScores("s", tally([Scores(np.zeros(count), np.full(count, score), np.ones(count))]))
 
 
-def test_a_slow_size_that_siblings_have_in_common_is_expected_between_the_sizes_of_another() -> None:
-    siblings = [summary(evidence(curve(key, {8.0: 1.2}))) for key in "bcdef"]
-    lone = curve("a", {}, (1.0, 2.0, 4.0, 16.0, 32.0))
-    plain, told = (combine(lone, known).predict([8.0]).run_time_s[0] for known in ((), siblings))
+def test_a_slow_size_that_related_curves_have_in_common_is_expected_between_the_sizes_of_another() -> None:
+    related_curves = [summary(evidence(curve(key, {8.0: 1.2}))) for key in "bcdef"]
+    single = curve("a", {}, (1.0, 2.0, 4.0, 16.0, 32.0))
+    plain, reported = (combine(single, known).predict([8.0]).run_time_s[0] for known in ((), related_curves))
     assert plain == pytest.approx(12.5, rel=0.01)
-    assert 1.05 * plain < told < 1.2 * plain
+    assert 1.05 * plain < reported < 1.2 * plain
 
 
-def test_siblings_that_err_both_ways_say_nothing() -> None:
-    siblings = [
+def test_related_curves_that_err_both_ways_report_nothing() -> None:
+    related_curves = [
         summary(evidence(curve(key, {8.0: factor}))) for key, factor in zip("bcde", (1.2, 0.8) * 2, strict=True)
     ]
-    lone = curve("a", {}, (1.0, 2.0, 4.0, 16.0, 32.0))
-    assert combine(lone, siblings).predict([8.0]).run_time_s[0] == pytest.approx(12.5, rel=0.01)
+    single = curve("a", {}, (1.0, 2.0, 4.0, 16.0, 32.0))
+    assert combine(single, related_curves).predict([8.0]).run_time_s[0] == pytest.approx(12.5, rel=0.01)
 
 
-def test_what_siblings_tell_leaves_observed_sizes_as_they_were() -> None:
-    siblings = [summary(evidence(curve(key, {8.0: 1.2}))) for key in "bcdef"]
+def test_what_related_curves_report_leaves_observed_sizes_as_they_were() -> None:
+    related_curves = [summary(evidence(curve(key, {8.0: 1.2}))) for key in "bcdef"]
     own = curve("a", {})
-    assert combine(own, siblings).predict(SIZES).run_time_s.tolist() == list(own.median_s)
+    assert combine(own, related_curves).predict(SIZES).run_time_s.tolist() == list(own.median_s)
 
 
 def test_the_band_is_widest_near_the_sizes_that_lie_on_no_smooth_curve() -> None:
@@ -64,6 +64,6 @@ def test_scores_inside_leave_the_bands_beyond_alone() -> None:
 
 
 def test_an_application_scores_each_inner_size_that_was_left_out() -> None:
-    told = learn([prequential(combine(curve("a", {})))]).scores[0]
+    reported = learn([prequential(combine(curve("a", {})))]).scores[0]
     inside = tally([Scores(np.zeros(4), np.zeros(4), np.ones(4))])
-    assert sum(told.counts[-64:]) == sum(inside)
+    assert sum(reported.counts[-64:]) == sum(inside)

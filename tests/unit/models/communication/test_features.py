@@ -14,7 +14,7 @@ from processors.models.communication import (
     r_squared,
     rcc,
     rcc_symmetric,
-    told,
+    reported_features,
     top_outliers,
 )
 
@@ -22,7 +22,7 @@ LINKS = ([10, 20, 30, 40, 100, 98], [0, 1, 2, 3, 20, 4], [10, 20, 30, 40, 100, 9
 
 
 def test_the_worked_example_comes_out_to_the_digit() -> None:
-    found = features(told(LINKS, ([1, 1, 2, 3, 4, 1], [1, 1, 1, 1, 1, 1]), [3, 5, 2]))
+    found = features(reported_features(LINKS, ([1, 1, 2, 3, 4, 1], [1, 1, 1, 1, 1, 1]), [3, 5, 2]))
     expected = {
         "avg_bytes": 49.666667,
         "max_bytes": 100.0,
@@ -46,17 +46,17 @@ def test_the_worked_example_comes_out_to_the_digit() -> None:
 
 
 def test_values_that_are_all_alike_have_no_outliers_and_idle_links_no_delay() -> None:
-    found = features(told(([7.0, 7.0], [3, 3], [0, 0]), ([2, 2], [5, 5])))
+    found = features(reported_features(([7.0, 7.0], [3, 3], [0, 0]), ([2, 2], [5, 5])))
     assert found["avg_bytes_ao"] == found["avg_bytes_to"] == 7.0
     assert found["sum_dilation_ao"] == 0.0
     assert found["avg_delay"] == found["avg_delay_to"] == 0.0
     assert average_outliers(np.full(7, 0.1)) == 0.1
 
 
-def test_what_a_producer_does_not_tell_has_no_features() -> None:
-    assert features(told()) == {}
-    assert set(features(told(fifo_messages=[1, 2]))) == {"max_fifo"}
-    assert features(told(messages=([1], [0.0])))["avg_hops_per_byte"] == 0.0
+def test_what_a_producer_does_not_report_has_no_features() -> None:
+    assert features(reported_features()) == {}
+    assert set(features(reported_features(fifo_messages=[1, 2]))) == {"max_fifo"}
+    assert features(reported_features(messages=([1], [0.0])))["avg_hops_per_byte"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_what_a_producer_does_not_tell_has_no_features() -> None:
         (([0.0] * (LINKS_MAX + 1),) * 3, "At most"),
     ],
 )
-def test_traffic_that_can_not_be_is_refused(links: tuple[list[float], list[float], list[float]], why: str) -> None:
+def test_traffic_that_cannot_be_is_refused(links: tuple[list[float], list[float], list[float]], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        told(links)
+        reported_features(links)
 
 
 values = st.lists(st.floats(0.0, 1e12), min_size=1, max_size=40)
@@ -84,7 +84,7 @@ def test_outliers_lie_between_the_mean_and_the_maximum(numbers: list[float]) -> 
         assert array.mean() * (1 - 1e-9) <= found <= array.max() * (1 + 1e-9)
 
 
-def test_pairs_are_counted_as_the_source_says_and_ties_depend_on_the_order() -> None:
+def test_pairs_are_counted_as_the_source_states_and_ties_depend_on_the_order() -> None:
     tied = np.array([1.0, 1.0])
     assert (rcc(tied, np.array([1.0, 2.0])), rcc(tied, np.array([2.0, 1.0]))) == (1.0, 0.0)
     assert rcc_symmetric(tied, np.array([1.0, 2.0])) == rcc_symmetric(tied, np.array([2.0, 1.0])) == 0.5
@@ -102,7 +102,7 @@ def test_without_ties_both_forms_are_that_of_kendall_whatever_the_order(order: l
     assert rcc_symmetric(x, y) == pytest.approx(rcc(x, y))
 
 
-def test_r_squared_of_the_mean_is_nought_and_of_nothing_unknown() -> None:
+def test_r_squared_of_the_mean_is_zero_and_of_nothing_unknown() -> None:
     actual = np.array([1.0, 2.0, 3.0])
     assert r_squared(actual, actual) == 1.0
     assert r_squared(np.full(3, 2.0), actual) == 0.0

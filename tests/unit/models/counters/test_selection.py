@@ -96,7 +96,7 @@ def test_a_run_of_no_weight_worth_speaking_of_changes_nothing() -> None:
     assert select(table(x, target, weight)).linear.coefficients == pytest.approx([10.0], rel=0.01)
 
 
-def test_thresholds_say_what_is_kept() -> None:
+def test_thresholds_state_what_is_kept() -> None:
     values, target = latent(3, 60)
     loose, strict = (select(table(values, target), Thresholds(correlation=c)) for c in (0.2, 0.7))
     assert len(strict.chosen) < len(loose.chosen)

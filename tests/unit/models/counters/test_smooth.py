@@ -24,13 +24,13 @@ def bent(count: int, seed: int, noise: float = 0.0) -> tuple[np.ndarray, np.ndar
 
 def test_a_bend_is_followed_where_a_line_is_far_off() -> None:
     x, y = bent(80, 1)
-    asked, truth = bent(200, 2)
+    requested, truth = bent(200, 2)
     found = fit(table(x, y))
-    assert np.mean(np.abs(found.predict(asked).value / truth - 1)) < 0.01
+    assert np.mean(np.abs(found.predict(requested).value / truth - 1)) < 0.01
     assert few(table(x, y)).error > 0.05
 
 
-def test_the_error_it_tells_is_that_of_groups_fitted_without_and_not_of_repeats() -> None:
+def test_the_error_it_reports_is_that_of_groups_fitted_without_and_not_of_repeats() -> None:
     x, y = bent(40, 3, noise=0.1)
     group = np.arange(40) // 2
     x[1::2], y[1::2] = x[::2], y[::2]  # each run twice: a repeat would tell its twin

@@ -29,7 +29,7 @@ def test_runs_like_the_others_count_in_full() -> None:
     assert np.mean(counts) > 0.98
 
 
-def test_little_is_known_from_few_runs_and_nothing_of_counters_that_are_not_told() -> None:
+def test_little_is_known_from_few_runs_and_nothing_of_counters_that_are_not_reported() -> None:
     assert unusual(like(RUNS_MIN - 1), {"ipc": 0.1}) == []
     assert unusual(like(20), {"other": 1.0, "ipc": float("nan")}) == []
 

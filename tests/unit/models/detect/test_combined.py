@@ -24,7 +24,7 @@ def run(values: np.ndarray, rule: CombinedRule | None = None) -> list[CombinedSt
     return [one.step(HOST, row[None, :]) for row in values]
 
 
-def test_a_value_within_its_range_that_contradicts_the_others_fires_and_the_expected_value_is_told() -> None:
+def test_a_value_within_its_range_that_contradicts_the_others_fires_and_the_expected_value_is_reported() -> None:
     values = loads(1500)
     usual = values[1400:, 1].mean()
     values[1400:, 1] = usual - (values[1400:, 1] - usual)  # the resource moves against the load
@@ -41,7 +41,7 @@ def test_what_all_resources_do_together_is_nothing_new() -> None:
     assert np.quantile(scores[1000:], 0.99) < 0.7
 
 
-def test_it_says_nothing_before_it_has_seen_enough() -> None:
+def test_it_reports_nothing_before_it_has_seen_enough() -> None:
     found = run(loads(300))
     assert not any(step.fired[0] or step.score[0] for step in found)
 
@@ -91,7 +91,7 @@ def test_a_host_that_is_forgotten_starts_anew() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.floats(), st.floats(), st.floats()), max_size=60))
-def test_whatever_comes_the_score_is_from_nought_to_below_one(values: list[tuple[float, float, float]]) -> None:
+def test_whatever_comes_the_score_is_from_zero_to_below_one(values: list[tuple[float, float, float]]) -> None:
     eager = CombinedRule(3, CombinedSettings(warm_up=5))
     for row in values:
         assert 0.0 <= eager.step(HOST, np.array([row])).score[0] < 1.0

@@ -91,13 +91,13 @@ def test_series_do_not_mind_their_neighbours_and_stored_rows_go_on_as_if_nothing
     seed: int, cut: int
 ) -> None:
     values = np.random.default_rng(seed).normal(size=(160, 3)).cumsum(axis=0)
-    together, alone = RecordRule(), [RecordRule() for _ in range(3)]
+    joint, alone = RecordRule(), [RecordRule() for _ in range(3)]
     for i, row in enumerate(values):
         if i == cut:
-            stored, together = [together.stored(0, 1), together.stored(1, 3)], RecordRule()
-            together.restore(1, 3, stored[1])
-            together.restore(0, 1, stored[0])
-        step = together.step(np.arange(3), row, i * HOUR_MS)
+            stored, joint = [joint.stored(0, 1), joint.stored(1, 3)], RecordRule()
+            joint.restore(1, 3, stored[1])
+            joint.restore(0, 1, stored[0])
+        step = joint.step(np.arange(3), row, i * HOUR_MS)
         for j in range(3):
             one = alone[j].step(np.array([0]), row[j : j + 1], i * HOUR_MS)
             assert one.score[0] == step.score[j]
@@ -106,12 +106,12 @@ def test_series_do_not_mind_their_neighbours_and_stored_rows_go_on_as_if_nothing
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=120))
-def test_whatever_comes_the_score_is_between_nought_and_one(values: list[float]) -> None:
+def test_whatever_comes_the_score_is_between_zero_and_one(values: list[float]) -> None:
     for step in steps(values, HOUR_MS):
         assert 0.0 <= step.score[0] <= 1.0
 
 
-def test_which_question_was_answered_strangely_and_the_usual_range_is_told() -> None:
+def test_which_question_was_answered_strangely_and_the_usual_range_is_reported() -> None:
     found = steps(TRACE)[37]
     assert (WAYS[found.way[0]], found.low[0], found.high[0]) == ("value", 10.0, pytest.approx(12.03))
     week = [100.0 if 8 <= i // 12 % 24 < 18 else 10.0 for i in range(12 * 24 * 8)]

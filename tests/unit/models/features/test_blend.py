@@ -19,22 +19,22 @@ def lived(
     """Let two forecasts with errors of these deviations be scored: the blend, the errors of both and of it late on."""
     chance = np.random.default_rng(seed)
     blend, errors = Blend(), np.zeros((RUNS, 3))
-    held = 0
+    covered = 0
     for i in range(RUNS):
         truth, common = 5.0 + chance.normal(), shared * chance.normal()
-        told = [truth + common + off * chance.normal() for off in (first_off, second_off)]
-        first, second = (Forecast(ln_t, 0.1) for ln_t in told)
-        said = blend.said(first, second)
-        _, low, high = blend.band(said)
-        held += low <= math.exp(truth) <= high
-        errors[i] = np.abs(np.array([*told, said.ln_t]) - truth)
+        reported = [truth + common + off * chance.normal() for off in (first_off, second_off)]
+        first, second = (Forecast(ln_t, 0.1) for ln_t in reported)
+        prediction = blend.combined(first, second)
+        _, low, high = blend.band(prediction)
+        covered += low <= math.exp(truth) <= high
+        errors[i] = np.abs(np.array([*reported, prediction.ln_t]) - truth)
         blend.learn(first, second, truth)
     late = errors[RUNS // 4 :].mean(axis=0)
-    assert held / RUNS == pytest.approx(0.9, abs=0.04)
+    assert covered / RUNS == pytest.approx(0.9, abs=0.04)
     return blend, *(float(each) for each in late)
 
 
-def test_the_one_that_is_right_has_the_say() -> None:
+def test_the_one_that_is_right_decides() -> None:
     blend, first, second, both = lived(0.5, NOISE)
     assert blend.share > 0.95
     assert both < 1.15 * second < first
@@ -52,14 +52,14 @@ def test_two_that_are_wrong_in_different_ways_are_better_together() -> None:
     assert both < 0.85 * min(first, second)
 
 
-def test_one_that_says_nearly_the_same_does_no_harm() -> None:
+def test_one_that_states_nearly_the_same_does_no_harm() -> None:
     _, first, _, both = lived(0.0, 0.02, shared=0.1)
     assert both < 1.02 * first
 
 
-def test_nothing_is_believed_of_the_second_before_runs_were_scored() -> None:
+def test_nothing_is_trusted_of_the_second_before_runs_were_scored() -> None:
     blend = Blend()
-    assert blend.said(Forecast(1.0, 0.1), Forecast(9.0, 0.1)).ln_t == 1.0
+    assert blend.combined(Forecast(1.0, 0.1), Forecast(9.0, 0.1)).ln_t == 1.0
     blend.learn(Forecast(1.0, 0.1), Forecast(2.0, 0.1), 2.0)
     assert 0.0 < blend.share <= 1 / 8
 
@@ -76,7 +76,7 @@ def test_whatever_comes_the_answer_lies_between_both_and_is_kept_to_the_bit(
     for first, second, actual in runs:
         blend.learn(Forecast(first, 0.1), Forecast(second, 0.2), actual)
         assert 0.0 <= blend.share <= 1.0
-        time_s, low_s, high_s = blend.band(blend.said(Forecast(3.0, 0.1), Forecast(4.0, 0.1)))
+        time_s, low_s, high_s = blend.band(blend.combined(Forecast(3.0, 0.1), Forecast(4.0, 0.1)))
         assert 0.0 < low_s <= time_s <= high_s < math.inf
         assert 3.0 - 1e-9 <= math.log(time_s) <= 4.0 + 1e-9
     assert Blend.build(blend.snapshot()) == blend

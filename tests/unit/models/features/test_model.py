@@ -21,9 +21,9 @@ def jobs(count: int, seed: int, noise: float = 0.02) -> list[Run]:
         nodes, cells, block = 2.0 ** rng.integers(0, 6), 10 ** rng.uniform(4, 7), float(rng.choice([16, 32, 64, 128]))
         solver = str(rng.choice(["sweep", "jacobi"]))
         time_s = 1e-4 * cells / nodes**0.9 * (2.0 if solver == "jacobi" else 1.0) * (1.6 if block > 32 else 1.0)
-        told = {"nodes": nodes, "cells": cells, "block": block, "solver": solver}
+        reported = {"nodes": nodes, "cells": cells, "block": block, "solver": solver}
         targets = {"run_time_s": float(time_s * np.exp(noise * rng.normal()))}
-        found.append(Run(f"job{seed}-{number}", number, encoded(told), targets))
+        found.append(Run(f"job{seed}-{number}", number, encoded(reported), targets))
     return found
 
 
@@ -41,16 +41,16 @@ def trainer() -> Trainer:
 def test_unseen_configurations_are_predicted_with_bands_that_hold_and_trees_find_what_powers_do_not(
     trainer: Trainer,
 ) -> None:
-    off, held = [], []
+    off, covered = [], []
     for each in jobs(200, seed=2):
         band = trainer.predict("run_time_s", each.values)
         assert band is not None
         off.append(abs(np.log(band.value / each.targets["run_time_s"])))
-        held.append(band.holds(each.targets["run_time_s"]))
+        covered.append(band.holds(each.targets["run_time_s"]))
     learner = trainer.learners["run_time_s"]
-    assert learner.believed == "forest"
+    assert learner.trusted == "forest"
     assert np.mean(off) < 0.08
-    assert np.mean(held) > 0.8
+    assert np.mean(covered) > 0.8
     found = importances(learner)
     assert max(found, key=lambda name: found[name]) == "block"
     assert learner.models["law"].error > 2 * learner.models["forest"].error
@@ -62,7 +62,7 @@ def test_a_restored_one_answers_the_same_to_the_bit(trainer: Trainer) -> None:
         assert restored.predict("run_time_s", each.values) == trainer.predict("run_time_s", each.values)
 
 
-def test_a_choice_that_was_not_made_counts_as_nought_and_one_that_was_made_once_is_no_column() -> None:
+def test_a_choice_that_was_not_made_counts_as_zero_and_one_that_was_made_once_is_no_column() -> None:
     reservoir = Reservoir()
     for number, solver in enumerate(("a", "a", "b", "b", "c")):
         reservoir.add(Run(str(number), 0, encoded({"n": 1 + number, "solver": solver}), {"run_time_s": 1.0}))
@@ -88,10 +88,10 @@ def test_a_power_law_of_two_attributes_goes_on_beyond_what_was_seen_and_then_sta
     values = np.exp(rng.uniform(0, 4, (60, 2)))
     found = law(table(values, 3 * values[:, 0] ** 1.5 / values[:, 1]))
     most = values.max(axis=0)
-    asked = np.array([[2.0, 3.0], [most[0] * 2, 3.0], [most[0] * FURTHER * 1000, 3.0]])
-    told = found.predict(asked).value
-    assert told[:2] == pytest.approx(3 * asked[:2, 0] ** 1.5 / asked[:2, 1], rel=0.1)
-    assert told[2] < 10 * told[1]
+    requested = np.array([[2.0, 3.0], [most[0] * 2, 3.0], [most[0] * FURTHER * 1000, 3.0]])
+    reported = found.predict(requested).value
+    assert reported[:2] == pytest.approx(3 * requested[:2, 0] ** 1.5 / requested[:2, 1], rel=0.1)
+    assert reported[2] < 10 * reported[1]
 
 
 def test_few_runs_make_no_model_and_a_law_without_bends_needs_few() -> None:
@@ -111,5 +111,5 @@ numbers = st.one_of(st.floats(-1e9, 1e9), st.sampled_from([0.0, 1.0, 1e300, 5e-3
 def test_whatever_was_learned_answers_are_positive_and_finite(rows: list[tuple[float, float, float]]) -> None:
     data = np.array(rows)
     found = finished(fitting(table(data[:, :2], data[:, 2])))
-    told = found.predict(np.concatenate([data[:, :2], [[-1e308, 1e308]]])).value
-    assert (np.isfinite(told) & (told > 0)).all()
+    reported = found.predict(np.concatenate([data[:, :2], [[-1e308, 1e308]]])).value
+    assert (np.isfinite(reported) & (reported > 0)).all()

@@ -16,7 +16,7 @@ Values = npt.NDArray[np.float64]
 ONE = np.arange(1)
 
 
-def told(forecasters: Forecasters, series: int = 0) -> dict[str, float]:
+def predicted(forecasters: Forecasters, series: int = 0) -> dict[str, float]:
     """Return what every predictor says next of a series."""
     row = forecasters.rows(series, series + 1)[0, layout.PREDICTION]
     return dict(zip(PREDICTORS, row.tolist(), strict=True))
@@ -45,15 +45,15 @@ def adaptive(values: Values, middle: Callable[[Values], np.floating]) -> float:
     """Return what the adaptive predictor says, computed from all values by its definition."""
     window = 10
     for i in range(1, len(values)):
-        said = [middle(values[max(i - size, 0, i - RECENT) : i]) for size in (window - 1, window, window + 1)]
-        shorter, same, longer = (abs(np.float32(each) - np.float32(values[i])) for each in said)
+        prediction = [middle(values[max(i - size, 0, i - RECENT) : i]) for size in (window - 1, window, window + 1)]
+        shorter, same, longer = (abs(np.float32(each) - np.float32(values[i])) for each in prediction)
         window += -1 if shorter < same and shorter <= longer else 1 if longer < same else 0
         window = min(max(window, 2), 100)
     return float(middle(values[-window:]))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 57, 101, 250])
-def test_each_predictor_says_what_its_definition_says(count: int) -> None:
+def test_each_predictor_states_what_its_definition_states(count: int) -> None:
     values = np.random.default_rng(count).random(count).astype(np.float32).astype(np.float64)
     expected = {
         "last": values[-1],
@@ -65,8 +65,8 @@ def test_each_predictor_says_what_its_definition_says(count: int) -> None:
         "adaptive_mean": adaptive(values, np.mean),
         "adaptive_median": adaptive(values, np.median),
     }
-    said = told(fed(values))
-    assert {name: said[name] for name in expected} == pytest.approx(expected, rel=2e-6)
+    prediction = predicted(fed(values))
+    assert {name: prediction[name] for name in expected} == pytest.approx(expected, rel=2e-6)
 
 
 def test_the_gradient_smooths_more_quickly_after_a_step_than_it_did_in_noise() -> None:
@@ -129,7 +129,7 @@ def test_the_choice_is_within_3_percent_of_the_best_single_predictor(
     assert ratio.mean() < 1.03
 
 
-def test_white_noise_is_told_by_its_mean_and_a_random_walk_by_its_last_value(
+def test_white_noise_is_reported_by_its_mean_and_a_random_walk_by_its_last_value(
     replayed: tuple[Values, Values, Forecasters],
 ) -> None:
     _, singles, forecasters = replayed
@@ -165,11 +165,11 @@ def test_a_series_does_not_depend_on_those_beside_it() -> None:
     count = BLOCK + 3
     values = np.random.default_rng(0).normal(0, 1, (130, count))
     values[np.random.default_rng(1).random(values.shape) < 0.2] = np.nan
-    together, alone = Forecasters(count), Forecasters(1)
+    joint, alone = Forecasters(count), Forecasters(1)
     for row in values:
-        together.observe(np.arange(count), row)
+        joint.observe(np.arange(count), row)
         alone.observe(ONE, row[-1:])
-    assert together.rows(count - 1, count).tobytes() == alone.rows(0, 1).tobytes()
+    assert joint.rows(count - 1, count).tobytes() == alone.rows(0, 1).tobytes()
 
 
 def test_from_its_rows_it_goes_on_as_if_nothing_had_been() -> None:

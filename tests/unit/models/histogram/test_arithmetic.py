@@ -197,10 +197,10 @@ def test_hosts_together_give_what_each_gives_alone(seed: int) -> None:
     x = given(np.cumsum(draw.uniform(0.1, 1, (4, 6)), axis=1), draw.dirichlet(np.ones(5), 4))
     y = given(np.cumsum(draw.uniform(0.1, 1, (4, 6)), axis=1), draw.dirichlet(np.ones(5), 4))
     for operation in OPERATIONS:
-        together, shared = operation(x, y), operation(x, D)
+        joint, shared = operation(x, y), operation(x, D)
         for host in range(4):
             for found, alone in (
-                (together, operation(x.host(host), y.host(host))),
+                (joint, operation(x.host(host), y.host(host))),
                 (shared, operation(x.host(host), D)),
             ):
                 assert found.host(host).edges == pytest.approx(alone.edges)

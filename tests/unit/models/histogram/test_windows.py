@@ -62,11 +62,11 @@ def test_the_order_of_samples_does_not_matter_and_each_lies_where_it_was_counted
 def test_hosts_may_have_different_numbers_of_samples() -> None:
     samples = np.full((3, 10), np.nan)
     samples[0], samples[1, :4], samples[2, 0] = SAMPLES, [1.0, 2.0, 3.0, 4.0], 7.0
-    together = from_samples(samples)
+    joint = from_samples(samples)
     for host, alone in enumerate(([*SAMPLES], [1.0, 2.0, 3.0, 4.0])):
-        assert together.host(host).shares == pytest.approx(from_samples(alone).shares)
-    assert together.host(2).edges.tolist() == [7.0] * 6
-    assert together.host(2).shares.tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
+        assert joint.host(host).shares == pytest.approx(from_samples(alone).shares)
+    assert joint.host(2).edges.tolist() == [7.0] * 6
+    assert joint.host(2).shares.tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("samples", [[], [np.nan], [[1.0, 2.0], [np.nan, np.nan]], [np.inf, 1.0]])
@@ -126,7 +126,7 @@ def test_forecasts_that_are_right_have_even_transforms_and_the_best_score() -> N
     assert float(crps(WINDOW, actual).mean()) < float(crps(wide, actual).mean())
 
 
-def test_the_largest_of_many_is_as_their_simulation_says() -> None:
+def test_the_largest_of_many_is_as_their_simulation_states() -> None:
     draw = np.random.default_rng(2)
     for n in (2, 16, 300):
         largest = quantiles(WINDOW, draw.random((20_000, n)).ravel()).reshape(-1, n).max(axis=1)

@@ -12,7 +12,7 @@ from processors.models.laws import barnes, family
 
 N = np.array([4.0, 8.0, 16.0, 32.0])
 T = np.array([262.0, 139.0, 78.5, 63.0])
-ASKED = np.array([12.0, 64.0])
+REQUESTED = np.array([12.0, 64.0])
 BIG = np.array([16.0, 32.0, 64.0, 96.0, 128.0])
 
 
@@ -33,7 +33,7 @@ def test_a_law_has_its_known_terms_and_predictions(
 ) -> None:
     found = family.fit_family(N, T)[family.MEMBERS.index(law)]
     assert found == pytest.approx(terms, rel=2e-5, abs=1e-9)
-    assert found @ basis(ASKED) == pytest.approx(times, rel=1e-5)
+    assert found @ basis(REQUESTED) == pytest.approx(times, rel=1e-5)
 
 
 def test_kazminas_law_has_its_known_fastest_size() -> None:
@@ -86,10 +86,10 @@ def test_terms_are_never_negative_and_predictions_positive(times: list[float]) -
 @settings(deadline=None)
 @given(st.floats(1e-6, 1e6))
 def test_another_unit_of_time_scales_the_laws(factor: float) -> None:
-    scaled = family.fit_family(N, factor * T) @ basis(ASKED)
-    assert scaled == pytest.approx(factor * (family.fit_family(N, T) @ basis(ASKED)), rel=1e-9)
+    scaled = family.fit_family(N, factor * T) @ basis(REQUESTED)
+    assert scaled == pytest.approx(factor * (family.fit_family(N, T) @ basis(REQUESTED)), rel=1e-9)
 
 
-def test_every_law_says_how_many_sizes_it_needs() -> None:
+def test_every_law_states_how_many_sizes_it_needs() -> None:
     assert set(SIZES_MIN) == set(MEMBERS)
     assert all(count >= 1 for count in SIZES_MIN.values())

@@ -33,9 +33,9 @@ def test_three_sizes_give_the_local_law_of_three() -> None:
 
 
 def test_prefixes_give_what_each_prefix_gives_alone() -> None:
-    together = prefixes.fit_local(N / N[-1], T / T[-1])
+    joint = prefixes.fit_local(N / N[-1], T / T[-1])
     for m in (2, 3, 4):
-        for number, (kind, fit) in enumerate(zip(prefixes.KINDS, together[:, m - 2], strict=True)):
+        for number, (kind, fit) in enumerate(zip(prefixes.KINDS, joint[:, m - 2], strict=True)):
             expected = fit * T[-1] * np.array([N[-1], N[-1] ** -kind.exponent])
             assert local_law(N[:m], T[:m], number) == pytest.approx(tuple(expected), rel=1e-9, abs=1e-9)
 

@@ -10,8 +10,8 @@ from processors.models.power import believable, efficient
 from tests.kit.rapl import RAPL_FINE_RANGE_J, RAPL_RANGE_J
 
 
-def steps(*told: float) -> list[tuple[float, str]]:
-    found = increments(*([value] for value in told))
+def steps(*reported: float) -> list[tuple[float, str]]:
+    found = increments(*([value] for value in reported))
     return [(float(found.amount[0]), Step(found.step[0]).name)]
 
 
@@ -37,7 +37,7 @@ def test_a_reset_is_no_wrap_and_makes_up_nothing() -> None:
     assert steps(RAPL_RANGE_J / 4, 5.0, 60.0, RAPL_RANGE_J)[0][1] == "RESET"
 
 
-def test_where_whole_ranges_may_be_missing_nothing_is_believed() -> None:
+def test_where_whole_ranges_may_be_missing_nothing_is_trusted() -> None:
     assert steps(100.0, 200.0, 3600.0, RAPL_RANGE_J, 300.0)[0][1] == "DOUBTFUL"
     assert steps(200.0, 100.0, 1500.0, RAPL_RANGE_J, 300.0)[0][1] == "WRAPPED"  # twice would be 349 W
     assert steps(200.0, 100.0, 3600.0, RAPL_RANGE_J, 300.0)[0][1] == "DOUBTFUL"
@@ -45,11 +45,11 @@ def test_where_whole_ranges_may_be_missing_nothing_is_believed() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [(np.nan, 1.0, 1.0), (1.0, np.nan, 1.0), (-1.0, 1.0, 1.0), (1.0, 2.0, 0.0), (1.0, 2.0, -5.0), (1, np.inf, 1)],
 )
-def test_a_reading_that_is_missing_or_can_not_be_tells_nothing(told: tuple[float, float, float]) -> None:
-    assert steps(*told)[0][1] == "UNKNOWN"
+def test_a_reading_that_is_missing_or_cannot_be_reports_nothing(reported: tuple[float, float, float]) -> None:
+    assert steps(*reported)[0][1] == "UNKNOWN"
 
 
 @settings(max_examples=200, deadline=None)
@@ -58,21 +58,21 @@ def test_a_reading_that_is_missing_or_can_not_be_tells_nothing(told: tuple[float
     st.floats(0.0, 300.0),
     st.floats(1.0, RAPL_RANGE_J / 301.0),
 )
-def test_a_counter_read_often_enough_always_tells_its_power(start: float, power_w: float, elapsed_s: float) -> None:
+def test_a_counter_read_often_enough_always_reports_its_power(start: float, power_w: float, elapsed_s: float) -> None:
     now = (start + power_w * elapsed_s) % RAPL_RANGE_J
     found = increments([start], [now], [elapsed_s], RAPL_RANGE_J, 300.0)
-    if found.step[0] != Step.DOUBTFUL:  # at the very edge of one range a second one can not be excluded
+    if found.step[0] != Step.DOUBTFUL:  # at the very edge of one range a second one cannot be excluded
         assert found.amount[0] == pytest.approx(power_w * elapsed_s, abs=1e-3)
     assert found.step[0] != Step.RESET
 
 
-def test_values_that_can_not_be_are_left_out() -> None:
+def test_values_that_cannot_be_are_left_out() -> None:
     found = believable(np.array([[200.0, np.nan, 0.0], [-5.0, 5e6, np.inf]]), most_w=5000.0)
     assert np.isfinite(found).sum() == 1
     assert found[0, 0] == 200.0
 
 
-def test_gaps_are_told_and_filled_with_the_mean_of_what_was_measured() -> None:
+def test_gaps_are_reported_and_filled_with_the_mean_of_what_was_measured() -> None:
     time_s = np.arange(0.0, 3601.0, 60.0)
     power = np.full((3, 61), 250.0)
     power[1, 20:40] = np.nan
@@ -96,10 +96,10 @@ def test_a_thousand_hosts_each_with_gaps_of_its_own_agree_with_one_at_a_time() -
     rng = np.random.default_rng(1)
     time_s, power = np.arange(0.0, 1800.0, 60.0), 200.0 + 50 * rng.random((1000, 30))
     power[rng.random(power.shape) < 0.3] = np.nan
-    together = energy(time_s, power, 10.0, 1790.0, 150.0)
+    joint = energy(time_s, power, 10.0, 1790.0, 150.0)
     for host in (0, 7, 999):
         alone = energy(time_s, power[host : host + 1], 10.0, 1790.0, 150.0)
-        assert [each[host] for each in together] == pytest.approx([each[0] for each in alone])
+        assert [each[host] for each in joint] == pytest.approx([each[0] for each in alone])
 
 
 def test_a_sample_far_from_the_next_and_from_both_ends_measures_no_time() -> None:

@@ -39,10 +39,10 @@ def test_each_hosts_part_is_the_worked_one() -> None:
 
 def test_windows_of_hosts_give_the_same_as_hosts_one_by_one() -> None:
     cpu = given([[0.8, 0.9, 1.0], [0.4, 0.6, 0.8]], [[0.5, 0.5]] * 2)
-    together = run_time("max_over(hosts, work / cpu_available)", cpu_available=cpu, work=np.array([10.0, 8.0]), hosts=2)
+    joint = run_time("max_over(hosts, work / cpu_available)", cpu_available=cpu, work=np.array([10.0, 8.0]), hosts=2)
     alone = run_time("max(10 / c1, 8 / c2)", c1=cpu.host(0), c2=C2)
-    assert together.histogram.edges == pytest.approx(alone.histogram.edges)
-    assert together.histogram.shares == pytest.approx(alone.histogram.shares, abs=0.03)
+    assert joint.histogram.edges == pytest.approx(alone.histogram.edges)
+    assert joint.histogram.shares == pytest.approx(alone.histogram.shares, abs=0.03)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_numbers_alone_give_a_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("x / (y - y)", "column 6: the divisor is 0."),
         ("x + 1 / z", "column 9: the divisor may be 0, with z."),
@@ -196,15 +196,15 @@ def test_numbers_alone_give_a_number() -> None:
         ("huge * (huge * huge * x + huge)", "the result is too large for a number."),
     ],
 )
-def test_what_has_no_value_is_refused_with_a_sentence(text: str, says: str) -> None:
+def test_what_has_no_value_is_refused_with_a_message(text: str, message: str) -> None:
     with pytest.raises(EquationError, match=r"line 1, column \d+: ") as refused:
         run_time(text, x=X, y=Y, z=given([-1, 1], [1.0]), w=np.array([0.0, 1.0, 2.0]), huge=given([1e150, 1e151], [1.0]),
                  cpu=given([[0.5, 1]] * 3, [[1.0]] * 3), hosts=3)  # fmt: skip
-    assert says in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("variables", "says"),
+    ("variables", "message"),
     [
         ({}, "x, y has no value."),
         ({"x": 1.0, "y": float("nan"), "hosts": 2}, "y is no finite number."),
@@ -217,10 +217,10 @@ def test_what_has_no_value_is_refused_with_a_sentence(text: str, says: str) -> N
         ({"x": 1.0, "y": Y, "hosts": 0}, "there has to be at least one host."),
     ],
 )
-def test_values_that_do_not_fit_are_refused(variables: dict[str, Value], says: str) -> None:
+def test_values_that_do_not_fit_are_refused(variables: dict[str, Value], message: str) -> None:
     with pytest.raises(EquationError) as refused:
         evaluate(parse("max_over(hosts, x + y)", ("x", "y")), variables)
-    assert says in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_host_without_any_processor_time_delays_a_hundredfold() -> None:

@@ -18,7 +18,7 @@ def refusal(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("a + * b", "line 1, column 5: a number, a name or a parenthesis is missing."),
         ("", "line 1, column 1: a number, a name or a parenthesis is missing."),
@@ -48,8 +48,8 @@ def refusal(text: str) -> str:
         ("T = 2 * (a +\n  b) * ]", "line 2, column 8: ']' means nothing here."),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(text: str, says: str) -> None:
-    assert refusal(text) == says
+def test_what_is_wrong_is_reported_with_its_place(text: str, message: str) -> None:
+    assert refusal(text) == message
 
 
 def test_a_result_may_have_a_name_or_none_and_parts_stand_on_lines_or_between_semicolons() -> None:
@@ -85,7 +85,7 @@ def test_names_that_are_used_are_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("(" * 60 + "a" + ")" * 60, "nested more than 40 deep"),
         ("-" * 60 + "a", "nested more than 40 deep"),
@@ -96,8 +96,8 @@ def test_names_that_are_used_are_known() -> None:
         ("a" + " " * LENGTH_MAX, f"longer than {LENGTH_MAX} characters"),
     ],
 )
-def test_an_equation_has_limits(text: str, says: str) -> None:
-    assert says in refusal(text)
+def test_an_equation_has_limits(text: str, message: str) -> None:
+    assert message in refusal(text)
 
 
 @pytest.mark.parametrize("text", ["__import__('os')", "a.__class__", "a if b else a", "lambda: a", "[a for a in b]", "a @ b", "f'{a}'", "a\x00b", "é", "\\"])  # fmt: skip
@@ -122,4 +122,4 @@ def test_any_text_is_read_or_refused_with_a_place_in_it(text: str) -> None:
     place, lines = refused.value.place, text.split("\n")
     assert 1 <= place.line <= len(lines)
     assert 1 <= place.column <= len(lines[place.line - 1]) + 1
-    assert refused.value.sentence.endswith((".", "?"))
+    assert refused.value.message.endswith((".", "?"))

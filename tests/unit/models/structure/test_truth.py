@@ -38,9 +38,9 @@ def test_nineteen_of_twenty_runs_lie_in_the_range_and_intervals_hold_their_share
     index = interval_index(found, actual)
     inside = (index >= 0) & (index < found.intervals)
     assert inside.mean() >= 0.95
-    told = np.array([found.shares[each] for each in range(found.intervals)])
+    reported = np.array([found.shares[each] for each in range(found.intervals)])
     counted = np.bincount(index[inside], minlength=found.intervals) / RUNS
-    assert counted == pytest.approx(told, abs=0.12)
+    assert counted == pytest.approx(reported, abs=0.12)
     assert abs(float(pit(found, actual).mean()) - 0.5) < 0.08
 
 
@@ -56,11 +56,11 @@ def test_intervals_of_draws_hold_their_shares_within_chance() -> None:
     draw = np.random.default_rng(13)
     samples = availability(draw, (20_000,))
     values: dict[str, Value] = {"cpu_available": from_samples(samples, 25), "bandwidth": 30.0}
-    together = parse("10 / cpu_available + 5 * cpu_available + 0 * bandwidth", RESOURCES)
-    found = evaluate(together, values)
+    joint = parse("10 / cpu_available + 5 * cpu_available + 0 * bandwidth", RESOURCES)
+    found = evaluate(joint, values)
     assert [way.kind for way in found.ways] == ["shared draws"]
     actual = availability(draw, (RUNS,))
     index = interval_index(found.histogram, 10 / actual + 5 * actual)
     counted = np.bincount(np.clip(index, 0, 4), minlength=5)
-    told = found.histogram.shares
-    assert (np.abs(counted - RUNS * told) <= 3 * np.sqrt(RUNS * told * (1 - told)) + 5).all()
+    reported = found.histogram.shares
+    assert (np.abs(counted - RUNS * reported) <= 3 * np.sqrt(RUNS * reported * (1 - reported)) + 5).all()

@@ -17,7 +17,7 @@ def run(number: int, **values: float) -> Run:
 
 def test_what_stays_follows_from_the_ids_and_not_from_their_order() -> None:
     runs = [run(i) for i in range(300)]
-    kept = []
+    retained = []
     for seed in range(3):
         reservoir = Reservoir(runs_max=40)
         for i, each in enumerate(np.random.default_rng(seed).permutation(300)):
@@ -25,9 +25,9 @@ def test_what_stays_follows_from_the_ids_and_not_from_their_order() -> None:
             if i % 50 == 7 * seed:
                 reservoir.advance()
         reservoir.advance()
-        kept.append(list(reservoir.kept))
-    assert kept[0] == kept[1] == kept[2]
-    assert len(kept[0]) == 40
+        retained.append(list(reservoir.retained))
+    assert retained[0] == retained[1] == retained[2]
+    assert len(retained[0]) == 40
 
 
 def test_a_run_that_is_reported_again_takes_its_own_place() -> None:
@@ -38,7 +38,7 @@ def test_a_run_that_is_reported_again_takes_its_own_place() -> None:
     assert reservoir.table("power_w").target.tolist() == [200.0]
 
 
-def test_new_runs_wait_until_it_is_told_to_advance_and_a_restored_one_has_the_same_table() -> None:
+def test_new_runs_wait_until_it_is_asked_to_advance_and_a_restored_one_has_the_same_table() -> None:
     reservoir = Reservoir()
     for i in range(60):
         reservoir.add(run(i))
@@ -85,7 +85,7 @@ def test_old_runs_can_be_forgotten() -> None:
     reservoir.forget(7)
     assert [each.id for each in reservoir.runs()] == ["run7", "run8", "run9"]
     reservoir.advance()
-    assert sorted(reservoir.kept) == ["run7", "run8", "run9"]
+    assert sorted(reservoir.retained) == ["run7", "run8", "run9"]
 
 
 def test_a_run_that_is_taken_away_stays_in_the_models_of_now_and_not_in_the_next() -> None:
@@ -111,8 +111,8 @@ def test_a_run_that_is_taken_away_stays_in_the_models_of_now_and_not_in_the_next
 
 def test_a_target_that_was_estimated_counts_less_than_others_of_its_run() -> None:
     reservoir = Reservoir()
-    told = Run("r", 0, {"x": 1.0}, {"power_w": 1.0, "run_time_s": 2.0}, weight=0.5, weights={"power_w": 0.1})
-    reservoir.add(told)
+    reported = Run("r", 0, {"x": 1.0}, {"power_w": 1.0, "run_time_s": 2.0}, weight=0.5, weights={"power_w": 0.1})
+    reservoir.add(reported)
     reservoir.advance()
     weights = [reservoir.table(target).weight.tolist() for target in ("power_w", "run_time_s")]
     assert weights == [[pytest.approx(0.05)], [0.5]]
@@ -139,7 +139,7 @@ def test_a_full_reservoir_in_the_middle_of_a_fit_is_stored_in_less_than_its_boun
             reservoir.advance()
         if i == 4000:
             reservoir.begin()
-    assert len(reservoir.kept) == 256
+    assert len(reservoir.retained) == 256
     assert reservoir.coming is not None
     assert len(json.dumps(reservoir.snapshot())) < 250_000
 
@@ -162,18 +162,18 @@ def test_what_it_holds_is_bounded(ids: list[int], runs_max: int) -> None:
         reservoir.add(run(number))
         if i % 37 == 0:
             reservoir.advance()
-        assert len(reservoir.kept) <= runs_max
+        assert len(reservoir.retained) <= runs_max
         assert len(reservoir.waiting) <= 1.25 * runs_max
 
 
-def test_a_band_holds_the_share_it_promises_whatever_the_deviation_that_was_told() -> None:
+def test_a_band_holds_the_share_it_promises_whatever_the_deviation_that_was_reported() -> None:
     rng = np.random.default_rng(1)
-    for told in (0.01, 0.05, 0.2):
-        tracked, held = Tracked(), []
+    for reported in (0.01, 0.05, 0.2):
+        tracked, covered = Tracked(), []
         for actual in 400.0 * np.exp(0.05 * rng.normal(size=1500)):
-            held.append(tracked.band(400.0, told).holds(actual))
-            tracked.learn(400.0, told, actual)
-        assert 0.87 < np.mean(held[200:]) < 0.93
+            covered.append(tracked.band(400.0, reported).holds(actual))
+            tracked.learn(400.0, reported, actual)
+        assert 0.87 < np.mean(covered[200:]) < 0.93
 
 
 def test_what_followed_answers_goes_on_after_a_restore_as_if_nothing_had_happened() -> None:

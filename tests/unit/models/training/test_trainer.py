@@ -29,7 +29,7 @@ def runs(count: int, seed: int = 1, disturbed: float = 0.0) -> list[Run]:
     return found
 
 
-def taught(count: int) -> Trainer:
+def transferred(count: int) -> Trainer:
     trainer = Trainer(TARGETS)
     for each in runs(count):
         trainer.learn(each)
@@ -40,22 +40,22 @@ def taught(count: int) -> Trainer:
 
 @pytest.fixture(scope="module")
 def trainer() -> Trainer:
-    return taught(90)
+    return transferred(90)
 
 
 def test_unseen_runs_are_predicted_the_counters_named_and_the_bands_hold(trainer: Trainer) -> None:
-    errors, held = [], []
+    errors, covered = [], []
     for each in runs(200, seed=2):
         band = trainer.predict("power_w", each.values)
         assert band is not None
         errors.append(abs(band.value / each.targets["power_w"] - 1))
-        held.append(band.holds(each.targets["power_w"]))
+        covered.append(band.holds(each.targets["power_w"]))
     assert np.mean(errors) < 0.03
-    assert np.mean(held) > 0.8
+    assert np.mean(covered) > 0.8
     assert explanation(trainer.learners["power_w"])[0].counter == "c00"
 
 
-def test_nothing_is_said_before_anything_is_known_and_little_after_one_run() -> None:
+def test_nothing_is_reported_before_anything_is_known_and_little_after_one_run() -> None:
     trainer = Trainer(TARGETS)
     assert trainer.predict("power_w", {"c00": 1.0}) is None
     assert not trainer.tick()
@@ -69,7 +69,7 @@ def test_nothing_is_said_before_anything_is_known_and_little_after_one_run() -> 
 
 @pytest.mark.parametrize("steps", [0, 1, 11, 23])
 def test_one_restored_in_the_middle_of_a_fit_answers_and_goes_on_as_the_other(steps: int) -> None:
-    whole = taught(20)
+    whole = transferred(20)
     more = runs(12, seed=3)
     for each in more[:6]:
         whole.learn(each)
@@ -80,15 +80,15 @@ def test_one_restored_in_the_middle_of_a_fit_answers_and_goes_on_as_the_other(st
     for each in more[7:]:
         answers = [trainer.predict("power_w", each.values) for trainer in (whole, restored)]
         assert answers[0] == answers[1]
-        told = [trainer.tick() for trainer in (whole, restored)]
-        assert told[0] == told[1]
+        reported = [trainer.tick() for trainer in (whole, restored)]
+        assert reported[0] == reported[1]
         for trainer in (whole, restored):
             trainer.learn(each)
     assert json.dumps(whole.snapshot()) == json.dumps(restored.snapshot())
 
 
-def test_one_restored_at_each_step_of_a_fit_says_the_same_to_the_bit_as_one_that_was_never_stopped() -> None:
-    whole, restored = taught(20), taught(20)
+def test_one_restored_at_each_step_of_a_fit_predicts_the_same_to_the_bit_as_one_that_was_never_stopped() -> None:
+    whole, restored = transferred(20), transferred(20)
     for each in runs(8, seed=3):
         whole.learn(each)
         restored.learn(each)
@@ -113,7 +113,7 @@ def test_a_learner_takes_its_own_columns_of_the_runs_that_all_share() -> None:
     assert [len(table.names) for table in tables if table is not None] == [2, 10]
 
 
-def test_a_kind_that_can_not_be_taken_up_again_is_fitted_again_after_a_restore() -> None:
+def test_a_kind_that_cannot_be_taken_up_again_is_fitted_again_after_a_restore() -> None:
     class Mean:
         error = 0.1
 
@@ -163,9 +163,9 @@ def test_runs_that_were_disturbed_and_weigh_little_hardly_change_the_model() -> 
         trainer.learn(each)
     while trainer.tick():
         pass
-    asked = runs(50, seed=4)
-    rows = [trainer.predict("power_w", each.values) for each in asked]
-    off = [abs(band.value / each.targets["power_w"] - 1) for band, each in zip(rows, asked, strict=True) if band]
+    requested = runs(50, seed=4)
+    rows = [trainer.predict("power_w", each.values) for each in requested]
+    off = [abs(band.value / each.targets["power_w"] - 1) for band, each in zip(rows, requested, strict=True) if band]
     assert np.mean(off) < 0.05
 
 
@@ -190,7 +190,7 @@ def test_a_snapshot_of_another_version_is_refused() -> None:
         Trainer(TARGETS, state={"version": 0})
 
 
-def test_a_reservoir_says_what_a_fit_is_made_of_until_it_is_made() -> None:
+def test_a_reservoir_states_what_a_fit_is_made_of_until_it_is_made() -> None:
     reservoir = Reservoir()
     first, second = runs(2)
     reservoir.add(first)
@@ -199,4 +199,4 @@ def test_a_reservoir_says_what_a_fit_is_made_of_until_it_is_made() -> None:
     assert len(reservoir.table("power_w")) == 1
     assert Reservoir.build(reservoir.snapshot()) == reservoir
     reservoir.advance()
-    assert (list(reservoir.kept), list(reservoir.waiting)) == ([first.id], [second.id])
+    assert (list(reservoir.retained), list(reservoir.waiting)) == ([first.id], [second.id])

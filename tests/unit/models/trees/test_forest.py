@@ -25,11 +25,11 @@ def test_every_row_that_was_learned_comes_back_exactly_from_leaves_of_one_row() 
     assert grow(x, y).mean(x) == pytest.approx(y, abs=1e-12)
 
 
-def test_unseen_rows_are_explained_as_well_as_the_literature_says_and_by_the_features_that_matter() -> None:
+def test_unseen_rows_are_explained_as_well_as_the_literature_states_and_by_the_features_that_matter() -> None:
     x, y = friedman(300, 1)
     forest = grow(x, y, growth=Growth(trees=50))
-    asked, truth = friedman(1000, 2)
-    assert np.mean((forest.mean(asked) - truth) ** 2) < 6.5  # the noise alone is 1, the variance 24
+    requested, truth = friedman(1000, 2)
+    assert np.mean((forest.mean(requested) - truth) ** 2) < 6.5  # the noise alone is 1, the variance 24
     assert set(np.argsort(forest.importances())[-5:]) == {0, 1, 2, 3, 4}
     assert forest.importances().sum() == pytest.approx(1.0)
 
@@ -38,12 +38,14 @@ def test_the_same_rows_and_seed_give_the_same_forest_whether_it_is_grown_at_once
     x, y = friedman(150, 3)
     weight, growth = np.ones(150), Growth(trees=7)
     parts = [grow_trees(x, y, weight, growth, range(i, min(i + 3, 7))) for i in range(0, 7, 3)]
-    asked, _ = friedman(50, 4)
+    requested, _ = friedman(50, 4)
     whole = grow(x, y, growth=growth)
-    assert joined(parts).mean(asked) == pytest.approx(whole.mean(asked), abs=1e-12)
-    assert joined(parts).quantiles(asked, (0.1, 0.9)) == pytest.approx(whole.quantiles(asked, (0.1, 0.9)), abs=1e-12)
-    assert same(whole, grow(x, y, growth=growth), asked)
-    assert not same(whole, grow(x, y, growth=Growth(trees=7, seed=2)), asked)
+    assert joined(parts).mean(requested) == pytest.approx(whole.mean(requested), abs=1e-12)
+    assert joined(parts).quantiles(requested, (0.1, 0.9)) == pytest.approx(
+        whole.quantiles(requested, (0.1, 0.9)), abs=1e-12
+    )
+    assert same(whole, grow(x, y, growth=growth), requested)
+    assert not same(whole, grow(x, y, growth=Growth(trees=7, seed=2)), requested)
 
 
 def test_quantiles_are_those_of_the_targets_in_the_leaves() -> None:
@@ -57,8 +59,8 @@ def test_quantiles_are_those_of_the_targets_in_the_leaves() -> None:
 
 def test_bands_of_leaves_hold_about_what_they_promise() -> None:
     x, y = friedman(1000, 5)
-    asked, truth = friedman(1000, 6)
-    low, high = grow(x, y, growth=Growth(trees=30, leaf_rows=5)).quantiles(asked, (0.05, 0.95)).T
+    requested, truth = friedman(1000, 6)
+    low, high = grow(x, y, growth=Growth(trees=30, leaf_rows=5)).quantiles(requested, (0.05, 0.95)).T
     assert 0.85 < np.mean((truth >= low) & (truth <= high)) < 0.99
 
 
@@ -105,8 +107,8 @@ def test_answers_never_leave_the_range_of_what_was_learned(rows: list[tuple[floa
     forest = grow(data[:, :2], data[:, 2], growth=Growth(trees=3))
     low, high = data[:, 2].min(), data[:, 2].max()
     slack = 1e-9 * max(abs(low), abs(high), 1.0)
-    asked = np.concatenate([data[:, :2], np.array([[1e300, -1e300]])])
-    for answer in (forest.mean(asked), *forest.quantiles(asked, (0.05, 0.5, 0.95)).T):
+    requested = np.concatenate([data[:, :2], np.array([[1e300, -1e300]])])
+    for answer in (forest.mean(requested), *forest.quantiles(requested, (0.05, 0.5, 0.95)).T):
         assert np.isfinite(answer).all()
         assert (answer >= low - slack).all()
         assert (answer <= high + slack).all()

@@ -12,7 +12,7 @@ from processors.facts import Band, Remaining, noteworthy, remaining
 PUBLISHED = Band(100.0, 80.0, 125.0)
 
 
-def test_at_its_start_a_job_is_told_what_was_published() -> None:
+def test_at_its_start_a_job_is_shown_what_was_published() -> None:
     lopsided = Band(100.0, 80.0, 300.0)
     for band in (PUBLISHED, lopsided):
         assert remaining(band, elapsed_s=0, limit_s=None) == Remaining(band, None)
@@ -38,8 +38,8 @@ def test_a_job_that_has_reached_its_limit_exceeds_it() -> None:
 
 
 def test_the_longer_a_job_runs_the_later_it_ends() -> None:
-    told = [remaining(PUBLISHED, elapsed_s=elapsed_s, limit_s=150.0) for elapsed_s in range(0, 400, 10)]
-    for earlier, later in pairwise(told):
+    reported = [remaining(PUBLISHED, elapsed_s=elapsed_s, limit_s=150.0) for elapsed_s in range(0, 400, 10)]
+    for earlier, later in pairwise(reported):
         assert later.band.run_time_s >= earlier.band.run_time_s - 1e-9
         assert (later.exceeds_limit or 0) >= (earlier.exceeds_limit or 0) - 1e-9
 
@@ -53,11 +53,11 @@ def test_no_numbers_give_a_forecast_that_is_none(
 ) -> None:
     low_s, high_s = max(run_time_s * low, 1e-300), min(run_time_s * high, 1e300)
     found = remaining(Band(run_time_s, low_s, high_s), elapsed_s, limit_s)
-    said = found.band
-    assert said.low_s <= said.run_time_s <= said.high_s
-    assert all(math.isfinite(number) for number in (said.low_s, said.run_time_s, said.high_s))
+    prediction = found.band
+    assert prediction.low_s <= prediction.run_time_s <= prediction.high_s
+    assert all(math.isfinite(number) for number in (prediction.low_s, prediction.run_time_s, prediction.high_s))
     assert found.exceeds_limit is None or 0 <= found.exceeds_limit <= 1
-    assert said.high_s >= elapsed_s or said.high_s == pytest.approx(elapsed_s)
+    assert prediction.high_s >= elapsed_s or prediction.high_s == pytest.approx(elapsed_s)
 
 
 def test_changes_below_two_per_cent_are_not_worth_a_message() -> None:

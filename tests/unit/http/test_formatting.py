@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processors.contracts.outputs import VERDICTS
-from sinks.web.words import attention, duration, explained, share, size
+from sinks.web.formatting import attention, duration, explained, share, size
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from sinks.web.words import attention, duration, explained, share, size
         (90_000.0, "1 d 1 h"), (-30.0, "-30 s"), (1e12, "1e+12 s"), (float("inf"), "inf s"),
     ],
 )  # fmt: skip
-def test_a_duration_is_told_in_its_two_largest_units(seconds: float, text: str) -> None:
+def test_a_duration_is_reported_in_its_two_largest_units(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
@@ -25,7 +25,7 @@ def test_no_number_is_without_words(seconds: float, n: float) -> None:
     assert share(seconds)
 
 
-def test_every_verdict_has_a_sentence_and_a_place() -> None:
+def test_every_verdict_has_a_message_and_a_place() -> None:
     assert len({explained(verdict) for verdict in VERDICTS}) == len(VERDICTS)
     assert max(VERDICTS, key=attention) == "reliable"
     assert attention("of a later version") == len(VERDICTS)

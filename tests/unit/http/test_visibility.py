@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount, Route
 
 from processors.contracts.outputs import AlertEvidence
-from sinks.web.access import PRESENT, Reader, Seen
+from sinks.web.access import PRESENT, Reader, VisibilityFilter
 from sinks.web.changes import Changes
 from tests.kit.messages import alert
 from tests.kit.readers import ANN, ANNS_JOB, APPLICATION, BOBS, BOBS_JOB, BOBS_PAST_JOB, centre, get_as, limited_app
@@ -52,11 +52,11 @@ def url(path: str, fill: list[str], query: dict[str, str]) -> str:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(path=st.sampled_from([path for path in ROUTES if path not in COUNTS]), fill=fills, query=queries)
-def test_no_route_tells_anything_that_depends_on_the_jobs_of_another(
+def test_no_route_reports_anything_that_depends_on_the_jobs_of_another(
     path: str, fill: list[str], query: dict[str, str]
 ) -> None:
-    asked = url(path, fill, query)
-    with_bob, without_bob = (get_as("ann", app, asked) for app in (WITH_BOB, WITHOUT_BOB))
+    requested = url(path, fill, query)
+    with_bob, without_bob = (get_as("ann", app, requested) for app in (WITH_BOB, WITHOUT_BOB))
     assert (with_bob.status_code, with_bob.text) == (without_bob.status_code, without_bob.text)
     assert with_bob.status_code < 500 or path == "/readyz"
 
@@ -65,51 +65,51 @@ def test_no_route_tells_anything_that_depends_on_the_jobs_of_another(
 def test_no_route_names_another_user_or_their_jobs_of_its_own_accord(path: str) -> None:
     for fill in (APPLICATION, "archer2/nid2", f"archer2/{ANNS_JOB}", "f1", "f2"):
         for reader in ("ann", "prometheus", None):
-            told = get_as(reader, WITH_BOB, url(path, [fill, ANNS_JOB, ""], {}))
-            assert not [secret for secret in BOBS if secret in told.text], (path, reader)
+            shown = get_as(reader, WITH_BOB, url(path, [fill, ANNS_JOB, ""], {}))
+            assert not [secret for secret in BOBS if secret in shown.text], (path, reader)
 
 
 def test_an_operator_sees_what_users_do_not() -> None:
-    told = "".join(get_as("operator", WITH_BOB, url(path, [APPLICATION, "", ""], {})).text for path in ROUTES)
-    assert BOBS_JOB in told
+    shown = "".join(get_as("operator", WITH_BOB, url(path, [APPLICATION, "", ""], {})).text for path in ROUTES)
+    assert BOBS_JOB in shown
 
 
 def test_an_alert_names_the_runs_of_its_reader_and_none_of_others() -> None:
     service = centre()
-    first, second, _ = Seen(service, lambda: Reader(user=ANN)).alerts()
+    first, second, _ = VisibilityFilter(service, lambda: Reader(user=ANN)).alerts()
     assert first.evidence.runs == ("archer2/4712@1795168800000",)
     assert first.annotations["summary"] == "lammps takes 1.2 times as long (another user's run), 6 runs."
     assert second.annotations["summary"] == "nid2 has differed from the other hosts of another user's job for 6 min."
     assert second.annotations["description"] == "power_w 300, cpu_available 0.3"
     assert second.evidence.detail == {}
-    assert list(Seen(service, lambda: Reader(operator=True)).alerts()) == service.held_alerts
+    assert list(VisibilityFilter(service, lambda: Reader(operator=True)).alerts()) == service.held_alerts
 
 
 def test_a_users_own_job_is_named_to_them() -> None:
     service = centre()
-    told = f"nid1 has differed from the other hosts of job archer2/{ANNS_JOB} for 6 min: power_w#{ANNS_JOB} 300."
+    shown = f"nid1 has differed from the other hosts of job archer2/{ANNS_JOB} for 6 min: power_w#{ANNS_JOB} 300."
     service.held_alerts = [
         alert(
             labels={"system": "archer2"},
-            annotations={"summary": told, "description": "This is run archer2/4712@1795168800000."},
+            annotations={"summary": shown, "description": "This is run archer2/4712@1795168800000."},
             evidence=AlertEvidence(detail={"job": f"archer2/{ANNS_JOB}", "power": 300.0}),
         )
     ]
-    assert list(Seen(service, lambda: Reader(user=ANN)).alerts()) == service.held_alerts
+    assert list(VisibilityFilter(service, lambda: Reader(user=ANN)).alerts()) == service.held_alerts
 
 
 def test_a_run_that_is_known_no_longer_is_nobodys() -> None:
     service = centre()
     service.held_runs.clear()
     service.held_alerts = [alert(annotations={"description": "This is run archer2/4712@1795168800000. Runs like it"})]
-    (seen,) = Seen(service, lambda: Reader(user=ANN)).alerts()
+    (seen,) = VisibilityFilter(service, lambda: Reader(user=ANN)).alerts()
     assert seen.annotations["description"] == "This is another user's run. Runs like it"
     assert seen.evidence.runs == ()
 
 
 def test_hosts_are_for_everybody_but_not_what_runs_on_them() -> None:
     service = centre()
-    seen = Seen(service, lambda: Reader(user=ANN))
+    seen = VisibilityFilter(service, lambda: Reader(user=ANN))
     first, second = seen.hosts(10)
     assert (first.job, [entry.resource for entry in first.resources]) == (
         f"archer2/{ANNS_JOB}",
@@ -121,16 +121,16 @@ def test_hosts_are_for_everybody_but_not_what_runs_on_them() -> None:
 
 
 def test_dead_letters_and_reasons_are_for_operators() -> None:
-    seen = Seen(centre(), lambda: Reader(user=ANN))
-    assert (seen.letters(), seen.health()[0].reasons) == ((), ("It is not ready; operators see why.",))
+    seen = VisibilityFilter(centre(), lambda: Reader(user=ANN))
+    assert (seen.dead_letters(), seen.health()[0].reasons) == ((), ("It is not ready; operators see why.",))
     assert [source.topic for source in seen.sources()] == ["slurm"]
-    full = Seen(centre(), lambda: Reader(operator=True))
-    assert (len(full.letters()), full.health()[0].reasons) == (1, ("Broker u-bob is away.",))
+    full = VisibilityFilter(centre(), lambda: Reader(operator=True))
+    assert (len(full.dead_letters()), full.health()[0].reasons) == (1, ("Broker u-bob is away.",))
 
 
-def test_one_reader_is_not_told_when_what_another_sees_has_changed() -> None:
+def test_one_reader_is_not_shown_when_what_another_sees_has_changed() -> None:
     service = centre()
-    changes = Changes(Seen(service))
+    changes = Changes(VisibilityFilter(service))
 
     def versions(reader: Reader) -> Mapping[str, str]:
         token = PRESENT.set(reader)
@@ -146,8 +146,8 @@ def test_one_reader_is_not_told_when_what_another_sees_has_changed() -> None:
     assert {name for name, seen in versions(operator).items() if seen != before[1][name]} == {"jobs"}
 
 
-def test_who_reads_is_a_stranger_until_it_is_said() -> None:
-    assert Seen(centre()).jobs() == []
+def test_who_reads_is_a_stranger_until_it_is_shown() -> None:
+    assert VisibilityFilter(centre()).jobs() == []
 
 
 def test_routes_are_found(app: Starlette) -> None:

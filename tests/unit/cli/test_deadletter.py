@@ -17,7 +17,7 @@ TOPIC = "scalewatch.deadletters"
 NOON = parse_rfc3339("2026-11-20T12:00:00Z")
 
 
-def letter(
+def written(
     offset: int, *, topic: str = "slurm.jobs", reason: str = "not-json", value: bytes = b"x", index: int = 0
 ) -> DeadLetter:
     return dead_letter(
@@ -26,11 +26,11 @@ def letter(
     )  # fmt: skip
 
 
-def log_of(*letters: DeadLetter | bytes | None) -> MemoryLog:
+def log_of(*dead_letters: DeadLetter | bytes | None) -> MemoryLog:
     log = MemoryLog()
     log.create([TopicSettings(name, 2, compacted=False) for name in (TOPIC, "slurm.jobs", "native")])
     producer = log.producer()
-    for number, one in enumerate(letters):
+    for number, one in enumerate(dead_letters):
         producer.send(TOPIC, msgspec.json.encode(one) if isinstance(one, DeadLetter) else one, partition=number % 2)
     producer.flush(1)
     return log
@@ -53,14 +53,14 @@ def lines(log: MemoryLog, wanted: Filter, *, as_json: bool = False) -> list[str]
     return found
 
 
-def test_a_dead_letter_is_one_line_that_says_when_why_where_and_what() -> None:
-    assert lines(log_of(letter(7)), Filter()) == [
+def test_a_dead_letter_is_one_line_that_states_when_why_where_and_what() -> None:
+    assert lines(log_of(written(7)), Filter()) == [
         "2026-11-20T12:07:00Z  not-json  slurm.jobs/0/7  slurm, 1 bytes: It is not-json."
     ]
 
 
 def test_filters_choose_by_reason_topic_time_and_number() -> None:
-    log = log_of(letter(0), letter(2, reason="time"), letter(4, topic="native"), letter(6))
+    log = log_of(written(0), written(2, reason="time"), written(4, topic="native"), written(6))
     assert len(lines(log, Filter())) == 4
     assert len(lines(log, Filter(reason="time"))) == 1
     assert len(lines(log, Filter(topic="native"))) == 1
@@ -68,25 +68,25 @@ def test_filters_choose_by_reason_topic_time_and_number() -> None:
     assert len(lines(log, Filter(limit=3))) == 3
 
 
-def test_json_gives_whole_letters() -> None:
-    assert json.loads(lines(log_of(letter(7)), Filter(), as_json=True)[0])["value_base64"] == "eA=="
+def test_json_gives_whole_dead_letters() -> None:
+    assert json.loads(lines(log_of(written(7)), Filter(), as_json=True)[0])["value_base64"] == "eA=="
 
 
 def test_original_bytes_go_to_their_original_topics() -> None:
-    log = log_of(letter(0, value=b"\x00one"), letter(1, topic="native", value=b"two"))
+    log = log_of(written(0, value=b"\x00one"), written(1, topic="native", value=b"two"))
     assert replayed(log, TOPIC, Filter(), flush_timeout_s=1).sent == 2
     assert sent(log, "slurm.jobs") == [b"\x00one"]
     assert sent(log, "native") == [b"two"]
 
 
 def test_a_batch_with_several_refused_parts_is_sent_once() -> None:
-    log = log_of(letter(0, value=b"[1,2]", index=0), letter(0, value=b"[1,2]", index=1))
+    log = log_of(written(0, value=b"[1,2]", index=0), written(0, value=b"[1,2]", index=1))
     assert replayed(log, TOPIC, Filter(), flush_timeout_s=1).sent == 1
     assert sent(log, "slurm.jobs") == [b"[1,2]"]
 
 
 def test_a_message_that_was_cut_is_refused_and_counted() -> None:
-    log = log_of(letter(0, value=b"x" * (VALUE_BYTES_MAX + 1)), letter(1, value=b"good"))
+    log = log_of(written(0, value=b"x" * (VALUE_BYTES_MAX + 1)), written(1, value=b"good"))
     done = replayed(log, TOPIC, Filter(), flush_timeout_s=1)
     assert (done.sent, done.truncated) == (1, 1)
     assert sent(log, "slurm.jobs") == [b"good"]
@@ -94,21 +94,21 @@ def test_a_message_that_was_cut_is_refused_and_counted() -> None:
 
 
 def test_a_dry_run_counts_and_sends_nothing() -> None:
-    log = log_of(letter(0), letter(1))
+    log = log_of(written(0), written(1))
     assert replayed(log, TOPIC, Filter(), flush_timeout_s=1, dry_run=True).sent == 2
     assert sent(log, "slurm.jobs") == []
 
 
 @pytest.mark.parametrize("junk", [b"no json", None, b"{}", b"\xff", b'{"schema": 1}'])
 def test_what_is_no_dead_letter_is_passed_over_and_counted(junk: bytes | None) -> None:
-    log = log_of(junk, letter(1))
+    log = log_of(junk, written(1))
     assert len(lines(log, Filter())) == 1
     done = replayed(log, TOPIC, Filter(), flush_timeout_s=1)
     assert (done.sent, done.unreadable) == (1, 1)
 
 
 def test_damaged_base64_is_not_sent() -> None:
-    broken = msgspec.structs.replace(letter(0), value_base64="!!!")
+    broken = msgspec.structs.replace(written(0), value_base64="!!!")
     done = replayed(log_of(broken), TOPIC, Filter(), flush_timeout_s=1)
     assert (done.sent, done.unreadable) == (0, 1)
 

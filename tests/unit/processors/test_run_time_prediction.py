@@ -4,12 +4,12 @@ import pytest
 
 from processors.models.adept.study import study
 from processors.models.combination.evidence import Curve
-from processors.run_time.prediction import Outlook
+from processors.run_time.prediction import RunTimePrediction
 from tests.kit.combination import combine
 
 
-def outlook(n: tuple[float, ...], run_time_s: tuple[float, ...]) -> Outlook:
-    return Outlook(study(n, run_time_s), combine(Curve("exa/lammps//nodes", "exa", n, run_time_s)))
+def forecast(n: tuple[float, ...], run_time_s: tuple[float, ...]) -> RunTimePrediction:
+    return RunTimePrediction(study(n, run_time_s), combine(Curve("exa/lammps//nodes", "exa", n, run_time_s)))
 
 
 def universal(n: tuple[float, ...], contention: float, coherency: float) -> tuple[float, ...]:
@@ -21,15 +21,15 @@ def test_a_clean_curve_that_turns_up_slows_down_and_is_not_called_erroneous(
     contention: float, coherency: float
 ) -> None:
     sizes = tuple(2.0**i for i in range(9))
-    found = outlook(sizes, universal(sizes, contention, coherency))
+    found = forecast(sizes, universal(sizes, contention, coherency))
     assert found.study.verdict().reasons == ("high_error", "slowdown"), "Downey's law knows no such curve"
-    said = found.verdict()
-    assert (said.verdict, said.reasons) == ("slowdown", ("slowdown",))
-    assert len(said.advice) == 1
+    prediction = found.verdict()
+    assert (prediction.verdict, prediction.reasons) == ("slowdown", ("slowdown",))
+    assert len(prediction.advice) == 1
     assert found.predict([512.0]).verdicts[0].verdict == "slowdown"
 
 
 def test_a_curve_that_no_law_explains_is_called_erroneous() -> None:
-    found = outlook((1.0, 2.0, 4.0, 8.0, 16.0), (100.0, 80.0, 20.0, 35.0, 9.0))
+    found = forecast((1.0, 2.0, 4.0, 8.0, 16.0), (100.0, 80.0, 20.0, 35.0, 9.0))
     assert found.verdict() == found.study.verdict()
     assert found.verdict().verdict == "high_error"

@@ -9,17 +9,17 @@ from processors.models.combination.combine import summary
 from processors.models.combination.evidence import (
     Curve,
     Gate,
-    SiblingRecord,
-    SiblingSummary,
+    RelatedCurve,
+    RelatedLosses,
     evidence,
     logits,
-    sibling_record,
+    related_losses,
     weights,
 )
 from processors.models.combination.replay import replay, rows
 
 CURVE = Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))
-NOTHING_TOLD = SiblingRecord(np.zeros((1, 7)), np.zeros(1))
+NO_RELATED_CURVES = RelatedLosses(np.zeros((1, 7)), np.zeros(1))
 LAST = np.array([2])
 # coefficients for which the forecasts of this curve were computed independently
 GATE = Gate(
@@ -27,12 +27,12 @@ GATE = Gate(
     curvature=(-0.091, 0.229, 0.005, -0.039, -0.008, -0.066, -0.031),
     own=0.526,
     last=0.383,
-    sibling=1.583,
+    related=1.583,
 )
 
 
-def known(siblings: Sequence[SiblingSummary], key: str, system: str, sizes: int = 9) -> SiblingRecord:
-    return sibling_record(siblings, key, system, np.array([sizes]))
+def known(related_curves: Sequence[RelatedCurve], key: str, system: str, sizes: int = 9) -> RelatedLosses:
+    return related_losses(related_curves, key, system, np.array([sizes]))
 
 
 def test_losses_of_each_forecast_of_the_next_size() -> None:
@@ -44,13 +44,13 @@ def test_losses_of_each_forecast_of_the_next_size() -> None:
 
 
 def test_laws_at_twice_the_largest_size() -> None:
-    at_64 = np.exp(evidence(CURVE).laws.ln_run_times(np.array([2.0]))[-1, :, 0]) * 63.0
+    at_64 = np.exp(evidence(CURVE).members.ln_run_times(np.array([2.0]))[-1, :, 0]) * 63.0
     assert at_64 == pytest.approx([74.927, 31.500, 50.561, 53.314, 63.819, 78.436, 48.893], rel=1e-4)
 
 
 def test_weights_and_forecasts_without_offsets() -> None:
     found = evidence(CURVE)
-    shares = weights(logits(GATE, found, LAST, NOTHING_TOLD)[0])
+    shares = weights(logits(GATE, found, LAST, NO_RELATED_CURVES)[0])
     assert shares == pytest.approx([0.0848, 0.2475, 0.0573, 0.0645, 0.2027, 0.2698, 0.0736], abs=6e-5)
     targets = np.array([1.5, 2.0, 4.0])
     elasticity = found.elasticities(2, targets) @ shares
@@ -61,7 +61,7 @@ def test_weights_and_forecasts_without_offsets() -> None:
 def test_offsets_learned_from_the_curve_itself() -> None:
     learned = replay([rows(GATE, evidence(CURVE), ())]).offsets
     assert learned == pytest.approx([0.0008, -0.0263, -0.0045, 0.0008, 0.0142, 0.0142, 0.0008], abs=6e-5)
-    shares = weights(logits(GATE, evidence(CURVE), LAST, NOTHING_TOLD)[0] + np.array(learned))
+    shares = weights(logits(GATE, evidence(CURVE), LAST, NO_RELATED_CURVES)[0] + np.array(learned))
     elasticity = evidence(CURVE).elasticities(2, np.array([1.5, 2.0])) @ shares
     assert 63.0 * np.array([1.5, 2.0]) ** elasticity == pytest.approx([56.834, 55.287], rel=1e-4)
 
@@ -73,21 +73,21 @@ def test_two_sizes_have_no_record_yet() -> None:
     assert found.losses.size == 0
 
 
-def test_a_curve_is_not_its_own_sibling() -> None:
-    told = summary(evidence(CURVE))
-    assert not known([told], "a", "s").losses.any()
-    assert known([told], "a", "s").doubt.tolist() == [1.0]
-    assert known([told], "b", "s").losses[0] == pytest.approx(np.mean(told.losses, axis=0) / 3)
+def test_a_curve_is_not_its_own_related_curve() -> None:
+    reported = summary(evidence(CURVE))
+    assert not known([reported], "a", "s").losses.any()
+    assert known([reported], "a", "s").doubt.tolist() == [1.0]
+    assert known([reported], "b", "s").losses[0] == pytest.approx(np.mean(reported.losses, axis=0) / 3)
 
 
-def test_a_sibling_elsewhere_says_less() -> None:
-    told = SiblingSummary("b", "there", ((3.0,) * 7,))
-    assert known([told], "a", "here").losses[0] == pytest.approx([0.6] * 7)
+def test_a_related_curve_elsewhere_weighs_less() -> None:
+    reported = RelatedCurve("b", "there", ((3.0,) * 7,))
+    assert known([reported], "a", "here").losses[0] == pytest.approx([0.6] * 7)
 
 
-def test_a_forecast_in_hindsight_knows_no_more_of_siblings_than_one_made_then() -> None:
-    told = SiblingSummary("b", "s", ((3.0,) * 7, (1.0,) * 7, (0.5,) * 7))
-    of_first = [known([told], "a", "s", sizes).losses[0, 0] for sizes in (2, 3, 4, 5, 6)]
+def test_a_forecast_in_hindsight_knows_no_more_of_related_curves_than_one_made_then() -> None:
+    reported = RelatedCurve("b", "s", ((3.0,) * 7, (1.0,) * 7, (0.5,) * 7))
+    of_first = [known([reported], "a", "s", sizes).losses[0, 0] for sizes in (2, 3, 4, 5, 6)]
     assert of_first == pytest.approx([0.0, 1.0, 2 / 3, 0.25, 0.25])
 
 

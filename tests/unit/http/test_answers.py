@@ -18,7 +18,7 @@ from processors.contracts.outputs import (
     Reliability,
     UsefulSizes,
 )
-from sinks.web.views.ask import Asked, asked, both, usual_size
+from sinks.web.views.ask import AnswerView, answer_view, both, usual_size
 from tests.kit.messages import curve_point, prediction, under_load
 from tests.kit.pages import HOSTILE, read
 from tests.kit.service import FixedService
@@ -47,55 +47,55 @@ def run(n: float, number: int = 1) -> RecentRun:
                      n=n, start_ms=0, end_ms=60_000, run_time_s=60.0, state="COMPLETED")  # fmt: skip
 
 
-def answered(query: str, *points: AnswerPoint, entry: Prediction | None = None, usual: float = 16.0) -> Asked:
+def answered(query: str, *points: AnswerPoint, entry: Prediction | None = None, usual: float = 16.0) -> AnswerView:
     entry = entry or prediction()
     service = Answering([entry])
     service.points = points
-    return asked(service, entry, QueryParams(query), [run(usual)])
+    return answer_view(service, entry, QueryParams(query), [run(usual)])
 
 
-def words(text: str) -> str:
+def text_of(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text))
 
 
 def test_a_size_is_answered_beside_the_usual_one() -> None:
-    told = answered("n=64", point(64.0, 120.0), point(16.0, 240.0))
-    assert list(told.sentences) == [
+    shown = answered("n=64", point(64.0, 120.0), point(16.0, 240.0))
+    assert list(shown.messages) == [
         "At 64 nodes a run takes about 2 min; 90 % of runs should take 1 min 48 s to 2 min 12 s.",
         "So far 92 % of the runs at such sizes fell inside their bands.",
         "Compared with the usual 16 nodes, that is 2 times as fast, for 2 times the node-hours.",
     ]
-    assert told.warning == ""
-    assert both(told, "nodes")[0] == ("run time", "2 min", "4 min")
+    assert shown.warning == ""
+    assert both(shown, "nodes")[0] == ("run time", "2 min", "4 min")
 
 
-def test_energy_is_told_where_it_is_known() -> None:
-    told = answered("n=8", point(8.0, 400.0, energy_j=9e6), point(16.0, 240.0, energy_j=1e7))
-    assert told.sentences[2] == (
+def test_energy_is_reported_where_it_is_known() -> None:
+    shown = answered("n=8", point(8.0, 400.0, energy_j=9e6), point(16.0, 240.0, energy_j=1e7))
+    assert shown.messages[2] == (
         "Compared with the usual 16 nodes, that is 1.7 times as slow, for 17 % less node-hours and 10 % less energy."
     )
-    assert both(told, "nodes")[-1] == ("energy", "9 MJ", "10 MJ")
+    assert both(shown, "nodes")[-1] == ("energy", "9 MJ", "10 MJ")
 
 
 def test_the_usual_size_itself_has_nothing_beside_it() -> None:
-    told = answered("n=16", point(16.0, 240.0, coverage_measured=None))
-    assert len(told.sentences) == 2
-    assert told.sentences[1] == "No run has tested such a band yet."
+    shown = answered("n=16", point(16.0, 240.0, coverage_measured=None))
+    assert len(shown.messages) == 2
+    assert shown.messages[1] == "No run has tested such a band yet."
 
 
-def test_beyond_the_useful_size_the_box_says_so() -> None:
+def test_beyond_the_useful_size_the_box_reports_it() -> None:
     entry = prediction(useful_n=UsefulSizes(max=192.0))
     assert "beyond the largest useful size, 192" in answered("n=256", point(256.0, 14.0), entry=entry).warning
 
 
-def test_outside_of_what_can_be_relied_on_the_box_says_so() -> None:
+def test_outside_of_what_can_be_relied_on_the_box_reports_it() -> None:
     entry = prediction(useful_n=UsefulSizes(), reliable_n=Range(1.0, 128.0))
     assert "from 1 to 128 nodes; this is outside" in answered("n=200", point(200.0, 14.0), entry=entry).warning
 
 
 def test_a_verdict_that_is_not_reliable_is_explained() -> None:
-    told = answered("n=200", point(200.0, 14.0, "far"))
-    assert told.sentences[-1] == "The size asked for is far outside the sizes that have been run."
+    shown = answered("n=200", point(200.0, 14.0, "far"))
+    assert shown.messages[-1] == "The size asked for is far outside the sizes that have been run."
 
 
 @pytest.mark.parametrize(
@@ -108,18 +108,18 @@ def test_a_verdict_that_is_not_reliable_is_explained() -> None:
         ("n=%F0%9F%90%8C", "is no size"),
     ],
 )
-def test_what_is_no_size_is_refused_in_one_sentence_on_the_page(app: Starlette, query: str, refusal: str) -> None:
-    text = words(read(app, f"{APPLICATION}?{query}").replace("&#39;", "'"))
+def test_what_is_no_size_is_refused_in_one_message_on_the_page(app: Starlette, query: str, refusal: str) -> None:
+    text = text_of(read(app, f"{APPLICATION}?{query}").replace("&#39;", "'"))
     assert refusal in text
 
 
-def test_models_that_are_away_are_said_in_one_sentence() -> None:
+def test_models_that_are_away_are_reported_in_one_message() -> None:
     class Away(FixedService):
         def answer(self, request: PredictionRequested) -> Answer:
             raise UnavailableError(f"The models of {request.system} are not in this process.")
 
-    told = asked(Away(), prediction(), QueryParams("n=8"), [])
-    assert told.refusal == "The models of archer2 are not in this process."
+    shown = answer_view(Away(), prediction(), QueryParams("n=8"), [])
+    assert shown.refusal == "The models of archer2 are not in this process."
 
 
 def test_the_usual_size_is_the_one_that_most_of_the_newest_runs_had() -> None:
@@ -131,14 +131,14 @@ def test_the_usual_size_is_the_one_that_most_of_the_newest_runs_had() -> None:
 
 
 def test_the_page_of_an_application_answers_without_script(app: Starlette) -> None:
-    text = words(read(app, f"{APPLICATION}?n=48"))
+    text = text_of(read(app, f"{APPLICATION}?n=48"))
     assert "At 48 nodes a run takes about" in text
     assert "Compared with the usual 8 nodes" in text
 
 
 def test_the_overview_answers_for_the_application_that_was_chosen(app: Starlette) -> None:
     text = read(app, "/?application=archer2/nektar//nodes&n=32")
-    assert "At 32 nodes a run takes about" in words(text)
+    assert "At 32 nodes a run takes about" in text_of(text)
     assert '<option value="archer2/nektar//nodes" selected>' in text
     assert "There is no model of" in read(app, "/?application=archer2/vasp//nodes&n=32")
 

@@ -14,11 +14,16 @@ def started_at_ten(**fields: object) -> Scenario:
     return centre
 
 
-def test_a_job_that_starts_is_told_at_once_and_leaves_when_it_ends() -> None:
+def test_a_job_that_starts_is_reported_at_once_and_leaves_when_it_ends() -> None:
     centre = started_at_ten(time_limit_s=7200.0)
-    (said,) = centre.messages("job_predictions")
-    assert (said["job_id"], said["application"], said["n"], said["known"]) == ("1", "lammps", 4.0, False)
-    assert (said["start"], said["time_limit_s"]) == ("2026-11-20T10:00:00Z", 7200.0)
+    (prediction,) = centre.messages("job_predictions")
+    assert (prediction["job_id"], prediction["application"], prediction["n"], prediction["known"]) == (
+        "1",
+        "lammps",
+        4.0,
+        False,
+    )
+    assert (prediction["start"], prediction["time_limit_s"]) == ("2026-11-20T10:00:00Z", 7200.0)
     centre.at("10:30").ends("1")
     assert centre.tombstones("job_predictions") == [JOB]
 
@@ -33,12 +38,12 @@ def test_a_run_settles_three_minutes_after_its_end_and_its_job_is_forgotten() ->
     assert len(centre.shard.state.jobs) == 0
 
 
-def test_a_settled_run_carries_what_only_its_start_told() -> None:
+def test_a_settled_run_carries_what_only_its_start_reported() -> None:
     centre = started_at_ten(module="lammps/2024")
-    centre.told_by("xalt", "1", executable="/opt/lmp")
+    centre.report_from("xalt", "1", executable="/opt/lmp")
     centre.at("10:30").ends("1", application=None, module=None, sizes={}, nodes=None)
     (run,) = centre.at("10:33").messages("runs")
-    assert [(told["source"], told["evidence"]) for told in run["identities"]] == [
+    assert [(reported["source"], reported["evidence"]) for reported in run["identities"]] == [
         ("xalt", {"executable": "/opt/lmp"}),
         ("job.started", {"sizes": {"nodes": 4.0}, "application": "lammps", "module": "lammps/2024"}),
     ]
@@ -57,7 +62,7 @@ def test_a_start_that_comes_after_the_end_changes_nothing() -> None:
         assert (late.state(), len(late.sent)) == (before, sent)
 
 
-def test_a_site_that_only_tells_ends_gets_predictions_and_no_jobs() -> None:
+def test_a_site_that_only_reports_ends_gets_predictions_and_no_jobs() -> None:
     centre = Scenario()
     centre.at("08:00").scales("lammps", 1, 2, 4, 8)
     centre.at("08:10")
@@ -142,9 +147,9 @@ def test_the_last_record_of_a_resized_job_has_the_start_of_the_first_and_trains_
     assert centre.topic("job_predictions") == {}
 
 
-def test_so_it_is_where_no_start_was_told_and_when_the_last_record_is_repeated_a_month_later() -> None:
-    centre, told = Scenario(), Scenario()
-    last = told.at("9d 10:00").ran("1", "lammps", 8, 9 * 86_400.0)
+def test_so_it_is_where_no_start_was_reported_and_when_the_last_record_is_repeated_a_month_later() -> None:
+    centre, reported = Scenario(), Scenario()
+    last = reported.at("9d 10:00").ran("1", "lammps", 8, 9 * 86_400.0)
     centre.at("10:00").fold(
         msgspec.structs.replace(last, state="RESIZING", end_ms=last.start_ms + 600_000, run_time_s=600.0)
     )
@@ -185,7 +190,7 @@ def test_runs_of_one_job_id_that_all_end_at_once_stay_few_and_all_settle() -> No
     assert len(centre.messages("runs")) == 100
 
 
-def test_a_run_is_told_anew_when_its_report_is_corrected_after_it_settled() -> None:
+def test_a_run_is_reported_anew_when_its_report_is_corrected_after_it_settled() -> None:
     centre = started_at_ten()
     event = centre.at("10:30").ends("1")
     centre.at("11:00").fold(msgspec.structs.replace(event, run_time_s=1700.0))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 from structlog.testing import capture_logs
 
-from agent.app.lookout import DETAIL_MAX, LOOK_S, SHOWN_MAX, RecentLetters
+from agent.app.lookout import DETAIL_MAX, LOOK_S, SHOWN_MAX, RecentDeadLetters
 from agent.log.memory import MemoryLog
 from processors.contracts.errors import UnavailableError
 from processors.contracts.events import DeadLetter
@@ -14,11 +14,11 @@ from processors.contracts.log import Batch, TopicSettings
 from processors.contracts.names import rfc3339
 from tests.kit.clock import FakeClock
 
-TOPIC = "letters"
+TOPIC = "dead_letters"
 BEGAN_MS = 1_795_168_800_000
 
 
-def letter(number: int, **changes: object) -> bytes:
+def dead_letter(number: int, **changes: object) -> bytes:
     content = {
         "schema": "scalewatch.deadletter/1",
         "id": f"slurm/0/{number}/0",
@@ -46,14 +46,14 @@ def log_of(*values: bytes | None, partitions: int = 1) -> MemoryLog:
     return log
 
 
-def looked(log: MemoryLog) -> RecentLetters:
-    letters = RecentLetters(log, TOPIC)
-    letters.look()
-    return letters
+def looked(log: MemoryLog) -> RecentDeadLetters:
+    dead_letters = RecentDeadLetters(log, TOPIC)
+    dead_letters.look()
+    return dead_letters
 
 
-def test_the_newest_letters_come_first_and_tell_where_and_why_but_not_what() -> None:
-    found = looked(log_of(*(letter(number) for number in range(SHOWN_MAX + 30)))).seen()
+def test_the_newest_dead_letters_come_first_and_report_where_and_why_but_not_what() -> None:
+    found = looked(log_of(*(dead_letter(number) for number in range(SHOWN_MAX + 30)))).latest()
     assert [each.offset for each in found] == list(range(SHOWN_MAX + 29, 29, -1))
     assert (found[0].reason, found[0].topic, found[0].time_ms) == (
         "not-json",
@@ -63,13 +63,20 @@ def test_the_newest_letters_come_first_and_tell_where_and_why_but_not_what() -> 
     assert "c2VjcmV0" not in repr(found)
 
 
-def test_letters_of_several_partitions_are_one_list() -> None:
-    assert [each.offset for each in looked(log_of(*map(letter, range(6)), partitions=3)).seen()] == [5, 4, 3, 2, 1, 0]
+def test_dead_letters_of_several_partitions_are_one_list() -> None:
+    assert [each.offset for each in looked(log_of(*map(dead_letter, range(6)), partitions=3)).latest()] == [
+        5,
+        4,
+        3,
+        2,
+        1,
+        0,
+    ]
 
 
-def test_what_is_no_letter_is_left_out_and_long_words_are_cut() -> None:
-    log = log_of(b"nonsense", None, b"{}", letter(1, detail="x" * 9_000), letter(2, time="yesterday"))
-    first, second = looked(log).seen()
+def test_what_is_no_character_is_left_out_and_long_words_are_cut() -> None:
+    log = log_of(b"nonsense", None, b"{}", dead_letter(1, detail="x" * 9_000), dead_letter(2, time="yesterday"))
+    first, second = looked(log).latest()
     assert len(first.detail) == DETAIL_MAX
     assert second.time_ms == 0
 
@@ -85,22 +92,25 @@ class Weak(MemoryLog):
         return super().read(topic, partition, on_batch, newest=newest)
 
 
-def test_a_broker_that_is_away_changes_nothing_and_is_told_once() -> None:
-    log = Weak(log_of(letter(1)).broker)
-    letters = looked(log)
-    with capture_logs() as said:
+def test_a_broker_that_is_away_changes_nothing_and_is_reported_once() -> None:
+    log = Weak(log_of(dead_letter(1)).broker)
+    dead_letters = looked(log)
+    with capture_logs() as prediction:
         for away in (True, True, True, False, False):
             log.away = away
-            letters.look()
-            assert len(letters.seen()) == 1
-    assert [line["event"] for line in said] == ["dead letters could not be read", "dead letters can be read again"]
-    assert "No Kafka broker could be reached." in said[0]["reason"]
+            dead_letters.look()
+            assert len(dead_letters.latest()) == 1
+    assert [line["event"] for line in prediction] == [
+        "dead letters could not be read",
+        "dead letters can be read again",
+    ]
+    assert "No Kafka broker could be reached." in prediction[0]["reason"]
 
 
-def test_a_topic_that_is_missing_has_no_letters() -> None:
-    letters = RecentLetters(MemoryLog(), TOPIC)
-    letters.look()
-    assert letters.seen() == ()
+def test_a_topic_that_is_missing_has_no_dead_letters() -> None:
+    dead_letters = RecentDeadLetters(MemoryLog(), TOPIC)
+    dead_letters.look()
+    assert dead_letters.latest() == ()
 
 
 def test_it_looks_at_once_and_every_half_minute_until_it_is_stopped() -> None:
@@ -110,7 +120,7 @@ def test_it_looks_at_once_and_every_half_minute_until_it_is_stopped() -> None:
                 stop.set()
             return super().sleep(seconds, stop)
 
-    clock, letters = Stopping(), RecentLetters(log_of(letter(1)), TOPIC)
-    letters.run(clock, threading.Event())
+    clock, dead_letters = Stopping(), RecentDeadLetters(log_of(dead_letter(1)), TOPIC)
+    dead_letters.run(clock, threading.Event())
     assert clock.slept_s == [LOOK_S] * 3
-    assert len(letters.seen()) == 1
+    assert len(dead_letters.latest()) == 1

@@ -158,7 +158,7 @@ def test_levels_learn_to_hold_the_share_they_aim_at_though_the_law_is_too_narrow
     law = RunTimeDistribution(np.linspace(-1.5, 1.5, 201), np.ones(201), 0.0)
     levels, below = Levels(), []
     for value in np.exp(generator.normal(0, 0.8, 4000)):
-        low_s, upper_s, high_s = law.quantiles(levels.told)
+        low_s, upper_s, high_s = law.quantiles(levels.current)
         below.append(value < {LOW: low_s, UPPER: upper_s, HIGH: high_s}[aim])
         levels.note(float(value), (low_s, upper_s, high_s))
     assert np.mean(below[1000:]) == pytest.approx(aim, abs=0.01)
@@ -175,7 +175,7 @@ def test_levels_stay_levels_whatever_happens() -> None:
     assert 0 < levels.low < 0.5 < levels.upper <= levels.high < 1
 
 
-def test_classes_tell_limits_and_sizes_apart() -> None:
+def test_classes_distinguish_limits_and_sizes() -> None:
     assert class_of(Job(n=1, time_limit_s=600.0)) != class_of(Job(n=1, time_limit_s=86_400.0))
     assert class_of(Job(n=1)) != class_of(Job(n=64)) != class_of(Job(n=64, time_limit_s=600.0))
     assert class_of(Job(n=1, time_limit_s=1e-3))[0] == 0

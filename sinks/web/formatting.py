@@ -29,7 +29,7 @@ _STEPS: Final = ((36_000.0, 900), (600.0, 60), (100.0, 5))  # from so many secon
 _ONE: Final = {"nodes": "node", "cores": "core", "processes": "process", "threads": "thread", "gpus": "gpu"}
 
 
-def verdict_words(verdict: str) -> str:
+def verdict_text(verdict: str) -> str:
     """Return a verdict as it is written for people."""
     return verdict.replace("_", " ")
 
@@ -103,11 +103,11 @@ def energy_advice(points: Sequence[CurvePoint], useful: UsefulSizes, unit: str) 
     if least is None or fastest is None or least not in known:
         return ""
     (least_s, least_j), (fastest_s, fastest_j) = known[least], known[fastest]
-    said = f"A run takes least energy at {sized(least, unit)}, {energy(least_j)}"
+    text = f"A run takes least energy at {sized(least, unit)}, {energy(least_j)}"
     if fastest == least or not least_j or not fastest_j:
-        return f"{said}, and is fastest there."
+        return f"{text}, and is fastest there."
     ratios = f"{_ratio(least_s / fastest_s)} times as fast for {_ratio(fastest_j / least_j)} times the energy"
-    return f"{said}; {sized(fastest, unit)} {'is' if fastest == 1 else 'are'} {ratios}."
+    return f"{text}; {sized(fastest, unit)} {'is' if fastest == 1 else 'are'} {ratios}."
 
 
 def sized(n: float, unit: str) -> str:
@@ -180,7 +180,7 @@ def environment(package: str) -> Environment:
     )
     made.filters.update(
         counted=counted, duration=duration, energy=energy, moment=moment, power=power, share=share, size=size, sized=sized,
-        verdict_words=verdict_words,
+        verdict_text=verdict_text,
     )  # fmt: skip
     made.globals.update(band=band)
     return made

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from processors.models.communication import HYBRIDS, KINDS, NAMES, features, mapped, r_squared, rcc, rcc_symmetric
+from processors.models.communication import FEATURE_SETS, KINDS, NAMES, features, mapped, r_squared, rcc, rcc_symmetric
 from processors.models.training.runs import Run
 from processors.models.training.table import Table
 from processors.models.training.trainer import Trainer
 from tests.kit import torus
 
 MAPPINGS = 84
-SEEN = 56
+KNOWN = 56
 
 
 @pytest.fixture(scope="module", params=[1, 2, 3, 4, 5])
@@ -24,23 +24,23 @@ def table(request: pytest.FixtureRequest) -> Table:
 
 def scored(table: Table, names: tuple[str, ...]) -> tuple[float, float]:
     """RCC and R squared of the last 28 mappings, learned from the first 56."""
-    seen, asked = np.arange(SEEN), np.arange(SEEN, MAPPINGS)
-    predicted = mapped(names, table.rows(seen)).predict(table.values[asked]).value
+    seen, requested = np.arange(KNOWN), np.arange(KNOWN, MAPPINGS)
+    predicted = mapped(names, table.rows(seen)).predict(table.values[requested]).value
     if len(names) > 1:  # few are tied; of one feature alone many are, and then the order of samples counts
-        assert abs(rcc(predicted, table.target[asked]) - rcc_symmetric(predicted, table.target[asked])) < 0.05
-    return rcc_symmetric(predicted, table.target[asked]), r_squared(predicted, table.target[asked])
+        assert abs(rcc(predicted, table.target[requested]) - rcc_symmetric(predicted, table.target[requested])) < 0.05
+    return rcc_symmetric(predicted, table.target[requested]), r_squared(predicted, table.target[requested])
 
 
-def test_hybrids_order_mappings_far_better_than_the_distance_of_messages(table: Table) -> None:
+def test_feature_sets_order_mappings_far_better_than_the_distance_of_messages(table: Table) -> None:
     dilation, _ = scored(table, ("max_dilation",))
     for name in ("H4", "H5", "H6"):
-        order, explained = scored(table, HYBRIDS[name])
+        order, explained = scored(table, FEATURE_SETS[name])
         assert order >= max(0.88, dilation + 0.2)
         assert explained > 0.85
 
 
-def test_importances_say_what_mattered(table: Table) -> None:
-    found = mapped(HYBRIDS["H4"], table).importances()
+def test_importances_state_what_mattered(table: Table) -> None:
+    found = mapped(FEATURE_SETS["H4"], table).importances()
     assert sum(found.values()) == pytest.approx(1.0)
     assert found["max_bytes"] + found["avg_buffer_to"] > found["avg_bytes"]
 
@@ -54,29 +54,29 @@ def test_an_application_finds_the_set_of_features_to_believe_by_what_came(table:
             while trainer.tick():
                 pass
     learner = trainer.learners["run_time_s"]
-    assert learner.believed == "H4"
+    assert learner.trusted == "H4"
     assert learner.tracked["H4"].error < 0.7 * learner.tracked["dilation"].error
     band = trainer.predict("run_time_s", dict(zip(NAMES, table.values[0].tolist(), strict=True)))
     assert band is not None
     assert band.value == pytest.approx(table.target[0], rel=0.1)
 
 
-def test_too_few_runs_or_features_that_nobody_tells_make_no_model(table: Table) -> None:
+def test_too_few_runs_or_features_that_nobody_reports_make_no_model(table: Table) -> None:
     with pytest.raises(ValueError, match="8 runs"):
-        mapped(HYBRIDS["H1"], table.rows(np.arange(7)))
+        mapped(FEATURE_SETS["H1"], table.rows(np.arange(7)))
     with pytest.raises(ValueError, match="No run tells max_fifo"):
-        mapped(HYBRIDS["H1"], table.only(("avg_bytes", "max_bytes")))
+        mapped(FEATURE_SETS["H1"], table.only(("avg_bytes", "max_bytes")))
 
 
 def test_repeats_of_a_mapping_are_left_out_together() -> None:
     rng = np.random.default_rng(1)
     values = np.repeat(rng.random((12, 2)), 4, axis=0)
     target = np.repeat(np.exp(rng.normal(size=12)), 4)
-    alone, together = (
+    alone, joint = (
         mapped(("a", "b"), Table(("a", "b"), values, target, np.ones(48), group)).error
         for group in (np.arange(48), np.arange(48) // 4)
     )
-    assert alone < 0.1 < together
+    assert alone < 0.1 < joint
 
 
 def test_the_simulated_network_loses_no_packet_and_no_link_is_faster_than_it_can_be() -> None:

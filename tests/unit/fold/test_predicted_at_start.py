@@ -26,31 +26,39 @@ def test_a_run_carries_the_forecast_of_its_start_not_the_later_ones() -> None:
     first = centre.messages("job_predictions")[-1]
     centre.at("10:09").ends("1")
     assert len(centre.messages("job_predictions")) > 2, "it overran, so later ends were told"
-    told = settled(centre.at("10:20"), "1")["told"]
-    assert (told["source"], told["verdict"], told["coverage"]) == ("curve", first["reliability"]["verdict"], 0.9)
+    reported = settled(centre.at("10:20"), "1")["predicted"]
+    assert (reported["source"], reported["verdict"], reported["coverage"]) == (
+        "curve",
+        first["reliability"]["verdict"],
+        0.9,
+    )
     for name in ("run_time_s", "low_s", "high_s"):
-        assert abs(told[name] / first[name] - 1) < 1e-5
-    assert told["high_s"] < 540.0
+        assert abs(reported[name] / first[name] - 1) < 1e-5
+    assert reported["high_s"] < 540.0
 
 
 def test_a_run_without_a_start_carries_the_curve_that_was_published_before_it_ended() -> None:
     centre = learned()
     curve = centre.topic("predictions")["exa/lammps//nodes"]
     centre.ran("1", "lammps", 4, 300.0)
-    told = settled(centre.at("10:20"), "1")["told"]
+    reported = settled(centre.at("10:20"), "1")["predicted"]
     point = next(point for point in curve["curve"] if point["n"] == 4.0)
-    assert (told["run_time_s"], told["low_s"], told["high_s"]) == (point["run_time_s"], point["low_s"], point["high_s"])
+    assert (reported["run_time_s"], reported["low_s"], reported["high_s"]) == (
+        point["run_time_s"],
+        point["low_s"],
+        point["high_s"],
+    )
     of_size = centre.asks("r1", 4, application="lammps")["points"][0]["reliability"]["verdict"]
-    assert (told["source"], told["verdict"]) == ("curve", of_size)
+    assert (reported["source"], reported["verdict"]) == ("curve", of_size)
 
 
-def test_nothing_is_carried_where_nothing_was_said() -> None:
+def test_nothing_is_carried_where_nothing_was_reported() -> None:
     centre = learned()
     centre.ran("1", "gromacs", 4, 300.0)
     centre.ran("2", "lammps", 4096, 300.0)
     centre.ran("3", None, 4, 300.0)
     centre.at("10:20")
-    assert [settled(centre, job)["told"] for job in "123"] == [None, None, None]
+    assert [settled(centre, job)["predicted"] for job in "123"] == [None, None, None]
 
 
 def test_what_was_published_after_a_run_had_ended_is_no_prediction_of_it() -> None:
@@ -61,40 +69,40 @@ def test_what_was_published_after_a_run_had_ended_is_no_prediction_of_it() -> No
     centre.fold(JobStarted(SYSTEM, "late", late, DAY_MS + 1000, evidence("lammps", 4)))
     centre.fold(completed("late", DAY_MS + 1000, 270.0, application="lammps", nodes=4))
     centre.at("10:20")
-    assert [settled(centre, job)["told"] for job in ("old", "late")] == [None, None]
+    assert [settled(centre, job)["predicted"] for job in ("old", "late")] == [None, None]
 
 
-def test_similar_runs_are_named_where_they_told_it() -> None:
+def test_similar_runs_are_named_where_they_reported_it() -> None:
     centre = Scenario()
     centre.at("08:00")
     for number in range(40):
         centre.ran(f"past-{number}", None, 4, 300.0 + number, user="u-1")
     centre.at("10:00").starts("1", None, nodes=4, user="u-1")
     centre.at("10:05").ends("1")
-    told = settled(centre.at("10:20"), "1")["told"]
-    assert told["source"] == "similar_runs"
-    assert told["low_s"] <= told["run_time_s"] <= told["high_s"]
+    reported = settled(centre.at("10:20"), "1")["predicted"]
+    assert reported["source"] == "similar_runs"
+    assert reported["low_s"] <= reported["run_time_s"] <= reported["high_s"]
 
 
 def test_evidence_that_names_a_running_job_gives_the_forecast_that_counts() -> None:
     centre = learned()
     centre.starts("1", None, nodes=4)
-    assert centre.messages("job_predictions")[-1]["model"]["name"] == "run-distribution"
-    centre.told_by("xalt", "1", application="lammps")
+    assert centre.messages("job_predictions")[-1]["model"]["name"] == "similar-runs"
+    centre.report_from("xalt", "1", application="lammps")
     centre.at("10:05").ends("1")
-    told = settled(centre.at("10:20"), "1")["told"]
-    assert told["source"] == "curve"
-    assert 250 < told["run_time_s"] < 290
+    reported = settled(centre.at("10:20"), "1")["predicted"]
+    assert reported["source"] == "curve"
+    assert 250 < reported["run_time_s"] < 290
 
 
-def test_a_run_that_moves_is_compared_with_what_was_told_of_its_new_application() -> None:
+def test_a_run_that_moves_is_compared_with_what_was_reported_of_its_new_application() -> None:
     centre = learned()
     centre.scales("gromacs", *SIZES, prefix="g")
     centre.at("11:00").ran("1", None, 4, 300.0, job_name="gromacs")
-    centre.at("11:01").told_by("xalt", "1", executable="/opt/lammps")
+    centre.at("11:01").report_from("xalt", "1", executable="/opt/lammps")
     run = settled(centre.at("11:20"), "1")
     assert run["application_id"] == "exa/lammps//nodes"
-    assert 250 < run["told"]["run_time_s"] < 290
+    assert 250 < run["predicted"]["run_time_s"] < 290
 
 
 def test_a_requeued_job_has_a_forecast_for_each_run() -> None:
@@ -104,18 +112,18 @@ def test_a_requeued_job_has_a_forecast_for_each_run() -> None:
     centre.at("10:03").starts("1", "lammps", nodes=8)
     centre.at("10:06").ends("1")
     centre.at("10:20")
-    by_size = {run["n"]: run["told"]["run_time_s"] for run in centre.messages("runs") if "/1@" in run["run_id"]}
+    by_size = {run["n"]: run["predicted"]["run_time_s"] for run in centre.messages("runs") if "/1@" in run["run_id"]}
     assert by_size[4.0] > by_size[8.0]
 
 
-def test_a_corrected_report_keeps_what_was_told() -> None:
+def test_a_corrected_report_keeps_what_was_reported() -> None:
     centre = learned()
     centre.starts("1", "lammps", nodes=4)
     event = centre.at("10:05").ends("1")
     again: JobCompleted = completed("1", event.start_ms, 290.0, application="lammps", nodes=4)
     centre.fold(again)
     run = settled(centre.at("10:20"), "1")
-    assert (run["run_time_s"], run["told"]["source"]) == (290.0, "curve")
+    assert (run["run_time_s"], run["predicted"]["source"]) == (290.0, "curve")
 
 
 def test_a_restart_between_start_and_settlement_changes_nothing() -> None:
@@ -134,11 +142,11 @@ def test_a_restart_between_start_and_settlement_changes_nothing() -> None:
     assert day(restarts=True) == day(restarts=False)
 
 
-def test_a_forecast_tells_whose_job_it_is() -> None:
+def test_a_forecast_reports_whose_job_it_is() -> None:
     centre = learned()
     centre.starts("1", "lammps", nodes=4, user="u-7")
     centre.starts("2", "lammps", nodes=4)
-    users = {key: said["user"] for key, said in centre.topic("job_predictions").items()}
+    users = {key: prediction["user"] for key, prediction in centre.topic("job_predictions").items()}
     assert users == {"exa/1": "u-7", "exa/2": None}
 
 

@@ -1,0 +1,196 @@
+"""Shelves: lazy after a restore, dirty until a checkpoint is confirmed, and the same as if they had never stopped."""
+
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+
+from processors.contracts.errors import ConfigError
+from processors.contracts.settings import RunTimeSettings
+from processors.jobs.deduplication import AnsweredRequests, AnsweredRequestsState
+from processors.run_time.model import RunTime, RunTimeState
+from processors.store import STALE_MAX, Envelope, Kind, Store
+
+REQUESTED = Kind(AnsweredRequests.name, AnsweredRequests.version, AnsweredRequestsState, AnsweredRequests.build)
+RUN_TIME = Kind(RunTime.name, RunTime.version, RunTimeState, partial(RunTime.build, RunTimeSettings()))
+MINUTE_MS = 60_000
+
+
+def requested(store: Store[AnsweredRequests], key: str, now_ms: int) -> None:
+    processor = store.open(key)
+    processor.learn((f"request-{now_ms}", now_ms))
+    store.changed(key, processor, now_ms)
+
+
+def store_of(*times_ms: int, live_max: int = 5000) -> Store[AnsweredRequests]:
+    """Return a store with the keys a, b, c, ... changed at some times."""
+    store = Store(REQUESTED, live_max)
+    for key, time_ms in zip("abcdefgh", times_ms, strict=False):
+        requested(store, key, time_ms)
+    return store
+
+
+def restored(store: Store[Any], live_max: int = 5000) -> Store[Any]:
+    twin = Store(store.kind, live_max)
+    for key in sorted(store.keys()):
+        twin.restore(key, store.encode(key) or b"")
+    return twin
+
+
+def test_a_restore_decodes_nothing_before_it_is_used() -> None:
+    built: list[str] = []
+
+    def build(state: AnsweredRequestsState | None) -> AnsweredRequests:
+        built.append("built")
+        return AnsweredRequests.build(state)
+
+    store = Store(Kind(AnsweredRequests.name, AnsweredRequests.version, AnsweredRequestsState, build))
+    for key, value in store_of(1, 2, 3).dirty().items():
+        store.restore(key, value or b"")
+    assert (built, len(store), "b" in store, store.dirty()) == ([], 3, True, {})
+    assert store.get("b") is store.get("b")
+    assert built == ["built"]
+
+
+def test_what_was_restored_and_not_used_is_stored_as_it_was() -> None:
+    value = store_of(1).encode("a") or b""
+    padded = value.replace(b'{"requests"', b'{   "requests"')
+    store = Store(REQUESTED)
+    store.restore("a", padded)
+    assert store.encode("a") == padded
+    store.get("a")
+    assert store.encode("a") == value
+
+
+def test_states_stay_dirty_until_their_checkpoint_is_confirmed() -> None:
+    store = store_of(1)
+    first = store.dirty()
+    assert list(first) == ["a"]
+    assert store.dirty() == first, "the first checkpoint may be lost: the next one has to hold it again"
+    store.confirm()
+    assert store.dirty() == {}
+
+
+def test_what_changes_while_a_checkpoint_is_written_is_dirty_for_the_next() -> None:
+    store = store_of(1)
+    store.dirty()
+    requested(store, "b", 2)
+    store.confirm()
+    assert list(store.dirty()) == ["b"]
+
+
+def test_a_key_that_leaves_is_written_as_gone_until_that_is_confirmed() -> None:
+    store = store_of(1)
+    store.dirty()
+    store.confirm()
+    store.remove("a")
+    store.remove("never-there")
+    assert (store.get("a"), store.dirty(), store.dirty()) == (None, {"a": None}, {"a": None})
+    store.confirm()
+    assert store.dirty() == {}
+
+
+def test_a_key_that_came_and_went_between_two_checkpoints_leaves_nothing_to_write() -> None:
+    store = store_of(1)
+    store.remove("a")
+    assert store.dirty() == {}
+
+
+def test_a_key_that_came_back_and_went_again_is_still_written_as_gone() -> None:
+    store = store_of(1)
+    store.dirty()
+    store.confirm()
+    store.remove("a")
+    requested(store, "a", 2)
+    store.remove("a")
+    assert store.dirty() == {"a": None}
+
+
+def test_a_key_that_goes_while_its_checkpoint_is_written_is_written_as_gone_by_the_next() -> None:
+    store = store_of(1, 2)
+    store.dirty()
+    store.remove("a")
+    store.remove("b")
+    requested(store, "b", 3)
+    store.confirm()
+    store.remove("b")
+    assert store.dirty() == {"a": None, "b": None}
+
+
+def test_a_new_processor_is_kept_only_once_it_is_reported_changed() -> None:
+    store = Store(REQUESTED)
+    store.open("a").learn(("r", 1))
+    assert len(store) == 0
+    assert store.dirty() == {}
+
+
+def test_due_keys_come_the_longest_overdue_first_and_ties_by_key() -> None:
+    store = store_of(3 * MINUTE_MS, MINUTE_MS, MINUTE_MS, 9 * MINUTE_MS)
+    late_ms = 14 * MINUTE_MS
+    assert store.due(late_ms, limit=2) == ["b", "c"]
+    assert store.due(late_ms, limit=2) == ["a"]
+    assert store.due(late_ms, limit=2) == []
+    assert store.due(99 * MINUTE_MS, limit=2) == ["d"]
+
+
+def test_a_time_that_was_put_off_is_not_due_at_the_old_one() -> None:
+    store = store_of(0)
+    requested(store, "a", 5 * MINUTE_MS)
+    assert store.due(11 * MINUTE_MS, limit=9) == []
+    assert store.due(16 * MINUTE_MS, limit=9) == ["a"]
+
+
+def test_times_that_nothing_waits_for_do_not_pile_up() -> None:
+    store = store_of(0)
+    for minute in range(10 * STALE_MAX):
+        requested(store, "a", minute * MINUTE_MS)
+    assert len(store._due) <= STALE_MAX + 2
+    assert store.due(10 * STALE_MAX * MINUTE_MS + 11 * MINUTE_MS, limit=9) == ["a"]
+
+
+def test_the_longest_unused_are_named_first_and_ties_by_key() -> None:
+    store = store_of(5, 1, 1, 9)
+    assert store.longest_unused(3) == ["b", "c", "a"]
+    requested(store, "b", 20)
+    assert store.longest_unused(3) == ["c", "a", "d"]
+    assert restored(store).longest_unused(3) == ["c", "a", "d"]
+
+
+def test_memory_is_given_back_at_a_checkpoint_and_nothing_is_lost_by_it() -> None:
+    store = store_of(1, 2, 3, 4, live_max=2)
+    before = store.dirty()
+    store.confirm()
+    asleep = [key for key in "abcd" if store._entries[key].processor is None]
+    assert asleep == ["a", "b"]
+    assert {key: store.encode(key) for key in "abcd"} == before
+    assert store.open("a").score("request-1")
+
+
+def test_a_restored_store_goes_on_as_the_one_that_never_stopped() -> None:
+    store = store_of(MINUTE_MS, 3 * MINUTE_MS, MINUTE_MS)
+    twin = restored(store)
+    for each in (store, twin):
+        requested(each, "c", 4 * MINUTE_MS)
+        requested(each, "z", 5 * MINUTE_MS)
+        each.remove("b")
+    assert store.due(99 * MINUTE_MS, limit=9) == twin.due(99 * MINUTE_MS, limit=9) == ["a", "c", "z"]
+    assert {key: store.encode(key) for key in store.keys()} == {key: twin.encode(key) for key in twin.keys()}  # noqa: SIM118 - no mapping
+
+
+def test_a_state_of_a_newer_agent_is_refused_with_what_to_do() -> None:
+    value = msgspec.json.encode(Envelope(RunTime.version + 1, 0, None, msgspec.Raw(b"{}")))
+    with pytest.raises(ConfigError, match=r"run_time/x was written by a newer agent.*`scalewatch rebuild`\.$"):
+        Store(RUN_TIME).restore("x", value)
+
+
+def test_a_state_of_an_older_form_is_refused_with_what_to_do() -> None:
+    value = msgspec.json.encode(Envelope(0, 0, None, msgspec.Raw(b"{}")))
+    with pytest.raises(ConfigError, match=r"has version 0, which is too old: run `scalewatch rebuild`\.$"):
+        Store(RUN_TIME).restore("x", value)
+
+
+@pytest.mark.parametrize("value", [b"", b"{", b"null", b'{"version": "1"}', b"\xff"])
+def test_a_damaged_state_is_refused_with_what_to_do(value: bytes) -> None:
+    with pytest.raises(ConfigError, match=r"is damaged .*`scalewatch rebuild`\.$"):
+        Store(REQUESTED).restore("x", value)
