@@ -120,7 +120,7 @@ def predictions() -> Part:
     )
     estimate = figure(
         "Error of estimated power",
-        "Median error of late of the power that counters let expect, of the worst kind of host; 0 where none is estimated.",
+        "Median recent error of the power estimated from counters, for the worst kind of host; 0 where none is estimated.",
         "watt",
         [latest(f"max by (component) (scalewatch_power_estimate_error_watts{{{OF_AGENT}}})", "{{component}}")],
     )

@@ -120,7 +120,7 @@ def _trust() -> Part:
     )
     error = lines(
         "Error over time",
-        "Median relative error of late. It rises with a change of the application and falls as its new runs are learned.",
+        "Median relative error of recent runs. It rises with a change of the application and falls as its new runs are learned.",
         "percentunit",
         [over_time(f"max(scalewatch_prediction_error_ratio{{{OF_APPLICATION}}})", "median error")],
     )

@@ -158,7 +158,7 @@ def _trust() -> Part:
     )
     verdicts = stacked(
         "Applications by verdict",
-        "Verdicts other than reliable say why a prediction can not be trusted yet; the page of an application gives the "
+        "Verdicts other than reliable say why a prediction cannot be trusted yet; the page of an application gives the "
         "reasons, and what to run next.",
         "none",
         [over_time(f"count by (verdict) (scalewatch_reliability{{{OF_SYSTEMS}}})", "{{verdict}}")],

@@ -16,7 +16,7 @@ SHOWN: Final = 8  # resources or hosts that an alert lists; of more it says how 
 IN_SUMMARY: Final = 3
 WAYS: Final = {
     "value": "until now",
-    "step": "its level moved as never before; until now",
+    "step": "its level changed more than it ever had; until now",
     "hour": "at this hour until now",
 }
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

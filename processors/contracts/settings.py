@@ -56,7 +56,7 @@ def _pattern(pattern: str, groups: int = 0) -> str:
 
 
 class HostAnomaly(Settings):
-    """Several resources of a host that are as never before, or that contradict each other for long.
+    """Several resources of a host outside everything measured before, or that contradict each other for long.
 
     >>> HostAnomaly().resources_min
     4
@@ -66,7 +66,7 @@ class HostAnomaly(Settings):
     resources_min: int = Field(
         default=4,
         ge=2,
-        description="resources of a host that have to be as never before, close in time; all, of a host that has fewer",
+        description="resources of a host that have to be outside everything measured before, close in time; all, of a host that has fewer",
     )
     window_s: float = Field(default=600.0, gt=0, le=86_400, description="what comes within this is close in time")
     combined_ratio: float = Field(

@@ -16,6 +16,7 @@ from processors.models.histogram.arithmetic import variation_class
 from processors.pipeline.host_alerts import HostAlerts
 from processors.pipeline.host_profiles import HostProfiles
 from processors.pipeline.host_state import HostShardState
+from processors.pipeline.stage import guard
 from processors.pipeline.state import FoldSettings, Tombstone
 from processors.power.profiles.attribution import ProfileRun
 from processors.store import digest64
@@ -134,10 +135,8 @@ class HostShard:
 
     def _apart(self, name: str, do: Callable[[*Given], None], *given: *Given) -> None:
         """Do what concerns one event or one part: whatever it raises costs what that would have said, and nothing else."""
-        try:
+        with guard(self.state, name):
             do(*given)
-        except Exception:  # noqa: BLE001  see above
-            self.state.tally["fault", name] += 1
 
     def _enter(self, event: HostMinute) -> None:
         if event.minute_ms + self._quiet_ms <= self.state.now_ms or event.minute_ms < 0:

@@ -1,8 +1,9 @@
 """Stages: the steps that a kind of record goes through, and what they hand on to each other."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from processors.contracts.events import JobCompleted, Tick
 from processors.contracts.names import job_key
@@ -40,6 +41,12 @@ class Line(NamedTuple):
     stages: tuple[Stage, ...]
 
 
+class Counted(Protocol):
+    """State that counts what happens to it."""
+
+    tally: Counter[tuple[str, str]]
+
+
 class guard:  # noqa: N801  reads as the statement that it is
     """Runs a part of the work whose failure costs its own result alone: the fault is counted, and `recover` mends what is left.
 
@@ -48,7 +55,7 @@ class guard:  # noqa: N801  reads as the statement that it is
 
     __slots__ = ("_name", "_recover", "_tally")
 
-    def __init__(self, state: ShardState, name: str, recover: Callable[[], object] | None = None) -> None:
+    def __init__(self, state: Counted, name: str, recover: Callable[[], object] | None = None) -> None:
         self._tally, self._name, self._recover = state.tally, name, recover
 
     def __enter__(self) -> None:
