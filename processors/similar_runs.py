@@ -355,7 +355,7 @@ def _class_name(job: ComingJob) -> str:
     return f"{limit},{size}"
 
 
-MODEL_NAME: Final = "similar-runs"
+MODEL_NAME: Final = "similar_runs"
 CENTRE_RUNS_MIN: Final = 8  # of the centre, before anything is told
 ALIKE_MIN: Final = 3.0  # runs of the same user, name, size and limit, fresh ones; a name alone has 5.6 at most
 OTHER_ENDS_MIN: Final = 0.5  # scored best by Brier's rule at half, three quarters and nine tenths of the limit

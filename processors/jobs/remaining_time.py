@@ -10,10 +10,10 @@ from processors.features import NAME as FEATURES
 from processors.inputs import NAME as INPUTS
 from processors.models.statistics import six_digits
 from processors.run_time.quality import COVERAGE
-from processors.similar_runs import MODEL_NAME as SIMILAR
+from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
 
 CURVE: Final = "curve"
-SOURCES: Final = {SIMILAR: "similar_runs", FEATURES: "features", INPUTS: "other_inputs"}  # by the name of a model
+OTHER_INPUTS: Final = "other_inputs"
 
 
 class FromInputs(msgspec.Struct, frozen=True, array_like=True):
@@ -45,7 +45,13 @@ class StartPrediction(msgspec.Struct, frozen=True):
 
 def predicted_at_start(band: Band, model: Model | None, reliability: Reliability) -> PredictedAtStart:
     """Return the prediction of a run as it is kept until the run settles."""
-    return _retained(band, reliability.verdict, SOURCES.get(model.name, CURVE) if model is not None else CURVE)
+    return _retained(band, reliability.verdict, source_of(model))
+
+
+def source_of(model: Model | None) -> str:
+    """Return where a prediction of a running job came from, by its model: one of the sources of `PredictedAtStart`."""
+    name = model.name if model is not None else CURVE
+    return OTHER_INPUTS if name == INPUTS else name if name in (SIMILAR_RUNS, FEATURES) else CURVE
 
 
 def predicted_by_curve(curve: PublishedCurve | None, n: float | None, end_ms: int) -> PredictedAtStart | None:
@@ -53,9 +59,7 @@ def predicted_by_curve(curve: PublishedCurve | None, n: float | None, end_ms: in
     point = curve.at(n) if curve is not None and n is not None and curve.time_ms <= end_ms else None
     if curve is None or point is None:
         return None
-    return _retained(
-        point.band, curve.judged(point).verdict, "similar_runs" if point.source == "similar_runs" else CURVE
-    )
+    return _retained(point.band, curve.judged(point).verdict, SIMILAR_RUNS if point.source == SIMILAR_RUNS else CURVE)
 
 
 def _retained(band: Band, verdict: str, source: str) -> PredictedAtStart:

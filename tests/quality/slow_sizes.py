@@ -83,7 +83,7 @@ def story(case: Case, seed: int, noise: float = NOISE) -> Reported:
         slow=of_sizes.count(f"{SLOW}"),
         stays=f"{SLOW}" in open_now,
         others=len(of_sizes) - of_sizes.count(f"{SLOW}"),
-        by_size=1 - fold.models["similar-runs"] / fold.models.total(),
+        by_size=1 - fold.models["similar_runs"] / fold.models.total(),
     )
 
 

@@ -9,6 +9,7 @@ import msgspec
 from processors.contracts.names import ApplicationKey, rfc3339
 from processors.contracts.outputs import CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun
 from processors.contracts.service import Service
+from processors.jobs.remaining_time import source_of
 from sinks.web.access import Reader
 from sinks.web.charts import Chart, run_time_axis, size_axis
 from sinks.web.formatting import between, duration, moment, power, rounded, share, sized
@@ -17,7 +18,6 @@ from sinks.web.views import job_messages
 
 RECORD_RUNS: Final = 50  # of the application, whose bands are counted
 DEFAULT_UNIT: Final = "nodes"
-SIMILAR_RUNS: Final = frozenset({"similar-runs", "similar_runs"})  # names of the model that needs no application
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ def job_view(service: Service, system: str, job_id: str) -> JobView | None:
 
 def running_view(service: Service, job: JobPrediction) -> RunningView:
     """Return what to show of a job that runs."""
-    source = "similar_runs" if job.model is not None and job.model.name in SIMILAR_RUNS else "curve"
+    source = source_of(job.model)
     id_ = _application(job)
     return RunningView(
         job=job,

@@ -87,7 +87,7 @@ def test_similar_runs_are_named_where_they_reported_it() -> None:
 def test_evidence_that_names_a_running_job_gives_the_forecast_that_counts() -> None:
     centre = learned()
     centre.starts("1", None, nodes=4)
-    assert centre.messages("job_predictions")[-1]["model"]["name"] == "similar-runs"
+    assert centre.messages("job_predictions")[-1]["model"]["name"] == "similar_runs"
     centre.report_from("xalt", "1", application="lammps")
     centre.at("10:05").ends("1")
     reported = settled(centre.at("10:20"), "1")["predicted"]

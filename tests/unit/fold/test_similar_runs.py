@@ -43,7 +43,7 @@ def test_a_job_that_nothing_names_is_reported_by_the_past_of_its_user(centre: Sc
     assert reported["u-anna"]["run_time_s"] == pytest.approx(310, rel=0.05)
     assert reported["u-bob"]["run_time_s"] == pytest.approx(5010, rel=0.05)
     assert reported["u-anna"]["application"] is None
-    assert (reported["u-anna"]["model"]["name"], reported["u-anna"]["coverage"]) == ("similar-runs", 0.9)
+    assert (reported["u-anna"]["model"]["name"], reported["u-anna"]["coverage"]) == ("similar_runs", 0.9)
     shares = {member["name"]: member["weight"] for member in reported["u-anna"]["model"]["members"]}
     assert list(shares) == ["user", "class", "centre"]
     assert shares["user"] > 0.8
@@ -84,13 +84,13 @@ def test_the_chance_to_meet_the_limit_is_the_share_of_runs_that_long(centre: Sce
 def test_a_name_that_runs_at_one_size_with_widely_varying_times_is_reported_as_that_spread(centre: Scenario) -> None:
     ran(centre, 32, application="blast", user="u-anna")
     prediction = started(centre, application="blast", user="u-anna")
-    assert (prediction["application"], prediction["model"]["name"]) == ("blast", "similar-runs")
+    assert (prediction["application"], prediction["model"]["name"]) == ("blast", "similar_runs")
     assert prediction["low_s"] <= 120
     assert 150 < prediction["run_time_s"] < 900
     assert prediction["high_s"] >= 1200
     answer = centre.asks("r1", 4, application="blast", user="u-anna")
     (point,) = answer["points"]
-    assert (answer["known"], answer["observations"], answer["model"]["name"]) == (True, 32, "similar-runs")
+    assert (answer["known"], answer["observations"], answer["model"]["name"]) == (True, 32, "similar_runs")
     assert point["source"] == "similar_runs"
     assert point["low_s"] <= 120
     assert point["high_s"] >= 1200
@@ -101,10 +101,10 @@ def test_a_curve_that_runs_keep_to_is_not_given_up(centre: Scenario) -> None:
     for i in range(6):
         centre.at_ms(centre.now_ms + 60_000).scales("lammps", 1, 2, 4, 8, 16, prefix=f"s{i}", user="u-anna")
     prediction = started(centre, application="lammps", user="u-anna")
-    assert (prediction["model"]["name"], prediction["reliability"]["verdict"]) != ("similar-runs", "uncertain")
+    assert (prediction["model"]["name"], prediction["reliability"]["verdict"]) != ("similar_runs", "uncertain")
     assert prediction["run_time_s"] == pytest.approx(271, rel=0.03)
     assert centre.at_ms(centre.now_ms + 60_000).topic("predictions")["exa/lammps//nodes"]["model"]["name"] != (
-        "similar-runs"
+        "similar_runs"
     )
 
 
@@ -119,7 +119,7 @@ def users_alternate(centre: Scenario) -> None:
 def test_an_application_whose_times_do_not_follow_its_size_reports_it_wherever_it_is_reported(centre: Scenario) -> None:
     users_alternate(centre)
     prediction = centre.at_ms(centre.now_ms + 1_200_000).topic("predictions")["exa/workflow//nodes"]
-    assert prediction["model"]["name"] == "similar-runs"
+    assert prediction["model"]["name"] == "similar_runs"
     assert prediction["reliability"]["verdict"] == "uncertain"
     assert "not_by_size" in prediction["reliability"]["reasons"]
     assert set(prediction["useful_n"].values()) == {None}
@@ -130,7 +130,7 @@ def test_an_application_whose_times_do_not_follow_its_size_reports_it_wherever_i
         assert "not_by_size" in job["reliability"]["reasons"]
         answer = centre.asks(user, 4, 16, application="workflow", user=user)
         assert [point["run_time_s"] for point in answer["points"]] == [pytest.approx(run_time_s, rel=0.05)] * 2
-        assert answer["model"]["name"] == "similar-runs"
+        assert answer["model"]["name"] == "similar_runs"
 
 
 def test_a_request_of_an_unknown_application_is_answered_by_its_user_and_limit(centre: Scenario) -> None:

@@ -100,7 +100,7 @@ def test_a_job_of_an_unseen_input_is_shown_its_end_and_is_revised_while_it_runs(
 def test_a_job_that_reports_no_size_of_its_input_gets_no_forecast_from_other_inputs() -> None:
     centre = learned()
     centre.starts("1", "lammps", nodes=4)
-    assert centre.topic("job_predictions")["exa/1"]["model"]["name"] == "similar-runs"
+    assert centre.topic("job_predictions")["exa/1"]["model"]["name"] == "similar_runs"
 
 
 def test_an_input_that_ran_at_one_size_leans_on_the_others() -> None:
