@@ -1,4 +1,4 @@
-"""Energy: power over time by trapezoids, with gaps told and filled."""
+"""Energy: what counters of it did between two readings, and the law of power by size."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -74,7 +74,8 @@ def increments(
         fell = new < old
         grown = np.where(fell, new + whole - old, new - old)
         # without a known rate a counter that fell by less than half of its range did not go round
-        wrapped = fell & np.isfinite(whole) & (old <= whole) & (grown <= np.minimum(possible, _half(whole, most)))
+        likely = np.minimum(possible, np.where(np.isfinite(most), np.inf, whole / 2))
+        wrapped = fell & np.isfinite(whole) & (old <= whole) & (grown <= likely)
         doubtful = ~(fell & ~wrapped) & ((grown > possible) | (grown + whole <= possible) & np.isfinite(most))
     step = np.select(
         [~known, fell & ~wrapped, doubtful, wrapped],
@@ -82,10 +83,6 @@ def increments(
         Step.GREW,
     ).astype(np.int8)
     return Increments(np.where(step <= Step.WRAPPED, grown, np.nan), step)
-
-
-def _half(whole: Floats, most: Floats) -> Floats:
-    return np.where(np.isfinite(most), np.inf, whole / 2)
 
 
 # The power of a run by its size: what was drawn at each size, and a law between and beyond.
@@ -176,63 +173,3 @@ def _covariance(a: Floats, b: Floats) -> Floats:
     """Return the covariances of ln power at sizes (m,) and (k,), by their ln from the centre."""
     line = LEVEL_DEVIATION**2 + SLOPE_DEVIATION**2 * a[:, None] * b
     return np.asarray(line + OFF_LINE**2 * np.exp(-np.abs(a[:, None] - b) / REACH))
-
-
-class Energy(NamedTuple):
-    """Energy of hosts (m,) from start to end; how much of that time was measured, as a share (m,); and gaps (m,).
-
-    Where nothing was measured the energy is nan and the share 0.
-
-    >>> Energy(np.array([60.0]), np.array([1.0]), np.array([0])).share.tolist()
-    [1.0]
-    """
-
-    energy_j: Floats
-    share: Floats
-    gaps: npt.NDArray[np.int64]
-
-
-def energy(time_s: Floats, power_w: Floats, start_s: float, end_s: float, gap_max_s: float) -> Energy:
-    """Return the energy of hosts whose power (m, k) was sampled at rising times (k,); nan is no sample.
-
-    Samples at most `gap_max_s` apart are joined by a line, and the first and last one reach to start and end where those
-    are within that. Longer gaps count as drawn at the mean power of the measured time. Samples outside of start and end
-    are left out. Raises ValueError where times do not rise, or the end is not after the start.
-
-    >>> found = energy(np.arange(0.0, 600.0, 60.0), np.full((1, 10), 200.0), 0.0, 600.0, 120.0)
-    >>> found.energy_j.tolist(), found.share.tolist()
-    ([120000.0], [1.0])
-    """
-    if not start_s < end_s or (np.diff(time_s) <= 0).any():
-        raise ValueError("Times of samples rise, and the end is after the start.")
-    inside = (time_s >= start_s) & (time_s <= end_s)
-    host, place = np.nonzero(np.isfinite(power_w) & inside)
-    pieces = _pieces(host, time_s[place], power_w[host, place], start_s, end_s)
-    near = (pieces.width_s > 0) & (pieces.width_s <= gap_max_s)
-    hosts = len(power_w)
-    area = np.bincount(pieces.host[near], (pieces.width_s * pieces.power_w)[near], hosts)
-    measured_s = np.bincount(pieces.host[near], pieces.width_s[near], hosts)
-    share = measured_s / (end_s - start_s)
-    filled = np.divide(area, share, out=np.full(hosts, np.nan), where=share > 0)
-    return Energy(filled, share, np.bincount(pieces.host[pieces.width_s > gap_max_s], minlength=hosts))
-
-
-class _Pieces(NamedTuple):
-    """Pieces of time (k,) between samples of a host, and before the first and after the last one, with their mean power."""
-
-    host: npt.NDArray[np.int64]
-    width_s: Floats
-    power_w: Floats
-
-
-def _pieces(host: npt.NDArray[np.int64], time_s: Floats, power_w: Floats, start_s: float, end_s: float) -> _Pieces:
-    """Return the pieces of samples (k,) in the order of hosts and time."""
-    change = host[1:] != host[:-1]
-    first = np.flatnonzero(np.concatenate([[True], change]))[: len(host)]
-    last = np.flatnonzero(np.concatenate([change, [True]]))[: len(host)]
-    pair = np.flatnonzero(~change)
-    return _Pieces(
-        np.concatenate([host[first], host[pair], host[last]]),
-        np.concatenate([time_s[first] - start_s, time_s[pair + 1] - time_s[pair], end_s - time_s[last]]),
-        np.concatenate([power_w[first], (power_w[pair] + power_w[pair + 1]) / 2, power_w[last]]),
-    )

@@ -18,7 +18,7 @@ from processors.models.conformal import AggregatedRadius
 from processors.models.counters.selection import Floats, Linear, ridge
 from processors.models.statistics import Z95, six_digits
 from processors.models.training.table import CHOICE, Answering, Model, Predicted, Table, left_out
-from processors.models.training.trainer import Kind, Learner
+from processors.models.training.trainer import Kind
 from processors.models.trees import Forest, Growth, growing
 
 # A law of attributes: ln of the target is linear in ln of each, and bends a little where runs are many.
@@ -299,18 +299,6 @@ class Measured:
         found = self.model.predict(values)
         own = np.where(found.deviation > 0, found.deviation, self.deviation)
         return Predicted(found.value, np.sqrt((self.deviation**2 + own**2) / 2))
-
-
-def importances(learner: Learner) -> dict[str, float]:
-    """Return the share of each attribute in what the trees explain beyond the law; {} where there are none.
-
-    >>> importances(Learner("run_time_s", KINDS))
-    {}
-    """
-    found = learner.models.get(FOREST)
-    if learner.table is None or not isinstance(found, Measured) or not isinstance(found.model, Grown):
-        return {}
-    return dict(zip(learner.table.names, found.model.forest.importances().tolist(), strict=True))
 
 
 def _law(table: Table) -> Generator[None, None, Answering]:

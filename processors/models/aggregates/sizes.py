@@ -137,7 +137,8 @@ class SizeStat:
     def derived(self) -> Derived:
         """Return what models need, computed once per change."""
         if self._derived is None:
-            self._derived = _derive(self.sketch)
+            of = self.sketch
+            self._derived = Derived(of.count, of.quantile(0.5), of.min, of.squares())
         return self._derived
 
 
@@ -300,10 +301,6 @@ def rounded_sizes(sizes: Iterable[float]) -> list[float]:
     [0.3, 4.0]
     """
     return [rounded_size(n) for n in sizes]
-
-
-def _derive(sketch: LogSketch) -> Derived:
-    return Derived(sketch.count, sketch.quantile(0.5), sketch.min, sketch.squares())
 
 
 def _pooled_noise(repeats: float, squares: float) -> float:

@@ -30,21 +30,9 @@ def per_cycle(counters: Mapping[str, float], names: tuple[str, ...] = CYCLES) ->
     cycles = next((name for name in names if counters.get(name, 0.0) > 0.0), None)
     if cycles is None:
         return {}
-    return _divided({name: value for name, value in counters.items() if name != cycles}, counters[cycles])
-
-
-def per_second(counters: Mapping[str, float], duration_s: float) -> dict[str, float]:
-    """Return each counter per second, the cycles as well; empty for a duration that is not positive.
-
-    >>> per_second({"PAPI_TOT_CYC": 1e9}, 0.5), per_second({"a": 1.0}, 0.0)
-    ({'PAPI_TOT_CYC': 2000000000.0}, {})
-    """
-    return _divided(counters, duration_s) if duration_s > 0.0 else {}
-
-
-def _divided(counters: Mapping[str, float], by: float) -> dict[str, float]:
-    found = {name: value / by for name, value in counters.items() if value >= 0.0}
-    return {name: rate for name, rate in found.items() if rate < float("inf")}
+    counts = {name: value for name, value in counters.items() if name != cycles and value >= 0.0}
+    rates = {name: value / counters[cycles] for name, value in counts.items()}
+    return {name: rate for name, rate in rates.items() if rate < float("inf")}
 
 
 # Which counters of a run are not as they are in runs like it, and how much such a run should count.

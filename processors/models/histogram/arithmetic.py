@@ -187,16 +187,6 @@ def add(x: Histogram, y: Histogram, intervals: int = INTERVALS, sum_mode: SumMod
     return _pairwise(lambda a, b, c, d: (a + c, b + d), x, y, intervals)
 
 
-def subtract(x: Histogram, y: Histogram, intervals: int = INTERVALS, sum_mode: SumMode = "interval") -> Histogram:
-    """Return x - y; errors as `add`.
-
-    >>> one = Histogram(np.array([0.0, 1.0]), np.array([1.0]))
-    >>> subtract(one, one, intervals=2).edges.tolist()
-    [-1.0, 0.0, 1.0]
-    """
-    return add(x, scaled(y, -1.0), intervals, sum_mode)
-
-
 def multiply(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram:
     """Return x y; errors as `add`.
 

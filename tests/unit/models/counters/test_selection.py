@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
-from processors.models.counters.model import per_cycle, per_second
+from processors.models.counters.model import per_cycle
 from processors.models.counters.selection import Thresholds, loadings, ranks, ridge, select, spearman
 from processors.models.training.table import Table
 
@@ -103,11 +103,10 @@ def test_thresholds_state_what_is_kept() -> None:
     assert (np.abs(strict.rho[list(strict.chosen)]) >= 0.7).all()
 
 
-def test_rates_are_per_cycle_or_per_second_and_what_is_no_count_is_left_out() -> None:
+def test_rates_are_per_cycle_and_what_is_no_count_is_left_out() -> None:
     counters = {"cycles": 2e9, "instructions": 4e9, "misses": float("nan"), "odd": -1.0, "huge": float("inf")}
     assert per_cycle(counters) == {"instructions": 2.0}
     assert per_cycle({"instructions": 4e9}) == per_cycle({"cycles": 0.0, "instructions": 1.0}) == {}
-    assert per_second(counters, 2.0) == {"cycles": 1e9, "instructions": 2e9}
 
 
 def test_ridge_without_columns_is_the_weighted_mean_and_components_of_nothing_are_none() -> None:

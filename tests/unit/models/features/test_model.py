@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.features import FURTHER, KINDS, encoded, fitting, importances, law
+from processors.models.features import FURTHER, KINDS, Grown, Measured, encoded, fitting, law
 from processors.models.training.runs import Reservoir, Run
 from processors.models.training.table import Table, finished
 from processors.models.training.trainer import Trainer
@@ -51,7 +51,11 @@ def test_unseen_configurations_are_predicted_with_bands_that_hold_and_trees_find
     assert learner.trusted == "forest"
     assert np.mean(off) < 0.08
     assert np.mean(covered) > 0.8
-    found = importances(learner)
+    measured, table = learner.models["forest"], learner.table
+    assert table is not None
+    assert isinstance(measured, Measured)
+    assert isinstance(measured.model, Grown)
+    found = dict(zip(table.names, measured.model.forest.importances().tolist(), strict=True))
     assert max(found, key=lambda name: found[name]) == "block"
     assert learner.models["law"].error > 2 * learner.models["forest"].error
 
