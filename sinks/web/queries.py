@@ -143,11 +143,8 @@ def find(service: Service, path: str, raw_path: str) -> Prediction | None:
     `path` is what the server made of the URL, `raw_path` the URL as it was sent. A proxy may have merged the two
     slashes around an empty input: three parts mean that.
     """
-    for id_ in dict.fromkeys(_spellings(path, raw_path)):
-        found = service.prediction(id_)
-        if found is not None:
-            return found
-    return None
+    found = map(service.prediction, dict.fromkeys(_spellings(path, raw_path)))
+    return next((entry for entry in found if entry is not None), None)
 
 
 def _spellings(path: str, raw_path: str) -> Iterator[str]:
