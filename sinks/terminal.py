@@ -1,6 +1,7 @@
 """The demo's screen: applications, alerts, hosts and running jobs in the terminal; plain lines where there is none."""
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from math import log
 from threading import Event
 from typing import Final, Literal, NamedTuple
@@ -261,12 +262,10 @@ class Screen:
                 live.update(self.render(), refresh=True)
 
     def _run_plain(self, stop: Event, refresh_s: float) -> None:
-        refreshes = 0
-        while True:
+        for refreshes in count():
             shown = self.lines() + (self.summary() if refreshes % SUMMARY_EVERY == 0 else [])
             for line in shown:
                 self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-            refreshes += 1
             if stop.wait(refresh_s):
                 return
 

@@ -9,7 +9,7 @@ import msgspec
 
 from agent.backtest.groups import LIMIT_BINS, QUANTILES, Compared, Frequencies, Group, Sample, reached, rows
 from agent.backtest.profiled import ProfileObserver, power_band
-from agent.backtest.report import AlertCounts, Application, Comparison, Observed, Period, Row, Variant
+from agent.backtest.report import AlertCounts, Application, Comparison, Observed, Period, Variant
 from agent.backtest.scores import BASELINES, Band, Baseline, LastTwo, Tally
 from processors.contracts.events import STATES, SUCCESS, HostMinute, JobCompleted, JobEvent, JobStarted
 from processors.contracts.names import HORIZONS, ApplicationKey, horizon_of, rfc3339
@@ -349,13 +349,9 @@ def _periods(observer: Observer) -> tuple[Period, ...]:
             Period(
                 start=start,
                 end=end,
-                row=_named(period.group, start),
+                row=period.group.row(start[:10]),
                 requested_median_error=medians["requested"],
                 last_two_median_error=medians["last_two"],
             )
         )
     return tuple(found)
-
-
-def _named(group: Group, start: str) -> Row:
-    return group.row(start[:10])

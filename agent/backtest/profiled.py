@@ -137,12 +137,8 @@ class ProfileObserver:
 
 def power_band(prediction: JobPrediction | None) -> Band | None:
     """Return the predicted power of a job with its band, in W; None where there was none."""
-    if (
-        prediction is None
-        or prediction.power_w is None
-        or prediction.power_low_w is None
-        or prediction.power_high_w is None
-    ):
+    if prediction is None:
         return None
     reported = (prediction.power_w, prediction.power_low_w, prediction.power_high_w)
-    return Band(*reported) if all(math.isfinite(watts) and watts > 0 for watts in reported) else None
+    usable = [watts for watts in reported if watts is not None and math.isfinite(watts) and watts > 0]
+    return Band(*usable) if len(usable) == len(reported) else None

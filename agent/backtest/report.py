@@ -1,6 +1,6 @@
 """The report of a backtest as data: what `report.json` holds and the page shows."""
 
-from collections import deque
+from collections import Counter, defaultdict, deque
 from typing import Final
 
 import msgspec
@@ -15,7 +15,6 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     """What the files held: records, events, runs that ran, what was refused and left out, and the times of the starts.
 
     `host_minutes` are minutes of hosts with counters or power.
-
     `scored_since` is the time from which on runs were scored and alerts counted; earlier ones were only learned.
     """
 
@@ -207,27 +206,23 @@ class AlertCounts:
     """Counts alerts by name, as they begin to fire."""
 
     def __init__(self) -> None:
-        self._fired: dict[str, int] = {}
-        self._subjects: dict[str, set[str]] = {}
-        self._firing: dict[str, set[str]] = {}
-        self._examples: dict[str, deque[str]] = {}
+        self._fired = Counter[str]()
+        self._subjects = defaultdict[str, set[str]](set)
+        self._firing = defaultdict[str, set[str]](set)
+        self._examples = defaultdict[str, deque[str]](lambda: deque(maxlen=EXAMPLES))
 
     def take(self, alert: Alert) -> None:
         """Take in a change of an alert."""
         name = alert.labels.get("alertname", "")
-        firing = self._firing.setdefault(name, set())
         if alert.status == "resolved":
-            firing.discard(alert.fingerprint)
+            self._firing[name].discard(alert.fingerprint)
         if alert.status != "firing":
             return
-        firing.add(alert.fingerprint)
-        subjects = self._subjects.setdefault(name, set())
-        if len(subjects) < SUBJECTS_MAX:
-            subjects.add(alert.fingerprint)
-        self._fired[name] = self._fired.get(name, 0) + 1
-        self._examples.setdefault(name, deque(maxlen=EXAMPLES)).append(
-            f"{alert.time[:16].replace('T', ' ')}  {alert.annotations.get('summary', '')}"
-        )
+        self._firing[name].add(alert.fingerprint)
+        if len(self._subjects[name]) < SUBJECTS_MAX:
+            self._subjects[name].add(alert.fingerprint)
+        self._fired[name] += 1
+        self._examples[name].append(f"{alert.time[:16].replace('T', ' ')}  {alert.annotations.get('summary', '')}")
 
     def counts(self, runs: int) -> tuple[AlertCount, ...]:
         """Return the counts by name, against a number of runs."""

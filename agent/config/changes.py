@@ -44,15 +44,11 @@ def _changes(old: Any, new: Any, path: Path) -> Iterator[Change]:
     elif isinstance(old, dict) and isinstance(new, dict):
         for name in {**old, **new}:
             yield from _changes(old.get(name, ABSENT), new.get(name, ABSENT), (*path, name))
-    elif isinstance(old, tuple) and isinstance(new, tuple) and _sections(old + new):
+    elif isinstance(old, tuple) and isinstance(new, tuple) and any(isinstance(item, BaseModel) for item in old + new):
         yield from _list_changes(old, new, path)
     else:
         found = price(path)
         yield Change(path, _shown(old), _shown(new), found.cost, found.meaning)
-
-
-def _sections(items: tuple[Any, ...]) -> bool:
-    return any(isinstance(item, BaseModel) for item in items)
 
 
 def _list_changes(old: tuple[Any, ...], new: tuple[Any, ...], path: Path) -> Iterator[Change]:
@@ -110,7 +106,8 @@ def changed(config: Config, settings: dict[str, str], sections: Sequence[str]) -
     try:
         found = loads(msgspec.json.encode(tree).decode(), NAME)
     except InvalidConfigError as error:
-        raise InvalidConfigError([_without_place(problem) for problem in error.problems]) from None
+        problems = [Problem(NAME, 0, 0, problem.path, problem.message) for problem in error.problems]
+        raise InvalidConfigError(problems) from None
     retained = {name: getattr(config, name) for name in Config.model_fields}
     return Config(**retained | {section: getattr(found, section) for section in sections})
 
@@ -132,7 +129,3 @@ def _value(key: str, text: str) -> Any:
     if document.problems:
         raise InvalidConfigError([Problem(NAME, 0, 0, (key,), problem.message) for problem in document.problems])
     return document.data
-
-
-def _without_place(problem: Problem) -> Problem:
-    return Problem(NAME, 0, 0, problem.path, problem.message)

@@ -135,12 +135,12 @@ def _type_text(annotation: Any) -> str:
 
 def _limits(field: FieldInfo) -> str:
     texts = {Ge: ("at least", "ge"), Gt: ("more than", "gt"), Le: ("at most", "le"), Lt: ("less than", "lt")}
-    parts = []
-    for limit in field.metadata:
-        for kind, (text, attribute) in texts.items():
-            if isinstance(limit, kind):
-                parts.append(f"{text} {getattr(limit, attribute):,}".replace(",", " "))
-    return ", ".join(parts)
+    return ", ".join(
+        f"{text} {getattr(limit, attribute):,}".replace(",", " ")
+        for limit in field.metadata
+        for kind, (text, attribute) in texts.items()
+        if isinstance(limit, kind)
+    )
 
 
 Cost = Literal["restart", "rebuild"]
@@ -155,14 +155,19 @@ class Price(msgspec.Struct, frozen=True):
 
 _RESTART: Final = Price("restart", "taken over when the role starts again")
 _FOLLOW: Final = Price("restart", "subscribers have to follow to the new topic; the old one keeps what it has")
+_NEW_TOPICS: Final = Price("restart", "topics that exist keep theirs; use Kafka's own tools")
+_TAKEN_OVER: Final = (
+    "kafka", "jobs", "run_time", "hosts", "under_load", "profiles", "alerts", "collector", "learner", "http", "metrics",
+    "alertmanager", "log",
+)  # fmt: skip
 PRICES: Final[dict[tuple[str, ...], Price]] = {
+    **{(section,): _RESTART for section in _TAKEN_OVER},
     ("systems", "*", "partition"): Price(
         "rebuild", "the system's events move to another shard, whose models start from nothing until a rebuild"
     ),
     ("systems", "*", "aliases"): Price("rebuild", "runs that came under the alias keep its name until a rebuild"),
     ("systems",): Price("restart", "events of the system are taken or refused from then on"),
     ("other_systems",): Price("restart", "events of other systems are taken or refused from then on"),
-    ("kafka",): _RESTART,
     ("sources",): Price("restart", "messages that were already read are not read again"),
     ("reference",): Price(
         "restart", "samples have their new hosts and units from then on; what was told keeps its names"
@@ -172,30 +177,17 @@ PRICES: Final[dict[tuple[str, ...], Price]] = {
     ("topics", "state"): Price("rebuild", "the learner finds no state in the new topic"),
     ("topics", "runs"): Price("restart", "a rebuild reads the new topic and no longer the old one"),
     ("topics", "replication"): Price("restart", "topics that exist keep theirs; change them with Kafka's own tools"),
-    ("topics", "journal_retention_s"): Price("restart", "topics that exist keep theirs; use Kafka's own tools"),
-    ("topics", "answers_retention_s"): Price("restart", "topics that exist keep theirs; use Kafka's own tools"),
-    ("topics", "deadletters_retention_s"): Price("restart", "topics that exist keep theirs; use Kafka's own tools"),
+    ("topics", "journal_retention_s"): _NEW_TOPICS,
+    ("topics", "answers_retention_s"): _NEW_TOPICS,
+    ("topics", "deadletters_retention_s"): _NEW_TOPICS,
     ("topics",): _FOLLOW,
     ("identify",): Price(
         "rebuild", "new jobs follow it at once; runs already learned keep their names until a rebuild"
     ),
-    ("jobs",): _RESTART,
-    ("run_time", "unmerged_runs_max"): _RESTART,
-    ("run_time",): _RESTART,
-    ("hosts",): _RESTART,
-    ("under_load",): _RESTART,
-    ("profiles",): _RESTART,
     ("features",): Price("restart", "runs already learned keep the attributes that they were learned with"),
-    ("alerts",): _RESTART,
     ("collector", "group"): Price("restart", "the new group starts at the beginning of every source"),
-    ("collector",): _RESTART,
-    ("learner",): _RESTART,
     ("http", "access"): Price("restart", "who was let in or kept out is so until the role starts again"),
-    ("http",): _RESTART,
-    ("metrics",): _RESTART,
-    ("alertmanager",): _RESTART,
     ("privacy",): Price("restart", "what is already written stays as it is"),
-    ("log",): _RESTART,
 }
 
 

@@ -1,8 +1,4 @@
-"""The log in memory: what the embedded agent runs on, and the broker of simulated crashes.
-
-Topics, groups and the epochs that fence writers of checkpoints live in a `MemoryBroker`, behind one lock. It outlives its
-clients: give one to several `MemoryLog`s, one per simulated process.
-"""
+"""The log in memory: what the embedded agent runs on, and the broker of simulated crashes."""
 
 import re
 import zlib
@@ -191,10 +187,7 @@ class MemoryGroup:
 
     def settled(self, member: Member) -> bool:
         """Return whether `settle` would change nothing."""
-        return member.assigned == member.wanted or (
-            member.assigned < member.wanted
-            and all(partition in self._holders for partition in member.wanted - member.assigned)
-        )
+        return member.assigned <= member.wanted and member.wanted - member.assigned <= self._holders.keys()
 
     def settle(self, member: Member) -> Assignment:
         """Give up what the member shall not have and take what is free; return both."""
@@ -213,7 +206,7 @@ class MemoryGroup:
 
 
 class MemoryBroker:
-    """What outlives a crash of its clients: give one broker to several `MemoryLog`s, one per simulated process.
+    """What outlives a crash of its clients, behind one lock: give it to several `MemoryLog`s, one per simulated process.
 
     It asks no clock: timestamps come with the records. `records_max` bounds each partition that is not compacted;
     without it only a topic's `retention_ms` does, by the newest timestamp in the partition.
@@ -271,10 +264,7 @@ class MemoryBroker:
             self.changed.notify_all()
 
     def snapshot(self, partition: TopicPartition, newest: int | None = None) -> tuple[Batch | None, int]:
-        """Return all records of a partition, of a compacted one the last of each key, and its end.
-
-        With `newest` only the records of its last so many offsets.
-        """
+        """Return what `MemoryLog.read` reads of a partition, and its end."""
         with self.changed:
             store = self.partition(partition)
             if store.compacted:

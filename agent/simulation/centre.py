@@ -118,7 +118,7 @@ class _Shift:
         while queue and (nodes := self._machine.take(queue[0].n)) is not None:
             running = self._run(queue.popleft(), now_ms, nodes)
             self._put(running.end_ms, partial(self._end, running))
-            yield TimedEvent(now_ms, self._started(running), running.job, running.nodes)
+            yield TimedEvent(now_ms, {"type": "job.started", **self._facts(running)}, running.job, running.nodes)
 
     def _run(self, job: Job, now_ms: int, nodes: tuple[int, ...]) -> Running:
         second_half = now_ms >= self._centre.halfway_ms
@@ -126,18 +126,8 @@ class _Shift:
         run_time_s, state = outcome(job, true_run_time_s * job.slowed, job.application.failure_rate[second_half])
         return Running(job, now_ms, nodes, max(round(run_time_s * 1000), 1), state)
 
-    def _started(self, running: Running) -> dict[str, Any]:
-        return {"type": "job.started", **self._facts(running)}
-
     def _completed(self, running: Running) -> dict[str, Any]:
-        event = {
-            "type": "job.completed",
-            **self._facts(running),
-            "end": rfc3339(running.end_ms),
-            "run_time_s": running.run_time_ms / 1000,
-            "state": running.state,
-            "exit_code": 0 if running.state == "COMPLETED" else 1,
-        }
+        event = completed(self._facts(running), running.start_ms, running.end_ms, running.state)
         if running.state == "NODE_FAIL":
             event["failed_host"] = hostlist(running.nodes[:1])
         return event
@@ -163,3 +153,15 @@ class _Shift:
         facts[application.named_by] = name if application.named_by == "application" else f"/apps/{name}/bin/{name}"
         optional = {"input": application.input, "array_job_id": job.array_job_id, "attributes": application.attributes}
         return facts | {key: value for key, value in optional.items() if value}
+
+
+def completed(facts: dict[str, Any], start_ms: int, end_ms: int, state: str) -> dict[str, Any]:
+    """Return the event that a job with these facts has ended."""
+    return {
+        "type": "job.completed",
+        **facts,
+        "end": rfc3339(end_ms),
+        "run_time_s": (end_ms - start_ms) / 1000,
+        "state": state,
+        "exit_code": 0 if state == "COMPLETED" else 1,
+    }

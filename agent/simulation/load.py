@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from agent.simulation.centre import SYSTEM, TimedEvent
+from agent.simulation.centre import SYSTEM, TimedEvent, completed
 from agent.simulation.meters import Excess, Metered, Meters, Watts
 from agent.simulation.truth import AmdahlLog
 from agent.simulation.workload import Activity, Application, Job, Submissions, outcome
@@ -187,23 +187,23 @@ class SharedNodes:
     draws more than its counters explain.
     """
 
-    def __init__(self, seed: int, start_ms: int, *, system: str = SYSTEM, application: Application = ANALYSIS) -> None:
-        self.system, self.application = system, application
+    application = ANALYSIS
+
+    def __init__(self, seed: int, start_ms: int, *, system: str = SYSTEM) -> None:
+        self.system = system
         self.hosts = shared_hosts(seed)
-        self.slow_host = next(
-            place for place, host in enumerate(self.hosts) if host.rack == 2 and host.temper == "calm"
-        )
+        self.slow_host, self.hungry_host = (self._calm_host(rack) for rack in (2, 1))
         self.slow_ms, self.rack_ms = start_ms + 5 * HOUR_MS, start_ms + 8 * HOUR_MS
         rack = tuple(place for place, host in enumerate(self.hosts) if host.rack == 3)
         self._faults = (
             Disturbance((self.slow_host,), self.slow_ms, FOREVER_MS, (0.65, 0.6, 0.5)),
             Disturbance(rack, self.rack_ms, self.rack_ms + HOUR_MS // 3, (0.6, 0.7, 0.15)),
         )
-        self.hungry_host = next(
-            place for place, host in enumerate(self.hosts) if host.rack == 1 and host.temper == "calm"
-        )
         self.hungry_ms = start_ms + 4 * HOUR_MS
         self._seed, self._start_ms = seed, start_ms
+
+    def _calm_host(self, rack: int) -> int:
+        return next(place for place, host in enumerate(self.hosts) if host.rack == rack and host.temper == "calm")
 
     def loads(self) -> Loads:
         """Return the load from the beginning on."""
@@ -297,7 +297,7 @@ class _Shift:
         run_time_s, state = outcome(job, true_s, job.application.failure_rate[0])
         end_ms = now_ms + max(round(run_time_s * 1000), 1)
         facts = self._facts(job, now_ms, hosts)
-        ended = TimedEvent(end_ms, _completed(facts, now_ms, end_ms, state), job, hosts)
+        ended = TimedEvent(end_ms, completed(facts, now_ms, end_ms, state), job, hosts)
         heapq.heappush(self._running, (end_ms, job.job_id, ended))
         return TimedEvent(now_ms, {"type": "job.started", **facts}, job, hosts)
 
@@ -317,14 +317,3 @@ class _Shift:
             "partition": PARTITION,
             "exclusive": False,
         }
-
-
-def _completed(facts: dict[str, Any], start_ms: int, end_ms: int, state: str) -> dict[str, Any]:
-    return {
-        "type": "job.completed",
-        **facts,
-        "end": rfc3339(end_ms),
-        "run_time_s": (end_ms - start_ms) / 1000,
-        "state": state,
-        "exit_code": 0 if state == "COMPLETED" else 1,
-    }

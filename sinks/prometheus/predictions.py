@@ -14,7 +14,7 @@ from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Alert, CurvePoint, Prediction, ProfileModel
 from processors.contracts.service import Service
 from sinks.prometheus.registry import gauge
-from sinks.prometheus.table import ALERTS, POWER, PREDICTIONS, SEVERITIES, SUBJECT, TARGETS, UNDER_LOAD
+from sinks.prometheus.table import ALERTS, POWER, PREDICTIONS, SEVERITIES, SUBJECT, TARGETS, UNDER_LOAD, USEFUL
 
 APPLICATIONS_MAX: Final = 500
 SIZES_MAX: Final = 16
@@ -97,13 +97,8 @@ class Series:
         self.add("prediction_runs", [*key, "learned"], entry.observations)
         self.add("prediction_runs", [*key, "scored"], entry.quality.scored)
         self.add("reliability", [*key, entry.reliability.verdict], 1.0)
-        for name, n in (
-            ("max", useful.max),
-            ("knee", useful.knee),
-            ("half_efficiency", useful.at_half_efficiency),
-            ("least_energy", useful.least_energy),
-            ("least_energy_delay", useful.least_energy_delay),
-        ):
+        sizes = (useful.max, useful.knee, useful.at_half_efficiency, useful.least_energy, useful.least_energy_delay)
+        for name, n in zip(USEFUL, sizes, strict=True):
             self.add("useful_size", [*key, name], n)
         for part in entry.quality.horizons:
             self.add("prediction_horizon_coverage_ratio", [*key, part.horizon], part.coverage_90)

@@ -60,21 +60,15 @@ class Metrics:
 
     def add(self, name: str, amount: float = 1.0, **labels: str) -> None:
         """Add to a counter; KeyError where no counter of that name with these labels is declared."""
-        values = self._values(name, labels)
-        counter = self._counters[name]
-        (counter.labels(*values) if values else counter).inc(amount)
+        self._series(self._counters, name, labels).inc(amount)
 
     def set(self, name: str, value: float, **labels: str) -> None:
         """Set a gauge; KeyError as for `add`."""
-        values = self._values(name, labels)
-        gauge = self._gauges[name]
-        (gauge.labels(*values) if values else gauge).set(value)
+        self._series(self._gauges, name, labels).set(value)
 
     def observe(self, name: str, value: float, **labels: str) -> None:
         """Put a value into a histogram; KeyError as for `add`."""
-        values = self._values(name, labels)
-        histogram = self._histograms[name]
-        (histogram.labels(*values) if values else histogram).observe(value)
+        self._series(self._histograms, name, labels).observe(value)
 
     def value(self, name: str, **labels: str) -> float:
         """Return the present value of a series (of a histogram: its count); KeyError where there is none."""
@@ -99,24 +93,20 @@ class Metrics:
     def _made(self, kind: type[Made], entry: Declaration, **more: Any) -> Made:
         """Make a metric with those of its series whose labels are known."""
         metric = kind(entry.name, entry.help, entry.label_names, registry=self._registry, **more)
-        for values in self._combinations(entry):
+        for values in product(*map(self._closed, entry.labels)) if entry.labels else ():
             metric.labels(*values)
         return metric
-
-    def _combinations(self, entry: Declaration) -> Iterator[tuple[str, ...]]:
-        if not entry.labels:
-            return iter(())
-        return product(*(self._closed(label) for label in entry.labels))
 
     def _closed(self, label: Label) -> Sequence[str]:
         return self._lists[label.given_as] if label.given_as else label.values
 
-    def _values(self, name: str, labels: Mapping[str, str]) -> tuple[str, ...]:
+    def _series(self, metrics: Mapping[str, Made], name: str, labels: Mapping[str, str]) -> Made:
         declared = self._declared[name].labels
         if len(labels) != len(declared):
             raise KeyError(f"{name} has the labels {[label.name for label in declared]}, not {sorted(labels)}.")
         given = ((label, labels[label.name]) for label in declared)
-        return tuple(value if value in self._closed(label) else OTHER for label, value in given)
+        values = [value if value in self._closed(label) else OTHER for label, value in given]
+        return metrics[name].labels(*values) if values else metrics[name]
 
 
 def family(declaration: Declaration) -> GaugeMetricFamily | CounterMetricFamily:

@@ -129,13 +129,12 @@ class Api:
     def jobs(self, request: Request) -> Response:
         """List running jobs with their predicted ends, filtered by application and system."""
         wanted = {name: queries.text(request.query_params, name) for name in ("application", "system", "job_id")}
-        jobs = [job for job in self._service.jobs() if _matches(job, wanted)]
-        return self._rows(request, jobs)
+        return self._rows(request, matching(self._service.jobs(), wanted))
 
     def alerts(self, request: Request) -> Response:
         """List alerts, open ones first, filtered by status and kind."""
         wanted = {name: queries.text(request.query_params, name) for name in ("status", "kind", "severity")}
-        return self._rows(request, [alert for alert in self._service.alerts() if _matches(alert, wanted)])
+        return self._rows(request, matching(self._service.alerts(), wanted))
 
     def hosts(self, request: Request) -> Response:
         """List hosts with what they measured, those with anomalies first, filtered by system and host."""
@@ -226,10 +225,6 @@ class Api:
         offset, limit = queries.rows(request.query_params)
         part = found[offset : offset + limit]
         return json(Rows(len(found), offset, part if shown is None else [shown(row) for row in part]))
-
-
-def _matches(row: Any, wanted: dict[str, str | None]) -> bool:
-    return all(value is None or getattr(row, name) == value for name, value in wanted.items())
 
 
 def _summary(entry: Prediction) -> dict[str, Any]:

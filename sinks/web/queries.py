@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote, unquote
 from zlib import crc32
 
@@ -27,6 +27,7 @@ ROWS_DEFAULT: Final = 1000
 ROWS_MAX: Final = 10_000
 KNOWN_MAX: Final = 20
 Truth = Callable[[str, float], float | None]
+Entry = TypeVar("Entry")
 
 
 class BadParameterError(Exception):
@@ -143,11 +144,8 @@ def find(service: Service, path: str, raw_path: str) -> Prediction | None:
     `path` is what the server made of the URL, `raw_path` the URL as it was sent. A proxy may have merged the two
     slashes around an empty input: three parts mean that.
     """
-    for id_ in dict.fromkeys(_spellings(path, raw_path)):
-        found = service.prediction(id_)
-        if found is not None:
-            return found
-    return None
+    found = map(service.prediction, dict.fromkeys(_spellings(path, raw_path)))
+    return next((entry for entry in found if entry is not None), None)
 
 
 def _spellings(path: str, raw_path: str) -> Iterator[str]:
@@ -160,10 +158,10 @@ def _spellings(path: str, raw_path: str) -> Iterator[str]:
             yield ApplicationKey(*(unquote(parts[index]) for index in (1, 0, 2, 3))).id
 
 
-def matching(predictions: Sequence[Prediction], wanted: Mapping[str, str | None]) -> list[Prediction]:
-    """Return the predictions whose fields equal those that are wanted; None wants nothing of a field."""
+def matching(entries: Sequence[Entry], wanted: Mapping[str, str | None]) -> list[Entry]:
+    """Return the entries whose fields equal those that are wanted; None wants nothing of a field."""
     requested = {name: value for name, value in wanted.items() if value is not None}
-    return [entry for entry in predictions if all(getattr(entry, name) == value for name, value in requested.items())]
+    return [entry for entry in entries if all(getattr(entry, name) == value for name, value in requested.items())]
 
 
 def known_ids(predictions: Sequence[Prediction], like: str = "") -> list[str]:

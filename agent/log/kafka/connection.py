@@ -52,14 +52,10 @@ class KafkaSecurity(msgspec.Struct, frozen=True):
     ca_file: str | None = None
     certificate_file: str | None = None
     key_file: str | None = None
-    key_password: str | None = None
-    check_hostname: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("password", "key_password"):
-            value = getattr(self, name)
-            if value is not None:
-                msgspec.structs.force_setattr(self, name, Secret(value))
+        if self.password is not None:
+            msgspec.structs.force_setattr(self, "password", Secret(self.password))
 
     @property
     def described(self) -> str:
@@ -83,11 +79,10 @@ class KafkaSecurity(msgspec.Struct, frozen=True):
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
             if self.certificate_file is not None:
-                context.load_cert_chain(self.certificate_file, self.key_file, self.key_password)
+                context.load_cert_chain(self.certificate_file, self.key_file)
         except OSError as error:  # also of a file that holds something else
             files = ", ".join(one for one in (self.ca_file, self.certificate_file, self.key_file) if one is not None)
             raise ConfigError(f"The certificate files {files} cannot be used: {error}.") from error
-        context.check_hostname = self.check_hostname
         return context
 
 
@@ -178,15 +173,13 @@ def translated(settings: KafkaSettings, doing: str) -> Iterator[None]:
 
 
 def translate(error: BaseException, settings: KafkaSettings, doing: str) -> ScalewatchError:
-    """Return our error for one of the client.
-
-    Of a write that comes after the one that failed, the client hands the cause on as an argument:
-    """
+    """Return our error for one of the client."""
     if isinstance(error, NO_CONNECTION):
         return UnavailableError(unreachable(settings, error))
     name, text = type(error).__name__, str(error).partition("\n")[0]
     reason = text if name in text else f"{name}: {text}" if text else name
     message = f"{doing} failed at {settings.bootstrap}: {reason.rstrip('.')}."
+    # of a write that comes after the one that failed, the client hands the cause on as an argument
     fenced = any(isinstance(one, FENCED) for one in (error, *error.args))
     return FencedError(message) if fenced else UnavailableError(message)
 
@@ -254,16 +247,12 @@ def give_up(producer: Any) -> None:
     connections are closed. Nobody looks at the futures of that batch any more, so nothing has to be told to them.
     """
     sender = producer._sender  # noqa: SLF001 - see above
-    sender._accumulator.abort_incomplete_batches = _do_nothing  # noqa: SLF001 - see above
+    sender._accumulator.abort_incomplete_batches = lambda: None  # noqa: SLF001 - see above
     with suppress(OSError):  # it is told at last by its socket, which it may have closed by then
         sender.force_close()
     sender.join(GIVE_UP_S)
     producer._unregister_cleanup()  # noqa: SLF001 - it would flush once more at the end of the process
     producer._closed = True  # noqa: SLF001 - and once more when it is collected
-
-
-def _do_nothing() -> None:
-    pass
 
 
 def batch_of(partition: TopicPartition, records: list[Any], next_offset: int) -> Batch:

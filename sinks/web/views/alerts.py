@@ -227,9 +227,7 @@ def alert_view(service: Service, alert: Alert, reader: Reader, now_ms: int | Non
 
 def _runs_in_detail(alert: Alert) -> Iterator[str]:
     for name, value in alert.evidence.detail.items():
-        if name in RUNS and isinstance(value, str):
-            yield value
-        if name == JOB and isinstance(value, str) and value:
+        if isinstance(value, str) and (name in RUNS or (name == JOB and value)):
             yield value
 
 
