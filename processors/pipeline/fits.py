@@ -9,7 +9,7 @@ import msgspec
 
 from processors.alerts import applications
 from processors.contracts.names import ApplicationKey
-from processors.contracts.outputs import Prediction, UsefulSizes
+from processors.contracts.outputs import UsefulSizes
 from processors.models.combination.combine import SHIPPED, learn, summary
 from processors.models.combination.evidence import RelatedCurve
 from processors.models.combination.replay import Rows, rows
@@ -157,7 +157,10 @@ class FitQueue:
         self._drift_detection.published(application_id)
         self._state.outbox.append(self._under_loads.published(key, predicted, curve))
         self._state.tally["fit", "published"] += 1
-        self._unreliable(key, predicted)
+        unreliable = self._state.settings.alerts.unreliable
+        self._warnings.take(
+            applications.unreliable(key, predicted.reliability, predicted.observations, unreliable, now_ms)
+        )
 
     def _ensemble(self, forecast: RunTimePrediction, model: RunTime, members: Members) -> Fits | None:
         with guard(self._state, Members.name):  # what stands beside a prediction must not cost it
@@ -192,7 +195,7 @@ class FitQueue:
             for size in model.study().anomalies
             if wanted and size.n in confirmed and abs(size.deviation) >= settings.deviation_min
         }
-        gone = applications.sizes_no_longer(model.flagged, list(found))
+        gone = [flag for flag in model.flagged if tuple(flag) not in found]
         now_ms = self._state.now_ms
         self._warnings.take(
             applications.unusual_size(key, name, n, None, settings=settings, now_ms=now_ms) for name, n in gone
@@ -203,15 +206,8 @@ class FitQueue:
         )
         return list(found)
 
-    def _unreliable(self, key: ApplicationKey, predicted: Prediction) -> None:
-        settings = self._state.settings.alerts.unreliable
-        self._warnings.take(
-            applications.unreliable(key, predicted.reliability, predicted.observations, settings, self._state.now_ms)
-        )
-
     def _evict(self) -> None:
         excess = len(self._state.models) - self._state.settings.run_time.applications_max
-        if excess > 0:
-            for application_id in self._state.models.longest_unused(excess):
-                self._warnings.forget_application(application_id)
-                self._state.tally["bound", "applications_max"] += 1
+        for application_id in self._state.models.longest_unused(excess):
+            self._warnings.forget_application(application_id)
+            self._state.tally["bound", "applications_max"] += 1
