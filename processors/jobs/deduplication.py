@@ -107,6 +107,9 @@ class RunDeduplication(Untimed):
         packed = state.runs if state else b""
         return cls({run: KnownRun(application, content) for run, application, content in _ENTRY.iter_unpack(packed)})
 
+    def __len__(self) -> int:
+        return len(self._runs)
+
     def score(self, fact: tuple[str, int]) -> KnownRun | None:
         """Return what is remembered of a run, given its id and its new content; None for a new run."""
         return self._runs.get(digest64(fact[0]))

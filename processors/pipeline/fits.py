@@ -9,7 +9,7 @@ import msgspec
 
 from processors.alerts import applications
 from processors.contracts.names import ApplicationKey
-from processors.contracts.outputs import UsefulSizes
+from processors.contracts.outputs import Prediction, UsefulSizes
 from processors.models.combination.combine import SHIPPED, learn, summary
 from processors.models.combination.evidence import RelatedCurve
 from processors.models.combination.replay import Rows, rows
@@ -157,10 +157,7 @@ class FitQueue:
         self._drift_detection.published(application_id)
         self._state.outbox.append(self._under_loads.published(key, predicted, curve))
         self._state.tally["fit", "published"] += 1
-        unreliable = self._state.settings.alerts.unreliable
-        self._warnings.take(
-            applications.unreliable(key, predicted.reliability, predicted.observations, unreliable, now_ms)
-        )
+        self._unreliable(key, predicted)
 
     def _ensemble(self, forecast: RunTimePrediction, model: RunTime, members: Members) -> Fits | None:
         with guard(self._state, Members.name):  # what stands beside a prediction must not cost it
@@ -205,6 +202,12 @@ class FitQueue:
             for flag, seen in found.items()
         )
         return list(found)
+
+    def _unreliable(self, key: ApplicationKey, predicted: Prediction) -> None:
+        settings = self._state.settings.alerts.unreliable
+        self._warnings.take(
+            applications.unreliable(key, predicted.reliability, predicted.observations, settings, self._state.now_ms)
+        )
 
     def _evict(self) -> None:
         excess = len(self._state.models) - self._state.settings.run_time.applications_max
