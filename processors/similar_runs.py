@@ -106,14 +106,11 @@ class ModelComparison(Untimed):
 
     def score(self, fact: float) -> bool | None:  # noqa: ARG002  # what is known holds for every size
         """Return whether the distribution is to be asked about a job; None where too few runs were scored to say."""
-        return self._chosen if sum(record.runs for record in self._records) >= COMPARED_RUNS_MIN else None
+        return self._chosen if self._known() else None
 
     def wants(self, now_ms: int) -> bool:
         """Return whether one more run is to be scored; `now_ms` is the time of the last tick."""
-        return (
-            due(self._rate_limit, now_ms, COMPARED_PER_TICK)
-            or sum(record.runs for record in self._records) < COMPARED_RUNS_MIN
-        )
+        return due(self._rate_limit, now_ms, COMPARED_PER_TICK) or not self._known()
 
     def learn(self, fact: ScorePair) -> None:
         """Take in how both did on a run; each run once."""
@@ -122,13 +119,15 @@ class ModelComparison(Untimed):
         old = next((record for record in self._records if record.step == step), LossRecord(step, 0.0, 0.0, 0.0))
         others = [record for record in self._records if record.step != step]
         self._records = (*others[-(SIZES_MAX - 1) :], _added(old, fact))
-        runs = sum(record.runs for record in self._records)
-        if runs >= COMPARED_RUNS_MIN:
-            self._chosen = _decided(self._ln_ratio(), before=self._chosen)
+        if self._known():
+            self._chosen = self._ln_ratio() < math.log(WORSE if self._chosen else BETTER)
 
     def snapshot(self) -> ModelComparisonState:
         """Return the stored form."""
         return ModelComparisonState(self._records, self._chosen, self._rate_limit)
+
+    def _known(self) -> bool:
+        return sum(record.runs for record in self._records) >= COMPARED_RUNS_MIN
 
     def _ln_ratio(self) -> float:
         report = [min(record.runs, WEIGHT_MAX) for record in self._records]
@@ -138,10 +137,6 @@ class ModelComparison(Untimed):
 def loss_s(run_time_s: float, median_s: float, upper_s: float) -> float:
     """Return the pinball losses at .5 and .9 together, in seconds."""
     return round(pinball(run_time_s, median_s, 0.5) + pinball(run_time_s, upper_s, UPPER), 6)
-
-
-def _decided(ln_ratio: float, *, before: bool) -> bool:
-    return ln_ratio < math.log(WORSE if before else BETTER)
 
 
 def _step(n: float) -> int:
@@ -306,7 +301,8 @@ def name_key(system: str, name: str) -> str:
 @lru_cache(maxsize=_REMEMBERED)
 def group_keys(system: str, job: ComingJob) -> Mapping[GroupKind, str]:
     """Return the keys of the histories that a job belongs to, the most alike first. Names are digested."""
-    parts: dict[GroupKind, str | None] = {"user": job.user, "name": job.name, "class": _class_name(job), "centre": ""}
+    limit, size = class_of(model_job(job))
+    parts: dict[GroupKind, str | None] = {"user": job.user, "name": job.name, "class": f"{limit},{size}", "centre": ""}
     return {kind: f"{kind}/{hexdigest(system, part)}" for kind, part in parts.items() if part is not None}
 
 
@@ -348,11 +344,6 @@ def model_job(job: ComingJob) -> Job:
 
 def _short(run_id: str) -> int:
     return digest64(run_id) % 256**_ID_BYTES
-
-
-def _class_name(job: ComingJob) -> str:
-    limit, size = class_of(model_job(job))
-    return f"{limit},{size}"
 
 
 MODEL_NAME: Final = "similar_runs"

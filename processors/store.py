@@ -200,7 +200,7 @@ class Store(Generic[P]):
         return found
 
     def longest_unused(self, excess: int) -> list[str]:
-        """Return the `excess` keys that were unused for the longest time, ties by key."""
+        """Return the `excess` keys that were unused for the longest time, ties by key; none where it is not above 0."""
         return heapq.nsmallest(excess, self._entries, key=lambda key: (self._entries[key].used_ms, key))
 
     def encode(self, key: str) -> bytes | None:

@@ -134,13 +134,6 @@ def failing(
     )
 
 
-def sizes_no_longer(
-    flagged: Sequence[tuple[str, float]], still: Sequence[tuple[str, float]]
-) -> list[tuple[str, float]]:
-    """Return what was flagged before and is not any more."""
-    return [flag for flag in flagged if tuple(flag) not in set(still)]
-
-
 ALERT_OF: Final[dict[Direction, str]] = {"regression": REGRESSION, "improvement": IMPROVEMENT}
 LEARNED: Final = "The model has learned the new level and now expects such run times."
 BACK: Final = "The run times are back to their previous level."
@@ -230,7 +223,7 @@ def shifted(key: ApplicationKey, shift: Shift, settings: AlertSettings.Shift, no
 
 
 def ended(name: str, labels: dict[str, str], why: str, now_ms: int) -> Condition:
-    """Return the condition with which an open alert about runs ends at the next tick."""
+    """Return the condition with which an open alert ends at the next tick."""
     severity: Severity = "info" if name == IMPROVEMENT or labels.get("direction") == "fast" else "warning"
     return Condition(
         name=name, labels=labels, holds=True, momentary=True, time_ms=now_ms, severity=severity, summary=why

@@ -154,11 +154,6 @@ def straggler(
     )
 
 
-def ends(name: str, labels: dict[str, str], why: str, now_ms: int) -> Condition:
-    """Return the condition with which an open alert ends at the next tick."""
-    return Condition(name=name, labels=labels, holds=True, momentary=True, time_ms=now_ms, summary=why)
-
-
 def muted(host: str, state: str) -> str:
     """Return why alerts of a host end that is out of service."""
     return f"{host} is out of service ({state}): its measurements raise no alerts until it is back."

@@ -70,11 +70,6 @@ class AlertLife:
         """Return whether the alert is pending or firing."""
         return self._state.condition is not None
 
-    @property
-    def firing(self) -> bool:
-        """Return whether the alert is firing."""
-        return self.open and self._state.status == "firing"
-
     def score(self, fact: Condition) -> bool:
         """Return whether the condition would change anything."""
         return fact.holds or (self.open and (self._state.holds or fact.forgotten))
@@ -126,14 +121,11 @@ class AlertLife:
             if state.status == "pending":
                 return state.since_ms + state.condition.for_ms
             return state.reported_ms + state.condition.expires_after_ms if state.condition.expires_after_ms else None
-        return state.reported_ms + self._keeps_ms(state.condition)
+        return state.reported_ms + (state.condition.keep_firing_ms if state.status == "firing" else 0)
 
     def snapshot(self) -> AlertState:
         """Return the stored form."""
         return msgspec.structs.replace(self._state)
-
-    def _keeps_ms(self, condition: Condition) -> int:
-        return condition.keep_firing_ms if self._state.status == "firing" else 0
 
     def _fire(self, now_ms: int) -> list[Transition]:
         state = self._state

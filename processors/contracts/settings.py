@@ -5,6 +5,7 @@ The whole configuration tree is in `agent.config`; it nests these.
 
 import re
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
@@ -102,7 +103,7 @@ class RackAnomaly(Settings):
     """
 
     enabled: bool = Field(default=True, description="whether this alert exists")
-    pattern: str = Field(
+    pattern: Annotated[str, AfterValidator(partial(_pattern, groups=1))] = Field(
         default=r"^(x\d+)c\d+",
         description="regular expression on host names; its first group names the rack, by default the cabinet of a Cray "
         "xname; hosts that it does not match are gathered by partition, else by system",
@@ -114,11 +115,6 @@ class RackAnomaly(Settings):
     keep_firing_s: float = Field(
         default=3600.0, ge=0, le=LONGEST_S, description="it resolves when nothing new came for this long"
     )
-
-    @field_validator("pattern")
-    @classmethod
-    def _has_a_group(cls, pattern: str) -> str:
-        return _pattern(pattern, groups=1)
 
 
 class Straggler(Settings):

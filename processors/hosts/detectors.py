@@ -123,10 +123,7 @@ class Records:
 
 
 class Group:
-    """Hosts of as many resources: their rule, and the 10-second means of the minute that is held.
-
-    A group costs what its hosts need.
-    """
+    """Hosts of as many resources: their rule, and the 10-second means of the minute that is held."""
 
     def __init__(self, resources: int, settings: CombinedSettings | None) -> None:
         self.rule = CombinedRule(resources, settings)

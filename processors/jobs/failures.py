@@ -96,10 +96,6 @@ class FailureRate(Untimed):
         else:
             self._failures -= self._recent.pop(run)[0]
 
-    def holds(self, run_id: str) -> bool:
-        """Return whether the outcome of a run is among the recent."""
-        return digest64(run_id) in self._recent
-
     def snapshot(self) -> FailureState:
         """Return the stored form."""
         recent = [(run, failed, cause) for run, (failed, cause) in self._recent.items()]

@@ -261,7 +261,7 @@ class Outcomes:
 
     def _bound(self) -> None:
         excess = len(self._state.hosts) - self._settings.hosts_max
-        for key in self._state.hosts.longest_unused(excess) if excess > 0 else ():
+        for key in self._state.hosts.longest_unused(excess):
             self._state.hosts.remove(key)
             system, _, host = key.partition("/")
             self._warnings.take(
@@ -269,7 +269,7 @@ class Outcomes:
             )
             self._state.tally["bound", "hosts_max"] += 1
         excess = len(self._state.failures) - self._state.settings.run_time.applications_max
-        for key in self._state.failures.longest_unused(excess) if excess > 0 else ():
+        for key in self._state.failures.longest_unused(excess):
             self._state.remove_failures(key)
             self._warnings.forget_failures(key)
             self._state.tally["bound", "applications_max"] += 1
@@ -336,10 +336,8 @@ class Completions:
 
     def learn(self, work: CompletionWork) -> None:
         """Score the run by the published curve, look for drift, and let the model of its application learn it."""
-        former = self._trained(work.known)
-        self._learn(
-            work.event, work.placement, work.fact, former, reported_attributes(work.job, work.event), first=work.first
-        )
+        former, known = self._trained(work.known), reported_attributes(work.job, work.event)
+        self._learn(work.event, work.placement, work.fact, former, known, first=work.first)
 
     def count_failures(self, work: CompletionWork) -> None:
         """Count how the run ended, for its application, its hosts and the centre."""

@@ -192,7 +192,7 @@ class FitQueue:
             for size in model.study().anomalies
             if wanted and size.n in confirmed and abs(size.deviation) >= settings.deviation_min
         }
-        gone = applications.sizes_no_longer(model.flagged, list(found))
+        gone = [flag for flag in model.flagged if tuple(flag) not in found]
         now_ms = self._state.now_ms
         self._warnings.take(
             applications.unusual_size(key, name, n, None, settings=settings, now_ms=now_ms) for name, n in gone
@@ -211,7 +211,6 @@ class FitQueue:
 
     def _evict(self) -> None:
         excess = len(self._state.models) - self._state.settings.run_time.applications_max
-        if excess > 0:
-            for application_id in self._state.models.longest_unused(excess):
-                self._warnings.forget_application(application_id)
-                self._state.tally["bound", "applications_max"] += 1
+        for application_id in self._state.models.longest_unused(excess):
+            self._warnings.forget_application(application_id)
+            self._state.tally["bound", "applications_max"] += 1

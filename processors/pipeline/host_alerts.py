@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.alerts import hosts as host_rules
-from processors.alerts.applications import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST
+from processors.alerts.applications import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST, ended
 from processors.alerts.hosts import Contradicts, Odd, Rack, host_labels
 from processors.contracts.telemetry import is_cumulative
 from processors.hosts.detectors import AnomalyCandidates, Mark
@@ -137,7 +137,7 @@ class HostAlerts:
         live: dict[Rack, list[int]] = {}
         for rack, rows in sorted(self._groups.racks(odd).items()):
             news = (candidates["news_ms"][rows] != NEVER_MS).any()
-            is_open = self._alerts.is_open(host_rules.ends(RACK_ANOMALY, rack.labels, "", now_ms))
+            is_open = self._alerts.is_open(ended(RACK_ANOMALY, rack.labels, "", now_ms))
             if not news or not (is_open or len(rows) >= self._rack.hosts_min):
                 continue
             heard_ms = self._state.index.hosts.rows["last_ms"]
@@ -156,13 +156,13 @@ class HostAlerts:
         candidates["news_ms"][rows], candidates["reported_ms"][rows] = NEVER_MS, now_ms
         why = f"It is part of the anomaly of {rack.text}."
         for row in rows:
-            self._alerts.ends(host_rules.ends(HOST_ANOMALY, host_labels(*self._named(row)), why, now_ms))
+            self._alerts.ends(ended(HOST_ANOMALY, host_labels(*self._named(row)), why, now_ms))
 
     def _report_host(self, row: int) -> None:
         """Tell of a host, at once where its alert is open, else once it waited for the others of its rack."""
         one, now_ms = self._state.candidates.rows[row], self._state.now_ms
         labels = host_labels(*self._named(row))
-        is_open = self._alerts.is_open(host_rules.ends(HOST_ANOMALY, labels, "", now_ms))
+        is_open = self._alerts.is_open(ended(HOST_ANOMALY, labels, "", now_ms))
         if not is_open and now_ms - one["news_ms"] < self._host.gather_s * 1000:
             return
         one["news_ms"] = NEVER_MS
@@ -202,7 +202,7 @@ class HostAlerts:
 
     def _end(self, system: str, host: str, why: str) -> None:
         for alert in (HOST_ANOMALY, STRAGGLER_HOST):
-            self._alerts.ends(host_rules.ends(alert, host_labels(system, host), why, self._state.now_ms))
+            self._alerts.ends(ended(alert, host_labels(system, host), why, self._state.now_ms))
 
     def _compare(self) -> None:
         """Compare hosts with their peers, and report those that are unlike them for long."""

@@ -264,8 +264,6 @@ class Jobs:
 
     def _bound(self) -> None:
         excess = len(self._state.jobs) - self._state.settings.jobs.open_jobs_max
-        if excess <= 0:
-            return
         for key in self._state.jobs.longest_unused(excess):
             job = self._state.jobs.open(key)
             self._state.outbox.extend(self._settled(job, run) for run in job.ended)

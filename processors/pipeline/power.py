@@ -64,12 +64,8 @@ class Power:
 
 def least_energy(useful: UsefulSizes, points: Sequence[AnswerPoint]) -> UsefulSizes:
     """Return sizes worth asking for with those of least energy; each point has a verdict of its own."""
-    relied = relied_on(points, _reliable)
+    relied = relied_on(points, lambda point: point.reliability.verdict == RELIABLE)
     return with_least_energy(useful, relied)
-
-
-def _reliable(point: AnswerPoint) -> bool:
-    return point.reliability.verdict == RELIABLE
 
 
 class ProfileWarnings:
@@ -83,27 +79,27 @@ class ProfileWarnings:
     def take(self, application_id: str, fact: ProfileFact, finding: ProfileFinding) -> None:
         """Raise and end alerts by what was found of a run before it was learned; history wakes nobody."""
         with guard(self._state, ProfileModels.name):  # an alert about a run must not cost that it is learned
-            self._alert(application_id, fact, finding)
+            models = self._state.profile_models.get(application_id)
+            if models is None or not self._state.recent(fact.end_ms):
+                return
+            curve, settings, now_ms = (
+                self._state.models.get(application_id),
+                self._state.settings.alerts,
+                self._state.now_ms,
+            )
+            point = curve.published.at(fact.n) if curve is not None and curve.published is not None else None
+            expected_s = point.run_time_s if point is not None else None
+            run = profiles.JudgedRun(ApplicationKey.parse(application_id), fact, finding, models.models(), expected_s)
+            prediction = (
+                profiles.unexplained_power(run, settings.unexplained_power, now_ms),
+                profiles.disturbed_run(run, settings.disturbed_run, now_ms),
+            )
+            self._alerts.take(condition for condition in prediction if condition is not None)
 
     def learned(self, application_id: str) -> None:
         """Let a prediction be told again where a run that was learned has changed what is reported power."""
         with guard(self._state, ProfileModels.name):
             self._power.note(application_id)
-
-    def _alert(self, application_id: str, fact: ProfileFact, finding: ProfileFinding) -> None:
-        models = self._state.profile_models.get(application_id)
-        if models is None or not self._state.recent(fact.end_ms):
-            return
-        curve = self._state.models.get(application_id)
-        point = curve.published.at(fact.n) if curve is not None and curve.published is not None else None
-        expected_s = point.run_time_s if point is not None else None
-        key, settings, now_ms = ApplicationKey.parse(application_id), self._state.settings.alerts, self._state.now_ms
-        run = profiles.JudgedRun(key, fact, finding, models.models(), expected_s)
-        prediction = (
-            profiles.unexplained_power(run, settings.unexplained_power, now_ms),
-            profiles.disturbed_run(run, settings.disturbed_run, now_ms),
-        )
-        self._alerts.take(condition for condition in prediction if condition is not None)
 
 
 DISTURBED: Final = 0.5  # a run that counts less than this was disturbed
@@ -206,11 +202,7 @@ class Profiles:
         models.learn(fact)
         self._state.profile_models.changed(application_id, models, self._state.now_ms)
         if finding.weight < DISTURBED:
-            self._disturbed(application_id, event.run_id)
+            model = self._state.models.get(application_id)
+            if model is not None and model.disturbed(event.run_id, self._state.now_ms):
+                self._state.model_changed(application_id, model)  # it was slow: it counts as a strange run does
         self._warnings.learned(application_id)
-
-    def _disturbed(self, application_id: str, run_id: str) -> None:
-        """Let a run that others disturbed, and that was slow, count for its run-time model as a strange one does."""
-        model = self._state.models.get(application_id)
-        if model is not None and model.disturbed(run_id, self._state.now_ms):
-            self._state.model_changed(application_id, model)

@@ -118,7 +118,7 @@ class SimilarRunForecasts:
     def evict(self, _work: TickWork) -> None:
         """Forget the histories that were unused for the longest time, where there are too many."""
         excess = len(self._state.similar_runs) - self._state.settings.run_time.similar_runs_max
-        for key in self._state.similar_runs.longest_unused(excess) if excess > 0 else ():
+        for key in self._state.similar_runs.longest_unused(excess):
             self._state.similar_runs.remove(key)
             self._state.tally["bound", "similar_runs_max"] += 1
 

@@ -33,14 +33,8 @@ class AttributeChange(msgspec.Struct, frozen=True):
     after: str
 
 
-class KnownValues(msgspec.Struct, frozen=True):
-    """The values of one attribute, each with the index of its first run, and the newest. None left: it has too many."""
-
-    first: dict[str, int]
-    newest: str
-
-
-KnownAttributes = dict[str, KnownValues]
+KnownAttributes = dict[str, dict[str, int]]
+"""The values of attributes, each with the index of its first run. None left: the attribute has too many."""
 
 
 def remembered(known: KnownAttributes, attributes: Mapping[str, Attribute], index: int) -> KnownAttributes:
@@ -49,27 +43,17 @@ def remembered(known: KnownAttributes, attributes: Mapping[str, Attribute], inde
     for name, value in _texts(attributes).items():
         entry = known.get(name)
         if entry is None and len(after) < ATTRIBUTES_MAX:
-            after[name] = KnownValues({value: index}, value)
-        elif entry is not None and entry.first:
-            first = {value: index} | entry.first  # the first run with a value stays the first
-            after[name] = KnownValues(first if len(first) <= VALUES_MAX else {}, value)
+            after[name] = {value: index}
+        elif entry:
+            first = {value: index} | entry  # the first run with a value stays the first
+            after[name] = first if len(first) <= VALUES_MAX else {}
     return after
-
-
-def changes(known: KnownAttributes, attributes: Mapping[str, Attribute]) -> tuple[AttributeChange, ...]:
-    """Return the attributes of a run that have a value never seen before."""
-    texts = {name: value for name, value in _texts(attributes).items() if name in known}
-    return tuple(
-        AttributeChange(name, known[name].newest, value)
-        for name, value in texts.items()
-        if known[name].first and value not in known[name].first
-    )
 
 
 def change_at(known: KnownAttributes, attributes: Mapping[str, Attribute], index: int) -> AttributeChange | None:
     """Return an attribute whose present value was first seen about the run number `index`, None where none was."""
     for name, value in _texts(attributes).items():
-        first = known[name].first if name in known else {}
+        first = known.get(name, {})
         older = [each for each in first if first[each] < first.get(value, -1)]
         if older and first[value] >= index - EARLIER_RUNS:
             return AttributeChange(name, max(older, key=lambda each: first[each]), value)
@@ -105,7 +89,6 @@ class Shift(msgspec.Struct, frozen=True):
     factor: float
     since_ms: int
     since_run: str
-    found_ms: int
     runs: int
     change: AttributeChange | None = None
     noise: float = drift.NOISE_MIN
@@ -117,18 +100,15 @@ class Shift(msgspec.Struct, frozen=True):
 
 
 class RunJudgement(msgspec.Struct, frozen=True):
-    """A run by itself: its distance from what is expected, by the band and among earlier runs, and new attributes.
+    """A run by itself: how rare its distance from what is expected is among earlier runs.
 
     `noise` is the standard deviation of ln run time that was known before it. `strange` says how it is strange: 1 for
     slow, -1 for fast, 0 for not at all.
     """
 
-    ln_ratio: float
     noise: float
-    band_p: float
     conformal_p: float
     outlier: int
-    changes: tuple[AttributeChange, ...] = ()
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -202,14 +182,7 @@ class Drift(Untimed):
         conformal_p = drift.farthest_p(self._state.farthest, self._state.scored, distance)
         rare = drift.rare(conformal_p, self._state.scored)
         outlier = rare and not scored.inside and drift.far(off, noise)
-        return RunJudgement(
-            ln_ratio=scored.ln_ratio,
-            noise=noise,
-            band_p=drift.normal_p(distance),
-            conformal_p=conformal_p,
-            outlier=(1 if off > 0 else -1) if outlier else 0,
-            changes=changes(self._state.attributes, fact.attributes),
-        )
+        return RunJudgement(noise, conformal_p, outlier=(1 if off > 0 else -1) if outlier else 0)
 
     def learn(self, fact: ScoredRun) -> None:
         """Take a run in; `take` also tells what follows from it."""
@@ -295,7 +268,6 @@ class Drift(Untimed):
             factor=round(math.exp(ln_factor), 6),
             since_ms=since[0].start_ms,
             since_run=since[0].run_id,
-            found_ms=fact.scored.run.end_ms,
             runs=len(since),
             noise=round(rise.noise, 4),
             sizes=tuple(sorted({run.n for run in since})),

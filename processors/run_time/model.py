@@ -4,6 +4,7 @@ The newest runs stay unmerged, so that a corrected report replaces a run exactly
 size. A fit is a function of these alone, whatever the order of events.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -75,14 +76,6 @@ def with_disturbed(runs: Sequence[RecentRun], run_id: str) -> list[RecentRun] | 
     if found.run_time_s <= median(run.run_time_s for run, size in zip(runs, sizes, strict=True) if size == own):
         return None
     return [msgspec.structs.replace(run, outlier=1) if run is found else run for run in runs]
-
-
-def others_before(runs: Sequence[RecentRun], n: float, since_run: str) -> bool:
-    """Return whether, of the runs before one, more than a third up to the last of another size were of other sizes."""
-    ids = [run.run_id for run in runs]
-    before = runs[: ids.index(since_run) if since_run in ids else None]
-    others = [i for i, run in enumerate(before, 1) if run.n != n]
-    return bool(others) and len(others) * 3 > others[-1]
 
 
 def merges(runs: Sequence[RecentRun]) -> bool:
@@ -259,7 +252,11 @@ class RunTime:
 
     def of_one_size_only(self, sizes: Sequence[float], since_run: str) -> bool:
         """Return whether runs since one were of a single size, while of those before their row a third was of others."""
-        return len(sizes) == 1 and others_before(self._state.runs, sizes[0], since_run)
+        if len(sizes) != 1:
+            return False
+        before = itertools.takewhile(lambda run: run.run_id != since_run, self._state.runs)
+        others = [i for i, run in enumerate(before, 1) if run.n != sizes[0]]
+        return bool(others) and len(others) * 3 > others[-1]
 
     def move_level(self, since_run: str, since_ms: int, ln_factor: float, *, margin: float, detected_ms: int) -> bool:
         """Begin a new level with a run: older ones count less, and as if they had taken longer by the factor.

@@ -6,6 +6,7 @@ known, its study answers.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple, cast
@@ -106,7 +107,7 @@ class RunTimePrediction(NamedTuple):
             speedup / sizes[:-1],
             alone.extrapolation[:-1],
             alone.source[:-1],
-            tuple(_advised(verdict, known) for verdict in alone.verdicts[:-1]),
+            tuple(replace(verdict, advice=(*verdict.advice, known)) for verdict in alone.verdicts[:-1]),
             alone.whole,
         )
 
@@ -178,10 +179,6 @@ class RunTimePrediction(NamedTuple):
             return judged
         text = "; ".join(REASON_TEXT[reason] for reason in reasons)
         return Verdict(UNCERTAIN, reasons, (f"The prediction is uncertain: {text}.",) if text else (), judged.next_n)
-
-
-def _advised(verdict: Verdict, message: str) -> Verdict:
-    return Verdict(verdict.verdict, verdict.reasons, (*verdict.advice, message), verdict.next_n)
 
 
 CURVE_POINTS_MAX: Final = 48

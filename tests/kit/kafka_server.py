@@ -192,7 +192,7 @@ class ChildProcess:
 
     def start(self, command: list[str]) -> None:
         with self._log.open("ab") as log:
-            self._start = log.report()
+            self._start = log.tell()
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         self._guard = _guard(self._process.pid)
 

@@ -214,14 +214,6 @@ def test_without_a_new_build_no_build_is_blamed() -> None:
     assert detector.shift.change is None
 
 
-def test_a_new_build_is_reported_with_its_first_run() -> None:
-    detector = Drift.build()
-    detector.learn(scored(0, 0.0, {"build": "a"}))
-    judgement = detector.score(scored(1, 0.0, {"build": "b"}))
-    assert judgement is not None
-    assert judgement.changes == (AttributeChange("build", "a", "b"),)
-
-
 def test_an_outlier_is_reported_by_itself_and_is_no_drift() -> None:
     generator = np.random.default_rng(9)
     detector = Drift.build()
@@ -231,7 +223,6 @@ def test_an_outlier_is_reported_by_itself_and_is_no_drift() -> None:
     assert judgement is not None
     assert judgement.outlier == 1
     assert judgement.conformal_p < 0.01
-    assert judgement.band_p < 1e-6
     assert detector.take(scored(150, 0.7)).found is None
     usual = detector.score(scored(151, 0.03))
     assert usual is not None
