@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-import agent
+import processors
 from agent.cli import main
 from agent.config.reference import secret_paths
 from tests.kit.chart import CHART, NEWEST, OLDEST, ChartError, Objects, named, objects, pod_templates, rendered, values
@@ -54,7 +54,7 @@ def minimal() -> Objects:
 
 def test_the_chart_runs_the_agent_of_this_version() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert chart["appVersion"] == agent.__version__
+    assert chart["appVersion"] == processors.__version__
     assert chart["kubeVersion"] == f">={OLDEST}-0"
 
 
