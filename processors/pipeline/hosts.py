@@ -1,7 +1,7 @@
 """The hosts of one shard: a pure fold of their minutes, their states and the jobs on them. Everything happens at ticks."""
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVarTuple
 
 from processors.contracts.events import HostMinute, HostState, JobCompleted, JobStarted, JournalEvent, Tick
@@ -16,7 +16,7 @@ from processors.models.histogram.arithmetic import variation_class
 from processors.pipeline.host_alerts import HostAlerts
 from processors.pipeline.host_profiles import HostProfiles
 from processors.pipeline.host_state import HostShardState
-from processors.pipeline.stage import guard
+from processors.pipeline.stage import attempt
 from processors.pipeline.state import FoldSettings, Tombstone
 from processors.power.profiles.attribution import ProfileRun
 from processors.store import digest64
@@ -94,9 +94,9 @@ class HostShard:
         state.now_ms = time_ms
         self._take_in()
         self.jobs.tick()
-        self._apart(ProfileRun.name, self.profiles.tick, before_ms)
+        attempt(self.state, ProfileRun.name, self.profiles.tick, before_ms)
         if state.index.hosts.ids.rows or len(state.alerts):
-            self._apart(self.alerts.name, self.alerts.tick, before_ms)
+            attempt(self.state, self.alerts.name, self.alerts.tick, before_ms)
         if state.index.hosts.ids.rows and time_ms // MINUTE_MS != before_ms // MINUTE_MS:
             state.index.forget_before(time_ms - self._quiet_ms)
 
@@ -106,9 +106,9 @@ class HostShard:
         if not waiting:
             return
         for event in waiting:
-            self._apart(HostRows.name, self._one, event)
+            attempt(self.state, HostRows.name, self._one, event)
         if any(isinstance(event, HostMinute) for event in waiting):
-            self._apart(ProfileRun.name, self.profiles.flush)
+            attempt(self.state, ProfileRun.name, self.profiles.flush)
         if not self._minutes.places:
             return
         state, reported = self.state, self._minutes.columns()
@@ -117,26 +117,21 @@ class HostShard:
         learned_ms = state.index.series.rows["learned_ms"]
         for batch in reported.batches(learned_ms):
             learned_ms[batch.row] = batch.minute_ms
-            self._apart(state.forecasts.name, state.forecasts.take, batch)
-            self._apart(self.alerts.name, self.alerts.take, batch)
+            attempt(self.state, state.forecasts.name, state.forecasts.take, batch)
+            attempt(self.state, self.alerts.name, self.alerts.take, batch)
 
     def _one(self, event: HostEvent) -> None:
         if isinstance(event, HostMinute):
             self._enter(event)
-            self._apart(ProfileRun.name, self.profiles.take, event)
+            attempt(self.state, ProfileRun.name, self.profiles.take, event)
         elif isinstance(event, HostState):
             self.jobs.take_state(event)
         elif isinstance(event, JobStarted):
             self.jobs.started(event)
-            self._apart(ProfileRun.name, self.profiles.started, event)
+            attempt(self.state, ProfileRun.name, self.profiles.started, event)
         else:
             self.jobs.completed(event)
-            self._apart(ProfileRun.name, self.profiles.completed, event)
-
-    def _apart(self, name: str, do: Callable[[*Given], None], *given: *Given) -> None:
-        """Do what concerns one event or one part: whatever it raises costs what that would have said, and nothing else."""
-        with guard(self.state, name):
-            do(*given)
+            attempt(self.state, ProfileRun.name, self.profiles.completed, event)
 
     def _enter(self, event: HostMinute) -> None:
         if event.minute_ms + self._quiet_ms <= self.state.now_ms or event.minute_ms < 0:

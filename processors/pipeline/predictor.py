@@ -113,7 +113,7 @@ class Predictor:
         self._similar_runs = similar_runs
         self._features = features
         self._unseen_inputs = unseen
-        self._now: dict[str, RunTimePrediction] = {}
+        self.forecasts: dict[str, RunTimePrediction] = {}
         self.sources: tuple[Callable[[Question, Sequence[float]], BySize], ...] = (
             self._by_features,
             self._by_similar_runs_of_better_record,
@@ -124,7 +124,7 @@ class Predictor:
 
     def begin(self) -> None:
         """Forget what was worked out for the last record: what is known may have changed."""
-        self._now.clear()
+        self.forecasts.clear()
 
     def predict(self, question: Question, sizes: Sequence[float]) -> BySize:
         """Predict a run at each of the sizes that any source knows."""
@@ -156,11 +156,11 @@ class Predictor:
 
     def forecast(self, key: ApplicationKey, model: RunTime) -> RunTimePrediction:
         """Return the study and the ensemble of an application, with what related curves and other inputs add."""
-        if key.id not in self._now:
+        if key.id not in self.forecasts:
             others = self._unseen_inputs.leaned_on(key, model)
             combination = self._combination(key, model)
-            self._now[key.id] = RunTimePrediction(model.study(), combination, others, model.observed().scatter)
-        return self._now[key.id]
+            self.forecasts[key.id] = RunTimePrediction(model.study(), combination, others, model.observed().scatter)
+        return self.forecasts[key.id]
 
     def _combination(self, key: ApplicationKey, model: RunTime) -> Combination | None:
         found = model.evidence(key.id, key.system)

@@ -150,7 +150,8 @@ class Shard:
         """
         event = record.event
         run_stages(self.state, self._of_hosts, event)
-        self._predictor.begin()
+        if self._predictor.forecasts:
+            self._predictor.begin()
         try:
             line = self.lines.get(type(event))
             if line is not None:

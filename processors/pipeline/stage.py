@@ -70,6 +70,12 @@ class guard:  # noqa: N801  reads as the statement that it is
         return True
 
 
+def attempt(state: Counted, name: str, do: Callable[..., object], *given: object) -> None:
+    """Do one part of the work: what it raises costs what it would have found, and nothing else."""
+    with guard(state, name):
+        do(*given)
+
+
 def stage(run: Callable[[Any], bool | None], *writes: type[Any], optional: bool = False) -> Stage:
     """Declare a step with the kinds of state that it may write."""
     return Stage(run, frozenset(writes), optional)
