@@ -125,8 +125,9 @@ class FitQueue:
         ensemble = self._ensemble(forecast, model, members)
         curve = self._predictor.fit(key, model)
         flagged = self._unusual_sizes(key, model)
-        model.publish(curve, flagged)  # from here on the predictor answers from this curve
-        points, found = self._predictor.points(Question(key.system, key), [point.n for point in curve.points])
+        points, found = self._predictor.points(
+            Question(key.system, key, curve=curve), [point.n for point in curve.points]
+        )
         points = self._power.answered(application_id, points)
         source = model_of(curve, members, ensemble)
         similar = next((found[n] for n in found if found[n].similar is not None), None)

@@ -47,6 +47,7 @@ class Question:
     `input_sizes` measure its input. `from_inputs` is what other inputs gave for it before, which is then not asked again.
     `explained` asks for every ensemble member of the model, and not for its name alone. `runs` says that the job exists: it is one
     of the centre's runs, whose spread says when it may end, where nothing else is known. A request may be for none of them.
+    `curve` is one that is about to be published, in the place of the last one.
     """
 
     system: str
@@ -57,6 +58,7 @@ class Question:
     from_inputs: FromInputs | None = None
     explained: bool = False
     runs: bool = False
+    curve: PublishedCurve | None = None
 
 
 class Predicted(NamedTuple):
@@ -224,13 +226,13 @@ class Predictor:
             return []
         better = self._similar_runs.better_record(key.id)
         if better is not None:
-            return list(sizes) if better else self._useless(model, sizes)
+            return list(sizes) if better else self._useless(question.curve or model.published, sizes)
         observed = model.sizes()
         alone = [n for n in sizes if observed == (n,)]
-        return alone + [n for n in self._useless(model, sizes) if n not in alone]
+        return alone + [n for n in self._useless(question.curve or model.published, sizes) if n not in alone]
 
-    def _useless(self, model: RunTime, sizes: Sequence[float]) -> list[float]:
-        curve = model.published
+    @staticmethod
+    def _useless(curve: PublishedCurve | None, sizes: Sequence[float]) -> list[float]:
         points = [(n, curve.curve_at(n)) for n in sizes] if curve is not None else []
         return [n for n, point in points if point is not None and point.high_s > BAND_RATIO_MAX * point.low_s]
 
@@ -238,7 +240,7 @@ class Predictor:
         """Predict from the published curve; where it ends, from a fit to what is known now."""
         key = question.key
         model = self._state.models.get(key.id) if key else None
-        curve = self._fitted(key, model) if key is not None and model is not None else None
+        curve = question.curve or (self._fitted(key, model) if key is not None and model is not None else None)
         if key is None or model is None or curve is None:
             return {}
         read = curve.read(sizes)
