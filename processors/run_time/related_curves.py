@@ -1,26 +1,31 @@
 """What the curves of one application teach each other, and what all applications of a centre teach about errors.
 
 The laws of the combination are weighed by how well they forecast: on the curve itself, and on the other inputs and
-systems of the application. Their records are kept here as plain data, so that a curve need not read the others.
+systems of the application. What these did at larger sizes tells most of all. Their records are kept here as plain data,
+so that a curve need not read the others.
 """
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
 import msgspec
 
+from processors.contracts.names import ApplicationKey
 from processors.models.combination.combine import Learned
-from processors.models.combination.evidence import NO_OFFSETS, RelatedCurve
-from processors.models.combination.replay import NO_SCORES, Counts, SystemScores, share
+from processors.models.combination.evidence import NO_OFFSETS, Evidence, RelatedCurve
+from processors.models.combination.scores import NO_SCORES, Counts, SystemScores, share
+from processors.models.combination.shapes import NO_LOSSES, ShapeLosses
 from processors.store import Untimed
 
-CURVES_MAX: Final = 8  # of an application; the newest teach the others
+CURVES_MAX: Final = 32  # of an application: those that tell most stay, whenever they ran
+NEWS: Final = 0.02  # of ln of a median run time, by which a curve has changed enough to be taken anew
 
 
 class CurveRecord(msgspec.Struct, frozen=True, array_like=True):
     """A curve's part: id, system, losses of its forecasts (one row per size from the third on), runs when it was taken.
 
-    `inside` tells log2 n, error and bow of each inner size that was left out.
+    `inside` tells log2 n, error and bow of each inner size that was left out, `ln_n` and `ln_t` its sizes and median times.
     """
 
     key: str
@@ -28,21 +33,29 @@ class CurveRecord(msgspec.Struct, frozen=True, array_like=True):
     losses: tuple[tuple[float, ...], ...]
     runs: int
     inside: tuple[tuple[float, float, float], ...] = ()
+    ln_n: tuple[float, ...] = ()
+    ln_t: tuple[float, ...] = ()
+
+    @property
+    def told(self) -> tuple[float, int, str]:
+        """How much it tells the others: how far it reaches, by how many sizes; the id decides between equals."""
+        return (self.ln_n[-1] if self.ln_n else 0.0), len(self.ln_n), self.key
 
 
 class RelatedCurvesState(msgspec.Struct, omit_defaults=True):
-    """Stored form: records of the curves, the oldest first; offsets of the laws; counts of scores by system."""
+    """Stored form: records of the curves by id; offsets of the laws; counts of scores by system; losses of shapes."""
 
     curves: list[CurveRecord] = []
     offsets: tuple[float, ...] = NO_OFFSETS
     scores: list[tuple[str, dict[int, int]]] = []
+    shape_losses: ShapeLosses = NO_LOSSES
 
 
 class RelatedCurves(Untimed):
     """The record of the laws on one application."""
 
     name: ClassVar[str] = "related_curves"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(self, state: RelatedCurvesState) -> None:
         self._state = state
@@ -57,12 +70,13 @@ class RelatedCurves(Untimed):
     def related_curves(self) -> tuple[RelatedCurve, ...]:
         """What the curves tell each other."""
         return tuple(
-            RelatedCurve(record.key, record.system, record.losses, record.inside) for record in self._state.curves
+            RelatedCurve(record.key, record.system, record.losses, record.inside, record.ln_n, record.ln_t, _unit(record))
+            for record in self._state.curves
         )
 
     @property
     def curves(self) -> tuple[str, ...]:
-        """The ids of the curves, the oldest first."""
+        """The ids of the curves, sorted."""
         return tuple(record.key for record in self._state.curves)
 
     @property
@@ -70,7 +84,7 @@ class RelatedCurves(Untimed):
         """Offsets and scores of the application."""
         if self._learned is None:
             scores = tuple(SystemScores(system, _dense(counts)) for system, counts in self._state.scores)
-            self._learned = Learned(self._state.offsets, scores)
+            self._learned = Learned(self._state.offsets, scores, self._state.shape_losses)
         return self._learned
 
     @property
@@ -78,25 +92,34 @@ class RelatedCurves(Untimed):
         """What the application adds to the pool of the centre."""
         return share(self.learned.scores)
 
-    def due(self, key: str, *, sizes: int, runs: int) -> bool:
-        """Return whether a curve has changed enough to be taken anew: a new size, or four times the runs."""
+    def due(self, key: str, found: Evidence, *, runs: int) -> bool:
+        """Return whether a curve has changed enough to be taken anew: another size, a time that moved, four times the runs."""
         known = next((record for record in self._state.curves if record.key == key), None)
-        return known is None or len(known.losses) != max(sizes - 2, 0) or runs >= 4 * known.runs
+        if known is None or runs >= 4 * known.runs or len(known.ln_n) != found.k:
+            return True
+        ends = zip((*known.ln_n, *known.ln_t), map(math.log, (*found.curve.n, *found.curve.median_s)), strict=True)
+        return any(abs(before - now) > NEWS for before, now in ends)
 
     def score(self, fact: CurveRecord) -> bool:
         """Return whether a record is news."""
         return fact not in self._state.curves
 
+    def reaches_anew(self, fact: CurveRecord) -> bool:
+        """Return whether a curve has other sizes than when it was taken, so that the others should hear of it."""
+        known = next((record for record in self._state.curves if record.key == fact.key), None)
+        return known is None or known.ln_n != fact.ln_n
+
     def learn(self, fact: CurveRecord) -> None:
-        """Take the record of a curve in; the oldest goes where there are too many."""
+        """Take the record of a curve in; where there are too many the one that tells least goes."""
         if self.score(fact):
             others = [record for record in self._state.curves if record.key != fact.key]
-            self._state.curves = [*others, fact][-CURVES_MAX:]
+            most = sorted([*others, fact], key=lambda record: record.told)[-CURVES_MAX:]
+            self._state.curves = sorted(most, key=lambda record: record.key)
 
     def transferred(self, learned: Learned) -> None:
         """Note what the forecasts of all curves teach."""
         self._learned = learned
-        self._state.offsets = learned.offsets
+        self._state.offsets, self._state.shape_losses = learned.offsets, learned.shape_losses
         self._state.scores = [(one.system, _sparse(one.counts)) for one in learned.scores]
 
     def forget(self, key: str) -> bool:
@@ -119,7 +142,7 @@ class Pool(Untimed):
     """Scores of all applications of the centre: a new population may be rougher than the old one."""
 
     name: ClassVar[str] = "score_pool"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(self, state: PoolState) -> None:
         self._state = state
@@ -151,6 +174,10 @@ class Pool(Untimed):
     def snapshot(self) -> PoolState:
         """Return the stored form."""
         return PoolState(dict(self._state.counts))
+
+
+def _unit(record: CurveRecord) -> str:
+    return ApplicationKey.parse(record.key).unit
 
 
 def _sparse(counts: Sequence[int]) -> dict[int, int]:

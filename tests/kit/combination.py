@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from processors.models.combination.combine import NOTHING_LEARNED, SHIPPED, Coefficients, Combination, Learned
 from processors.models.combination.evidence import Curve, RelatedCurve, evidence
-from processors.models.combination.replay import NO_SCORES, Counts, Rows, rows
+from processors.models.combination.replay import Rows, rows
+from processors.models.combination.scores import NO_SCORES, Counts
 
 
 def combine(

@@ -126,6 +126,7 @@ def as_curve(measured: Measured, sizes: Sequence[int]) -> Curve:
         tuple(map(float, sizes)),
         tuple(median_s(measured, n) for n in sizes),
         tuple(measured.runs[n][:REPEATS_MAX] for n in sizes),
+        measured.key.rsplit("|", 1)[-1],
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processors.models.combination.combine import NOTHING_LEARNED, Combination
-from processors.models.combination.replay import pooled, share
+from processors.models.combination.scores import pooled, share
 from tests.quality import score
 from tests.quality.curves import Question
 

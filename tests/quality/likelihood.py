@@ -46,7 +46,7 @@ def fit_scale(seen: Floats, error: Floats, weight: Floats, start: Sequence[float
     """Return the coefficients of ln of the scale: features (m, coefficients), errors (m, runs), weights (m,)."""
     judged = ~np.isnan(error)
     each = weight[:, None] * judged
-    safe = np.where(judged, error, 1.0) + ERROR_MIN
+    safe = np.where(judged, np.abs(error), 1.0) + ERROR_MIN
 
     def loss(x: Floats) -> tuple[float, Floats]:
         ln_s = (seen @ x)[:, None]

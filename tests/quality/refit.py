@@ -20,18 +20,23 @@ from processors.models.combination.replay import (
     SOFT_SQUARE,
     Rows,
     Scale,
-    circumstances,
     features,
+    hindsights,
+    losses,
     replay,
 )
+from processors.models.combination.shapes import NO_LOSSES
 from tests.kit.combination import combine, prequential
 from tests.quality.curves import Measured, applications, as_curve
+from tests.quality.made_curves import FOLD
 from tests.quality.likelihood import atoms, balanced, fit_scale, joined, per_run
 from tests.quality.refit_inside import fit_inside
 
 Floats = NDArray[np.float64]
 
 RIDGE = 1e-3
+BALANCE = 0.5  # power of a group's forecasts that its weight is divided by
+MADE_SHARE = 1.0 / 6.0  # of the weight, on curves that were made up
 ALONE_SHARE = 0.5  # of the weight, on forecasts without related curves
 HORIZONS = ((0.0, 1.001), (1.001, 2.001), (2.001, np.inf))
 LAW_COUNT = len(ENSEMBLE)
@@ -93,8 +98,17 @@ def _joined(parts: list[tuple[str, Training]]) -> Training:
     for group, part in parts:
         of_group[group] += float(part.weight.sum())
     columns = {name: np.concatenate([getattr(part, name) for _, part in parts]) for name in Training.__annotations__}
-    columns["weight"] = np.concatenate([part.weight / np.sqrt(of_group[group]) for group, part in parts])
+    weights = [part.weight / of_group[group] ** BALANCE for group, part in parts]
+    columns["weight"] = np.concatenate(with_made([group for group, _ in parts], weights))
     return Training(**columns)
+
+
+def with_made(groups: Sequence[str], weights: Sequence[Floats]) -> list[Floats]:
+    """Return the weights of forecasts with those of curves that were made up scaled to their share of the whole."""
+    made = [group.startswith(FOLD) for group in groups]
+    total = {kind: sum(float(w.sum()) for w, own in zip(weights, made, strict=True) if own is kind) for kind in (True, False)}
+    factor = MADE_SHARE / (1.0 - MADE_SHARE) * total[False] / total[True] if total[True] else 1.0
+    return [weight * factor if own else weight for weight, own in zip(weights, made, strict=True)]
 
 
 def _fit_gate(seen: Training) -> Gate:
@@ -138,17 +152,21 @@ def _fit_bands(by_application: dict[str, list[Measured]], gate: Gate) -> Coeffic
             prequential(combine(each.evidence.curve, related_curves, coefficients=SHIPPED._replace(gate=gate)))
             for each in first
         ]
-        for curve, row, shares in zip(found, made, replay(made).shares, strict=True):
-            forecast = (shares * row.elasticity).sum(axis=1) * row.distance * LN2
-            reported.append((curve.group, circumstances(row, shares)))
-            errors.append(np.abs(row.ln_ratio - forecast[:, None]))
-            weights.append(row.weight)
+        shared = replay(made).shares
+        cost = sum((losses(row, shares) for row, shares in zip(made, shared, strict=True)), np.array(NO_LOSSES))
+        for curve, row, shares in zip(found, made, shared, strict=True):
+            for each in hindsights(row, shares, tuple(map(tuple, cost.tolist()))):
+                reported.append((curve.group, each.given))
+                errors.append(row.ln_ratio - each.ln_t[:, None])
+                weights.append(each.weight)
     seen = np.concatenate([features(each) for _, each in reported])
     distance = np.concatenate([each.distance for _, each in reported])
-    weight = per_run(balanced([group for group, _ in reported], weights), errors)
+    groups = [group for group, _ in reported]
+    weight = per_run(with_made(groups, balanced(groups, weights)), errors)
     error = joined(errors)
     scale = Scale(*fit_scale(seen, error, weight, SHIPPED.scale))
-    inside_scale, inside_atoms = fit_inside(by_application)
+    measured = {name: found for name, found in by_application.items() if found[0].fold != FOLD}
+    inside_scale, inside_atoms = fit_inside(measured)
     return Coefficients(gate, scale, _atoms(scale, seen, distance, error, weight), inside_scale, inside_atoms)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from processors.models.combination.combine import Coefficients, Combination, learn, summary
-from processors.models.combination.replay import NO_SCORES, pooled, share
+from processors.models.combination.scores import NO_SCORES, pooled, share
 from tests.kit.combination import combine, prequential
 from tests.quality.curves import Measured, Question, as_curve, horizon, median_s, questions
 from tests.quality.likelihood import weighted_quantiles

@@ -32,24 +32,28 @@ from processors.models.combination.evidence import (
 )
 from processors.models.combination.inside import INSIDE_SCALE, InsideScale
 from processors.models.combination.replay import (
-    NO_SCORES,
     SCALE,
     Circumstances,
-    Counts,
     Rows,
     Scale,
-    Scores,
-    SystemScores,
     features,
     inside_scores,
-    quantile_inside,
-    quantiles,
+    losses,
     replay,
     scales,
     scores,
     spread,
+)
+from processors.models.combination.scores import (
+    NO_SCORES,
+    Counts,
+    Scores,
+    SystemScores,
+    quantiles,
+    quantiles_inside,
     tally,
 )
+from processors.models.combination.shapes import NO_LOSSES, ShapeLosses, blended, mixed_spread, shapes, trusted
 from processors.models.downey.bayes import posterior
 
 # Short curves of an application that has no others: the average of Downey's curves has a say.
@@ -114,8 +118,9 @@ CIRCUMSTANCES: Final = (
     "few_sizes",
     "wide_gap",
     "poor_fit",
+    "related_curves",
 )
-USUAL: Final = Circumstances(*(np.array([value]) for value in (1.0, 0.02, 0.3, 0.3, 8.0, 1.0, -4.5)))
+USUAL: Final = Circumstances(*(np.array([value]) for value in (1.0, 0.02, 0.3, 0.3, 8.0, 1.0, -4.5, 1.0)))
 _USUAL = features(USUAL)
 
 
@@ -133,7 +138,7 @@ def reliable(distance: Floats, half_width: Floats, sizes: int) -> list[bool]:
 def reasons(scale: Scale, given: Circumstances) -> list[tuple[str, ...]]:
     """Return what makes each forecast unsure, the gravest first.
 
-    >>> told = Circumstances(*(np.array([value]) for value in (6.0, 0.02, 0.3, 0.3, 8.0, 1.0, -4.5)))
+    >>> told = Circumstances(*(np.array([value]) for value in (6.0, 0.02, 0.3, 0.3, 8.0, 1.0, -4.5, 1.0)))
     >>> from processors.models.combination.replay import SCALE
     >>> reasons(SCALE, told)
     [('far',)]
@@ -157,17 +162,17 @@ def _named(excess: list[float], distance: float) -> tuple[str, ...]:
 
 # scores of forecasts: 20 quantiles at .025, .075, .. for targets up to 2, up to 4 and beyond 4 times the largest size
 ATOMS: Final = (
-    (0.026, 0.064, 0.117, 0.166, 0.223, 0.284, 0.348, 0.42, 0.494, 0.593,
-     0.691, 0.779, 0.885, 1.03, 1.193, 1.405, 1.691, 2.147, 2.869, 4.707),
-    (0.017, 0.057, 0.102, 0.145, 0.194, 0.251, 0.3, 0.374, 0.456, 0.543,
-     0.627, 0.736, 0.842, 1.006, 1.188, 1.398, 1.726, 2.071, 2.919, 5.634),
-    (0.023, 0.065, 0.119, 0.177, 0.237, 0.284, 0.335, 0.41, 0.472, 0.558,
-     0.639, 0.758, 0.89, 1.027, 1.223, 1.47, 1.768, 2.271, 3.07, 4.721),
+    (-2.581, -1.356, -0.934, -0.707, -0.53, -0.364, -0.231, -0.124, -0.03, 0.07,
+     0.16, 0.271, 0.38, 0.534, 0.699, 0.919, 1.185, 1.612, 2.266, 4.077),
+    (-2.278, -1.205, -0.825, -0.596, -0.418, -0.283, -0.16, -0.073, 0.007, 0.088,
+     0.186, 0.293, 0.418, 0.56, 0.752, 0.965, 1.304, 1.687, 2.291, 3.986),
+    (-1.938, -1.164, -0.816, -0.635, -0.471, -0.335, -0.208, -0.1, -0.001, 0.09,
+     0.205, 0.311, 0.441, 0.601, 0.787, 1.057, 1.453, 1.927, 2.634, 4.27),
 )  # fmt: skip
 
 INSIDE_ATOMS: Final = (
-    0.024, 0.087, 0.144, 0.193, 0.252, 0.327, 0.409, 0.5, 0.597, 0.685,
-    0.789, 0.911, 1.013, 1.147, 1.323, 1.528, 1.809, 2.198, 2.867, 5.127,
+    -3.145, -1.908, -1.389, -1.095, -0.856, -0.654, -0.501, -0.336, -0.203, -0.081,
+    0.018, 0.117, 0.242, 0.417, 0.605, 0.837, 1.088, 1.49, 2.056, 3.773,
 )  # fmt: skip
 
 
@@ -190,6 +195,10 @@ SHIPPED: Final = Coefficients(GATE, SCALE, ATOMS, INSIDE_SCALE, INSIDE_ATOMS)
 # half-width of the band in ln t per doubling below the smallest size: of measured sizes left out there it held 92 % up to
 # one doubling and 89 % up to two
 BELOW_WIDTH = 0.15
+# until the centre has scores as far out, bands reach as high as if nothing were gained beyond the largest size
+SATURATION_SHARE: Final = 1.0
+# per unit of ln n: what the median run takes longer than the laws say, for curves saturate later than their sizes show
+PESSIMISM: Final = 0.02
 FIT_ERROR_MAX = 0.10  # relative, of the law of universal scalability over all sizes: as much as a Downey fit may miss
 FORECAST_LOSS_MAX = 2.0  # mean loss of forecasts of the next size: about a tenth per doubling
 DISTINCT = 1e-12  # relative; targets nearer to the largest size are at it
@@ -208,6 +217,7 @@ class Forecast(NamedTuple):
     distance: Floats
     reliable: tuple[bool, ...]
     reasons: tuple[tuple[str, ...], ...]
+    known_further: Floats
 
 
 class Learned(NamedTuple):
@@ -219,18 +229,21 @@ class Learned(NamedTuple):
 
     offsets: tuple[float, ...]
     scores: tuple[SystemScores, ...]
+    shape_losses: ShapeLosses = NO_LOSSES
 
 
 NOTHING_LEARNED: Final = Learned(NO_OFFSETS, ())
 
 
 class _Answer(NamedTuple):
-    """Relative ln of run time, half-width of the band, verdict and reasons of some targets."""
+    """Relative ln of run time, ends of the band relative to it, verdict, reasons and what is known further out."""
 
     ln_run_time: Floats
-    half_width: Floats
+    lower: Floats
+    upper: Floats
     reliable: list[bool]
     reasons: list[tuple[str, ...]]
+    known_further: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,11 +295,11 @@ class Combination:
         parts = np.split(ratio[order], [int((n <= curve.n[-1]).sum())])
         answers = [rule(part) for rule, part in zip((self._inside, self._beyond), parts, strict=True) if part.size]
         back = np.argsort(order, kind="stable")
-        ln_t, width = (np.concatenate([answer[i] for answer in answers])[back] for i in (0, 1))
+        ln_t, lower, upper, known = (np.concatenate([answer[i] for answer in answers])[back] for i in (0, 1, 2, 5))
         within = [each for answer in answers for each in answer.reliable]
         why = [each for answer in answers for each in answer.reasons]
         last = math.log(curve.median_s[-1])
-        low_s, run_time_s, high_s = (_seconds(last + ln_t + end) for end in (-width, 0.0, width))
+        low_s, run_time_s, high_s = (_seconds(last + ln_t + end) for end in (lower, 0.0, upper))
         return Forecast(
             _exact(n, run_time_s, curve),
             low_s,
@@ -294,6 +307,7 @@ class Combination:
             np.log2(ratio),
             tuple(within[i] for i in back),
             tuple(() if within[i] else why[i] for i in back),
+            known,
         )
 
     @cached_property
@@ -313,21 +327,27 @@ class Combination:
         return inside.left_out(self.evidence.data)
 
     @cached_property
-    def _inside_score(self) -> float:
+    def _inside_scores(self) -> tuple[float, float]:
         system = self.evidence.curve.system
-        return quantile_inside(self.coefficients.inside_atoms, system, self.learned.scores, self.pool)
+        return quantiles_inside(self.coefficients.inside_atoms, system, self.learned.scores, self.pool)
 
     def _beyond(self, n: Floats) -> _Answer:
         n = np.maximum(n, 1.0 + DISTINCT)
         distance = np.log2(n)
-        elasticity = self.evidence.elasticities(self.evidence.k - 2, n)
-        given = self._circumstances(distance, elasticity)
-        system = self.evidence.curve.system
-        score = quantiles(distance, self.coefficients.atoms, system, self.learned.scores, self.pool)
-        width = score * scales(self.coefficients.scale, given)
-        within = reliable(distance, width, self.evidence.k)
-        why = reasons(self.coefficients.scale, given)
-        return _Answer(self._tempered(elasticity @ self._shares * distance * LN2, n, distance), width, within, why)
+        curve, elasticity = self.evidence.curve, self.evidence.elasticities(self.evidence.k - 2, n)
+        alone = self._tempered(elasticity @ self._shares * distance * LN2, n, distance)
+        known = shapes(self.evidence.data, curve, self.related_curves, n)
+        share = trusted(known, self.learned.shape_losses, distance)
+        alone = alone + PESSIMISM * distance * LN2
+        ln_t = blended(alone, known, share)
+        apart = mixed_spread(spread(distance, self._shares, elasticity), alone, known, share)
+        given = self._circumstances(distance, apart, share)
+        ends = quantiles(distance, self.coefficients.atoms, curve.system, self.learned.scores, self.pool)
+        scale = scales(self.coefficients.scale, given)
+        at_once = (1.0 - share) * (1.0 - ends.learned) * SATURATION_SHARE * -ln_t
+        lower, upper = ends.lower * scale, np.maximum(ends.upper * scale, at_once)
+        within = reliable(distance, np.maximum(upper, -lower), self.evidence.k)
+        return _Answer(ln_t, lower, upper, within, reasons(self.coefficients.scale, given), share)
 
     def _tempered(self, ln_t: Floats, n: Floats, distance: Floats) -> Floats:
         """Return a forecast with the share that a short lone curve leaves to the average of Downey's curves."""
@@ -340,23 +360,25 @@ class Combination:
         x = np.log2(n)
         below = np.maximum(self.evidence.data.x[0] - x, 0.0)
         scale = inside.scales(self.coefficients.inside_scale, inside.features(self._left_out, self.evidence.k, x))
-        width = self._inside_score * scale + BELOW_WIDTH * below
-        within = (below == 0.0) & (width <= WIDTH_INSIDE_MAX)
+        low, high = self._inside_scores
+        lower, upper = low * scale - BELOW_WIDTH * below, high * scale + BELOW_WIDTH * below
+        within = (below == 0.0) & (np.maximum(upper, -lower) <= WIDTH_INSIDE_MAX)
         why: list[tuple[str, ...]] = [(BELOW,) if far else (WIDE,) for far in below.tolist()]
         ln_t = inside.ln_run_times(self.evidence, n) - inside.common_errors(self.evidence, self.related_curves, n)
-        return _Answer(ln_t, width, within.tolist(), why)
+        return _Answer(ln_t, lower, upper, within.tolist(), why, np.zeros_like(n))
 
-    def _circumstances(self, distance: Floats, elasticity: Floats) -> Circumstances:
+    def _circumstances(self, distance: Floats, apart: Floats, known_further: Floats) -> Circumstances:
         found, shares = self.evidence, self._shares
         same = np.ones_like(distance)
         return Circumstances(
             distance,
-            spread(distance, shares, elasticity),
+            apart,
             same * (shares @ found.own[-1]),
             same * (shares @ self._related_losses.losses[0]),
             same * found.k,
             same * (found.data.x[-1] - found.data.x[-2]),
             same * found.residual[-1],
+            known_further,
         )
 
 
@@ -369,7 +391,13 @@ def summary(found: Evidence) -> RelatedCurve:
     """
     curve = found.curve
     return RelatedCurve(
-        curve.key, curve.system, tuple(map(tuple, found.losses.tolist())), inside.left_out_errors(found)
+        curve.key,
+        curve.system,
+        tuple(map(tuple, found.losses.tolist())),
+        inside.left_out_errors(found),
+        tuple(np.log(curve.n).tolist()),
+        tuple(np.log(curve.median_s).tolist()),
+        curve.unit,
     )
 
 
@@ -383,12 +411,14 @@ def learn(curves: Sequence[Rows], coefficients: Coefficients = SHIPPED) -> Learn
     's'
     """
     replayed = replay(curves)
+    cost = sum((losses(made, shares) for made, shares in zip(curves, replayed.shares, strict=True)), np.array(NO_LOSSES))
+    shape_losses = tuple(tuple(row) for row in cost.round(6).tolist())
     by_system: dict[str, list[Scores]] = {}
     for made, shares in zip(curves, replayed.shares, strict=True):
         seen = by_system.setdefault(made.system, [])
-        seen += [scores(coefficients.scale, made, shares), inside_scores(coefficients.inside_scale, made)]
+        seen += [*scores(coefficients.scale, made, shares, shape_losses), inside_scores(coefficients.inside_scale, made)]
     given = (SystemScores(system, tally(by_system[system])) for system in sorted(by_system))
-    return Learned(replayed.offsets, tuple(given))
+    return Learned(replayed.offsets, tuple(given), shape_losses)
 
 
 def _exact(n: Floats, run_time_s: Floats, curve: Curve) -> Floats:

@@ -34,6 +34,7 @@ class Curve(NamedTuple):
     n: tuple[float, ...]
     median_s: tuple[float, ...]
     repeats: tuple[tuple[float, ...], ...] = ()
+    unit: str = ""
 
 
 class Scaled(NamedTuple):
@@ -97,7 +98,7 @@ def judged_runs(curve: Curve, index: int) -> tuple[float, ...]:
     return tuple(runs[(2 * i + 1) * len(runs) // (2 * REPEATS_MAX)] for i in range(REPEATS_MAX))
 
 
-ENSEMBLE: Final = ("usl", "ideal", "last_two", *(kind.name for kind in prefixes.KINDS))
+ENSEMBLE: Final = ("usl", "ideal", "last_two", *(kind.name for kind in prefixes.KINDS), "flat", "rising")
 LN2: Final = float(np.log(2.0))
 LN_MIN: Final = -690.0  # of 1e-300
 LOSS_BASE, LOSS_PER_DOUBLING, LOSS_MAX = 0.01, 0.05, 4.0
@@ -134,7 +135,9 @@ class PrefixMembers(NamedTuple):
         distance = (x - self.x[:, None]) * LN2
         ln_fits = np.log(np.maximum(np.concatenate([universal[None], powers]), 1e-300))
         ideal, last_two = self.y[:, None] - distance, self.y[:, None] + self.slope[:, None] * distance
-        result = np.stack([ln_fits[0], ideal, last_two, *ln_fits[1:]], axis=1)
+        flat = np.broadcast_to(self.y[:, None], distance.shape)
+        rising = flat + np.maximum(self.slope, 0.0)[:, None] * distance
+        result = np.stack([ln_fits[0], ideal, last_two, *ln_fits[1:], flat, rising], axis=1)
         return np.asarray(np.maximum(result, LN_MIN))
 
 
@@ -274,12 +277,12 @@ class Gate(NamedTuple):
 
 # fitted to the prequential forecasts of CASTEP, OpenSBLI, VASP, MAESTRO, WAVETRISK, CarpetX, Spark jobs and course codes
 GATE: Final = Gate(
-    prior=(0.2075, 1.6339, -0.7141, -0.5728, 0.0668, -0.3164, -0.3048),
-    curvature=(-0.2762, 0.3914, -0.0054, -0.1005, 0.0853, 0.0503, -0.1448),
-    own=0.9687,
-    last=0.44,
-    related=1.9084,
-    alone=(0.6045, -0.3605, -0.5089, -0.1939, 0.5279, -0.0482, -0.0208),
+    prior=(0.0311, 1.6172, -0.5901, -0.5482, 0.0972, -0.1767, -0.2133, -0.1055, -0.1116),
+    curvature=(-0.2376, 0.3082, -0.1664, 0.0259, 0.1519, 0.1997, 0.082, -0.2067, -0.157),
+    own=0.7089,
+    last=0.344,
+    related=2.0223,
+    alone=(0.4211, -0.3224, -0.3006, -0.1001, 0.7387, 0.114, 0.1696, -0.3843, -0.336),
 )
 
 
@@ -297,6 +300,9 @@ class RelatedCurve(NamedTuple):
     system: str
     losses: tuple[tuple[float, ...], ...]
     inside: tuple[tuple[float, float, float], ...] = ()
+    ln_n: tuple[float, ...] = ()
+    ln_t: tuple[float, ...] = ()
+    unit: str = ""
 
 
 class RelatedLosses(NamedTuple):

@@ -2,24 +2,14 @@
 
 A row forecasts size i from the prefix of the r smallest sizes, r >= 2, i > r. Rows of all curves of an application are
 replayed in one order - target, prefix, curve - so that the result never depends on when runs came.
-
-Bands hold 90 % of the runs: a quantile of the scores of earlier forecasts, times the scale of this one. Scores come from
-three places: those of the curves the agent was built with, those of the application itself, and those of all other
-applications of the centre, for a new population may be rougher than the old one. The first are taken wider than they
-were, most so far out, until the centre's own scores outweigh them. Near scores count most: a score's weight falls with
-the difference of log2 of the distances (in doublings). Scores inside the range of a curve are kept apart, and are told by
-their distance of 0. They are kept as counts on a grid of score and distance. Counts are integers, so that adding and
-taking away in any order gives the same bits.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from processors.models.combination.evidence import (
     LN2,
@@ -35,6 +25,9 @@ from processors.models.combination.evidence import (
 )
 from processors.models.combination.inside import InsideScale, LeftOut, hindsight_features, left_out
 from processors.models.combination.inside import scales as scales_inside
+from processors.models.combination.scores import Scores
+from processors.models.combination.shapes import ShapeLosses, Shapes, blended, hindsight, mixed_spread, trusted
+from processors.models.combination.shapes import losses as shape_losses
 
 GAP_MAX: Final = 2.0
 LN_SCALE_MIN, LN_SCALE_MAX = -5.0, 1.0
@@ -57,19 +50,20 @@ class Scale(NamedTuple):
     sizes: float
     gap: float
     residual: float
+    known_further: float = 0.0
 
 
 # fitted to the same forecasts as the gate
-SCALE: Final = Scale(-1.5249, 0.4173, 0.461, 0.0229, 0.1265, -0.2085, 0.4401, 0.2724)
+SCALE: Final = Scale(-0.9115, 0.0474, 0.6945, 0.0035, 0.2839, -0.1938, 0.2039, 0.2454, -0.8062)
 
 
 class Circumstances(NamedTuple):
     """What is known of m forecasts before their runs come; arrays of shape (m,).
 
     Distance in doublings, spread of the laws in ln t, mean losses of the laws on this curve and on related curves, number of
-    sizes, last gap in doublings, ln of the misfit inside the range.
+    sizes, last gap in doublings, ln of the misfit inside the range, share of related curves known further out.
 
-    >>> Circumstances(*np.zeros((7, 1))).distance.tolist()
+    >>> Circumstances(*np.zeros((8, 1))).distance.tolist()
     [0.0]
     """
 
@@ -80,6 +74,7 @@ class Circumstances(NamedTuple):
     sizes: Floats
     gap: Floats
     residual: Floats
+    known_further: Floats
 
 
 def spread(distance: Floats, shares: Floats, elasticity: Floats) -> Floats:
@@ -93,10 +88,10 @@ def spread(distance: Floats, shares: Floats, elasticity: Floats) -> Floats:
 
 
 def features(given: Circumstances) -> Floats:
-    """Return what the coefficients multiply, shape (m, 8).
+    """Return what the coefficients multiply, shape (m, 9).
 
-    >>> features(Circumstances(*np.ones((7, 1)))).shape
-    (1, 8)
+    >>> features(Circumstances(*np.ones((8, 1)))).shape
+    (1, 9)
     """
     columns = [
         np.ones_like(given.distance),
@@ -107,6 +102,7 @@ def features(given: Circumstances) -> Floats:
         np.log(given.sizes) - 1.6,
         np.minimum(given.gap, GAP_MAX),
         given.residual + 4.0,
+        given.known_further,
     ]
     return np.stack(columns, axis=-1)
 
@@ -115,7 +111,7 @@ def scales(scale: Scale, given: Circumstances) -> Floats:
     """Return s of each forecast, shape (m,).
 
     >>> reference = Scale(-2.054, 0.369, 0.440, 0.128, 0.014, 0.272, 0.712, 0.212)
-    >>> scales(reference, Circumstances(*np.ones((7, 1)))).round(2).tolist()
+    >>> scales(reference, Circumstances(*np.ones((8, 1)))).round(2).tolist()
     [0.53]
     """
     ln_s = np.clip(features(given) @ np.array(scale), LN_SCALE_MIN, LN_SCALE_MAX)
@@ -135,7 +131,8 @@ class Rows:
     Indices of targets and of the prefixes' rows; distance in doublings; observed mean elasticity; elasticities and
     logits of the laws (m, laws); weight; own losses and those of related curves (m, laws); sizes, gap and residual for
     the scale; `ln_ratio` (m, runs) of the judged runs to the prefix's last time, nan where there are fewer. `inside`
-    reports the inner sizes left out, `inside_error` (k - 2, runs) |ln error| of their judged runs.
+    reports the inner sizes left out, `inside_error` (k - 2, runs) ln(run / forecast) of their judged runs.
+    `shape` is what related curves would have said.
     """
 
     key: str
@@ -155,18 +152,7 @@ class Rows:
     ln_ratio: Floats
     inside: LeftOut
     inside_error: Floats
-
-
-class Scores(NamedTuple):
-    """Runs that were forecast: distance in doublings, |ln error| in units of the scale, weight; arrays of shape (m,).
-
-    >>> Scores(np.ones(1), np.ones(1), np.ones(1)).score.tolist()
-    [1.0]
-    """
-
-    distance: Floats
-    score: Floats
-    weight: Floats
+    shape: Shapes
 
 
 class Replayed(NamedTuple):
@@ -208,7 +194,8 @@ def rows(gate: Gate, found: Evidence, related_curves: Sequence[RelatedCurve]) ->
         residual=found.residual[row],
         ln_ratio=runs[target] - y[row + 1, None],
         inside=inner,
-        inside_error=np.abs(runs[1:-1] - (y[1:-1] + inner.error)[:, None]),
+        inside_error=runs[1:-1] - (y[1:-1] + inner.error)[:, None],
+        shape=hindsight(found.data, found.curve, related_curves, row, target),
     )
 
 
@@ -231,21 +218,51 @@ def replay(curves: Sequence[Rows]) -> Replayed:
     return Replayed(tuple(offsets), tuple(shares))
 
 
-def scores(scale: Scale, given: Rows, shares: Floats) -> Scores:
+class Hindsight(NamedTuple):
+    """The forecasts of one curve as they would have been made, (m,): ln of the factor from the last size, circumstances."""
+
+    ln_t: Floats
+    given: Circumstances
+    weight: Floats
+
+
+def hindsights(given: Rows, shares: Floats, losses: ShapeLosses) -> list[Hindsight]:
+    """Return the forecasts by the laws alone, and those with what related curves say, where these reach."""
+    alone = circumstances(given, shares)
+    ln_t = (shares * given.elasticity).sum(axis=1) * given.distance * LN2
+    share = trusted(given.shape, losses, given.distance)
+    spread = mixed_spread(alone.spread, ln_t, given.shape, share)
+    further = alone._replace(spread=spread, known_further=share)
+    return [
+        Hindsight(ln_t, alone, given.weight),
+        Hindsight(blended(ln_t, given.shape, share), further, given.weight * share),
+    ]
+
+
+def scores(scale: Scale, given: Rows, shares: Floats, losses: ShapeLosses) -> list[Scores]:
     """Return how far the judged runs were off, in units of the scale; the runs of a forecast share its weight.
 
     >>> from processors.models.combination.evidence import GATE, weights
     >>> from processors.models.combination.replay import SCALE
     >>> from processors.models.combination.evidence import evidence
     >>> from processors.models.combination.evidence import Curve
+    >>> from processors.models.combination.shapes import NO_LOSSES
     >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), ())
-    >>> scores(SCALE, made, weights(made.logit)).distance.tolist()
+    >>> scores(SCALE, made, weights(made.logit), NO_LOSSES)[0].distance.tolist()
     [1.0]
     """
-    width = scales(scale, circumstances(given, shares))
-    forecast = (shares * given.elasticity).sum(axis=1) * given.distance * LN2
-    score = np.abs(given.ln_ratio - forecast[:, None]) / width[:, None]
-    return _shared(given.distance, score, given.weight)
+    found = []
+    for each in hindsights(given, shares, losses):
+        score = (given.ln_ratio - each.ln_t[:, None]) / scales(scale, each.given)[:, None]
+        found.append(_shared(given.distance, score, each.weight))
+    return found
+
+
+def losses(given: Rows, shares: Floats) -> Floats:
+    """Return what trust in related curves would have cost; see `shapes.losses`."""
+    ahead = given.distance * LN2
+    ln_t = (shares * given.elasticity).sum(axis=1) * ahead
+    return shape_losses(given.shape, ln_t, given.observed * ahead, given.distance, given.weight)
 
 
 def inside_scores(scale: InsideScale, given: Rows) -> Scores:
@@ -289,6 +306,7 @@ def circumstances(given: Rows, shares: Floats) -> Circumstances:
         given.sizes,
         given.gap,
         given.residual,
+        np.zeros_like(given.distance),
     )
 
 
@@ -331,183 +349,3 @@ def _judged(found: Evidence) -> Floats:
     width = max(map(len, runs))
     table = np.array([run + (math.nan,) * (width - len(run)) for run in runs])
     return np.asarray(np.log(table) - math.log(found.curve.median_s[-1]))
-
-
-LEVEL: Final = 0.9
-CELLS: Final = 64
-SCORE_MIN, SCORE_MAX = 0.04, 64.0
-DISTANCES: Final = np.array([0.5, 1.0, 2.0, 3.5])  # doublings, the centres of what is kept apart
-DISTANCE_EDGES: Final = np.array([0.75, 1.5, 2.75])
-UNIT: Final = 1024  # counts per unit of weight
-REACH: Final = 1.5  # in log2 of the distance
-SHIPPED_WEIGHT: Final = 20.0
-WIDER: Final = np.array([1.2, 1.15, 1.5])  # shipped scores up to 2, up to 4 and beyond 4 times the largest size
-WIDER_INSIDE: Final = 1.1
-APPLICATION_WEIGHT: Final = 3.0  # of another application with many scores
-APPLICATION_HALF: Final = 5.0  # with a total weight of this it has half of it
-POOL_WEIGHT_MAX: Final = 60.0
-OTHER_SYSTEM: Final = 0.5
-_LN_STEP = np.log(SCORE_MAX / SCORE_MIN) / CELLS
-_LN_EDGES = np.log(SCORE_MIN) + _LN_STEP * np.arange(1, CELLS + 1)
-
-_ONLY_INSIDE = np.array([[0.0] * DISTANCES.size + [1.0]])  # what weighs in: none of the distances beyond
-
-Counts = tuple[int, ...]
-NO_SCORES: Final[Counts] = (0,) * ((DISTANCES.size + 1) * CELLS)
-
-
-class SystemScores(NamedTuple):
-    """Scores of an application on one system: counts by distance and score, the distances one after the other.
-
-    Those inside the range come last.
-
-    >>> SystemScores("archer2", NO_SCORES).system
-    'archer2'
-    """
-
-    system: str
-    counts: Counts
-
-
-def tally(scores: Iterable[Scores]) -> Counts:
-    """Return scores as counts.
-
-    >>> one = Scores(np.array([1.0]), np.array([2.0]), np.array([0.5]))
-    >>> sum(tally([one, one])), sum(tally([]))
-    (1024, 0)
-    """
-    total = np.zeros(len(NO_SCORES), dtype=np.int64)
-    for each in scores:
-        cell = _cells(each.score)
-        row = np.where(each.distance > 0.0, np.searchsorted(DISTANCE_EDGES, each.distance), DISTANCES.size)
-        place = row * CELLS + cell
-        counts = np.bincount(place, np.rint(each.weight * UNIT), minlength=len(NO_SCORES))
-        total += counts.astype(np.int64)  # sums of whole numbers, exact in any order
-    return tuple(total.tolist())
-
-
-def share(application: Sequence[SystemScores]) -> Counts:
-    """Return what an application adds to the pool of the centre: of many scores no more than APPLICATION_WEIGHT.
-
-    Scores inside the range and beyond it have as much each.
-
-    >>> sum(share([SystemScores("s", (5 * UNIT,) + NO_SCORES[1:])])) / UNIT
-    1.5
-    """
-    total = np.zeros(len(NO_SCORES))
-    for each in application:
-        total += np.array(each.counts)
-    parts = np.split(total, [DISTANCES.size * CELLS])
-    given = [part * (APPLICATION_WEIGHT / (part.sum() / UNIT + APPLICATION_HALF)) for part in parts]
-    return tuple(np.rint(np.concatenate(given)).astype(np.int64).tolist())
-
-
-def pooled(shares: Iterable[Counts]) -> Counts:
-    """Return the pool of a centre, the sum of what its applications add.
-
-    >>> sum(pooled([(1,) + NO_SCORES[1:], (2,) + NO_SCORES[1:]]))
-    3
-    """
-    total = np.zeros(len(NO_SCORES), dtype=np.int64)
-    for each in shares:
-        total += np.array(each, dtype=np.int64)
-    return tuple(total.tolist())
-
-
-def quantiles(
-    distance: Floats,
-    atoms: Sequence[Sequence[float]],
-    system: str,
-    own: Sequence[SystemScores],
-    pool: Counts = NO_SCORES,
-) -> Floats:
-    """Return the score that holds 90 % of the runs at each distance (m,) in doublings, shape (m,).
-
-    `atoms` are the shipped scores by distance, `own` those of the application, `pool` those of the whole centre; what the
-    application itself added to the pool is taken out of it again.
-
-    >>> shipped = [[1.0] * 20] * 3
-    >>> quantiles(np.array([1.0]), shipped, "s", []).round(1).tolist()
-    [1.3]
-    """
-    near = np.exp(-np.abs(np.log2(np.maximum(distance, 1e-3))[:, None] - np.log2(DISTANCES)) / REACH)
-    near = np.pad(near, ((0, 0), (0, 1)))
-    return _learned_quantile(near, _shipped(tuple(map(tuple, atoms)))[_horizon(distance)], system, own, pool)
-
-
-def quantile_inside(
-    atoms: Sequence[float], system: str, own: Sequence[SystemScores], pool: Counts = NO_SCORES
-) -> float:
-    """Return the score that holds 90 % of the runs inside the range of a curve.
-
-    >>> round(quantile_inside([1.0] * 20, "s", []), 1)
-    1.1
-    """
-    return float(_learned_quantile(_ONLY_INSIDE, _shipped_inside(tuple(atoms)), system, own, pool)[0])
-
-
-def _learned_quantile(near: Floats, shipped: Floats, system: str, own: Sequence[SystemScores], pool: Counts) -> Floats:
-    """Return the quantile of shipped scores (m, CELLS), own and pooled ones; `near` (m, rows) weighs the latter."""
-    trusted = np.zeros((DISTANCES.size + 1, CELLS))
-    for each in own:
-        trusted += _grid(each.counts) * (1.0 if each.system == system else OTHER_SYSTEM)
-    weight = near @ trusted + shipped
-    if pool != NO_SCORES:
-        others = near @ _of_others(pool, tuple(own))
-        total = others.sum(axis=1, keepdims=True)
-        weight += others * np.minimum(1.0, POOL_WEIGHT_MAX / np.maximum(total, 1e-9))
-    return _quantile(weight)
-
-
-@lru_cache(maxsize=64)
-def _of_others(pool: Counts, own: tuple[SystemScores, ...]) -> Floats:
-    """Return the pool without what an application added to it."""
-    return _retained(np.maximum(_grid(pool) - _grid(share(own)), 0.0))
-
-
-@lru_cache(maxsize=64)
-def _grid(counts: Counts) -> Floats:
-    return _retained(np.array(counts, dtype=np.float64).reshape(DISTANCES.size + 1, CELLS) / UNIT)
-
-
-def _retained(found: Floats) -> Floats:
-    """Return an array that a cache may keep."""
-    found.flags.writeable = False
-    return found
-
-
-def _cells(score: Floats) -> NDArray[np.intp]:
-    return np.searchsorted(_LN_EDGES[:-1], np.log(np.maximum(score, SCORE_MIN)), side="right")
-
-
-def _horizon(distance: Floats) -> NDArray[np.intp]:
-    return np.searchsorted(np.array([1.001, 2.001]), distance)
-
-
-@lru_cache(maxsize=16)
-def _shipped(atoms: tuple[tuple[float, ...], ...]) -> Floats:
-    """Return the shipped scores on the grid, one row per horizon."""
-    scores = np.array(atoms) * WIDER[:, None]
-    cell = _cells(scores)
-    weight = np.zeros((len(atoms), CELLS))
-    np.add.at(weight, (np.arange(len(atoms))[:, None], cell), SHIPPED_WEIGHT / scores.shape[1])
-    return _retained(weight)
-
-
-@lru_cache(maxsize=16)
-def _shipped_inside(atoms: tuple[float, ...]) -> Floats:
-    """Return the shipped scores inside the range, shape (1, CELLS)."""
-    scores = np.array(atoms) * WIDER_INSIDE
-    counts = np.bincount(_cells(scores), minlength=CELLS).astype(np.float64)
-    return _retained((counts * (SHIPPED_WEIGHT / scores.size))[None])
-
-
-def _quantile(weight: Floats) -> Floats:
-    """Return the score below which LEVEL of the weight of each row lies, linear in ln score within its cell."""
-    reached = np.cumsum(weight, axis=1)
-    wanted = LEVEL * reached[:, -1]
-    cell = np.argmax(reached >= wanted[:, None], axis=1)
-    rows = np.arange(cell.size)
-    inside = weight[rows, cell]
-    part = 1.0 - (reached[rows, cell] - wanted) / inside
-    return np.asarray(SCORE_MIN * np.exp(_LN_STEP * (cell + part)))
