@@ -1,0 +1,236 @@
+"""Scores of forecasts: how far runs were off, in units of the scale that was expected, with their sign.
+
+Bands hold 90 % of the runs: two quantiles of the scores of earlier forecasts, times the scale of this one. A score keeps
+its sign, for far out nearly all misses lie above: with one quantile of the size, the lower end was as far away as the
+upper. Scores come from three places: those of the curves the agent was built with, those of the application itself, and
+those of all other applications of the centre, for a new population may be rougher than the old one. The first are taken
+wider than they were, most so far out, until the centre's own scores outweigh them. Near scores count most: a score's
+weight falls with the difference of log2 of the distances (in doublings). Scores inside the range of a curve are kept
+apart, and are told by their distance of 0. They are kept as counts on a grid of score and distance. Counts are integers,
+so that adding and taking away in any order gives the same bits.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+class Scores(NamedTuple):
+    """Runs that were forecast: distance in doublings, ln(run / forecast) in units of the scale, weight; arrays (m,).
+
+    >>> Scores(np.ones(1), np.ones(1), np.ones(1)).score.tolist()
+    [1.0]
+    """
+
+    distance: Floats
+    score: Floats
+    weight: Floats
+
+
+OUTSIDE: Final = 0.05  # share of the runs beyond either end of a band
+CELLS: Final = 64  # of one sign
+SCORE_MIN, SCORE_MAX = 0.04, 64.0
+DISTANCES: Final = np.array([0.5, 1.0, 2.0, 3.5])  # doublings, the centres of what is kept apart
+DISTANCE_EDGES: Final = np.array([0.75, 1.5, 2.75])
+UNIT: Final = 1024  # counts per unit of weight
+REACH: Final = 1.5  # in log2 of the distance
+SHIPPED_WEIGHT: Final = 20.0
+WIDER: Final = np.array([1.2, 1.15, 1.5])  # shipped scores up to 2, up to 4 and beyond 4 times the largest size
+WIDER_INSIDE: Final = 1.1
+APPLICATION_WEIGHT: Final = 3.0  # of another application with many scores
+APPLICATION_HALF: Final = 5.0  # with a total weight of this it has half of it
+POOL_WEIGHT_MAX: Final = 60.0
+OTHER_SYSTEM: Final = 0.5
+SIGNED: Final = 2 * CELLS
+_LN_STEP = np.log(SCORE_MAX / SCORE_MIN) / CELLS
+_LN_EDGES = np.log(SCORE_MIN) + _LN_STEP * np.arange(1, CELLS + 1)
+
+_ONLY_INSIDE = np.array([[0.0] * DISTANCES.size + [1.0]])  # what weighs in: none of the distances beyond
+
+Counts = tuple[int, ...]
+NO_SCORES: Final[Counts] = (0,) * ((DISTANCES.size + 1) * SIGNED)
+
+
+class SystemScores(NamedTuple):
+    """Scores of an application on one system: counts by distance and score, the distances one after the other.
+
+    Those inside the range come last.
+
+    >>> SystemScores("archer2", NO_SCORES).system
+    'archer2'
+    """
+
+    system: str
+    counts: Counts
+
+
+class Ends(NamedTuple):
+    """The scores at the ends of bands, (m,): the lower ones are negative, the upper ones positive.
+
+    `learned` is what share of them rests on scores of the centre that lie as far out.
+    """
+
+    lower: Floats
+    upper: Floats
+    learned: Floats
+
+
+def tally(scores: Iterable[Scores]) -> Counts:
+    """Return scores as counts.
+
+    >>> one = Scores(np.array([1.0]), np.array([2.0]), np.array([0.5]))
+    >>> sum(tally([one, one])), sum(tally([]))
+    (1024, 0)
+    """
+    total = np.zeros(len(NO_SCORES), dtype=np.int64)
+    for each in scores:
+        row = np.where(each.distance > 0.0, np.searchsorted(DISTANCE_EDGES, each.distance), DISTANCES.size)
+        place = row * SIGNED + _cells(each.score)
+        counts = np.bincount(place, np.rint(each.weight * UNIT), minlength=len(NO_SCORES))
+        total += counts.astype(np.int64)  # sums of whole numbers, exact in any order
+    return tuple(total.tolist())
+
+
+def share(application: Sequence[SystemScores]) -> Counts:
+    """Return what an application adds to the pool of the centre: of many scores no more than APPLICATION_WEIGHT.
+
+    Scores inside the range and beyond it have as much each.
+
+    >>> sum(share([SystemScores("s", (5 * UNIT,) + NO_SCORES[1:])])) / UNIT
+    1.5
+    """
+    total = np.zeros(len(NO_SCORES))
+    for each in application:
+        total += np.array(each.counts)
+    parts = np.split(total, [DISTANCES.size * SIGNED])
+    given = [part * (APPLICATION_WEIGHT / (part.sum() / UNIT + APPLICATION_HALF)) for part in parts]
+    return tuple(np.rint(np.concatenate(given)).astype(np.int64).tolist())
+
+
+def pooled(shares: Iterable[Counts]) -> Counts:
+    """Return the pool of a centre, the sum of what its applications add.
+
+    >>> sum(pooled([(1,) + NO_SCORES[1:], (2,) + NO_SCORES[1:]]))
+    3
+    """
+    total = np.zeros(len(NO_SCORES), dtype=np.int64)
+    for each in shares:
+        total += np.array(each, dtype=np.int64)
+    return tuple(total.tolist())
+
+
+def quantiles(
+    distance: Floats,
+    atoms: Sequence[Sequence[float]],
+    system: str,
+    own: Sequence[SystemScores],
+    pool: Counts = NO_SCORES,
+) -> Ends:
+    """Return the scores between which 90 % of the runs lie at each distance (m,) in doublings.
+
+    `atoms` are the shipped scores by distance, `own` those of the application, `pool` those of the whole centre; what the
+    application itself added to the pool is taken out of it again.
+
+    >>> shipped = [[-1.0] * 10 + [1.0] * 10] * 3
+    >>> found = quantiles(np.array([1.0]), shipped, "s", [])
+    >>> found.lower.round(1).tolist(), found.upper.round(1).tolist()
+    ([-1.3], [1.3])
+    """
+    near = np.exp(-np.abs(np.log2(np.maximum(distance, 1e-3))[:, None] - np.log2(DISTANCES)) / REACH)
+    near = np.pad(near, ((0, 0), (0, 1)))
+    return _learned_ends(near, _shipped(tuple(map(tuple, atoms)))[_horizon(distance)], system, own, pool)
+
+
+def quantiles_inside(
+    atoms: Sequence[float], system: str, own: Sequence[SystemScores], pool: Counts = NO_SCORES
+) -> tuple[float, float]:
+    """Return the scores between which 90 % of the runs lie inside the range of a curve.
+
+    >>> [round(end, 1) for end in quantiles_inside([-1.0] * 10 + [1.0] * 10, "s", [])]
+    [-1.1, 1.1]
+    """
+    found = _learned_ends(_ONLY_INSIDE, _shipped_inside(tuple(atoms)), system, own, pool)
+    return float(found.lower[0]), float(found.upper[0])
+
+
+def _learned_ends(near: Floats, shipped: Floats, system: str, own: Sequence[SystemScores], pool: Counts) -> Ends:
+    """Return the ends by shipped scores (m, cells), own and pooled ones; `near` (m, rows) weighs the latter."""
+    trusted = np.zeros((DISTANCES.size + 1, SIGNED))
+    for each in own:
+        trusted += _grid(each.counts) * (1.0 if each.system == system else OTHER_SYSTEM)
+    weight = near @ trusted + shipped
+    if pool != NO_SCORES:
+        others = near @ _of_others(pool, tuple(own))
+        total = others.sum(axis=1, keepdims=True)
+        weight += others * np.minimum(1.0, POOL_WEIGHT_MAX / np.maximum(total, 1e-9))
+    learned = _as_far(near, trusted, pool, tuple(own))
+    return Ends(np.minimum(_quantile(weight, OUTSIDE), 0.0), np.maximum(_quantile(weight, 1.0 - OUTSIDE), 0.0), learned)
+
+
+def _as_far(near: Floats, trusted: Floats, pool: Counts, own: tuple[SystemScores, ...]) -> Floats:
+    """Return what share of what is known of a distance (m,) are scores of the centre that lie as far out."""
+    farther = np.arange(near.shape[1]) >= np.argmax(near, axis=1)[:, None]
+    known = trusted.sum(axis=1) + (_of_others(pool, own).sum(axis=1) if pool != NO_SCORES else 0.0)
+    weight = (near * farther) @ known
+    return np.asarray(weight / (weight + SHIPPED_WEIGHT))
+
+
+@lru_cache(maxsize=64)
+def _of_others(pool: Counts, own: tuple[SystemScores, ...]) -> Floats:
+    """Return the pool without what an application added to it."""
+    return _retained(np.maximum(_grid(pool) - _grid(share(own)), 0.0))
+
+
+@lru_cache(maxsize=64)
+def _grid(counts: Counts) -> Floats:
+    return _retained(np.array(counts, dtype=np.float64).reshape(DISTANCES.size + 1, SIGNED) / UNIT)
+
+
+def _retained(found: Floats) -> Floats:
+    """Return an array that a cache may keep."""
+    found.flags.writeable = False
+    return found
+
+
+def _cells(score: Floats) -> NDArray[np.intp]:
+    """Return the place of scores on the grid, which rises with the score: half of its cells are below 0."""
+    size = np.searchsorted(_LN_EDGES[:-1], np.log(np.maximum(np.abs(score), SCORE_MIN)), side="right")
+    return np.where(score < 0.0, CELLS - 1 - size, CELLS + size)
+
+
+def _horizon(distance: Floats) -> NDArray[np.intp]:
+    return np.searchsorted(np.array([1.001, 2.001]), distance)
+
+
+@lru_cache(maxsize=16)
+def _shipped(atoms: tuple[tuple[float, ...], ...]) -> Floats:
+    """Return the shipped scores on the grid, one row per horizon."""
+    scores = np.array(atoms) * WIDER[:, None]
+    weight = np.zeros((len(atoms), SIGNED))
+    np.add.at(weight, (np.arange(len(atoms))[:, None], _cells(scores)), SHIPPED_WEIGHT / scores.shape[1])
+    return _retained(weight)
+
+
+@lru_cache(maxsize=16)
+def _shipped_inside(atoms: tuple[float, ...]) -> Floats:
+    """Return the shipped scores inside the range, shape (1, cells)."""
+    scores = np.array(atoms) * WIDER_INSIDE
+    counts = np.bincount(_cells(scores), minlength=SIGNED).astype(np.float64)
+    return _retained((counts * (SHIPPED_WEIGHT / scores.size))[None])
+
+
+def _quantile(weight: Floats, level: float) -> Floats:
+    """Return the score below which `level` of the weight of each row lies, linear in ln of its size within its cell."""
+    reached = np.cumsum(weight, axis=1)
+    wanted = level * reached[:, -1]
+    cell = np.argmax(reached >= wanted[:, None], axis=1)
+    rows = np.arange(cell.size)
+    part = 1.0 - (reached[rows, cell] - wanted) / weight[rows, cell]
+    above = cell >= CELLS
+    steps = np.where(above, cell - CELLS + part, CELLS - cell - part)
+    return np.asarray(np.where(above, 1.0, -1.0) * SCORE_MIN * np.exp(_LN_STEP * steps))
