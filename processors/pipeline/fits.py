@@ -10,7 +10,7 @@ import msgspec
 from processors.alerts import applications
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Prediction, UsefulSizes
-from processors.models.combination.combine import SHIPPED, learn, summary
+from processors.models.combination.combine import learn, summary
 from processors.models.combination.evidence import RelatedCurve
 from processors.models.combination.replay import Rows, rows
 from processors.pipeline.alerts import Warnings
@@ -52,7 +52,10 @@ class CurveTransfer:
         )
         related = related_curves.related_curves
         related_curves.transferred(
-            learn([made for curve in related_curves.curves if (made := self._rows(curve, related)) is not None])
+            learn(
+                [made for curve in related_curves.curves if (made := self._rows(curve, related)) is not None],
+                self._state.coefficients_of(key),
+            )
         )
         self._state.related_curves.changed(related_curves_key(key), related_curves, self._state.now_ms)
         pool = self._state.pool.open(CENTRE)
@@ -64,7 +67,8 @@ class CurveTransfer:
         key = ApplicationKey.parse(application_id)
         model = self._state.models.get(application_id)
         found = model.evidence(key.id, key.system) if model else None
-        return rows(SHIPPED.gate, found, related_curves) if found is not None else None
+        gate = self._state.coefficients_of(key).gate
+        return rows(gate, found, related_curves) if found is not None else None
 
 
 class FitQueue:

@@ -18,7 +18,7 @@ from processors.features import NAME as FEATURES
 from processors.inputs import NAME as OTHER_INPUTS
 from processors.inputs import Inputs, Sizes, TransferPrediction
 from processors.jobs.remaining_time import FromInputs
-from processors.models.combination.combine import SHIPPED, Combination
+from processors.models.combination.combine import Combination
 from processors.models.combination.evidence import RelatedCurve
 from processors.models.statistics import rounded, six_digits
 from processors.pipeline.features import NOTHING, Features, KnownFeatures
@@ -170,7 +170,8 @@ class Predictor:
             return None
         related: RelatedCurves = self._state.related_curves.open(related_curves_key(key))
         related_curves = tuple(_in_unit(key.unit, related_curve) for related_curve in related.related_curves)
-        return Combination(found, related_curves, related.learned, self._state.pool.open(CENTRE).counts, SHIPPED)
+        coefficients = self._state.coefficients_of(key)
+        return Combination(found, related_curves, related.learned, self._state.pool.open(CENTRE).counts, coefficients)
 
     # The sources, in their order.
 
