@@ -114,6 +114,8 @@ Z95: Final = _NORMAL.inv_cdf(0.95)  # half the width of a band that holds 90 %, 
 def quantile_of_band(median_s: float, high_s: float, level: float) -> float:
     """Return what the share `level` of the runs keeps below, where half keep below the median and 95 % below `high_s`.
 
+    With the lower end of a band in the place of the upper one it is what that share keeps above.
+
     >>> round(quantile_of_band(100.0, 200.0, 0.9), 1), round(quantile_of_band(100.0, 200.0, 0.95), 1)
     (171.6, 200.0)
     """
