@@ -30,7 +30,7 @@ from processors.contracts.outputs import Emission, Message
 from processors.contracts.service import ROLE_REASONS
 from processors.contracts.telemetry import Keep, Part, Samples, SeriesIndex, Telemetry
 from processors.pipeline.shard import PROCESSORS, Shard
-from processors.pipeline.state import FoldSettings, Tombstone
+from processors.pipeline.state import CoefficientsOf, FoldSettings, Tombstone, shipped
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import Resume, WindowSettings
 from sinks.prometheus.registry import Metrics
@@ -170,7 +170,7 @@ def metrics() -> Metrics:
     return Metrics(formats=FORMATS, reasons=(*REASONS, *ROLE_REASONS), processors=PROCESSORS)
 
 
-def make_shard(config: Config) -> Shard:
+def make_shard(config: Config, coefficients_of: CoefficientsOf = shipped) -> Shard:
     """Return an empty fold of one shard."""
     settings = FoldSettings(
         jobs=config.jobs,
@@ -182,7 +182,7 @@ def make_shard(config: Config) -> Shard:
         profiles=config.profiles,
         features=config.features,
     )
-    return Shard(settings, Identifier(config.identification).identify)
+    return Shard(settings, Identifier(config.identification).identify, coefficients_of)
 
 
 def routes(config: Config) -> Routes:

@@ -5,11 +5,12 @@ from binascii import crc32
 from collections.abc import Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
-from agent.backtest.report import Comparison, Frequency, Row
+from agent.backtest.report import Comparison, Coverage, Frequency, Row
 from agent.backtest.scores import BASELINES, Band, Baseline, Tally, interval
 
 QUANTILES: Final = (0.05, 0.5, 0.95)
 LIMIT_BINS: Final = 10
+LEVELS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _TOUCH: Final = 1e-9
 Drawn = TypeVar("Drawn")
 
@@ -97,6 +98,30 @@ class Frequencies:
     def found(self) -> tuple[Frequency, ...]:
         """Return the bins that have runs, by rising probability."""
         return tuple(_frequency(*self._bins[bin_]) for bin_ in sorted(self._bins))
+
+
+class Levels:
+    """What bands of each of LEVELS held: that of 90 % was predicted, the others follow from it."""
+
+    __slots__ = ("_inside", "_runs")
+
+    def __init__(self) -> None:
+        self._runs = 0
+        self._inside = [0] * len(LEVELS)
+
+    def add(self, observed_s: float, prediction: Band) -> None:
+        """Take in a run that ended."""
+        self._runs += 1
+        for i, level in enumerate(LEVELS):
+            self._inside[i] += prediction.at_level(level).holds(observed_s)
+
+    def coverage(self, name: str) -> Coverage:
+        """Return what they come to."""
+        frequencies = zip(LEVELS, self._inside, strict=True)
+        return Coverage(
+            name=name,
+            levels=tuple(_frequency(self._runs, level * self._runs, inside) for level, inside in frequencies),
+        )
 
 
 class Sample(Generic[Drawn]):

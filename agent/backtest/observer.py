@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from agent.backtest.groups import LIMIT_BINS, QUANTILES, Compared, Frequencies, Group, Sample, reached, rows
+from agent.backtest.groups import LIMIT_BINS, QUANTILES, Compared, Frequencies, Group, Levels, Sample, reached, rows
 from agent.backtest.profiled import ProfileObserver, power_band
 from agent.backtest.report import AlertCounts, Application, Comparison, Observed, Period, Variant
 from agent.backtest.scores import BASELINES, Band, Baseline, LastTwo, Tally
@@ -164,6 +164,7 @@ class Observer:
         self.total = Group()
         self.states: dict[str, Group] = {}
         self.horizons: dict[str, Group] = {}
+        self.levels: dict[str, Levels] = {}
         self.verdicts: dict[str, Group] = {}
         self.applications: dict[Key, OfApplication] = {}
         self.periods = [OfPeriod() for _ in self.edges_ms[1:]]
@@ -242,6 +243,7 @@ class Observer:
         self._application(event, run, band)
         if run.prediction is not None and band is not None:
             self.horizons.setdefault(run.horizon, Group()).add(observed_s, band)
+            self.levels.setdefault(run.horizon, Levels()).add(observed_s, band)
             self.verdicts.setdefault(run.prediction.reliability.verdict, Group()).add(observed_s, band)
             for place, (level, quantile_s) in enumerate(
                 zip(QUANTILES, (band.low_s, band.run_time_s, band.high_s), strict=True)
@@ -310,6 +312,7 @@ def variant(name: str, settings: Mapping[str, str], observer: Observer, top: int
         limit_brier=observer.limit.brier,
         alerts=observer.alerts.counts(ran),
         faults=faults,
+        coverages=tuple(observer.levels[name].coverage(name) for name in DISTANCES if name in observer.levels),
         profiled=observer.profiles.found(
             {ApplicationKey(*key).id: curve for key, curve in observer.curves.items()}, top
         ),

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from rich.table import Table
 from rich.text import Text
 
-from agent.backtest.report import AlertCount, Application, Drawn, Period, Profiled, Report, Row, Variant
+from agent.backtest.report import AlertCount, Application, Coverage, Drawn, Period, Profiled, Report, Row, Variant
 from agent.backtest.scores import Figures
 from processors.contracts.names import parse_rfc3339
 from sinks.web import formatting
@@ -65,7 +65,7 @@ def environment() -> Environment:
     )  # fmt: skip
     made.globals.update(
         errors_chart=errors_chart, coverage_chart=coverage_chart, horizons_chart=horizons_chart, power_chart=power_chart,
-        curve_chart=curve_chart, reliability_chart=reliability_chart, alert_of=alert_of, most=most,
+        curve_chart=curve_chart, reliability_chart=reliability_chart, coverages_chart=coverages_chart, alert_of=alert_of, most=most,
     )  # fmt: skip
     return made
 
@@ -95,6 +95,12 @@ def horizons_chart(rows: Sequence[Row]) -> Chart:
 def reliability_chart() -> Chart:
     """Return the chart of how often what was predicted with a probability came true; on the diagonal both are equal."""
     return Chart("Reliability diagram", share_axis(1.0), share_axis(1.0), ratio=0.8, diagonal=True)
+
+
+def coverages_chart(found: Coverage) -> Chart:
+    """Return the chart of what bands held against what they were to hold, at one distance; on the diagonal both are equal."""
+    label = f"Said and held coverage, {verdict_text(found.name)}"
+    return Chart(label, share_axis(1.0), share_axis(1.0), ratio=0.8, diagonal=True)
 
 
 def power_chart(sample: Sequence[Drawn]) -> Chart:

@@ -65,6 +65,13 @@ class Frequency(msgspec.Struct, frozen=True, kw_only=True):
     runs: int
 
 
+class Coverage(msgspec.Struct, frozen=True, kw_only=True):
+    """How much the bands of several levels held, all read off the distributions that were predicted at one distance."""
+
+    name: str
+    levels: tuple[Frequency, ...]
+
+
 class Period(msgspec.Struct, frozen=True, kw_only=True):
     """Completed runs that started in one stretch of time; median errors of the predictions and of the baselines."""
 
@@ -158,7 +165,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """All that came of one configuration. Rows are of completed runs, but `by_state`, which is of all that ran.
 
     `profiled` is None where hosts reported nothing of any run. `limit` sets the predicted probability that a run exceeds its
-    time limit against how often it did.
+    time limit against how often it did. `coverages` sets what bands were to hold against what they held, by distance.
     """
 
     name: str
@@ -177,6 +184,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     alerts: tuple[AlertCount, ...]
     faults: int
     profiled: Profiled | None = None
+    coverages: tuple[Coverage, ...] = ()
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

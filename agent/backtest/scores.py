@@ -105,6 +105,13 @@ class Band(msgspec.Struct, frozen=True):
         """Return whether a run time lies above."""
         return observed_s > self.high_s * (1 + _TOUCH)
 
+    def at_level(self, level: float) -> "Band":
+        """Return the band that holds this share of the runs, as many above as below, where ln T is normal on either side."""
+        median_s = max(self.run_time_s, _LEAST_S)
+        share = (1 + level) / 2  # of the runs below its upper end
+        low_s, high_s = min(max(self.low_s, _LEAST_S), median_s), max(self.high_s, median_s)
+        return Band(median_s, quantile_of_band(median_s, low_s, share), quantile_of_band(median_s, high_s, share))
+
     @property
     def high_90_s(self) -> float:
         """The .9 quantile, where ln T is normal between the median and the .95 quantile."""

@@ -16,12 +16,20 @@ from processors.contracts.names import Horizon
 
 
 class HorizonQuality(msgspec.Struct, frozen=True):
-    """How good predictions at one horizon have been: runs scored, median relative error, share inside the 90 % band."""
+    """How good predictions at one horizon have been: runs scored, median relative error, share inside the 90 % band.
+
+    `pit` is the share of runs in each tenth of the distribution that was published: .1 each where it was right, more in the
+    outer tenths where bands were too narrow, in the last ones where predictions were too fast. `pinball_05` and `pinball_95`
+    are the mean pinball losses of the band's ends, in ln of the run time. Older runs weigh less; empty and None before 20 runs.
+    """
 
     horizon: Horizon
     scored: int
     median_error: float
     coverage_90: float
+    pit: tuple[float, ...] = ()
+    pinball_05: float | None = None
+    pinball_95: float | None = None
 
 
 class Quality(msgspec.Struct, frozen=True):

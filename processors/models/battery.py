@@ -25,7 +25,7 @@ Parameters = tuple[float, ...]
 REFERENCE: Final = ("kazmina", "barnes_linear", "barnes_quadratic", "amdahl", "amdahl_log", "sup5", "downey", "adept")
 MEMBERS: Final = (*ENSEMBLE, *REFERENCE)
 SIZES_MIN: Final = {
-    "usl": 2, "ideal": 1, "last_two": 2, "amdahl_short": 2, "root_short": 2, "linear_short": 2, "amdahl_middle": 2,
+    "usl": 2, "ideal": 1, "last_two": 2, "amdahl_short": 2, "root_short": 2, "linear_short": 2, "amdahl_middle": 2, "flat": 1, "rising": 2,
     "kazmina": 2, "barnes_linear": 3, "barnes_quadratic": 4, "amdahl": 2, "amdahl_log": 2, "sup5": 2, "downey": 1, "adept": 3,
 }  # distinct sizes that a law needs  # fmt: skip
 NOT_BELOW_ONE: Final = frozenset({"amdahl_log", "sup5", "adept"})  # of a share of a processor they say nothing
@@ -44,7 +44,7 @@ class Battery(NamedTuple):
 
     A law without numbers says nothing. `knots` are the sizes at which the numbers of `downey` are run times.
 
-    >>> laws = Battery(1.0, 4.0, 30.0, ((100.0, 5.0, 0.0), (120.0,), *((),) * 13), ())
+    >>> laws = Battery(1.0, 4.0, 30.0, ((100.0, 5.0, 0.0), (120.0,), *((),) * 15), ())
     >>> [round(math.exp(ln), 1) for ln in laws.ln_run_times(2.0) if ln is not None]
     [55.0, 60.0]
     """
@@ -104,6 +104,10 @@ def _last_two(members: Battery, own: Parameters, n: float) -> float:
     return math.log(members.last_s) + own[0] * math.log(n / members.n_max)
 
 
+def _flat(_members: Battery, own: Parameters, _n: float) -> float:
+    return math.log(own[0])
+
+
 def _barnes(members: Battery, own: Parameters, n: float) -> float:
     return LN2 * barnes.log2_run_time(own, math.log2(n), math.log2(members.n_min), math.log2(members.n_max))
 
@@ -128,6 +132,8 @@ def _adept(_related_curves: Battery, own: Parameters, n: float) -> float:
 
 _RULES: Final[dict[str, Callable[[Battery, Parameters, float], float]]] = {
     "last_two": _last_two,
+    "flat": _flat,
+    "rising": _last_two,
     "barnes_linear": _barnes,
     "barnes_quadratic": _barnes,
     "downey": _downey,
@@ -165,7 +171,7 @@ def _best_size(name: str, own: Parameters) -> float | None:
 
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "usl": ("t1_s", "sigma", "kappa"), "ideal": ("parallel_s",), "last_two": ("slope",), "amdahl_short": ("parallel_s", "serial_s"),
+    "usl": ("t1_s", "sigma", "kappa"), "ideal": ("parallel_s",), "last_two": ("slope",), "flat": ("last_s",), "rising": ("slope",), "amdahl_short": ("parallel_s", "serial_s"),
     "root_short": ("parallel_s", "root_growth_s"), "linear_short": ("parallel_s", "growth_s"),
     "amdahl_middle": ("parallel_s", "serial_s"), "kazmina": ("parallel_s", "root_s", "growth_s"),
     "barnes_linear": ("log2_t1_s", "slope"), "barnes_quadratic": ("log2_t1_s", "slope", "bend"),
@@ -193,6 +199,8 @@ def combined(found: Evidence) -> tuple[Parameters, ...]:
         (n * t,),
         (float(found.members.slope[-1]),),
         *((first * n * t, second * t / n**kind.exponent) for kind, (first, second) in two_terms),
+        (t,),
+        (max(float(found.members.slope[-1]), 0.0),),
     ]
     return rounded_rows(members)
 

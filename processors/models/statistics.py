@@ -114,10 +114,27 @@ Z95: Final = _NORMAL.inv_cdf(0.95)  # half the width of a band that holds 90 %, 
 def quantile_of_band(median_s: float, high_s: float, level: float) -> float:
     """Return what the share `level` of the runs keeps below, where half keep below the median and 95 % below `high_s`.
 
+    With the lower end of a band in the place of the upper one it is what that share keeps above.
+
     >>> round(quantile_of_band(100.0, 200.0, 0.9), 1), round(quantile_of_band(100.0, 200.0, 0.95), 1)
     (171.6, 200.0)
     """
     return median_s * math.pow(high_s / median_s, _NORMAL.inv_cdf(level) / Z95)
+
+
+def share_below(value_s: float, median_s: float, low_s: float, high_s: float) -> float:
+    """Return the share of the runs that keep below a time, by a band that 5 % keep below and 5 % above (PIT, Dawid 1984).
+
+    ln T is normal on either side of the median. Half of what lies on the median itself counts.
+
+    >>> [round(share_below(value_s, 100.0, 50.0, 150.0), 3) for value_s in (50.0, 80.0, 100.0, 150.0)]
+    [0.05, 0.298, 0.5, 0.95]
+    """
+    ln_ratio = math.log(value_s / median_s)
+    half_width = math.log(high_s / median_s) if ln_ratio > 0 else math.log(median_s / low_s)
+    if half_width <= 0:
+        return 0.5 if ln_ratio == 0 else float(ln_ratio > 0)
+    return _NORMAL.cdf(ln_ratio / half_width * Z95)
 
 
 def pinball(observed: float, quantile: float, level: float) -> float:

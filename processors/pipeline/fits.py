@@ -3,6 +3,7 @@
 It happens at ticks only, so it does not depend on how records were batched; the oldest wait goes first.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from processors.alerts import applications
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Prediction, UsefulSizes
-from processors.models.combination.combine import SHIPPED, learn, summary
+from processors.models.combination.combine import learn, summary
 from processors.models.combination.evidence import RelatedCurve
 from processors.models.combination.replay import Rows, rows
 from processors.pipeline.alerts import Warnings
@@ -43,16 +44,21 @@ class CurveTransfer:
         """Let a curve that has changed enough inform the others of its application, and the centre."""
         related_curves = self._state.related_curves.open(related_curves_key(key))
         found = model.evidence(key.id, key.system)
-        if found is None or not related_curves.due(key.id, sizes=found.k, runs=model.observations):
+        if found is None or not related_curves.due(key.id, found, runs=model.observations):
             return
-        before = related_curves.share
-        transferred = summary(found)
-        related_curves.learn(
-            CurveRecord(key.id, key.system, transferred.losses, model.observations, transferred.inside)
+        before, told = related_curves.share, summary(found)
+        record = CurveRecord(
+            key.id, key.system, told.losses, model.observations, told.inside, told.ln_n, told.ln_t
         )
+        if related_curves.reaches_anew(record):
+            self._tell_others(key, related_curves.curves)
+        related_curves.learn(record)
         related = related_curves.related_curves
         related_curves.transferred(
-            learn([made for curve in related_curves.curves if (made := self._rows(curve, related)) is not None])
+            learn(
+                [made for curve in related_curves.curves if (made := self._rows(curve, related)) is not None],
+                self._state.coefficients_of(key),
+            )
         )
         self._state.related_curves.changed(related_curves_key(key), related_curves, self._state.now_ms)
         pool = self._state.pool.open(CENTRE)
@@ -60,11 +66,20 @@ class CurveTransfer:
             pool.learn((before, related_curves.share))
             self._state.pool.changed(CENTRE, pool, self._state.now_ms)
 
+    def _tell_others(self, key: ApplicationKey, curves: Sequence[str]) -> None:
+        """Let the other curves of an application be published anew: one of them is known at other sizes."""
+        for application_id in curves:
+            model = self._state.models.get(application_id) if application_id != key.id else None
+            if model is not None:
+                model.republish(self._state.now_ms)
+                self._state.model_changed(application_id, model)
+
     def _rows(self, application_id: str, related_curves: tuple[RelatedCurve, ...]) -> Rows | None:
         key = ApplicationKey.parse(application_id)
         model = self._state.models.get(application_id)
         found = model.evidence(key.id, key.system) if model else None
-        return rows(SHIPPED.gate, found, related_curves) if found is not None else None
+        gate = self._state.coefficients_of(key).gate
+        return rows(gate, found, related_curves) if found is not None else None
 
 
 class FitQueue:

@@ -18,8 +18,7 @@ from processors.features import NAME as FEATURES
 from processors.inputs import NAME as OTHER_INPUTS
 from processors.inputs import Inputs, Sizes, TransferPrediction
 from processors.jobs.remaining_time import FromInputs
-from processors.models.combination.combine import SHIPPED, Combination
-from processors.models.combination.evidence import RelatedCurve
+from processors.models.combination.combine import Combination
 from processors.models.statistics import rounded, six_digits
 from processors.pipeline.features import NOTHING, Features, KnownFeatures
 from processors.pipeline.inputs import UnseenInputs
@@ -169,8 +168,8 @@ class Predictor:
         if found is None:
             return None
         related: RelatedCurves = self._state.related_curves.open(related_curves_key(key))
-        related_curves = tuple(_in_unit(key.unit, related_curve) for related_curve in related.related_curves)
-        return Combination(found, related_curves, related.learned, self._state.pool.open(CENTRE).counts, SHIPPED)
+        coefficients = self._state.coefficients_of(key)
+        return Combination(found, related.related_curves, related.learned, self._state.pool.open(CENTRE).counts, coefficients)
 
     # The sources, in their order.
 
@@ -317,9 +316,3 @@ def _rounded(band: Band) -> Band:
 
 def _known(share: float | None) -> float | None:
     return None if share is None else six_digits(share)
-
-
-def _in_unit(unit: str, related: RelatedCurve) -> RelatedCurve:
-    """Return a related curve without its own sizes where these are counted in another unit."""
-    alike = not related.inside or ApplicationKey.parse(related.key).unit == unit
-    return related if alike else related._replace(inside=())

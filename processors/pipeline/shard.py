@@ -39,7 +39,15 @@ from processors.pipeline.power import Power, Profiles
 from processors.pipeline.predictor import Predictor
 from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import STOP, Line, Stage, TickWork, of_completion, of_job, run_stages, stage
-from processors.pipeline.state import FoldSettings, Identify, ShardState, Tombstone, stateful
+from processors.pipeline.state import (
+    CoefficientsOf,
+    FoldSettings,
+    Identify,
+    ShardState,
+    Tombstone,
+    shipped,
+    stateful,
+)
 from processors.power.model import ProfileModels
 from processors.run_time.drift import Drift
 from processors.run_time.members import Members
@@ -60,9 +68,9 @@ FORGOTTEN: Final = (  # what goes when an application is forgotten
 class Shard:
     """All of one journal partition. The same records give the same messages and the same state, to the bit."""
 
-    def __init__(self, settings: FoldSettings, identify: Identify) -> None:
+    def __init__(self, settings: FoldSettings, identify: Identify, coefficients_of: CoefficientsOf = shipped) -> None:
         self.hosts = HostShard(settings)
-        self.state = ShardState(settings, identify, self.hosts, self.hosts)
+        self.state = ShardState(settings, identify, self.hosts, self.hosts, coefficients_of)
         state, self._warnings = self.state, Warnings(self.state)
         self._similar_runs, self._features = similar_runs, features = SimilarRunForecasts(state), Features(state)
         inputs, power = UnseenInputs(state), Power(state)

@@ -33,6 +33,7 @@ from processors.jobs.deduplication import (
 from processors.jobs.failures import FailureRate, FailureState, HostFailureRate
 from processors.jobs.lifecycle import Job, JobState
 from processors.load.scores import LoadScores, LoadScoresState
+from processors.models.combination.combine import SHIPPED, Coefficients
 from processors.power.model import ProfileModels, ProfileModelsState
 from processors.run_time.drift import Drift, DriftState
 from processors.run_time.members import Members, MembersState
@@ -79,6 +80,12 @@ class Identified(Protocol):
 
 
 Identify = Callable[[Evidence, str, Sequence[Identity], str | None], Identified]
+CoefficientsOf = Callable[[ApplicationKey], Coefficients]
+
+
+def shipped(_key: ApplicationKey) -> Coefficients:
+    """Return the coefficients by which run times of every application are predicted."""
+    return SHIPPED
 
 
 class Tombstone(msgspec.Struct, frozen=True):
@@ -105,6 +112,7 @@ class ShardState:
     """All that the processors of one shard know, and what they have to send.
 
     A store declared with `per_application` is keyed by the application id and is cleared by `remove_application`.
+    `coefficients_of` is for measuring quality: an application is predicted by what was fitted without its data.
     """
 
     def __init__(
@@ -113,9 +121,11 @@ class ShardState:
         identify: Identify,
         windows: Windows | None = None,
         profiles: Profiles | None = None,
+        coefficients_of: CoefficientsOf = shipped,
     ) -> None:
         self.settings = settings
         self.identify = identify
+        self.coefficients_of = coefficients_of
         self.windows: Windows = windows or NoWindows()
         self.profiles: Profiles = profiles or NoProfiles()
         self.now_ms = 0

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
+from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Quality
 from processors.contracts.settings import RunTimeSettings
 from processors.facts import PublishedCurve, RunFact, Scored
@@ -31,6 +32,7 @@ from processors.models.combination.evidence import Curve, evidence
 from processors.models.combination.evidence import Evidence as LawEvidence
 from processors.models.drift import agreeing
 from processors.models.statistics import Z95
+from processors.run_time.probabilities import ByHorizon, with_probabilities, with_run
 from processors.run_time.quality import Score, band_calibration, quality, score_of
 from processors.store import digest64
 
@@ -152,6 +154,7 @@ class RunTimeState(msgspec.Struct, omit_defaults=True):
     flagged: list[tuple[str, float]] = []
     scores: list[Score] = []
     faults: int = 0
+    fallen: ByHorizon = {}
 
 
 class RunTime:
@@ -200,7 +203,7 @@ class RunTime:
     @property
     def quality(self) -> Quality:
         """Measured quality of the published predictions."""
-        return quality(self._state.scores)
+        return with_probabilities(quality(self._state.scores), self._state.fallen)
 
     @property
     def flagged(self) -> tuple[tuple[str, float], ...]:
@@ -228,6 +231,7 @@ class RunTime:
         """Remember a score."""
         widened = self._state.published.band_calibration if self._state.published else 1.0
         self._state.scores = [*self._state.scores, score_of(scored, widened)][-self._settings.scores_max :]
+        self._state.fallen = with_run(self._state.fallen, scored)
 
     def learn(self, fact: RunFact, outlier: int = 0) -> None:
         """Take a run in; one that is held under the same id is replaced, and no more strange if it was."""
@@ -328,7 +332,7 @@ class RunTime:
         excluded = self.observed().excluded
         retained = [i for i, n in enumerate(sizes.n.tolist()) if n not in excluded]
         n, median_s = (tuple(float(column[i]) for i in retained) for column in (sizes.n, sizes.median_s))
-        return Curve(key, system, n, median_s)
+        return Curve(key, system, n, median_s, unit=ApplicationKey.parse(key).unit)
 
     def observed(self) -> ObservedSizes:
         """Return what is to be believed of the sizes that were run."""

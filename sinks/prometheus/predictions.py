@@ -31,10 +31,10 @@ class PredictionCollector(Collector):
     """The latest predictions of the applications that changed last, and the alerts.
 
     `now_ms` gives the present in the time that the predictions live in: a prediction past its `valid_until` leaves.
-    Members, run times under load, power and what counters explain are shown of the applications with the most runs.
-    Series: at most `applications_max` times (3 `sizes_max` + 14), and `detailed_max` times (6 `sizes_max` + 206): 16
-    weights, errors at four horizons of 16 members and of what was published, 28 under load, and 94 of profiles. With the
-    defaults these are 31 000 and 30 200; 200 firing alerts come on top.
+    Members, where runs fell, run times under load, power and what counters explain are shown of the applications with the
+    most runs. Series: at most `applications_max` times (3 `sizes_max` + 14), and `detailed_max` times (6 `sizes_max` + 254):
+    16 weights, errors at four horizons of 16 members and of what was published, 48 of where runs fell, 28 under load, and 94
+    of profiles. With the defaults these are 31 000 and 35 000; 200 firing alerts come on top.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class PredictionCollector(Collector):
             series.add_prediction(entry, spread(entry.curve, self._sizes_max))
         for entry in heapq.nlargest(self._detailed_max, shown, key=lambda entry: (entry.observations, _key(entry))):
             series.add_members(entry)
+            series.add_probabilities(entry)
             series.add_load(entry)
             series.add_power(entry, spread(entry.curve, self._sizes_max))
         counts = {"shown": len(shown), "left_out": len(valid) - len(shown), "stale": len(known) - len(valid)}
@@ -112,6 +113,15 @@ class Series:
         for name, errors in (*((member.name, member.errors) for member in members), (PUBLISHED, entry.model.errors)):
             for part in errors:
                 self.add("member_error_ratio", [*key, name, part.horizon], part.error)
+
+    def add_probabilities(self, entry: Prediction) -> None:
+        """Add where runs fell in the published distributions, and the losses of the bands' ends, by horizon."""
+        key = _key(entry)
+        for part in entry.quality.horizons:
+            for number, value in enumerate(part.pit, 1):
+                self.add("prediction_pit_ratio", [*key, part.horizon, str(number)], value)
+            for quantile, loss in (("0.05", part.pinball_05), ("0.95", part.pinball_95)):
+                self.add("prediction_pinball_ratio", [*key, part.horizon, quantile], loss)
 
     def add_load(self, entry: Prediction) -> None:
         """Add the run time under load, and how good it has been, where the prediction has one."""

@@ -253,6 +253,16 @@ PREDICTIONS: Final = (
         "The same coverage, by how far the size lay outside the sizes that had been run.", (*APPLICATION, _HORIZON),
     ),
     Declaration(
+        "scalewatch_prediction_pit_ratio", "gauge",
+        "Share of runs in each tenth of the distribution that was published before they ended, by how far out the size "
+        "lay; 0.1 each is ideal.", (*APPLICATION, _HORIZON, _TENTH),
+    ),
+    Declaration(
+        "scalewatch_prediction_pinball_ratio", "gauge",
+        "Mean pinball loss of the ends of the 90 % band, in parts of the run time (its natural logarithm), by how far out "
+        "the size lay.", (*APPLICATION, _HORIZON, Label("quantile", values=("0.05", "0.95"))),
+    ),
+    Declaration(
         "scalewatch_member_weight", "gauge",
         "Weight of a law of run time in the prediction of the application, beyond its largest size.",
         (*APPLICATION, Label("member")),

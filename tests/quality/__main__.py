@@ -23,9 +23,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "scalewatch-quality")
     parser.add_argument("--seconds", type=float, help="for each table instead of its own bound")
     parser.add_argument("--by-set", action="store_true", help="a line for each data set too")
+    parser.add_argument(
+        "--shipped", action="store_true", help="the coefficients as shipped, instead of each set left out"
+    )
+    parser.add_argument("--worlds", default="*", help="those to ask, such as first4,minus*,loo1; all without it")
     parser.add_argument("--print-coefficients", action="store_true", help="what a fit to all of the data gives")
     chosen = parser.parse_args(arguments)
-    sources = Sources(chosen.data, chosen.cache, by_set=chosen.by_set)
+    sources = Sources(
+        chosen.data,
+        chosen.cache,
+        by_set=chosen.by_set,
+        shipped=chosen.shipped,
+        worlds=chosen.worlds.split(","),
+    )
     if not sources.curves:
         parser.error(f"{chosen.data} holds no CSV files of curves")
     if chosen.print_coefficients:

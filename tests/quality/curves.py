@@ -1,4 +1,4 @@
-"""Measured curves from CSV files, and the questions asked of them: what a model may see, and what it must predict.
+"""Measured curves from CSV files.
 
 Columns: application, input, system, n, unit_of_n, run_time_s. A curve is one (application, input, system, unit); curves
 of more than 12 sizes are thinned to about a factor 1.3 between sizes.
@@ -6,7 +6,7 @@ of more than 12 sizes are thinned to about a factor 1.3 between sizes.
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -32,22 +32,20 @@ class Measured:
     runs: dict[int, tuple[float, ...]]
 
     @property
+    def input(self) -> str:
+        return self.key.removesuffix(f"|{self.system}|{self.unit}")
+
+    @property
+    def unit(self) -> str:
+        return self.key.rpartition("|")[2]
+
+    @property
     def sizes(self) -> list[int]:
         return sorted(self.runs)
 
     @property
     def group(self) -> str:
         return f"{self.application}|{self.system}"
-
-
-@dataclass(frozen=True)
-class Question:
-    """One split of a curve: sizes that are known, sizes that are asked."""
-
-    world: str
-    curve: Measured
-    known: tuple[int, ...]
-    requested: tuple[int, ...]
 
 
 def load(folder: Path) -> list[Measured]:
@@ -59,26 +57,6 @@ def load(folder: Path) -> list[Measured]:
                 key = (path.stem, row["application"], row["input"], row["system"], row["unit_of_n"])
                 found[key][int(row["n"])].append(float(row["run_time_s"]))
     return [_measured(key, runs) for key, runs in sorted(found.items())]
-
-
-def questions(curves: Sequence[Measured], *, inside: bool = True) -> list[Question]:
-    """Return every split of every curve that is long enough."""
-    requested = []
-    for curve in curves:
-        if len(curve.runs) >= SIZES_MIN:
-            requested += [
-                Question(world, curve, tuple(known), tuple(rest))
-                for world, known, rest in _splits(curve, inside=inside)
-            ]
-    return requested
-
-
-def horizon(question: Question, n: int) -> str:
-    """Return the name of the distance of an asked size."""
-    if question.world.startswith("inside"):
-        return "inside"
-    factor = n / max(question.known)
-    return "<=2x" if factor <= 2.0001 else "2-4x" if factor <= 4.0001 else ">4x"
 
 
 def _measured(key: tuple[str, ...], runs: dict[int, list[float]]) -> Measured:
@@ -99,18 +77,6 @@ def _thinned(sizes: list[int]) -> list[int]:
     if sizes[-1] < retained[-1] * 1.15 and len(retained) > 1:
         retained.pop()
     return [*retained, sizes[-1]]
-
-
-def _splits(curve: Measured, *, inside: bool) -> Iterator[tuple[str, list[int], list[int]]]:
-    sizes = curve.sizes
-    yield "first4", sizes[:4], sizes[4:]
-    if len(sizes) >= 6:
-        yield "minus1", sizes[:-1], sizes[-1:]
-    if len(sizes) >= 7:
-        yield "minus2", sizes[:-2], sizes[-2:]
-    if inside:
-        for i in range(1, len(sizes) - 1):
-            yield f"inside{i}", sizes[:i] + sizes[i + 1 :], [sizes[i]]
 
 
 def median_s(curve: Measured, n: int) -> float:

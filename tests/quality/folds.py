@@ -14,7 +14,15 @@ from tests.quality.curves import Measured
 from tests.quality.made_curves import made_curves
 from tests.quality.refit import refit
 
-VERSION = 3  # of what is fitted; another number forgets the cached folds
+ROOT = Path(__file__).parents[2]
+# what a fit depends on: a change there forgets the cached folds, for what was fitted to other code would hide the change
+FITTED_BY = (
+    "processors/models/**/*.py",
+    "tests/quality/refit*.py",
+    "tests/quality/likelihood.py",
+    "tests/quality/made_curves.py",
+    "tests/quality/curves.py",
+)
 
 
 class OutOfTimeError(Exception):
@@ -27,20 +35,28 @@ class Folds:
     def __init__(self, curves: Sequence[Measured], folder: Path) -> None:
         self._curves = curves
         self._folder = folder
-        self._data = hashlib.sha256(repr((VERSION, curves)).encode()).hexdigest()[:16]
+        self._data = hashlib.sha256(repr((_code(), curves)).encode()).hexdigest()[:16]
         self.deadline_s = float("inf")
+
+    def check_time(self) -> None:
+        """Raise OutOfTimeError after the deadline."""
+        if time.monotonic() > self.deadline_s:
+            raise OutOfTimeError("coefficients that were fitted so far are cached, run it again")
 
     def without(self, fold: str) -> Coefficients:
         """Return what was fitted without a fold; all curves have their say where there is no such fold."""
         path = self._folder / f"{self._data}-{fold or 'all'}.json"
         if path.is_file():
             return _decoded(path.read_text())
-        if time.monotonic() > self.deadline_s:
-            raise OutOfTimeError("what was fitted so far is cached, run it again")
+        self.check_time()
         fitted = refit([*(curve for curve in self._curves if curve.fold != fold), *made_curves()])
         self._folder.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(fitted))
         return fitted
+
+
+def _code() -> list[bytes]:
+    return [path.read_bytes() for pattern in FITTED_BY for path in sorted(ROOT.glob(pattern))]
 
 
 def _decoded(text: str) -> Coefficients:

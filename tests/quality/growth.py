@@ -1,67 +1,58 @@
 """How bands narrow as a centre gets to know applications: width and coverage by how many it has seen.
 
-Each question is asked of a centre that has seen a random few of all other applications; coefficients and shipped scores
-come from a fit without its set. `own` tells whether the application itself has forecasts of its own behind it.
+The applications are dealt at random into centres of one, two, four and so on, each asked in its own: it has seen itself, and
+the others that are in its centre.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processors.models.combination.combine import NOTHING_LEARNED, Combination
-from processors.models.combination.scores import pooled, share
 from tests.quality import score
-from tests.quality.curves import Question
+from tests.quality.product import answers
+from tests.quality.worlds import World, worlds
 
 if TYPE_CHECKING:
     from tests.quality.tables import Sources
 
-KNOWN = (0, 1, 3, 10, 30)  # applications
+KNOWN = (0, 1, 3, 10)  # other applications; and all of them
 WORLD = "first4"  # the split that asks every horizon
 SEED = 5
 
 
 def lines(sources: "Sources") -> Iterator[str]:
-    """Yield coverage, balanced coverage and width of each horizon by the number of applications seen."""
+    """Yield coverage, balanced coverage and width of each horizon by the number of other applications seen."""
     yield f"{'seen':>9} | " + " | ".join(f"{name:>6} coverage balanced  width" for name in score.HORIZONS[1:])
-    centre = list(_centre(sources))
-    yield _line("none, new", _answers((each, 0) for each in centre))
-    for seen in KNOWN:
-        yield _line(str(seen), _answers(((each, seen) for each in centre), own=True))
+    whole = worlds(sources.curves, [WORLD])[WORLD]
+    every = sorted({request.curve.application for request in whole.requests})
+    order = np.random.default_rng(SEED).permutation(len(every))
+    for seen in (*KNOWN, len(every) - 1):
+        found = []
+        for centre in _dealt(whole, [every[i] for i in order], seen + 1):
+            sources.folds.check_time()
+            found += [score.scored(*each) for each in answers(centre, sources.coefficients_of)]
+        yield _line(str(seen), found)
 
 
-Known = tuple[Question, Combination, Sequence[tuple[int, ...]]]
+def _dealt(whole: World, applications: Sequence[str], size: int) -> Iterator[World]:
+    """Yield centres of so many applications; the last one has what is left."""
+    centre_of = {application: i // size for i, application in enumerate(applications)}
+    for number in sorted(set(centre_of.values())):
+        own = {application for application, centre in centre_of.items() if centre == number}
+        yield replace(
+            whole,
+            name=f"{whole.name} {number + 1} of {len(applications) // size}",
+            earlier=[run for run in whole.earlier if run.curve.application in own],
+            later=[run for run in whole.later if run.curve.application in own],
+            requests=[request for request in whole.requests if request.curve.application in own],
+        )
 
 
-def _centre(sources: "Sources") -> Iterator[Known]:
-    """Yield questions with their models, and the shares of the other applications in random order."""
-    for fold in sorted({curve.fold for curve in sources.curves}):
-        transferred = score.transferred(sources.curves, WORLD, sources.folds.without(fold))
-        learned = {question.curve.application: model.learned for question, model in transferred}
-        for question, model in transferred:
-            if question.curve.fold == fold:
-                others = [share(learned[name].scores) for name in sorted(learned) if name != question.curve.application]
-                order = np.random.default_rng([SEED, *question.curve.application.encode()]).permutation(len(others))
-                yield question, model, [others[i] for i in order]
-
-
-def _answers(requested: Iterable[tuple[Known, int]], *, own: bool = False) -> Iterator[score.Answer]:
-    for (question, model, others), seen in requested:
-        known = list(others[:seen])
-        if own:
-            known.append(share(model.learned.scores))
-        learned = model.learned if own else NOTHING_LEARNED
-        yield from score.answers(question, replace(model, learned=learned, pool=pooled(known)))
-
-
-def _line(name: str, answers: Iterable[score.Answer]) -> str:
-    by_horizon: dict[str, list[score.Answer]] = defaultdict(list)
-    for answer in answers:
-        by_horizon[answer.horizon].append(answer)
-    found = [score.line(by_horizon[horizon]) for horizon in score.HORIZONS[1:]]
+def _line(name: str, found: Sequence[score.Answer]) -> str:
+    by_horizon = score.by_horizon(found)
+    measured = [score.accuracy(by_horizon[horizon]) for horizon in score.HORIZONS[1:] if horizon in by_horizon]
     return f"{name:>9} | " + " | ".join(
-        f"{line.coverage:15.1f} {line.coverage_balanced:8.1f} {line.width:6.2f}" for line in found
+        f"{line.coverage:15.1f} {line.coverage_balanced:8.1f} {line.width:6.2f}" for line in measured
     )

@@ -1,38 +1,49 @@
-"""Ask a combination every question of a set of curves, and score the answers."""
+"""Scores of the product's answers about measured curves: errors, bands, and how far its verdicts can be trusted."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import log
 
 import numpy as np
 
-from processors.models.combination.combine import Coefficients, Combination, learn, summary
-from processors.models.combination.scores import NO_SCORES, pooled, share
-from tests.kit.combination import combine, prequential
-from tests.quality.curves import Measured, Question, as_curve, horizon, median_s, questions
+from processors.contracts.outputs import AnswerPoint
+from tests.quality.curves import median_s
 from tests.quality.likelihood import weighted_quantiles
+from tests.quality.worlds import Request
 
 HORIZONS = ("inside", "<=2x", "2-4x", ">4x")
-ERROR_MAX = 10.0
+ERROR_MAX = 10.0  # also of what was not answered
 RUNS_MAX = 50
+OFF_SOME, OFF_FAR = 0.1, 0.3
+ABSURD = log(100.0)  # ln of high over low
+
+
+@dataclass(frozen=True)
+class Band:
+    """Shares of the runs inside a band, above and below it; ln of high over low."""
+
+    inside: float
+    above: float
+    below: float
+    width: float
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One answered question: relative error, share of runs inside the band, ln of high over low, verdict."""
+    """One request: relative error of the median run, verdict, band; no band where nothing is known."""
 
     horizon: str
     data_set: str
     group: str
-    error: float
-    covered: float
-    width: float
-    reliable: bool
+    error: float = ERROR_MAX
+    verdict: str = "none"
+    band: Band | None = None
 
 
 @dataclass(frozen=True)
-class Line:
-    """What a table says of one horizon; errors and coverages in %."""
+class Accuracy:
+    """Errors and coverages in %, the median width of bands in ln; balanced: all groups weigh alike."""
 
     points: int
     median: float
@@ -41,115 +52,93 @@ class Line:
     coverage: float
     coverage_balanced: float
     width: float
+
+
+@dataclass(frozen=True)
+class Trust:
+    """How many points are called reliable and which of these are off, runs above and below their band in %, absurd bands."""
+
+    points: int
+    unanswered: int
     reliable_share: float
     reliable_median: float
     rest_median: float
+    off_some: float
+    off_far: float
+    above: float
+    below: float
+    absurd: int
 
 
-def inside(curves: Sequence[Measured], coefficients_of: Callable[[str], Coefficients], *, alone: bool) -> list[Answer]:
-    """Answer all questions inside the range; as `beyond`."""
-    requested = [question for question in questions(curves) if question.world.startswith("inside")]
-    return _requested(requested, coefficients_of, alone=alone)
+def error(point: AnswerPoint | None, run_time_s: float) -> float:
+    """Return the relative error of an answer."""
+    return ERROR_MAX if point is None else min(abs(point.run_time_s / run_time_s - 1.0), ERROR_MAX)
 
 
-def beyond(curves: Sequence[Measured], coefficients_of: Callable[[str], Coefficients], *, alone: bool) -> list[Answer]:
-    """Answer all questions beyond the range; each fold by its own coefficients.
-
-    A world is a centre in which all curves live. `alone` makes each fold a centre of its own.
-    """
-    return _requested(questions(curves, inside=False), coefficients_of, alone=alone)
-
-
-def _requested(
-    requested: Sequence[Question], coefficients_of: Callable[[str], Coefficients], *, alone: bool
-) -> list[Answer]:
-    worlds: dict[str, list[tuple[Question, Combination]]] = defaultdict(list)
-    for question in requested:
-        worlds[question.world].append((question, combine(as_curve(question.curve, question.known))))
-    found = []
-    for world in worlds.values():
-        for fold in sorted({question.curve.fold for question, _ in world}):
-            centre = [pair for pair in world if not alone or pair[0].curve.fold == fold]
-            reported = _learned(centre, coefficients_of(fold))
-            found += [
-                each for question, model in reported if question.curve.fold == fold for each in answers(question, model)
-            ]
-    return found
+def scored(request: Request, point: AnswerPoint | None) -> Answer:
+    """Return how one answer compares with the runs of its size."""
+    curve = request.curve
+    if point is None:
+        return Answer(request.horizon, curve.data_set, curve.group)
+    runs = np.array(sorted(curve.runs[request.n])[:RUNS_MAX])
+    low, high = point.low_s, point.high_s
+    band = Band(
+        inside=float(np.mean((low <= runs) & (runs <= high))),
+        above=float(np.mean(runs > high)),
+        below=float(np.mean(runs < low)),
+        width=log(high / low),
+    )
+    missed = error(point, median_s(curve, request.n))
+    return Answer(request.horizon, curve.data_set, curve.group, missed, point.reliability.verdict, band)
 
 
-def transferred(
-    curves: Sequence[Measured], world: str, coefficients: Coefficients
-) -> list[tuple[Question, Combination]]:
-    """Return the questions of one world with their models, all in one centre."""
-    requested = [question for question in questions(curves, inside=False) if question.world == world]
-    return _learned([(each, combine(as_curve(each.curve, each.known))) for each in requested], coefficients)
-
-
-def _learned(
-    centre: Sequence[tuple[Question, Combination]], coefficients: Coefficients
-) -> list[tuple[Question, Combination]]:
-    """Return the models of a centre after every application has learned, and all of them together."""
-    applications: dict[str, list[tuple[Question, Combination]]] = defaultdict(list)
-    for question, model in centre:
-        applications[question.curve.application].append((question, model))
-    reported = []
-    for members in applications.values():
-        related_curves = tuple(summary(model.evidence) for _, model in members)
-        models = [replace(model, related_curves=related_curves, coefficients=coefficients) for _, model in members]
-        learned = learn([prequential(model) for model in models], coefficients)
-        reported += [
-            (question, replace(model, learned=learned)) for (question, _), model in zip(members, models, strict=True)
-        ]
-    by_application = {question.curve.application: model.learned for question, model in reported}
-    pool = pooled(share(learned.scores) for learned in by_application.values()) if by_application else NO_SCORES
-    return [(question, replace(model, pool=pool)) for question, model in reported]
-
-
-def answers(question: Question, model: Combination) -> Iterator[Answer]:
-    """Yield the scored answers of a model to a question."""
-    prediction = model.predict([float(n) for n in question.requested])
-    for i, n in enumerate(question.requested):
-        runs = np.array(sorted(question.curve.runs[n])[:RUNS_MAX])
-        truth = median_s(question.curve, n)
-        yield Answer(
-            horizon=horizon(question, n),
-            data_set=question.curve.data_set,
-            group=question.curve.group,
-            error=min(abs(float(prediction.run_time_s[i]) / truth - 1.0), ERROR_MAX),
-            covered=float(np.mean((prediction.low_s[i] <= runs) & (runs <= prediction.high_s[i]))),
-            width=float(np.log(prediction.high_s[i] / prediction.low_s[i])),
-            reliable=prediction.reliable[i],
-        )
-
-
-def line(answers: Sequence[Answer]) -> Line:
-    """Return the scores of some answers; balanced means that all groups weigh alike."""
-    sizes: dict[str, int] = defaultdict(int)
-    for answer in answers:
-        sizes[answer.group] += 1
-    error, covered = (np.array([getattr(answer, name) for answer in answers]) for name in ("error", "covered"))
+def accuracy(answers: Sequence[Answer]) -> Accuracy:
+    """Return the errors and the bands of some answers."""
+    sizes = Counter(answer.group for answer in answers)
+    error = np.array([answer.error for answer in answers])
     weight = np.array([1.0 / sizes[answer.group] for answer in answers])
-    trusted = np.array([answer.reliable for answer in answers])
-    return Line(
+    banded = [(answer.band, 1.0 / sizes[answer.group]) for answer in answers if answer.band is not None]
+    inside = np.array([band.inside for band, _ in banded])
+    return Accuracy(
         points=len(answers),
         median=_percent(np.median(error)),
         balanced=_percent(weighted_quantiles(error, weight, 0.5)),
         mean=_percent(error.mean()),
-        coverage=_percent(covered.mean()),
-        coverage_balanced=_percent(np.average(covered, weights=weight)),
-        width=float(np.median([answer.width for answer in answers])),
-        reliable_share=_percent(trusted.mean()),
-        reliable_median=_percent(np.median(error[trusted])) if trusted.any() else float("nan"),
-        rest_median=_percent(np.median(error[~trusted])) if not trusted.all() else float("nan"),
+        coverage=_mean(inside),
+        coverage_balanced=_percent(np.average(inside, weights=[each for _, each in banded])) if banded else np.nan,
+        width=float(np.median([band.width for band, _ in banded])) if banded else np.nan,
     )
 
 
-def table(answers: Iterable[Answer]) -> dict[str, Line]:
-    """Return the scores by horizon."""
-    by_horizon: dict[str, list[Answer]] = defaultdict(list)
+def trust(answers: Sequence[Answer]) -> Trust:
+    """Return how far the verdicts and bands of some answers can be trusted."""
+    reliable = np.array([answer.error for answer in answers if answer.verdict == "reliable"])
+    rest = np.array([answer.error for answer in answers if answer.verdict != "reliable"])
+    bands = [answer.band for answer in answers if answer.band is not None]
+    return Trust(
+        points=len(answers),
+        unanswered=len(answers) - len(bands),
+        reliable_share=100.0 * reliable.size / len(answers),
+        reliable_median=_percent(np.median(reliable)) if reliable.size else np.nan,
+        rest_median=_percent(np.median(rest)) if rest.size else np.nan,
+        off_some=_mean(reliable > OFF_SOME),
+        off_far=_mean(reliable > OFF_FAR),
+        above=_mean([band.above for band in bands]),
+        below=_mean([band.below for band in bands]),
+        absurd=sum(band.width > ABSURD for band in bands),
+    )
+
+
+def by_horizon(answers: Iterable[Answer]) -> dict[str, list[Answer]]:
+    """Return the answers by horizon, in the order of distance; horizons without any are left out."""
+    found: dict[str, list[Answer]] = defaultdict(list)
     for answer in answers:
-        by_horizon[answer.horizon].append(answer)
-    return {name: line(by_horizon[name]) for name in HORIZONS if by_horizon[name]}
+        found[answer.horizon].append(answer)
+    return {name: found[name] for name in HORIZONS if name in found}
+
+
+def _mean(values: Sequence[float] | np.ndarray) -> float:
+    return _percent(np.mean(values)) if len(values) else float("nan")
 
 
 def _percent(value: float | np.floating) -> float:

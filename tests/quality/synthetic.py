@@ -1,6 +1,6 @@
-"""Curves whose truth is known: five laws with random parameters, three to five sizes, log-normal noise."""
+"""Curves whose truth is known: five laws with random parameters, three to five sizes, log-normal noise; each a centre."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,11 +13,12 @@ from agent.simulation.truth import (
     Law,
     UniversalScalability,
 )
-from processors.models.combination.combine import learn
-from processors.models.combination.evidence import Curve
-from tests.kit.combination import combine, prequential
+from processors.pipeline.state import CoefficientsOf, shipped
+from tests.quality import score
+from tests.quality.product import Centre, events
 
 T1_S = 100.0
+SYSTEM = "simulated"
 FAMILIES = ("downey", "amdahl_log", "kazmina", "usl", "halo")
 
 
@@ -27,6 +28,15 @@ class Errors(NamedTuple):
     inside: float
     twice: float
     four_times: float
+
+
+class Simulated(NamedTuple):
+    """One run at each of some sizes, and the law behind them."""
+
+    name: str
+    sizes: Sequence[float]
+    run_times_s: Sequence[float]
+    truth: Law
 
 
 def law(family: str, rng: np.random.Generator) -> Law:
@@ -45,7 +55,7 @@ def law(family: str, rng: np.random.Generator) -> Law:
     return HaloExchange(T1_S, T1_S * between(5e-3, 0.1), T1_S * between(1e-5, 1e-3))
 
 
-def curves(noise: float, each: int, seed: int) -> Iterator[tuple[Curve, Law]]:
+def curves(noise: float, each: int, seed: int) -> Iterator[Simulated]:
     rng = np.random.default_rng(seed)
     for family in FAMILIES:
         for number in range(each):
@@ -54,16 +64,16 @@ def curves(noise: float, each: int, seed: int) -> Iterator[tuple[Curve, Law]]:
             ratio, count = (2.0, count) if rng.random() < 0.7 else (4.0, min(count, 4))
             sizes = [first * ratio**i for i in range(count)]
             times = [truth.run_time_s(n) * float(np.exp(rng.normal(0, noise))) for n in sizes]
-            yield Curve(f"{family}{number}", "simulated", tuple(sizes), tuple(times)), truth
+            yield Simulated(f"{family}{number}", sizes, times, truth)
 
 
-def errors(noise: float, each: int = 40, seed: int = 11) -> Errors:
-    """Return the errors of the combination, every curve an application of its own."""
+def errors(noise: float, coefficients_of: CoefficientsOf = shipped, each: int = 40, seed: int = 11) -> Errors:
+    """Return the errors of what is answered, every curve an application in a centre of its own."""
     found = []
-    for curve, truth in curves(noise, each, seed):
-        learned = learn([prequential(combine(curve))])
-        middle = len(curve.n) // 2
-        targets = [float(np.sqrt(curve.n[middle - 1] * curve.n[middle])), 2 * curve.n[-1], 4 * curve.n[-1]]
-        prediction = combine(curve, learned=learned).predict(targets).run_time_s
-        found.append([abs(time / truth.run_time_s(n) - 1.0) for time, n in zip(prediction, targets, strict=True)])
+    for name, sizes, run_times_s, truth in curves(noise, each, seed):
+        centre = Centre(coefficients_of).learn(events(name, SYSTEM, zip(sizes, run_times_s, strict=True)))
+        middle = len(sizes) // 2
+        targets = [float(np.sqrt(sizes[middle - 1] * sizes[middle])), 2 * sizes[-1], 4 * sizes[-1]]
+        points = [centre.answer(name, SYSTEM, "", "nodes", n) for n in targets]
+        found.append([score.error(point, truth.run_time_s(n)) for point, n in zip(points, targets, strict=True)])
     return Errors(*(100.0 * np.mean(found, axis=0)).tolist())

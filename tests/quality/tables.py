@@ -6,12 +6,12 @@ A table of another area joins by one line in TABLES: a function, or a program of
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from processors.models.combination.combine import SHIPPED
+from processors.pipeline.state import CoefficientsOf, shipped
 from tests.quality import (
     drift,
     growth,
@@ -27,9 +27,15 @@ from tests.quality import (
 )
 from tests.quality.curves import Measured, load
 from tests.quality.folds import Folds, OutOfTimeError
+from tests.quality.product import answers
 from tests.quality.synthetic import errors
+from tests.quality.worlds import INNER, RELATED, World, worlds
 
-HEADER = "horizon  points | error median balanced   mean | coverage balanced  width | reliable: share median  rest"
+HEADER = "horizon  points | error % median balanced   mean | coverage % balanced  width"
+TRUST_HEADER = (
+    "horizon  points unanswered | reliable %, error median  rest | of these off >10 % >30 % | runs above %  below | "
+    "bands over x100"
+)
 # noise -> mean error in % of a combination of Bayes-Downey, five terms and Barnes: inside, at 2 and 4 times the largest size
 KNOWN_TRUTH = {0.0: (0.5, 5.1, 12.8), 0.01: (0.8, 4.8, 12.4), 0.03: (1.8, 7.1, 15.5), 0.05: (2.8, 10.9, 23.0)}
 MARGIN = 1.15
@@ -37,12 +43,19 @@ MARGIN = 1.15
 
 @dataclass
 class Sources:
-    """What tables are made from: curves in CSV files, logs of jobs; answers that several tables show are kept."""
+    """What tables are made from: curves in CSV files, logs of jobs; answers that several tables show are retained.
+
+    `worlds` are patterns of names of those that are asked. With `shipped` they are asked as the product is; else each
+    application is predicted by coefficients that were fitted without its data set.
+    """
 
     data: Path
     cache: Path
     by_set: bool = False
     seconds: float = 0.0
+    shipped: bool = False
+    worlds: Sequence[str] = ("*",)
+    _answers: dict[str, list[score.Answer]] = field(default_factory=dict)
 
     @property
     def curves_folder(self) -> Path:
@@ -69,14 +82,28 @@ class Sources:
         return Folds(self.curves, self.cache)
 
     @cached_property
-    def inside(self) -> list[score.Answer]:
-        """Answers inside the range, by coefficients that never saw the set."""
-        return score.inside(self.curves, self.folds.without, alone=True)
+    def centres(self) -> dict[str, World]:
+        """The worlds that are asked, by name."""
+        return worlds(self.curves, self.worlds)
 
     @cached_property
-    def left_out(self) -> list[score.Answer]:
-        """Answers beyond the range by coefficients that never saw the set, in a centre of the set's own."""
-        return score.beyond(self.curves, self.folds.without, alone=True)
+    def coefficients_of(self) -> CoefficientsOf:
+        """By what an application is predicted; all is fitted before anything is asked, for a shard survives what fails."""
+        if self.shipped:
+            return shipped
+        found = {curve.application: self.folds.without(curve.fold) for curve in self.curves}
+        return lambda key: found[key.application]
+
+    def answers(self, *stems: str) -> list[score.Answer]:
+        """Return the answers of the worlds whose names begin so; each world is asked once."""
+        found = []
+        for name, world in self.centres.items():
+            if name.startswith(stems):
+                if name not in self._answers:
+                    self.folds.check_time()
+                    self._answers[name] = [score.scored(*each) for each in answers(world, self.coefficients_of)]
+                found += self._answers[name]
+        return found
 
 
 class Table(NamedTuple):
@@ -107,27 +134,30 @@ def program(module: str, arguments: Callable[[Sources], Sequence[str]]) -> Calla
 
 
 def inside(sources: Sources) -> Iterator[str]:
-    yield from _scored(sources, sources.inside)
+    """Yield errors and bands at inner sizes that did not run."""
+    yield from _scored(sources, sources.answers(INNER))
 
 
-def shipped(sources: Sources) -> Iterator[str]:
-    yield from _scored(sources, score.beyond(sources.curves, lambda _: SHIPPED, alone=False))
+def beyond(sources: Sources) -> Iterator[str]:
+    """Yield errors and bands beyond the largest size that ran."""
+    yield from _scored(sources, sources.answers(*BEYOND))
 
 
-def left_out(sources: Sources) -> Iterator[str]:
-    yield from _scored(sources, sources.left_out)
+def related(sources: Sources) -> Iterator[str]:
+    """Yield errors and bands of curves of four sizes, other curves of the application known whole."""
+    yield from _scored(sources, sources.answers(RELATED))
 
 
-def joint(sources: Sources) -> Iterator[str]:
-    yield from _scored(sources, score.beyond(sources.curves, sources.folds.without, alone=False))
-
-
-def verdicts(sources: Sources) -> Iterator[str]:
-    """Yield whether reliable points have at most half the median error of the others."""
-    yield "horizon  reliable % | median error %: reliable   rest | ratio, at most 0.5"
-    for name, line in score.table([*sources.inside, *sources.left_out]).items():
-        ratio = line.reliable_median / line.rest_median
-        yield f"{name:8} {line.reliable_share:10.0f} | {line.reliable_median:24.1f} {line.rest_median:6.1f} | {ratio:.2f}"
+def trust(sources: Sources) -> Iterator[str]:
+    """Yield how far verdicts and bands can be trusted, everywhere that was asked."""
+    parts = {"": sources.answers(INNER, *BEYOND), "siblings": sources.answers(RELATED)}
+    yield TRUST_HEADER
+    for name, found in parts.items():
+        yield from (f"{_trust_row(each)}  {name}".rstrip() for each in score.by_horizon(found).items())
+    for data_set in _data_sets(sources, [each for found in parts.values() for each in found]):
+        for name, found in parts.items():
+            own = score.by_horizon(answer for answer in found if answer.data_set == data_set)
+            yield from (f"{_trust_row(each)}  {data_set} {name}".rstrip() for each in own.items())
 
 
 def synthetic(_: Sources) -> Iterator[str]:
@@ -161,12 +191,12 @@ def alerts_of_hosts(sources: Sources) -> Iterator[str]:
         yield "no data for it beside the curves"
 
 
+BEYOND = "first", "minus"  # how the names of worlds begin that ask beyond the largest size
 TABLES = {
-    "inside": Table("interpolation: each data set left out, a centre of its own", inside, 600.0),
-    "left_out": Table("extrapolation: each data set left out, a centre of its own", left_out, 600.0),
-    "together": Table("extrapolation: each data set left out, all in one centre", joint, 600.0),
-    "shipped": Table("extrapolation: the coefficients as shipped", shipped, 120.0),
-    "verdicts": Table("what is called reliable against the rest", verdicts, 600.0),
+    "inside": Table("sizes between those that ran", inside, 1800.0),
+    "beyond": Table("sizes beyond the largest that ran", beyond, 900.0),
+    "siblings": Table("the same, where other curves of the application are known further out", related, 900.0),
+    "trust": Table("what is called reliable, and on which side runs leave their bands", trust, 3600.0),
     "growth": Table("bands as the centre gets to know applications", growth.lines, 300.0),
     "inputs": Table("inputs that were never run, or hardly, from the others of their application", inputs.lines, 300.0),
     "streams": Table("anomalies on labelled streams, strictly online", streams.lines, 120.0),
@@ -195,18 +225,30 @@ TABLES = {
 }
 
 
-def _scored(sources: Sources, answers: Sequence[score.Answer]) -> Iterator[str]:
+def _scored(sources: Sources, found: Sequence[score.Answer]) -> Iterator[str]:
     yield HEADER
-    for name, line in score.table(answers).items():
-        yield _row(name, line)
-    for data_set in sorted({answer.data_set for answer in answers}) if sources.by_set else ():
-        for name, line in score.table(answer for answer in answers if answer.data_set == data_set).items():
-            yield f"{_row(name, line)}  {data_set}"
+    yield from map(_row, score.by_horizon(found).items())
+    for data_set in _data_sets(sources, found):
+        own = score.by_horizon(answer for answer in found if answer.data_set == data_set)
+        yield from (f"{_row(each)}  {data_set}" for each in own.items())
 
 
-def _row(name: str, line: score.Line) -> str:
+def _data_sets(sources: Sources, found: Sequence[score.Answer]) -> list[str]:
+    return sorted({answer.data_set for answer in found}) if sources.by_set else []
+
+
+def _row(of: tuple[str, Sequence[score.Answer]]) -> str:
+    name, line = of[0], score.accuracy(of[1])
     return (
-        f"{name:8} {line.points:6} | {line.median:12.1f} {line.balanced:8.1f} {line.mean:6.1f} | "
-        f"{line.coverage:8.1f} {line.coverage_balanced:8.1f} {line.width:6.2f} | "
-        f"{line.reliable_share:15.0f} {line.reliable_median:6.1f} {line.rest_median:5.1f}"
+        f"{name:8} {line.points:6} | {line.median:14.1f} {line.balanced:8.1f} {line.mean:6.1f} | "
+        f"{line.coverage:10.1f} {line.coverage_balanced:8.1f} {line.width:6.2f}"
+    )
+
+
+def _trust_row(of: tuple[str, Sequence[score.Answer]]) -> str:
+    name, line = of[0], score.trust(of[1])
+    return (
+        f"{name:8} {line.points:6} {line.unanswered:10} | "
+        f"{line.reliable_share:10.0f} {line.reliable_median:13.1f} {line.rest_median:5.1f} | "
+        f"{line.off_some:18.1f} {line.off_far:5.1f} | {line.above:12.1f} {line.below:6.1f} | {line.absurd:15}"
     )

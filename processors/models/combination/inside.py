@@ -116,7 +116,7 @@ def common_errors(found: Evidence, related_curves: Sequence[RelatedCurve], n: Fl
     bow = _bows(found.data, x)
     total, mean, size = np.full(n.size, RELATED_CURVES_SHRINKAGE), np.zeros(n.size), np.zeros(n.size)
     for related in related_curves:
-        if related.key != found.curve.key and related.inside:
+        if related.key != found.curve.key and related.unit == found.curve.unit and related.inside:
             there, error, width = np.array(related.inside).T
             trust = 1.0 if related.system == found.curve.system else OTHER_SYSTEM
             far = (there - np.log2(found.curve.n[-1]) - x[:, None]) / RELATED_CURVES_REACH

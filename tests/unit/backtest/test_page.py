@@ -101,6 +101,7 @@ def test_every_chart_and_table_is_there(whole: Report) -> None:
         "Share inside the 90 % band over time",
         "Reliability diagram",
         "Share inside the 90 % band by distance",
+        *(f"Said and held coverage, {name}" for name in ("inside", "up to 2x", "no curve")),
         f"{EVIL} <i>",
     ]
     assert len(re.findall('<details class="behind">', text)) == len(charts), "the table behind each"
@@ -117,6 +118,22 @@ def test_every_chart_and_table_is_there(whole: Report) -> None:
         assert f" data-{role}=" in text, role
     assert "NaN" not in text
     assert ">nan" not in text
+
+
+def test_said_and_held_coverage_stand_in_a_diagram_and_its_table_by_distance(whole: Report) -> None:
+    text, (variant, _) = page(whole), whole.variants
+    assert [each.name for each in variant.coverages] == [row.name for row in variant.by_horizon]
+    for each, row in zip(variant.coverages, variant.by_horizon, strict=True):
+        assert [round(level.predicted, 9) for level in each.levels] == [tenth / 10 for tenth in range(1, 10)]
+        held = [level.observed for level in each.levels]
+        assert held == sorted(held), "a wider band holds as much"
+        assert held[-1] == row.figures.coverage_90, "that of 90 % is the band that was published"
+        drawn = text.partition(f'id="coverage-{each.name}"')[2].partition("</figure>")[0]
+        assert " data-diagonal>" in text.partition(f'id="coverage-{each.name}"')[2].partition("\n")[0]
+        rows = re.findall(r'data-x="([^"]+)".*?data-line="([^"]+)".*?data-low="([^"]+)" data-high="([^"]+)"', drawn)
+        assert [tuple(map(float, found)) for found in rows] == [
+            (level.predicted, level.observed, level.low, level.high) for level in each.levels
+        ]
 
 
 def test_names_from_records_are_text(whole: Report) -> None:

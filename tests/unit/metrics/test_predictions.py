@@ -124,6 +124,38 @@ def test_coverage_is_shown_by_horizon_beside_the_whole() -> None:
     assert [value for _, value in seen["scalewatch_prediction_coverage_ratio"]] == [0.91]
 
 
+def fallen(horizons: Sequence[Horizon]) -> Quality:
+    parts = (HorizonQuality(horizon, 30, 0.02, 0.9, (0.1,) * 9 + (0.2,), 0.01, 0.03) for horizon in horizons)
+    return Quality(60, 0.03, 0.91, 0.0, tuple(parts))
+
+
+def test_where_runs_fell_is_shown_by_horizon_with_the_losses_of_the_ends() -> None:
+    seen = scrape(FixedService([prediction(quality=fallen(["inside", "beyond_4x"]))]))
+    tenths = {(labels["horizon"], labels["tenth"]): value for labels, value in seen["scalewatch_prediction_pit_ratio"]}
+    assert len(tenths) == 20
+    assert (tenths["inside", "1"], tenths["beyond_4x", "10"]) == (0.1, 0.2)
+    losses = {
+        (labels["horizon"], labels["quantile"]): value for labels, value in seen["scalewatch_prediction_pinball_ratio"]
+    }
+    assert losses == {
+        ("inside", "0.05"): 0.01, ("inside", "0.95"): 0.03, ("beyond_4x", "0.05"): 0.01, ("beyond_4x", "0.95"): 0.03,
+    }  # fmt: skip
+
+
+def test_where_runs_fell_is_not_shown_before_it_is_known() -> None:
+    parts = (HorizonQuality("inside", 3, 0.02, 0.93),)
+    seen = scrape(FixedService([prediction(quality=Quality(3, 0.03, 0.91, 0.0, parts))]))
+    assert seen["scalewatch_prediction_pit_ratio"] == seen["scalewatch_prediction_pinball_ratio"] == []
+
+
+def test_the_series_of_where_runs_fell_stay_below_their_bound() -> None:
+    every = get_args(Horizon)
+    service = FixedService([prediction(f"app{i}", quality=fallen(every)) for i in range(5)])
+    seen = scrape(service, detailed_max=3)
+    names = ("scalewatch_prediction_pit_ratio", "scalewatch_prediction_pinball_ratio")
+    assert sum(len(seen[name]) for name in names) == 3 * 48
+
+
 def test_laws_are_shown_with_their_errors_and_those_of_the_prediction_with_their_weight() -> None:
     seen = scrape(FixedService([prediction(model=members())]))
     assert [(labels["member"], value) for labels, value in seen["scalewatch_member_weight"]] == [("law0", 0.5)]
