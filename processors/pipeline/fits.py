@@ -50,13 +50,12 @@ class CurveTransfer:
         record = CurveRecord(
             key.id, key.system, told.losses, model.observations, told.inside, told.ln_n, told.ln_t
         )
-        if related_curves.reaches_anew(record):
-            self._tell_others(key, related_curves.curves)
+        self._tell(related_curves.reaching_less(record))
         related_curves.learn(record)
         related = related_curves.related_curves
         related_curves.transferred(
             learn(
-                [made for curve in related_curves.curves if (made := self._rows(curve, related)) is not None],
+                [made for curve in related_curves.replayed if (made := self._rows(curve, related)) is not None],
                 self._state.coefficients_of(key),
             )
         )
@@ -66,10 +65,10 @@ class CurveTransfer:
             pool.learn((before, related_curves.share))
             self._state.pool.changed(CENTRE, pool, self._state.now_ms)
 
-    def _tell_others(self, key: ApplicationKey, curves: Sequence[str]) -> None:
-        """Let the other curves of an application be published anew: one of them is known at other sizes."""
+    def _tell(self, curves: Sequence[str]) -> None:
+        """Let curves be published anew: another one of their application is known further out than before."""
         for application_id in curves:
-            model = self._state.models.get(application_id) if application_id != key.id else None
+            model = self._state.models.get(application_id)
             if model is not None:
                 model.republish(self._state.now_ms)
                 self._state.model_changed(application_id, model)

@@ -19,6 +19,7 @@ from processors.models.combination.shapes import NO_LOSSES, ShapeLosses
 from processors.store import Untimed
 
 CURVES_MAX: Final = 32  # of an application: those that tell most stay, whenever they ran
+REPLAYED_MAX: Final = 8  # of these, so that a new size costs no more than a few milliseconds
 NEWS: Final = 0.02  # of ln of a median run time, by which a curve has changed enough to be taken anew
 
 
@@ -75,9 +76,10 @@ class RelatedCurves(Untimed):
         )
 
     @property
-    def curves(self) -> tuple[str, ...]:
-        """The ids of the curves, sorted."""
-        return tuple(record.key for record in self._state.curves)
+    def replayed(self) -> tuple[str, ...]:
+        """The ids of the curves whose forecasts teach offsets and bands: those of most sizes."""
+        most = sorted(self._state.curves, key=lambda record: (len(record.ln_n), record.told))
+        return tuple(record.key for record in most[-REPLAYED_MAX:])
 
     @property
     def learned(self) -> Learned:
@@ -104,10 +106,13 @@ class RelatedCurves(Untimed):
         """Return whether a record is news."""
         return fact not in self._state.curves
 
-    def reaches_anew(self, fact: CurveRecord) -> bool:
-        """Return whether a curve has other sizes than when it was taken, so that the others should hear of it."""
+    def reaching_less(self, fact: CurveRecord) -> list[str]:
+        """Return the ids of the curves that a record can tell more than before: it reaches further than it did and they do."""
         known = next((record for record in self._state.curves if record.key == fact.key), None)
-        return known is None or known.ln_n != fact.ln_n
+        if known is not None and known.ln_n[-1:] == fact.ln_n[-1:]:
+            return []
+        others = (record for record in self._state.curves if record.key != fact.key)
+        return [record.key for record in others if record.ln_n[-1:] < fact.ln_n[-1:]]
 
     def learn(self, fact: CurveRecord) -> None:
         """Take the record of a curve in; where there are too many the one that tells least goes."""
