@@ -23,6 +23,7 @@ from processors.models.combination.evidence import RelatedCurve
 from processors.models.statistics import rounded, six_digits
 from processors.pipeline.features import NOTHING, Features, KnownFeatures
 from processors.pipeline.inputs import UnseenInputs
+from processors.pipeline.machines import Machines
 from processors.pipeline.similar_runs import SimilarRunForecasts, coming, home
 from processors.pipeline.stage import guard
 from processors.pipeline.state import ShardState, related_curves_key
@@ -115,6 +116,7 @@ class Predictor:
         self._similar_runs = similar_runs
         self._features = features
         self._unseen_inputs = unseen
+        self._machines = Machines(state)
         self.forecasts: dict[str, RunTimePrediction] = {}
         self.sources: tuple[Callable[[Question, Sequence[float]], BySize], ...] = (
             self._by_features,
@@ -165,7 +167,7 @@ class Predictor:
         return self.forecasts[key.id]
 
     def _combination(self, key: ApplicationKey, model: RunTime) -> Combination | None:
-        found = model.evidence(key.id, key.system)
+        found = model.evidence(key.id, key.system, self._machines.bends(key))
         if found is None:
             return None
         related: RelatedCurves = self._state.related_curves.open(related_curves_key(key))

@@ -35,6 +35,7 @@ from processors.pipeline.host_state import ARRAYS, encoded, of_hosts
 from processors.pipeline.hosts import HostShard
 from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.jobs import Forecasts, Jobs
+from processors.pipeline.machines import Machines
 from processors.pipeline.power import Power, Profiles
 from processors.pipeline.predictor import Predictor
 from processors.pipeline.similar_runs import SimilarRunForecasts
@@ -42,6 +43,7 @@ from processors.pipeline.stage import STOP, Line, Stage, TickWork, of_completion
 from processors.pipeline.state import FoldSettings, Identify, ShardState, Tombstone, stateful
 from processors.power.model import ProfileModels
 from processors.run_time.drift import Drift
+from processors.run_time.machine import Allocations
 from processors.run_time.members import Members
 from processors.run_time.model import RunTime
 from processors.run_time.related_curves import Pool, RelatedCurves
@@ -53,7 +55,8 @@ PROCESSORS: Final = tuple(processor.name for processor in STATEFUL) + ARRAYS
 
 SETTLED: Final = (Job, ProfileModels, FeatureTimes, RunTime, AlertLife)  # what a run that settles is learned by
 FORGOTTEN: Final = (  # what goes when an application is forgotten
-    RunTime, Members, Drift, ModelComparison, LoadScores, ProfileModels, FeatureTimes, SimilarRuns, RelatedCurves, Inputs, AlertLife
+    RunTime, Members, Drift, Allocations, ModelComparison, LoadScores, ProfileModels, FeatureTimes, SimilarRuns, RelatedCurves,
+    Inputs, AlertLife,
 )  # fmt: skip
 
 
@@ -82,6 +85,7 @@ class Shard:
     def _pipeline(self, completions: Completions, jobs: Jobs, profiles: Profiles, fits: FitQueue) -> dict[type, Line]:
         """Return the stages of each kind of record, in order, with the kinds of state that each may write."""
         state, answers, failures = self.state, self._answering, Outcomes(self.state, self._warnings)
+        machines = Machines(state)
         return {
             JobStarted: Line(partial(of_job, state), (
                 stage(jobs.remember_start),
@@ -104,6 +108,7 @@ class Shard:
                 stage(completions.identify),
                 stage(completions.compare_with_similar_runs, SimilarRuns, ModelComparison),
                 stage(completions.learn, *FORGOTTEN),
+                stage(machines.observe, Allocations),
                 stage(completions.count_failures, FailureRate, HostFailureRate, AlertLife),
                 stage(completions.remember, RunDeduplication, LowWater),
                 stage(jobs.end, LoadScores, *SETTLED),

@@ -35,6 +35,7 @@ from processors.power.model import ProfileModels, ProfileModelsState
 from processors.power.profiles.attribution import ProfileRun, ProfileRunState, ReportedStarts, ReportedStartsState
 from processors.power.profiles.finalisation import HostPower, HostPowerState
 from processors.run_time.drift import Drift, DriftState
+from processors.run_time.machine import Allocations, AllocationsState, JobShape
 from processors.run_time.members import Members, MembersState
 from processors.run_time.model import RunTime, RunTimeState
 from processors.run_time.related_curves import CurveRecord, Pool, PoolState, RelatedCurves, RelatedCurvesState
@@ -113,6 +114,13 @@ SUBJECTS: dict[str, Subject] = {
         lambda i: (NO_SCORES, (*NO_SCORES[: i % 200], 1, *NO_SCORES[i % 200 + 1 :])),
         4_000,
     ),
+    Allocations.name: Subject(
+        AllocationsState,
+        Allocations.build,
+        lambda i: JobShape(f"partition{i % 100}", 1 + i * 7 % 300, 1 + i % 40),
+        16_000,
+        question=lambda fact: fact.partition,
+    ),
     Members.name: Subject(MembersState, Members.build, member_fact, 1_200, learn=members_learn),
     Inputs.name: Subject(InputsState, Inputs.build, input_fact, 6_000),
     SimilarRuns.name: Subject(SimilarRunsState, SimilarRuns.build, ended_job, 1_900, question=lambda ended: ended.job),
@@ -156,6 +164,8 @@ SPARED: dict[str, str] = {
     "the first is known from the runs seen, which are stored in the same checkpoint",
     "score_pool:learning_a_fact_twice_is_learning_it_once": "a fact is a change of an application's share, which its "
     "record of laws hands over once: the record is a fact's only source and is stored in the same checkpoint",
+    "allocations:learning_a_fact_twice_is_learning_it_once": "only the first report of a run comes here, and the memory of "
+    "runs that were seen is stored in the same checkpoint",
     "members:learning_a_fact_twice_is_learning_it_once": "runs are told apart before: only the first report of a run, as "
     "the memory of runs that were seen knows it, is scored and comes here",
 }
