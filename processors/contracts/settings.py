@@ -317,7 +317,7 @@ class IdentifySettings(Settings):
 
 
 class MachineSettings(Settings):
-    """What the nodes of a system are.
+    """What the nodes of a system, or of one of its partitions, are.
 
     >>> MachineSettings(cores_per_node=128, sockets_per_node=2).memory_domains_per_node is None
     True
@@ -360,9 +360,9 @@ class RunTimeSettings(Settings):
     )
     machines: dict[Annotated[str, Field(min_length=1, max_length=256)], MachineSettings] = Field(
         default_factory=dict,
-        max_length=256,
-        description="what the nodes of each system are, by its name: threads and processes may scale worse once they fill "
-        "a memory domain, a socket or a node",
+        max_length=1_024,
+        description="what the nodes are of a system by its name, or of a partition by system/partition: threads and processes "
+        "may scale worse once they fill a memory domain, a socket or a node",
     )
     prediction_valid_s: float = Field(
         default=7 * 86_400.0, gt=0, le=LONGEST_S, description="how long a prediction says it is valid"

@@ -10,7 +10,7 @@ from typing import ClassVar, Final, NamedTuple
 
 import msgspec
 
-from processors.contracts.settings import MachineSettings, RunTimeSettings
+from processors.contracts.settings import RunTimeSettings
 from processors.store import Untimed
 
 INSIDE_NODE: Final = frozenset({"threads", "cores", "processes"})
@@ -125,8 +125,22 @@ def _count(counts: dict[int, int], cores: int, least: Callable[[Iterable[int]], 
 def machine_of(
     settings: RunTimeSettings, system: str, shown: Allocations | None = None, partition: str | None = None
 ) -> Machine:
-    """Return what the nodes of a system are, as configured; what is not comes from the runs in a partition of it."""
-    given = settings.machines.get(system, MachineSettings())
-    observed = shown.score(partition) if shown is not None and partition is not None else None
-    cores = given.cores_per_node or settings.cores_per_node or observed
-    return Machine(cores, given.sockets_per_node, given.memory_domains_per_node)
+    """Return what the nodes of a system are, as configured; cores that are not come from the runs in a partition of it.
+
+    What is configured of the partition goes before what is of its system, and both before what is of all. Nodes of a
+    partition that have other cores than those of the system have other parts too.
+    """
+    given = [settings.machines.get(name) for name in (f"{system}/{partition}", system)]
+    known = [each for each in given if each is not None]
+    if len({each.cores_per_node for each in known} - {None}) > 1:
+        known = known[:1]
+    shown_cores = shown.score(partition) if shown is not None and partition is not None else None
+    return Machine(
+        _first(*(each.cores_per_node for each in known), settings.cores_per_node, shown_cores),
+        _first(*(each.sockets_per_node for each in known)),
+        _first(*(each.memory_domains_per_node for each in known)),
+    )
+
+
+def _first(*counts: int | None) -> int | None:
+    return next((count for count in counts if count is not None), None)

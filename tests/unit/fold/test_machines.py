@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 
+from agent.config.references import with_machines
 from agent.decode.message import DecodeOptions
 from agent.decode.sacct import sacct_decoder
 from agent.decode.slurm import slurm_decoder
+from agent.reference import read_nodes
 from processors.contracts.names import ApplicationKey, parse_rfc3339
-from processors.contracts.settings import IdentifySettings
+from processors.contracts.settings import IdentifySettings, RunTimeSettings
 from processors.pipeline.machines import Machines
-from processors.run_time.machine import PARTITIONS_MAX, RUNS_MIN, Allocations, JobShape, Machine
+from processors.run_time.machine import PARTITIONS_MAX, RUNS_MIN, Allocations, JobShape, Machine, machine_of
 from tests.kit.job_records import slurm_record
 from tests.kit.scenario import SYSTEM, Scenario, completed, moment_ms
 
@@ -79,6 +81,27 @@ def test_what_is_configured_goes_before_what_jobs_show() -> None:
     centre = centre_of("cores", machines={SYSTEM: {"cores_per_node": 128, "sockets_per_node": 2}})
     sacct_reports(centre, "cfd", "standard", cores=256, nodes=1)  # Slurm counts hardware threads
     assert bends(centre, "cfd", "cores") == (64.0, 128.0)
+
+
+def test_a_partition_may_have_nodes_of_its_own() -> None:
+    centre = centre_of("cores", machines={SYSTEM: MACHINE, f"{SYSTEM}/thin": {"cores_per_node": 24}})
+    sacct_reports(centre, "cfd", "thin", cores=8, nodes=1)
+    sacct_reports(centre, "post", "fat", cores=8, nodes=1)
+    assert (bends(centre, "cfd", "cores"), bends(centre, "post", "cores")) == ((24.0,), (16.0, 64.0, 128.0))
+
+
+def test_the_file_of_nodes_says_what_is_not_configured() -> None:
+    rows = ["n1,exa,thin,24,2", "n2,exa,thin,24,2", "n3,exa,fat,128,2", "n4,mega,,64,1", "n5,,,8,1"]
+    nodes, wrong = read_nodes("\n".join(["host,system,partition,cores,sockets", *rows]))
+    assert not wrong
+    given = RunTimeSettings.model_validate(
+        {"machines": {"exa/fat": {"cores_per_node": 256}, "mega": {"memory_domains_per_node": 4}}}
+    )
+    settings = with_machines(given, nodes)
+    machines = [
+        machine_of(settings, *place) for place in (("exa", None, "thin"), ("exa", None, "fat"), ("mega",), ("exa",))
+    ]
+    assert machines == [Machine(24, 2), Machine(256, 2), Machine(64, 1, 4), Machine()]
 
 
 def test_sockets_are_known_once_the_jobs_show_the_cores() -> None:
