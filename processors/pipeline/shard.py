@@ -35,7 +35,6 @@ from processors.pipeline.host_state import ARRAYS, encoded, of_hosts
 from processors.pipeline.hosts import HostShard
 from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.jobs import Forecasts, Jobs
-from processors.pipeline.machines import Machines
 from processors.pipeline.power import Power, Profiles
 from processors.pipeline.predictor import Predictor
 from processors.pipeline.similar_runs import SimilarRunForecasts
@@ -43,7 +42,7 @@ from processors.pipeline.stage import STOP, Line, Stage, TickWork, of_completion
 from processors.pipeline.state import FoldSettings, Identify, ShardState, Tombstone, stateful
 from processors.power.model import ProfileModels
 from processors.run_time.drift import Drift
-from processors.run_time.machine import Allocations
+from processors.run_time.machine import Allocations, NodeShapes
 from processors.run_time.members import Members
 from processors.run_time.model import RunTime
 from processors.run_time.related_curves import Pool, RelatedCurves
@@ -85,7 +84,6 @@ class Shard:
     def _pipeline(self, completions: Completions, jobs: Jobs, profiles: Profiles, fits: FitQueue) -> dict[type, Line]:
         """Return the stages of each kind of record, in order, with the kinds of state that each may write."""
         state, answers, failures = self.state, self._answering, Outcomes(self.state, self._warnings)
-        machines = Machines(state)
         return {
             JobStarted: Line(partial(of_job, state), (
                 stage(jobs.remember_start),
@@ -94,7 +92,7 @@ class Shard:
             )),
             Identity: Line(partial(of_job, state), (
                 stage(jobs.remember_evidence),
-                stage(jobs.place_again, FailureRate, HostFailureRate, RunDeduplication, LowWater, *FORGOTTEN),
+                stage(jobs.place_again, FailureRate, HostFailureRate, RunDeduplication, LowWater, NodeShapes, *FORGOTTEN),
                 stage(jobs.forecast_end),
                 stage(jobs.keep, Job),
             )),
@@ -107,8 +105,7 @@ class Shard:
                 stage(completions.recognise),
                 stage(completions.identify),
                 stage(completions.compare_with_similar_runs, SimilarRuns, ModelComparison),
-                stage(completions.learn, *FORGOTTEN),
-                stage(machines.observe, Allocations),
+                stage(completions.learn, NodeShapes, *FORGOTTEN),
                 stage(completions.count_failures, FailureRate, HostFailureRate, AlertLife),
                 stage(completions.remember, RunDeduplication, LowWater),
                 stage(jobs.end, LoadScores, *SETTLED),

@@ -5,15 +5,17 @@ node is full. A curve that is sized in nodes has passed all of these at its firs
 what is not is taken from jobs, whose allocation tells cores and nodes.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
 from typing import ClassVar, Final, NamedTuple
 
 import msgspec
 
+from processors.contracts.events import JobCompleted
 from processors.contracts.settings import RunTimeSettings
-from processors.store import Untimed
+from processors.store import Untimed, digest64
 
 INSIDE_NODE: Final = frozenset({"threads", "cores", "processes"})
+RUNS_MAX: Final = 16  # of an application that are remembered
 RUNS_MIN: Final = 3  # that had as many cores on a node, before it is believed to have them
 PARTITIONS_MAX: Final = 64
 COUNTS_MAX: Final = 16  # counts of cores that are told apart
@@ -45,85 +47,135 @@ def counts_inside_a_node(unit: str) -> bool:
     return unit in INSIDE_NODE
 
 
-class JobShape(msgspec.Struct, frozen=True):
-    """What the allocation of a job shows: its partition, cores on each of its nodes, and cores of each process."""
+class Allocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a run was given: its partition, cores on each of its nodes, cores of each process; 0 where it does not say."""
 
+    end_ms: int
+    run: int
     partition: str = ""
-    cores_per_node: int | None = None
-    cores_each: int | None = None
+    cores_per_node: int = 0
+    cores_each: int = 0
 
-    @classmethod
-    def of(cls, sizes: Mapping[str, float], partition: str | None, cores_each: object) -> "JobShape":
-        """Return the shape of a job from its sizes by unit; unequal shares of nodes say nothing about a node."""
-        cores, nodes = sizes.get("cores", 0.0), sizes.get("nodes", 0.0)
-        share = cores / nodes if nodes >= 1.0 else 0.0
-        whole = int(share) if share.is_integer() and 1.0 <= share <= CORES_MAX else None
-        each = cores_each if isinstance(cores_each, int) and 1 <= cores_each <= CORES_MAX else None
-        known = partition if partition and len(partition.encode()) <= NAME_BYTES_MAX else ""
-        return cls(known, whole, each)
+
+def allocation(event: JobCompleted) -> Allocation:
+    """Return what a run was given; shares of nodes that are not equal say nothing about a node."""
+    evidence = event.evidence
+    cores, nodes = evidence.sizes.get("cores", 0.0), evidence.sizes.get("nodes", 0.0)
+    share = cores / nodes if nodes >= 1.0 else 0.0
+    whole = int(share) if share.is_integer() and share <= CORES_MAX else 0
+    each = evidence.attributes.get("cpus_per_task")
+    known = each if isinstance(each, int) and 1 <= each <= CORES_MAX else 0
+    partition = evidence.partition or ""
+    named = partition if len(partition.encode()) <= NAME_BYTES_MAX else ""
+    return Allocation(event.end_ms, digest64(event.run_id), named, whole, known)
 
 
 class AllocationsState(msgspec.Struct, omit_defaults=True):
-    """Stored form: runs by partition and by cores on a node (0: not known), and runs by cores of a process."""
+    """Stored form: the newest runs, the oldest first."""
 
-    nodes: dict[str, dict[int, int]] = {}
-    cores_each: dict[int, int] = {}
+    runs: list[Allocation] = []
 
 
 class Allocations(Untimed):
-    """What jobs of an application, or of a whole system, were given. The order in which they ran does not matter."""
+    """What the newest runs of an application were given."""
 
     name: ClassVar[str] = "allocations"
     version: ClassVar[int] = 1
 
     def __init__(self, state: AllocationsState) -> None:
-        self._nodes = {partition: dict(runs) for partition, runs in state.nodes.items()}
-        self._cores_each = dict(state.cores_each)
+        self._runs = {run.run: run for run in state.runs}
 
     @classmethod
     def build(cls, state: AllocationsState | None = None) -> "Allocations":
         """Return the allocations of a stored state, or none."""
         return cls(state or AllocationsState())
 
+    def __len__(self) -> int:
+        return len(self._runs)
+
     @property
     def partition(self) -> str | None:
         """The partition of most runs."""
-        return max(self._nodes, key=lambda name: (sum(self._nodes[name].values()), name), default=None)
+        found = Counter(run.partition for run in self._runs.values())
+        return max(found, key=lambda name: (found[name], name), default=None)
 
     @property
     def cores_each(self) -> int:
         """The cores that a process has in most runs; 1 where no run tells."""
-        return max(self._cores_each, key=lambda cores: (self._cores_each[cores], -cores), default=1)
+        found = Counter(run.cores_each for run in self._runs.values() if run.cores_each)
+        return max(found, key=lambda cores: (found[cores], -cores), default=1)
 
-    def score(self, fact: str) -> int | None:
-        """Return how many cores a node of a partition has: the most that some runs had; None where too few tell."""
-        return max(
-            (cores for cores, runs in self._nodes.get(fact, {}).items() if cores and runs >= RUNS_MIN), default=None
-        )
+    def score(self, fact: Allocation) -> bool:
+        """Return whether a run is of the usual partition."""
+        return fact.partition == self.partition
 
-    def learn(self, fact: JobShape) -> None:
-        """Take the allocation of a run in; each run once."""
-        runs = self._nodes.setdefault(fact.partition, {})
-        _count(runs, fact.cores_per_node or 0, min)  # jobs that share nodes have few cores of many
-        if len(self._nodes) > PARTITIONS_MAX:
-            del self._nodes[min(self._nodes, key=lambda name: (sum(self._nodes[name].values()), name))]
-        if fact.cores_each is not None:
-            _count(self._cores_each, fact.cores_each, max)
+    def learn(self, fact: Allocation) -> None:
+        """Take a run in; of too many the oldest is forgotten. A corrected report replaces the former."""
+        self._runs[fact.run] = fact
+        if len(self._runs) > RUNS_MAX:
+            del self._runs[min(self._runs.values(), key=lambda run: (run.end_ms, run.run)).run]
+
+    def forget(self, run: int) -> None:
+        """Take a run away."""
+        self._runs.pop(run, None)
 
     def snapshot(self) -> AllocationsState:
         """Return the stored form."""
-        return AllocationsState({name: dict(runs) for name, runs in self._nodes.items()}, dict(self._cores_each))
+        return AllocationsState(sorted(self._runs.values(), key=lambda run: (run.end_ms, run.run)))
 
 
-def _count(counts: dict[int, int], cores: int, least: Callable[[Iterable[int]], int]) -> None:
-    """Count a run; of too many counts of cores the one that tells least is forgotten, whatever the order of runs."""
-    counts[cores] = counts.get(cores, 0) + 1
-    if len(counts) > COUNTS_MAX:
-        del counts[least(counts)]
+class NodeShapesState(msgspec.Struct, omit_defaults=True):
+    """Stored form: by partition, and by the cores that runs had on a node, the digests of some of them."""
+
+    runs: dict[str, dict[int, list[int]]] = {}
+
+
+class NodeShapes(Untimed):
+    """How many cores the nodes of a system have, by what runs were given. Their order does not matter."""
+
+    name: ClassVar[str] = "node_shapes"
+    version: ClassVar[int] = 1
+
+    def __init__(self, state: NodeShapesState) -> None:
+        self._runs = {name: {cores: list(runs) for cores, runs in found.items()} for name, found in state.runs.items()}
+
+    @classmethod
+    def build(cls, state: NodeShapesState | None = None) -> "NodeShapes":
+        """Return the nodes of a stored state, or none."""
+        return cls(state or NodeShapesState())
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def score(self, fact: str) -> int | None:
+        """Return how many cores a node of a partition has: the most that some runs had; None where too few tell."""
+        found = self._runs.get(fact, {})
+        return max((cores for cores, runs in found.items() if len(runs) >= RUNS_MIN), default=None)
+
+    def learn(self, fact: Allocation) -> None:
+        """Take a run in. Jobs that share nodes have few cores of many: of too many counts the least is forgotten."""
+        if not fact.cores_per_node or (fact.partition not in self._runs and len(self._runs) >= PARTITIONS_MAX):
+            return
+        found = self._runs.setdefault(fact.partition, {})
+        found[fact.cores_per_node] = sorted({*found.get(fact.cores_per_node, ()), fact.run})[:RUNS_MIN]
+        if len(found) > COUNTS_MAX:
+            del found[min(found)]
+
+    def forget(self, run: int) -> None:
+        """Take a run away."""
+        retained = {
+            name: {cores: left for cores, runs in found.items() if (left := [each for each in runs if each != run])}
+            for name, found in self._runs.items()
+        }
+        self._runs = {name: found for name, found in retained.items() if found}
+
+    def snapshot(self) -> NodeShapesState:
+        """Return the stored form."""
+        return NodeShapesState({name: dict(sorted(found.items())) for name, found in sorted(self._runs.items())})
 
 
 def machine_of(
-    settings: RunTimeSettings, system: str, shown: Allocations | None = None, partition: str | None = None
+    settings: RunTimeSettings, system: str, shown: NodeShapes | None = None, partition: str | None = None
 ) -> Machine:
     """Return what the nodes of a system are, as configured; cores that are not come from the runs in a partition of it.
 

@@ -35,7 +35,7 @@ from processors.power.model import ProfileModels, ProfileModelsState
 from processors.power.profiles.attribution import ProfileRun, ProfileRunState, ReportedStarts, ReportedStartsState
 from processors.power.profiles.finalisation import HostPower, HostPowerState
 from processors.run_time.drift import Drift, DriftState
-from processors.run_time.machine import Allocations, AllocationsState, JobShape
+from processors.run_time.machine import Allocation, Allocations, AllocationsState, NodeShapes, NodeShapesState
 from processors.run_time.members import Members, MembersState
 from processors.run_time.model import RunTime, RunTimeState
 from processors.run_time.related_curves import CurveRecord, Pool, PoolState, RelatedCurves, RelatedCurvesState
@@ -117,8 +117,14 @@ SUBJECTS: dict[str, Subject] = {
     Allocations.name: Subject(
         AllocationsState,
         Allocations.build,
-        lambda i: JobShape(f"partition{i % 100}", 1 + i * 7 % 300, 1 + i % 40),
-        16_000,
+        lambda i: Allocation(START_MS + i, i, f"p{i % 3}", 1 + i % 128, 1 + i % 40),
+        700,
+    ),
+    NodeShapes.name: Subject(
+        NodeShapesState,
+        NodeShapes.build,
+        lambda i: Allocation(START_MS + i, i, f"p{i % 100}", 1 + i * 7 % 300),
+        12_000,
         question=lambda fact: fact.partition,
     ),
     Members.name: Subject(MembersState, Members.build, member_fact, 1_200, learn=members_learn),
@@ -164,8 +170,6 @@ SPARED: dict[str, str] = {
     "the first is known from the runs seen, which are stored in the same checkpoint",
     "score_pool:learning_a_fact_twice_is_learning_it_once": "a fact is a change of an application's share, which its "
     "record of laws hands over once: the record is a fact's only source and is stored in the same checkpoint",
-    "allocations:learning_a_fact_twice_is_learning_it_once": "only the first report of a run comes here, and the memory of "
-    "runs that were seen is stored in the same checkpoint",
     "members:learning_a_fact_twice_is_learning_it_once": "runs are told apart before: only the first report of a run, as "
     "the memory of runs that were seen knows it, is scored and comes here",
 }

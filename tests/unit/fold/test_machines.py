@@ -12,7 +12,15 @@ from agent.reference import read_nodes
 from processors.contracts.names import ApplicationKey, parse_rfc3339
 from processors.contracts.settings import IdentifySettings, RunTimeSettings
 from processors.pipeline.machines import Machines
-from processors.run_time.machine import PARTITIONS_MAX, RUNS_MIN, Allocations, JobShape, Machine, machine_of
+from processors.run_time.machine import (
+    PARTITIONS_MAX,
+    RUNS_MIN,
+    Allocation,
+    Machine,
+    NodeShapes,
+    allocation,
+    machine_of,
+)
 from tests.kit.job_records import slurm_record
 from tests.kit.scenario import SYSTEM, Scenario, completed, moment_ms
 
@@ -143,7 +151,7 @@ def test_the_machine_survives_a_restart_and_forgotten_applications_leave_nothing
     centre.restart()
     assert bends(centre, "cfd", "cores") == (128.0,)
     centre.shard.state.remove_application(f"{SYSTEM}/cfd//cores")
-    assert list(centre.shard.state.allocations.keys()) == [f"system/{SYSTEM}"]
+    assert list(centre.shard.state.allocations.keys()) == []
 
 
 def test_corrected_and_failed_runs_count_no_further() -> None:
@@ -155,23 +163,36 @@ def test_corrected_and_failed_runs_count_no_further() -> None:
     assert bends(centre, "cfd", "cores") == ()
 
 
+def test_a_run_of_another_application_takes_its_allocation_along() -> None:
+    centre = centre_of("cores")
+    given = {"sizes": {"nodes": 1.0, "cores": 48.0}, "partition": "thin"}
+    for i in range(RUNS_MIN):
+        centre.fold(completed(str(i), START_MS, 60.0, application="cfd", **given))
+    assert bends(centre, "cfd", "cores") == (48.0,)
+    centre.fold(completed("0", START_MS, 60.0, application="post", **given))
+    assert (bends(centre, "cfd", "cores"), bends(centre, "post", "cores")) == ((48.0,), (48.0,))
+    assert len(centre.shard.state.allocations.open(f"{SYSTEM}/cfd//cores")) == RUNS_MIN - 1
+    centre.fold(completed("0", START_MS, 60.0, "FAILED", application="post", **given))
+    assert bends(centre, "cfd", "cores") == bends(centre, "post", "cores") == ()
+
+
 @pytest.mark.parametrize(
     ("sizes", "cores"),
     [
         ({"nodes": 2.0, "cores": 256.0}, 128),
-        ({"nodes": 3.0, "cores": 256.0}, None),
-        ({"cores": 256.0}, None),
-        ({"nodes": 0.5, "cores": 64.0}, None),
-        ({"nodes": 1.0, "cores": 1e9}, None),
+        ({"nodes": 3.0, "cores": 256.0}, 0),
+        ({"cores": 256.0}, 0),
+        ({"nodes": 0.5, "cores": 64.0}, 0),
+        ({"nodes": 1.0, "cores": 1e9}, 0),
     ],
 )
-def test_only_equal_whole_shares_of_nodes_show_what_a_node_is(sizes: dict[str, float], cores: int | None) -> None:
-    assert JobShape.of(sizes, None, None).cores_per_node == cores
+def test_only_equal_whole_shares_of_nodes_show_what_a_node_is(sizes: dict[str, float], cores: int) -> None:
+    assert allocation(completed("1", START_MS, 60.0, sizes=sizes)).cores_per_node == cores
 
 
 @pytest.mark.parametrize("each", [0, -1, 2.5, "8", 10**9])
 def test_cores_of_a_process_that_cannot_be_true_are_left_out(each: object) -> None:
-    assert JobShape.of({}, "p", each).cores_each is None
+    assert allocation(completed("1", START_MS, 60.0, attributes={"cpus_per_task": each})).cores_each == 0
 
 
 def test_a_memory_domain_that_is_a_socket_is_one_bend() -> None:
@@ -179,15 +200,10 @@ def test_a_memory_domain_that_is_a_socket_is_one_bend() -> None:
     assert Machine(24, 2, 24).bends("threads") == (12.0, 24.0)
 
 
-def test_any_number_of_partitions_and_sizes_takes_a_bounded_state_in_which_large_shares_stay() -> None:
-    shown = Allocations.build()
-    for _ in range(RUNS_MIN):
-        shown.learn(JobShape("standard", 128, 4))
+def test_any_number_of_partitions_and_shares_takes_a_bounded_state_in_which_large_shares_stay() -> None:
+    shown = NodeShapes.build()
     for i in range(5000):
-        shown.learn(JobShape("standard", 1 + i % 127, 1 + i % 500))
-        if i % 5 == 0:
-            shown.learn(JobShape(f"p{i}"))
-    state = shown.snapshot()
-    assert len(state.nodes) <= PARTITIONS_MAX
+        shown.learn(Allocation(i, i, "standard", 128 if i < RUNS_MIN else 1 + i % 127))
+        shown.learn(Allocation(i, i, f"p{i}", 4))
+    assert len(shown.snapshot().runs) <= PARTITIONS_MAX
     assert shown.score("standard") == 128
-    assert shown.partition == "standard"
