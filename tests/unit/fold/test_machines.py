@@ -98,7 +98,7 @@ def test_a_partition_may_have_nodes_of_its_own() -> None:
     assert (bends(centre, "cfd", "cores"), bends(centre, "post", "cores")) == ((24.0,), (16.0, 64.0, 128.0))
 
 
-def test_the_file_of_nodes_says_what_is_not_configured() -> None:
+def test_the_file_of_nodes_fills_what_is_not_configured() -> None:
     rows = ["n1,exa,thin,24,2", "n2,exa,thin,24,2", "n3,exa,fat,128,2", "n4,mega,,64,1", "n5,,,8,1"]
     nodes, wrong = read_nodes("\n".join(["host,system,partition,cores,sockets", *rows]))
     assert not wrong
