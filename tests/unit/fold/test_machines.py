@@ -140,9 +140,11 @@ def test_the_curve_of_an_application_knows_where_its_machine_is_full() -> None:
     found = model.evidence(key.id, key.system, Machines(centre.shard.state).bends(key))
     assert found is not None
     assert found.curve.bends == (16.0, 64.0, 128.0)
-    before = model.evidence(key.id, key.system)
-    assert before is not None
-    assert before.curve.bends == ()
+    again = model.evidence(key.id, key.system)
+    assert again is found
+    other = model.evidence(key.id, key.system, (24.0,))
+    assert other is not None
+    assert other.curve.bends == (24.0,)
 
 
 def test_the_machine_survives_a_restart_and_forgotten_applications_leave_nothing() -> None:
