@@ -10,7 +10,7 @@ import msgspec
 
 from processors.contracts.events import SUCCESS, JobCompleted
 from processors.contracts.names import Horizon, horizon_of
-from processors.contracts.outputs import Reliability, Source, UsefulSizes
+from processors.contracts.outputs import Reliability, ScalabilityStudy, Source, UsefulSizes
 from processors.models.statistics import Z95, rounded
 
 N_MIN: Final = 1e-3
@@ -180,7 +180,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
     curve itself where something else was published, because run times do not follow the size.
     At the sizes of `own` it rests on their own runs; those of `doubted` were run and are out of line: it passes them by.
     `whole` is the verdict on the application, `verdicts` are those of the points, `coverage` the measured coverage by horizon. `model` and `weights` name what was
-    fitted and what each ensemble member weighs, `downey` are the parameters of Downey's model. `power_w` is the power that was
+    fitted and what each ensemble member weighs, `downey` are the parameters of Downey's model, `study` what ADEPT's study measured. `power_w` is the power that was
     published at its points; empty where power was not known.
     """
 
@@ -202,6 +202,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str = ""
     weights: dict[str, float] = {}
     downey: dict[str, float] = {}
+    study: ScalabilityStudy | None = None
 
     def at(self, n: float) -> PublishedPoint | None:
         """Return what was published at a size; None outside of the curve."""

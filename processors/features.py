@@ -335,7 +335,7 @@ def model_with(model: Model, times: FeatureTimes, shares: Mapping[str, float]) -
     own = (
         Member(stage, six_digits(shares[stage]), {}, errors=times.errors(stage)) for stage in STAGES if stage in shares
     )
-    return Model(NAME, (*before, *own), times.errors(COMBINED))
+    return Model(NAME, (*before, *own), times.errors(COMBINED), model.study)
 
 
 def judged(prediction: Pooled, curve: Reliability, *, inside: bool) -> Reliability:

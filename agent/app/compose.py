@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.collector import Fact, Privacy, Refusal, Routes, Source
-from agent.config.references import references
+from agent.config.references import references, with_machines
 from agent.config.roles import PrivacySettings, TokenSettings
 from agent.config.tree import Config, config_hash
 from agent.config.tree import Source as SourceSettings
@@ -174,7 +174,7 @@ def make_shard(config: Config, coefficients_of: CoefficientsOf = shipped) -> Sha
     """Return an empty fold of one shard."""
     settings = FoldSettings(
         jobs=config.jobs,
-        run_time=config.run_time,
+        run_time=with_machines(config.run_time, references(config.reference).nodes),
         alerts=config.alerts,
         agent_version=__version__,
         hosts=config.hosts,

@@ -24,7 +24,7 @@ from processors.contracts.events import Attribute, Evidence, PredictionRequested
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Answer, AnswerPoint, Model, Prediction
 from sinks.web.formatting import INSIDE, energy, energy_advice, power, printable, share, verdict_text
-from sinks.web.views.overview import horizons, ranked
+from sinks.web.views.overview import horizons, measured_by_study, ranked
 
 TIMEOUT_S: Final = 10.0
 KNOWN_SHOWN: Final = 20
@@ -352,7 +352,7 @@ def show(answer: Answer, *, members: bool = False) -> None:
     lines += dict.fromkeys(advice for point in answer.points for advice in point.reliability.advice)
     lines += [text for text in [_of_energy(answer)] if text]
     if members and answer.model is not None:
-        lines += ["", _members(answer.model)]
+        lines += ["", _members(answer.model), *measured_by_study(answer.model)]
     click.echo("\n".join(lines))
 
 

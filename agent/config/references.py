@@ -11,7 +11,7 @@ from pydantic import Field
 from agent.config.yaml import InvalidConfigError, Problem
 from agent.reference import FAULTS_MAX, TableFault, read_nodes, read_units
 from processors.contracts.nodes import NO_NODES, Nodes
-from processors.contracts.settings import Settings
+from processors.contracts.settings import MachineSettings, RunTimeSettings, Settings
 from processors.contracts.telemetry import NO_SENSORS, Sensors
 
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -68,6 +68,27 @@ def references(settings: ReferenceSettings) -> References:
     if problems:
         raise InvalidConfigError(problems)
     return found
+
+
+def with_machines(given: RunTimeSettings, nodes: Nodes) -> RunTimeSettings:
+    """Return the settings with what the file of nodes says of each system and partition, where nothing is configured of it.
+
+    Nodes of several kinds say nothing of the system that they are in: on which of them an application runs is not known.
+    """
+    listed: dict[str, set[tuple[int | None, int | None]]] = {}
+    for node in nodes:
+        for name in {node.system, f"{node.system}/{node.partition}"} if node.system else ():
+            listed.setdefault(name, set()).add((node.cores, node.sockets))
+    alike = {name: next(iter(kinds)) for name, kinds in listed.items() if len(kinds) == 1}
+    machines = {
+        name: MachineSettings(cores_per_node=cores, sockets_per_node=sockets)
+        for name, (cores, sockets) in alike.items()
+    }
+    configured = {
+        name: machines.get(name, own).model_copy(update=own.model_dump(exclude_none=True))
+        for name, own in given.machines.items()
+    }
+    return given.model_copy(update={"machines": machines | configured})
 
 
 def _read(path: str, read: Reader[Content], nothing: Content, problems: list[Problem]) -> Content:

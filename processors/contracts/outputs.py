@@ -272,15 +272,54 @@ class Member(msgspec.Struct, frozen=True):
     errors: tuple[HorizonError, ...] = ()
 
 
+class Fluctuation(msgspec.Struct, frozen=True):
+    """ADEPT's metric R of the interval from the size `n` to the next one that was run, `to_n`: a pure number.
+
+    Perfect speed-up gives 2 - n / to_n. A slow size makes the R before it small and the R after it large.
+    """
+
+    n: float
+    to_n: float
+    r: float
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    """ADEPT's envelope: bounds of every Downey curve near the sizes that are in line.
+
+    T(1) lies between `t1_low_s` and `t1_high_s`, the average parallelism A between `parallelism_low` and
+    `parallelism_high` (None: nothing bounds it yet), the serial share is at most `serial_share_high`.
+    """
+
+    t1_low_s: float
+    t1_high_s: float
+    parallelism_low: float
+    parallelism_high: float | None
+    serial_share_high: float
+
+
+class ScalabilityStudy(msgspec.Struct, frozen=True, kw_only=True):
+    """What ADEPT's study measured on the sizes that were run.
+
+    `fluctuation` is metric R by interval, `fluctuation_ratio_max` the largest R over the one before it: above 1.1 the size
+    between may be slow. Sizes below one processor count as one.
+    """
+
+    fluctuation: tuple[Fluctuation, ...]
+    fluctuation_ratio_max: float | None
+    envelope: Envelope
+
+
 class Model(msgspec.Struct, frozen=True):
     """Where a prediction came from.
 
     `errors` are those of what was published, or beyond its curve would have been, measured as those of its members.
+    `study` is what ADEPT's study measured, whoever predicts.
     """
 
     name: str
     members: tuple[Member, ...]
     errors: tuple[HorizonError, ...] = ()
+    study: ScalabilityStudy | None = None
 
 
 class UsefulSizes(msgspec.Struct, frozen=True):

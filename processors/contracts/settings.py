@@ -316,6 +316,22 @@ class IdentifySettings(Settings):
     systems_by_alias: dict[str, str] = Field(default_factory=dict, description="alias -> system")
 
 
+class MachineSettings(Settings):
+    """What the nodes of a system, or of one of its partitions, are.
+
+    >>> MachineSettings(cores_per_node=128, sockets_per_node=2).memory_domains_per_node is None
+    True
+    """
+
+    cores_per_node: int | None = Field(
+        default=None, ge=1, le=65_536, description="cores of a node; where it is not given, what jobs show"
+    )
+    sockets_per_node: int | None = Field(default=None, ge=1, le=1_024, description="sockets of a node")
+    memory_domains_per_node: int | None = Field(
+        default=None, ge=1, le=1_024, description="NUMA domains of a node, as lscpu counts them"
+    )
+
+
 class RunTimeSettings(Settings):
     """Per-application run-time models.
 
@@ -341,6 +357,12 @@ class RunTimeSettings(Settings):
     allowed_sizes: tuple[float, ...] = Field(default=(), description="sizes that advice may name; empty: powers of two")
     cores_per_node: int | None = Field(
         default=None, ge=1, description="cores of a node, so that advice on sizes in cores can name whole nodes"
+    )
+    machines: dict[Annotated[str, Field(min_length=1, max_length=256)], MachineSettings] = Field(
+        default_factory=dict,
+        max_length=1_024,
+        description="what the nodes are of a system by its name, or of a partition by system/partition: threads and processes "
+        "may scale worse once they fill a memory domain, a socket or a node",
     )
     prediction_valid_s: float = Field(
         default=7 * 86_400.0, gt=0, le=LONGEST_S, description="how long a prediction says it is valid"

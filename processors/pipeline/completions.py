@@ -17,6 +17,7 @@ from processors.jobs.lifecycle import Job, Placement, merged_evidence, reported_
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.features import Features
 from processors.pipeline.inputs import UnseenInputs
+from processors.pipeline.machines import Machines
 from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import STOP, CompletionWork, JobWork
 from processors.pipeline.state import OF_APPLICATION, ShardState
@@ -295,6 +296,7 @@ class Completions:
         self._training = Training(state, warnings, unseen)
         self._outcomes = Outcomes(state, warnings)
         self._features = features
+        self._machines = Machines(state)
 
     def recognise(self, work: CompletionWork) -> bool | None:
         """Find an earlier report of the run; stop one that cannot be told from a repeat."""
@@ -425,11 +427,13 @@ class Completions:
         stays = fact is not None and placement.application_id == former
         if former is not None and not stays:
             self._features.forget(former, event.run_id)
+            self._machines.forget(former, event)
         if former is not None and not stays and not self._training.forget(former, event.run_id):
             self._state.tally["refused", "correction_too_late"] += 1
         elif fact is not None and placement.application_id is not None:
             sizes = placement.input_sizes
             self._training.train(placement.application_id, fact, sizes, known, first=first, replaces=stays)
+            self._machines.learn(placement.application_id, event)
 
     def _fact(self, job: Job, event: JobCompleted, placement: Placement) -> RunFact | None:
         if placement.application_id is None or not trains(placement.n, event, resized=job.resized):

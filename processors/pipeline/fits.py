@@ -19,6 +19,7 @@ from processors.pipeline.completions import DriftDetection
 from processors.pipeline.features import Features
 from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.load import UnderLoads
+from processors.pipeline.machines import Machines
 from processors.pipeline.power import Power, least_energy
 from processors.pipeline.predictor import CENTRE, Predictor, Question
 from processors.pipeline.similar_runs import SimilarRunForecasts
@@ -39,11 +40,12 @@ class CurveTransfer:
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
+        self._machines = Machines(state)
 
     def learn(self, key: ApplicationKey, model: RunTime) -> None:
         """Let a curve that has changed enough inform the others of its application, and the centre."""
         related_curves = self._state.related_curves.open(related_curves_key(key))
-        found = model.evidence(key.id, key.system)
+        found = model.evidence(key.id, key.system, self._machines.bends(key))
         if found is None or not related_curves.due(key.id, found, runs=model.observations):
             return
         before, told = related_curves.share, summary(found)
@@ -76,7 +78,7 @@ class CurveTransfer:
     def _rows(self, application_id: str, related_curves: tuple[RelatedCurve, ...]) -> Rows | None:
         key = ApplicationKey.parse(application_id)
         model = self._state.models.get(application_id)
-        found = model.evidence(key.id, key.system) if model else None
+        found = model.evidence(key.id, key.system, self._machines.bends(key)) if model else None
         gate = self._state.coefficients_of(key).gate
         return rows(gate, found, related_curves) if found is not None else None
 

@@ -17,8 +17,10 @@ from processors.jobs.remaining_time import Forecast
 from processors.load.messages import LoadPredictor, Question
 from processors.load.prediction import Place, TooLittleError, of_hosts, of_partition
 from processors.load.scores import LoadedRun, LoadScores, StartLoad
+from processors.pipeline.machines import Machines
 from processors.pipeline.stage import guard
 from processors.pipeline.state import ShardState
+from processors.run_time.machine import Machine
 
 POINTS_MAX: Final = 16  # sizes of an answer
 SAME_START_MS: Final = 60_000  # two producers may differ by so much about when a run began
@@ -30,6 +32,7 @@ class UnderLoads:
     def __init__(self, state: ShardState) -> None:
         self._state = state
         self._load_predictor = LoadPredictor(state.settings.under_load)
+        self._machines = Machines(state)
 
     def at_start(self, started: JobStarted, forecast: Forecast) -> StartLoad | None:
         """Return what is reported a run by the windows of its hosts before its start; None where they say nothing.
@@ -52,9 +55,11 @@ class UnderLoads:
         scores = self._state.loads.get(key.id)
         if scores is None or scores.partition is None:
             return prediction
-        n = scores.newest_n
+        n, machine = scores.newest_n, self._machines.of_partition(key.system, scores.partition)
         with guard(self._state, LoadScores.name), suppress(TooLittleError):
-            place = of_partition(self._state.windows, key.system, scores.partition, self._hosts(n, key.unit, {}))
+            place = of_partition(
+                self._state.windows, key.system, scores.partition, self._hosts(n, key.unit, {}, machine)
+            )
             found = self._report(key, place, n, curve.at(n), self._state.now_ms)
             return msgspec.structs.replace(prediction, under_load=found) if _is_useful(found) else prediction
         return prediction
@@ -90,7 +95,8 @@ class UnderLoads:
         try:
             place = of_hosts(system, evidence.hosts) if evidence.hosts else None
             if evidence.partition:
-                hosts = place.hosts if place else self._hosts(n, key.unit, evidence.sizes)
+                machine = self._machines.of_partition(system, evidence.partition)
+                hosts = place.hosts if place else self._hosts(n, key.unit, evidence.sizes, machine)
                 pool = of_partition(windows, system, evidence.partition, hosts)
         except TooLittleError:
             pass
@@ -122,18 +128,20 @@ class UnderLoads:
 
     def _place(self, event: PredictionRequested, unit: str, n: float) -> Place:
         evidence, system = event.evidence, event.system
+        machine = self._machines.of_partition(system, evidence.partition)
         if evidence.hosts:
             try:
-                needed: float | None = self._hosts(n, unit, evidence.sizes)
+                needed: float | None = self._hosts(n, unit, evidence.sizes, machine)
             except TooLittleError:
                 needed = None  # then it gets all that are named
             return of_hosts(system, evidence.hosts, needed)
-        hosts = self._hosts(n, unit, evidence.sizes)
+        hosts = self._hosts(n, unit, evidence.sizes, machine)
         return of_partition(self._state.windows, system, evidence.partition or "", hosts)
 
-    def _hosts(self, n: float, unit: str, sizes: Mapping[str, float]) -> float:
+    @staticmethod
+    def _hosts(n: float, unit: str, sizes: Mapping[str, float], machine: Machine) -> float:
         """Return how many hosts a job of a size has; TooLittleError where that is not known."""
-        cores = self._state.settings.run_time.cores_per_node
+        cores = machine.cores_per_node
         if unit == "nodes" or "nodes" in sizes:
             return max(n if unit == "nodes" else sizes["nodes"], 1.0)
         if unit in ("cores", "processes") and cores:

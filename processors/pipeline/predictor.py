@@ -22,6 +22,7 @@ from processors.models.combination.combine import Combination
 from processors.models.statistics import rounded, six_digits
 from processors.pipeline.features import NOTHING, Features, KnownFeatures
 from processors.pipeline.inputs import UnseenInputs
+from processors.pipeline.machines import Machines
 from processors.pipeline.similar_runs import SimilarRunForecasts, coming, home
 from processors.pipeline.stage import guard
 from processors.pipeline.state import ShardState, related_curves_key
@@ -114,6 +115,7 @@ class Predictor:
         self._similar_runs = similar_runs
         self._features = features
         self._unseen_inputs = unseen
+        self._machines = Machines(state)
         self.forecasts: dict[str, RunTimePrediction] = {}
         self.sources: tuple[Callable[[Question, Sequence[float]], BySize], ...] = (
             self._by_features,
@@ -164,7 +166,7 @@ class Predictor:
         return self.forecasts[key.id]
 
     def _combination(self, key: ApplicationKey, model: RunTime) -> Combination | None:
-        found = model.evidence(key.id, key.system)
+        found = model.evidence(key.id, key.system, self._machines.bends(key))
         if found is None:
             return None
         related: RelatedCurves = self._state.related_curves.open(related_curves_key(key))

@@ -50,6 +50,7 @@ from processors.pipeline.state import (
 )
 from processors.power.model import ProfileModels
 from processors.run_time.drift import Drift
+from processors.run_time.machine import Allocations, NodeShapes
 from processors.run_time.members import Members
 from processors.run_time.model import RunTime
 from processors.run_time.related_curves import Pool, RelatedCurves
@@ -61,7 +62,8 @@ PROCESSORS: Final = tuple(processor.name for processor in STATEFUL) + ARRAYS
 
 SETTLED: Final = (Job, ProfileModels, FeatureTimes, RunTime, AlertLife)  # what a run that settles is learned by
 FORGOTTEN: Final = (  # what goes when an application is forgotten
-    RunTime, Members, Drift, ModelComparison, LoadScores, ProfileModels, FeatureTimes, SimilarRuns, RelatedCurves, Inputs, AlertLife
+    RunTime, Members, Drift, Allocations, ModelComparison, LoadScores, ProfileModels, FeatureTimes, SimilarRuns, RelatedCurves,
+    Inputs, AlertLife,
 )  # fmt: skip
 
 
@@ -98,7 +100,7 @@ class Shard:
             )),
             Identity: Line(partial(of_job, state), (
                 stage(jobs.remember_evidence),
-                stage(jobs.place_again, FailureRate, HostFailureRate, RunDeduplication, LowWater, *FORGOTTEN),
+                stage(jobs.place_again, FailureRate, HostFailureRate, RunDeduplication, LowWater, NodeShapes, *FORGOTTEN),
                 stage(jobs.forecast_end),
                 stage(jobs.keep, Job),
             )),
@@ -111,7 +113,7 @@ class Shard:
                 stage(completions.recognise),
                 stage(completions.identify),
                 stage(completions.compare_with_similar_runs, SimilarRuns, ModelComparison),
-                stage(completions.learn, *FORGOTTEN),
+                stage(completions.learn, NodeShapes, *FORGOTTEN),
                 stage(completions.count_failures, FailureRate, HostFailureRate, AlertLife),
                 stage(completions.remember, RunDeduplication, LowWater),
                 stage(jobs.end, LoadScores, *SETTLED),

@@ -36,6 +36,7 @@ from processors.load.scores import LoadScores, LoadScoresState
 from processors.models.combination.combine import SHIPPED, Coefficients
 from processors.power.model import ProfileModels, ProfileModelsState
 from processors.run_time.drift import Drift, DriftState
+from processors.run_time.machine import Allocations, AllocationsState, NodeShapes, NodeShapesState
 from processors.run_time.members import Members, MembersState
 from processors.run_time.messages import Context
 from processors.run_time.model import RunTime, RunTimeState
@@ -151,6 +152,8 @@ class ShardState:
         self.similar_runs = self._store(SimilarRuns, SimilarRunsState)
         self.model_comparisons = self._store(ModelComparison, ModelComparisonState, per_application=True)
         self.drifts = self._store(Drift, DriftState, per_application=True)
+        self.allocations = self._store(Allocations, AllocationsState, per_application=True)
+        self.node_shapes = self._store(NodeShapes, NodeShapesState)
         self.loads = self._store(LoadScores, LoadScoresState, per_application=True)
         self.profile_models = self._store(
             ProfileModels, ProfileModelsState, settings.profiles, per_application=True, live_max=FITTED_LIVE_MAX

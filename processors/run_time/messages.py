@@ -60,7 +60,7 @@ def model_of(curve: PublishedCurve, members: Members | None, fits: Fits | None =
         for name in (*parts, DOWNEY, *others)
     )
     leaned = (Member(NAME, weights[NAME], {}),) if NAME in weights else ()
-    return Model(curve.model, given + leaned, errors[PUBLISHED])
+    return Model(curve.model, given + leaned, errors[PUBLISHED], curve.study)
 
 
 def _rounded(parameters: dict[str, float]) -> dict[str, float]:
@@ -188,4 +188,4 @@ def of_similar_runs(curve: PublishedCurve, points: Iterable[AnswerPoint], whole:
 def as_reference(source: Model, answering: Model) -> Model:
     """Return where a prediction came from that another model than the fit has given: the fit's members stand beside it."""
     reference = (msgspec.structs.replace(member, weight=0.0, role="reference") for member in source.members)
-    return Model(answering.name, (*answering.members, *reference), source.errors)
+    return Model(answering.name, (*answering.members, *reference), source.errors, source.study)

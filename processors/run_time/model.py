@@ -313,15 +313,18 @@ class RunTime:
             )
         return self._study
 
-    def evidence(self, key: str, system: str) -> LawEvidence | None:
+    def evidence(self, key: str, system: str, bends: tuple[float, ...] | None = None) -> LawEvidence | None:
         """Return what the sizes say of the laws of scaling; None where ADEPT's study has to answer.
 
         That is with fewer than two sizes, and where it found phases or favoured sizes. A size out of line counts once
-        it was run often enough to be believed.
+        it was run often enough to be believed. `bends` are the sizes at which a part of the machine is full, None those
+        that were known before.
         """
         study = self.study()
+        if bends is not None and self._evidence is not None and self._evidence.curve.bends != bends:
+            self._evidence = None  # the machine has become known since
         if self._evidence is None and study.special is None and study.phases is None:
-            curve = self._curve(key, system)
+            curve = self._curve(key, system)._replace(bends=bends or ())
             self._evidence = evidence(curve) if len(curve.n) > 1 else None
         return self._evidence
 

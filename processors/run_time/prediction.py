@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from processors.contracts.outputs import Reliability, Source, UsefulSizes
+from processors.contracts.outputs import Envelope, Fluctuation, Reliability, ScalabilityStudy, Source, UsefulSizes
 from processors.facts import PublishedCurve, PublishedPoint
 from processors.inputs import NAME, RUN_DEVIATION, Band, TransferPrediction
 from processors.models.adept.study import Study
@@ -252,6 +252,27 @@ def fitted_curve(predicted: RunTimePrediction, model: RunTime, sizes: Sequence[f
         model=predicted.model_name,
         weights=predicted.weights,
         downey=predicted.study.parameters(),
+        study=scalability_study(predicted.study),
+    )
+
+
+def scalability_study(study: Study) -> ScalabilityStudy:
+    """Return what ADEPT's study measured, as messages carry it."""
+    r, bounds = rounded(*study.fluctuation.tolist()), study.envelope
+    high = bounds.parallelism_high
+    t1_low_s, t1_high_s, low, share = rounded(
+        bounds.t1_low_s, bounds.t1_high_s, bounds.parallelism_low, bounds.serial_share_high
+    )
+    return ScalabilityStudy(
+        fluctuation=tuple(Fluctuation(*sizes, value) for sizes, value in zip(study.intervals, r, strict=True)),
+        fluctuation_ratio_max=max(rounded(*(after / before for before, after in pairwise(r))), default=None),
+        envelope=Envelope(
+            t1_low_s=t1_low_s,
+            t1_high_s=t1_high_s,
+            parallelism_low=low,
+            parallelism_high=rounded(high)[0] if math.isfinite(high) else None,
+            serial_share_high=share,
+        ),
     )
 
 

@@ -110,6 +110,8 @@ class Series:
         for member in members:
             if member.role == "part":
                 self.add("member_weight", [*key, member.name], member.weight)
+        if entry.model.study is not None:
+            self.add("fluctuation_ratio_max", key, entry.model.study.fluctuation_ratio_max)
         for name, errors in (*((member.name, member.errors) for member in members), (PUBLISHED, entry.model.errors)):
             for part in errors:
                 self.add("member_error_ratio", [*key, name, part.horizon], part.error)

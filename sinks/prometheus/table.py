@@ -273,6 +273,11 @@ PREDICTIONS: Final = (
         (*APPLICATION, Label("member"), _HORIZON),
     ),
     Declaration(
+        "scalewatch_fluctuation_ratio_max", "gauge",
+        "Largest step up of ADEPT's metric R from one interval between sizes to the next: above 1.1 a size between may be slow.",
+        APPLICATION,
+    ),
+    Declaration(
         "scalewatch_useful_size", "gauge",
         "Sizes worth asking for, in the unit of the application: the largest, the knee, at half efficiency, that "
         "of least energy of a run, and of least energy times run time.",

@@ -151,6 +151,7 @@ class Pages:
             explained=explained_views(found.profiles),
             members=members,
             horizons=overview.horizons(members),
+            study=overview.measured_by_study(found.model),
             open_alerts=is_open[:ALERTS_SHOWN],
             resolved_alerts=[alert for alert in alerts if alert.status == "resolved"][:ALERTS_SHOWN],
             jobs=overview.jobs_of(found, self._service.jobs())[:JOBS_SHOWN],

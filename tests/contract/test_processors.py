@@ -35,6 +35,7 @@ from processors.power.model import ProfileModels, ProfileModelsState
 from processors.power.profiles.attribution import ProfileRun, ProfileRunState, ReportedStarts, ReportedStartsState
 from processors.power.profiles.finalisation import HostPower, HostPowerState
 from processors.run_time.drift import Drift, DriftState
+from processors.run_time.machine import Allocation, Allocations, AllocationsState, NodeShapes, NodeShapesState
 from processors.run_time.members import Members, MembersState
 from processors.run_time.model import RunTime, RunTimeState
 from processors.run_time.related_curves import CurveRecord, Pool, PoolState, RelatedCurves, RelatedCurvesState
@@ -112,6 +113,19 @@ SUBJECTS: dict[str, Subject] = {
         Pool.build,
         lambda i: (NO_SCORES, (*NO_SCORES[: i % 200], 1, *NO_SCORES[i % 200 + 1 :])),
         4_000,
+    ),
+    Allocations.name: Subject(
+        AllocationsState,
+        Allocations.build,
+        lambda i: Allocation(START_MS + i, i, f"p{i % 3}", 1 + i % 128, 1 + i % 40),
+        700,
+    ),
+    NodeShapes.name: Subject(
+        NodeShapesState,
+        NodeShapes.build,
+        lambda i: Allocation(START_MS + i, i, f"p{i % 100}", 1 + i * 7 % 300),
+        12_000,
+        question=lambda fact: fact.partition,
     ),
     Members.name: Subject(MembersState, Members.build, member_fact, 1_200, learn=members_learn),
     Inputs.name: Subject(InputsState, Inputs.build, input_fact, 6_000),

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -175,6 +176,16 @@ class Study:
     def fluctuation(self) -> Floats:
         """R of each interval between neighbouring sizes, shape (k-1,)."""
         return fluctuation(self._sizes, self._times)
+
+    @property
+    def intervals(self) -> list[tuple[float, float]]:
+        """The intervals between neighbouring sizes, k - 1; sizes below one processor count as one.
+
+        >>> from processors.models.adept.study import study
+        >>> study([1, 2, 4], [100.0, 52.0, 28.0]).intervals
+        [(1.0, 2.0), (2.0, 4.0)]
+        """
+        return list(pairwise(self._sizes.tolist()))
 
     @cached_property
     def envelope(self) -> Envelope:

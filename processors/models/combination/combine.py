@@ -118,9 +118,9 @@ CIRCUMSTANCES: Final = (
     "few_sizes",
     "wide_gap",
     "poor_fit",
-    "related_curves",
+    "known_further",
 )
-USUAL: Final = Circumstances(*(np.array([value]) for value in (1.0, 0.02, 0.3, 0.3, 8.0, 1.0, -4.5, 1.0)))
+USUAL: Final = Circumstances(*(np.array([value]) for value in (1.0, 0.02, 0.3, 0.3, 8.0, 1.0, -4.5, 0.0)))
 _USUAL = features(USUAL)
 
 
@@ -138,7 +138,7 @@ def reliable(distance: Floats, half_width: Floats, sizes: int) -> list[bool]:
 def reasons(scale: Scale, given: Circumstances) -> list[tuple[str, ...]]:
     """Return what makes each forecast unsure, the gravest first.
 
-    >>> told = Circumstances(*(np.array([value]) for value in (6.0, 0.02, 0.3, 0.3, 8.0, 1.0, -4.5, 1.0)))
+    >>> told = Circumstances(*(np.array([value]) for value in (6.0, 0.02, 0.3, 0.3, 8.0, 1.0, -4.5, 0.0)))
     >>> from processors.models.combination.replay import SCALE
     >>> reasons(SCALE, told)
     [('far',)]

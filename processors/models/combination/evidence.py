@@ -23,7 +23,7 @@ class Curve(NamedTuple):
     """Sizes (rising, distinct), the median run time of each in seconds, and up to four single runs of each.
 
     `key` orders curves of one application among each other, `system` is where it ran. Sizes without single runs are
-    judged by their median.
+    judged by their median. `bends` are the sizes, rising, at which a memory domain, a socket or a node is full.
 
     >>> Curve("a", "archer2", (1.0, 2.0), (10.0, 6.0)).n
     (1.0, 2.0)
@@ -35,6 +35,7 @@ class Curve(NamedTuple):
     median_s: tuple[float, ...]
     repeats: tuple[tuple[float, ...], ...] = ()
     unit: str = ""
+    bends: tuple[float, ...] = ()
 
 
 class Scaled(NamedTuple):

@@ -108,6 +108,27 @@ def ranked(model: Model) -> list[Ranked]:
     return sorted(rows, key=lambda row: (_mean(row, deciding), -(row.weight or 0.0), row.name))
 
 
+def measured_by_study(model: Model) -> list[str]:
+    """Return what ADEPT's study measured, in sentences; none where no study was made."""
+    study = model.study
+    if study is None:
+        return []
+    bounds = study.envelope
+    above = (
+        f"at most {bounds.parallelism_high:.4g}" if bounds.parallelism_high is not None else "without an upper bound"
+    )
+    parallelism = f"A is at least {bounds.parallelism_low:.4g} and {above}"
+    size_one = f"a run at size 1 takes {bounds.t1_low_s:.4g} to {bounds.t1_high_s:.4g} s"
+    serial = f"at most {share(bounds.serial_share_high)} of the work is serial"
+    texts = [f"ADEPT's envelope: {size_one}; the average parallelism {parallelism}; {serial}."]
+    if study.fluctuation:
+        each = ", ".join(
+            f"{part.n:g} to {part.to_n:g}: {part.r:.3g} of {2.0 - part.n / part.to_n:.3g}" for part in study.fluctuation
+        )
+        texts.append(f"Metric R of each step, of what perfect speed-up gives: {each}.")
+    return texts
+
+
 def horizons(rows: Sequence[Ranked]) -> list[str]:
     """Return the horizons at which any of the laws has been scored, the nearest first."""
     return [name for name in HORIZONS if any(name in row.errors for row in rows)]

@@ -6,12 +6,15 @@ from starlette.applications import Starlette
 from processors.contracts.outputs import (
     VERDICTS,
     AlertEvidence,
+    Envelope,
+    Fluctuation,
     HorizonError,
     HorizonQuality,
     Member,
     Model,
     Quality,
     Reliability,
+    ScalabilityStudy,
     UsefulSizes,
 )
 from processors.contracts.service import Health
@@ -75,6 +78,21 @@ def test_an_application_page_has_every_size_of_the_curve_in_a_table(app: Starlet
     assert "11 min 45 s to 14 min 22 s" not in text
     assert "15 min to 18 min 20 s" in text
     assert "sigma = 0.41" in text
+
+
+def test_an_application_page_has_what_the_study_measured(app: Starlette, service: FixedService) -> None:
+    study = ScalabilityStudy(
+        fluctuation=(Fluctuation(1.0, 2.0, 1.442308), Fluctuation(2.0, 4.0, 0.975), Fluctuation(4.0, 8.0, 2.0)),
+        fluctuation_ratio_max=2.05128,
+        envelope=Envelope(
+            t1_low_s=95.2, t1_high_s=105.3, parallelism_low=7.05, parallelism_high=None, serial_share_high=0.0194
+        ),
+    )
+    service.held_predictions = [prediction(model=Model("combination", (), study=study))]
+    text = read(app, "/applications/archer2/lammps/rhodo/nodes")
+    assert "a run at size 1 takes 95.2 to 105.3 s" in text
+    assert "at least 7.05 and without an upper bound; at most 1.9 % of the work is serial" in text
+    assert "1 to 2: 1.44 of 1.5, 2 to 4: 0.975 of 1.5, 4 to 8: 2 of 1.5." in text
 
 
 def test_the_advice_is_shown(app: Starlette, service: FixedService) -> None:

@@ -6,7 +6,17 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from processors.contracts.names import Horizon, parse_rfc3339
-from processors.contracts.outputs import HorizonError, HorizonQuality, Member, Model, Prediction, Quality, UsefulSizes
+from processors.contracts.outputs import (
+    Envelope,
+    HorizonError,
+    HorizonQuality,
+    Member,
+    Model,
+    Prediction,
+    Quality,
+    ScalabilityStudy,
+    UsefulSizes,
+)
 from sinks.prometheus.predictions import FIRING_MAX, PredictionCollector
 from sinks.prometheus.registry import Metrics
 from tests.kit.messages import alert, curve_point, prediction
@@ -164,6 +174,16 @@ def test_laws_are_shown_with_their_errors_and_those_of_the_prediction_with_their
         ("law0", "inside"): 0.125, ("law0", "up_to_2x"): 0.125, ("law1", "inside"): 0.125, ("law1", "up_to_2x"): 0.125,
         ("published", "inside"): 0.125,
     }  # fmt: skip
+
+
+def test_the_largest_step_of_metric_r_is_shown_where_a_study_has_one() -> None:
+    bounds = Envelope(
+        t1_low_s=95.0, t1_high_s=105.0, parallelism_low=7.0, parallelism_high=40.0, serial_share_high=0.02
+    )
+    studies = [ScalabilityStudy(fluctuation=(), fluctuation_ratio_max=ratio, envelope=bounds) for ratio in (2.2, None)]
+    known = [prediction(f"app{i}", model=Model("adept", (), study=study)) for i, study in enumerate((*studies, None))]
+    seen = scrape(FixedService(known))["scalewatch_fluctuation_ratio_max"]
+    assert [(labels["application"], value) for labels, value in seen] == [("app0", 2.2)]
 
 
 def test_laws_are_shown_of_the_applications_with_the_most_runs_alone() -> None:

@@ -13,7 +13,7 @@ from processors.models.battery import MEMBERS, REFERENCE, SIZES_MIN, Battery, co
 from processors.models.combination.evidence import ENSEMBLE, Curve, evidence
 from processors.models.downey.curve import speedup
 from processors.models.laws.barnes import SLOPE_MAX, SLOPE_MIN, fit_barnes, log2_run_time
-from processors.models.laws.family import GROWTH, NOISE, PRIOR_SIZE, SHRINKAGE, fit_family
+from processors.models.laws.family import GROWTH, NOISE, PRIOR_SIZE, fit_family
 from processors.models.laws.nnls import nnls
 from tests.kit.combination import combine
 from tests.kit.exact_two_steps import exact_two_steps
@@ -59,7 +59,7 @@ def test_laws_fitted_together_are_those_fitted_alone(sizes: list[float], seed: i
         return
     t = (1000.0 / n + 10.0) * np.exp(np.random.default_rng(seed).normal(0.0, 0.1, n.size))
     basis = np.stack([1.0 / n, np.ones_like(n), np.log2(n), 1.0 / np.sqrt(n), n])
-    members = (([0, 1], 0.0), ([0, 1, 2], 0.0), ([0, 3, 4], SHRINKAGE), ([0, 1, 2, 3, 4], NOISE**2 / PRIOR_SIZE))
+    members = (([0, 1], 0.0), ([0, 1, 2], 0.0), ([0, 3, 4], 0.0), ([0, 1, 2, 3, 4], NOISE**2 / PRIOR_SIZE))
     alone = [fitted_alone(basis[terms], t, penalty * GROWTH[terms]) for terms, penalty in members]
     assert fit_family(n, t) @ basis == pytest.approx(np.array(alone), rel=1e-5)
 
@@ -187,6 +187,36 @@ def test_a_law_that_turns_up_reports_its_fastest_size(name: str) -> None:
 def test_a_law_that_only_falls_has_no_fastest_size() -> None:
     assert "best_n" not in explained("usl", (100.0, 5.0, 0.0))
     assert "best_n" not in explained("kazmina", (100.0, 5.0, 0.0))
+
+
+def test_kazminas_own_law_is_found_again_with_the_size_at_which_it_is_fastest() -> None:
+    n = (16.0, 32.0, 64.0, 96.0, 128.0)
+    t = tuple(0.002 * q + 800.0 / q + 5.0 / math.sqrt(q) for q in n)
+    own = dict(zip(MEMBERS, battery(n, t).parameters, strict=True))["kazmina"]
+    assert own == pytest.approx((800.0, 5.0, 0.002), rel=1e-5)
+    assert explained("kazmina", own)["best_n"] == pytest.approx(657.303, rel=1e-4)
+    assert run_times(1024.0, battery(n, t)._replace(n_max=1e9))["kazmina"] == pytest.approx(2.9855, rel=1e-4)
+
+
+def test_kazminas_law_gives_its_known_numbers_and_no_growth_to_more_than_perfect_speed_up() -> None:
+    own = dict(zip(MEMBERS, battery().parameters, strict=True))["kazmina"]
+    assert own == pytest.approx((1035.109, 0.0, 0.947418), rel=1e-5)
+    n = (16.0, 32.0, 64.0, 96.0, 128.0)
+    better = battery(n, tuple(1000.0 / q**1.05 for q in n))
+    assert dict(zip(MEMBERS, better.parameters, strict=True))["kazmina"] == pytest.approx((818.526, 0.0, 0.0), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "bend"), [("barnes_linear", 0.0), ("barnes_quadratic", 0.0), ("barnes_quadratic", 0.05)]
+)
+def test_barnes_own_law_is_found_again(name: str, bend: float) -> None:
+    def ln_run_time(n: float) -> float:
+        return math.log(2.0) * (13.0 - 0.9 * math.log2(n) + bend * math.log2(n) ** 2)
+
+    n = (2.0, 4.0, 8.0, 16.0, 32.0)
+    members = battery(n, tuple(math.exp(ln_run_time(size)) for size in n))
+    for target in (3.0, 64.0, 128.0):
+        assert run_times(target, members)[name] == pytest.approx(math.exp(ln_run_time(target)), rel=1e-4)
 
 
 def test_kazminas_law_is_fitted_to_the_least_of_repeats_and_the_others_to_what_is_typical() -> None:
