@@ -197,11 +197,11 @@ TABLES = {
     "beyond": Table("sizes beyond the largest that ran", beyond, 900.0),
     "siblings": Table("the same, where other curves of the application are known further out", related, 900.0),
     "trust": Table("what is called reliable, and on which side runs leave their bands", trust, 3600.0),
-    "growth": Table("bands as the centre gets to know applications", growth.lines, 300.0),
+    "growth": Table("bands as the centre gets to know applications", growth.lines, 900.0),
     "inputs": Table("inputs that were never run, or hardly, from the others of their application", inputs.lines, 300.0),
     "streams": Table("anomalies on labelled streams, strictly online", streams.lines, 120.0),
     "profiles": Table("power and run time from counters, other metrics and attributes", profiles.lines, 300.0),
-    "synthetic": Table("curves whose truth is known", synthetic, 60.0),
+    "synthetic": Table("curves whose truth is known", synthetic, 120.0),
     "job_logs": Table(
         "run time of jobs by name and user", program("tests.quality.job_logs", lambda sources: sources.logs), 300.0
     ),
