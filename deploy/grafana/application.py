@@ -153,8 +153,8 @@ def _trust() -> Part:
         "percentunit",
         [
             over_time(
-                f"max by (horizon, quantile) (scalewatch_prediction_pinball_ratio{{{OF_APPLICATION}}})",
-                "{{horizon}} {{quantile}}",
+                f"max by (horizon, end) (scalewatch_prediction_pinball_ratio{{{OF_APPLICATION}}})",
+                "{{horizon}} {{end}}",
             )
         ],
     )
