@@ -139,8 +139,32 @@ def _trust() -> Part:
         unit="percentunit",
     )
     shaded(members, "error", "percentunit", ERROR)
+    tenths = table(
+        "Where runs fell",
+        "Share of the runs in each tenth of the distribution that was published before they ended. A tenth each is right; "
+        "more in the first and the last one, bands are too narrow; more in the last one alone, predictions are too fast.",
+        {"share": rows(f"max by (tenth, horizon) (scalewatch_prediction_pit_ratio{{{OF_APPLICATION}}})")},
+        unit="percentunit",
+    )
+    losses = lines(
+        "Loss of the band's ends",
+        "Mean pinball loss of the lower and the upper end of the band, in parts of the run time, by how far out. Of two "
+        "bands that hold as much, the better one has the smaller loss.",
+        "percentunit",
+        [
+            over_time(
+                f"max by (horizon, end) (scalewatch_prediction_pinball_ratio{{{OF_APPLICATION}}})",
+                "{{horizon}} {{end}}",
+            )
+        ],
+    )
     return Part(
-        "Whether to believe it", (Line(9, ((12, coverage), (12, error))), Line(9, ((12, weights), (12, members))))
+        "Whether to believe it",
+        (
+            Line(9, ((12, coverage), (12, error))),
+            Line(9, ((12, tenths), (12, losses))),
+            Line(9, ((12, weights), (12, members))),
+        ),
     )
 
 

@@ -122,8 +122,8 @@ class Series:
         for part in entry.quality.horizons:
             for number, value in enumerate(part.pit, 1):
                 self.add("prediction_pit_ratio", [*key, part.horizon, str(number)], value)
-            for quantile, loss in (("0.05", part.pinball_05), ("0.95", part.pinball_95)):
-                self.add("prediction_pinball_ratio", [*key, part.horizon, quantile], loss)
+            for end, loss in (("low", part.pinball_05), ("high", part.pinball_95)):
+                self.add("prediction_pinball_ratio", [*key, part.horizon, end], loss)
 
     def add_load(self, entry: Prediction) -> None:
         """Add the run time under load, and how good it has been, where the prediction has one."""

@@ -260,7 +260,7 @@ PREDICTIONS: Final = (
     Declaration(
         "scalewatch_prediction_pinball_ratio", "gauge",
         "Mean pinball loss of the ends of the 90 % band, in parts of the run time (its natural logarithm), by how far out "
-        "the size lay.", (*APPLICATION, _HORIZON, Label("quantile", values=("0.05", "0.95"))),
+        "the size lay.", (*APPLICATION, _HORIZON, Label("end", values=("low", "high"))),
     ),
     Declaration(
         "scalewatch_member_weight", "gauge",

@@ -24,7 +24,7 @@ def test_the_report_draws_its_charts_from_what_is_in_it(chromium: Browser, tmp_p
     past = read(Config(), [str(tmp_path / "jobs.jsonl")], compose.file_options(Config(), "UTC"))
     with visit(chromium) as reader:
         reader.set_content(page(backtest(past, candidates(Config(), ()))))
-        for name in ("errors", "coverage", "reliability", "horizons", "curve-1"):
+        for name in ("errors", "coverage", "reliability", "horizons", "coverage-inside", "curve-1"):
             expect(reader.locator(f"#{name} canvas")).to_be_visible()
         reader.locator("#curve-1 .plot").focus()
         reader.keyboard.press("Home")

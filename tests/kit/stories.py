@@ -10,6 +10,12 @@ from tests.kit.scenario import DAY_MS, Scenario
 
 EVERY_MS = 7_200_000
 APPLICATION = "app"
+EVERYWHERE = tuple(2.0 ** (i / 2) for i in range(4, 19))
+
+
+def kazmina(n: float) -> float:
+    """Return the law of Kazmina and Antonov with its minimum at 52."""
+    return 0.5 * n + 1000.0 / n + 100.0 / math.sqrt(n)
 
 
 class Given(NamedTuple):

@@ -27,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--shipped", action="store_true", help="the coefficients as shipped, instead of each set left out"
     )
     parser.add_argument("--worlds", default="*", help="those to ask, such as first4,minus*,loo1; all without it")
+    parser.add_argument("--workers", type=int, default=1, help="worlds that are asked at the same time")
     parser.add_argument("--print-coefficients", action="store_true", help="what a fit to all of the data gives")
     chosen = parser.parse_args(arguments)
     sources = Sources(
@@ -35,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         by_set=chosen.by_set,
         shipped=chosen.shipped,
         worlds=chosen.worlds.split(","),
+        workers=chosen.workers,
     )
     if not sources.curves:
         parser.error(f"{chosen.data} holds no CSV files of curves")

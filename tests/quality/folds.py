@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[2]
 # what a fit depends on: a change there forgets the cached folds, for what was fitted to other code would hide the change
 FITTED_BY = (
     "processors/models/**/*.py",
+    "tests/kit/combination.py",
+    "tests/quality/made_curves.py",
     "tests/quality/refit*.py",
     "tests/quality/likelihood.py",
     "tests/quality/made_curves.py",

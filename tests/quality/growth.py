@@ -28,7 +28,7 @@ def lines(sources: "Sources") -> Iterator[str]:
     whole = worlds(sources.curves, [WORLD])[WORLD]
     every = sorted({request.curve.application for request in whole.requests})
     order = np.random.default_rng(SEED).permutation(len(every))
-    for seen in (*KNOWN, len(every) - 1):
+    for seen in sorted({min(known, len(every) - 1) for known in (*KNOWN, len(every))}):
         found = []
         for centre in _dealt(whole, [every[i] for i in order], seen + 1):
             sources.folds.check_time()
@@ -43,7 +43,7 @@ def _dealt(whole: World, applications: Sequence[str], size: int) -> Iterator[Wor
         own = {application for application, centre in centre_of.items() if centre == number}
         yield replace(
             whole,
-            name=f"{whole.name} {number + 1} of {len(applications) // size}",
+            name=f"{whole.name} {number + 1} of {-(-len(applications) // size)}",
             earlier=[run for run in whole.earlier if run.curve.application in own],
             later=[run for run in whole.later if run.curve.application in own],
             requests=[request for request in whole.requests if request.curve.application in own],

@@ -5,12 +5,17 @@ A table of another area joins by one line in TABLES: a function, or a program of
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
+from processors.contracts.names import ApplicationKey
+from processors.models.combination.combine import Coefficients
 from processors.pipeline.state import CoefficientsOf, shipped
 from tests.quality import (
     drift,
@@ -41,6 +46,15 @@ KNOWN_TRUTH = {0.0: (0.5, 5.1, 12.8), 0.01: (0.8, 4.8, 12.4), 0.03: (1.8, 7.1, 1
 MARGIN = 1.15
 
 
+class LeftOut(NamedTuple):
+    """The coefficients by which each application is predicted: those that were fitted without its data set."""
+
+    found: Mapping[str, Coefficients]
+
+    def __call__(self, key: ApplicationKey) -> Coefficients:
+        return self.found[key.application]
+
+
 @dataclass
 class Sources:
     """What tables are made from: curves in CSV files, logs of jobs; answers that several tables show are retained.
@@ -55,6 +69,7 @@ class Sources:
     seconds: float = 0.0
     shipped: bool = False
     worlds: Sequence[str] = ("*",)
+    workers: int = 1
     _answers: dict[str, list[score.Answer]] = field(default_factory=dict)
 
     @property
@@ -91,19 +106,21 @@ class Sources:
         """By what an application is predicted; all is fitted before anything is asked, for a shard survives what fails."""
         if self.shipped:
             return shipped
-        found = {curve.application: self.folds.without(curve.fold) for curve in self.curves}
-        return lambda key: found[key.application]
+        return LeftOut({curve.application: self.folds.without(curve.fold) for curve in self.curves})
 
     def answers(self, *stems: str) -> list[score.Answer]:
         """Return the answers of the worlds whose names begin so; each world is asked once."""
-        found = []
-        for name, world in self.centres.items():
-            if name.startswith(stems):
-                if name not in self._answers:
-                    self.folds.check_time()
-                    self._answers[name] = [score.scored(*each) for each in answers(world, self.coefficients_of)]
-                found += self._answers[name]
-        return found
+        chosen = [name for name in self.centres if name.startswith(stems)]
+        missing = [name for name in chosen if name not in self._answers]
+        if missing:
+            ask = partial(_scored_answers, coefficients_of=self.coefficients_of)
+            with ProcessPoolExecutor(self.workers, get_context("spawn")) as pool:
+                for name, found in zip(missing, pool.map(ask, map(self.centres.get, missing)), strict=True):
+                    self._answers[name] = found
+                    if time.monotonic() > self.folds.deadline_s:
+                        pool.shutdown(cancel_futures=True)
+                        self.folds.check_time()
+        return [answer for name in chosen for answer in self._answers[name]]
 
 
 class Table(NamedTuple):
@@ -193,15 +210,15 @@ def alerts_of_hosts(sources: Sources) -> Iterator[str]:
 
 BEYOND = "first", "minus"  # how the names of worlds begin that ask beyond the largest size
 TABLES = {
-    "inside": Table("sizes between those that ran", inside, 1800.0),
+    "inside": Table("sizes between those that ran", inside, 3600.0),
     "beyond": Table("sizes beyond the largest that ran", beyond, 900.0),
-    "siblings": Table("the same, where other curves of the application are known further out", related, 900.0),
+    "siblings": Table("the same, where other curves of the application are known further out", related, 1200.0),
     "trust": Table("what is called reliable, and on which side runs leave their bands", trust, 3600.0),
-    "growth": Table("bands as the centre gets to know applications", growth.lines, 300.0),
+    "growth": Table("bands as the centre gets to know applications", growth.lines, 900.0),
     "inputs": Table("inputs that were never run, or hardly, from the others of their application", inputs.lines, 300.0),
     "streams": Table("anomalies on labelled streams, strictly online", streams.lines, 120.0),
     "profiles": Table("power and run time from counters, other metrics and attributes", profiles.lines, 300.0),
-    "synthetic": Table("curves whose truth is known", synthetic, 60.0),
+    "synthetic": Table("curves whose truth is known", synthetic, 120.0),
     "job_logs": Table(
         "run time of jobs by name and user", program("tests.quality.job_logs", lambda sources: sources.logs), 300.0
     ),
@@ -231,6 +248,10 @@ def _scored(sources: Sources, found: Sequence[score.Answer]) -> Iterator[str]:
     for data_set in _data_sets(sources, found):
         own = score.by_horizon(answer for answer in found if answer.data_set == data_set)
         yield from (f"{_row(each)}  {data_set}" for each in own.items())
+
+
+def _scored_answers(world: World, coefficients_of: CoefficientsOf) -> list[score.Answer]:
+    return [score.scored(*each) for each in answers(world, coefficients_of)]
 
 
 def _data_sets(sources: Sources, found: Sequence[score.Answer]) -> list[str]:

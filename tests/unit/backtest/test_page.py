@@ -120,7 +120,7 @@ def test_every_chart_and_table_is_there(whole: Report) -> None:
     assert ">nan" not in text
 
 
-def test_said_and_held_coverage_stand_in_a_diagram_and_its_table_by_distance(whole: Report) -> None:
+def test_nominal_and_held_coverage_stand_in_a_diagram_and_its_table_by_distance(whole: Report) -> None:
     text, (variant, _) = page(whole), whole.variants
     assert [each.name for each in variant.coverages] == [row.name for row in variant.by_horizon]
     for each, row in zip(variant.coverages, variant.by_horizon, strict=True):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.kit.stories import Story
+from tests.kit.stories import EVERYWHERE, Story, kazmina
 
 
 def vasp(n: float) -> float:
@@ -15,3 +15,9 @@ def test_a_curve_that_turns_up_right_after_the_data_stays_within_its_band(seed: 
     (given,) = Story(seed).repeated(vasp, (4, 8, 16, 32, 64), 2).given(128)
     assert given.holds(vasp(128))
     assert given.verdict != "reliable"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_minimum_of_the_law_of_kazmina_is_found_where_a_size_beyond_it_ran(seed: int) -> None:
+    given = Story(seed, noise=0.003).repeated(kazmina, (1, 2, 4, 8, 16, 32, 64), 2).given(*EVERYWHERE)
+    assert 26 <= min(given, key=lambda point: point.run_time_s).n <= 104

@@ -145,10 +145,10 @@ def test_where_runs_fell_is_shown_by_horizon_with_the_losses_of_the_ends() -> No
     assert len(tenths) == 20
     assert (tenths["inside", "1"], tenths["beyond_4x", "10"]) == (0.1, 0.2)
     losses = {
-        (labels["horizon"], labels["quantile"]): value for labels, value in seen["scalewatch_prediction_pinball_ratio"]
+        (labels["horizon"], labels["end"]): value for labels, value in seen["scalewatch_prediction_pinball_ratio"]
     }
     assert losses == {
-        ("inside", "0.05"): 0.01, ("inside", "0.95"): 0.03, ("beyond_4x", "0.05"): 0.01, ("beyond_4x", "0.95"): 0.03,
+        ("inside", "low"): 0.01, ("inside", "high"): 0.03, ("beyond_4x", "low"): 0.01, ("beyond_4x", "high"): 0.03,
     }  # fmt: skip
 
 
