@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from statistics import median
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
@@ -106,8 +107,9 @@ class ObservedSizes(NamedTuple):
     """Sizes by what must be believed of them.
 
     `confirmed` are out of line and were run so often that they must be believed, with their times in s: the combination
-    of laws takes them in, the study passes them by, and who asks for one gets what it really takes. `doubted` are out of
-    line and were run less often: every curve passes them by. `scatter` is within what part of ln T nine of ten runs
+    of laws takes them in, the study passes them by, and who asks for one gets what it really takes. `excluded` are out of
+    line and were run less often: the study passes them by, and the combination takes them in at times in s that are `weighed`
+    between what was observed and what the other sizes suggest, for dropped ones cost more than they saved. `scatter` is within what part of ln T nine of ten runs
     repeat, either way, at each size that was run often: how runs of one size scatter, over all sizes together. It is
     empty where they repeat too few times to tell, or are of several kinds.
     """
@@ -115,6 +117,7 @@ class ObservedSizes(NamedTuple):
     confirmed: Mapping[float, float]
     excluded: frozenset[float]
     scatter: Mapping[float, float]
+    weighed: Mapping[float, float] = MappingProxyType({})
 
 
 def observed_sizes(
@@ -133,7 +136,21 @@ def observed_sizes(
         {size.n: size.observed_s for size in study.anomalies if size.n in often},
         frozenset(size.n for size in study.anomalies if size.n not in often),
         {n: Z95 * study.noise * math.sqrt(1.0 + 1.0 / weights[n]) for n in sorted(measured) if weights.get(n)},
+        {
+            size.n: size.expected_s * (size.observed_s / size.expected_s) ** believed(weights.get(size.n, 0.0))
+            for size in study.anomalies
+            if size.n not in often
+        },
     )
+
+
+def believed(runs: float) -> float:
+    """Return what share of its deviation a size out of line is believed that has so many runs.
+
+    >>> believed(1.0), believed(3.0)
+    (0.5, 0.75)
+    """
+    return runs / (runs + 1.0)
 
 
 FIT_SIZES_MAX = 12
@@ -332,9 +349,8 @@ class RunTime:
         sizes = self._sizes
         if sizes is None:
             return Curve(key, system, (), ())
-        excluded = self.observed().excluded
-        retained = [i for i, n in enumerate(sizes.n.tolist()) if n not in excluded]
-        n, median_s = (tuple(float(column[i]) for i in retained) for column in (sizes.n, sizes.median_s))
+        weighed, n = self.observed().weighed, tuple(sizes.n.tolist())
+        median_s = tuple(weighed.get(size, time_s) for size, time_s in zip(n, sizes.median_s.tolist(), strict=True))
         return Curve(key, system, n, median_s, unit=ApplicationKey.parse(key).unit)
 
     def observed(self) -> ObservedSizes:
