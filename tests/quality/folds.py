@@ -22,7 +22,6 @@ FITTED_BY = (
     "tests/quality/made_curves.py",
     "tests/quality/refit*.py",
     "tests/quality/likelihood.py",
-    "tests/quality/made_curves.py",
     "tests/quality/curves.py",
 )
 

@@ -56,6 +56,7 @@ def comparable(centre: Scenario) -> dict[str, Any]:
         del state["due_ms"]
         for name in (
             "scores",
+            "fallen",
             "published",
             "new_runs",
             "waiting_ms",
