@@ -19,10 +19,10 @@ from processors.pipeline.features import Features
 from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.power import Power, least_energy
-from processors.pipeline.predictor import CENTRE, Predictor, Question
+from processors.pipeline.predictor import Predictor, Question
 from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import TickWork, guard
-from processors.pipeline.state import ShardState, Tombstone, related_curves_key
+from processors.pipeline.state import CENTRE, ShardState, Tombstone, related_curves_key
 from processors.power.by_size import published_powers
 from processors.run_time.members import Fits, Members
 from processors.run_time.messages import as_reference, fits, model_of, of_similar_runs, prediction, published_points
@@ -119,6 +119,7 @@ class FitQueue:
             return
         key, now_ms = ApplicationKey.parse(application_id), self._state.now_ms
         self._related.learn(key, model)
+        self._state.teach(model.teach())
         self._predictor.begin()
         forecast = self._predictor.forecast(key, model)
         members = self._state.members.open(application_id)

@@ -41,6 +41,7 @@ from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import STOP, Line, Stage, TickWork, of_completion, of_job, run_stages, stage
 from processors.pipeline.state import FoldSettings, Identify, ShardState, Tombstone, stateful
 from processors.power.model import ProfileModels
+from processors.run_time.calibration import BandPool
 from processors.run_time.drift import Drift
 from processors.run_time.members import Members
 from processors.run_time.model import RunTime
@@ -53,7 +54,8 @@ PROCESSORS: Final = tuple(processor.name for processor in STATEFUL) + ARRAYS
 
 SETTLED: Final = (Job, ProfileModels, FeatureTimes, RunTime, AlertLife)  # what a run that settles is learned by
 FORGOTTEN: Final = (  # what goes when an application is forgotten
-    RunTime, Members, Drift, ModelComparison, LoadScores, ProfileModels, FeatureTimes, SimilarRuns, RelatedCurves, Inputs, AlertLife
+    RunTime, Members, Drift, ModelComparison, LoadScores, ProfileModels, FeatureTimes, SimilarRuns, RelatedCurves, BandPool,
+    Inputs, AlertLife,
 )  # fmt: skip
 
 

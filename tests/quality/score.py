@@ -6,8 +6,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from processors.models.combination.combine import Coefficients, Combination, learn, summary
+from processors.models.adept.verdict import SIZES_MIN
+from processors.models.combination.combine import (
+    BELOW,
+    DISTANCE_MAX,
+    Coefficients,
+    Combination,
+    Forecast,
+    learn,
+    summary,
+)
 from processors.models.combination.replay import NO_SCORES, pooled, share
+from processors.run_time.verdict import WIDTH_INSIDE_MAX, allowed
 from tests.kit.combination import combine, prequential
 from tests.quality.curves import Measured, Question, as_curve, horizon, median_s, questions
 from tests.quality.likelihood import weighted_quantiles
@@ -118,8 +128,17 @@ def answers(question: Question, model: Combination) -> Iterator[Answer]:
             error=min(abs(float(prediction.run_time_s[i]) / truth - 1.0), ERROR_MAX),
             covered=float(np.mean((prediction.low_s[i] <= runs) & (runs <= prediction.high_s[i]))),
             width=float(np.log(prediction.high_s[i] / prediction.low_s[i])),
-            reliable=prediction.reliable[i],
+            reliable=_narrow(prediction, i, model.evidence.k),
         )
+
+
+def _narrow(prediction: Forecast, i: int, sizes: int) -> bool:
+    """Return whether a band of the combination alone is narrow enough for what the product calls reliable."""
+    half_width = float(np.log(prediction.high_s[i] / prediction.low_s[i])) / 2.0
+    if prediction.distance[i] <= 0.0:
+        return half_width <= WIDTH_INSIDE_MAX and BELOW not in prediction.reasons[i]
+    near = prediction.distance[i] <= DISTANCE_MAX and sizes >= SIZES_MIN
+    return bool(near and half_width <= allowed(float(prediction.distance[i])))
 
 
 def line(answers: Sequence[Answer]) -> Line:

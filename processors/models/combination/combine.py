@@ -96,12 +96,7 @@ def ln_run_times(data: Scaled, n: Floats) -> Floats:
     return belief.mean_ln_run_times(n / data.n[0])
 
 
-WIDTH_MAX: Final = 0.2  # half-width of the band in ln t up to twice the largest size; more beyond
-WIDTH_GROWTH: Final = 1.5  # power of the distance, of which at most DOUBLINGS_MAX count
-DOUBLINGS_MAX: Final = 3.0
-WIDTH_INSIDE_MAX: Final = 0.1
 DISTANCE_MAX: Final = 4.0  # doublings
-SIZES_MIN: Final = 3
 REASON_SHARE: Final = 0.2  # of what speaks against a forecast, to be named
 
 TOO_FEW, TOO_FAR, BELOW, WIDE = "few_sizes", "far", "below_smallest", "wide_band"
@@ -117,17 +112,6 @@ CIRCUMSTANCES: Final = (
 )
 USUAL: Final = Circumstances(*(np.array([value]) for value in (1.0, 0.02, 0.3, 0.3, 8.0, 1.0, -4.5)))
 _USUAL = features(USUAL)
-
-
-def reliable(distance: Floats, half_width: Floats, sizes: int) -> list[bool]:
-    """Tell for each target beyond the sizes whether it is reliable: distance in doublings, half-width in ln t, (m,).
-
-    >>> reliable(np.array([1.0, 5.0]), np.array([0.1, 0.1]), 4)
-    [True, False]
-    """
-    allowed = WIDTH_MAX * np.clip(distance, 1.0, DOUBLINGS_MAX) ** WIDTH_GROWTH
-    narrow = (half_width <= allowed) & (distance <= DISTANCE_MAX)
-    return [sizes >= SIZES_MIN and within for within in narrow.tolist()]
 
 
 def reasons(scale: Scale, given: Circumstances) -> list[tuple[str, ...]]:
@@ -197,7 +181,7 @@ _ALL_SIZES = np.array([np.iinfo(np.int64).max])
 
 
 class Forecast(NamedTuple):
-    """Predictions at m targets: run time and 90 % band of a single run in seconds, (m,); verdict and reasons of each.
+    """Predictions at m targets: run time and 90 % band of a single run in seconds, (m,); what makes each unsure.
 
     `distance` is log2 of target over largest size, at most 0 inside the range.
     """
@@ -206,7 +190,6 @@ class Forecast(NamedTuple):
     low_s: Floats
     high_s: Floats
     distance: Floats
-    reliable: tuple[bool, ...]
     reasons: tuple[tuple[str, ...], ...]
 
 
@@ -225,11 +208,10 @@ NOTHING_LEARNED: Final = Learned(NO_OFFSETS, ())
 
 
 class _Answer(NamedTuple):
-    """Relative ln of run time, half-width of the band, verdict and reasons of some targets."""
+    """Relative ln of run time, half-width of the band, and what makes some targets unsure."""
 
     ln_run_time: Floats
     half_width: Floats
-    reliable: list[bool]
     reasons: list[tuple[str, ...]]
 
 
@@ -243,8 +225,8 @@ class Combination:
     >>> from processors.models.combination.evidence import evidence
     >>> curve = Curve("a", "archer2", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))
     >>> found = Combination(evidence(curve))
-    >>> found.predict([16.0]).run_time_s.tolist(), found.predict([64.0]).reliable
-    ([78.5], (False,))
+    >>> found.predict([16.0]).run_time_s.tolist()
+    [78.5]
     """
 
     evidence: Evidence
@@ -283,7 +265,6 @@ class Combination:
         answers = [rule(part) for rule, part in zip((self._inside, self._beyond), parts, strict=True) if part.size]
         back = np.argsort(order, kind="stable")
         ln_t, width = (np.concatenate([answer[i] for answer in answers])[back] for i in (0, 1))
-        within = [each for answer in answers for each in answer.reliable]
         why = [each for answer in answers for each in answer.reasons]
         last = math.log(curve.median_s[-1])
         low_s, run_time_s, high_s = (_seconds(last + ln_t + end) for end in (-width, 0.0, width))
@@ -292,8 +273,7 @@ class Combination:
             low_s,
             high_s,
             np.log2(ratio),
-            tuple(within[i] for i in back),
-            tuple(() if within[i] else why[i] for i in back),
+            tuple(why[i] for i in back),
         )
 
     @cached_property
@@ -325,9 +305,8 @@ class Combination:
         system = self.evidence.curve.system
         score = quantiles(distance, self.coefficients.atoms, system, self.learned.scores, self.pool)
         width = score * scales(self.coefficients.scale, given)
-        within = reliable(distance, width, self.evidence.k)
         why = reasons(self.coefficients.scale, given)
-        return _Answer(self._tempered(elasticity @ self._shares * distance * LN2, n, distance), width, within, why)
+        return _Answer(self._tempered(elasticity @ self._shares * distance * LN2, n, distance), width, why)
 
     def _tempered(self, ln_t: Floats, n: Floats, distance: Floats) -> Floats:
         """Return a forecast with the share that a short lone curve leaves to the average of Downey's curves."""
@@ -341,10 +320,9 @@ class Combination:
         below = np.maximum(self.evidence.data.x[0] - x, 0.0)
         scale = inside.scales(self.coefficients.inside_scale, inside.features(self._left_out, self.evidence.k, x))
         width = self._inside_score * scale + BELOW_WIDTH * below
-        within = (below == 0.0) & (width <= WIDTH_INSIDE_MAX)
         why: list[tuple[str, ...]] = [(BELOW,) if far else (WIDE,) for far in below.tolist()]
         ln_t = inside.ln_run_times(self.evidence, n) - inside.common_errors(self.evidence, self.related_curves, n)
-        return _Answer(ln_t, width, within.tolist(), why)
+        return _Answer(ln_t, width, why)
 
     def _circumstances(self, distance: Floats, elasticity: Floats) -> Circumstances:
         found, shares = self.evidence, self._shares
