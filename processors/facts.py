@@ -139,13 +139,19 @@ class Scored(msgspec.Struct, frozen=True):
     model_half_width: float = 1.0
 
 
-# A band from end to end of a thousand or more says nothing of a size: whoever planned by its middle would plan by a guess.
-BAND_RATIO_MAX: Final = 1000.0
+# Whoever planned by the middle of such a band would plan by a guess.
+BAND_RATIO_MAX: Final = 1e4  # from end to end
+SIDE_RATIO_MAX: Final = 1000.0  # from the run time to either end: a band ends there at the latest
 
 
-def says_nothing(band: "Band | PublishedPoint") -> bool:
-    """Return whether a band is so wide that nothing is known."""
-    return band.high_s >= BAND_RATIO_MAX * band.low_s
+def says_nothing(point: "Band | PublishedPoint") -> bool:
+    """Return whether a band is so wide that nothing is known.
+
+    >>> says_nothing(Band(100.0, 50.0, 2e4)), says_nothing(Band(100.0, 50.0, 1e5)), says_nothing(Band(100.0, 1.0, 1e4))
+    (False, True, True)
+    """
+    side = max(point.high_s / point.run_time_s, point.run_time_s / point.low_s)
+    return point.high_s >= BAND_RATIO_MAX * point.low_s or side >= SIDE_RATIO_MAX * (1.0 - 1e-5)
 
 
 class PublishedPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -218,7 +224,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
     `whole` is the verdict on the application, `verdicts` are those of the points, `measured` the measured coverage by horizon,
     and under "own" that of sizes that were run. `model` and `weights` name what was fitted and what each ensemble member weighs,
     `downey` are the parameters of Downey's model. `power_w` is the power that was published at its points; empty where power was
-    not known.
+    not known. Sizes beyond `n_max` are reliable up to `reach`.
     """
 
     points: tuple[PublishedPoint, ...]
@@ -234,6 +240,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
     one: PublishedPoint | None = None
     verdicts: tuple[Reliability, ...] = ()
     measured: dict[str, Measured] = {}
+    reach: float = 0.0
     useful: UsefulSizes | None = None
     model: str = ""
     weights: dict[str, float] = {}
@@ -255,13 +262,19 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
             if point is not None and (point.source == "observed" or not says_nothing(point)):
                 measured = self.measured.get("own" if point.source == "observed" else self.horizon(n))
                 found.append(
-                    CurveReading(n, _rounded(point), measured, n / self.n_max, point.source, self.judged(point))
+                    CurveReading(n, _rounded(point), measured, n / self.n_max, point.source, self._judged_at(n, point))
                 )
         return found
 
     def judged(self, point: PublishedPoint) -> Reliability:
         """Return the verdict on a point of this curve."""
         return self.verdicts[point.verdict] if self.verdicts else self.whole
+
+    def _judged_at(self, n: float, point: PublishedPoint) -> Reliability:
+        """Return the verdict on a size: between two points beyond the data it is not always that of the farther one."""
+        if not self.n_max < n <= self.reach:
+            return self.judged(point)
+        return next((each for each in self.verdicts if each.verdict == "reliable"), Reliability("reliable"))
 
     def horizon(self, n: float) -> Horizon:
         """Return how far a size lies beyond what was observed when the curve was published."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from processors.contracts.names import HORIZONS, horizon_of
 from processors.contracts.outputs import Reliability, Source, UsefulSizes
-from processors.facts import PublishedCurve, PublishedPoint, says_nothing
+from processors.facts import SIDE_RATIO_MAX, PublishedCurve, PublishedPoint, says_nothing
 from processors.inputs import NAME, RUN_DEVIATION, Band, TransferPrediction
 from processors.models.adept.study import Study
 from processors.models.adept.verdict import Verdict
@@ -158,7 +158,7 @@ class RunTimePrediction(NamedTuple):
 
 CURVE_POINTS_MAX: Final = 48
 MIDDLE_RATIO_MIN: Final = 1.5  # between sizes that lie further apart stands a size that was not run
-LN_BAND_MAX: Final = math.log(1000.0)  # where a band would end farther out, it says nothing
+LN_BAND_MAX: Final = math.log(SIDE_RATIO_MAX)  # where a band would end farther out, it says nothing
 
 
 def curve_sizes(sizes: Sequence[float], factor_max: float) -> list[float]:
@@ -220,6 +220,7 @@ def fitted_curve(
         excluded=tuple(sorted(out_of_line)),
         one=points[-1],
         verdicts=tuple(map(reliability, distinct)),
+        reach=verdicts.reach,
         measured={name: found for row, name in enumerate(ROWS) if (found := calibration.measured(row)) is not None},
         useful=UsefulSizes(
             max=useful.max,
@@ -259,15 +260,14 @@ def _final(at: list[float], predicted: RunTimePrediction, model: RunTime, calibr
     lower, upper = (np.minimum(np.array(side), LN_BAND_MAX) for side in zip(*widened, strict=True))
     low_s, high_s = (np.clip(times_s * np.exp(side), 1e-300, 1e300) for side in (-lower, upper))
     digits = rounded(*np.array([times_s, low_s, high_s]).T.ravel().tolist())
+    rows_s = zip(digits[0::3], digits[1::3], digits[2::3], strict=True)
     points = [
-        PublishedPoint(n, *row, cast("Source", source), 0, round(below, 6), round(above, 6))
-        for n, row, source, below, above in zip(
-            at,
-            zip(digits[0::3], digits[1::3], digits[2::3], strict=True),
-            found.source,
-            *(end.tolist() for end in ends),
-            strict=True,
-        )
+        PublishedPoint(n, *row_s, cast("Source", source), 0)
+        for n, row_s, source in zip(at, rows_s, found.source, strict=True)
+    ]
+    points = [
+        msgspec.structs.replace(point, below=round(below, 6), above=round(above, 6))
+        for point, below, above in zip(points, *(end.tolist() for end in ends), strict=True)
     ]
     places = [
         Place(point.n, max(sides), says_nothing(point), why, further, record=row != OWN and calibration.record(row))

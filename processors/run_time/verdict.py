@@ -16,9 +16,10 @@ from processors.models.combination.combine import BELOW, DISTANCE_MAX, TOO_FAR, 
 WIDTH_MAX: Final = 0.2  # half-width of the band in ln t up to twice the largest size; more beyond
 WIDTH_GROWTH: Final = 1.5  # power of the distance, of which at most DOUBLINGS_MAX count
 DOUBLINGS_MAX: Final = 3.0
+REACH_DOUBLINGS: Final = math.log2(REACH)  # up to here ADEPT's judgement and the band are enough
+NEAR: Final = 1e-9
 WIDTH_INSIDE_MAX: Final = 0.1
-STEPS_NEAR: Final = 2  # half doublings: up to twice the largest size ADEPT's judgement and the band are enough
-STEPS_MAX: Final = round(2 * DISTANCE_MAX)
+STEPS: Final = 4  # a doubling
 KNOWN_MIN: Final = 0.5  # the share of related curves in a forecast from which it rests on sizes that were run
 
 RELIABLE: Final = "reliable"
@@ -63,10 +64,10 @@ class Place(NamedTuple):
 def steps(n_max: float) -> list[float]:
     """Return the sizes beyond the largest one at which the verdicts beyond it are taken.
 
-    >>> [round(n, 1) for n in steps(32.0)[:4]], len(steps(32.0))
-    ([45.3, 64.0, 90.5, 128.0], 8)
+    >>> [round(n, 1) for n in steps(32.0)[:5]], len(steps(32.0))
+    ([38.1, 45.3, 53.8, 64.0, 76.1], 16)
     """
-    return [n_max * 2.0 ** (step / 2.0) for step in range(1, STEPS_MAX + 1)]
+    return [n_max * 2.0 ** (step / STEPS) for step in range(1, round(STEPS * DISTANCE_MAX) + 1)]
 
 
 def allowed(distance: float) -> float:
@@ -82,7 +83,8 @@ class Verdicts:
     """The verdicts on the sizes of one curve.
 
     `judged` gives ADEPT's verdict on a size, None standing for twice the largest; `pattern_advice` what is unusual, whatever
-    the verdict. `beyond` are the places at `steps`, in their order.
+    the verdict. `beyond` are the places at `steps`, in their order. `reach` is the largest size up to which every step is
+    reliable: the largest that was run where none is.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class Verdicts:
         self._pattern_advice = pattern_advice
         self._beyond = beyond
         self._trusted = judged(None).verdict not in CANNOT_RELY
-        self._reach, self._failed = self._reached()
+        self.reach, self._failed = self._reached()
 
     def of(self, place: Place) -> Verdict:
         """Return the verdict on a size."""
@@ -112,17 +114,17 @@ class Verdicts:
 
     def whole(self) -> Verdict:
         """Return the verdict on the application: that on twice its largest size, with what is unusual about it."""
-        reached = self._reach >= REACH * self._n_max
+        reached = math.log2(self.reach / self._n_max) >= REACH_DOUBLINGS - NEAR
         judged = self._judged(None)
         if reached:
             return Verdict(RELIABLE, (), self._pattern_advice, None)
         if judged.verdict != RELIABLE:
             return judged
         told = _told(judged, self._failed.reasons if self._failed else (WIDE,))
-        return replace(told, advice=told.advice + self._pattern_advice)
+        return replace(told, advice=(*told.advice, *self._pattern_advice))
 
     def _of_beyond(self, place: Place) -> Verdict:
-        if place.n <= self._reach:
+        if place.n <= self.reach * (1.0 + NEAR):
             return Verdict(RELIABLE, (), (), None)
         nearer = self._failed.reasons if self._failed is not None else ()
         return _told(self._judged(place.n), place.reasons or nearer)
@@ -142,7 +144,7 @@ class Verdicts:
         if not self._trusted or place.says_nothing or place.half_width > allowed(distance):
             return False
         known = place.known_further >= KNOWN_MIN
-        if not (known or place.record) and place.n > REACH * self._n_max:
+        if not (known or place.record) and distance > REACH_DOUBLINGS + NEAR:
             return False
         answered = LEFT_OPEN if known else OF_DISTANCE if place.record else frozenset()
         return answered.issuperset(self._judged(place.n).reasons)
