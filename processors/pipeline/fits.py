@@ -210,6 +210,9 @@ class FitQueue:
         self._warnings.take(
             applications.unreliable(key, predicted.reliability, predicted.observations, settings, self._state.now_ms)
         )
+        self._warnings.take(
+            [applications.slows_down(predicted, self._state.settings.alerts.slows_down, self._state.now_ms)]
+        )
 
     def _evict(self) -> None:
         excess = len(self._state.models) - self._state.settings.run_time.applications_max

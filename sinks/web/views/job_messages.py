@@ -269,12 +269,22 @@ def size_advice(entry: Prediction | None, n: float | None) -> str:
     if entry.reliability.verdict in DOUBTFUL:
         return f"The best size is not known yet. {explained(entry.reliability.verdict)}"
     most = entry.useful_n.max
-    if most is not None and n > most * USED_UP:
-        return _too_many(entry, n, most)
     took_s, half_s = time_at(entry.curve, n), time_at(entry.curve, n / 2)
+    if most is not None and n > most * USED_UP and not gains(entry, most, n):
+        return _too_many(entry, n, most)
     if took_s is None or half_s is None or n < 2:
-        return "" if most is None else f"Up to {sized(most, entry.unit)} more still help."
+        return "" if most is None or n >= most else f"Up to {sized(most, entry.unit)} more still help."
     return _against_half(sized(n / 2, entry.unit), took_s, half_s, alone=n == 2)
+
+
+def gains(entry: Prediction, fewer: float, n: float) -> bool:
+    """Return whether a size is faster than a smaller one, by the curve; False where it does not reach both.
+
+    What is useful is told by efficiency, too: a size at which half of each node is lost may be the fastest all the same.
+    """
+    of = {point.n: point.run_time_s for point in entry.curve}
+    fewer_s, took_s = (of.get(size) or time_at(entry.curve, size) for size in (fewer, n))
+    return fewer_s is not None and took_s is not None and took_s * (1.0 + ALIKE) < fewer_s
 
 
 def _against_half(half: str, took_s: float, half_s: float, *, alone: bool) -> str:
