@@ -144,12 +144,8 @@ BAND_RATIO_MAX: Final = 1e4  # from end to end
 SIDE_RATIO_MAX: Final = 1000.0  # from the run time to either end: a band ends there at the latest
 
 
-def says_nothing(point: "Band | PublishedPoint") -> bool:
-    """Return whether a band is so wide that nothing is known.
-
-    >>> says_nothing(Band(100.0, 50.0, 2e4)), says_nothing(Band(100.0, 50.0, 1e5)), says_nothing(Band(100.0, 1.0, 1e4))
-    (False, True, True)
-    """
+def uninformative(point: "Band | PublishedPoint") -> bool:
+    """Return whether a band is so wide that nothing is known."""
     side = max(point.high_s / point.run_time_s, point.run_time_s / point.low_s)
     return point.high_s >= BAND_RATIO_MAX * point.low_s or side >= SIDE_RATIO_MAX * (1.0 - 1e-5)
 
@@ -187,11 +183,7 @@ COVERAGE_RUNS_MIN: Final = 20  # of ten runs all fall into a band that holds 85 
 
 
 def measured(coverage: float | None, runs: float) -> Measured | None:
-    """Return a share of runs inside their bands with its count; None where these are too few for it to say anything.
-
-    >>> measured(1.0, 19), measured(0.85, 20)
-    (None, Measured(coverage=0.85, runs=20))
-    """
+    """Return a share of runs inside their bands with its count; None where these are too few for it to say anything."""
     return None if coverage is None or runs < COVERAGE_RUNS_MIN else Measured(six_digits(coverage), int(runs))
 
 
@@ -259,7 +251,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
         found = []
         for n in sizes:
             point = self.curve_at(n)
-            if point is not None and (point.source == "observed" or not says_nothing(point)):
+            if point is not None and (point.source == "observed" or not uninformative(point)):
                 measured = self.measured.get("own" if point.source == "observed" else self.horizon(n))
                 found.append(
                     CurveReading(n, _rounded(point), measured, n / self.n_max, point.source, self._judged_at(n, point))

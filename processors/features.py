@@ -46,7 +46,7 @@ def feature_model(features: str, learner: Learner, blend: Blend, pairs: Sequence
         error=second,
         curve_error=first,
         combined_error=both,
-        coverage_90=told.coverage if (told := measured(blend.inside, blend.scored)) else None,
+        coverage_90=held.coverage if (held := measured(blend.inside, blend.scored)) else None,
         ranked=len(pairs),
         rcc=order[0],
         rcc_symmetric=order[1],

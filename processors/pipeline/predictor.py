@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from processors.contracts.events import Evidence
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import AnswerPoint, Member, Model, Reliability, Source
-from processors.facts import N_MAX, N_MIN, Band, Measured, PublishedCurve, Remaining, remaining, says_nothing
+from processors.facts import N_MAX, N_MIN, Band, Measured, PublishedCurve, Remaining, remaining, uninformative
 from processors.features import DECIDES, FeatureQuestion, judged, model_with
 from processors.features import NAME as FEATURES
 from processors.inputs import NAME as OTHER_INPUTS
@@ -234,7 +234,7 @@ class Predictor:
     @staticmethod
     def _useless(curve: PublishedCurve | None, sizes: Sequence[float]) -> list[float]:
         points = [(n, curve.curve_at(n)) for n in sizes] if curve is not None else []
-        return [n for n, point in points if point is not None and says_nothing(point)]
+        return [n for n, point in points if point is not None and uninformative(point)]
 
     def _by_curve(self, question: Question, sizes: Sequence[float]) -> BySize:
         """Predict from the published curve; where it ends, from a fit to what is known now."""

@@ -191,8 +191,8 @@ class ShardState:
     def remove_application(self, application_id: str) -> None:
         """Forget everything about one application, and withdraw its prediction."""
         key, model = ApplicationKey.parse(application_id), self.models.get(application_id)
-        if model is not None and model.taught:
-            self.teach((model.taught, {}))
+        if model is not None and model.transferred:
+            self.teach((model.transferred, {}))
         for store in self._per_application:
             store.remove(application_id)
         self.similar_runs.remove(name_key(key.system, application_id))

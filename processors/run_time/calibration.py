@@ -55,11 +55,7 @@ NO_SPREAD: Final[Mapping[float, Sides]] = {}
 
 
 def share(scores: Sequence[Score]) -> Counts:
-    """Return what an application adds to the pool of the centre: of many scores at a horizon no more than APPLICATION_WEIGHT.
-
-    >>> sum(count for cell, count in share([Score(1, 0.1, True, 1.0, 32.0)] * 9).items() if cell % STRIDE != INSIDE)
-    512
-    """
+    """Return what an application adds to the pool of the centre: of many scores at a horizon no more than APPLICATION_WEIGHT."""
     counts: Counts = {}
     for row in range(len(ROWS)):
         weighed = _by_size([score for score in scores if score.row == row])
@@ -124,11 +120,7 @@ class BandPool(Untimed):
 
 
 def combined(counts: Counts, others: Counts, *, sign: int = 1) -> Counts:
-    """Return the sum of counts, or their difference, without cells that hold nothing.
-
-    >>> combined({1: 3, 2: 1}, {2: 1, 3: 4}), combined({1: 3, 2: 1}, {2: 1}, sign=-1)
-    ({1: 3, 2: 2, 3: 4}, {1: 3})
-    """
+    """Return the sum of counts, or their difference, without cells that hold nothing."""
     total = {cell: counts.get(cell, 0) + sign * others.get(cell, 0) for cell in sorted({*counts, *others})}
     return {cell: count for cell, count in total.items() if count > 0}
 
@@ -216,9 +208,6 @@ def quantile(scores: Sequence[tuple[float, float]]) -> float:
     """Return the conformal SIDE quantile of weighed scores towards one side.
 
     With a total weight of w it is the smallest score that SIDE (w + 1) of the weight does not exceed; the largest of few.
-
-    >>> quantile([(float(i), 1.0) for i in range(1, 41)]), quantile([(2.0, 1.0), (-3.0, 1.0)])
-    (39.0, 2.0)
     """
     wanted = SIDE * (sum(weight for _, weight in scores) + 1.0)
     reached, found = 0.0, 0.0
@@ -234,11 +223,7 @@ def _drawn(factor: float, weight: float, to: float, prior: float) -> float:
 
 
 def centre_sides(counts: Counts, row: int) -> Sides:
-    """Return the factors of one horizon by the scores of the centre, drawn to 1.
-
-    >>> centre_sides({}, 1)
-    Sides(lower=1.0, upper=1.0)
-    """
+    """Return the factors of one horizon by the scores of the centre, drawn to 1."""
     cells = [counts.get(row * STRIDE + cell, 0) for cell in range(CELLS)]
     total = sum(cells)
     if not total:

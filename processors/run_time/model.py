@@ -153,7 +153,7 @@ class RunTimeState(msgspec.Struct, omit_defaults=True):
     flagged: list[tuple[str, float]] = []
     scores: list[Score] = []
     faults: int = 0
-    taught: Counts = {}
+    transferred: Counts = {}
 
 
 SPREAD_RUNS_MIN: Final = 5
@@ -201,17 +201,17 @@ class RunTime:
     def calibration(self, centre: Counts) -> Calibration:
         """Return what scores say of its bands: its own, and of the pool of the `centre` those of all other applications."""
         out_of_line = frozenset(size.n for size in self.study().anomalies)
-        return Calibration(self._state.scores, out_of_line, combined(centre, self._state.taught, sign=-1))
+        return Calibration(self._state.scores, out_of_line, combined(centre, self._state.transferred, sign=-1))
 
     def teach(self) -> tuple[Counts, Counts]:
         """Return what the application added to the pool of the centre, and what it adds now in its place."""
-        before, self._state.taught = self._state.taught, share(self._state.scores)
-        return before, self._state.taught
+        before, self._state.transferred = self._state.transferred, share(self._state.scores)
+        return before, self._state.transferred
 
     @property
-    def taught(self) -> Counts:
+    def transferred(self) -> Counts:
         """What the application has added to the pool of the centre."""
-        return self._state.taught
+        return self._state.transferred
 
     def spread(self, n: float, run_time_s: float) -> Sides | None:
         """Return how far in ln T the newest runs of a size lie below and above a prediction of it; None where they are few."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from processors.contracts.names import HORIZONS, horizon_of
 from processors.contracts.outputs import Reliability, Source, UsefulSizes
-from processors.facts import SIDE_RATIO_MAX, PublishedCurve, PublishedPoint, says_nothing
+from processors.facts import SIDE_RATIO_MAX, PublishedCurve, PublishedPoint, uninformative
 from processors.inputs import NAME, RUN_DEVIATION, Band, TransferPrediction
 from processors.models.adept.study import Study
 from processors.models.adept.verdict import Verdict
@@ -200,11 +200,11 @@ def fitted_curve(
     verdicts = Verdicts(
         known[0], known[-1], predicted.judged, final.places[-len(beyond) :], predicted.study.pattern_advice
     )
-    told = [_with_advice(verdicts.of(place), predicted.others_advice) for place in final.places[: -len(beyond)]]
-    distinct = list(dict.fromkeys(told))
+    judged = [_with_advice(verdicts.of(place), predicted.others_advice) for place in final.places[: -len(beyond)]]
+    distinct = list(dict.fromkeys(judged))
     points = [
         msgspec.structs.replace(point, verdict=distinct.index(verdict))
-        for point, verdict in zip(final.points, told, strict=False)
+        for point, verdict in zip(final.points, judged, strict=False)
     ]
     run = {point.n for point in points[:-1] if point.source == "observed"}
     out_of_line = run.intersection(model.observed().excluded)
@@ -270,7 +270,7 @@ def _final(at: list[float], predicted: RunTimePrediction, model: RunTime, calibr
         for point, below, above in zip(points, *(end.tolist() for end in ends), strict=True)
     ]
     places = [
-        Place(point.n, max(sides), says_nothing(point), why, further, record=row != OWN and calibration.record(row))
+        Place(point.n, max(sides), uninformative(point), why, further, record=row != OWN and calibration.record(row))
         for point, sides, why, further, row in zip(
             points, widened, found.reasons, found.known_further.tolist(), rows, strict=True
         )
@@ -298,7 +298,7 @@ def _as_observed(at: Sequence[float], run_time_s: Floats, predicted: RunTimePred
 
 def _as_far_as_known(points: Sequence[PublishedPoint], n_max: float) -> tuple[PublishedPoint, ...]:
     """Return the points before the first beyond the data of which nothing is known."""
-    end = next((point.n for point in points if point.n > n_max and says_nothing(point)), math.inf)
+    end = next((point.n for point in points if point.n > n_max and uninformative(point)), math.inf)
     return tuple(point for point in points if point.n < end)
 
 

@@ -48,34 +48,26 @@ NOTHING_KNOWN: Final = Verdict(
 class Place(NamedTuple):
     """One size as it is judged: how wide its final band is, and on what its forecast rests.
 
-    `half_width` is that of the wider side, in ln T; `says_nothing` tells that the band is none. `reasons` are those of the
+    `half_width` is that of the wider side, in ln T; `uninformative` tells that the band is none. `reasons` are those of the
     combination of laws, the gravest first. `known_further` is the share of related curves that are known out there, `record`
     tells whether forecasts of the application at this horizon were scored and held.
     """
 
     n: float
     half_width: float
-    says_nothing: bool = False
+    uninformative: bool = False
     reasons: tuple[str, ...] = ()
     known_further: float = 0.0
     record: bool = False
 
 
 def steps(n_max: float) -> list[float]:
-    """Return the sizes beyond the largest one at which the verdicts beyond it are taken.
-
-    >>> [round(n, 1) for n in steps(32.0)[:5]], len(steps(32.0))
-    ([38.1, 45.3, 53.8, 64.0, 76.1], 16)
-    """
+    """Return the sizes beyond the largest one at which the verdicts beyond it are taken."""
     return [n_max * 2.0 ** (step / STEPS) for step in range(1, round(STEPS * DISTANCE_MAX) + 1)]
 
 
 def allowed(distance: float) -> float:
-    """Return the half-width in ln T that a reliable band may have at a distance beyond the largest size, in doublings.
-
-    >>> allowed(0.5), round(allowed(2.0), 3), allowed(4.0) == allowed(3.0)
-    (0.2, 0.566, True)
-    """
+    """Return the half-width in ln T that a reliable band may have at a distance beyond the largest size, in doublings."""
     return float(WIDTH_MAX * min(max(distance, 1.0), DOUBLINGS_MAX) ** WIDTH_GROWTH)
 
 
@@ -103,14 +95,14 @@ class Verdicts:
 
     def of(self, place: Place) -> Verdict:
         """Return the verdict on a size."""
-        if place.says_nothing:
+        if place.uninformative:
             return NOTHING_KNOWN
         if place.n > self._n_max:
             return self._of_beyond(place)
         below = place.n < self._n_min
         if self._trusted and not below and place.half_width <= WIDTH_INSIDE_MAX:
             return Verdict(RELIABLE, (), (), None)
-        return _told(self._judged(place.n), place.reasons or ((BELOW,) if below else (WIDE,)))
+        return _reported(self._judged(place.n), place.reasons or ((BELOW,) if below else (WIDE,)))
 
     def whole(self) -> Verdict:
         """Return the verdict on the application: that on twice its largest size, with what is unusual about it."""
@@ -120,14 +112,14 @@ class Verdicts:
             return Verdict(RELIABLE, (), self._pattern_advice, None)
         if judged.verdict != RELIABLE:
             return judged
-        told = _told(judged, self._failed.reasons if self._failed else (WIDE,))
-        return replace(told, advice=(*told.advice, *self._pattern_advice))
+        reported = _reported(judged, self._failed.reasons if self._failed else (WIDE,))
+        return replace(reported, advice=(*reported.advice, *self._pattern_advice))
 
     def _of_beyond(self, place: Place) -> Verdict:
         if place.n <= self.reach * (1.0 + NEAR):
             return Verdict(RELIABLE, (), (), None)
         nearer = self._failed.reasons if self._failed is not None else ()
-        return _told(self._judged(place.n), place.reasons or nearer)
+        return _reported(self._judged(place.n), place.reasons or nearer)
 
     def _reached(self) -> tuple[float, Place | None]:
         """Return how far beyond the largest size every step is reliable, and the first that is not."""
@@ -141,7 +133,7 @@ class Verdicts:
     def _holds(self, place: Place) -> bool:
         """Return whether a step is reliable by itself: its band is narrow, and ADEPT has nothing against it that is not answered."""
         distance = math.log2(place.n / self._n_max)
-        if not self._trusted or place.says_nothing or place.half_width > allowed(distance):
+        if not self._trusted or place.uninformative or place.half_width > allowed(distance):
             return False
         known = place.known_further >= KNOWN_MIN
         if not (known or place.record) and distance > REACH_DOUBLINGS + NEAR:
@@ -150,7 +142,7 @@ class Verdicts:
         return answered.issuperset(self._judged(place.n).reasons)
 
 
-def _told(judged: Verdict, reasons: tuple[str, ...]) -> Verdict:
+def _reported(judged: Verdict, reasons: tuple[str, ...]) -> Verdict:
     """Return ADEPT's verdict where it has something against a size, else that the forecast is uncertain, and why."""
     if judged.verdict != RELIABLE:
         return judged

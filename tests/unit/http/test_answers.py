@@ -80,7 +80,7 @@ def test_energy_is_reported_where_it_is_known() -> None:
 def test_the_usual_size_itself_has_nothing_beside_it() -> None:
     shown = answered("n=16", point(16.0, 240.0, coverage_measured=None))
     assert len(shown.messages) == 2
-    assert shown.messages[1] == "No run has tested such a band yet."
+    assert shown.messages[1] == "Too few runs have tested such a band yet."
 
 
 def test_beyond_the_useful_size_the_box_reports_it() -> None:
