@@ -162,7 +162,6 @@ def test_an_application_that_slows_down_has_an_alert_of_its_own_and_its_predicti
     assert centre.alerts("PredictionUnreliable") == []
 
 
-
 def test_the_alerts_of_an_application_that_is_evicted_resolve() -> None:
     centre = Scenario(run_time={"applications_max": 1})
     centre.at("08:00").scales("lammps", *SIZES)

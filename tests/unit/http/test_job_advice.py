@@ -6,7 +6,7 @@ import pytest
 
 from processors.contracts.outputs import Prediction, Reliability, UsefulSizes
 from sinks.web.views.job_messages import energy_text, limit_advice, size_advice, time_at
-from tests.kit.messages import curve, curve_point, powered_curve, prediction
+from tests.kit.messages import curve_point, powered_curve, prediction
 from tests.kit.recent import predicted, recent_run
 
 BAND = predicted(1800.0, low_s=1620.0, high_s=2040.0)
