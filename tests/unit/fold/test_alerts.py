@@ -148,7 +148,7 @@ def test_predictions_that_are_not_reliable_are_reported_after_ten_minutes() -> N
     assert centre.messages("alerts")[-1]["labels"]["verdict"] == "high_error"
 
 
-def test_an_application_that_slows_down_has_an_alert_of_its_own_and_its_prediction_is_not_doubted_for_it() -> None:
+def test_an_application_that_slows_down_has_an_alert_of_its_own_and_its_prediction_is_as_good() -> None:
     centre = Scenario()
     centre.at("08:00")
     for i, time_s in enumerate((800.0, 420.0, 230.0, 150.0, 180.0) * 4):
