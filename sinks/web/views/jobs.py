@@ -130,11 +130,7 @@ def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> RunVie
     entry = None if run.application_id is None else service.prediction(run.application_id)
     unit = _unit(run, entry)
     point = _point(entry, run.n)
-    usual = (
-        run.predicted
-        if point is None or entry is None
-        else job_messages.predicted_now(point, entry.reliability.verdict)
-    )
+    usual = run.predicted if point is None or entry is None else job_messages.predicted_now(entry, point)
     others = service.runs(run.application_id)[:RECORD_RUNS] if newest and run.application_id else ()
     return RunView(
         run=run,
