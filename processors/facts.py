@@ -11,7 +11,7 @@ import msgspec
 from processors.contracts.events import SUCCESS, JobCompleted
 from processors.contracts.names import Horizon, horizon_of
 from processors.contracts.outputs import Reliability, ScalabilityStudy, Source, UsefulSizes
-from processors.models.statistics import Z95, rounded
+from processors.models.statistics import Z95, rounded, six_digits
 
 N_MIN: Final = 1e-3
 N_MAX: Final = 1e9
@@ -120,9 +120,10 @@ def noteworthy(old: Band | None, new: Band, tolerance: float = 0.02) -> bool:
 class Scored(msgspec.Struct, frozen=True):
     """A run against the prediction that was published before it ended.
 
-    `ln_ratio` is ln(observed / expected); `half_width` that of the band, in ln. `observations` is how many runs the
-    prediction knew. `ground` is what it rests on at this size: runs of the size itself, other ones, or other ones though
-    this size was run and was out of line.
+    `ln_ratio` is ln(observed / expected); `half_width` that of the band, in ln, `model_half_width` that of the side where the
+    run lies, as the model had made it before any calibration. `observations` is how many runs the prediction knew. `ground` is
+    what it rests on at this size: runs of the size itself, other ones, or other ones though this size was run and was out of
+    line.
     """
 
     run: RunFact
@@ -135,10 +136,26 @@ class Scored(msgspec.Struct, frozen=True):
     horizon: Horizon
     observations: int
     ground: Ground = "runs"
+    model_half_width: float = 1.0
+
+
+# Whoever planned by the middle of such a band would plan by a guess.
+BAND_RATIO_MAX: Final = 1e4  # from end to end
+SIDE_RATIO_MAX: Final = 1000.0  # from the run time to either end: a band ends there at the latest
+
+
+def uninformative(point: "Band | PublishedPoint") -> bool:
+    """Return whether a band is so wide that nothing is known."""
+    side = max(point.high_s / point.run_time_s, point.run_time_s / point.low_s)
+    return point.high_s >= BAND_RATIO_MAX * point.low_s or side >= SIDE_RATIO_MAX * (1.0 - 1e-5)
 
 
 class PublishedPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Run time and band at one size, in seconds, where they come from, and the index of their verdict in the curve's list."""
+    """Run time and band at one size, in seconds, where they come from, and the index of their verdict in the curve's list.
+
+    `below` and `above` are the half-widths of the band's sides in ln T as the model had made them, before any calibration; 0
+    where these were not kept.
+    """
 
     n: float
     run_time_s: float
@@ -146,6 +163,8 @@ class PublishedPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
     high_s: float
     source: Source = "interpolated"
     verdict: int = 0
+    below: float = 0.0
+    above: float = 0.0
 
     @property
     def band(self) -> Band:
@@ -153,12 +172,27 @@ class PublishedPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return Band(self.run_time_s, self.low_s, self.high_s)
 
 
+class Measured(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The share of runs that kept to bands like this, and of how many runs that were scored."""
+
+    coverage: float
+    runs: int
+
+
+COVERAGE_RUNS_MIN: Final = 20  # of ten runs all fall into a band that holds 85 % of them, one time in five
+
+
+def measured(coverage: float | None, runs: float) -> Measured | None:
+    """Return a share of runs inside their bands with its count; None where these are too few for it to say anything."""
+    return None if coverage is None or runs < COVERAGE_RUNS_MIN else Measured(six_digits(coverage), int(runs))
+
+
 class CurveReading(NamedTuple):
     """A curve at one size: the band in six digits, its measured coverage, how far it is extrapolated, its source and verdict."""
 
     n: float
     band: Band
-    coverage_measured: float | None
+    measured: Measured | None
     extrapolation: float
     source: Source
     reliability: Reliability
@@ -179,9 +213,10 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
     size 1, whether or not the curve reaches it. `n_min` and `n_max` are the sizes that were observed. `by_size` holds the
     curve itself where something else was published, because run times do not follow the size.
     At the sizes of `own` it rests on their own runs; those of `doubted` were run and are out of line: it passes them by.
-    `whole` is the verdict on the application, `verdicts` are those of the points, `coverage` the measured coverage by horizon. `model` and `weights` name what was
-    fitted and what each ensemble member weighs, `downey` are the parameters of Downey's model, `study` what ADEPT's study measured. `power_w` is the power that was
-    published at its points; empty where power was not known.
+    `whole` is the verdict on the application, `verdicts` are those of the points, `measured` the measured coverage by horizon,
+    and under "own" that of sizes that were run. `model` and `weights` name what was fitted and what each ensemble member weighs,
+    `downey` are the parameters of Downey's model, `study` what ADEPT's study measured. `power_w` is the power that was published
+    at its points; empty where power was not known. Sizes beyond `n_max` are reliable up to `reach`.
     """
 
     points: tuple[PublishedPoint, ...]
@@ -190,14 +225,14 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
     observations: int
     time_ms: int
     whole: Reliability = Reliability("insufficient")
-    band_calibration: float = 1.0
     by_size: tuple[PublishedPoint, ...] = ()
     own: tuple[float, ...] = ()
     excluded: tuple[float, ...] = ()
     power_w: tuple[float | None, ...] = ()
     one: PublishedPoint | None = None
     verdicts: tuple[Reliability, ...] = ()
-    coverage: dict[Horizon, float] = {}
+    measured: dict[str, Measured] = {}
+    reach: float = 0.0
     useful: UsefulSizes | None = None
     model: str = ""
     weights: dict[str, float] = {}
@@ -206,27 +241,33 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def at(self, n: float) -> PublishedPoint | None:
         """Return what was published at a size; None outside of the curve."""
-        return _at(self.points, n)
+        return _at(self.points, n, self.n_max)
 
     def curve_at(self, n: float) -> PublishedPoint | None:
         """Return what the curve itself gives at a size; None outside of it, but for size 1."""
-        return _at(self.by_size or self.points, n) or (self.one if n == 1.0 else None)
+        return _at(self.by_size or self.points, n, self.n_max) or (self.one if n == 1.0 else None)
 
     def read(self, sizes: Sequence[float]) -> "list[CurveReading]":
-        """Return what the curve itself gives at those of the sizes that it reaches."""
+        """Return what the curve itself gives at those of the sizes that it reaches, and says anything of."""
         found = []
         for n in sizes:
             point = self.curve_at(n)
-            if point is not None:
-                measured = self.coverage.get(horizon_of(n, self.n_min, self.n_max))
+            if point is not None and (point.source == "observed" or not uninformative(point)):
+                measured = self.measured.get("own" if point.source == "observed" else self.horizon(n))
                 found.append(
-                    CurveReading(n, _rounded(point), measured, n / self.n_max, point.source, self.judged(point))
+                    CurveReading(n, _rounded(point), measured, n / self.n_max, point.source, self._judged_at(n, point))
                 )
         return found
 
     def judged(self, point: PublishedPoint) -> Reliability:
         """Return the verdict on a point of this curve."""
         return self.verdicts[point.verdict] if self.verdicts else self.whole
+
+    def _judged_at(self, n: float, point: PublishedPoint) -> Reliability:
+        """Return the verdict on a size: between two points beyond the data it is not always that of the farther one."""
+        if not self.n_max < n <= self.reach:
+            return self.judged(point)
+        return next((each for each in self.verdicts if each.verdict == "reliable"), Reliability("reliable"))
 
     def horizon(self, n: float) -> Horizon:
         """Return how far a size lies beyond what was observed when the curve was published."""
@@ -244,6 +285,8 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
         point = self.curve_at(run.n) if self.own else self.at(run.n)
         if point is None:
             return None
+        slower = run.run_time_s >= point.run_time_s
+        side = abs(math.log(point.high_s if slower else point.low_s) - math.log(point.run_time_s))
         return Scored(
             run=run,
             expected_s=point.run_time_s,
@@ -255,6 +298,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
             horizon=self.horizon(run.n),
             observations=self.observations,
             ground=self.ground(run.n),
+            model_half_width=max((point.above if slower else point.below) or side, 1e-6),
         )
 
 
@@ -264,7 +308,7 @@ def _rounded(point: PublishedPoint) -> Band:
     return Band(*rounded(point.run_time_s, point.low_s, point.high_s))
 
 
-def _at(points: Sequence[PublishedPoint], n: float) -> PublishedPoint | None:
+def _at(points: Sequence[PublishedPoint], n: float, n_max: float) -> PublishedPoint | None:
     sizes = [point.n for point in points]
     i = bisect_left(sizes, n)
     if i == len(sizes) or (i == 0 and sizes[0] != n):
@@ -273,7 +317,8 @@ def _at(points: Sequence[PublishedPoint], n: float) -> PublishedPoint | None:
         return points[i]
     left, right = points[i - 1], points[i]
     share = math.log(n / left.n) / math.log(right.n / left.n)
-    further = left if left.source != "observed" else right  # what no run of the size itself supports is judged as that
+    # what no run of the size itself supports is judged as that; beyond the data it is judged as what lies farther out
+    further = right if n > n_max or left.source == "observed" else left
     sources = {left.source, right.source}
     source: Source = "extrapolated" if "extrapolated" in sources else "interpolated"
     return PublishedPoint(
@@ -283,6 +328,8 @@ def _at(points: Sequence[PublishedPoint], n: float) -> PublishedPoint | None:
         _between(left.high_s, right.high_s, share),
         left.source if sources == {"similar_runs"} else source,
         further.verdict,
+        (1.0 - share) * left.below + share * right.below,
+        (1.0 - share) * left.above + share * right.above,
     )
 
 

@@ -17,8 +17,7 @@ import numpy as np
 from processors.contracts.events import Attribute
 from processors.contracts.names import HORIZONS
 from processors.contracts.outputs import FeatureModel, HorizonError, Member, Model, Reliability
-from processors.facts import Band, CurvePrediction
-from processors.models.combination.combine import WIDTH_MAX
+from processors.facts import Band, CurvePrediction, Measured, measured
 from processors.models.communication import NAMES, r_squared, rcc, rcc_symmetric
 from processors.models.features import ATTRIBUTE_KINDS, NETWORK, NETWORK_KINDS, Blend, Chosen, Forecast, encoded
 from processors.models.statistics import six_digits
@@ -26,7 +25,7 @@ from processors.models.training.runs import Run
 from processors.models.training.table import CHOICE
 from processors.models.training.trainer import Learner, Trainer
 from processors.run_time.members import ERROR_MAX, WINDOW
-from processors.run_time.prediction import REASON_TEXT, RELIABLE, UNCERTAIN
+from processors.run_time.verdict import REASON_TEXT, RELIABLE, UNCERTAIN, WIDTH_MAX
 from processors.store import RateLimit, counted, due
 
 RANKED_MIN = 8
@@ -47,7 +46,7 @@ def feature_model(features: str, learner: Learner, blend: Blend, pairs: Sequence
         error=second,
         curve_error=first,
         combined_error=both,
-        coverage_90=six_digits(blend.inside) if blend.scored else None,
+        coverage_90=held.coverage if (held := measured(blend.inside, blend.scored)) else None,
         ranked=len(pairs),
         rcc=order[0],
         rcc_symmetric=order[1],
@@ -117,7 +116,7 @@ class Pooled(NamedTuple):
     low_s: float
     high_s: float
     shares: dict[str, float]
-    coverage: float | None = None
+    measured: Measured | None = None
 
 
 class _Predicted(NamedTuple):
@@ -176,7 +175,7 @@ class FeatureTimes:
             if earlier in shares and later in shares:
                 shares[earlier] *= 1.0 - shares[later]
         blend = self._blend(last.stage)
-        return Pooled(*blend.band(last.pooled), shares, blend.inside)
+        return Pooled(*blend.band(last.pooled), shares, measured(blend.inside, blend.scored))
 
     def missing(self, attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:
         """Return what a run has to report its attributes, or of its communication, and does not."""

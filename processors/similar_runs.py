@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from processors.contracts.outputs import Member, Model, Reliability
-from processors.facts import Band, Remaining, RunFact, Scored
+from processors.facts import Band, Measured, Remaining, RunFact, Scored, measured
 from processors.models.similar_runs import (
     CENTRE,
     CLASS,
@@ -157,7 +157,6 @@ GroupKind = Literal["user", "name", "class", "centre"]
 GROUPS: Final[dict[GroupKind, Group]] = {"user": USER, "name": NAME, "class": CLASS, "centre": CENTRE}
 RETAINED_MAX: Final[dict[GroupKind, int]] = {"user": RUNS_MAX, "name": 28, "class": RUNS_MAX, "centre": RUNS_MAX}
 NEAR_LIMIT: Final = 0.95
-SCORED_MIN: Final = 20.0
 SCORED_PER_TICK: Final = 100  # runs of a centre that its band is scored by; more would not tell more
 _FORGETTING: Final = 0.995  # of the share of runs inside the band: about the newest 200
 _ID_BYTES: Final = 4
@@ -224,9 +223,9 @@ class SimilarRuns(Untimed):
         return self._levels.current
 
     @property
-    def coverage(self) -> float | None:
-        """The share of recent runs that kept to the band told before; None before SCORED_MIN were scored."""
-        return self._inside / self._scored if self._scored >= SCORED_MIN else None
+    def measured(self) -> Measured | None:
+        """The share of recent runs that kept to the band told before, and of how many; None before these are enough."""
+        return measured(self._inside / self._scored if self._scored else None, self._scored)
 
     def score(self, fact: ComingJob) -> PastRuns:  # noqa: ARG002  # how much each run counts is decided in `expected`
         """Return what is known for a job of this group."""
@@ -361,11 +360,11 @@ REASON_TEXT: Final = {
 
 
 class SimilarRunsPrediction(NamedTuple):
-    """What similar runs report a job; `coverage` is the share of recent runs that kept to such bands."""
+    """What similar runs report a job; `measured` is the share of recent runs that kept to such bands."""
 
     expected: Expected
     model: Model
-    coverage: float | None
+    measured: Measured | None
 
 
 def predict(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> SimilarRunsPrediction | None:
@@ -379,7 +378,7 @@ def predict(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> Si
         Member(kind, six_digits(share), {"runs": float(similar_runs[kind].count)})
         for kind, share in zip(retained, found.law.shares, strict=False)  # the last share is the prior's
     )
-    return SimilarRunsPrediction(found, Model(MODEL_NAME, members), centre.coverage)
+    return SimilarRunsPrediction(found, Model(MODEL_NAME, members), centre.measured)
 
 
 def reliability(alike: float, why: str) -> Reliability:

@@ -146,9 +146,10 @@ def _dead_letter(place: str, index: int, format_name: str, value: bytes, error: 
 def _quality(found: Sequence[Quality | PowerQuality]) -> dict[str, Any]:
     scored = sum(each.scored for each in found)
     errors = sorted(each.median_error for each in found if each.median_error is not None)
-    inside = sum((each.coverage_90 or 0.0) * each.scored for each in found)
+    covered = [(each.coverage_90, each.scored) for each in found if each.coverage_90 is not None]
+    runs = sum(count for _, count in covered)
     return {
         "scored": scored,
         "median_of_median_errors": errors[len(errors) // 2] if errors else None,
-        "coverage_90": inside / scored if scored else None,
+        "coverage_90": sum(coverage * count for coverage, count in covered) / runs if runs else None,
     }

@@ -6,6 +6,7 @@ local M = {
     bytes_max = 16 * 1024 * 1024,
     keep_s = 30,        -- the file is read again after so long
     wide = 3.0,         -- a time limit that many times what nine of ten runs need is told
+    alike = 1.02,       -- run times that differ by less are equal
 }
 
 local kept = { path = nil, rows = {}, read_s = nil }
@@ -22,7 +23,7 @@ local function row_of(line)
     local row = {
         application = text(line, "application"), system = text(line, "system"), input = text(line, "input"),
         unit = text(line, "unit"), n = number(line, "n"), run_time_s = number(line, "run_time_s"),
-        low_s = number(line, "low_s"), high_s = number(line, "high_s"), useful_n_max = number(line, "useful_n_max"),
+        low_s = number(line, "low_s"), high_s = number(line, "high_s"),
         reliable = line:find('"reliable":true', 1, true) ~= nil,
     }
     if row.application and row.unit and row.n and row.run_time_s and row.high_s then return row end
@@ -68,29 +69,57 @@ local function between(below, above, n)
     end
     return {
         application = below.application, unit = below.unit, n = n, run_time_s = mixed("run_time_s"),
-        high_s = mixed("high_s"), useful_n_max = below.useful_n_max, reliable = below.reliable and above.reliable,
+        high_s = mixed("high_s"), reliable = below.reliable and above.reliable,
     }
 end
 
--- The prediction of a job: {name, comment, nodes}; nil where its application or its size is not known.
+-- The prediction of a job: {name, comment, nodes}, and all sizes of its application; nil where this is not known. Of a size
+-- that the curve does not reach there is a name alone.
 function M.predicted(job)
     local rows = M.rows()
     for _, name in ipairs(M.names(job)) do
-        local input, below, above = nil, nil, nil
+        local input, below, above, sizes = nil, nil, nil, {}
         for _, row in ipairs(rows[name] or {}) do
             if row.unit == "nodes" then
                 if input ~= nil and row.input ~= input then return nil end  -- several inputs: which one is not known
                 input = row.input
+                table.insert(sizes, row)
                 if row.n <= job.nodes and (not below or row.n > below.n) then below = row end
                 if row.n >= job.nodes and (not above or row.n < above.n) then above = row end
             end
         end
         if below and above then
-            if below.n == above.n then return below end
-            return between(below, above, job.nodes)
+            if below.n == above.n then return below, sizes end
+            return between(below, above, job.nodes), sizes
         end
-        if below then return { application = below.application, n = job.nodes, useful_n_max = below.useful_n_max } end
+        if below then return { application = below.application, n = job.nodes }, sizes end
     end
+end
+
+-- The fewest nodes that are as fast as those asked for; nil where these are faster than any fewer, or where nobody knows.
+-- Run times are compared, and of these only what can be relied on. Where that ends before the size that is asked for, more
+-- nodes have to be slower there already.
+function M.enough(found, sizes)
+    local last, best_s = nil, nil
+    for _, row in ipairs(sizes) do
+        if row.reliable and (not last or row.n > last.n) then last = row end
+        if row.reliable and (not best_s or row.run_time_s < best_s) then best_s = row.run_time_s end
+    end
+    if not last then return nil end
+    local most_s = nil
+    if found.reliable then
+        most_s = found.run_time_s * M.alike
+    elseif found.n > last.n and best_s * M.alike < last.run_time_s then
+        most_s = best_s * M.alike
+    else
+        return nil
+    end
+    local fewest = nil
+    for _, row in ipairs(sizes) do
+        local enough = row.reliable and row.n < found.n and row.run_time_s <= most_s
+        if enough and (not fewest or row.n < fewest) then fewest = row.n end
+    end
+    return fewest
 end
 
 local function nodes(count)
@@ -107,12 +136,12 @@ end
 -- Sentences for the person who submits a job: {name, comment, nodes, time_limit_s}; none where there is nothing to say.
 function M.advice(job)
     local said = {}
-    local found = M.predicted(job)
+    local found, sizes = M.predicted(job)
     if not found then return said end
-    local useful = found.useful_n_max
-    if useful and job.nodes > useful then
+    local enough = M.enough(found, sizes)
+    if enough then
         table.insert(said, string.format("%s gains nothing beyond %s; %d are asked for.",
-            found.application, nodes(useful), job.nodes))
+            found.application, nodes(enough), job.nodes))
     end
     if found.reliable and job.time_limit_s then
         if job.time_limit_s < found.run_time_s then

@@ -8,7 +8,7 @@ from typing import Final
 from processors.alerts.lifecycle import Condition
 from processors.contracts.events import Attribute
 from processors.contracts.names import ApplicationKey, rfc3339
-from processors.contracts.outputs import AlertEvidence, Reliability, Severity
+from processors.contracts.outputs import AlertEvidence, Prediction, Reliability, Severity
 from processors.contracts.settings import AlertSettings
 from processors.facts import Scored
 from processors.jobs.failures import FailureJudgement
@@ -21,6 +21,7 @@ STRANGE_RUN: Final = "StrangeRun"
 REGRESSION: Final = "Regression"
 IMPROVEMENT: Final = "Improvement"
 PREDICTION_UNRELIABLE: Final = "PredictionUnreliable"
+SLOWS_DOWN: Final = "SlowsDown"
 APPLICATION_FAILS: Final = "ApplicationFailureRate"
 HOST_FAILS: Final = "HostFailureRate"
 HOST_ANOMALY: Final = "HostAnomaly"
@@ -29,7 +30,7 @@ STRAGGLER_HOST: Final = "StragglerHost"
 UNEXPLAINED_POWER: Final = "UnexplainedPower"
 DISTURBED_RUN: Final = "DisturbedRun"
 ALERT_NAMES: Final = (
-    SLOW_SIZE, FAST_SIZE, STRANGE_RUN, REGRESSION, IMPROVEMENT, PREDICTION_UNRELIABLE, APPLICATION_FAILS, HOST_FAILS,
+    SLOW_SIZE, FAST_SIZE, STRANGE_RUN, REGRESSION, IMPROVEMENT, PREDICTION_UNRELIABLE, SLOWS_DOWN, APPLICATION_FAILS, HOST_FAILS,
     HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST, UNEXPLAINED_POWER, DISTURBED_RUN,
 )  # fmt: skip
 
@@ -94,6 +95,28 @@ def unreliable(
     ]
 
 
+def slows_down(predicted: Prediction, settings: AlertSettings.SlowsDown, now_ms: int) -> Condition:
+    """Return the condition of an application that takes longer on its largest sizes: its prediction may be as good as any."""
+    key = ApplicationKey(predicted.system, predicted.application, predicted.input, predicted.unit)
+    fastest = predicted.useful_n.slower_beyond
+    if fastest is None:
+        return over(SLOWS_DOWN, application_labels(key), now_ms)
+    times_s = {point.n: point.run_time_s for point in predicted.curve}
+    largest = predicted.sizes[-1]
+    return Condition(
+        name=SLOWS_DOWN,
+        labels=application_labels(key),
+        holds=settings.enabled and predicted.observations >= settings.observations_min,
+        time_ms=now_ms,
+        kind="reliability",
+        severity="info",
+        for_ms=round(settings.for_s * 1000),
+        summary=f"{key.application} is slower on {largest:g} {key.unit} than on {fastest:g}.",
+        description=f"More than {fastest:g} {key.unit} only cost: no run was faster on more.",
+        evidence=AlertEvidence(observed=times_s.get(largest), expected=times_s.get(fastest), n=largest),
+    )
+
+
 def over(name: str, labels: dict[str, str], now_ms: int, *, forgotten: bool = False) -> Condition:
     """Return the condition of what no longer holds, or is `forgotten`: nobody knows any more whether it does."""
     return Condition(name=name, labels=labels, holds=False, time_ms=now_ms, forgotten=forgotten)
@@ -106,7 +129,7 @@ def forgotten(
     labels = application_labels(key)
     sizes = [(name, {**labels, "n": f"{n:g}"}) for name, n in flagged]
     judged = [(PREDICTION_UNRELIABLE, {**labels, "verdict": verdict}) for verdict in verdicts]
-    return [over(name, of, now_ms, forgotten=True) for name, of in (*sizes, *judged)]
+    return [over(name, of, now_ms, forgotten=True) for name, of in (*sizes, *judged, (SLOWS_DOWN, labels))]
 
 
 def failing(

@@ -20,13 +20,14 @@ class HorizonQuality(msgspec.Struct, frozen=True):
 
     `pit` is the share of runs in each tenth of the distribution that was published: .1 each where it was right, more in the
     outer tenths where bands were too narrow, in the last ones where predictions were too fast. `pinball_05` and `pinball_95`
-    are the mean pinball losses of the band's ends, in ln of the run time. Older runs weigh less; empty and None before 20 runs.
+    are the mean pinball losses of the band's ends, in ln of the run time. Older runs weigh less. Share, `pit` and losses are
+    None or empty before 20 runs were scored: of fewer they say nothing.
     """
 
     horizon: Horizon
     scored: int
     median_error: float
-    coverage_90: float
+    coverage_90: float | None
     pit: tuple[float, ...] = ()
     pinball_05: float | None = None
     pinball_95: float | None = None
@@ -35,7 +36,8 @@ class HorizonQuality(msgspec.Struct, frozen=True):
 class Quality(msgspec.Struct, frozen=True):
     """How good the published predictions of this application have been: scored before learning.
 
-    `horizons` tells it apart by how far the size lay from those known then; only horizons with runs are there.
+    `horizons` tells it apart by how far the size lay from those known then; only horizons with runs are there. `coverage_90`
+    is the share inside the 90 % band, None before 20 runs were scored.
     """
 
     scored: int = 0
@@ -190,7 +192,7 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 VERDICTS: Final = (
-    "reliable", "insufficient", "high_error", "linear", "runner_up", "superlinear", "slowdown", "far", "uncertain", "unknown"
+    "reliable", "insufficient", "high_error", "linear", "runner_up", "superlinear", "far", "uncertain", "unknown"
 )  # fmt: skip
 Source = Literal["observed", "interpolated", "extrapolated", "transfer", "similar_runs", "features"]
 AlertStatus = Literal["pending", "firing", "resolved"]
@@ -222,7 +224,8 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     """The prediction at one size: run time with its band, in seconds.
 
     `coverage` is what the band aims at, `coverage_measured` the share of past runs at this horizon that fell inside
-    the bands published before they ended (None before any was scored). `power_w` is the mean power of all hosts together and
+    the bands published before they ended, drawn to that of the centre, and `coverage_runs` how many of them were scored (both
+    None before 20 were). `power_w` is the mean power of all hosts together and
     `energy_j` the energy of the whole run, with bands of the same coverage; None where power was never measured.
     """
 
@@ -232,6 +235,7 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     high_s: float
     coverage: float
     coverage_measured: float | None
+    coverage_runs: int | None = None
     speedup: float
     efficiency: float
     extrapolation: float
@@ -326,7 +330,8 @@ class UsefulSizes(msgspec.Struct, frozen=True):
     """Sizes worth asking for: the largest useful one, the knee, the largest at half efficiency.
 
     `least_energy` is the size with the least energy of a run, `least_energy_delay` that with the least product of energy and
-    run time, of the sizes of the curve that can be relied on; None where power was never measured.
+    run time, of the sizes of the curve that can be relied on; None where power was never measured. `slower_beyond` is the
+    fastest size that was run, where the largest is clearly slower; None where no run was.
     """
 
     max: float | None = None
@@ -334,6 +339,7 @@ class UsefulSizes(msgspec.Struct, frozen=True):
     least_energy: float | None = None
     least_energy_delay: float | None = None
     at_half_efficiency: float | None = msgspec.field(default=None, name="at_efficiency_0.5")
+    slower_beyond: float | None = None
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -400,8 +406,8 @@ class Answer(Message, frozen=True, kw_only=True):
 class JobPrediction(Message, frozen=True, kw_only=True):
     """Topic job-predictions, keyed by system/job_id: when a running job will end; a tombstone when it is over.
 
-    `probability_exceeds_limit` is the chance to run into the time limit, given that it still runs. `coverage` and
-    `coverage_measured` are those of the curve at its size. `model` is where the numbers came from: the published curve of
+    `probability_exceeds_limit` is the chance to run into the time limit, given that it still runs. `coverage`,
+    `coverage_measured` and `coverage_runs` are those of the curve at its size. `model` is where the numbers came from: the published curve of
     the application, or the distribution of similar runs with what its user, name, class and centre weigh, whose coverage
     is that of the centre's jobs; None where nothing is known. `under_load` is the run time by the load of its hosts before
     it started. `user` is who runs it: a pseudonym, unless names are configured to be plain.
@@ -421,6 +427,7 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     high_s: float | None
     coverage: float | None
     coverage_measured: float | None = None
+    coverage_runs: int | None = None
     end: str | None
     end_low: str | None
     end_high: str | None

@@ -464,9 +464,16 @@ class AlertSettings(Settings):
         """Verdicts that matter to a user."""
 
         enabled: bool = Field(default=True, description="whether this alert exists")
-        verdicts: tuple[str, ...] = Field(default=("high_error", "slowdown"), description="verdicts that raise it")
+        verdicts: tuple[str, ...] = Field(default=("high_error",), description="verdicts that raise it")
         observations_min: int = Field(default=8, ge=1, description="runs the model has to know first")
         for_s: float = Field(default=600.0, ge=0, le=LONGEST_S, description="how long the verdict has to hold first")
+
+    class SlowsDown(Settings):
+        """An application whose largest sizes take longer than a smaller one."""
+
+        enabled: bool = Field(default=True, description="whether this alert exists")
+        observations_min: int = Field(default=8, ge=1, description="runs the model has to know first")
+        for_s: float = Field(default=600.0, ge=0, le=LONGEST_S, description="how long it has to be so first")
 
     class FailureRate(Settings):
         """A failure rate of an application or a host that is credibly above its own past and the usual one."""
@@ -495,6 +502,7 @@ class AlertSettings(Settings):
     strange_run: StrangeRun = StrangeRun()
     shift: Shift = Shift()
     unreliable: Unreliable = Unreliable()
+    slows_down: SlowsDown = SlowsDown()
     failure_rate: FailureRate = FailureRate()
     host_anomaly: HostAnomaly = HostAnomaly()
     rack_anomaly: RackAnomaly = RackAnomaly()

@@ -21,10 +21,10 @@ from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.machines import Machines
 from processors.pipeline.power import Power, least_energy
-from processors.pipeline.predictor import CENTRE, Predictor, Question
+from processors.pipeline.predictor import Predictor, Question
 from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import TickWork, guard
-from processors.pipeline.state import ShardState, Tombstone, related_curves_key
+from processors.pipeline.state import CENTRE, ShardState, Tombstone, related_curves_key
 from processors.power.by_size import published_powers
 from processors.run_time.members import Fits, Members
 from processors.run_time.messages import as_reference, fits, model_of, of_similar_runs, prediction, published_points
@@ -135,6 +135,7 @@ class FitQueue:
             return
         key, now_ms = ApplicationKey.parse(application_id), self._state.now_ms
         self._related.learn(key, model)
+        self._state.teach(model.teach())
         self._predictor.begin()
         forecast = self._predictor.forecast(key, model)
         members = self._state.members.open(application_id)
@@ -224,6 +225,9 @@ class FitQueue:
         settings = self._state.settings.alerts.unreliable
         self._warnings.take(
             applications.unreliable(key, predicted.reliability, predicted.observations, settings, self._state.now_ms)
+        )
+        self._warnings.take(
+            [applications.slows_down(predicted, self._state.settings.alerts.slows_down, self._state.now_ms)]
         )
 
     def _evict(self) -> None:

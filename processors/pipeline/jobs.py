@@ -88,6 +88,7 @@ class Forecasts:
         self, job: Job, started: JobStarted, of: Forecast, predicted: Predicted | None, end: Remaining | None
     ) -> None:
         context, band = self._state.context, end.band if end else None
+        measured = predicted.measured if predicted else None
         power = self._power.at(of.application_id, [of.n])[0] if of.n is not None else None
         key = ApplicationKey.parse(of.application_id) if of.application_id else None
         self._state.outbox.append(
@@ -110,7 +111,8 @@ class Forecasts:
                 low_s=band.low_s if band else None,
                 high_s=band.high_s if band else None,
                 coverage=COVERAGE if band else None,
-                coverage_measured=predicted.coverage_measured if predicted else None,
+                coverage_measured=measured.coverage if measured else None,
+                coverage_runs=measured.runs if measured else None,
                 end=_end(started, band.run_time_s) if band else None,
                 end_low=_end(started, band.low_s) if band else None,
                 end_high=_end(started, band.high_s) if band else None,

@@ -18,7 +18,7 @@ from processors.pipeline.stage import JobWork, TickWork, guard
 from processors.pipeline.state import ShardState
 from processors.power.by_size import PowerBand, changed, powered, relied_on, with_least_energy
 from processors.power.model import ProfileFact, ProfileFinding, ProfileModels
-from processors.run_time.prediction import RELIABLE
+from processors.run_time.verdict import RELIABLE
 from processors.store import FIT_COST_MAX, share
 
 

@@ -12,20 +12,20 @@ from typing import Final, NamedTuple
 from processors.contracts.events import Evidence
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import AnswerPoint, Member, Model, Reliability, Source
-from processors.facts import N_MAX, N_MIN, Band, PublishedCurve, Remaining, remaining
+from processors.facts import N_MAX, N_MIN, Band, Measured, PublishedCurve, Remaining, remaining, uninformative
 from processors.features import DECIDES, FeatureQuestion, judged, model_with
 from processors.features import NAME as FEATURES
 from processors.inputs import NAME as OTHER_INPUTS
 from processors.inputs import Inputs, Sizes, TransferPrediction
 from processors.jobs.remaining_time import FromInputs
 from processors.models.combination.combine import Combination
-from processors.models.statistics import rounded, six_digits
+from processors.models.statistics import rounded
 from processors.pipeline.features import NOTHING, Features, KnownFeatures
 from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.machines import Machines
 from processors.pipeline.similar_runs import SimilarRunForecasts, coming, home
 from processors.pipeline.stage import guard
-from processors.pipeline.state import ShardState, related_curves_key
+from processors.pipeline.state import CENTRE, ShardState, related_curves_key
 from processors.run_time.messages import model_of
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import RunTimePrediction, curve_sizes, fitted_curve
@@ -33,9 +33,7 @@ from processors.run_time.quality import COVERAGE
 from processors.run_time.related_curves import RelatedCurves
 from processors.similar_runs import NO_CURVE, NOT_BY_SIZE, Expected, conditioned, reliability
 
-CENTRE: Final = "centre"
 CURVE: Final = "curve"
-BAND_RATIO_MAX: Final = 1e4  # a curve whose band is wider than this, from end to end, says nothing
 ALONE: Final = Model(CURVE, (Member(CURVE, 1.0, {}),))  # the curve as one member, beside features
 UNKNOWN: Final = Reliability("unknown", ("no_model",), ())
 
@@ -64,13 +62,13 @@ class Question:
 class Predicted(NamedTuple):
     """What a run takes at one size, by the first source that knows it.
 
-    `coverage_measured` is the share of recent runs that kept to such bands, None before any was scored; `extrapolation` how
-    many times the size is that of the largest run. `similar` is the distribution itself where similar runs answered.
+    `measured` is the share of recent runs that kept to such bands, None before enough were scored; `extrapolation` how many
+    times the size is that of the largest run. `similar` is the distribution itself where similar runs answered.
     """
 
     n: float
     band: Band
-    coverage_measured: float | None
+    measured: Measured | None
     extrapolation: float
     source: Source
     reliability: Reliability
@@ -93,7 +91,8 @@ class Predicted(NamedTuple):
             low_s=self.band.low_s,
             high_s=self.band.high_s,
             coverage=COVERAGE,
-            coverage_measured=self.coverage_measured,
+            coverage_measured=self.measured.coverage if self.measured is not None else None,
+            coverage_runs=self.measured.runs if self.measured is not None else None,
             speedup=speedup,
             efficiency=efficiency,
             extrapolation=extrapolation,
@@ -155,7 +154,8 @@ class Predictor:
         """Fit the curve of an application to what is known now, by default at the sizes that are published."""
         factor_max = self._state.settings.run_time.curve_factor_max
         wanted = curve_sizes(model.sizes(), factor_max) if sizes is None else sizes
-        return fitted_curve(self.forecast(key, model), model, wanted, self._state.now_ms)
+        centre = self._state.band_pool.open(CENTRE).counts
+        return fitted_curve(self.forecast(key, model), model, wanted, self._state.now_ms, centre)
 
     def forecast(self, key: ApplicationKey, model: RunTime) -> RunTimePrediction:
         """Return the study and the ensemble of an application, with what related curves and other inputs add."""
@@ -193,7 +193,7 @@ class Predictor:
                 continue
             found[n] = at._replace(
                 band=_rounded(Band(pooled.run_time_s, pooled.low_s, pooled.high_s)),
-                coverage_measured=_known(pooled.coverage),
+                measured=pooled.measured,
                 source=FEATURES if decides else at.source,
                 reliability=judged(pooled, at.reliability, inside=near[n] == n),
                 model=model_with(at.model if at.model.members else ALONE, times, pooled.shares),
@@ -235,7 +235,7 @@ class Predictor:
     @staticmethod
     def _useless(curve: PublishedCurve | None, sizes: Sequence[float]) -> list[float]:
         points = [(n, curve.curve_at(n)) for n in sizes] if curve is not None else []
-        return [n for n, point in points if point is not None and point.high_s > BAND_RATIO_MAX * point.low_s]
+        return [n for n, point in points if point is not None and uninformative(point)]
 
     def _by_curve(self, question: Question, sizes: Sequence[float]) -> BySize:
         """Predict from the published curve; where it ends, from a fit to what is known now."""
@@ -307,7 +307,7 @@ class Predictor:
             band = Band(expected.run_time_s, expected.low_s, max(expected.high_s, expected.run_time_s))
             trust = reliability(expected.alike, why)
             found[n] = Predicted(
-                n, _rounded(band), _known(known.coverage), 1.0, "similar_runs", trust, known.model, similar=expected
+                n, _rounded(band), known.measured, 1.0, "similar_runs", trust, known.model, similar=expected
             )
         return found
 
@@ -316,5 +316,3 @@ def _rounded(band: Band) -> Band:
     return Band(*rounded(band.run_time_s, band.low_s, band.high_s))
 
 
-def _known(share: float | None) -> float | None:
-    return None if share is None else six_digits(share)

@@ -49,6 +49,7 @@ from processors.pipeline.state import (
     stateful,
 )
 from processors.power.model import ProfileModels
+from processors.run_time.calibration import BandPool
 from processors.run_time.drift import Drift
 from processors.run_time.machine import Allocations, NodeShapes
 from processors.run_time.members import Members
@@ -63,6 +64,7 @@ PROCESSORS: Final = tuple(processor.name for processor in STATEFUL) + ARRAYS
 SETTLED: Final = (Job, ProfileModels, FeatureTimes, RunTime, AlertLife)  # what a run that settles is learned by
 FORGOTTEN: Final = (  # what goes when an application is forgotten
     RunTime, Members, Drift, Allocations, ModelComparison, LoadScores, ProfileModels, FeatureTimes, SimilarRuns, RelatedCurves,
+    BandPool,
     Inputs, AlertLife,
 )  # fmt: skip
 

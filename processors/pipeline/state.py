@@ -35,6 +35,7 @@ from processors.jobs.lifecycle import Job, JobState
 from processors.load.scores import LoadScores, LoadScoresState
 from processors.models.combination.combine import SHIPPED, Coefficients
 from processors.power.model import ProfileModels, ProfileModelsState
+from processors.run_time.calibration import BandPool, BandPoolState, Counts
 from processors.run_time.drift import Drift, DriftState
 from processors.run_time.machine import Allocations, AllocationsState, NodeShapes, NodeShapesState
 from processors.run_time.members import Members, MembersState
@@ -49,6 +50,7 @@ P = TypeVar("P", bound=Processor[Any, Any])
 LIVE_MAX: Final = 5000
 SEEN_LIVE_MAX: Final = 500
 FITTED_LIVE_MAX: Final = 64  # models that hold matrices and runs take up to 5 MB each once decoded
+CENTRE: Final = "centre"  # the key of what all applications teach together
 OF_APPLICATION: Final = "application/"  # how keys of failure rates begin; the others are of a whole system
 
 
@@ -147,6 +149,7 @@ class ShardState:
         self.answered_requests = self._store(AnsweredRequests, AnsweredRequestsState)
         self.related_curves = self._store(RelatedCurves, RelatedCurvesState)
         self.pool = self._store(Pool, PoolState)
+        self.band_pool = self._store(BandPool, BandPoolState)
         self.members = self._store(Members, MembersState, per_application=True)
         self.inputs = self._store(Inputs, InputsState)
         self.similar_runs = self._store(SimilarRuns, SimilarRunsState)
@@ -180,6 +183,13 @@ class ShardState:
         self._remember(application_id)
         self.models.changed(application_id, model, self.now_ms)
 
+    def teach(self, shares: tuple[Counts, Counts]) -> None:
+        """Put what an application adds to the scores of bands of the centre in the place of what it added before."""
+        pool = self.band_pool.open(CENTRE)
+        if pool.score(shares):
+            pool.learn(shares)
+            self.band_pool.changed(CENTRE, pool, self.now_ms)
+
     def failures_changed(self, key: str, rate: FailureRate) -> None:
         """Keep a failure rate that is new or has changed; its key is ``application/`` and the id, or ``centre/`` and the system."""
         if key.startswith(OF_APPLICATION):
@@ -193,7 +203,9 @@ class ShardState:
 
     def remove_application(self, application_id: str) -> None:
         """Forget everything about one application, and withdraw its prediction."""
-        key = ApplicationKey.parse(application_id)
+        key, model = ApplicationKey.parse(application_id), self.models.get(application_id)
+        if model is not None and model.transferred:
+            self.teach((model.transferred, {}))
         for store in self._per_application:
             store.remove(application_id)
         self.similar_runs.remove(name_key(key.system, application_id))

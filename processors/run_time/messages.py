@@ -1,6 +1,7 @@
 """Predictions as messages: the curve of an application, ready to publish."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Final, Literal
 
 import msgspec
@@ -27,7 +28,8 @@ from processors.models.combination.evidence import ENSEMBLE
 from processors.models.statistics import rounded
 from processors.run_time.members import PUBLISHED, Fits, Members
 from processors.run_time.model import RunTime
-from processors.run_time.prediction import RELIABLE, RunTimePrediction
+from processors.run_time.prediction import RunTimePrediction
+from processors.run_time.verdict import RELIABLE
 
 Floats = NDArray[np.float64]
 
@@ -115,10 +117,18 @@ class Context(msgspec.Struct, frozen=True):
         return rfc3339(self.now_ms)
 
 
-def reliable_range(points: Iterable[AnswerPoint]) -> Range | None:
-    """Return the smallest and the largest size with the verdict reliable; None where there is none."""
-    trusted = [point.n for point in points if point.reliability.verdict == RELIABLE]
-    return Range(trusted[0], trusted[-1]) if trusted else None
+def reliable_range(points: Iterable[AnswerPoint], sizes: Collection[float]) -> Range | None:
+    """Return the sizes that predictions can be trusted at: from one to another, and at every one between.
+
+    It is the stretch of reliable points in which the most of the `sizes` that were run lie; None where none of these is reliable.
+    """
+    best: tuple[int, Range] | None = None
+    for reliable, stretch in groupby(points, key=lambda point: point.reliability.verdict == RELIABLE):
+        inside = list(stretch)
+        run = sum(point.n in sizes for point in inside)
+        if reliable and run and (best is None or run > best[0]):
+            best = run, Range(inside[0].n, inside[-1].n)
+    return None if best is None else best[1]
 
 
 def prediction(
@@ -149,7 +159,7 @@ def prediction(
         model=source,
         curve=tuple(_of_curve(point, curve) for point in points),
         useful_n=curve.useful or UsefulSizes(),
-        reliable_n=reliable_range(points),
+        reliable_n=reliable_range(points, model.sizes()),
         preferred_n=preferred_n,
         reliability=curve.whole,
         quality=model.quality,
@@ -179,7 +189,6 @@ def of_similar_runs(curve: PublishedCurve, points: Iterable[AnswerPoint], whole:
         by_size=curve.points,
         own=(),
         excluded=(),
-        band_calibration=1.0,
         whole=whole,
         useful=UsefulSizes(),
     )

@@ -33,8 +33,9 @@ from processors.models.combination.evidence import Curve, evidence
 from processors.models.combination.evidence import Evidence as LawEvidence
 from processors.models.drift import agreeing
 from processors.models.statistics import Z95
+from processors.run_time.calibration import Calibration, Counts, Sides, combined, share
 from processors.run_time.probabilities import ByHorizon, with_probabilities, with_run
-from processors.run_time.quality import Score, band_calibration, quality, score_of
+from processors.run_time.quality import Score, quality, score_of, with_score
 from processors.store import digest64
 
 OUTLIER_MERGE_EACH: Final = 4
@@ -172,6 +173,11 @@ class RunTimeState(msgspec.Struct, omit_defaults=True):
     scores: list[Score] = []
     faults: int = 0
     fallen: ByHorizon = {}
+    transferred: Counts = {}
+
+
+SPREAD_RUNS_MIN: Final = 5
+SPREAD_RUNS_MAX: Final = 20  # the newest of a size, which nine of ten of the next keep to
 
 
 class RunTime:
@@ -212,10 +218,30 @@ class RunTime:
         """Scores of published predictions, the newest last."""
         return tuple(self._state.scores)
 
+    def calibration(self, centre: Counts) -> Calibration:
+        """Return what scores say of its bands: its own, and of the pool of the `centre` those of all other applications."""
+        out_of_line = frozenset(size.n for size in self.study().anomalies)
+        return Calibration(self._state.scores, out_of_line, combined(centre, self._state.transferred, sign=-1))
+
+    def teach(self) -> tuple[Counts, Counts]:
+        """Return what the application added to the pool of the centre, and what it adds now in its place."""
+        before, self._state.transferred = self._state.transferred, share(self._state.scores)
+        return before, self._state.transferred
+
     @property
-    def band_calibration(self) -> float:
-        """The factor that the model's own band needs to hold 90 % of the runs."""
-        return band_calibration(self._state.scores)
+    def transferred(self) -> Counts:
+        """What the application has added to the pool of the centre."""
+        return self._state.transferred
+
+    def spread(self, n: float, run_time_s: float) -> Sides | None:
+        """Return how far in ln T the newest runs of a size lie below and above a prediction of it; None where they are few."""
+        times_s = [run.run_time_s for run in self._state.runs if rounded_size(run.n) == n][-SPREAD_RUNS_MAX:]
+        if len(times_s) < SPREAD_RUNS_MIN:
+            return None
+        return Sides(
+            max(math.log(run_time_s / min(times_s)), 0.0),
+            max(math.log(max(times_s) / run_time_s), 0.0),
+        )
 
     @property
     def quality(self) -> Quality:
@@ -246,8 +272,7 @@ class RunTime:
 
     def note(self, scored: Scored) -> None:
         """Remember a score."""
-        widened = self._state.published.band_calibration if self._state.published else 1.0
-        self._state.scores = [*self._state.scores, score_of(scored, widened)][-self._settings.scores_max :]
+        self._state.scores = with_score(self._state.scores, score_of(scored), self._settings.scores_max)
         self._state.fallen = with_run(self._state.fallen, scored)
 
     def learn(self, fact: RunFact, outlier: int = 0) -> None:

@@ -11,43 +11,32 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from processors.contracts.names import HORIZONS, horizon_of
 from processors.contracts.outputs import Envelope, Fluctuation, Reliability, ScalabilityStudy, Source, UsefulSizes
-from processors.facts import PublishedCurve, PublishedPoint
+from processors.facts import SIDE_RATIO_MAX, PublishedCurve, PublishedPoint, uninformative
 from processors.inputs import NAME, RUN_DEVIATION, Band, TransferPrediction
 from processors.models.adept.study import Study
 from processors.models.adept.verdict import Verdict
-from processors.models.combination.combine import WIDTH_INSIDE_MAX, Combination
+from processors.models.combination.combine import Combination
 from processors.models.input_size import Knot
 from processors.models.statistics import rounded
+from processors.run_time.calibration import Calibration, Counts, Sides
 from processors.run_time.model import RunTime
-from processors.run_time.quality import coverages
+from processors.run_time.quality import OWN, ROWS
+from processors.run_time.verdict import HIGH_ERROR, RELIABLE, Place, Verdicts, steps
 
 Floats = NDArray[np.float64]
-HIGH_ERROR: Final = "high_error"
-CANNOT_RELY: Final = frozenset({"insufficient", HIGH_ERROR})
-REACH: Final = 2.0  # the verdict on an application is that on this many times its largest size
-RELIABLE: Final = "reliable"
-UNCERTAIN: Final = "uncertain"
-REASON_TEXT: Final = {
-    "far": "the size is far from those that were run",
-    "members_disagree": "the scaling laws disagree",
-    "forecasts_missed": "earlier forecasts of this application missed",
-    "related_curves_missed": "forecasts of its other inputs missed",
-    "few_sizes": "few sizes were run",
-    "wide_gap": "the largest sizes that were run lie far apart",
-    "poor_fit": "its run times do not lie on a smooth curve",
-    "below_smallest": "no smaller size was run",
-    "wide_band": "its run times vary",
-}
 
 
 class PredictedPoints(NamedTuple):
     """Predictions at m sizes, (m,): seconds, speed-up and efficiency against one, where each came from.
 
-    `verdicts` are on each size, `whole` is that on the application.
+    `reasons` are what makes each unsure to the combination of laws, `known_further` (m,) is the share of each that rests on
+    related curves which are known out there, 0 to 1.
     """
 
     run_time_s: Floats
@@ -57,8 +46,8 @@ class PredictedPoints(NamedTuple):
     efficiency: Floats
     extrapolation: Floats
     source: tuple[str, ...]
-    verdicts: tuple[Verdict, ...]
-    whole: Verdict
+    reasons: tuple[tuple[str, ...], ...]
+    known_further: Floats
 
 
 class RunTimePrediction(NamedTuple):
@@ -98,7 +87,6 @@ class RunTimePrediction(NamedTuple):
         band = self._with_others(self.others, alone, sizes)[0]
         with np.errstate(over="ignore", under="ignore"):
             speedup = np.asarray(band.run_time_s[-1] / band.run_time_s[:-1])
-        known = f"With so few runs, the prediction relies on {self.others.shown}."
         return PredictedPoints(
             band.run_time_s[:-1],
             band.low_s[:-1],
@@ -107,9 +95,14 @@ class RunTimePrediction(NamedTuple):
             speedup / sizes[:-1],
             alone.extrapolation[:-1],
             alone.source[:-1],
-            tuple(replace(verdict, advice=(*verdict.advice, known)) for verdict in alone.verdicts[:-1]),
-            alone.whole,
+            alone.reasons[:-1],
+            alone.known_further[:-1],
         )
+
+    @property
+    def others_advice(self) -> tuple[str, ...]:
+        """What to know of a prediction that other inputs have a say in."""
+        return (f"With so few runs, the prediction relies on {self.others.shown}.",) if self.others is not None else ()
 
     def _with_others(self, others: TransferPrediction, alone: PredictedPoints, sizes: Floats) -> tuple[Band, Floats]:
         """Return what the other inputs and the curve alone say together, and the share of the others."""
@@ -119,22 +112,15 @@ class RunTimePrediction(NamedTuple):
         return others.pooled(law, sizes, [Knot(n, ln_t, RUN_DEVIATION) for n, ln_t in run])
 
     def _alone(self, targets: Sequence[float]) -> PredictedPoints:
-        judged = self._judged()
-        if self.combination is None:
-            return PredictedPoints(*self.study.predict(targets), tuple(self.study.verdict(n) for n in targets), judged)
         sizes = np.asarray(targets, dtype=np.float64)
-        found = self.combination.predict([*targets, REACH * float(self.study.n[-1]), 1.0])
-        run_time_s, *band = (times[:-2] for times in found[:3])
-        low_s, high_s, narrow = self._no_wider_than_runs(sizes, run_time_s, *band)
+        if self.combination is None:
+            return PredictedPoints(*self.study.predict(targets), ((),) * sizes.size, np.zeros(sizes.size))
+        found = self.combination.predict([*targets, 1.0])
+        run_time_s, *band = (times[:-1] for times in found[:3])
+        low_s, high_s = self._no_wider_than_runs(sizes, run_time_s, *band)
         with np.errstate(over="ignore", under="ignore"):
             speedup = np.asarray(found.run_time_s[-1] / run_time_s)
-        trusted = judged.verdict not in CANNOT_RELY
-        verdicts = tuple(
-            self._verdict(n, reliable=(within or near) and trusted, reasons=why)
-            for n, within, near, why in zip(targets, found.reliable[:-2], narrow, found.reasons[:-2], strict=True)
-        )
-        if trusted and found.reliable[-2]:
-            judged = Verdict(RELIABLE, (), self.study.pattern_advice, None)
+        known_further = np.asarray(getattr(found, "known_further", np.zeros(sizes.size + 1)))
         return PredictedPoints(
             run_time_s,
             low_s,
@@ -143,47 +129,36 @@ class RunTimePrediction(NamedTuple):
             speedup / sizes,
             sizes / self.study.n[-1],
             self.study.sources(sizes),
-            verdicts,
-            judged,
+            found.reasons[:-1],
+            known_further[:-1],
         )
 
     def _no_wider_than_runs(
         self, n: Floats, run_time_s: Floats, low_s: Floats, high_s: Floats
-    ) -> tuple[Floats, Floats, list[bool]]:
-        """Return the ends of the band at sizes (m,), and where runs of the size itself make it narrow enough to rely on."""
+    ) -> tuple[Floats, Floats]:
+        """Return the ends of the band at sizes (m,), no wider than runs of the size itself scatter."""
         scatter = np.array([self.scatter.get(size, math.inf) for size in n.tolist()])
         ln_t = np.log(run_time_s)
-        ends_s = np.maximum(low_s, np.exp(ln_t - scatter)), np.minimum(high_s, np.exp(ln_t + scatter))
-        return *ends_s, (scatter <= WIDTH_INSIDE_MAX).tolist()
+        return np.maximum(low_s, np.exp(ln_t - scatter)), np.minimum(high_s, np.exp(ln_t + scatter))
 
-    def verdict(self) -> Verdict:
-        """Return the verdict on the application: that on twice its largest size, with what is unusual about it."""
-        return self.study.verdict() if self.combination is None else self._alone(()).whole
+    def judged(self, n: float | None = None) -> Verdict:
+        """Return the study's verdict on a size, or on twice the largest, before any look at its band.
 
-    def _judged(self, n: float | None = None) -> Verdict:
-        """Return the study's verdict, without a high error of Downey's law where another law explains the sizes.
-
-        A curve that turns up again is no noise; that it slows down is what there is to say of it.
+        A high error of Downey's law counts for nothing where other laws explain the sizes and there is more to say of the
+        curve: one that turns up again is no noise.
         """
         judged = self.study.verdict(n)
         explained = self.combination is not None and judged.verdict == HIGH_ERROR and self.combination.explains
-        if not explained or len(judged.reasons) == 1:
+        if not explained or (len(judged.reasons) == 1 and self.study.slower_beyond is None):
             return judged
-        return Verdict(judged.reasons[1], judged.reasons[1:], judged.advice[1:], judged.next_n)
-
-    def _verdict(self, n: float, *, reliable: bool, reasons: tuple[str, ...]) -> Verdict:
-        if reliable:
-            return Verdict(RELIABLE, (), (), None)
-        judged = self._judged(n)
-        if judged.verdict != RELIABLE:
-            return judged
-        text = "; ".join(REASON_TEXT[reason] for reason in reasons)
-        return Verdict(UNCERTAIN, reasons, (f"The prediction is uncertain: {text}.",) if text else (), judged.next_n)
+        return Verdict(
+            judged.reasons[1] if judged.reasons[1:] else RELIABLE, judged.reasons[1:], judged.advice[1:], judged.next_n
+        )
 
 
 CURVE_POINTS_MAX: Final = 48
 MIDDLE_RATIO_MIN: Final = 1.5  # between sizes that lie further apart stands a size that was not run
-LN_BAND_MAX: Final = math.log(1000.0)  # a band ends at a thousandth and at a thousand times the run time
+LN_BAND_MAX: Final = math.log(SIDE_RATIO_MAX)  # where a band would end farther out, it says nothing
 
 
 def curve_sizes(sizes: Sequence[float], factor_max: float) -> list[float]:
@@ -211,44 +186,48 @@ def curve_sizes(sizes: Sequence[float], factor_max: float) -> list[float]:
     return [wanted[i] for i in picked]
 
 
-def fitted_curve(predicted: RunTimePrediction, model: RunTime, sizes: Sequence[float], now_ms: int) -> PublishedCurve:
+def fitted_curve(
+    predicted: RunTimePrediction, model: RunTime, sizes: Sequence[float], now_ms: int, centre: Counts | None = None
+) -> PublishedCurve:
     """Return the curve of an application at sizes: run times with the bands that anybody is given, and their verdicts.
 
-    A confirmed size (one that was run often and is out of line for good) is as its own runs are, where the study answers.
+    `centre` are the scores of the bands of all applications. A size of whose run time nothing is known is left out, and so is
+    all beyond it: a scheduler that finds no number falls back to what it did without, one that finds any number uses it.
     """
-    at = [*sizes, 1.0]
-    found = predicted.predict(at)
-    run_time_s = found.run_time_s
-    low_s, high_s = (_calibrated(run_time_s, end_s, model.band_calibration) for end_s in (found.low_s, found.high_s))
-    observed = model.observed()
-    confirmed = observed.confirmed if predicted.combination is None else {}
-    shift = np.array([confirmed.get(n, time_s) / time_s for n, time_s in zip(at, run_time_s.tolist(), strict=True)])
-    verdicts = [reliability(verdict) for verdict in found.verdicts]
-    distinct = list(dict.fromkeys(verdicts))
-    digits = rounded(*(np.array([run_time_s, low_s, high_s]) * shift).T.ravel().tolist())
-    rows = zip(digits[0::3], digits[1::3], digits[2::3], strict=True)
+    known, calibration = model.sizes(), model.calibration(centre or {})
+    beyond = steps(known[-1])
+    final = _final([*sizes, 1.0, *beyond], predicted, model, calibration)
+    verdicts = Verdicts(
+        known[0], known[-1], predicted.judged, final.places[-len(beyond) :], predicted.study.pattern_advice
+    )
+    judged = [_with_advice(verdicts.of(place), predicted.others_advice) for place in final.places[: -len(beyond)]]
+    distinct = list(dict.fromkeys(judged))
     points = [
-        PublishedPoint(float(n), *row, cast("Source", source), distinct.index(verdict))
-        for n, row, source, verdict in zip(at, rows, found.source, verdicts, strict=True)
+        msgspec.structs.replace(point, verdict=distinct.index(verdict))
+        for point, verdict in zip(final.points, judged, strict=False)
     ]
-    known = model.sizes()
     run = {point.n for point in points[:-1] if point.source == "observed"}
-    out_of_line = run.intersection(observed.excluded)
-    useful, measured = predicted.study.useful, coverages(model.scores)
+    out_of_line = run.intersection(model.observed().excluded)
+    useful = predicted.study.useful
     return PublishedCurve(
-        points=tuple(points[:-1]),
+        points=_as_far_as_known(points[:-1], known[-1]),
         n_min=known[0],
         n_max=known[-1],
         observations=model.observations,
         time_ms=now_ms,
-        whole=reliability(found.whole),
-        band_calibration=model.band_calibration,
+        whole=reliability(verdicts.whole()),
         own=tuple(sorted(run - out_of_line)),
         excluded=tuple(sorted(out_of_line)),
         one=points[-1],
-        verdicts=tuple(distinct),
-        coverage=dict(zip(measured, rounded(*measured.values()), strict=True)),
-        useful=UsefulSizes(max=useful.max, knee=useful.knee, at_half_efficiency=useful.at_half_efficiency),
+        verdicts=tuple(map(reliability, distinct)),
+        reach=verdicts.reach,
+        measured={name: found for row, name in enumerate(ROWS) if (found := calibration.measured(row)) is not None},
+        useful=UsefulSizes(
+            max=useful.max,
+            knee=useful.knee,
+            at_half_efficiency=useful.at_half_efficiency,
+            slower_beyond=predicted.study.slower_beyond,
+        ),
         model=predicted.model_name,
         weights=predicted.weights,
         downey=predicted.study.parameters(),
@@ -276,15 +255,78 @@ def scalability_study(study: Study) -> ScalabilityStudy:
     )
 
 
+class _Final(NamedTuple):
+    """Points with their final bands, and what their verdicts are taken from."""
+
+    points: list[PublishedPoint]
+    places: list[Place]
+
+
+def _final(at: list[float], predicted: RunTimePrediction, model: RunTime, calibration: Calibration) -> _Final:
+    found = predicted.predict(at)
+    run_time_s = found.run_time_s
+    ends = [np.abs(np.log(end_s) - np.log(run_time_s)) for end_s in (found.low_s, found.high_s)]
+    known = model.sizes()
+    rows = [
+        OWN if source == "observed" else HORIZONS.index(horizon_of(n, known[0], known[-1])) + 1
+        for n, source in zip(at, found.source, strict=True)
+    ]
+    widened = [
+        _widened(Sides(below, above), calibration.sides(row, n), model.spread(n, time_s) if row == OWN else None)
+        for row, n, time_s, below, above in zip(
+            rows, at, run_time_s.tolist(), *(end.tolist() for end in ends), strict=True
+        )
+    ]
+    times_s = _as_observed(at, run_time_s, predicted, model)
+    lower, upper = (np.minimum(np.array(side), LN_BAND_MAX) for side in zip(*widened, strict=True))
+    low_s, high_s = (np.clip(times_s * np.exp(side), 1e-300, 1e300) for side in (-lower, upper))
+    digits = rounded(*np.array([times_s, low_s, high_s]).T.ravel().tolist())
+    rows_s = zip(digits[0::3], digits[1::3], digits[2::3], strict=True)
+    points = [
+        PublishedPoint(n, *row_s, cast("Source", source), 0)
+        for n, row_s, source in zip(at, rows_s, found.source, strict=True)
+    ]
+    points = [
+        msgspec.structs.replace(point, below=round(below, 6), above=round(above, 6))
+        for point, below, above in zip(points, *(end.tolist() for end in ends), strict=True)
+    ]
+    places = [
+        Place(point.n, max(sides), uninformative(point), why, further, record=row != OWN and calibration.record(row))
+        for point, sides, why, further, row in zip(
+            points, widened, found.reasons, found.known_further.tolist(), rows, strict=True
+        )
+    ]
+    return _Final(points, places)
+
+
+def _widened(own: Sides, factors: Sides, spread: Sides | None) -> Sides:
+    """Return the half-widths of a band's sides in ln T after calibration.
+
+    That of a size with runs of its own is widened no further than these lie apart: misses from before it has become slow, or
+    before its run time was followed, are no scatter.
+    """
+    ends = [half_width * factor for half_width, factor in zip(own, factors, strict=True)]
+    if spread is not None:
+        ends = [min(end, max(before, most)) for end, before, most in zip(ends, own, spread, strict=True)]
+    return Sides(*ends)
+
+
+def _as_observed(at: Sequence[float], run_time_s: Floats, predicted: RunTimePrediction, model: RunTime) -> Floats:
+    """Return the run times with those of confirmed sizes (run often, and out of line for good) as runs take, where the study answers."""
+    confirmed = model.observed().confirmed if predicted.combination is None else {}
+    return np.array([confirmed.get(n, time_s) for n, time_s in zip(at, run_time_s.tolist(), strict=True)])
+
+
+def _as_far_as_known(points: Sequence[PublishedPoint], n_max: float) -> tuple[PublishedPoint, ...]:
+    """Return the points before the first beyond the data of which nothing is known."""
+    end = next((point.n for point in points if point.n > n_max and uninformative(point)), math.inf)
+    return tuple(point for point in points if point.n < end)
+
+
+def _with_advice(verdict: Verdict, advice: tuple[str, ...]) -> Verdict:
+    return replace(verdict, advice=(*verdict.advice, *advice)) if advice else verdict
+
+
 def reliability(verdict: Verdict) -> Reliability:
     """Return a verdict as messages carry it."""
     return Reliability(verdict.verdict, tuple(verdict.reasons), tuple(verdict.advice), verdict.next_n)
-
-
-def _calibrated(run_time_s: Floats, end_s: Floats, factor: float) -> Floats:
-    """Return an end of the bands, (m,), moved to `factor` times its distance from the run time, in ln T."""
-    # to the power of a wide band's factor a number means nothing any more
-    with np.errstate(over="ignore", under="ignore"):
-        ln_ratio = factor * (np.log(end_s) - np.log(run_time_s))
-        ends_s = run_time_s * np.exp(np.clip(ln_ratio, -LN_BAND_MAX, LN_BAND_MAX))
-    return np.clip(ends_s, 1e-300, 1e300)

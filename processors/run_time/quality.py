@@ -1,78 +1,95 @@
 """Measured quality: how published predictions compared with the runs that followed."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, median
 from typing import Final
 
 import msgspec
 
-from processors.contracts.names import HORIZONS, Horizon
+from processors.contracts.names import HORIZONS
 from processors.contracts.outputs import HorizonQuality, Quality
-from processors.facts import Scored
+from processors.facts import COVERAGE_RUNS_MIN, Scored
 
 COVERAGE: Final = 0.9
-SCORES_MIN: Final = 10
-BAND_CALIBRATION_MIN: Final = 0.5
-BAND_CALIBRATION_MAX: Final = 20.0
+ROWS: Final = ("own", *HORIZONS)  # sizes that were run themselves stand apart from sizes between them
+OWN: Final = 0
 
 
 class Score(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One scored run: index of its horizon, ln(observed / predicted), and whether the band held it.
 
-    `distance` is |ln_ratio| in half-widths of the model's own band, before that was widened.
+    `distance` is |ln_ratio| in half-widths of the band's own side as the model had made it, before any calibration. `n` is the
+    size (0 where it was not kept), `own` tells that the prediction knew runs of the size itself.
     """
 
     horizon: int
     ln_ratio: float
     inside: bool
     distance: float
+    n: float = 0.0
+    own: bool = False
+
+    @property
+    def signed(self) -> float:
+        """The distance, below 0 for a run that was faster than predicted."""
+        return math.copysign(self.distance, self.ln_ratio)
+
+    @property
+    def row(self) -> int:
+        """The place in ROWS."""
+        return OWN if self.own else self.horizon + 1
 
 
-def score_of(scored: Scored, band_calibration: float = 1.0) -> Score:
-    """Return what is kept of a scored run; `widening` is that of the band it was scored against."""
-    distance = abs(scored.ln_ratio) / scored.half_width * band_calibration
-    return Score(HORIZONS.index(scored.horizon), round(scored.ln_ratio, 6), scored.inside, round(distance, 4))
+def score_of(scored: Scored) -> Score:
+    """Return what is kept of a scored run."""
+    return Score(
+        HORIZONS.index(scored.horizon),
+        round(scored.ln_ratio, 6),
+        scored.inside,
+        round(abs(scored.ln_ratio) / scored.model_half_width, 4),
+        scored.run.n,
+        scored.ground != "curve",
+    )
 
 
-def band_calibration(scores: Sequence[Score]) -> float:
-    """Return the factor by which the model's own band has to be widened so that it would have held 90 % of the runs.
+def with_score(scores: Sequence[Score], score: Score, most: int) -> list[Score]:
+    """Return the scores with one more, the newest last, and at most so many.
 
-    The conformal quantile: of m distances the ceil(.9 (m + 1))-th smallest. 1 before SCORES_MIN runs were scored.
+    The oldest of the row with most of them goes: the repeats of sizes that were run would drive out the few scores far out.
     """
-    rank = math.ceil(COVERAGE * (len(scores) + 1))
-    if len(scores) < SCORES_MIN or rank > len(scores):
-        return 1.0
-    distance = sorted(score.distance for score in scores)[rank - 1]
-    return min(max(distance, BAND_CALIBRATION_MIN), BAND_CALIBRATION_MAX)
+    found = [*scores, score]
+    while len(found) > most:
+        counts = Counter(each.row for each in found)
+        crowded = max(counts, key=lambda row: (counts[row], -row))
+        found.pop(next(i for i, each in enumerate(found) if each.row == crowded))
+    return found
 
 
 def quality(scores: Sequence[Score]) -> Quality:
     """Return median relative error, coverage and bias (mean ln ratio) of the scores, the first two also by horizon."""
     if not scores:
         return Quality()
-    errors = [abs(math.expm1(-score.ln_ratio)) for score in scores]
-    by_horizon: dict[int, list[float]] = {}
-    for score, error in zip(scores, errors, strict=True):
-        by_horizon.setdefault(score.horizon, []).append(error)
-    covered = coverages(scores)
+    by_horizon: dict[int, list[Score]] = {}
+    for score in scores:
+        by_horizon.setdefault(score.horizon, []).append(score)
     return Quality(
         scored=len(scores),
-        median_error=median(errors),
-        coverage_90=sum(score.inside for score in scores) / len(scores),
+        median_error=_median_error(scores),
+        coverage_90=_coverage(scores),
         bias=fmean([score.ln_ratio for score in scores]),
         horizons=tuple(
-            HorizonQuality(HORIZONS[i], len(part), median(part), covered[HORIZONS[i]])
+            HorizonQuality(HORIZONS[i], len(part), _median_error(part), _coverage(part))
             for i, part in sorted(by_horizon.items())
         ),
     )
 
 
-def coverages(scores: Sequence[Score]) -> dict[Horizon, float]:
-    """Return the share of runs inside their bands by horizon, only where runs were scored."""
-    covered = [[0, 0] for _ in HORIZONS]
-    for score in scores:
-        counts = covered[score.horizon]
-        counts[0] += score.inside
-        counts[1] += 1
-    return {name: inside / scored for name, (inside, scored) in zip(HORIZONS, covered, strict=True) if scored}
+def _median_error(scores: Sequence[Score]) -> float:
+    return median([abs(math.expm1(-score.ln_ratio)) for score in scores])
+
+
+def _coverage(scores: Sequence[Score]) -> float | None:
+    enough = len(scores) >= COVERAGE_RUNS_MIN
+    return sum(score.inside for score in scores) / len(scores) if enough else None

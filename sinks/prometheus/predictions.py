@@ -98,11 +98,19 @@ class Series:
         self.add("prediction_runs", [*key, "learned"], entry.observations)
         self.add("prediction_runs", [*key, "scored"], entry.quality.scored)
         self.add("reliability", [*key, entry.reliability.verdict], 1.0)
-        sizes = (useful.max, useful.knee, useful.at_half_efficiency, useful.least_energy, useful.least_energy_delay)
+        sizes = (
+            useful.max,
+            useful.knee,
+            useful.at_half_efficiency,
+            useful.least_energy,
+            useful.least_energy_delay,
+            useful.slower_beyond,
+        )
         for name, n in zip(USEFUL, sizes, strict=True):
             self.add("useful_size", [*key, name], n)
         for part in entry.quality.horizons:
             self.add("prediction_horizon_coverage_ratio", [*key, part.horizon], part.coverage_90)
+            self.add("prediction_horizon_runs", [*key, part.horizon], part.scored)
 
     def add_members(self, entry: Prediction) -> None:
         """Add weights and errors of the members of the model, and the errors of what was published."""

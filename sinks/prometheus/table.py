@@ -67,7 +67,7 @@ OTHER: Final = "other"  # a value outside its closed list is counted here: a met
 FIT_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 WORK_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 PROFILES: Final = ("learned", "no_telemetry", "coverage", "not_completed", "not_identified", "end_late")
-USEFUL: Final = ("max", "knee", "half_efficiency", "least_energy", "least_energy_delay")
+USEFUL: Final = ("max", "knee", "half_efficiency", "least_energy", "least_energy_delay", "slower_beyond")
 _ROLE: Final = Label("role", values=ROLES)
 _HORIZON: Final = Label("horizon", values=HORIZONS)
 _INTERVAL: Final = Label("interval", values=("1", "2", "3", "4", "5"))
@@ -250,7 +250,12 @@ PREDICTIONS: Final = (
     ),
     Declaration(
         "scalewatch_prediction_horizon_coverage_ratio", "gauge",
-        "The same coverage, by how far the size lay outside the sizes that had been run.", (*APPLICATION, _HORIZON),
+        "The same coverage, by how far the size lay outside the sizes that had been run; none before 20 runs were scored.",
+        (*APPLICATION, _HORIZON),
+    ),
+    Declaration(
+        "scalewatch_prediction_horizon_runs", "gauge",
+        "Runs that were scored at a horizon: its coverage rests on these.", (*APPLICATION, _HORIZON),
     ),
     Declaration(
         "scalewatch_prediction_pit_ratio", "gauge",

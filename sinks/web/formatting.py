@@ -16,13 +16,12 @@ _EXPLAINED: Final = {
     "linear": "No run has reached the size where more nodes stop helping, so that size is not known yet.",
     "runner_up": "Two quite different curves fit the runs equally well.",
     "superlinear": "Doubling the size more than halves the run time, which no scaling law explains: memory or cache.",
-    "slowdown": "At the largest sizes the run time grows again: more nodes only cost.",
     "far": "The size asked for is far outside the sizes that have been run.",
     "uncertain": "The forecast for this size may be far off; the reasons say why.",
     "unknown": "Nothing is known of this application.",
 }
 _ATTENTION: Final = (
-    "high_error", "slowdown", "superlinear", "runner_up", "linear", "far", "uncertain", "insufficient", "unknown", "reliable"
+    "high_error", "superlinear", "runner_up", "linear", "far", "uncertain", "insufficient", "unknown", "reliable"
 )  # fmt: skip
 _UNITS: Final = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 _STEPS: Final = ((36_000.0, 900), (600.0, 60), (100.0, 5))  # from so many seconds on, rounded to so many

@@ -22,16 +22,16 @@ TABLE = "var/lib/scalewatch/predictions.jsonl"
 def slurm(
     request: pytest.FixtureRequest, plugin: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SlurmCluster]:
-    """A Slurm with the plugin and a table: lammps takes 1,000 s on one node and 250 s on four, of which two are of use."""
+    """A Slurm with the plugin and a table: lammps takes 1,000 s on one node, 250 s on two and on three, and 200 s on four."""
     if reason := why_not():
         if os.environ.get("SCALEWATCH_REQUIRE_SLURM") == "1":
             pytest.fail(reason)
         pytest.skip(reason)
     output = prediction(
         input="",
-        curve=(curve_point(1, 1000.0), curve_point(4, 250.0)),
+        curve=(curve_point(1, 1000.0), curve_point(2, 252.0), curve_point(3, 250.0), curve_point(4, 200.0)),
         reliable_n=Range(1, 4),
-        useful_n=UsefulSizes(2.0),
+        useful_n=UsefulSizes(2.0),  # at half efficiency: a size beyond may be faster all the same
     )
     table = tmp_path_factory.mktemp("table") / "predictions.jsonl"
     write_lines(table, rows("archer2/lammps//nodes", output))
@@ -74,8 +74,13 @@ def test_a_time_limit_below_the_prediction_is_reported(slurm: SlurmCluster) -> N
 
 
 def test_more_nodes_than_are_of_use_are_reported(slurm: SlurmCluster) -> None:
-    output = submit(slurm, "--job-name=x", "--comment=application=lammps", "--nodes=4", "--time=5:00")
-    assert "lammps gains nothing beyond 2 nodes; 4 are asked for." in output
+    output = submit(slurm, "--job-name=x", "--comment=application=lammps", "--nodes=3", "--time=5:00")
+    assert "lammps gains nothing beyond 2 nodes; 3 are asked for." in output
+
+
+def test_nodes_beyond_half_efficiency_that_are_faster_are_no_waste(slurm: SlurmCluster) -> None:
+    output = submit(slurm, "--job-name=lammps", "--nodes=4", "--time=5:00")
+    assert "gains nothing" not in output
 
 
 @pytest.mark.parametrize("options", [("--job-name=other", "--time=60:00"), ("--job-name=lammps", "--time=20:00")])

@@ -301,6 +301,11 @@ class Study:
         """Sentences about what is unusual, whatever the verdict."""
         return self._judge.pattern_advice
 
+    @property
+    def slower_beyond(self) -> float | None:
+        """The fastest size that was run, where the largest is clearly slower; else None."""
+        return self._judge.slower_beyond
+
     @cached_property
     def _judge(self) -> Judge:
         suggested = self.preferred_sizes or self.allowed_sizes

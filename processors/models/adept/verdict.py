@@ -3,7 +3,7 @@
 The fits here have no prior, which would decide by itself what the observations do not.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -29,7 +29,7 @@ REACH = 2.0  # times the largest size: good on twice the number of nodes, says A
 GRID = 129
 
 # superlinear data often look linear too; that no curve can follow them is the graver finding
-VERDICTS = ("insufficient", "high_error", "superlinear", "linear", "runner_up", "slowdown", "far")
+VERDICTS = ("insufficient", "high_error", "superlinear", "linear", "runner_up", "far")
 
 
 def candidate_sizes(n: Floats, allowed_sizes: tuple[float, ...] | None = None) -> Floats:
@@ -74,8 +74,8 @@ def number(value: float) -> str:
 class Facts:
     """What the sentences are filled with; sizes in the unit of n, shares as fractions.
 
-    `superlinear` are two sizes between which the speed-up is better than their ratio, `fastest_n` the size with the
-    shortest run time, `disagreement` how far the curves that fit differ at `reference_n`.
+    `superlinear` are two sizes between which the speed-up is better than their ratio, `disagreement` how far the curves that
+    fit differ at `reference_n`.
 
     >>> Facts(count=3, smallest_n=1.0, largest_n=8.0, rms=0.01, worst_n=4.0).next_n is None
     True
@@ -87,7 +87,6 @@ class Facts:
     rms: float
     worst_n: float
     superlinear: tuple[float, float] = (0.0, 0.0)
-    fastest_n: float = 0.0
     disagreement: float = 0.0
     reference_n: float = 0.0
     target: float | None = None
@@ -139,10 +138,6 @@ def _superlinear_advice(facts: Facts) -> str:
     )
 
 
-def _slowdown_advice(facts: Facts) -> str:
-    return f"It is slower at {number(facts.largest_n)} than at {number(facts.fastest_n)}; do not allocate more than {number(facts.fastest_n)}."
-
-
 def _far_advice(facts: Facts) -> str:
     largest, reach = number(facts.largest_n), REACH * facts.largest_n
     if facts.target is not None and facts.target < facts.smallest_n:
@@ -164,7 +159,6 @@ ADVICE = {
     "linear": _linear_advice,
     "runner_up": _runner_up_advice,
     "superlinear": _superlinear_advice,
-    "slowdown": _slowdown_advice,
     "far": _far_advice,
 }
 
@@ -179,6 +173,16 @@ def anomaly_message(n: float, deviation: float) -> str:
     return (
         f"At {number(n)} it takes {change} than the other sizes suggest; check placement and contention of those runs."
     )
+
+
+def slowdown_message(largest_n: float, fastest_n: float) -> str:
+    """Return what to do about a curve that turns up: it is advice, and no doubt of its prediction.
+
+    >>> slowdown_message(32.0, 16.0)
+    'It is slower at 32 than at 16; do not allocate more than 16.'
+    """
+    largest, fastest = number(largest_n), number(fastest_n)
+    return f"It is slower at {largest} than at {fastest}; do not allocate more than {fastest}."
 
 
 def special_message(name: str, slowdown: float) -> str:
@@ -205,13 +209,12 @@ class Evidence:
     """What the observations say about every target; sizes in units of n, errors relative.
 
     `acceptable` are the curves that fit about as well as the best one, at one A each; `rms` and `rms_amdahl` the errors of
-    the best curve and of Amdahl's law, `amdahl` that law; `superlinear` the sizes between which the work shrinks;
-    `fastest_n` the fastest size, where the largest is slower.
+    the best curve and of Amdahl's law, `amdahl` that law; `superlinear` the sizes between which the work shrinks.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> evidence = gather(n, 100.0 / n)
-    >>> evidence.count, evidence.superlinear, evidence.fastest_n
-    (4, None, None)
+    >>> evidence.count, evidence.superlinear
+    (4, None)
     """
 
     count: int
@@ -222,7 +225,6 @@ class Evidence:
     amdahl: AmdahlFits
     acceptable: Profile
     superlinear: tuple[float, float] | None
-    fastest_n: float | None
     worst_n: float
     misfit: float
 
@@ -257,7 +259,6 @@ def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0) -> Evidence:
         amdahl,
         acceptable,
         _superlinear(n, run_time_s, step),
-        fastest_before_slowdown(n, run_time_s, noise),
         float(n[int(errors.argmax())]),
         misfit,
     )
@@ -327,7 +328,6 @@ def judge(evidence: Evidence, target: float | None = None) -> tuple[str, ...]:
         "linear": linear,
         "runner_up": not linear and is_open(evidence, reference),
         "superlinear": evidence.superlinear is not None,
-        "slowdown": evidence.fastest_n is not None,
         "far": not evidence.smallest_n / REACH <= reference <= REACH * evidence.largest_n,
     }
     return tuple(name for name in VERDICTS if found.get(name))
@@ -431,12 +431,9 @@ class Judge:
 
     @cached_property
     def _evidence(self) -> tuple[Evidence, ...]:
-        """What can be said about each curve; whether it slows down is judged on all sizes that are in line."""
-        retained = self.patterns.retained
-        fastest = fastest_before_slowdown(self.n[retained], self.run_time_s[retained], self.noise)
+        """What can be said about each curve."""
         judged = self.curves if self.patterns.special is None else self.curves[:1]
-        gathered = (gather(*self._points(curve), noise=self.noise) for curve in judged)
-        return tuple(replace(evidence, fastest_n=fastest) for evidence in gathered)
+        return tuple(gather(*self._points(curve), noise=self.noise) for curve in judged)
 
     def _points(self, curve: AnchoredCurve) -> tuple[Floats, Floats]:
         if curve.n.size == self.n.size and self.patterns.retained.all():
@@ -464,11 +461,22 @@ class Judge:
         """The standard deviation of ln T at each candidate."""
         return self.curves[0 if self.patterns.special is not None else -1].sd_ln(self._candidates)
 
+    @property
+    def _largest_n(self) -> float:
+        return float(self.n[self.patterns.retained][-1])
+
+    @cached_property
+    def slower_beyond(self) -> float | None:
+        """The fastest size, where the largest of those that are in line is clearly slower; else None."""
+        retained = self.patterns.retained
+        return fastest_before_slowdown(self.n[retained], self.run_time_s[retained], self.noise)
+
     @cached_property
     def pattern_advice(self) -> tuple[str, ...]:
         """Sentences about what is unusual, whatever the verdict."""
         special, phases = self.patterns.special, self.patterns.phases
-        messages = [anomaly_message(found.n, found.deviation) for found in self.patterns.anomalies]
+        slower = [] if self.slower_beyond is None else [slowdown_message(self._largest_n, self.slower_beyond)]
+        messages = slower + [anomaly_message(found.n, found.deviation) for found in self.patterns.anomalies]
         if special is not None:
             messages.append(special_message(special.name, special.slowdown))
         if phases is not None:
@@ -486,7 +494,6 @@ def _facts(evidence: Evidence, reasons: tuple[str, ...], target: float | None, n
         rms=evidence.rms,
         worst_n=evidence.worst_n,
         superlinear=evidence.superlinear or (0.0, 0.0),
-        fastest_n=evidence.fastest_n or 0.0,
         disagreement=disagreement(evidence, reference) if "runner_up" in reasons else 0.0,
         reference_n=reference,
         target=target,

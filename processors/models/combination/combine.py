@@ -100,12 +100,7 @@ def ln_run_times(data: Scaled, n: Floats) -> Floats:
     return belief.mean_ln_run_times(n / data.n[0])
 
 
-WIDTH_MAX: Final = 0.2  # half-width of the band in ln t up to twice the largest size; more beyond
-WIDTH_GROWTH: Final = 1.5  # power of the distance, of which at most DOUBLINGS_MAX count
-DOUBLINGS_MAX: Final = 3.0
-WIDTH_INSIDE_MAX: Final = 0.1
 DISTANCE_MAX: Final = 4.0  # doublings
-SIZES_MIN: Final = 3
 REASON_SHARE: Final = 0.2  # of what speaks against a forecast, to be named
 
 TOO_FEW, TOO_FAR, BELOW, WIDE = "few_sizes", "far", "below_smallest", "wide_band"
@@ -122,17 +117,6 @@ CIRCUMSTANCES: Final = (
 )
 USUAL: Final = Circumstances(*(np.array([value]) for value in (1.0, 0.02, 0.3, 0.3, 8.0, 1.0, -4.5, 0.0)))
 _USUAL = features(USUAL)
-
-
-def reliable(distance: Floats, half_width: Floats, sizes: int) -> list[bool]:
-    """Tell for each target beyond the sizes whether it is reliable: distance in doublings, half-width in ln t, (m,).
-
-    >>> reliable(np.array([1.0, 5.0]), np.array([0.1, 0.1]), 4)
-    [True, False]
-    """
-    allowed = WIDTH_MAX * np.clip(distance, 1.0, DOUBLINGS_MAX) ** WIDTH_GROWTH
-    narrow = (half_width <= allowed) & (distance <= DISTANCE_MAX)
-    return [sizes >= SIZES_MIN and within for within in narrow.tolist()]
 
 
 def reasons(scale: Scale, given: Circumstances) -> list[tuple[str, ...]]:
@@ -206,7 +190,7 @@ _ALL_SIZES = np.array([np.iinfo(np.int64).max])
 
 
 class Forecast(NamedTuple):
-    """Predictions at m targets: run time and 90 % band of a single run in seconds, (m,); verdict and reasons of each.
+    """Predictions at m targets: run time and 90 % band of a single run in seconds, (m,); what makes each unsure.
 
     `distance` is log2 of target over largest size, at most 0 inside the range.
     """
@@ -215,7 +199,6 @@ class Forecast(NamedTuple):
     low_s: Floats
     high_s: Floats
     distance: Floats
-    reliable: tuple[bool, ...]
     reasons: tuple[tuple[str, ...], ...]
     known_further: Floats
 
@@ -236,12 +219,11 @@ NOTHING_LEARNED: Final = Learned(NO_OFFSETS, ())
 
 
 class _Answer(NamedTuple):
-    """Relative ln of run time, ends of the band relative to it, verdict, reasons and what is known further out."""
+    """Relative ln of run time, ends of the band relative to it, what makes some targets unsure, what is known further out."""
 
     ln_run_time: Floats
     lower: Floats
     upper: Floats
-    reliable: list[bool]
     reasons: list[tuple[str, ...]]
     known_further: Floats
 
@@ -256,8 +238,8 @@ class Combination:
     >>> from processors.models.combination.evidence import evidence
     >>> curve = Curve("a", "archer2", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))
     >>> found = Combination(evidence(curve))
-    >>> found.predict([16.0]).run_time_s.tolist(), found.predict([64.0]).reliable
-    ([78.5], (False,))
+    >>> found.predict([16.0]).run_time_s.tolist()
+    [78.5]
     """
 
     evidence: Evidence
@@ -295,8 +277,7 @@ class Combination:
         parts = np.split(ratio[order], [int((n <= curve.n[-1]).sum())])
         answers = [rule(part) for rule, part in zip((self._inside, self._beyond), parts, strict=True) if part.size]
         back = np.argsort(order, kind="stable")
-        ln_t, lower, upper, known = (np.concatenate([answer[i] for answer in answers])[back] for i in (0, 1, 2, 5))
-        within = [each for answer in answers for each in answer.reliable]
+        ln_t, lower, upper, known = (np.concatenate([answer[i] for answer in answers])[back] for i in (0, 1, 2, 4))
         why = [each for answer in answers for each in answer.reasons]
         last = math.log(curve.median_s[-1])
         low_s, run_time_s, high_s = (_seconds(last + ln_t + end) for end in (lower, 0.0, upper))
@@ -305,8 +286,7 @@ class Combination:
             low_s,
             high_s,
             np.log2(ratio),
-            tuple(within[i] for i in back),
-            tuple(() if within[i] else why[i] for i in back),
+            tuple(why[i] for i in back),
             known,
         )
 
@@ -335,10 +315,9 @@ class Combination:
         n = np.maximum(n, 1.0 + DISTINCT)
         distance = np.log2(n)
         curve, elasticity = self.evidence.curve, self.evidence.elasticities(self.evidence.k - 2, n)
-        alone = self._tempered(elasticity @ self._shares * distance * LN2, n, distance)
+        alone = self._tempered(elasticity @ self._shares * distance * LN2, n, distance) + PESSIMISM * distance * LN2
         known = shapes(self.evidence.data, curve, self.related_curves, n)
         share = trusted(known, self.learned.shape_losses, distance)
-        alone = alone + PESSIMISM * distance * LN2
         ln_t = blended(alone, known, share)
         apart = mixed_spread(spread(distance, self._shares, elasticity), alone, known, share)
         given = self._circumstances(distance, apart, share)
@@ -346,8 +325,7 @@ class Combination:
         scale = scales(self.coefficients.scale, given)
         at_once = (1.0 - share) * (1.0 - ends.learned) * SATURATION_SHARE * -ln_t
         lower, upper = ends.lower * scale, np.maximum(ends.upper * scale, at_once)
-        within = reliable(distance, np.maximum(upper, -lower), self.evidence.k)
-        return _Answer(ln_t, lower, upper, within, reasons(self.coefficients.scale, given), share)
+        return _Answer(ln_t, lower, upper, reasons(self.coefficients.scale, given), share)
 
     def _tempered(self, ln_t: Floats, n: Floats, distance: Floats) -> Floats:
         """Return a forecast with the share that a short lone curve leaves to the average of Downey's curves."""
@@ -362,10 +340,9 @@ class Combination:
         scale = inside.scales(self.coefficients.inside_scale, inside.features(self._left_out, self.evidence.k, x))
         low, high = self._inside_scores
         lower, upper = low * scale - BELOW_WIDTH * below, high * scale + BELOW_WIDTH * below
-        within = (below == 0.0) & (np.maximum(upper, -lower) <= WIDTH_INSIDE_MAX)
         why: list[tuple[str, ...]] = [(BELOW,) if far else (WIDE,) for far in below.tolist()]
         ln_t = inside.ln_run_times(self.evidence, n) - inside.common_errors(self.evidence, self.related_curves, n)
-        return _Answer(ln_t, lower, upper, within.tolist(), why, np.zeros_like(n))
+        return _Answer(ln_t, lower, upper, why, np.zeros_like(n))
 
     def _circumstances(self, distance: Floats, apart: Floats, known_further: Floats) -> Circumstances:
         found, shares = self.evidence, self._shares

@@ -12,6 +12,7 @@ from processors.contracts.outputs import AnswerPoint, Prediction, RecentRun
 from processors.contracts.service import Service
 from sinks.web import queries
 from sinks.web.formatting import duration, energy, explained, share, size, sized
+from sinks.web.views.job_messages import gains
 
 SAME: Final = 0.03  # a difference below is none
 
@@ -61,7 +62,7 @@ def answer_view(service: Service, entry: Prediction, query: QueryParams, runs: S
         n=typed,
         usual=usual,
         messages=tuple(_texts(entry, points)),
-        warning=_warning(entry, sizes[0]),
+        warning=_warning(entry, points[0]),
         points=points,
     )
 
@@ -71,15 +72,19 @@ def _texts(entry: Prediction, points: Sequence[AnswerPoint]) -> list[str]:
     band = f"{duration(point.low_s)} to {duration(point.high_s)}"
     shown = [
         f"At {sized(point.n, entry.unit)} a run takes about {duration(point.run_time_s)}; {share(point.coverage)} of runs should take {band}.",
-        "No run has tested such a band yet."
+        "Too few runs have tested such a band yet."
         if point.coverage_measured is None
-        else f"So far {share(point.coverage_measured)} of the runs at such sizes fell inside their bands.",
+        else f"So far {share(point.coverage_measured)} of {_runs(point)} at such sizes fell inside their bands.",
     ]
     if rest:
         shown.append(_against(point, rest[0], entry.unit))
     if point.reliability.verdict != "reliable":
         shown.append(explained(point.reliability.verdict))
     return [text for text in shown if text]
+
+
+def _runs(point: AnswerPoint) -> str:
+    return f"{point.coverage_runs} runs" if point.coverage_runs is not None else "the runs"
 
 
 def _against(point: AnswerPoint, usual: AnswerPoint, unit: str) -> str:
@@ -105,12 +110,16 @@ def _more(ratio: float) -> str:
     return f"{share(abs(ratio - 1))} {'more' if ratio > 1 else 'less'}" if ratio < 2 else f"{ratio:.2g} times the"
 
 
-def _warning(entry: Prediction, n: float) -> str:
-    useful, reliable = entry.useful_n.max, entry.reliable_n
+def _warning(entry: Prediction, point: AnswerPoint) -> str:
+    n, useful, reliable = point.n, entry.useful_n.max, entry.reliable_n
+    slower = entry.useful_n.slower_beyond
+    if slower is not None and n > slower:
+        return f"Runs on more than {sized(slower, entry.unit)} were slower."
     if useful is not None and n > useful:
-        return (
-            f"That is beyond the largest useful size, {size(useful)}: more {entry.unit} hardly help, or make it slower."
-        )
+        beyond = f"That is beyond the largest useful size, {size(useful)}"
+        if gains(entry, useful, n):
+            return f"{beyond}: it is faster, and {share(point.efficiency)} of what its {entry.unit} could do is used."
+        return f"{beyond}: more {entry.unit} hardly help, or make it slower."
     if reliable is not None and not reliable.min <= n <= reliable.max:
         return f"Predictions can be relied on from {size(reliable.min)} to {size(reliable.max)} {entry.unit}; this is outside."
     return ""

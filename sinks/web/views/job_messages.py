@@ -25,7 +25,10 @@ SHORT_S: Final = 10.0  # starting and ending take as long
 NEAR: Final = 0.1  # outside of its band by so little, a run is nothing to worry about
 FAR: Final = 1000.0  # times as long: a number says no more
 ALIKE: Final = 0.02  # two run times that differ by less are said to be equal
-DOUBTFUL: Final = frozenset({"high_error", "insufficient", "far", "uncertain", "unknown"})  # of a size that was run
+RELIABLE: Final = "reliable"
+UNCERTAIN: Final = "uncertain"
+NO_CURVE: Final = frozenset({"high_error", "insufficient", "unknown"})  # verdicts on an application
+SIMILAR_RUNS: Final = "similar_runs"
 HARDLY: Final = 0.05
 PROBABLY: Final = 0.5
 MARGIN: Final = 1.1
@@ -91,7 +94,7 @@ def _against(ratio: float, usual: str) -> str:
 
 
 def _usual(shown: PredictedAtStart, n: float | None, unit: str) -> str:
-    if shown.source == "similar_runs":
+    if shown.source == SIMILAR_RUNS:
         return "similar runs do"
     at = "" if n is None else f" at {sized(n, unit)}"
     return f"usual at its settings{at.replace(' at ', ' and ', 1)}" if shown.source == "features" else f"usual{at}"
@@ -135,15 +138,13 @@ def _not_compared(run: RecentRun) -> str:
 
 def trust(verdict: str, source: str = "curve") -> str:
     """Return in one sentence how far to trust a prediction."""
-    if source == "similar_runs":
+    if source == SIMILAR_RUNS:
         return (
             "Take this with care. It rests on runs of the same user, name or kind, not on a model of the application."
         )
-    if verdict == "reliable":
+    if verdict == RELIABLE:
         return "You can rely on this."
-    if verdict in DOUBTFUL:
-        return f"Take this with care. {explained(verdict)}"
-    return f"At sizes that were run you can rely on this. {explained(verdict)}".rstrip()
+    return f"Take this with care. {explained(verdict)}".rstrip()
 
 
 def record(runs: Sequence[RecentRun]) -> str:
@@ -202,8 +203,11 @@ def settling(ended: JobPrediction, runs: Sequence[RecentRun]) -> str:
     return "Its run is over. Its outcome is shown here once it has settled, some minutes after its end."
 
 
-def predicted_now(point: CurvePoint, verdict: str) -> PredictedAtStart:
-    """Return a point of the curve in the form of a prediction at the start of a run."""
+def predicted_now(entry: Prediction, point: CurvePoint) -> PredictedAtStart:
+    """Return a point of a curve in the form of a prediction at the start of a run."""
+    reach, whole = entry.reliable_n, entry.reliability.verdict
+    inside = reach is not None and reach.min <= point.n <= reach.max
+    verdict = RELIABLE if inside else whole if whole != RELIABLE else UNCERTAIN
     return PredictedAtStart(
         run_time_s=point.run_time_s,
         low_s=point.low_s,
@@ -223,7 +227,7 @@ def limit_advice(usual: PredictedAtStart | None, had_s: float | None) -> str:
         return ""
     limit_s = next_limit(usual.high_s * MARGIN)
     why = f"{_within(usual.coverage)} end within {rounded(usual.high_s)}"
-    if usual.verdict in DOUBTFUL or usual.source == "similar_runs":
+    if usual.verdict != RELIABLE or usual.source == SIMILAR_RUNS:
         requested = f"ask for no less than {rounded(limit_s)}"
         return f"Stay generous and {requested}: {why}, as far as is known."
     if had_s is not None and limit_s <= had_s <= GENEROUS * limit_s:
@@ -266,15 +270,25 @@ def size_advice(entry: Prediction | None, n: float | None) -> str:
     """Return what to know of the size: whether it helped, and what half of it would have cost; empty where nobody knows."""
     if entry is None or n is None:
         return ""
-    if entry.reliability.verdict in DOUBTFUL:
+    if entry.reliability.verdict in NO_CURVE or entry.model.name == SIMILAR_RUNS:
         return f"The best size is not known yet. {explained(entry.reliability.verdict)}"
     most = entry.useful_n.max
-    if most is not None and n > most * USED_UP:
-        return _too_many(entry, n, most)
     took_s, half_s = time_at(entry.curve, n), time_at(entry.curve, n / 2)
+    if most is not None and n > most * USED_UP and not gains(entry, most, n):
+        return _too_many(entry, n, most)
     if took_s is None or half_s is None or n < 2:
-        return "" if most is None else f"Up to {sized(most, entry.unit)} more still help."
+        return "" if most is None or n >= most else f"Up to {sized(most, entry.unit)} more still help."
     return _against_half(sized(n / 2, entry.unit), took_s, half_s, alone=n == 2)
+
+
+def gains(entry: Prediction, fewer: float, n: float) -> bool:
+    """Return whether a size is faster than a smaller one, by the curve; False where it does not reach both.
+
+    What is useful is told by efficiency, too: a size at which half of each node is lost may be the fastest all the same.
+    """
+    of = {point.n: point.run_time_s for point in entry.curve}
+    fewer_s, took_s = (of.get(size) or time_at(entry.curve, size) for size in (fewer, n))
+    return fewer_s is not None and took_s is not None and took_s * (1.0 + ALIKE) < fewer_s
 
 
 def _against_half(half: str, took_s: float, half_s: float, *, alone: bool) -> str:

@@ -121,7 +121,8 @@ def _running_facts(job: JobPrediction) -> Iterator[tuple[str, str]]:
     if job.under_load is not None and job.under_load.q50_s is not None:
         yield "run time under the load of its hosts", duration(job.under_load.q50_s)
     if job.coverage_measured is not None:
-        yield "such bands held so far", share(job.coverage_measured)
+        runs = f" of {job.coverage_runs} runs" if job.coverage_runs is not None else ""
+        yield "such bands held so far", f"{share(job.coverage_measured)}{runs}"
 
 
 def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> RunView:
@@ -129,11 +130,7 @@ def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> RunVie
     entry = None if run.application_id is None else service.prediction(run.application_id)
     unit = _unit(run, entry)
     point = _point(entry, run.n)
-    usual = (
-        run.predicted
-        if point is None or entry is None
-        else job_messages.predicted_now(point, entry.reliability.verdict)
-    )
+    usual = run.predicted if point is None or entry is None else job_messages.predicted_now(entry, point)
     others = service.runs(run.application_id)[:RECORD_RUNS] if newest and run.application_id else ()
     return RunView(
         run=run,

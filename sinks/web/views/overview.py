@@ -23,6 +23,7 @@ from processors.contracts.outputs import (
 from sinks.web.charts import Spark, drawable, sparkline
 from sinks.web.formatting import attention, duration, explained, moment, share, verdict_text
 from sinks.web.queries import Truth, application_id, link
+from sinks.web.views.trust import Trust, trust_of
 
 OLD_S: Final = 900.0  # a source that is so far behind stands out
 TARGET: Final = "target"  # evidence that has one is of that, in its own unit
@@ -166,6 +167,7 @@ class Row(msgspec.Struct, frozen=True):
     prediction: Prediction
     verdict: str
     explained: str
+    trust: Trust
     alerts: Sequence[Alert]
     largest_observed: CurvePoint | None
     error_against_truth: float | None
@@ -226,6 +228,7 @@ def _row(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None) -> Row
         prediction=entry,
         verdict=verdict_text(entry.reliability.verdict),
         explained=explained(entry.reliability.verdict),
+        trust=trust_of(entry),
         alerts=alerts,
         largest_observed=max(observed, key=lambda point: point.n, default=None),
         error_against_truth=error_against_truth(entry, truth),

@@ -9,7 +9,7 @@ from processors.contracts.events import JobCompleted
 from tests.kit.scenario import Scenario
 
 SIZES = (1, 2, 4, 8, 16)
-FIT_AFTER_FIT = ("related_curves/", "score_pool/", "members/", "model_comparison/", "drift/")
+FIT_AFTER_FIT = ("related_curves/", "score_pool/", "band_pool/", "members/", "model_comparison/", "drift/")
 BEFORE_AND_AFTER = pytest.mark.parametrize("moment", ["08:10:30", "08:14", "09:00", "2d 10:00"])
 
 
@@ -57,6 +57,7 @@ def comparable(centre: Scenario) -> dict[str, Any]:
         for name in (
             "scores",
             "fallen",
+            "transferred",
             "published",
             "new_runs",
             "waiting_ms",

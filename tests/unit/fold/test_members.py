@@ -144,14 +144,20 @@ def test_an_answer_reports_the_same_of_the_laws() -> None:
     assert answer["model"] == predicted(centre)["model"]
 
 
-def test_measured_coverage_is_part_of_predictions_answers_and_jobs() -> None:
-    centre = growing(universal)
-    measured = predicted(centre)["quality"]["horizons"][0]["coverage_90"]
-    beyond = [point for point in predicted(centre)["curve"] if point["n"] == 256.0]
-    assert [point["coverage_measured"] for point in beyond] == [measured]
-    assert centre.asks("q", 256.0, application="app")["points"][0]["coverage_measured"] == measured
-    centre.starts("job", "app", 256)
-    assert centre.messages("job_predictions")[-1]["coverage_measured"] == measured
+def test_measured_coverage_is_part_of_predictions_answers_and_jobs_with_its_count() -> None:
+    centre = Scenario()
+    for i in range(40):
+        n = 2.0 ** (i % 4)
+        centre.at(f"{8 + i // 6:02}:{i % 6}5").ran(f"{i}", "app", n, (1000.0 / n + 20.0) * (1.0 + 0.004 * (i % 5)))
+    centre.at("2d 10:00")
+    own = next(point for point in predicted(centre)["curve"] if point["n"] == 4.0)
+    assert own["coverage_runs"] >= 20
+    assert 0.85 < own["coverage_measured"] < 1.0
+    answer = centre.asks("q", 4.0, 6.0, application="app")["points"]
+    centre.starts("job", "app", 4)
+    for other in (answer[0], centre.messages("job_predictions")[-1]):
+        assert (other["coverage_measured"], other["coverage_runs"]) == (own["coverage_measured"], own["coverage_runs"])
+    assert (answer[1]["coverage_measured"], answer[1]["coverage_runs"]) == (None, None), "no run was between sizes"
 
 
 def test_a_favoured_class_of_sizes_leaves_the_classic_laws_beside_downey() -> None:

@@ -79,6 +79,15 @@ def test_a_slow_size_does_not_widen_what_is_reported_sizes_that_were_run_often(s
         assert 0.90 * true_s < low_s < true_s < high_s < 1.10 * true_s
 
 
+@SEEDS
+def test_a_size_that_is_slow_for_good_keeps_a_narrow_band_and_widens_no_other(seed: int) -> None:
+    days = Days(seed, scatter=0.01).go_on(10, slow_by=1.0).repeat(16, *[1.5] * 44)
+    for n in SIZES:
+        low_s, high_s = days.band(n)
+        true_s = run_time(n) * (1.5 if n == 16 else 1.0)
+        assert 0.93 * true_s < low_s < true_s < high_s < 1.07 * true_s
+
+
 def test_an_application_whose_runs_scatter_wildly_has_no_slow_size() -> None:
     days = Days(0, scatter=0.6).go_on(8, slow_by=200.0)
     assert days.centre.model("lammps").study().anomalies, "it is out of line all the same"

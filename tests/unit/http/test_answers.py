@@ -80,12 +80,23 @@ def test_energy_is_reported_where_it_is_known() -> None:
 def test_the_usual_size_itself_has_nothing_beside_it() -> None:
     shown = answered("n=16", point(16.0, 240.0, coverage_measured=None))
     assert len(shown.messages) == 2
-    assert shown.messages[1] == "No run has tested such a band yet."
+    assert shown.messages[1] == "Too few runs have tested such a band yet."
 
 
 def test_beyond_the_useful_size_the_box_reports_it() -> None:
     entry = prediction(useful_n=UsefulSizes(max=192.0))
     assert "beyond the largest useful size, 192" in answered("n=256", point(256.0, 14.0), entry=entry).warning
+
+
+def test_a_size_beyond_the_useful_one_that_is_faster_is_said_to_be_so() -> None:
+    curve = (curve_point(32.0, 60.0), curve_point(51.0, 45.0), curve_point(64.0, 40.0))
+    entry = prediction(curve=curve, useful_n=UsefulSizes(max=51.0))
+    assert "it is faster" in answered("n=64", point(64.0, 40.0), entry=entry).warning
+
+
+def test_a_size_beyond_the_fastest_that_was_run_is_reported_to_be_slower() -> None:
+    entry = prediction(useful_n=UsefulSizes(max=16.0, slower_beyond=16.0))
+    assert answered("n=64", point(64.0, 40.0), entry=entry).warning == "Runs on more than 16 nodes were slower."
 
 
 def test_outside_of_what_can_be_relied_on_the_box_reports_it() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from processors.contracts.outputs import Prediction, Reliability, UsefulSizes
 from sinks.web.views.job_messages import energy_text, limit_advice, size_advice, time_at
-from tests.kit.messages import curve, curve_point, powered_curve, prediction
+from tests.kit.messages import curve_point, powered_curve, prediction
 from tests.kit.recent import predicted, recent_run
 
 BAND = predicted(1800.0, low_s=1620.0, high_s=2040.0)
@@ -64,11 +64,14 @@ def test_it_is_shown_what_half_the_size_would_have_cost(half_s: float, page: str
 
 
 def test_more_than_the_useful_size_is_reported_to_hardly_help() -> None:
-    entry = prediction(
-        curve=tuple(curve_point(p.n, p.run_time_s, source="observed") for p in curve()), useful_n=UsefulSizes(max=48.0)
-    )
+    entry = application((24.0, 60.0), (48.0, 31.0), (128.0, 30.9), useful_n=UsefulSizes(max=48.0))
     page = size_advice(entry, 128.0)
     assert page == "Ask for 48 nodes: more hardly help, and 48 nodes take about 31 s. You asked for 128 nodes."
+
+
+def test_a_size_that_is_faster_than_the_useful_one_is_no_waste_of_time() -> None:
+    entry = application((32.0, 60.0), (51.0, 45.0), (64.0, 40.0), useful_n=UsefulSizes(max=51.0))
+    assert size_advice(entry, 64.0) == "The size is well used: 32 nodes take about 1 min, 50 % longer."
 
 
 def test_half_of_one_node_is_not_spoken_of() -> None:

@@ -123,8 +123,7 @@ def test_a_run_that_met_its_limit_is_shown_whether_the_limit_was_too_short(limit
 def test_it_is_shown_how_far_to_trust_each_verdict(verdict: str) -> None:
     page = trust(verdict)
     assert page.endswith(".")
-    careful = verdict in {"high_error", "insufficient", "far", "uncertain", "unknown"}
-    assert page.startswith("Take this with care.") is careful
+    assert page.startswith("Take this with care.") is (verdict != "reliable")
 
 
 def test_what_similar_runs_reported_is_never_called_reliable() -> None:

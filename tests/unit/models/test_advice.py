@@ -18,7 +18,6 @@ FACTS = Facts(
     rms=0.34,
     worst_n=16.0,
     superlinear=(4.0, 8.0),
-    fastest_n=16.0,
     disagreement=0.357,
     reference_n=64.0,
     target=128.0,
@@ -39,7 +38,6 @@ def test_every_verdict_has_a_message_of_its_own() -> None:
         ("linear", ["32", "64"]),
         ("runner_up", ["43 %", "64"]),
         ("superlinear", ["4 to 8"]),
-        ("slowdown", ["32", "more than 16"]),
         ("far", ["64", "32"]),
     ],
 )

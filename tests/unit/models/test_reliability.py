@@ -43,8 +43,7 @@ def test_times_that_no_curve_fits() -> None:
 
 def test_the_largest_size_is_slower_than_a_smaller_one() -> None:
     evidence = gather(2.0 ** np.arange(6), np.array([100.0, 52.0, 28.0, 17.0, 15.0, 19.0]))
-    assert judge(evidence) == ("slowdown",)
-    assert evidence.fastest_n == 16.0
+    assert judge(evidence) == (), "that is advice, and no doubt of the prediction"
 
 
 def test_superlinear_speedup_is_named_with_its_sizes() -> None:

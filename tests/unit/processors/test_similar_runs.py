@@ -243,9 +243,10 @@ def test_the_share_of_runs_inside_the_band_is_reported_once_enough_were_scored()
         history.learn(EndedJob(f"a{i}", job, 100.0 + i))
     reported = expected(job, {"centre": history})
     for i in range(40):
-        assert history.coverage is None or i > 20
+        assert history.measured is None or i > 20
         history.note(reported.run_time_s if i % 4 else 10 * reported.high_s, reported)
-    assert history.coverage == pytest.approx(0.75, abs=0.02)
+    assert history.measured is not None
+    assert history.measured.coverage == pytest.approx(0.75, abs=0.02)
 
 
 def test_a_snapshot_is_a_copy_and_scoring_changes_nothing() -> None:

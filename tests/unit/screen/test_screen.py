@@ -73,7 +73,7 @@ def test_power_has_a_column_where_it_is_known_of_any_application_that_is_shown()
 
 
 def test_what_needs_attention_comes_first() -> None:
-    service = FixedService([prediction("fine"), prediction("bad", reliability=Reliability("slowdown"))])
+    service = FixedService([prediction("fine"), prediction("bad", reliability=Reliability("high_error"))])
     names = re.findall(r"^(fine|bad) ", text_of(Screen(service)), re.MULTILINE)
     assert names == ["bad", "fine"]
 

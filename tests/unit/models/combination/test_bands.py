@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.combination.combine import reasons, reliable
+from processors.models.combination.combine import reasons
 from processors.models.combination.evidence import GATE, Curve, evidence, judged_runs
 from processors.models.combination.replay import (
     APPLICATION_WEIGHT,
@@ -132,9 +132,3 @@ def test_what_makes_a_forecast_unsure_is_named_first_and_widens_the_band(
 
 def test_a_forecast_that_nothing_speaks_against_has_a_reason_too() -> None:
     assert reasons(SCALE, circumstances())[0] == ("wide_band",)
-
-
-def test_a_band_may_be_wider_far_out_but_not_for_ever() -> None:
-    width = np.array([0.3, 0.3, 0.3])
-    assert reliable(np.array([1.0, 2.0, 5.0]), width, 8) == [False, True, False]
-    assert reliable(np.array([2.0]), width[:1], 2) == [False]

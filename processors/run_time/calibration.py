@@ -1,0 +1,245 @@
+"""How wide published bands have to be: what the signed scores of an application, and of all of the centre, say of each horizon.
+
+A band has two sides, and a factor for each: the .05 and the .95 conformal quantile of the signed scores of one horizon alone,
+drawn to the centre's factor of that horizon and that to 1, by counts. Repeats of sizes that were run teach those sizes alone.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final, NamedTuple
+
+import msgspec
+
+from processors.facts import COVERAGE_RUNS_MIN, Measured, measured
+from processors.run_time.quality import COVERAGE, OWN, ROWS, Score
+from processors.store import Untimed
+
+SIDE: Final = (1.0 + COVERAGE) / 2.0  # of the runs lie below the upper end, and as many above the lower one
+OWN_RANGE: Final = (0.5, 20.0)  # of the factors of a size with runs of its own
+# Elsewhere scores only widen. Sizes come to be run in another order than they are asked for: on measured curves that were run
+# in a shuffled order forecasts of the next size kept to three quarters of their bands, and those beyond the four smallest did not
+# keep to bands so narrowed (90 % became 85).
+HORIZON_RANGE: Final = (1.0, 8.0)
+OWN_SCORES_MAX: Final = 40  # the newest of one size: older ones may be of a time when it took another time
+
+# How many scores of its own weigh as much as what is known from elsewhere. Beyond the data and between sizes a size counts once,
+# however often it was run: its repeats have one forecast, and tell one thing of it.
+PRIOR_OWN: Final = 10.0
+PRIOR_HORIZON: Final = 8.0
+PRIOR_CENTRE: Final = 20.0
+PRIOR_COVERAGE: Final = 20.0
+
+# The pool is a grid of whole numbers, so that what an application has added can be taken away to the last bit.
+MAGNITUDES: Final = 24
+MAGNITUDE_MIN, MAGNITUDE_MAX = 0.05, 20.0
+CELLS: Final = 2 * MAGNITUDES
+INSIDE: Final = CELLS  # after the cells of a row comes the count of runs inside their bands
+STRIDE: Final = CELLS + 1
+UNIT: Final = 1024  # counts per unit of weight
+APPLICATION_WEIGHT: Final = 3.0  # of an application with many scores at a horizon
+APPLICATION_HALF: Final = 5.0  # with so many it has half of it
+_LN_STEP: Final = math.log(MAGNITUDE_MAX / MAGNITUDE_MIN) / MAGNITUDES
+
+
+class Sides(NamedTuple):
+    """Factors by which the lower and the upper side of a band are widened."""
+
+    lower: float
+    upper: float
+
+
+Counts = dict[int, int]  # by cell; what is not there is 0
+Weighed = list[tuple[Score, float]]
+AS_THEY_ARE: Final = Sides(1.0, 1.0)
+NO_SPREAD: Final[Mapping[float, Sides]] = {}
+
+
+def share(scores: Sequence[Score]) -> Counts:
+    """Return what an application adds to the pool of the centre: of many scores at a horizon no more than APPLICATION_WEIGHT."""
+    counts: Counts = {}
+    for row in range(len(ROWS)):
+        weighed = _by_size([score for score in scores if score.row == row])
+        total = sum(weight for _, weight in weighed)
+        unit = UNIT * APPLICATION_WEIGHT / (total + APPLICATION_HALF)
+        for score, weight in weighed:
+            for cell in (row * STRIDE + _cell(score.signed), *((row * STRIDE + INSIDE,) if score.inside else ())):
+                counts[cell] = counts.get(cell, 0) + round(weight * unit)
+    return counts
+
+
+def _by_size(scores: Sequence[Score]) -> Weighed:
+    """Return scores with their weights: the runs of each size share a weight of 1."""
+    runs: dict[float, int] = {}
+    for score in scores:
+        runs[score.n] = runs.get(score.n, 0) + 1
+    return [(score, 1.0 / runs[score.n]) for score in scores]
+
+
+def _cell(signed: float) -> int:
+    ln_magnitude = math.log(max(abs(signed), MAGNITUDE_MIN) / MAGNITUDE_MIN)
+    magnitude = min(int(ln_magnitude / _LN_STEP), MAGNITUDES - 1)
+    return MAGNITUDES + magnitude if signed >= 0.0 else MAGNITUDES - 1 - magnitude
+
+
+class BandPoolState(msgspec.Struct, omit_defaults=True):
+    """Stored form: counts by cell."""
+
+    counts: Counts = {}
+
+
+class BandPool(Untimed):
+    """Signed scores of the published bands of all applications of the centre, by horizon."""
+
+    name: ClassVar[str] = "band_pool"
+    version: ClassVar[int] = 1
+
+    def __init__(self, state: BandPoolState) -> None:
+        self._state = state
+
+    @classmethod
+    def build(cls, state: BandPoolState | None = None) -> "BandPool":
+        """Return the pool of a stored state, or an empty one."""
+        return cls(BandPoolState(dict(state.counts)) if state else BandPoolState())
+
+    @property
+    def counts(self) -> Counts:
+        """The counts of every cell that has any."""
+        return self._state.counts
+
+    def score(self, fact: tuple[Counts, Counts]) -> bool:
+        """Return whether an application's new share differs from its old one."""
+        return fact[0] != fact[1]
+
+    def learn(self, fact: tuple[Counts, Counts]) -> None:
+        """Put an application's new share in the place of its old one."""
+        self._state.counts = combined(combined(self._state.counts, fact[1]), fact[0], sign=-1)
+
+    def snapshot(self) -> BandPoolState:
+        """Return the stored form."""
+        return BandPoolState(dict(self._state.counts))
+
+
+def combined(counts: Counts, others: Counts, *, sign: int = 1) -> Counts:
+    """Return the sum of counts, or their difference, without cells that hold nothing."""
+    total = {cell: counts.get(cell, 0) + sign * others.get(cell, 0) for cell in sorted({*counts, *others})}
+    return {cell: count for cell, count in total.items() if count > 0}
+
+
+class Calibration:
+    """What scores say of the bands of one application.
+
+    `left_out` are sizes out of line with the others: of other sizes they say nothing. `centre` are the scores of all other
+    applications.
+    """
+
+    def __init__(self, scores: Sequence[Score], left_out: frozenset[float], centre: Counts) -> None:
+        self._scores = scores
+        self._centre = centre
+        self._weighed = [self._of_row(row, left_out) for row in range(len(ROWS))]
+        self._horizons = [self._sides(row, weighed) for row, weighed in enumerate(self._weighed)]
+
+    def sides(self, row: int, n: float) -> Sides:
+        """Return the factors of the band at a size; `row` is its place in ROWS."""
+        if row != OWN:
+            return self._horizons[row]
+        return self._sides(
+            OWN, [(score, 1.0) for score in self._scores if score.own and score.n == n][-OWN_SCORES_MAX:]
+        )
+
+    def measured(self, row: int) -> Measured | None:
+        """Return the share of runs inside their bands, and how many were scored; None where they are too few to tell.
+
+        It is drawn to that of the centre, and that to what bands aim at.
+        """
+        runs = sum(score.row == row for score in self._scores)
+        if runs < COVERAGE_RUNS_MIN:
+            return None
+        weighed = _by_size([score for score in self._scores if score.row == row])
+        if row == OWN:
+            weighed = [(score, 1.0) for score, _ in weighed]
+        cells = range(row * STRIDE, row * STRIDE + CELLS)
+        pooled = sum(self._centre.get(cell, 0) for cell in cells) / UNIT
+        inside = self._centre.get(row * STRIDE + INSIDE, 0) / UNIT
+        usual = (inside + PRIOR_COVERAGE * COVERAGE) / (pooled + PRIOR_COVERAGE)
+        total = sum(weight for _, weight in weighed)
+        held = sum(weight for score, weight in weighed if score.inside)
+        return measured((held + PRIOR_COVERAGE * usual) / (total + PRIOR_COVERAGE), runs)
+
+    def record(self, row: int) -> bool:
+        """Return whether forecasts of the application at this horizon were scored often enough, and held.
+
+        That is at two sizes at least, and as often inside their bands as good bands would be.
+        """
+        weighed = self._weighed[row]
+        runs = [score for score, _ in weighed]
+        held = sum(weight for score, weight in weighed if score.inside)
+        total = sum(weight for _, weight in weighed)
+        return len(runs) >= RECORD_RUNS_MIN and total >= RECORD_SIZES_MIN and held >= COVERAGE * total
+
+    def _of_row(self, row: int, left_out: frozenset[float]) -> Weighed:
+        return _by_size([score for score in self._scores if score.row == row and score.n not in left_out])
+
+    def _sides(self, row: int, weighed: Weighed) -> Sides:
+        prior = PRIOR_OWN if row == OWN else PRIOR_HORIZON
+        usual = centre_sides(self._centre, row)
+        total = sum(weight for _, weight in weighed)
+        ends = (
+            [(-score.signed, weight) for score, weight in weighed],
+            [(score.signed, weight) for score, weight in weighed],
+        )
+        return Sides(
+            *(
+                _drawn(_within(row, quantile(side)), total, to, prior) if side else to
+                for side, to in zip(ends, usual, strict=True)
+            )
+        )
+
+
+RECORD_RUNS_MIN: Final = 10
+RECORD_SIZES_MIN: Final = 2 - 1e-9
+
+
+def _within(row: int, factor: float) -> float:
+    least, most = OWN_RANGE if row == OWN else HORIZON_RANGE
+    return min(max(factor, least), most)
+
+
+def quantile(scores: Sequence[tuple[float, float]]) -> float:
+    """Return the conformal SIDE quantile of weighed scores towards one side.
+
+    With a total weight of w it is the smallest score that SIDE (w + 1) of the weight does not exceed; the largest of few.
+    """
+    wanted = SIDE * (sum(weight for _, weight in scores) + 1.0)
+    reached, found = 0.0, 0.0
+    for score, weight in sorted(scores):
+        found, reached = score, reached + weight
+        if reached >= wanted - 1e-9:
+            break
+    return found
+
+
+def _drawn(factor: float, weight: float, to: float, prior: float) -> float:
+    return math.exp((weight * math.log(factor) + prior * math.log(to)) / (weight + prior))
+
+
+def centre_sides(counts: Counts, row: int) -> Sides:
+    """Return the factors of one horizon by the scores of the centre, drawn to 1."""
+    cells = [counts.get(row * STRIDE + cell, 0) for cell in range(CELLS)]
+    total = sum(cells)
+    if not total:
+        return AS_THEY_ARE
+    below, above = cells[:MAGNITUDES][::-1], cells[MAGNITUDES:]
+    return Sides(
+        *(_drawn(_within(row, _grid_quantile(side, total)), total / UNIT, 1.0, PRIOR_CENTRE) for side in (below, above))
+    )
+
+
+def _grid_quantile(side: Sequence[int], total: int) -> float:
+    """Return the magnitude that 1 - SIDE of all scores exceed on this side, linear in its logarithm within a cell."""
+    left = (1.0 - SIDE) * total
+    for magnitude in reversed(range(MAGNITUDES)):
+        if side[magnitude] >= left:
+            part = 1.0 - left / side[magnitude] if side[magnitude] else 0.0
+            return MAGNITUDE_MIN * math.exp(_LN_STEP * (magnitude + part))
+        left -= side[magnitude]
+    return 0.0

@@ -1,0 +1,151 @@
+"""The one verdict on a size: taken after the band that anybody is given, and never better farther out.
+
+Inside the range a size is judged by its own band. Beyond it ADEPT's judgement decides, and the band has to be narrow as well.
+The verdicts beyond are taken at fixed steps from the largest size, so that what is said of a size does not depend on which
+others were asked about.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from processors.models.adept.verdict import REACH, Verdict
+from processors.models.combination.combine import BELOW, DISTANCE_MAX, TOO_FAR, WIDE
+
+WIDTH_MAX: Final = 0.2  # half-width of the band in ln t up to twice the largest size; more beyond
+WIDTH_GROWTH: Final = 1.5  # power of the distance, of which at most DOUBLINGS_MAX count
+DOUBLINGS_MAX: Final = 3.0
+REACH_DOUBLINGS: Final = math.log2(REACH)  # up to here ADEPT's judgement and the band are enough
+NEAR: Final = 1e-9
+WIDTH_INSIDE_MAX: Final = 0.1
+STEPS: Final = 4  # a doubling
+KNOWN_MIN: Final = 0.5  # the share of related curves in a forecast from which it rests on sizes that were run
+
+RELIABLE: Final = "reliable"
+UNCERTAIN: Final = "uncertain"
+UNKNOWN: Final = "unknown"
+HIGH_ERROR: Final = "high_error"
+CANNOT_RELY: Final = frozenset({"insufficient", HIGH_ERROR})
+OF_DISTANCE: Final = frozenset({TOO_FAR})  # answered by a record of the application's own at that horizon
+LEFT_OPEN: Final = frozenset({TOO_FAR, "linear", "runner_up"})  # answered by related curves that are known out there
+REASON_TEXT: Final = {
+    "far": "the size is far from those that were run",
+    "members_disagree": "the scaling laws disagree",
+    "forecasts_missed": "earlier forecasts of this application missed",
+    "related_curves_missed": "forecasts of its other inputs missed",
+    "few_sizes": "few sizes were run",
+    "wide_gap": "the largest sizes that were run lie far apart",
+    "poor_fit": "its run times do not lie on a smooth curve",
+    "below_smallest": "no smaller size was run",
+    "wide_band": "its run times vary",
+}
+NOTHING_KNOWN: Final = Verdict(
+    UNKNOWN, (WIDE,), ("Nothing is known of this size: its run times differ by a factor of a thousand.",), None
+)
+
+
+class Place(NamedTuple):
+    """One size as it is judged: how wide its final band is, and on what its forecast rests.
+
+    `half_width` is that of the wider side, in ln T; `uninformative` tells that the band is none. `reasons` are those of the
+    combination of laws, the gravest first. `known_further` is the share of related curves that are known out there, `record`
+    tells whether forecasts of the application at this horizon were scored and held.
+    """
+
+    n: float
+    half_width: float
+    uninformative: bool = False
+    reasons: tuple[str, ...] = ()
+    known_further: float = 0.0
+    record: bool = False
+
+
+def steps(n_max: float) -> list[float]:
+    """Return the sizes beyond the largest one at which the verdicts beyond it are taken."""
+    return [n_max * 2.0 ** (step / STEPS) for step in range(1, round(STEPS * DISTANCE_MAX) + 1)]
+
+
+def allowed(distance: float) -> float:
+    """Return the half-width in ln T that a reliable band may have at a distance beyond the largest size, in doublings."""
+    return float(WIDTH_MAX * min(max(distance, 1.0), DOUBLINGS_MAX) ** WIDTH_GROWTH)
+
+
+class Verdicts:
+    """The verdicts on the sizes of one curve.
+
+    `judged` gives ADEPT's verdict on a size, None standing for twice the largest; `pattern_advice` what is unusual, whatever
+    the verdict. `beyond` are the places at `steps`, in their order. `reach` is the largest size up to which every step is
+    reliable: the largest that was run where none is.
+    """
+
+    def __init__(
+        self,
+        n_min: float,
+        n_max: float,
+        judged: Callable[[float | None], Verdict],
+        beyond: list[Place],
+        pattern_advice: tuple[str, ...] = (),
+    ) -> None:
+        self._n_min, self._n_max, self._judged = n_min, n_max, judged
+        self._pattern_advice = pattern_advice
+        self._beyond = beyond
+        self._trusted = judged(None).verdict not in CANNOT_RELY
+        self.reach, self._failed = self._reached()
+
+    def of(self, place: Place) -> Verdict:
+        """Return the verdict on a size."""
+        if place.uninformative:
+            return NOTHING_KNOWN
+        if place.n > self._n_max:
+            return self._of_beyond(place)
+        below = place.n < self._n_min
+        if self._trusted and not below and place.half_width <= WIDTH_INSIDE_MAX:
+            return Verdict(RELIABLE, (), (), None)
+        return _reported(self._judged(place.n), place.reasons or ((BELOW,) if below else (WIDE,)))
+
+    def whole(self) -> Verdict:
+        """Return the verdict on the application: that on twice its largest size, with what is unusual about it."""
+        reached = math.log2(self.reach / self._n_max) >= REACH_DOUBLINGS - NEAR
+        judged = self._judged(None)
+        if reached:
+            return Verdict(RELIABLE, (), self._pattern_advice, None)
+        if judged.verdict != RELIABLE:
+            return judged
+        reported = _reported(judged, self._failed.reasons if self._failed else (WIDE,))
+        return replace(reported, advice=(*reported.advice, *self._pattern_advice))
+
+    def _of_beyond(self, place: Place) -> Verdict:
+        if place.n <= self.reach * (1.0 + NEAR):
+            return Verdict(RELIABLE, (), (), None)
+        nearer = self._failed.reasons if self._failed is not None else ()
+        return _reported(self._judged(place.n), place.reasons or nearer)
+
+    def _reached(self) -> tuple[float, Place | None]:
+        """Return how far beyond the largest size every step is reliable, and the first that is not."""
+        reach = self._n_max
+        for place in self._beyond:
+            if not self._holds(place):
+                return reach, place
+            reach = place.n
+        return reach, None
+
+    def _holds(self, place: Place) -> bool:
+        """Return whether a step is reliable by itself: its band is narrow, and ADEPT has nothing against it that is not answered."""
+        distance = math.log2(place.n / self._n_max)
+        if not self._trusted or place.uninformative or place.half_width > allowed(distance):
+            return False
+        known = place.known_further >= KNOWN_MIN
+        if not (known or place.record) and distance > REACH_DOUBLINGS + NEAR:
+            return False
+        answered = LEFT_OPEN if known else OF_DISTANCE if place.record else frozenset()
+        return answered.issuperset(self._judged(place.n).reasons)
+
+
+def _reported(judged: Verdict, reasons: tuple[str, ...]) -> Verdict:
+    """Return ADEPT's verdict where it has something against a size, else that the forecast is uncertain, and why."""
+    if judged.verdict != RELIABLE:
+        return judged
+    reasons = reasons or (WIDE,)
+    text = "; ".join(REASON_TEXT[reason] for reason in reasons)
+    return Verdict(UNCERTAIN, reasons, (f"The prediction is uncertain: {text}.",), judged.next_n)

@@ -1,0 +1,164 @@
+"""One verdict a size: after the final band, never better farther out, and never better than ADEPT allows."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from processors.contracts.outputs import AnswerPoint, CurvePoint, Range, Reliability
+from processors.contracts.settings import RunTimeSettings
+from processors.facts import PublishedCurve, RunFact
+from processors.models.adept.study import Study, study
+from processors.models.adept.verdict import Verdict
+from processors.models.combination.combine import Combination
+from processors.models.downey.curve import speedup
+from processors.run_time.messages import reliable_range
+from processors.run_time.model import RunTime
+from processors.run_time.prediction import RunTimePrediction, fitted_curve
+from processors.run_time.verdict import Place, Verdicts, allowed, steps
+from tests.kit.messages import curve_point
+
+LINEAR = study([1, 2, 4, 8], [100.0, 51.0, 26.5, 14.25])
+FLAT = study([4, 8, 16, 32, 64], (1000.0 / speedup(np.array([4.0, 8.0, 16.0, 32.0, 64.0]), 16.0, 0.5)).tolist())
+
+
+def places(n_max: float, half_width: float = 0.05, **changes: Any) -> list[Place]:
+    return [Place(n, half_width)._replace(**changes) for n in steps(n_max)]
+
+
+def verdicts(found: Study = FLAT, beyond: Sequence[Place] | None = None) -> Verdicts:
+    n_min, n_max = float(found.n[0]), float(found.n[-1])
+    return Verdicts(n_min, n_max, found.verdict, list(beyond) if beyond is not None else places(n_max))
+
+
+def test_inside_the_range_the_own_band_decides() -> None:
+    found = verdicts()
+    assert found.of(Place(24.0, 0.05)).verdict == "reliable"
+    wide = found.of(Place(24.0, 0.2))
+    assert (wide.verdict, wide.reasons) == ("uncertain", ("wide_band",))
+
+
+def test_up_to_twice_the_largest_size_a_narrow_band_is_reliable_and_beyond_nothing_is() -> None:
+    found = verdicts()
+    assert found.reach == 128.0
+    assert found.of(Place(128.0, 0.05)).verdict == "reliable"
+    assert found.of(Place(129.0, 0.05)).verdict == "far"
+    assert found.whole().verdict == "reliable"
+
+
+def test_what_adept_has_against_a_size_is_never_dropped_for_a_narrow_band() -> None:
+    found = verdicts(LINEAR)
+    assert found.of(Place(16.0, 0.001)).verdict == "linear"
+    assert found.whole().verdict == "linear"
+
+
+def test_a_wide_band_makes_the_application_uncertain_too() -> None:
+    found = verdicts(beyond=places(64.0, 0.4, reasons=("members_disagree",)))
+    assert (found.whole().verdict, found.whole().reasons) == ("uncertain", ("members_disagree",))
+
+
+def test_related_curves_that_are_known_further_out_answer_what_the_own_sizes_leave_open() -> None:
+    found = verdicts(LINEAR, places(8.0, known_further=0.6))
+    assert found.reach == 128.0
+    assert found.of(Place(64.0, 0.1)).verdict == "reliable"
+    assert verdicts(LINEAR, places(8.0, known_further=0.4)).of(Place(64.0, 0.1)).verdict == "linear"
+
+
+def test_a_record_of_its_own_answers_the_distance_and_not_that_the_curve_is_open() -> None:
+    assert verdicts(FLAT, places(64.0, record=True)).of(Place(256.0, 0.1)).verdict == "reliable"
+    assert verdicts(LINEAR, places(8.0, record=True)).of(Place(32.0, 0.1)).verdict == "linear"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_verdict_gets_no_better_with_distance(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    beyond = [
+        Place(n, float(random.uniform(0.05, 0.4)), known_further=float(random.integers(0, 2))) for n in steps(64.0)
+    ]
+    found = verdicts(beyond=beyond)
+    trusted = [found.of(Place(n, 0.05)).verdict == "reliable" for n in np.geomspace(65.0, 2000.0, 60).tolist()]
+    assert trusted == sorted(trusted, reverse=True)
+
+
+def test_of_a_band_that_is_none_nothing_is_known() -> None:
+    assert verdicts().of(Place(24.0, 8.0, uninformative=True)).verdict == "unknown"
+
+
+def test_a_band_may_be_wider_farther_out_but_not_for_ever() -> None:
+    assert (allowed(0.5), allowed(1.0)) == (0.2, 0.2)
+    assert allowed(4.0) == allowed(3.0) == pytest.approx(0.2 * 3.0**1.5)
+
+
+def test_with_two_sizes_nothing_is_reliable() -> None:
+    found = verdicts(study([4, 8], [100.0, 52.0]))
+    assert {found.of(Place(n, 0.01)).verdict for n in (4.0, 6.0, 16.0)} == {"insufficient"}
+
+
+def published(sizes: Sequence[float], times_s: Sequence[float]) -> PublishedCurve:
+    model = RunTime.build(RunTimeSettings())
+    for i, (n, time_s) in enumerate(zip(sizes, times_s, strict=True)):
+        end_ms = (i + 1) * 10**7
+        model.learn(RunFact(str(i), n, time_s, end_ms - round(time_s * 1000), end_ms, end_ms))
+    found = model.evidence("exa/app//nodes", "exa")
+    combination = Combination(found) if found is not None else None
+    forecast = RunTimePrediction(model.study(), combination, None, model.observed().scatter)
+    return fitted_curve(forecast, model, [*sizes, 2 * sizes[-1], 4 * sizes[-1]], 0)
+
+
+@pytest.mark.parametrize("first", [1, 4])
+def test_of_random_downey_applications_what_is_called_reliable_is_near_the_truth(first: int) -> None:
+    random, off, far = np.random.default_rng(11), [], []
+    for _ in range(80):
+        parallelism, sigma = math.exp(random.uniform(math.log(4), math.log(256))), random.uniform(0.0, 2.5)
+        sizes = [float(first * 2**i) for i in range(4)]
+        truth = 1000.0 / speedup(np.array([*sizes, 2 * sizes[-1], 4 * sizes[-1]]), parallelism, sigma)
+        found = published(sizes, (truth[:4] * np.exp(random.normal(0.0, 0.01, 4))).tolist())
+        for n, true_s in zip((2 * sizes[-1], 4 * sizes[-1]), truth[4:].tolist(), strict=True):
+            (read,) = found.read([n]) or (None,)
+            if read is not None and read.reliability.verdict == "reliable":
+                (off if n == 2 * sizes[-1] else far).append(abs(math.log(read.band.run_time_s / true_s)))
+    assert far == [], "nobody was run out there"
+    assert sum(each > math.log(1.1) for each in off) <= 0.05 * len(off)
+    assert max(off, default=0.0) < math.log(1.5)
+
+
+def test_a_curve_that_levelled_off_is_reliable_up_to_twice_its_largest_size() -> None:
+    sizes = [float(2**i) for i in range(8)]
+    times_s = [1000.0 / n + 60.0 for n in sizes]
+    found = published(sizes, times_s)
+    assert [read.reliability.verdict for read in found.read([192.0, 256.0, 300.0])] == ["reliable", "reliable", "far"]
+    assert found.whole.verdict == "reliable"
+
+
+def test_a_size_of_which_nothing_is_known_is_no_point_of_the_curve() -> None:
+    model = RunTime.build(RunTimeSettings())
+    model.learn(RunFact("1", 4.0, 100.0, 0, 100_000, 100_000))
+    forecast = RunTimePrediction(model.study(), None)
+    found = fitted_curve(forecast, model, [4.0, 8.0, 4e6], 0)
+    assert [point.n for point in found.points] == [4.0, 8.0]
+    assert found.read([4e6]) == []
+
+
+def point(n: float, verdict: str) -> AnswerPoint:
+    plain = curve_point(n, 1000.0 / n)
+    fields = {name: getattr(plain, name) for name in CurvePoint.__struct_fields__}
+    return AnswerPoint(**fields, reliability=Reliability(verdict))
+
+
+def test_the_range_that_can_be_relied_on_is_one_stretch_around_sizes_that_were_run() -> None:
+    def range_of(*judged: tuple[float, str]) -> Range | None:
+        return reliable_range([point(n, verdict) for n, verdict in judged], (2.0, 4.0, 8.0))
+
+    assert range_of((1.0, "far"), (2.0, "reliable"), (4.0, "reliable"), (6.0, "uncertain"), (8.0, "reliable")) == Range(
+        2.0, 4.0
+    )
+    assert range_of((2.0, "reliable"), (4.0, "reliable"), (8.0, "reliable"), (16.0, "reliable")) == Range(2.0, 16.0)
+    assert range_of((2.0, "uncertain"), (16.0, "reliable")) is None
+
+
+def test_the_words_of_a_verdict_are_those_of_the_size() -> None:
+    assert verdicts().of(Place(2.0, 0.01)) == Verdict(
+        "uncertain", ("below_smallest",), ("The prediction is uncertain: no smaller size was run.",), None
+    )
