@@ -1,7 +1,8 @@
 """How long a job will hold its nodes, where no curve is known: the past runs of its user, name, class and centre.
 
-A history is kept for each of these groups; `expected` puts them together. All runs that held their nodes are learned,
-also failed ones and those that met their time limit, for a scheduler waits for them as well.
+A history is kept for each of these groups; `expected` puts them together. A run that completed teaches its run time. One
+that failed, was cancelled or met its limit says only that it would have taken longer, and a burst of such runs says it
+once: ten jobs that crashed after a second had made 1 s of a run time of 1,900 s.
 """
 
 import math
@@ -13,7 +14,7 @@ import msgspec
 import numpy as np
 
 from processors.contracts.outputs import Member, Model, Reliability
-from processors.facts import Band, Remaining, RunFact, Scored
+from processors.facts import Band, Remaining, RunFact, Scored, outlasted
 from processors.models.similar_runs import (
     CENTRE,
     CLASS,
@@ -161,6 +162,8 @@ SCORED_MIN: Final = 20.0
 SCORED_PER_TICK: Final = 100  # runs of a centre that its band is scored by; more would not tell more
 _FORGETTING: Final = 0.995  # of the share of runs inside the band: about the newest 200
 _ID_BYTES: Final = 4
+BURST_MS: Final = 600_000  # runs of one job that do not complete and begin so soon after each other count once
+BURSTS_MAX: Final = 16
 _REMEMBERED: Final = 4096  # jobs: the same are run again and again, and asked about by all their groups
 
 
@@ -174,18 +177,21 @@ class ComingJob(msgspec.Struct, frozen=True):
 
 
 class EndedJob(msgspec.Struct, frozen=True):
-    """A run that is over."""
+    """A run that is over: `run_time_s` is how long it held its nodes, `completed` whether that was all that it had to do."""
 
     run_id: str
     job: ComingJob
     run_time_s: float
+    completed: bool = True
+    start_ms: int = 0
 
 
 class SimilarRunsState(msgspec.Struct, omit_defaults=True):
     """Stored form, newest run first: digests of run ids, 4 bytes each, and the packed runs.
 
     `levels` are those of the band, `band` how many runs it was scored by and how many it held, the old ones forgotten,
-    `pace` the last tick and how many were scored since.
+    `rate_limit` the last tick and how many were scored since. `bursts` are jobs whose last run did not complete, as digests,
+    and when it began.
     """
 
     ids: bytes = b""
@@ -193,6 +199,7 @@ class SimilarRunsState(msgspec.Struct, omit_defaults=True):
     levels: tuple[float, float, float] = Levels().current
     band: tuple[float, float] = (0.0, 0.0)
     rate_limit: RateLimit = (0, 0)
+    bursts: tuple[tuple[int, int], ...] = ()
 
 
 class SimilarRuns(Untimed):
@@ -207,6 +214,7 @@ class SimilarRuns(Untimed):
         self._levels = Levels(*state.levels)
         self._scored, self._inside = state.band
         self._rate_limit = state.rate_limit
+        self._bursts = dict(state.bursts)
 
     @classmethod
     def build(cls, state: SimilarRunsState | None = None) -> "SimilarRuns":
@@ -217,6 +225,11 @@ class SimilarRuns(Untimed):
     def count(self) -> int:
         """How many runs are held."""
         return self._past.count
+
+    @property
+    def known(self) -> int:
+        """How many of them say how long they take: they completed, or met their limit."""
+        return self._past.known
 
     @property
     def levels(self) -> tuple[float, float, float]:
@@ -234,9 +247,9 @@ class SimilarRuns(Untimed):
 
     def learn(self, fact: EndedJob, retained_max: int = RUNS_MAX) -> None:
         """Take a run in; one that is held under the same id is replaced. ValueError where its numbers cannot be true."""
-        if self.correct(fact):
+        if self.correct(fact) or self._of_burst(fact):
             return
-        self._past.add(model_job(fact.job), fact.run_time_s, retained_max)
+        self._past.add(model_job(fact.job), fact.run_time_s, retained_max, completed=fact.completed)
         self._ids.insert(0, _short(fact.run_id))
         del self._ids[retained_max:]
 
@@ -245,7 +258,7 @@ class SimilarRuns(Untimed):
         short = _short(fact.run_id)
         if short not in self._ids:
             return False
-        self._past.replace(self._ids.index(short), model_job(fact.job), fact.run_time_s)
+        self._past.replace(self._ids.index(short), model_job(fact.job), fact.run_time_s, completed=fact.completed)
         return True
 
     def forget(self, run_id: str) -> bool:
@@ -273,8 +286,25 @@ class SimilarRuns(Untimed):
         """Return the stored form."""
         ids = np.array(self._ids, dtype="<u4").tobytes()
         return SimilarRunsState(
-            ids, self._past.packed(), self._levels.current, (self._scored, self._inside), self._rate_limit
+            ids,
+            self._past.packed(),
+            self._levels.current,
+            (self._scored, self._inside),
+            self._rate_limit,
+            tuple(self._bursts.items()),
         )
+
+    def _of_burst(self, fact: EndedJob) -> bool:
+        """Return whether a run did not complete shortly after another one of its job: an array, or a user who tries again."""
+        job = fact.job
+        key = digest64(job.name or "", job.user or "", repr(job.n), repr(job.time_limit_s)) >> 32
+        if fact.completed:
+            return False
+        before_ms = self._bursts.pop(key, None)
+        self._bursts[key] = max(fact.start_ms, before_ms if before_ms is not None else fact.start_ms)
+        while len(self._bursts) > BURSTS_MAX:
+            del self._bursts[next(iter(self._bursts))]
+        return before_ms is not None and abs(fact.start_ms - before_ms) <= BURST_MS
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -369,9 +399,9 @@ class SimilarRunsPrediction(NamedTuple):
 
 
 def predict(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> SimilarRunsPrediction | None:
-    """Return what the past of a job's groups reports it; None where the centre has seen fewer than RUNS_MIN runs."""
+    """Return what the past of a job's groups reports it; None where fewer than CENTRE_RUNS_MIN runs of the centre tell their time."""
     centre = similar_runs.get("centre")
-    if centre is None or centre.count < CENTRE_RUNS_MIN:
+    if centre is None or centre.known < CENTRE_RUNS_MIN:
         return None
     found = expected(job, similar_runs)
     retained = [kind for kind, history in similar_runs.items() if history.count]
@@ -396,6 +426,8 @@ def conditioned(found: Expected, band: Band, elapsed_s: float, limit_s: float | 
     exceeds = _exceeds(found, passed, elapsed_s, limit_s)
     if elapsed_s <= law.quantile(0.0):  # nothing is cut off yet
         return Remaining(band, exceeds)
+    if elapsed_s >= law.quantile(1.0):  # longer than anything that is known
+        return Remaining(outlasted(elapsed_s), exceeds)
     low, middle, high = (max(law.quantile(passed + share * (1.0 - passed)), elapsed_s) for share in found.ends)
     if limit_s is not None and found.high_s > limit_s:
         high = max(high, limit_s + OVERRUN_S)

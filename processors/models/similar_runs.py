@@ -9,6 +9,9 @@ L the time limits, n the sizes, age the number of runs since. Classes and centre
 user and name have the more say the more alike runs they hold. The sum is a weighted sample of ln run time: its
 quantiles are the forecast, its median the point forecast. It is a kernel regression on ordered keys, as in Smith,
 Foster, Taylor, "Predicting Application Run Times with Historical Information" (1998), with weights in place of templates.
+
+A run that did not complete (it failed, was cancelled, met its limit) says only that it takes longer than it was held:
+it is censored, and its weight goes to the longer ones (Kaplan, Meier 1958, as redistributed to the right by Efron 1967).
 """
 
 import math
@@ -92,7 +95,10 @@ class PastRuns:
 
     @property
     def rows(self) -> Rows:
-        """Return ln run time, ln limit (nan: none), ln size and name, shape (4, count)."""
+        """Return ln run time, ln limit (nan: none), ln size and name, shape (4, count).
+
+        The name is -1 - name for a run that did not complete: so states of before, when none was told apart, can be read.
+        """
         return self._rows[:, self._first : self._first + self.count]
 
     def packed(self) -> bytes:
@@ -103,9 +109,14 @@ class PastRuns:
         """Return the run times, newest first."""
         return [six_digits(time_s) for time_s in np.exp(self.rows[TIME_ROW].astype(np.float64))]
 
-    def add(self, job: Job, run_time_s: float, runs_max: int = RUNS_MAX) -> None:
+    @property
+    def known(self) -> int:
+        """How many of them say how long they take: they completed, or held their nodes to their limit."""
+        return int(np.count_nonzero(_known(self.rows)))
+
+    def add(self, job: Job, run_time_s: float, runs_max: int = RUNS_MAX, *, completed: bool = True) -> None:
         """Take a run in; the oldest beyond `runs_max` leaves. ValueError unless its time is positive and finite."""
-        row = _row(job, run_time_s)
+        row = _row(job, run_time_s, completed)
         if not self._first:
             self._first = _ROOM - self.count
             self._rows[:, self._first :] = self._rows[:, : self.count]
@@ -113,11 +124,11 @@ class PastRuns:
         self._rows[:, self._first] = row
         self.count = min(self.count + 1, runs_max)
 
-    def replace(self, index: int, job: Job, run_time_s: float) -> None:
+    def replace(self, index: int, job: Job, run_time_s: float, *, completed: bool = True) -> None:
         """Correct the run that has `index` newer ones before it; errors as `add`, IndexError where there is none."""
         if not 0 <= index < self.count:
             raise IndexError("There is no such run.")
-        self.rows[:, index] = _row(job, run_time_s)
+        self.rows[:, index] = _row(job, run_time_s, completed)
 
     def remove(self, index: int) -> None:
         """Take the run away that has `index` newer ones before it; IndexError where there is none."""
@@ -129,13 +140,25 @@ class PastRuns:
 
 
 @lru_cache(maxsize=64)  # a run is learned by all its groups in a row
-def _row(job: Job, run_time_s: float) -> Rows:
+def _row(job: Job, run_time_s: float, completed: bool) -> Rows:  # noqa: FBT001  # private, and cached by position
     if not 0 < run_time_s < math.inf:
         raise ValueError("A run time must be positive and finite.")
     limit = math.nan if job.time_limit_s is None else math.log(job.time_limit_s)
-    row = np.array((math.log(run_time_s), limit, math.log(job.n), float(job.name)), dtype=np.float32)
+    name = float(job.name if completed else -1 - job.name)
+    row = np.array((math.log(run_time_s), limit, math.log(job.n), name), dtype=np.float32)
     row.flags.writeable = False
     return row
+
+
+def _known(rows: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
+    """Return which runs say how long they hold their nodes, (k,): those that completed, or reached their own limit."""
+    known: npt.NDArray[np.bool_] = (rows[NAME_ROW] >= 0) | _reached(rows)
+    return known
+
+
+def _reached(rows: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
+    reached: npt.NDArray[np.bool_] = rows[TIME_ROW] >= rows[LIMIT_ROW] - AT_LIMIT  # one without a limit never does
+    return reached
 
 
 LIMIT_WIDTH = 0.3  # a time limit 1.35 times another makes a run count 1/e
@@ -167,7 +190,7 @@ class Group:
 
     >>> weights = np.array([1.0, 1.0])
     >>> CLASS.weigh(weights), weights.round(2).tolist()
-    ((0.8, 0.0), [0.4, 0.4])
+    (0.8, [0.4, 0.4])
     """
 
     trust: float
@@ -176,15 +199,14 @@ class Group:
     pooled: bool
     decays: Floats
 
-    def weigh(self, likeness: Floats) -> tuple[float, float]:
-        """Turn the likeness of the runs, newest first, into their weights; return their sum, and what single runs bring."""
+    def weigh(self, likeness: Floats) -> float:
+        """Turn the likeness of the runs, newest first, into their weights; return their sum."""
         likeness *= self.decays[: likeness.size]
         if self.pooled:
             likeness += _TINY
             likeness *= self.trust / float(np.add.reduce(likeness))
-            return self.trust, 0.0
-        total = float(np.add.reduce(likeness))
-        return total, total
+            return self.trust
+        return float(np.add.reduce(likeness))
 
 
 def group_of(trust: float, decay: float, shift: float, *, pooled: bool) -> Group:
@@ -306,23 +328,62 @@ def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDis
         return RunTimeDistribution(prior, _PRIOR_WEIGHTS, 0.0, (), reaching)
     rows = np.concatenate([rows for _, rows in retained], axis=1, dtype=np.float64)
     counts = [rows.shape[1] for _, rows in retained]
+    known, held = _known(rows), rows[NAME_ROW] < 0
+    rows[NAME_ROW, held] = -1.0 - rows[NAME_ROW, held]
     likeness, points = _likeness(rows, job), rows[TIME_ROW]
     alike, start, shares = 0.0, 0, []
     for (group, _), count in zip(retained, counts, strict=True):
-        weight, own = group.weigh(likeness[start : start + count])
-        alike, start = alike + own, start + count
-        shares.append(weight)
+        part = likeness[start : start + count]
+        shares.append(group.weigh(part))
+        if not group.pooled:
+            alike += float(np.add.reduce(part[known[start : start + count]]))
+        start += count
     whole = sum(shares) + PRIOR_TRUST
     if job.time_limit_s is not None:
-        reaching = _reaching(rows, likeness, counts[-1])
+        reaching = _reaching(rows[:, known], likeness[known], int(np.count_nonzero(known[start - counts[-1] :])))
         points = _at_limit(rows, np.repeat([group.shift for group, _ in retained], counts), job.time_limit_s)
+    points, weights = np.concatenate((points, prior)), np.concatenate((likeness, _PRIOR_WEIGHTS))
+    if held.any():
+        points, weights = _released(points, weights, held, job)
     return RunTimeDistribution(
-        np.concatenate((points, prior)),
-        np.concatenate((likeness, _PRIOR_WEIGHTS)),
+        points,
+        weights,
         alike,
         tuple(weight / whole for weight in shares),
         reaching,
     )
+
+
+def _released(points: Floats, weights: Floats, held: npt.NDArray[np.bool_], job: Job) -> tuple[Floats, Floats]:
+    """Return points and weights, (m,), in which runs that did not complete, `held` (k,), only say that they take longer.
+
+    Where nothing longer is known, they end anywhere up to the time limit, or a week, evenly in ln t.
+    """
+    longest = float(points[: held.size][held].max())
+    ends = np.linspace(longest, max(longest, math.log(job.time_limit_s or LONGEST_S)), PRIOR_POINTS)
+    whole = np.zeros(points.size + ends.size, dtype=bool)
+    whole[: held.size] = held
+    return redistributed(np.concatenate((points, ends)), np.concatenate((weights, np.full(ends.size, _TINY))), whole)
+
+
+def redistributed(points: Floats, weights: Floats, held: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Return the points that have weight once each censored one has given its own to the longer ones, in proportion.
+
+    `held` tells which of the points, (k,), are only known to be longer. The last of all keeps its weight: nothing longer
+    is known. Source: Efron, "The two sample problem with censored data" (1967), which gives Kaplan and Meier's estimate.
+
+    >>> points, weights = redistributed(np.array([1.0, 2.0, 3.0]), np.ones(3), np.array([False, True, False]))
+    >>> points.tolist(), weights.tolist()
+    ([1.0, 3.0], [1.0, 2.0])
+    """
+    order = np.lexsort((held, points))
+    points, weights, ends = points[order], weights[order], ~held[order]
+    ends[-1] = True
+    at_risk = np.cumsum(weights[::-1])[::-1]
+    hazard = np.where(ends, weights / at_risk, 0.0)
+    alive = np.concatenate(([1.0], np.cumprod(1.0 - hazard)[:-1]))
+    moved = at_risk[0] * alive * hazard
+    return points[moved > 0], moved[moved > 0]
 
 
 def _reaching(rows: Floats, weights: Floats, last: int) -> float:
@@ -330,8 +391,8 @@ def _reaching(rows: Floats, weights: Floats, last: int) -> float:
 
     The points tell it too high: a run that came near to a shorter limit is moved beyond this one.
     """
-    reached = rows[TIME_ROW] >= rows[LIMIT_ROW] - AT_LIMIT  # a run without a limit never does
-    usual = (float(np.count_nonzero(reached[-last:])) + REACHING_RUNS[0]) / (last + REACHING_RUNS[1])
+    reached = _reached(rows)
+    usual = (float(np.count_nonzero(reached[reached.size - last :])) + REACHING_RUNS[0]) / (last + REACHING_RUNS[1])
     whole = float(np.add.reduce(weights)) + PRIOR_TRUST + REACHING_TRUST
     return (float(weights @ reached) + REACHING_TRUST * usual) / whole
 

@@ -36,6 +36,7 @@ from processors.similar_runs import NO_CURVE, NOT_BY_SIZE, Expected, conditioned
 CENTRE: Final = "centre"
 CURVE: Final = "curve"
 BAND_RATIO_MAX: Final = 1e4  # a curve whose band is wider than this, from end to end, says nothing
+PROBABILITY_DIGITS: Final = 6
 ALONE: Final = Model(CURVE, (Member(CURVE, 1.0, {}),))  # the curve as one member, beside features
 UNKNOWN: Final = Reliability("unknown", ("no_model",), ())
 
@@ -78,10 +79,13 @@ class Predicted(NamedTuple):
     similar: Expected | None = None
 
     def remaining(self, elapsed_s: float, limit_s: float | None) -> Remaining:
-        """Condition the run time on a job of this size having run for `elapsed_s` without an end."""
+        """Condition the run time on a job of this size having run for `elapsed_s` without an end; in the digits of messages."""
         if self.similar is not None:
-            return conditioned(self.similar, self.band, elapsed_s, limit_s)
-        return remaining(self.band, elapsed_s, limit_s)
+            found = conditioned(self.similar, self.band, elapsed_s, limit_s)
+        else:
+            found = remaining(self.band, elapsed_s, limit_s)
+        chance = found.exceeds_limit
+        return Remaining(_rounded(found.band), None if chance is None else round(chance, PROBABILITY_DIGITS))
 
     def point(self, one_s: float | None) -> AnswerPoint:
         """Return the point of a message; `one_s` is what this predictor gives for size 1, from which speed-up follows."""

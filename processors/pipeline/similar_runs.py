@@ -1,10 +1,10 @@
-"""Past runs of users, names, classes of jobs and centres: every run that held its nodes, however it ended."""
+"""Past runs of users, names, classes of jobs and centres: run times of those that completed, bounds from the others."""
 
 import math
 from collections.abc import Mapping
 from urllib.parse import unquote
 
-from processors.contracts.events import Evidence, JobCompleted
+from processors.contracts.events import SUCCESS, Evidence, JobCompleted
 from processors.contracts.names import ApplicationKey
 from processors.facts import PublishedPoint, plausible
 from processors.jobs.lifecycle import Job, Placement, merged_evidence
@@ -65,8 +65,9 @@ class SimilarRunForecasts:
             return
         keys = group_keys(home(event.system, placement.application_id), job)
         groups = {kind: self._state.similar_runs.open(key) for kind, key in keys.items()}
-        self._score(job, event.run_time_s, groups, point)
-        run = EndedJob(event.run_id, job, event.run_time_s)
+        run = ended_job(event, job)
+        if run.completed or (job.time_limit_s is not None and event.run_time_s >= job.time_limit_s):
+            self._score(job, event.run_time_s, groups, point)  # of others nobody knows how long they would have taken
         for kind, history in groups.items():
             history.learn(run, RETAINED_MAX[kind])
             self._state.similar_runs.changed(keys[kind], history, self._state.now_ms)
@@ -85,7 +86,7 @@ class SimilarRunForecasts:
         left = [self._forget(key, event.run_id) for key in before.values() if key not in after.values()]
         if now is None:
             return
-        run = EndedJob(event.run_id, now, event.run_time_s)
+        run = ended_job(event, now)
         for kind, key in after.items():
             history = self._state.similar_runs.open(key)
             if not history.correct(run):
@@ -166,6 +167,11 @@ def coming(application_id: str | None, n: float | None, evidence: Evidence) -> C
     if limit_s is not None and not 0 < limit_s < math.inf:
         limit_s = None
     return ComingJob(float(n), application_id, evidence.user, limit_s)
+
+
+def ended_job(event: JobCompleted, job: ComingJob) -> EndedJob:
+    """Return a run that is over as histories see it."""
+    return EndedJob(event.run_id, job, event.run_time_s, event.state == SUCCESS, event.start_ms)
 
 
 def occupied_nodes(event: JobCompleted, job: ComingJob) -> bool:
