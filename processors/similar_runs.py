@@ -40,7 +40,8 @@ from processors.store import RateLimit, Untimed, counted, digest64, due, hexdige
 # however often they were run, so that a size that is run all day does not decide for the others.
 
 SIZES_MAX: Final = 8
-COMPARED_RUNS_MIN: Final = 12.0  # scored runs before anything is concluded
+COMPARED_RUNS_MIN: Final = 12.0  # scored runs before anything is concluded of all sizes,
+SIZE_RUNS_MIN: Final = 8.0  # and of a size before its own runs decide for it
 WEIGHT_MAX: Final = 4.0  # a size counts as so many runs at most
 BETTER: Final = 0.95  # the distribution takes over where its losses are this share of the curve's,
 WORSE: Final = 1.0  # and leaves again where they are as large
@@ -63,12 +64,16 @@ class ScorePair(msgspec.Struct, frozen=True):
 
 
 class LossRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Losses at one size (log2 of it, rounded): the weight of the runs, and the losses of both in seconds, summed."""
+    """Losses at one size (log2 of it, rounded): the weight of the runs, and the losses of both in seconds, summed.
+
+    `chosen` tells whether the distribution answers there, by these losses.
+    """
 
     step: int
     runs: float
     curve_s: float
     similar_runs_s: float
+    chosen: bool = False
 
     @property
     def ln_ratio(self) -> float:
@@ -105,8 +110,16 @@ class ModelComparison(Untimed):
         """Whether the run times do not follow the size: the distribution answers for the application."""
         return self._chosen
 
-    def score(self, fact: float) -> bool | None:  # noqa: ARG002  # what is known holds for every size
-        """Return whether the distribution is to be asked about a job; None where too few runs were scored to say."""
+    def score(self, fact: float | None) -> bool | None:
+        """Return whether the distribution is to be asked about a job of a size; None where too few runs were scored to say.
+
+        The runs of the size decide, where there are SIZE_RUNS_MIN of them: that other sizes are predicted badly by their
+        curve says nothing of this one.
+        """
+        step = _step(fact) if fact is not None else None
+        own = next((record for record in self._records if record.step == step), None)
+        if own is not None and own.runs >= SIZE_RUNS_MIN:
+            return own.chosen
         return self._chosen if self._known() else None
 
     def wants(self, now_ms: int) -> bool:
@@ -121,7 +134,7 @@ class ModelComparison(Untimed):
         others = [record for record in self._records if record.step != step]
         self._records = (*others[-(SIZES_MAX - 1) :], _added(old, fact))
         if self._known():
-            self._chosen = self._ln_ratio() < math.log(WORSE if self._chosen else BETTER)
+            self._chosen = _better(self._ln_ratio(), self._chosen)
 
     def snapshot(self) -> ModelComparisonState:
         """Return the stored form."""
@@ -140,18 +153,24 @@ def loss_s(run_time_s: float, median_s: float, upper_s: float) -> float:
     return round(pinball(run_time_s, median_s, 0.5) + pinball(run_time_s, upper_s, UPPER), 6)
 
 
+def _better(ln_ratio: float, chosen: bool) -> bool:  # noqa: FBT001  # private, and named at each call
+    """Return whether the distribution answers from now on; it takes over by a margin, and leaves where it has none left."""
+    return ln_ratio < math.log(WORSE if chosen else BETTER)
+
+
 def _step(n: float) -> int:
     return round(math.log2(n))
 
 
 def _added(old: LossRecord, score_pair: ScorePair) -> LossRecord:
     curve_s, similar_runs_s = FORGETTING * old.curve_s + score_pair.curve_s, FORGETTING * old.similar_runs_s
-    return LossRecord(
+    record = LossRecord(
         old.step,
         round(FORGETTING * old.runs + 1.0, 2),
         float(f"{curve_s:.5g}"),
         float(f"{similar_runs_s + score_pair.similar_runs_s:.5g}"),
     )
+    return msgspec.structs.replace(record, chosen=_better(record.ln_ratio, old.chosen))
 
 
 GroupKind = Literal["user", "name", "class", "centre"]
@@ -383,9 +402,11 @@ OTHER_ENDS_MIN: Final = 0.5  # scored best by Brier's rule at half, three quarte
 NO_CURVE: Final = "no_curve"
 NOT_BY_SIZE: Final = "not_by_size"
 FEW_ALIKE: Final = "few_alike"
+BETTER_AT_SIZE: Final = "better_at_size"
 REASON_TEXT: Final = {
     NO_CURVE: "No scaling curve is known: the prediction comes from similar runs, whose run times vary.",
     NOT_BY_SIZE: "The run times do not depend on the size: the band is the spread of past runs, and another size changes little.",
+    BETTER_AT_SIZE: "Past runs have predicted this size better than the curve: the band is their spread.",
     FEW_ALIKE: "Few runs are similar: name the application, or wait for more runs.",
 }
 

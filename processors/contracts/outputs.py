@@ -214,7 +214,8 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     """The prediction at one size: run time with its band, in seconds.
 
     `coverage` is what the band aims at, `coverage_measured` the share of past runs at this horizon that fell inside
-    the bands published before they ended (None before any was scored). `power_w` is the mean power of all hosts together and
+    the bands published before they ended (None before any was scored). `speedup` and `efficiency` are None where similar runs
+    answer: they know how runs vary, not what another size would gain. `power_w` is the mean power of all hosts together and
     `energy_j` the energy of the whole run, with bands of the same coverage; None where power was never measured.
     """
 
@@ -224,8 +225,8 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     high_s: float
     coverage: float
     coverage_measured: float | None
-    speedup: float
-    efficiency: float
+    speedup: float | None
+    efficiency: float | None
     extrapolation: float
     source: Source
     power_w: float | None = None

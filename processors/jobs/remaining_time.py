@@ -27,13 +27,14 @@ class FromInputs(msgspec.Struct, frozen=True, array_like=True):
 class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was last published of a running job: what it was taken for, and its run time, if any.
 
-    `from_inputs` is where it came from while the application had no curve with this input.
+    `from_inputs` is where it came from while the application had no curve with this input, `source` who gave it.
     """
 
     application_id: str | None
     n: float | None
     band: Band | None = None
     from_inputs: FromInputs | None = None
+    source: str | None = None
 
 
 class StartPrediction(msgspec.Struct, frozen=True):

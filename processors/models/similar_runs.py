@@ -341,7 +341,9 @@ def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDis
     whole = sum(shares) + PRIOR_TRUST
     if job.time_limit_s is not None:
         reaching = _reaching(rows[:, known], likeness[known], int(np.count_nonzero(known[start - counts[-1] :])))
-        points = _at_limit(rows, np.repeat([group.shift for group, _ in retained], counts), job.time_limit_s)
+        shifts = np.repeat([group.shift for group, _ in retained], counts)
+        shifts[held] = 0.0  # under another limit they would have been held as long, at least
+        points = _at_limit(rows, shifts, job.time_limit_s)
     points, weights = np.concatenate((points, prior)), np.concatenate((likeness, _PRIOR_WEIGHTS))
     if held.any():
         points, weights = _released(points, weights, held, job)
@@ -359,11 +361,14 @@ def _released(points: Floats, weights: Floats, held: npt.NDArray[np.bool_], job:
 
     Where nothing longer is known, they end anywhere up to the time limit, or a week, evenly in ln t.
     """
-    longest = float(points[: held.size][held].max())
+    runs, longest = held.size, float(points[: held.size][held].max())
     ends = np.linspace(longest, max(longest, math.log(job.time_limit_s or LONGEST_S)), PRIOR_POINTS)
+    beyond = points[runs:] > longest  # of the prior, which is even in ln t as well, but may have one point left out there
+    share = (_TINY + float(np.add.reduce(weights[runs:][beyond]))) / ends.size
+    weights[runs:][beyond] = 0.0
     whole = np.zeros(points.size + ends.size, dtype=bool)
-    whole[: held.size] = held
-    return redistributed(np.concatenate((points, ends)), np.concatenate((weights, np.full(ends.size, _TINY))), whole)
+    whole[:runs] = held
+    return redistributed(np.concatenate((points, ends)), np.concatenate((weights, np.full(ends.size, share))), whole)
 
 
 def redistributed(points: Floats, weights: Floats, held: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:

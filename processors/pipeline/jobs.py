@@ -46,13 +46,14 @@ class Forecasts:
         known = self._features.of_job(job, started)
         question = Question(started.system, found.key, started.evidence, found.input_sizes, known, runs=True)
         predicted, end = self._predicted(question, found.n, started)
-        first = Forecast(key, found.n, end.band if end else None, _of_inputs(predicted))
+        first = Forecast(key, found.n, end.band if end else None, _of_inputs(predicted), _source(predicted))
         before, now = job.start_load, self._under_loads.at_start(started, first)
         if now is not None or before is None or (before.application_id, before.prediction.n) != (key, found.n):
             job.loaded(now)  # else the windows are gone, and what they said still holds
         retained = predicted_at_start(end.band, predicted.model, predicted.reliability) if predicted and end else None
         job.set_prediction(StartPrediction(self._state.now_ms, retained) if retained else None)
-        self._send(job, started, first, predicted, end)
+        if job.forecast is None or self._is_news(job.forecast, first):
+            self._send(job, started, first, predicted, end)
 
     def revise(self, job: Job) -> None:
         """Publish it anew if it changed noticeably."""
@@ -63,8 +64,9 @@ class Forecasts:
         known = self._features.of_job(job, started)
         question = Question(started.system, key, started.evidence, (), known, last.from_inputs, runs=True)
         predicted, end = self._predicted(question, last.n, started)
-        if end is not None and noteworthy(last.band, end.band):
-            self._send(job, started, msgspec.structs.replace(last, band=end.band), predicted, end)
+        now = msgspec.structs.replace(last, band=end.band, source=_source(predicted)) if end else last
+        if self._is_news(last, now):
+            self._send(job, started, now, predicted, end)
         else:
             job.published(last, self._state.now_ms, self._revise_s(started, predicted))
 
@@ -76,6 +78,16 @@ class Forecasts:
         if predicted is None:
             return None, None
         return predicted, predicted.remaining(self._elapsed_s(started), started.evidence.time_limit_s)
+
+    @staticmethod
+    def _is_news(last: Forecast, now: Forecast) -> bool:
+        """Return whether a reader would see a difference: evidence that says nothing new sent the same message again."""
+        if now.band is None or last.band is None:
+            band_differs = now.band is not last.band
+        else:
+            band_differs = noteworthy(last.band, now.band)
+        same = (last.application_id, last.n, last.source) == (now.application_id, now.n, now.source)
+        return band_differs or not same
 
     def _elapsed_s(self, started: JobStarted) -> float:
         return max(self._state.now_ms - started.start_ms, 0) / 1000
@@ -125,6 +137,10 @@ class Forecasts:
             )
         )
         job.published(of, context.now_ms, self._revise_s(started, predicted))
+
+
+def _source(predicted: Predicted | None) -> str | None:
+    return predicted.source if predicted is not None else None
 
 
 def _of_inputs(predicted: Predicted | None) -> FromInputs | None:

@@ -106,10 +106,13 @@ class SimilarRunForecasts:
         model = self._state.models.get(before.application_id)
         return coming(before.application_id, before.n or (model.n_of(event.run_id) if model else None), evidence)
 
-    def better_record(self, application_id: str) -> bool | None:
-        """Return whether similar runs predicted the runs of an application better than its curve; None before enough were scored."""
+    def better_record(self, application_id: str, n: float | None) -> bool | None:
+        """Return whether similar runs predicted runs of a size better than the curve; None before enough were scored.
+
+        None for the size asks for one that was never run, of which the runs of all sizes say what there is to say.
+        """
         comparison = self._state.model_comparisons.get(application_id)
-        return comparison.score(1.0) if comparison is not None else None
+        return comparison.score(n) if comparison is not None else None
 
     def not_by_size(self, application_id: str) -> bool:
         """Return whether the run times of an application do not follow its size."""

@@ -171,12 +171,14 @@ def test_an_application_whose_times_do_not_follow_its_size_reports_it_wherever_i
     assert "not_by_size" in prediction["reliability"]["reasons"]
     assert set(prediction["useful_n"].values()) == {None}
     assert all(point["low_s"] < 150 and point["high_s"] > 3000 for point in prediction["curve"][:4])
+    assert {(point["speedup"], point["efficiency"]) for point in prediction["curve"]} == {(None, None)}
     for user, run_time_s in (("u-anna", 102.0), ("u-bob", 4080.0)):
         job = started(centre, user, application="workflow", user=user)
         assert job["run_time_s"] == pytest.approx(run_time_s, rel=0.05)
         assert "not_by_size" in job["reliability"]["reasons"]
         answer = centre.asks(user, 4, 16, application="workflow", user=user)
         assert [point["run_time_s"] for point in answer["points"]] == [pytest.approx(run_time_s, rel=0.05)] * 2
+        assert [point["speedup"] for point in answer["points"]] == [None, None]
         assert answer["model"]["name"] == "similar_runs"
 
 
