@@ -13,7 +13,7 @@ from processors.contracts.settings import AlertSettings
 from processors.facts import Scored
 from processors.jobs.failures import FailureJudgement
 from processors.models.drift import Direction
-from processors.run_time.drift import RunJudgement, Shift
+from processors.run_time.drift import RunJudgement, Shift, SizeTurn
 
 SLOW_SIZE: Final = "SlowSize"
 FAST_SIZE: Final = "FastSize"
@@ -180,6 +180,30 @@ def strange_run(
             runs=(run.run_id,),
             detail={"conformal_p": judged.conformal_p},
         ),
+    )
+
+
+def size_turned(
+    key: ApplicationKey, scored: Scored, factor: float, turned: SizeTurn, settings: AlertSettings.StrangeRun, now_ms: int
+) -> Condition | None:
+    """Return the condition of strange runs that were a size which has become slow or fast for good; None if not to be told."""
+    run, change = scored.run, max(factor, 1 / factor)
+    if not settings.enabled or change < settings.factor_min or turned.noise > settings.scatter_max:
+        return None
+    return Condition(
+        name=STRANGE_RUN,
+        labels=strange_run_labels(key, 1 if factor > 1 else -1),
+        holds=True,
+        momentary=True,
+        time_ms=now_ms,
+        severity="warning" if factor > 1 else "info",
+        keep_firing_ms=round(settings.keep_firing_s * 1000),
+        summary=(
+            f"{key.application} on {run.n:g} {key.unit} takes {change:.2f} times as "
+            f"{'long' if factor > 1 else 'short'} as before, in its last {turned.runs} runs."
+        ),
+        description="The prediction of this size follows; its other sizes are as before.",
+        evidence=AlertEvidence(observed=run.run_time_s, expected=scored.expected_s, n=run.n, runs=(run.run_id,)),
     )
 
 

@@ -20,12 +20,11 @@ from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import STOP, CompletionWork, JobWork
 from processors.pipeline.state import OF_APPLICATION, ShardState
-from processors.run_time.drift import ScoredRun, Shift, Taken
+from processors.run_time.drift import ScoredRun, Shift, SizeTurn, Taken
 from processors.run_time.members import MemberFact
-from processors.run_time.model import RunTime
+from processors.run_time.model import MARGIN_MIN, RunTime
 from processors.store import digest64
 
-MARGIN_MIN: Final = 0.03  # of ln run time, by which a level may miss one from before and still be it
 UNWATCHED: Final = Taken(None)
 
 
@@ -58,14 +57,16 @@ class DriftDetection:
         recent = self._state.recent(scored.run.end_ms)
         if taken.over is not None:
             self._end(applications.ALERT_OF[taken.over.direction], key, applications.BACK)
-        if taken.found is not None and model.of_one_size_only(taken.found.sizes, taken.found.since_run):
-            self.published(application_id)  # the other sizes may be as before: the median of this one will follow
-        elif taken.found is not None:
-            self._report_shift(key, taken.found, back=self._move(model, taken.found), recent=recent)
-        elif taken.judgement is not None and recent:
-            settings, now_ms = self._state.settings.alerts.strange_run, self._state.now_ms
-            prediction = applications.strange_run(key, scored, taken.judgement, settings, now_ms)
-            self._warnings.take([prediction] if prediction else [])
+        shift, turned = taken.found, taken.turned
+        if shift is not None and model.of_one_size_only(shift.sizes, shift.since_run):
+            self.published(application_id)  # the other sizes may be as before
+            turned = SizeTurn(shift.sizes[0], shift.direction, shift.runs, shift.noise)
+        elif shift is not None:
+            self._report_shift(key, shift, back=self._move(model, shift), recent=recent)
+        elif taken.judgement is not None:
+            self._strange(key, scored, taken, recent=recent)
+        if turned is not None:
+            self._turn(key, model, scored, turned, recent=recent)
 
     def published(self, application_id: str) -> None:
         """Note that the published curve is at the new level."""
@@ -73,6 +74,30 @@ class DriftDetection:
         if drift is not None and drift.shift is not None:
             drift.adopted()
             self._state.drifts.changed(application_id, drift, self._state.now_ms)
+
+    def _strange(self, key: ApplicationKey, scored: Scored, taken: Taken, *, recent: bool) -> None:
+        settings, now_ms = self._state.settings.alerts.strange_run, self._state.now_ms
+        if taken.judgement is None or not recent:
+            return
+        prediction = applications.strange_run(key, scored, taken.judgement, settings, now_ms)
+        self._warnings.take([prediction] if prediction else [])
+        for outlier in sorted(taken.open_questions):  # runs of other sizes do not answer them
+            labels = applications.strange_run_labels(key, outlier)
+            self._warnings.renew(applications.over(applications.STRANGE_RUN, labels, now_ms))
+
+    def _turn(self, key: ApplicationKey, model: RunTime, scored: Scored, turned: SizeTurn, *, recent: bool) -> None:
+        """Move the level of one size; its strange run was none, and the alert says so until that of the size takes over."""
+        factor = model.move_size(turned, self._state.now_ms)
+        if factor is None:
+            return
+        self._state.tally["size_shift", turned.direction] += 1
+        drift = self._state.drifts.open(key.id)
+        drift.size_moved(turned.n)
+        self._state.drifts.changed(key.id, drift, self._state.now_ms)
+        if recent:
+            settings, now_ms = self._state.settings.alerts.strange_run, self._state.now_ms
+            prediction = applications.size_turned(key, scored, factor, turned, settings, now_ms)
+            self._warnings.take([prediction] if prediction else [])
 
     def _move(self, model: RunTime, shift: Shift) -> bool:
         margin = max(MARGIN_MIN, 2 * shift.noise / math.sqrt(shift.runs))

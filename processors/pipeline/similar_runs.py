@@ -6,14 +6,12 @@ from urllib.parse import unquote
 
 from processors.contracts.events import SUCCESS, Evidence, JobCompleted
 from processors.contracts.names import ApplicationKey
-from processors.facts import PublishedPoint, plausible
+from processors.facts import Band, PublishedPoint, plausible
 from processors.jobs.lifecycle import Job, Placement, merged_evidence
-from processors.models.statistics import quantile_of_band
 from processors.pipeline.stage import TickWork
 from processors.pipeline.state import ShardState
 from processors.similar_runs import (
     RETAINED_MAX,
-    UPPER,
     ComingJob,
     EndedJob,
     Expected,
@@ -144,9 +142,8 @@ class SimilarRunForecasts:
         self, application_id: str, n: float, run_time_s: float, point: PublishedPoint, found: Expected
     ) -> None:
         comparison = self._state.model_comparisons.open(application_id)
-        upper_s = quantile_of_band(point.run_time_s, point.high_s, UPPER)
-        by_curve = loss_s(run_time_s, point.run_time_s, upper_s)
-        by_past = loss_s(run_time_s, found.run_time_s, found.upper_s)
+        by_curve = loss_s(run_time_s, point.band)
+        by_past = loss_s(run_time_s, Band(found.run_time_s, found.low_s, found.high_s))
         comparison.learn(ScorePair(n, by_curve, by_past, self._state.now_ms))
         self._state.model_comparisons.changed(application_id, comparison, self._state.now_ms)
 

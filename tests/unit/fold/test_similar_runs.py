@@ -55,12 +55,12 @@ def test_a_job_that_nothing_names_is_reported_by_the_past_of_its_user(centre: Sc
 def test_ten_jobs_that_crash_at_once_leave_the_run_time_as_it_was(centre: Scenario) -> None:
     """Ten failed jobs had turned 1,900 s into "1 s, band 1 to 1"."""
     ran(centre, 12, 1900.0, application="cfd", user="u-anna")
-    before = started(centre, "1", application="cfd", user="u-anna")
+    assert started(centre, "1", application="cfd", user="u-anna")["run_time_s"] == pytest.approx(1900, rel=0.02)
     ran(centre, 10, 1.0, prefix="f", application="cfd", user="u-anna", state="FAILED")
     after = started(centre, "2", application="cfd", user="u-anna")
     assert after["run_time_s"] == pytest.approx(1900, rel=0.02)
-    for end in ("low_s", "high_s"):
-        assert after[end] == pytest.approx(before[end], rel=0.02)
+    assert after["low_s"] > 1700
+    assert after["high_s"] < 2100
 
 
 @pytest.mark.parametrize("state", ["FAILED", "CANCELLED", "OUT_OF_MEMORY", "NODE_FAIL", "TIMEOUT"])
