@@ -60,8 +60,8 @@ class DriftDetection:
         shift, turned = taken.found, taken.turned
         if shift is not None and model.of_one_size_only(shift.sizes, shift.since_run):
             self.published(application_id)  # the other sizes may be as before
-            turned = SizeTurn(shift.sizes[0], shift.direction, shift.runs, shift.noise)
         elif shift is not None:
+            turned = None
             self._report_shift(key, shift, back=self._move(model, shift), recent=recent)
         elif taken.judgement is not None:
             self._strange(key, scored, taken, recent=recent)

@@ -244,8 +244,8 @@ class Drift(Untimed):
         state.index += 1
         found = self._found(direction, fact, noise) if direction else None
         if found is not None:
-            state.sizes = []
-            return Taken(judgement, found)
+            turned, state.sizes = self._only(found), []
+            return Taken(judgement, found, turned=turned)
         return Taken(judgement, None, self._caught_up(fact.scored), turned, self._open_questions(fact.scored.run.end_ms))
 
     def adopted(self) -> None:
@@ -315,6 +315,14 @@ class Drift(Untimed):
         if direction is None:
             return None
         return SizeTurn(rise.n, direction, up_runs if direction == "regression" else down_runs, judged.noise)
+
+    def _only(self, found: Shift) -> SizeTurn | None:
+        """Return a shift that one size explains as that of the size: between its runs the others hid where it began."""
+        if len(found.sizes) != 1:
+            return None
+        rise = self._rise(found.sizes[0])
+        runs = rise.up_runs if found.direction == "regression" else rise.down_runs
+        return SizeTurn(rise.n, found.direction, max(runs, found.runs), found.noise)
 
     def _open_questions(self, now_ms: int) -> frozenset[int]:
         return frozenset(
