@@ -184,7 +184,13 @@ def strange_run(
 
 
 def size_turned(
-    key: ApplicationKey, scored: Scored, factor: float, turned: SizeTurn, settings: AlertSettings.StrangeRun, now_ms: int
+    key: ApplicationKey,
+    scored: Scored,
+    factor: float,
+    turned: SizeTurn,
+    *,
+    settings: AlertSettings.StrangeRun,
+    now_ms: int,
 ) -> Condition | None:
     """Return the condition of strange runs that were a size which has become slow or fast for good; None if not to be told."""
     run, change = scored.run, max(factor, 1 / factor)

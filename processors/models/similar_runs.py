@@ -363,7 +363,9 @@ def _released(points: Floats, weights: Floats, held: npt.NDArray[np.bool_], job:
     """
     runs, longest = held.size, float(points[: held.size][held].max())
     ends = np.linspace(longest, max(longest, math.log(job.time_limit_s or LONGEST_S)), PRIOR_POINTS)
-    beyond = points[runs:] > longest  # of the prior, which is even in ln t as well, but may have one point left out there
+    beyond = (
+        points[runs:] > longest
+    )  # of the prior, which is even in ln t as well, but may have one point left out there
     share = (_TINY + float(np.add.reduce(weights[runs:][beyond]))) / ends.size
     weights[runs:][beyond] = 0.0
     whole = np.zeros(points.size + ends.size, dtype=bool)

@@ -17,10 +17,11 @@ from processors.jobs.lifecycle import Job, Placement, merged_evidence, reported_
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.features import Features
 from processors.pipeline.inputs import UnseenInputs
+from processors.pipeline.load import UnderLoads
 from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import STOP, CompletionWork, JobWork
 from processors.pipeline.state import OF_APPLICATION, ShardState
-from processors.run_time.drift import ScoredRun, Shift, SizeTurn, Taken
+from processors.run_time.drift import ScoredRun, Shift, SizeTurn, Taken, without_load
 from processors.run_time.members import MemberFact
 from processors.run_time.model import MARGIN_MIN, RunTime
 from processors.store import digest64
@@ -35,12 +36,12 @@ class DriftDetection:
         self._state = state
         self._warnings = warnings
 
-    def take(self, application_id: str, model: RunTime, scored: Scored, attributes: Mapping[str, Attribute]) -> Taken:
+    def take(self, application_id: str, model: RunTime, run: ScoredRun) -> Taken:
         """Judge a run before its model learns it; one of an earlier level says nothing about the present one."""
-        if model.began_before_its_level(scored.run):
+        if model.began_before_its_level(run.scored.run):
             return UNWATCHED
         drift = self._state.drifts.open(application_id)
-        taken = drift.take(ScoredRun(scored, attributes))
+        taken = drift.take(run)
         if taken.judgement is not None:
             self._state.drifts.changed(application_id, drift, self._state.now_ms)
         return taken
@@ -96,7 +97,7 @@ class DriftDetection:
         self._state.drifts.changed(key.id, drift, self._state.now_ms)
         if recent:
             settings, now_ms = self._state.settings.alerts.strange_run, self._state.now_ms
-            prediction = applications.size_turned(key, scored, factor, turned, settings, now_ms)
+            prediction = applications.size_turned(key, scored, factor, turned, settings=settings, now_ms=now_ms)
             self._warnings.take([prediction] if prediction else [])
 
     def _move(self, model: RunTime, shift: Shift) -> bool:
@@ -141,10 +142,12 @@ class Training:
         *,
         first: bool,
         replaces: bool,
+        ln_load: float = 0.0,
     ) -> None:
         """Learn a run of an input of the given sizes; `attributes` tell builds and versions apart.
 
-        `first` is its first report, `replaces` a corrected one of a run of the same application.
+        `first` is its first report, `replaces` a corrected one of a run of the same application. What `ln_load` explains of
+        its run time is no news of the application: three of four regressions of the simulated centre were loaded hosts.
         """
         model = self._state.models.open(application_id)
         if replaces and not model.holds(fact.run_id):
@@ -156,10 +159,14 @@ class Training:
         if scored is None or not first:
             model.learn(fact, self._drift_detection.outlier(application_id, scored))
         else:
-            taken = self._drift_detection.take(application_id, model, scored, attributes)
-            model.learn(fact, taken.judgement.outlier if taken.judgement else 0)
+            quiet = without_load(scored, ln_load)
+            slowed = self._drift_detection.outlier(application_id, scored) if quiet is not scored else 0
+            residual = scored.ln_ratio - ln_load if quiet is not scored else None
+            taken = self._drift_detection.take(application_id, model, ScoredRun(quiet, attributes, residual))
+            outlier = taken.judgement.outlier if taken.judgement else 0
+            model.learn(fact, outlier or slowed, round(scored.ln_ratio - quiet.ln_ratio, 4))
             model.note(scored)
-            self._drift_detection.follow(application_id, model, scored, taken)
+            self._drift_detection.follow(application_id, model, quiet, taken)
         self._state.model_changed(application_id, model)
         self._unseen_inputs.ran(application_id, sizes, model)
 
@@ -319,6 +326,7 @@ class Completions:
         self._similar_runs = similar_runs
         self._training = Training(state, warnings, unseen)
         self._outcomes = Outcomes(state, warnings)
+        self._under_loads = UnderLoads(state)
         self._features = features
 
     def recognise(self, work: CompletionWork) -> bool | None:
@@ -362,7 +370,8 @@ class Completions:
     def learn(self, work: CompletionWork) -> None:
         """Score the run by the published curve, look for drift, and let the model of its application learn it."""
         former, known = self._trained(work.known), reported_attributes(work.job, work.event)
-        self._learn(work.event, work.placement, work.fact, former, known, first=work.first)
+        ln_load = self._under_loads.explained(work.job, work.event, work.placement) if work.first else 0.0
+        self._learn(work.event, work.placement, work.fact, former, known, first=work.first, ln_load=ln_load)
 
     def count_failures(self, work: CompletionWork) -> None:
         """Count how the run ended, for its application, its hosts and the centre."""
@@ -445,8 +454,12 @@ class Completions:
         known: Mapping[str, Attribute],
         *,
         first: bool,
+        ln_load: float = 0.0,
     ) -> None:
-        """Learn a run; `former` is the application that it trained before, `told` what else is known of it."""
+        """Learn a run; `former` is the application that it trained before, `known` what else is known of it.
+
+        `ln_load` is what the load of its hosts explains of its run time.
+        """
         stays = fact is not None and placement.application_id == former
         if former is not None and not stays:
             self._features.forget(former, event.run_id)
@@ -454,7 +467,9 @@ class Completions:
             self._state.tally["refused", "correction_too_late"] += 1
         elif fact is not None and placement.application_id is not None:
             sizes = placement.input_sizes
-            self._training.train(placement.application_id, fact, sizes, known, first=first, replaces=stays)
+            self._training.train(
+                placement.application_id, fact, sizes, known, first=first, replaces=stays, ln_load=ln_load
+            )
 
     def _fact(self, job: Job, event: JobCompleted, placement: Placement) -> RunFact | None:
         if placement.application_id is None or not trains(placement.n, event, resized=job.resized):

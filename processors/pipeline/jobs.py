@@ -60,6 +60,8 @@ class Forecasts:
         started, last = job.running, job.forecast
         if started is None or last is None:
             return
+        if job.start_load is not None:
+            job.loaded(self._under_loads.meanwhile(job.start_load, started, self._state.now_ms))
         key = ApplicationKey.parse(last.application_id) if last.application_id else None
         known = self._features.of_job(job, started)
         question = Question(started.system, key, started.evidence, (), known, last.from_inputs, runs=True)

@@ -307,9 +307,7 @@ class Predictor:
         comparable = question.runs or self._similar_runs.has_similar(question.system, question.key, question.evidence)
         return self._similar(question, sizes, NO_CURVE) if comparable else {}
 
-    def _similar(
-        self, question: Question, sizes: Sequence[float], why: str, *, follows_size: bool = False
-    ) -> BySize:
+    def _similar(self, question: Question, sizes: Sequence[float], why: str, *, follows_size: bool = False) -> BySize:
         application_id = question.key.id if question.key else None
         system = home(question.system, application_id)
         found = {}

@@ -75,10 +75,15 @@ QUESTION_MAX_MS: Final = 86_400_000  # a size that is not run for a day leaves i
 
 
 class ScoredRun(msgspec.Struct, frozen=True):
-    """A run against its prediction, and what else is known of it: build, version and the like."""
+    """A run against its prediction, and what else is known of it: build, version and the like.
+
+    `residual` is its distance in ln T from what was expected under the load of its hosts. It tells how runs scatter, where
+    the load explains so much that the ratio in `scored` is 0, time and again.
+    """
 
     scored: Scored
     attributes: Mapping[str, Attribute] = {}
+    residual: float | None = None
 
 
 class Shift(msgspec.Struct, frozen=True):
@@ -237,8 +242,9 @@ class Drift(Untimed):
         direction = self._add(fact.scored, z, noise)
         turned = self._turned(before, z, judgement, self._strange(before, judgement, off, fact.scored.run.end_ms))
         if state.shift is None:
-            state.noise = drift.noise_after(noise, off, state.index)
-            distance = round(abs(off) / _deviation(fact.scored), 3)
+            scatter = off if fact.residual is None else fact.residual
+            state.noise = drift.noise_after(noise, scatter, state.index)
+            distance = round(abs(scatter) / _deviation(fact.scored), 3)
             state.farthest = drift.farthest_after(state.farthest, state.scored, distance)
             state.scored += 1
         state.index += 1
@@ -246,7 +252,9 @@ class Drift(Untimed):
         if found is not None:
             turned, state.sizes = self._only(found), []
             return Taken(judgement, found, turned=turned)
-        return Taken(judgement, None, self._caught_up(fact.scored), turned, self._open_questions(fact.scored.run.end_ms))
+        return Taken(
+            judgement, None, self._caught_up(fact.scored), turned, self._open_questions(fact.scored.run.end_ms)
+        )
 
     def adopted(self) -> None:
         """Note that the model that expects has taken the open shift in at once: from now on it is expected."""
@@ -383,6 +391,26 @@ class Drift(Untimed):
             return None
         self.adopted()
         return shift
+
+
+def without_load(scored: Scored, ln_load: float) -> Scored:
+    """Return how a run compares with what was to be expected under the load of its hosts, which explains `ln_load` of ln T.
+
+    A load explains anything between the usual run time and its own: a run that it did not slow is no faster for that.
+    """
+    off = drift.beyond(scored.ln_ratio, ln_load, 0.0)
+    if off == scored.ln_ratio:
+        return scored
+    factor = math.exp(scored.ln_ratio - off)
+    low_s, high_s = factor * scored.low_s, factor * scored.high_s
+    return msgspec.structs.replace(
+        scored,
+        expected_s=factor * scored.expected_s,
+        low_s=low_s,
+        high_s=high_s,
+        ln_ratio=off,
+        inside=low_s <= scored.run.run_time_s <= high_s,
+    )
 
 
 def _risen(rise: Rise, total: float, noise: float) -> Rise:

@@ -41,13 +41,17 @@ MARGIN_MIN: Final = 0.03  # of ln run time, by which a level may miss one from b
 
 
 class RecentRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An unmerged run; `strange` is 1 or -1 where it was strangely slow or fast when it was first reported."""
+    """An unmerged run; `outlier` is 1 or -1 where it was strangely slow or fast when it was first reported.
+
+    `ln_load` is what the load of its hosts explains of its run time.
+    """
 
     run_id: str
     n: float
     run_time_s: float
     end_ms: int
     outlier: int = 0
+    ln_load: float = 0.0
 
     @property
     def start_ms(self) -> int:
@@ -232,11 +236,11 @@ class RunTime:
         widened = self._state.published.band_calibration if self._state.published else 1.0
         self._state.scores = [*self._state.scores, score_of(scored, widened)][-self._settings.scores_max :]
 
-    def learn(self, fact: RunFact, outlier: int = 0) -> None:
+    def learn(self, fact: RunFact, outlier: int = 0, ln_load: float = 0.0) -> None:
         """Take a run in; one that is held under the same id is replaced, and no more strange if it was."""
-        entry = RecentRun(fact.run_id, fact.n, fact.run_time_s, fact.end_ms, outlier)
+        entry = RecentRun(fact.run_id, fact.n, fact.run_time_s, fact.end_ms, outlier, ln_load)
         if fact.run_id in self._retained:
-            if any(msgspec.structs.replace(run, outlier=outlier) == entry for run in self._state.runs):
+            if any(msgspec.structs.replace(run, outlier=outlier, ln_load=ln_load) == entry for run in self._state.runs):
                 return
             self._stale(self.n_of(fact.run_id))
             self._state.runs = [entry if run.run_id == fact.run_id else run for run in self._state.runs]
@@ -286,7 +290,7 @@ class RunTime:
         newest, before = own[-turned.runs :], self._before(size, own[: -turned.runs])
         if before is None:
             return None
-        ratios = [math.log(run.run_time_s / before.median_s) for run in newest]
+        ratios = [math.log(run.run_time_s / before.median_s) - run.ln_load for run in newest]
         # the median that they are compared with is no better known than by its runs
         noise = turned.noise * math.sqrt(1.0 + math.pi / 2 / before.runs)
         rise = risen(ratios, noise, turned.direction)
