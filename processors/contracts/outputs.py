@@ -109,8 +109,8 @@ class FeatureModel(msgspec.Struct, frozen=True, kw_only=True):
 class PredictedAtStart(msgspec.Struct, frozen=True, kw_only=True):
     """What was predicted of a run before it ended: its run time with the band, in seconds, and how far to trust it.
 
-    `coverage` is what the band aims at, `source` where the figures came from: "curve", "similar_runs", "features" or
-    "other_inputs".
+    `coverage` is what the band aims at, `source` where the figures came from: "curve", "similar_runs", "features",
+    "other_inputs" or "under_load".
 
     >>> PredictedAtStart(run_time_s=100.0, low_s=90.0, high_s=110.0, coverage=0.9, verdict="reliable", source="curve").holds(95.0)
     True
@@ -358,7 +358,9 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     `coverage_measured` are those of the curve at its size. `model` is where the numbers came from: the published curve of
     the application, or the distribution of similar runs with what its user, name, class and centre weigh, whose coverage
     is that of the centre's jobs; None where nothing is known. `under_load` is the run time by the load of its hosts before
-    it started. `user` is who runs it: a pseudonym, unless names are configured to be plain.
+    it started. Where such figures have predicted past runs better than the plain ones (`under_load.better`), run time, band,
+    end and chance are those under load, and `source` says "under_load"; else it says "curve", "similar_runs", "features" or
+    "other_inputs". `user` is who runs it: a pseudonym, unless names are configured to be plain.
     """
 
     system: str
@@ -386,6 +388,7 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     power_low_w: float | None = None
     power_high_w: float | None = None
     user: str | None = None
+    source: str | None = None
 
 
 class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -14,7 +14,7 @@ from typing import ClassVar, Final, Literal
 import msgspec
 
 from processors.contracts.load import LoadHistogram, LoadQuality, UnderLoad
-from processors.facts import PublishedPoint
+from processors.facts import Band, PublishedPoint
 from processors.load.prediction import View, quiet_run_time
 from processors.models.downey.bayes import BAND_DEVIATIONS
 from processors.models.histogram.arithmetic import crps, in_range, interval_index, pit
@@ -130,6 +130,14 @@ class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return it with one more load of its hosts."""
         total, count = self.met
         return msgspec.structs.replace(self, met=(_digits(total + load), count + 1), met_ms=now_ms)
+
+
+def better_band(start: StartLoad | None) -> Band | None:
+    """Return the run time and band under load of a run, where such figures have predicted better than the plain ones."""
+    known = start.prediction if start is not None else None
+    if known is None or not known.better or known.q05_s is None or known.q50_s is None or known.q95_s is None:
+        return None
+    return Band(known.q50_s, known.q05_s, known.q95_s)
 
 
 class LoadedRun(msgspec.Struct, frozen=True):

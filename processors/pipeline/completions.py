@@ -14,6 +14,7 @@ from processors.inputs import Sizes
 from processors.jobs.deduplication import KnownRun, bucket, content_digest
 from processors.jobs.failures import FailureJudgement, FailureRate
 from processors.jobs.lifecycle import Job, Placement, merged_evidence, reported_attributes
+from processors.models.drift import LN_RATIO_MIN
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.features import Features
 from processors.pipeline.inputs import UnseenInputs
@@ -364,14 +365,17 @@ class Completions:
         if not work.first:
             was = self._similar_runs.was(job, event, work.before, evidence)
             self._similar_runs.corrected(event, was, work.placement, evidence)
-        elif not job.resized:
-            self._similar_runs.ended(event, work.placement, evidence, self._curve_point(event, work.placement))
+            return
+        work.ln_load = self._under_loads.explained(job, event, work.placement)
+        if not job.resized:
+            usual = abs(work.ln_load) < LN_RATIO_MIN  # a loaded host is no test of either
+            point = self._curve_point(event, work.placement) if usual else None
+            self._similar_runs.ended(event, work.placement, evidence, point)
 
     def learn(self, work: CompletionWork) -> None:
         """Score the run by the published curve, look for drift, and let the model of its application learn it."""
         former, known = self._trained(work.known), reported_attributes(work.job, work.event)
-        ln_load = self._under_loads.explained(work.job, work.event, work.placement) if work.first else 0.0
-        self._learn(work.event, work.placement, work.fact, former, known, first=work.first, ln_load=ln_load)
+        self._learn(work.event, work.placement, work.fact, former, known, first=work.first, ln_load=work.ln_load)
 
     def count_failures(self, work: CompletionWork) -> None:
         """Count how the run ended, for its application, its hosts and the centre."""

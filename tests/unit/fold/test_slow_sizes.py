@@ -122,7 +122,7 @@ def runs_until_followed(days: Days, factor: float, n: int = 16) -> int:
             if each == n:
                 days.centre.at_ms(days.centre.now_ms + 20_000)
                 low_s, high_s = days.band(n)
-                if low_s < factor * run_time(n) < high_s and high_s < 2 * low_s:
+                if low_s < factor * run_time(n) < high_s < 2 * low_s:
                     return count
     return 99
 
