@@ -122,7 +122,7 @@ class ModelComparison(Untimed):
         own = next((record for record in self._records if record.step == step), None)
         if own is not None and own.runs >= SIZE_RUNS_MIN:
             return own.chosen
-        return self._chosen if self._known() else None
+        return self._chosen if self._known() and len(self._records) > 1 else None
 
     def wants(self, now_ms: int) -> bool:
         """Return whether one more run is to be scored; `now_ms` is the time of the last tick."""
@@ -135,7 +135,7 @@ class ModelComparison(Untimed):
         old = next((record for record in self._records if record.step == step), LossRecord(step, 0.0, 0.0, 0.0))
         others = [record for record in self._records if record.step != step]
         self._records = (*others[-(SIZES_MAX - 1) :], _added(old, fact))
-        if self._known():
+        if self._known() and len(self._records) > 1:  # of one size nobody can say that times do not follow it
             self._chosen = _better(self._ln_ratio(), self._chosen)
 
     def snapshot(self) -> ModelComparisonState:
@@ -283,7 +283,12 @@ class SimilarRuns(Untimed):
         short = _short(fact.run_id)
         if short not in self._ids:
             return False
-        self._past.replace(self._ids.index(short), model_job(fact.job), fact.run_time_s, completed=fact.completed)
+        index = self._ids.index(short)
+        if self._past.completed(index) and self._of_burst(fact):
+            return self.forget(fact.run_id)
+        if fact.completed and self._bursts.get(_job_digest(fact.job)) == fact.start_ms:
+            del self._bursts[_job_digest(fact.job)]
+        self._past.replace(index, model_job(fact.job), fact.run_time_s, completed=fact.completed)
         return True
 
     def forget(self, run_id: str) -> bool:
@@ -321,10 +326,9 @@ class SimilarRuns(Untimed):
 
     def _of_burst(self, fact: EndedJob) -> bool:
         """Return whether a run did not complete shortly after another one of its job: an array, or a user who tries again."""
-        job = fact.job
-        key = digest64(job.name or "", job.user or "", repr(job.n), repr(job.time_limit_s)) >> 32
         if fact.completed:
             return False
+        key = _job_digest(fact.job)
         before_ms = self._bursts.pop(key, None)
         self._bursts[key] = max(fact.start_ms, before_ms if before_ms is not None else fact.start_ms)
         while len(self._bursts) > BURSTS_MAX:
@@ -395,6 +399,10 @@ def model_job(job: ComingJob) -> Job:
     """Return a job as the model wants it: its name as a number, 0 for none."""
     name = 0 if job.name is None else digest64(job.name) % NAMES_MAX
     return Job(float(job.n), name, job.time_limit_s)
+
+
+def _job_digest(job: ComingJob) -> int:
+    return digest64(job.name or "", job.user or "", repr(job.n), repr(job.time_limit_s)) >> 32
 
 
 def _short(run_id: str) -> int:

@@ -13,7 +13,7 @@ from processors.contracts.settings import AlertSettings
 from processors.facts import Scored
 from processors.jobs.failures import FailureJudgement
 from processors.models.drift import Direction
-from processors.run_time.drift import RunJudgement, Shift, SizeTurn
+from processors.run_time.drift import RunJudgement, Shift
 
 SLOW_SIZE: Final = "SlowSize"
 FAST_SIZE: Final = "FastSize"
@@ -186,15 +186,18 @@ def strange_run(
 def size_turned(
     key: ApplicationKey,
     scored: Scored,
-    factor: float,
-    turned: SizeTurn,
+    moved: tuple[float, int],
+    noise: float,
     *,
     settings: AlertSettings.StrangeRun,
     now_ms: int,
 ) -> Condition | None:
-    """Return the condition of strange runs that were a size which has become slow or fast for good; None if not to be told."""
-    run, change = scored.run, max(factor, 1 / factor)
-    if not settings.enabled or change < settings.factor_min or turned.noise > settings.scatter_max:
+    """Return the condition of strange runs that were a size which has become slow or fast for good; None if not to be told.
+
+    `moved` says by which factor it takes longer, and in how many runs; `noise` is how far runs scatter.
+    """
+    run, (factor, runs) = scored.run, moved
+    if not settings.enabled or max(factor, 1 / factor) < settings.factor_min or noise > settings.scatter_max:
         return None
     return Condition(
         name=STRANGE_RUN,
@@ -205,8 +208,8 @@ def size_turned(
         severity="warning" if factor > 1 else "info",
         keep_firing_ms=round(settings.keep_firing_s * 1000),
         summary=(
-            f"{key.application} on {run.n:g} {key.unit} takes {change:.2f} times as "
-            f"{'long' if factor > 1 else 'short'} as before, in its last {turned.runs} runs."
+            f"{key.application} on {run.n:g} {key.unit} takes {factor:.2f} times as long as before, "
+            f"in its last {runs} runs."
         ),
         description="The prediction of this size follows; its other sizes are as before.",
         evidence=AlertEvidence(observed=run.run_time_s, expected=scored.expected_s, n=run.n, runs=(run.run_id,)),

@@ -114,6 +114,10 @@ class PastRuns:
         """How many of them say how long they take: they completed, or held their nodes to their limit."""
         return int(np.count_nonzero(_known(self.rows)))
 
+    def completed(self, index: int) -> bool:
+        """Return whether the run that has `index` newer ones before it completed."""
+        return bool(self.rows[NAME_ROW, index] >= 0)
+
     def add(self, job: Job, run_time_s: float, runs_max: int = RUNS_MAX, *, completed: bool = True) -> None:
         """Take a run in; the oldest beyond `runs_max` leaves. ValueError unless its time is positive and finite."""
         row = _row(job, run_time_s, completed)

@@ -66,7 +66,7 @@ class DriftDetection:
             turned = None
             self._report_shift(key, shift, back=self._move(model, shift), recent=recent)
         elif taken.judgement is not None:
-            self._strange(key, scored, taken, recent=recent)
+            self._report_outlier(key, scored, taken, recent=recent)
         if turned is not None:
             self._turn(key, model, scored, turned, recent=recent)
 
@@ -77,7 +77,7 @@ class DriftDetection:
             drift.adopted()
             self._state.drifts.changed(application_id, drift, self._state.now_ms)
 
-    def _strange(self, key: ApplicationKey, scored: Scored, taken: Taken, *, recent: bool) -> None:
+    def _report_outlier(self, key: ApplicationKey, scored: Scored, taken: Taken, *, recent: bool) -> None:
         settings, now_ms = self._state.settings.alerts.strange_run, self._state.now_ms
         if taken.judgement is None or not recent:
             return
@@ -89,8 +89,8 @@ class DriftDetection:
 
     def _turn(self, key: ApplicationKey, model: RunTime, scored: Scored, turned: SizeTurn, *, recent: bool) -> None:
         """Move the level of one size; its strange run was none, and the alert says so until that of the size takes over."""
-        factor = model.move_size(turned, self._state.now_ms)
-        if factor is None:
+        moved = model.move_size(turned, self._state.now_ms)
+        if moved is None:
             return
         self._state.tally["size_shift", turned.direction] += 1
         drift = self._state.drifts.open(key.id)
@@ -98,7 +98,7 @@ class DriftDetection:
         self._state.drifts.changed(key.id, drift, self._state.now_ms)
         if recent:
             settings, now_ms = self._state.settings.alerts.strange_run, self._state.now_ms
-            prediction = applications.size_turned(key, scored, factor, turned, settings=settings, now_ms=now_ms)
+            prediction = applications.size_turned(key, scored, moved, turned.noise, settings=settings, now_ms=now_ms)
             self._warnings.take([prediction] if prediction else [])
 
     def _move(self, model: RunTime, shift: Shift) -> bool:

@@ -167,8 +167,8 @@ class SizeRise(msgspec.Struct, frozen=True, array_like=True):
     up_runs: int = 0
     down: float = 0.0
     down_runs: int = 0
-    strange: int = 0
-    strange_ms: int = 0
+    outlier: int = 0
+    outlier_ms: int = 0
 
 
 class DriftState(msgspec.Struct, omit_defaults=True):
@@ -218,7 +218,7 @@ class Drift(Untimed):
         conformal_p = drift.farthest_p(self._state.farthest, self._state.scored, distance)
         sign = 1 if off > 0 else -1
         # what was strange once is as strange the next time: of three alike the last was rare no more
-        rare = drift.rare(conformal_p, self._state.scored) or self._rise(scored.run.n).strange == sign
+        rare = drift.rare(conformal_p, self._state.scored) or self._rise(scored.run.n).outlier == sign
         outlier = rare and not scored.inside and drift.far(off, noise)
         return RunJudgement(noise, conformal_p, outlier=sign if outlier else 0)
 
@@ -240,7 +240,9 @@ class Drift(Untimed):
         noise = state.noise = self._noise(fact.scored)
         before, z = self._rise(fact.scored.run.n), drift.clipped(off, self._scale(fact.scored))
         direction = self._add(fact.scored, z, noise)
-        turned = self._turned(before, z, judgement, self._strange(before, judgement, off, fact.scored.run.end_ms))
+        turned = self._turned(
+            before, z, judgement, self._newest_outlier(before, judgement, off, fact.scored.run.end_ms)
+        )
         if state.shift is None:
             scatter = off if fact.residual is None else fact.residual
             state.noise = drift.noise_after(noise, scatter, state.index)
@@ -301,14 +303,14 @@ class Drift(Untimed):
         return next((rise for rise in self._state.sizes if rise.n == n), SizeRise(n))
 
     @staticmethod
-    def _strange(before: SizeRise, judged: RunJudgement, off: float, end_ms: int) -> tuple[int, int]:
+    def _newest_outlier(before: SizeRise, judged: RunJudgement, off: float, end_ms: int) -> tuple[int, int]:
         """Return how strange the newest run of a size is, and when it ended; a run that is no test leaves it as it was."""
         if judged.outlier:
             return judged.outlier, end_ms
-        as_expected = not drift.far(off, judged.noise) or off * before.strange < 0
-        return (0, 0) if as_expected else (before.strange, before.strange_ms)
+        as_expected = not drift.far(off, judged.noise) or off * before.outlier < 0
+        return (0, 0) if as_expected else (before.outlier, before.outlier_ms)
 
-    def _turned(self, rise: SizeRise, z: float, judged: RunJudgement, strange: tuple[int, int]) -> SizeTurn | None:
+    def _turned(self, rise: SizeRise, z: float, judged: RunJudgement, newest: tuple[int, int]) -> SizeTurn | None:
         """Add a run to the sums of its size; return what they tell while one of them is above its threshold.
 
         They stay there where the curve passes the size by: whether the size itself has changed, its own runs say.
@@ -317,8 +319,8 @@ class Drift(Untimed):
         direction = cusum.add(z) if state.index >= WARM_UP_RUNS else None
         up_runs, down_runs = (min(runs + 1, drift.RATIOS_MAX) for runs in (rise.up_runs, rise.down_runs))
         up, down = (round(min(total, drift.THRESHOLD), 4) for total in (cusum.up, cusum.down))
-        now = SizeRise(rise.n, up, up_runs if up else 0, down, down_runs if down else 0, *strange)
-        wanted = [now] if up or down or strange[0] else []
+        now = SizeRise(rise.n, up, up_runs if up else 0, down, down_runs if down else 0, *newest)
+        wanted = [now] if up or down or newest[0] else []
         state.sizes = [*(each for each in state.sizes if each.n != rise.n), *wanted][-SIZES_MAX:]
         if direction is None:
             return None
@@ -334,7 +336,7 @@ class Drift(Untimed):
 
     def _open_questions(self, now_ms: int) -> frozenset[int]:
         return frozenset(
-            rise.strange for rise in self._state.sizes if rise.strange and now_ms - rise.strange_ms <= QUESTION_MAX_MS
+            rise.outlier for rise in self._state.sizes if rise.outlier and now_ms - rise.outlier_ms <= QUESTION_MAX_MS
         )
 
     def _start_anew(self) -> None:

@@ -279,11 +279,11 @@ class RunTime:
         self._state.new_runs = self._state.total
         return back
 
-    def move_size(self, turned: SizeTurn, detected_ms: int) -> float | None:
+    def move_size(self, turned: SizeTurn, detected_ms: int) -> tuple[float, int] | None:
         """Begin a new level of one size, where its newest runs differ from those before; the other sizes stay.
 
-        Return the factor, None where nothing moves: the size was run too little before, or its runs are as ever and the
-        curve passes them by. Then runs differ from what is expected for good, and each had moved the level once more.
+        Return the factor and of how many runs, None where nothing moves: the size was run too little before, or its runs are
+        as ever and the curve passes them by. Then runs differ from what is expected for good, and each had moved the level once more.
         """
         size = rounded_size(turned.n)
         own = [run for run in self._state.runs if rounded_size(run.n) == size]
@@ -300,13 +300,13 @@ class RunTime:
             return None
         margin = max(MARGIN_MIN, 2 * noise / math.sqrt(len(since)))
         self._table.move_size(size, min(run.start_ms for run in since), ln_factor, margin)
-        believed = {run.run_id for run in since}
+        confirmed = {run.run_id for run in since}
         self._state.runs = [
-            msgspec.structs.replace(run, outlier=0) if run.run_id in believed else run for run in self._state.runs
+            msgspec.structs.replace(run, outlier=0) if run.run_id in confirmed else run for run in self._state.runs
         ]
         self._changed(detected_ms)
         self._state.new_runs = self._state.total
-        return math.exp(ln_factor)
+        return math.exp(ln_factor), len(since)
 
     def _before(self, size: float, unmerged: Sequence[RecentRun]) -> Derived | None:
         """Return what the merged runs of a size and some others tell of its level; None where it was run too little."""

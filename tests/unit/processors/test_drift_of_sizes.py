@@ -46,7 +46,7 @@ def test_a_strange_run_is_an_open_question_until_its_size_runs_again() -> None:
     assert detector.take(run(42, 8, 0.01)).open_questions == set()
 
 
-def test_of_three_alike_the_third_is_as_strange_as_the_first() -> None:
+def test_of_three_alike_the_third_is_an_outlier_as_well() -> None:
     detector = steady()
     judged = [detector.take(run(40 + i, 8, 0.4)).judgement for i in range(3)]
     assert [each.outlier for each in judged if each] == [1, 1, 1]
