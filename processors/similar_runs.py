@@ -121,7 +121,7 @@ class ModelComparison(Untimed):
         step = _step(fact) if fact is not None else None
         own = next((record for record in self._records if record.step == step), None)
         if own is not None and own.runs >= SIZE_RUNS_MIN:
-            return own.chosen
+            return _better(own.ln_ratio, own.chosen or self._chosen)
         return self._chosen if self._known() and len(self._records) > 1 else None
 
     def wants(self, now_ms: int) -> bool:

@@ -354,7 +354,8 @@ class Answer(Message, frozen=True, kw_only=True):
 class JobPrediction(Message, frozen=True, kw_only=True):
     """Topic job-predictions, keyed by system/job_id: when a running job will end; a tombstone when it is over.
 
-    `probability_exceeds_limit` is the chance to run into the time limit, given that it still runs. `coverage` and
+    `probability_exceeds_limit` is the chance to run into the time limit, given that it still runs; `probability_fails` that of
+    a run like it, at its start, to end before that without having completed: a burst of failures counts once there. `coverage` and
     `coverage_measured` are those of the curve at its size. `model` is where the numbers came from: the published curve of
     the application, or the distribution of similar runs with what its user, name, class and centre weigh, whose coverage
     is that of the centre's jobs; None where nothing is known. `under_load` is the run time by the load of its hosts before
@@ -389,6 +390,7 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     power_high_w: float | None = None
     user: str | None = None
     source: str | None = None
+    probability_fails: float | None = None
 
 
 class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):

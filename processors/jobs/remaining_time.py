@@ -29,7 +29,7 @@ class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was last published of a running job: what it was taken for, and its run time, if any.
 
     `from_inputs` is where it came from while the application had no curve with this input, `source` where the band is from:
-    one of the sources of a job prediction.
+    one of the sources of a job prediction. `fails` is the chance, at its start, that it does not complete.
     """
 
     application_id: str | None
@@ -37,6 +37,7 @@ class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
     band: Band | None = None
     from_inputs: FromInputs | None = None
     source: str | None = None
+    fails: float | None = None
 
 
 class StartPrediction(msgspec.Struct, frozen=True):

@@ -268,7 +268,7 @@ class RunTimeDistribution:
 
     `alike` is the weight of runs that are alike, in fresh runs of the same user, name, size and limit; `shares` is what
     each group that holds runs weighs in the whole, in the order in which the groups were given. `reaching` is the
-    probability to reach the time limit, None without one.
+    probability to reach the time limit, None without one; `failing` that to end before it without having completed.
 
     >>> past = PastRuns()
     >>> for time_s in (90.0, 100.0, 110.0): past.add(Job(n=4), time_s)
@@ -277,7 +277,7 @@ class RunTimeDistribution:
     (100.0, 2.77, True)
     """
 
-    __slots__ = ("_cumulative", "_points", "alike", "reaching", "shares")
+    __slots__ = ("_cumulative", "_points", "alike", "failing", "reaching", "shares")
 
     def __init__(
         self,
@@ -285,7 +285,9 @@ class RunTimeDistribution:
         weights: Floats,
         alike: float,
         shares: tuple[float, ...] = (),
+        *,
         reaching: float | None = None,
+        failing: float = REACHING_RUNS[0] / REACHING_RUNS[1],
     ) -> None:
         order = points.argsort(kind="stable")
         cumulative = weights[order].cumsum()
@@ -294,6 +296,7 @@ class RunTimeDistribution:
         self.alike = alike
         self.shares = shares
         self.reaching = reaching
+        self.failing = failing
 
     def quantile(self, level: float) -> float:
         """Return the run time in seconds at a level between 0 and 1."""
@@ -329,7 +332,7 @@ def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDis
     prior = _PRIOR * max(math.log(job.time_limit_s or LONGEST_S), 1.0)
     reaching = None if job.time_limit_s is None else REACHING_RUNS[0] / REACHING_RUNS[1]
     if not retained:
-        return RunTimeDistribution(prior, _PRIOR_WEIGHTS, 0.0, (), reaching)
+        return RunTimeDistribution(prior, _PRIOR_WEIGHTS, 0.0, (), reaching=reaching)
     rows = np.concatenate([rows for _, rows in retained], axis=1, dtype=np.float64)
     counts = [rows.shape[1] for _, rows in retained]
     known, held = _known(rows), rows[NAME_ROW] < 0
@@ -343,8 +346,10 @@ def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDis
             alike += float(np.add.reduce(part[known[start : start + count]]))
         start += count
     whole = sum(shares) + PRIOR_TRUST
+    failing = _share(~known, likeness, counts[-1])
     if job.time_limit_s is not None:
-        reaching = _reaching(rows[:, known], likeness[known], int(np.count_nonzero(known[start - counts[-1] :])))
+        # The points tell it too high: a run that came near to a shorter limit is moved beyond this one.
+        reaching = _share(_reached(rows)[known], likeness[known], int(np.count_nonzero(known[start - counts[-1] :])))
         shifts = np.repeat([group.shift for group, _ in retained], counts)
         shifts[held] = 0.0  # under another limit they would have been held as long, at least
         points = _at_limit(rows, shifts, job.time_limit_s)
@@ -356,7 +361,8 @@ def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDis
         weights,
         alike,
         tuple(weight / whole for weight in shares),
-        reaching,
+        reaching=reaching,
+        failing=failing,
     )
 
 
@@ -397,15 +403,11 @@ def redistributed(points: Floats, weights: Floats, held: npt.NDArray[np.bool_]) 
     return points[moved > 0], moved[moved > 0]
 
 
-def _reaching(rows: Floats, weights: Floats, last: int) -> float:
-    """Return the weighted share of runs that reached their own limit, drawn to that of the `last` ones.
-
-    The points tell it too high: a run that came near to a shorter limit is moved beyond this one.
-    """
-    reached = _reached(rows)
-    usual = (float(np.count_nonzero(reached[reached.size - last :])) + REACHING_RUNS[0]) / (last + REACHING_RUNS[1])
+def _share(marked: npt.NDArray[np.bool_], weights: Floats, last: int) -> float:
+    """Return the weighted share of runs that are marked, (k,), drawn to that of the `last` ones."""
+    usual = (float(np.count_nonzero(marked[marked.size - last :])) + REACHING_RUNS[0]) / (last + REACHING_RUNS[1])
     whole = float(np.add.reduce(weights)) + PRIOR_TRUST + REACHING_TRUST
-    return (float(weights @ reached) + REACHING_TRUST * usual) / whole
+    return (float(weights @ marked) + REACHING_TRUST * usual) / whole
 
 
 def _likeness(rows: Floats, job: Job) -> Floats:

@@ -152,8 +152,16 @@ class Predictor:
         """Predict a run at sizes, as points of messages with speed-up and efficiency, and as what was predicted."""
         found = self.predict(question, [*sizes, 1.0])
         one = found.get(1.0)
-        one_s = one.band.run_time_s if one is not None and one.follows_size else None
+        flat = question.key is not None and self._similar_runs.not_by_size(question.key.id)
+        one_s = one.band.run_time_s if one is not None and one.follows_size and not flat else None
         return tuple(found[n].point(one_s) for n in sizes if n in found), found
+
+    def fails(self, question: Question, n: float) -> float | None:
+        """Return the chance that a run like this does not complete; None where too few are known."""
+        application_id = question.key.id if question.key else None
+        job = coming(application_id, n, question.evidence)
+        known = self._similar_runs.predict(home(question.system, application_id), job)
+        return round(known.expected.law.failing, PROBABILITY_DIGITS) if known is not None else None
 
     def curve(self, key: ApplicationKey) -> PublishedCurve | None:
         """Return the curve of an application as it was published; before the first publication as it is now."""

@@ -77,6 +77,17 @@ def test_a_run_that_does_not_complete_teaches_no_run_time_to_its_user_name_or_cl
         assert prediction["low_s"] > 20 or user == "u-new"
 
 
+def test_a_job_is_reported_how_often_runs_like_it_fail(centre: Scenario) -> None:
+    for i in range(16):
+        for user, state in (("u-anna", "COMPLETED"), ("u-bob", ("COMPLETED", "FAILED")[i % 2])):
+            centre.at_ms(centre.now_ms + 900_000)
+            ran(centre, 1, 300.0, prefix=f"{user}{i}", user=user, state=state)
+    ran(centre, 30, 1.0, prefix="burst", user="u-anna", state="FAILED")
+    fails = {user: started(centre, user, user=user)["probability_fails"] for user in ("u-anna", "u-bob")}
+    assert 0 < fails["u-anna"] < 0.2, "its burst counts once"
+    assert 0.3 < fails["u-bob"] < 0.6
+
+
 def test_a_job_that_meets_its_limit_would_have_run_longer(centre: Scenario) -> None:
     for i in range(8):
         centre.at_ms(centre.now_ms + 3_600_000)
