@@ -51,9 +51,13 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 _NORMAL = NormalDist()
-_SURVIVAL_MIN: Final = 1e-9
+_LN_MAX: Final = 700.0  # of a time in seconds that a number can hold
 _UNTOUCHED: Final = 1e-6  # a share of runs that have ended by now, below which a band is as it was at the start
 _LN_DEVIATION_MIN: Final = 1e-6
+OUTLASTING: Final = (
+    0.1  # of the runs that leave their band above do something else: they hang, or have other work to do
+)
+_ABOVE: Final = 0.05  # of the runs lie above the band
 _LN_DEVIATION_MAX: Final = 50.0  # beyond it nothing is known, and the numbers of the machine end
 
 
@@ -77,36 +81,59 @@ def remaining(band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
 
     ln T is normal on either side of the run time, with the deviation that puts 5 % below `low_s` and 5 % above `high_s`; what
     lies below the elapsed time is cut off. A job that has just started has exactly the band that any other reader sees.
+    Of the runs above the band the share OUTLASTING is of another kind: half of them are left after twice the time. So a
+    job that has long outlived its band is told to go on for between a twentieth and twenty times as long; with the normal
+    law alone it was told to end at that moment, with a band of no width, for as long as it ran.
     """
-    centre = math.log(band.run_time_s)
-    below_deviation, above_deviation = (
-        min(max(abs(math.log(end_s) - centre) / Z95, _LN_DEVIATION_MIN), _LN_DEVIATION_MAX)
-        for end_s in (band.low_s, band.high_s)
-    )
-
-    def passed(time_s: float) -> float:
-        if time_s <= 0:
-            return 0.0
-        ln_ratio = math.log(time_s) - centre
-        return _NORMAL.cdf(ln_ratio / (below_deviation if ln_ratio < 0 else above_deviation))
-
-    ended = passed(elapsed_s)
-    alive = max(1.0 - ended, _SURVIVAL_MIN)
-
-    def quantile(share: float) -> float:
-        deviations = _NORMAL.inv_cdf(min(max(ended + share * alive, 1e-12), 1 - 1e-12))
-        ln_ratio = deviations * (below_deviation if deviations < 0 else above_deviation)
-        return max(math.exp(centre + ln_ratio), elapsed_s)
-
-    exceeds = None if limit_s is None else min(max((1.0 - passed(limit_s)) / alive, 0.0), 1.0)
-    if limit_s is not None and elapsed_s >= limit_s:
-        exceeds = (
-            1.0  # it has: far above the band both shares were 0, and the chance of a job past its limit was told as 0
-        )
-    if ended < _UNTOUCHED and elapsed_s <= band.low_s:
+    law = _Law(band)
+    alive = law.longer(elapsed_s)
+    exceeds = None if limit_s is None else min(law.longer(limit_s) / alive, 1.0)
+    if 1.0 - alive < _UNTOUCHED and elapsed_s <= band.low_s:
         return Remaining(band, exceeds)
-    middle_s = quantile(0.5)
-    return Remaining(Band(middle_s, min(quantile(0.05), middle_s), max(quantile(0.95), middle_s)), exceeds)
+    low_s, middle_s, high_s = (max(law.outlived_by(share * alive), elapsed_s) for share in (0.95, 0.5, 0.05))
+    if limit_s is not None and elapsed_s < limit_s:  # what hangs is ended there
+        high_s = min(high_s, max(limit_s, band.high_s, middle_s))
+    return Remaining(Band(middle_s, min(low_s, middle_s), max(high_s, middle_s)), exceeds)
+
+
+def outlasted(elapsed_s: float) -> Band:
+    """Return what is left to say of a job that ran longer than anything known: half of such are left after twice the time."""
+    return Band(2.0 * elapsed_s, elapsed_s / 0.95, 20.0 * elapsed_s)
+
+
+class _Law:
+    """The distribution of a run time by its band: the share of the runs that take longer than a time, and the reverse."""
+
+    def __init__(self, band: Band) -> None:
+        self._centre = math.log(band.run_time_s)
+        self._below, self._above = (
+            min(max(abs(math.log(end_s) - self._centre) / Z95, _LN_DEVIATION_MIN), _LN_DEVIATION_MAX)
+            for end_s in (band.low_s, band.high_s)
+        )
+        self._ln_high = self._centre + Z95 * self._above
+
+    def longer(self, time_s: float) -> float:
+        """Return the share of the runs that take longer."""
+        return 1.0 if time_s <= 0 else self._longer(math.log(time_s))
+
+    def outlived_by(self, share: float) -> float:
+        """Return the time that a share of the runs, above 0, take longer than, in seconds."""
+        if share >= _ABOVE:
+            deviations = _NORMAL.inv_cdf(min(max(1.0 - share, 1e-12), 1 - 1e-12))
+            return math.exp(self._centre + deviations * (self._below if deviations < 0 else self._above))
+        low, normal = self._ln_high, self._centre - self._above * _NORMAL.inv_cdf(max(share, 1e-300))
+        high = max(normal, low + math.log(_ABOVE / share))  # whichever kind of run all were of
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._longer(middle) > share else (low, middle)
+        return math.exp(min(high, _LN_MAX))
+
+    def _longer(self, ln_time: float) -> float:
+        ln_ratio = ln_time - self._centre
+        normal = _NORMAL.cdf(-ln_ratio / (self._below if ln_ratio < 0 else self._above))
+        if ln_time <= self._ln_high:
+            return normal
+        return (1.0 - OUTLASTING) * normal + OUTLASTING * _ABOVE * math.exp(self._ln_high - ln_time)
 
 
 def noteworthy(old: Band | None, new: Band, tolerance: float = 0.02) -> bool:

@@ -1,7 +1,8 @@
 """How long a job will hold its nodes, where no curve is known: the past runs of its user, name, class and centre.
 
-A history is kept for each of these groups; `expected` puts them together. All runs that held their nodes are learned,
-also failed ones and those that met their time limit, for a scheduler waits for them as well.
+A history is kept for each of these groups; `expected` puts them together. A run that completed teaches its run time. One
+that failed, was cancelled or met its limit says only that it would have taken longer, and a burst of such runs says it
+once: ten jobs that crashed after a second had made 1 s of a run time of 1,900 s.
 """
 
 import math
@@ -13,10 +14,12 @@ import msgspec
 import numpy as np
 
 from processors.contracts.outputs import Member, Model, Reliability
-from processors.facts import Band, Measured, Remaining, RunFact, Scored, measured
+from processors.facts import Band, Measured, Remaining, RunFact, Scored, measured, outlasted
 from processors.models.similar_runs import (
     CENTRE,
     CLASS,
+    HIGH,
+    LOW,
     NAME,
     NAMES_MAX,
     OVERRUN_S,
@@ -34,18 +37,19 @@ from processors.models.statistics import pinball, six_digits
 from processors.store import RateLimit, Untimed, counted, digest64, due, hexdigest
 
 # Does the run time of an application follow its size? Its curve and the distribution of its past runs, scored as rivals.
-# Each run is scored before it is learned: the pinball losses at .5 and .9, in seconds, of what both said. Losses are
+# Each run is scored before it is learned: the pinball losses of the median and of both ends of the band, in seconds, of
+# what both said. Without the lower end a band from 376 s to 5,219 s had lost nothing against one from 4,900 s. Losses are
 # kept by size, in steps of two, and forgotten slowly. Sizes are compared by the ratio of the losses, and count alike
 # however often they were run, so that a size that is run all day does not decide for the others.
 
 SIZES_MAX: Final = 8
-COMPARED_RUNS_MIN: Final = 12.0  # scored runs before anything is concluded
+COMPARED_RUNS_MIN: Final = 12.0  # scored runs before anything is concluded of all sizes,
+SIZE_RUNS_MIN: Final = 8.0  # and of a size before its own runs decide for it
 WEIGHT_MAX: Final = 4.0  # a size counts as so many runs at most
 BETTER: Final = 0.95  # the distribution takes over where its losses are this share of the curve's,
 WORSE: Final = 1.0  # and leaves again where they are as large
 FORGETTING: Final = 0.97
 COMPARED_PER_TICK: Final = 2  # runs of an application; the first RUNS_MIN are all scored
-UPPER: Final = 0.9  # the quantile that is judged beside the median
 _NOTHING_S: Final = 1e-6
 
 
@@ -62,12 +66,16 @@ class ScorePair(msgspec.Struct, frozen=True):
 
 
 class LossRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Losses at one size (log2 of it, rounded): the weight of the runs, and the losses of both in seconds, summed."""
+    """Losses at one size (log2 of it, rounded): the weight of the runs, and the losses of both in seconds, summed.
+
+    `chosen` tells whether the distribution answers there, by these losses.
+    """
 
     step: int
     runs: float
     curve_s: float
     similar_runs_s: float
+    chosen: bool = False
 
     @property
     def ln_ratio(self) -> float:
@@ -104,9 +112,17 @@ class ModelComparison(Untimed):
         """Whether the run times do not follow the size: the distribution answers for the application."""
         return self._chosen
 
-    def score(self, fact: float) -> bool | None:  # noqa: ARG002  # what is known holds for every size
-        """Return whether the distribution is to be asked about a job; None where too few runs were scored to say."""
-        return self._chosen if self._known() else None
+    def score(self, fact: float | None) -> bool | None:
+        """Return whether the distribution is to be asked about a job of a size; None where too few runs were scored to say.
+
+        The runs of the size decide, where there are SIZE_RUNS_MIN of them: that other sizes are predicted badly by their
+        curve says nothing of this one.
+        """
+        step = _step(fact) if fact is not None else None
+        own = next((record for record in self._records if record.step == step), None)
+        if own is not None and own.runs >= SIZE_RUNS_MIN:
+            return _better(own.ln_ratio, own.chosen or self._chosen)
+        return self._chosen if self._known() and len(self._records) > 1 else None
 
     def wants(self, now_ms: int) -> bool:
         """Return whether one more run is to be scored; `now_ms` is the time of the last tick."""
@@ -119,8 +135,8 @@ class ModelComparison(Untimed):
         old = next((record for record in self._records if record.step == step), LossRecord(step, 0.0, 0.0, 0.0))
         others = [record for record in self._records if record.step != step]
         self._records = (*others[-(SIZES_MAX - 1) :], _added(old, fact))
-        if self._known():
-            self._chosen = self._ln_ratio() < math.log(WORSE if self._chosen else BETTER)
+        if self._known() and len(self._records) > 1:  # of one size nobody can say that times do not follow it
+            self._chosen = _better(self._ln_ratio(), self._chosen)
 
     def snapshot(self) -> ModelComparisonState:
         """Return the stored form."""
@@ -134,9 +150,18 @@ class ModelComparison(Untimed):
         return sum(w * record.ln_ratio for w, record in zip(report, self._records, strict=True)) / sum(report)
 
 
-def loss_s(run_time_s: float, median_s: float, upper_s: float) -> float:
-    """Return the pinball losses at .5 and .9 together, in seconds."""
-    return round(pinball(run_time_s, median_s, 0.5) + pinball(run_time_s, upper_s, UPPER), 6)
+def loss_s(run_time_s: float, band: Band) -> float:
+    """Return the pinball losses of a run time and of the ends of its band, at .05, .5 and .95, together, in seconds.
+
+    No run counts for more than it took: one absurd band, of a curve of three runs, had decided for the next thirty.
+    """
+    ends_s = pinball(run_time_s, band.low_s, LOW) + pinball(run_time_s, band.high_s, HIGH)
+    return round(min(pinball(run_time_s, band.run_time_s, 0.5) + ends_s, run_time_s), 6)
+
+
+def _better(ln_ratio: float, chosen: bool) -> bool:  # noqa: FBT001  # private, and named at each call
+    """Return whether the distribution answers from now on; it takes over by a margin, and leaves where it has none left."""
+    return ln_ratio < math.log(WORSE if chosen else BETTER)
 
 
 def _step(n: float) -> int:
@@ -145,12 +170,13 @@ def _step(n: float) -> int:
 
 def _added(old: LossRecord, score_pair: ScorePair) -> LossRecord:
     curve_s, similar_runs_s = FORGETTING * old.curve_s + score_pair.curve_s, FORGETTING * old.similar_runs_s
-    return LossRecord(
+    record = LossRecord(
         old.step,
         round(FORGETTING * old.runs + 1.0, 2),
         float(f"{curve_s:.5g}"),
         float(f"{similar_runs_s + score_pair.similar_runs_s:.5g}"),
     )
+    return msgspec.structs.replace(record, chosen=_better(record.ln_ratio, old.chosen))
 
 
 GroupKind = Literal["user", "name", "class", "centre"]
@@ -160,6 +186,8 @@ NEAR_LIMIT: Final = 0.95
 SCORED_PER_TICK: Final = 100  # runs of a centre that its band is scored by; more would not tell more
 _FORGETTING: Final = 0.995  # of the share of runs inside the band: about the newest 200
 _ID_BYTES: Final = 4
+BURST_MS: Final = 600_000  # runs of one job that do not complete and begin so soon after each other count once
+BURSTS_MAX: Final = 16
 _REMEMBERED: Final = 4096  # jobs: the same are run again and again, and asked about by all their groups
 
 
@@ -173,18 +201,21 @@ class ComingJob(msgspec.Struct, frozen=True):
 
 
 class EndedJob(msgspec.Struct, frozen=True):
-    """A run that is over."""
+    """A run that is over: `run_time_s` is how long it held its nodes, `completed` whether that was all that it had to do."""
 
     run_id: str
     job: ComingJob
     run_time_s: float
+    completed: bool = True
+    start_ms: int = 0
 
 
 class SimilarRunsState(msgspec.Struct, omit_defaults=True):
     """Stored form, newest run first: digests of run ids, 4 bytes each, and the packed runs.
 
     `levels` are those of the band, `band` how many runs it was scored by and how many it held, the old ones forgotten,
-    `pace` the last tick and how many were scored since.
+    `rate_limit` the last tick and how many were scored since. `bursts` are jobs whose last run did not complete, as digests,
+    and when it began.
     """
 
     ids: bytes = b""
@@ -192,6 +223,7 @@ class SimilarRunsState(msgspec.Struct, omit_defaults=True):
     levels: tuple[float, float, float] = Levels().current
     band: tuple[float, float] = (0.0, 0.0)
     rate_limit: RateLimit = (0, 0)
+    bursts: tuple[tuple[int, int], ...] = ()
 
 
 class SimilarRuns(Untimed):
@@ -206,6 +238,7 @@ class SimilarRuns(Untimed):
         self._levels = Levels(*state.levels)
         self._scored, self._inside = state.band
         self._rate_limit = state.rate_limit
+        self._bursts = dict(state.bursts)
 
     @classmethod
     def build(cls, state: SimilarRunsState | None = None) -> "SimilarRuns":
@@ -216,6 +249,11 @@ class SimilarRuns(Untimed):
     def count(self) -> int:
         """How many runs are held."""
         return self._past.count
+
+    @property
+    def known(self) -> int:
+        """How many of them say how long they take: they completed, or met their limit."""
+        return self._past.known
 
     @property
     def levels(self) -> tuple[float, float, float]:
@@ -233,9 +271,9 @@ class SimilarRuns(Untimed):
 
     def learn(self, fact: EndedJob, retained_max: int = RUNS_MAX) -> None:
         """Take a run in; one that is held under the same id is replaced. ValueError where its numbers cannot be true."""
-        if self.correct(fact):
+        if self.correct(fact) or self._of_burst(fact):
             return
-        self._past.add(model_job(fact.job), fact.run_time_s, retained_max)
+        self._past.add(model_job(fact.job), fact.run_time_s, retained_max, completed=fact.completed)
         self._ids.insert(0, _short(fact.run_id))
         del self._ids[retained_max:]
 
@@ -244,7 +282,12 @@ class SimilarRuns(Untimed):
         short = _short(fact.run_id)
         if short not in self._ids:
             return False
-        self._past.replace(self._ids.index(short), model_job(fact.job), fact.run_time_s)
+        index = self._ids.index(short)
+        if self._past.completed(index) and self._of_burst(fact):
+            return self.forget(fact.run_id)
+        if fact.completed and self._bursts.get(_job_digest(fact.job)) == fact.start_ms:
+            del self._bursts[_job_digest(fact.job)]
+        self._past.replace(index, model_job(fact.job), fact.run_time_s, completed=fact.completed)
         return True
 
     def forget(self, run_id: str) -> bool:
@@ -272,8 +315,24 @@ class SimilarRuns(Untimed):
         """Return the stored form."""
         ids = np.array(self._ids, dtype="<u4").tobytes()
         return SimilarRunsState(
-            ids, self._past.packed(), self._levels.current, (self._scored, self._inside), self._rate_limit
+            ids,
+            self._past.packed(),
+            self._levels.current,
+            (self._scored, self._inside),
+            self._rate_limit,
+            tuple(self._bursts.items()),
         )
+
+    def _of_burst(self, fact: EndedJob) -> bool:
+        """Return whether a run did not complete shortly after another one of its job: an array, or a user who tries again."""
+        if fact.completed:
+            return False
+        key = _job_digest(fact.job)
+        before_ms = self._bursts.pop(key, None)
+        self._bursts[key] = max(fact.start_ms, before_ms if before_ms is not None else fact.start_ms)
+        while len(self._bursts) > BURSTS_MAX:
+            del self._bursts[next(iter(self._bursts))]
+        return before_ms is not None and abs(fact.start_ms - before_ms) <= BURST_MS
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -341,6 +400,10 @@ def model_job(job: ComingJob) -> Job:
     return Job(float(job.n), name, job.time_limit_s)
 
 
+def _job_digest(job: ComingJob) -> int:
+    return digest64(job.name or "", job.user or "", repr(job.n), repr(job.time_limit_s)) >> 32
+
+
 def _short(run_id: str) -> int:
     return digest64(run_id) % 256**_ID_BYTES
 
@@ -352,9 +415,11 @@ OTHER_ENDS_MIN: Final = 0.5  # scored best by Brier's rule at half, three quarte
 NO_CURVE: Final = "no_curve"
 NOT_BY_SIZE: Final = "not_by_size"
 FEW_ALIKE: Final = "few_alike"
+BETTER_AT_SIZE: Final = "better_at_size"
 REASON_TEXT: Final = {
     NO_CURVE: "No scaling curve is known: the prediction comes from similar runs, whose run times vary.",
     NOT_BY_SIZE: "The run times do not depend on the size: the band is the spread of past runs, and another size changes little.",
+    BETTER_AT_SIZE: "Past runs have predicted this size better than the curve: the band is their spread.",
     FEW_ALIKE: "Few runs are similar: name the application, or wait for more runs.",
 }
 
@@ -368,9 +433,9 @@ class SimilarRunsPrediction(NamedTuple):
 
 
 def predict(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> SimilarRunsPrediction | None:
-    """Return what the past of a job's groups reports it; None where the centre has seen fewer than RUNS_MIN runs."""
+    """Return what the past of a job's groups reports it; None where fewer than CENTRE_RUNS_MIN runs of the centre tell their time."""
     centre = similar_runs.get("centre")
-    if centre is None or centre.count < CENTRE_RUNS_MIN:
+    if centre is None or centre.known < CENTRE_RUNS_MIN:
         return None
     found = expected(job, similar_runs)
     retained = [kind for kind, history in similar_runs.items() if history.count]
@@ -395,6 +460,8 @@ def conditioned(found: Expected, band: Band, elapsed_s: float, limit_s: float | 
     exceeds = _exceeds(found, passed, elapsed_s, limit_s)
     if elapsed_s <= law.quantile(0.0):  # nothing is cut off yet
         return Remaining(band, exceeds)
+    if elapsed_s >= law.quantile(1.0):  # longer than anything that is known
+        return Remaining(outlasted(elapsed_s), exceeds)
     low, middle, high = (max(law.quantile(passed + share * (1.0 - passed)), elapsed_s) for share in found.ends)
     if limit_s is not None and found.high_s > limit_s:
         high = max(high, limit_s + OVERRUN_S)

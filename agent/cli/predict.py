@@ -385,7 +385,7 @@ def _row(point: AnswerPoint, *, powered: bool) -> tuple[str, ...]:
         f"{point.run_time_s:.4g}",
         f"{point.low_s:.4g} to {point.high_s:.4g}",
         *((power(point.power_w), energy(point.energy_j), band) if powered else ()),
-        f"{point.speedup:.3g}",
+        "-" if point.speedup is None else f"{point.speedup:.3g}",
         share(point.efficiency),
         verdict_text(point.reliability.verdict),
         point.source,

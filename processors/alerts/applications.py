@@ -206,6 +206,39 @@ def strange_run(
     )
 
 
+def size_turned(
+    key: ApplicationKey,
+    scored: Scored,
+    moved: tuple[float, int],
+    noise: float,
+    *,
+    settings: AlertSettings.StrangeRun,
+    now_ms: int,
+) -> Condition | None:
+    """Return the condition of strange runs that were a size which has become slow or fast for good; None if not to be told.
+
+    `moved` says by which factor it takes longer, and in how many runs; `noise` is how far runs scatter.
+    """
+    run, (factor, runs) = scored.run, moved
+    if not settings.enabled or max(factor, 1 / factor) < settings.factor_min or noise > settings.scatter_max:
+        return None
+    return Condition(
+        name=STRANGE_RUN,
+        labels=strange_run_labels(key, 1 if factor > 1 else -1),
+        holds=True,
+        momentary=True,
+        time_ms=now_ms,
+        severity="warning" if factor > 1 else "info",
+        keep_firing_ms=round(settings.keep_firing_s * 1000),
+        summary=(
+            f"{key.application} on {run.n:g} {key.unit} takes {factor:.2f} times as long as before, "
+            f"in its last {runs} runs."
+        ),
+        description="The prediction of this size follows; its other sizes are as before.",
+        evidence=AlertEvidence(observed=run.run_time_s, expected=scored.expected_s, n=run.n, runs=(run.run_id,)),
+    )
+
+
 def strange_run_labels(key: ApplicationKey, outlier: int) -> dict[str, str]:
     """Return the labels of a strange run's alert; `strange` is 1 for a slow one."""
     return {**application_labels(key), "direction": "slow" if outlier > 0 else "fast"}

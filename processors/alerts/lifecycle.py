@@ -86,6 +86,10 @@ class AlertLife:
             if fact.forgotten:
                 state.condition = msgspec.structs.replace(state.condition, keep_firing_ms=0)
 
+    def renew(self, time_ms: int) -> None:
+        """Count the time until it resolves from now on."""
+        self._state.reported_ms = max(self._state.reported_ms, time_ms)
+
     def take(self, fact: Condition) -> list[Transition]:
         """Note a condition and return the changes of status that follow at once."""
         was_open = self.open

@@ -119,8 +119,8 @@ class FeatureModel(msgspec.Struct, frozen=True, kw_only=True):
 class PredictedAtStart(msgspec.Struct, frozen=True, kw_only=True):
     """What was predicted of a run before it ended: its run time with the band, in seconds, and how far to trust it.
 
-    `coverage` is what the band aims at, `source` where the figures came from: "curve", "similar_runs", "features" or
-    "other_inputs".
+    `coverage` is what the band aims at, `source` where the figures came from: "curve", "similar_runs", "features",
+    "other_inputs" or "under_load".
 
     >>> PredictedAtStart(run_time_s=100.0, low_s=90.0, high_s=110.0, coverage=0.9, verdict="reliable", source="curve").holds(95.0)
     True
@@ -225,7 +225,8 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
 
     `coverage` is what the band aims at, `coverage_measured` the share of past runs at this horizon that fell inside
     the bands published before they ended, drawn to that of the centre, and `coverage_runs` how many of them were scored (both
-    None before 20 were). `power_w` is the mean power of all hosts together and
+    None before 20 were). `speedup` and `efficiency` are None where similar runs answer: they know how runs vary, not what
+    another size would gain. `power_w` is the mean power of all hosts together and
     `energy_j` the energy of the whole run, with bands of the same coverage; None where power was never measured.
     """
 
@@ -236,8 +237,8 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     coverage: float
     coverage_measured: float | None
     coverage_runs: int | None = None
-    speedup: float
-    efficiency: float
+    speedup: float | None
+    efficiency: float | None
     extrapolation: float
     source: Source
     power_w: float | None = None
@@ -406,11 +407,14 @@ class Answer(Message, frozen=True, kw_only=True):
 class JobPrediction(Message, frozen=True, kw_only=True):
     """Topic job-predictions, keyed by system/job_id: when a running job will end; a tombstone when it is over.
 
-    `probability_exceeds_limit` is the chance to run into the time limit, given that it still runs. `coverage`,
+    `probability_exceeds_limit` is the chance to run into the time limit, given that it still runs; `probability_fails` that of
+    a run like it, at its start, to end before that without having completed: a burst of failures counts once there. `coverage`,
     `coverage_measured` and `coverage_runs` are those of the curve at its size. `model` is where the numbers came from: the published curve of
     the application, or the distribution of similar runs with what its user, name, class and centre weigh, whose coverage
     is that of the centre's jobs; None where nothing is known. `under_load` is the run time by the load of its hosts before
-    it started. `user` is who runs it: a pseudonym, unless names are configured to be plain.
+    it started. Where such figures have predicted past runs better than the plain ones (`under_load.better`), run time, band,
+    end and chance are those under load, and `source` says "under_load"; else it says "curve", "similar_runs", "features" or
+    "other_inputs". `user` is who runs it: a pseudonym, unless names are configured to be plain.
     """
 
     system: str
@@ -439,6 +443,8 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     power_low_w: float | None = None
     power_high_w: float | None = None
     user: str | None = None
+    source: str | None = None
+    probability_fails: float | None = None
 
 
 class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):

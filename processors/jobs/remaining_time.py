@@ -14,6 +14,7 @@ from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
 
 CURVE: Final = "curve"
 OTHER_INPUTS: Final = "other_inputs"
+UNDER_LOAD: Final = "under_load"
 
 
 class FromInputs(msgspec.Struct, frozen=True, array_like=True):
@@ -27,13 +28,16 @@ class FromInputs(msgspec.Struct, frozen=True, array_like=True):
 class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was last published of a running job: what it was taken for, and its run time, if any.
 
-    `from_inputs` is where it came from while the application had no curve with this input.
+    `from_inputs` is where it came from while the application had no curve with this input, `source` where the band is from:
+    one of the sources of a job prediction. `fails` is the chance, at its start, that it does not complete.
     """
 
     application_id: str | None
     n: float | None
     band: Band | None = None
     from_inputs: FromInputs | None = None
+    source: str | None = None
+    fails: float | None = None
 
 
 class StartPrediction(msgspec.Struct, frozen=True):
@@ -43,9 +47,9 @@ class StartPrediction(msgspec.Struct, frozen=True):
     predicted: PredictedAtStart
 
 
-def predicted_at_start(band: Band, model: Model | None, reliability: Reliability) -> PredictedAtStart:
+def predicted_at_start(band: Band, source: str, reliability: Reliability) -> PredictedAtStart:
     """Return the prediction of a run as it is kept until the run settles."""
-    return _retained(band, reliability.verdict, source_of(model))
+    return _retained(band, reliability.verdict, source)
 
 
 def source_of(model: Model | None) -> str:

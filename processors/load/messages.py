@@ -183,8 +183,8 @@ class LoadPredictor:
         run_time = loaded_run_time(quiet, slowed, learned)
         return Figures(summary(load_spread(run_time, learned.width)), _median(slowed), learned, {CPU: cpu})
 
-    def pool_load(self, windows: Windows, question: Question) -> float | None:
-        """Return the load of a pool of hosts as the default equation takes it; None where it is not known.
+    def load_of(self, windows: Windows, question: Question) -> float | None:
+        """Return the load of hosts as the default equation takes it; None where it is not known.
 
         A structural model has one usual load, that of the hosts on which its runs were.
         """

@@ -14,13 +14,14 @@ from typing import ClassVar, Final, Literal
 import msgspec
 
 from processors.contracts.load import LoadHistogram, LoadQuality, UnderLoad
-from processors.facts import PublishedPoint
+from processors.facts import Band, PublishedPoint
 from processors.load.prediction import View, quiet_run_time
 from processors.models.downey.bayes import BAND_DEVIATIONS
 from processors.models.histogram.arithmetic import crps, in_range, interval_index, pit
 from processors.models.histogram.values import INTERVALS, INTERVALS_MAX, Histogram, given
 from processors.store import Untimed
 
+Seen = View | Literal["met"]  # loads before a start, and what a run met from its start to its end
 RUNS_MIN: Final = 12  # scored runs before an application's own figures are told
 PARTITIONS_MAX: Final = 3
 PARTITION_BYTES_MAX: Final = 64
@@ -105,7 +106,8 @@ class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was told under the load of a run's hosts before it started, and what its end is scored against.
 
     `view` tells whether these were its own hosts or any of its partition, `band` is what was told without their load,
-    `pool_load` the load of its partition.
+    `pool_load` the load of its partition. `met` are the loads of its hosts while it ran, summed, and how many; the last was
+    looked at `met_ms`.
     """
 
     application_id: str
@@ -114,6 +116,28 @@ class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
     band: PublishedPoint | None = None
     pool_load: float | None = None
     partition: str | None = None
+    met: tuple[float, int] = (0.0, 0)
+    met_ms: int = 0
+
+    @property
+    def met_load(self) -> float | None:
+        """The mean load of its hosts over the run, as it is known; None where it was not looked at since the start."""
+        total, count = self.met
+        before = self.prediction.load
+        return (total + before) / (count + 1) if count and before is not None and self.view == "own" else None
+
+    def looked_at(self, load: float, now_ms: int) -> "StartLoad":
+        """Return it with one more load of its hosts."""
+        total, count = self.met
+        return msgspec.structs.replace(self, met=(_digits(total + load), count + 1), met_ms=now_ms)
+
+
+def better_band(start: StartLoad | None) -> Band | None:
+    """Return the run time and band under load of a run, where such figures have predicted better than the plain ones."""
+    known = start.prediction if start is not None else None
+    if known is None or not known.better or known.q05_s is None or known.q50_s is None or known.q95_s is None:
+        return None
+    return Band(known.q50_s, known.q05_s, known.q95_s)
 
 
 class LoadedRun(msgspec.Struct, frozen=True):
@@ -123,6 +147,7 @@ class LoadedRun(msgspec.Struct, frozen=True):
     run_time_s: float
     own_usual: float | None = None
     pool_usual: float | None = None
+    met_usual: float | None = None
 
     @property
     def own_load(self) -> float | None:
@@ -164,6 +189,8 @@ class LoadScoresState(msgspec.Struct, omit_defaults=True):
     pool: Usual = Usual()
     own_followed: Followed = Followed()
     pool_followed: Followed = Followed()
+    met: Usual = Usual()
+    met_followed: Followed = Followed()
     partitions: tuple[tuple[str, float], ...] = ()
 
 
@@ -201,11 +228,12 @@ class LoadScores(Untimed):
         """The partition of most recent runs."""
         return max(self._state.partitions, key=lambda each: (each[1], each[0]), default=(None, 0.0))[0]
 
-    def usual(self, view: View, n: float) -> float | None:
+    def usual(self, view: Seen, n: float) -> float | None:
         """Return the usual load of runs of a size; None until it is known."""
-        return (self._state.own if view == "own" else self._state.pool).at(n)
+        state = self._state
+        return {"own": state.own, "pool": state.pool, "met": state.met}[view].at(n)
 
-    def share(self, view: View, prior: float = 1.0) -> float:
+    def share(self, view: Seen, prior: float = 1.0) -> float:
         """Return how closely run times follow the load, from 0 to 1."""
         return self._followed(view).share(prior)
 
@@ -213,8 +241,14 @@ class LoadScores(Untimed):
         """Return the factor by which the spread of what is told has to be scaled."""
         return self._followed(view).width(prior)
 
-    def _followed(self, view: View) -> Followed:
-        return self._state.own_followed if view == "own" else self._state.pool_followed
+    def explained(self, met: float | None, n: float, prior: float = 1.0) -> float:
+        """Return by how much, in ln T, the load that a run of a size met explains that it took longer than usual, or less."""
+        usual = self.usual("met", n)
+        return self.share("met", prior) * math.log(met / usual) if met and usual else 0.0
+
+    def _followed(self, view: Seen) -> Followed:
+        state = self._state
+        return {"own": state.own_followed, "pool": state.pool_followed, "met": state.met_followed}[view]
 
     def quality(self, of: Literal["application", "centre"]) -> LoadQuality | None:
         """Return the measured quality; None before any run was scored."""
@@ -261,6 +295,8 @@ class LoadScores(Untimed):
             pool=self._state.pool.met(n, fact.pool_load),
             own_followed=_followed(self._state.own_followed, fact, fact.own_load, fact.own_usual),
             pool_followed=_followed(self._state.pool_followed, fact, fact.pool_load, fact.pool_usual),
+            met=self._state.met.met(n, fact.start.met_load),
+            met_followed=_followed(self._state.met_followed, fact, fact.start.met_load, fact.met_usual),
             partitions=_counted(self._state.partitions, fact.start.partition),
         )
         self._state = _scored(state, score) if score else state

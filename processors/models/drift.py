@@ -166,6 +166,20 @@ class Cusum:
         return "improvement" if self.down > THRESHOLD else None
 
 
+def risen(ln_ratios: Sequence[float], noise: float, direction: Direction) -> int:
+    """Return in how many of the newest ratios the sum of a direction was above 0, if it is above THRESHOLD now; else 0.
+
+    >>> risen([0.0, 0.02, 0.3, 0.31, 0.3], 0.05, "regression"), risen([0.3, 0.0, 0.3], 0.05, "regression")
+    (3, 0)
+    """
+    cusum, since = Cusum(), 0
+    alarmed = False
+    for ratio in ln_ratios:
+        alarmed = cusum.add(clipped(ratio, noise)) == direction
+        since = since + 1 if (cusum.up if direction == "regression" else cusum.down) else 0
+    return since if alarmed else 0
+
+
 def beyond(ln_ratio: float, ln_factor: float, margin: float) -> float:
     """Return how far a ratio lies outside of what a known shift explains, 0 inside.
 

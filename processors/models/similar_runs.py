@@ -9,6 +9,9 @@ L the time limits, n the sizes, age the number of runs since. Classes and centre
 user and name have the more say the more alike runs they hold. The sum is a weighted sample of ln run time: its
 quantiles are the forecast, its median the point forecast. It is a kernel regression on ordered keys, as in Smith,
 Foster, Taylor, "Predicting Application Run Times with Historical Information" (1998), with weights in place of templates.
+
+A run that did not complete (it failed, was cancelled, met its limit) says only that it takes longer than it was held:
+it is censored, and its weight goes to the longer ones (Kaplan, Meier 1958, as redistributed to the right by Efron 1967).
 """
 
 import math
@@ -92,7 +95,10 @@ class PastRuns:
 
     @property
     def rows(self) -> Rows:
-        """Return ln run time, ln limit (nan: none), ln size and name, shape (4, count)."""
+        """Return ln run time, ln limit (nan: none), ln size and name, shape (4, count).
+
+        The name is -1 - name for a run that did not complete: so states of before, when none was told apart, can be read.
+        """
         return self._rows[:, self._first : self._first + self.count]
 
     def packed(self) -> bytes:
@@ -103,9 +109,18 @@ class PastRuns:
         """Return the run times, newest first."""
         return [six_digits(time_s) for time_s in np.exp(self.rows[TIME_ROW].astype(np.float64))]
 
-    def add(self, job: Job, run_time_s: float, runs_max: int = RUNS_MAX) -> None:
+    @property
+    def known(self) -> int:
+        """How many of them say how long they take: they completed, or held their nodes to their limit."""
+        return int(np.count_nonzero(_known(self.rows)))
+
+    def completed(self, index: int) -> bool:
+        """Return whether the run that has `index` newer ones before it completed."""
+        return bool(self.rows[NAME_ROW, index] >= 0)
+
+    def add(self, job: Job, run_time_s: float, runs_max: int = RUNS_MAX, *, completed: bool = True) -> None:
         """Take a run in; the oldest beyond `runs_max` leaves. ValueError unless its time is positive and finite."""
-        row = _row(job, run_time_s)
+        row = _row(job, run_time_s, completed)
         if not self._first:
             self._first = _ROOM - self.count
             self._rows[:, self._first :] = self._rows[:, : self.count]
@@ -113,11 +128,11 @@ class PastRuns:
         self._rows[:, self._first] = row
         self.count = min(self.count + 1, runs_max)
 
-    def replace(self, index: int, job: Job, run_time_s: float) -> None:
+    def replace(self, index: int, job: Job, run_time_s: float, *, completed: bool = True) -> None:
         """Correct the run that has `index` newer ones before it; errors as `add`, IndexError where there is none."""
         if not 0 <= index < self.count:
             raise IndexError("There is no such run.")
-        self.rows[:, index] = _row(job, run_time_s)
+        self.rows[:, index] = _row(job, run_time_s, completed)
 
     def remove(self, index: int) -> None:
         """Take the run away that has `index` newer ones before it; IndexError where there is none."""
@@ -129,13 +144,25 @@ class PastRuns:
 
 
 @lru_cache(maxsize=64)  # a run is learned by all its groups in a row
-def _row(job: Job, run_time_s: float) -> Rows:
+def _row(job: Job, run_time_s: float, completed: bool) -> Rows:  # noqa: FBT001  # private, and cached by position
     if not 0 < run_time_s < math.inf:
         raise ValueError("A run time must be positive and finite.")
     limit = math.nan if job.time_limit_s is None else math.log(job.time_limit_s)
-    row = np.array((math.log(run_time_s), limit, math.log(job.n), float(job.name)), dtype=np.float32)
+    name = float(job.name if completed else -1 - job.name)
+    row = np.array((math.log(run_time_s), limit, math.log(job.n), name), dtype=np.float32)
     row.flags.writeable = False
     return row
+
+
+def _known(rows: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
+    """Return which runs say how long they hold their nodes, (k,): those that completed, or reached their own limit."""
+    known: npt.NDArray[np.bool_] = (rows[NAME_ROW] >= 0) | _reached(rows)
+    return known
+
+
+def _reached(rows: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
+    reached: npt.NDArray[np.bool_] = rows[TIME_ROW] >= rows[LIMIT_ROW] - AT_LIMIT  # one without a limit never does
+    return reached
 
 
 LIMIT_WIDTH = 0.3  # a time limit 1.35 times another makes a run count 1/e
@@ -167,7 +194,7 @@ class Group:
 
     >>> weights = np.array([1.0, 1.0])
     >>> CLASS.weigh(weights), weights.round(2).tolist()
-    ((0.8, 0.0), [0.4, 0.4])
+    (0.8, [0.4, 0.4])
     """
 
     trust: float
@@ -176,15 +203,14 @@ class Group:
     pooled: bool
     decays: Floats
 
-    def weigh(self, likeness: Floats) -> tuple[float, float]:
-        """Turn the likeness of the runs, newest first, into their weights; return their sum, and what single runs bring."""
+    def weigh(self, likeness: Floats) -> float:
+        """Turn the likeness of the runs, newest first, into their weights; return their sum."""
         likeness *= self.decays[: likeness.size]
         if self.pooled:
             likeness += _TINY
             likeness *= self.trust / float(np.add.reduce(likeness))
-            return self.trust, 0.0
-        total = float(np.add.reduce(likeness))
-        return total, total
+            return self.trust
+        return float(np.add.reduce(likeness))
 
 
 def group_of(trust: float, decay: float, shift: float, *, pooled: bool) -> Group:
@@ -242,7 +268,7 @@ class RunTimeDistribution:
 
     `alike` is the weight of runs that are alike, in fresh runs of the same user, name, size and limit; `shares` is what
     each group that holds runs weighs in the whole, in the order in which the groups were given. `reaching` is the
-    probability to reach the time limit, None without one.
+    probability to reach the time limit, None without one; `failing` that to end before it without having completed.
 
     >>> past = PastRuns()
     >>> for time_s in (90.0, 100.0, 110.0): past.add(Job(n=4), time_s)
@@ -251,7 +277,7 @@ class RunTimeDistribution:
     (100.0, 2.77, True)
     """
 
-    __slots__ = ("_cumulative", "_points", "alike", "reaching", "shares")
+    __slots__ = ("_cumulative", "_points", "alike", "failing", "reaching", "shares")
 
     def __init__(
         self,
@@ -259,7 +285,9 @@ class RunTimeDistribution:
         weights: Floats,
         alike: float,
         shares: tuple[float, ...] = (),
+        *,
         reaching: float | None = None,
+        failing: float = REACHING_RUNS[0] / REACHING_RUNS[1],
     ) -> None:
         order = points.argsort(kind="stable")
         cumulative = weights[order].cumsum()
@@ -268,6 +296,7 @@ class RunTimeDistribution:
         self.alike = alike
         self.shares = shares
         self.reaching = reaching
+        self.failing = failing
 
     def quantile(self, level: float) -> float:
         """Return the run time in seconds at a level between 0 and 1."""
@@ -303,37 +332,82 @@ def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDis
     prior = _PRIOR * max(math.log(job.time_limit_s or LONGEST_S), 1.0)
     reaching = None if job.time_limit_s is None else REACHING_RUNS[0] / REACHING_RUNS[1]
     if not retained:
-        return RunTimeDistribution(prior, _PRIOR_WEIGHTS, 0.0, (), reaching)
+        return RunTimeDistribution(prior, _PRIOR_WEIGHTS, 0.0, (), reaching=reaching)
     rows = np.concatenate([rows for _, rows in retained], axis=1, dtype=np.float64)
     counts = [rows.shape[1] for _, rows in retained]
+    known, held = _known(rows), rows[NAME_ROW] < 0
+    rows[NAME_ROW, held] = -1.0 - rows[NAME_ROW, held]
     likeness, points = _likeness(rows, job), rows[TIME_ROW]
     alike, start, shares = 0.0, 0, []
     for (group, _), count in zip(retained, counts, strict=True):
-        weight, own = group.weigh(likeness[start : start + count])
-        alike, start = alike + own, start + count
-        shares.append(weight)
+        part = likeness[start : start + count]
+        shares.append(group.weigh(part))
+        if not group.pooled:
+            alike += float(np.add.reduce(part[known[start : start + count]]))
+        start += count
     whole = sum(shares) + PRIOR_TRUST
+    failing = _share(~known, likeness, counts[-1])
     if job.time_limit_s is not None:
-        reaching = _reaching(rows, likeness, counts[-1])
-        points = _at_limit(rows, np.repeat([group.shift for group, _ in retained], counts), job.time_limit_s)
+        # The points tell it too high: a run that came near to a shorter limit is moved beyond this one.
+        reaching = _share(_reached(rows)[known], likeness[known], int(np.count_nonzero(known[start - counts[-1] :])))
+        shifts = np.repeat([group.shift for group, _ in retained], counts)
+        shifts[held] = 0.0  # under another limit they would have been held as long, at least
+        points = _at_limit(rows, shifts, job.time_limit_s)
+    points, weights = np.concatenate((points, prior)), np.concatenate((likeness, _PRIOR_WEIGHTS))
+    if held.any():
+        points, weights = _released(points, weights, held, job)
     return RunTimeDistribution(
-        np.concatenate((points, prior)),
-        np.concatenate((likeness, _PRIOR_WEIGHTS)),
+        points,
+        weights,
         alike,
         tuple(weight / whole for weight in shares),
-        reaching,
+        reaching=reaching,
+        failing=failing,
     )
 
 
-def _reaching(rows: Floats, weights: Floats, last: int) -> float:
-    """Return the weighted share of runs that reached their own limit, drawn to that of the `last` ones.
+def _released(points: Floats, weights: Floats, held: npt.NDArray[np.bool_], job: Job) -> tuple[Floats, Floats]:
+    """Return points and weights, (m,), in which runs that did not complete, `held` (k,), only say that they take longer.
 
-    The points tell it too high: a run that came near to a shorter limit is moved beyond this one.
+    Where nothing longer is known, they end anywhere up to the time limit, or a week, evenly in ln t.
     """
-    reached = rows[TIME_ROW] >= rows[LIMIT_ROW] - AT_LIMIT  # a run without a limit never does
-    usual = (float(np.count_nonzero(reached[-last:])) + REACHING_RUNS[0]) / (last + REACHING_RUNS[1])
+    runs, longest = held.size, float(points[: held.size][held].max())
+    ends = np.linspace(longest, max(longest, math.log(job.time_limit_s or LONGEST_S)), PRIOR_POINTS)
+    beyond = (
+        points[runs:] > longest
+    )  # of the prior, which is even in ln t as well, but may have one point left out there
+    share = (_TINY + float(np.add.reduce(weights[runs:][beyond]))) / ends.size
+    weights[runs:][beyond] = 0.0
+    whole = np.zeros(points.size + ends.size, dtype=bool)
+    whole[:runs] = held
+    return redistributed(np.concatenate((points, ends)), np.concatenate((weights, np.full(ends.size, share))), whole)
+
+
+def redistributed(points: Floats, weights: Floats, held: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Return the points that have weight once each censored one has given its own to the longer ones, in proportion.
+
+    `held` tells which of the points, (k,), are only known to be longer. The last of all keeps its weight: nothing longer
+    is known. Source: Efron, "The two sample problem with censored data" (1967), which gives Kaplan and Meier's estimate.
+
+    >>> points, weights = redistributed(np.array([1.0, 2.0, 3.0]), np.ones(3), np.array([False, True, False]))
+    >>> points.tolist(), weights.tolist()
+    ([1.0, 3.0], [1.0, 2.0])
+    """
+    order = np.lexsort((held, points))
+    points, weights, ends = points[order], weights[order], ~held[order]
+    ends[-1] = True
+    at_risk = np.cumsum(weights[::-1])[::-1]
+    hazard = np.where(ends, weights / at_risk, 0.0)
+    alive = np.concatenate(([1.0], np.cumprod(1.0 - hazard)[:-1]))
+    moved = at_risk[0] * alive * hazard
+    return points[moved > 0], moved[moved > 0]
+
+
+def _share(marked: npt.NDArray[np.bool_], weights: Floats, last: int) -> float:
+    """Return the weighted share of runs that are marked, (k,), drawn to that of the `last` ones."""
+    usual = (float(np.count_nonzero(marked[marked.size - last :])) + REACHING_RUNS[0]) / (last + REACHING_RUNS[1])
     whole = float(np.add.reduce(weights)) + PRIOR_TRUST + REACHING_TRUST
-    return (float(weights @ reached) + REACHING_TRUST * usual) / whole
+    return (float(weights @ marked) + REACHING_TRUST * usual) / whole
 
 
 def _likeness(rows: Floats, job: Job) -> Floats:

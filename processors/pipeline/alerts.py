@@ -58,6 +58,14 @@ class OpenAlerts:
         """Let an alert end with the words of a condition, at the next tick; False where none is open."""
         return self.is_open(condition) and self.opens(condition)
 
+    def renew(self, condition: Condition) -> None:
+        """Let an alert that is open stay so for as long as if what it says had been said now; changes nothing of it."""
+        key, alerts = fingerprint(condition), self._alerts.alerts
+        if key in alerts:
+            life = alerts.open(key)
+            life.renew(condition.time_ms)
+            alerts.changed(key, life, self._alerts.now_ms)
+
     def is_open(self, condition: Condition) -> bool:
         """Whether the alert of a condition is open."""
         return fingerprint(condition) in self._alerts.alerts

@@ -14,19 +14,20 @@ from processors.inputs import Sizes
 from processors.jobs.deduplication import KnownRun, bucket, content_digest
 from processors.jobs.failures import FailureJudgement, FailureRate
 from processors.jobs.lifecycle import Job, Placement, merged_evidence, reported_attributes
+from processors.models.drift import LN_RATIO_MIN
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.features import Features
 from processors.pipeline.inputs import UnseenInputs
+from processors.pipeline.load import UnderLoads
 from processors.pipeline.machines import Machines
 from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import STOP, CompletionWork, JobWork
 from processors.pipeline.state import OF_APPLICATION, ShardState
-from processors.run_time.drift import ScoredRun, Shift, Taken
+from processors.run_time.drift import ScoredRun, Shift, SizeTurn, Taken, without_load
 from processors.run_time.members import MemberFact
-from processors.run_time.model import RunTime
+from processors.run_time.model import MARGIN_MIN, RunTime
 from processors.store import digest64
 
-MARGIN_MIN: Final = 0.03  # of ln run time, by which a level may miss one from before and still be it
 UNWATCHED: Final = Taken(None)
 
 
@@ -37,12 +38,12 @@ class DriftDetection:
         self._state = state
         self._warnings = warnings
 
-    def take(self, application_id: str, model: RunTime, scored: Scored, attributes: Mapping[str, Attribute]) -> Taken:
+    def take(self, application_id: str, model: RunTime, run: ScoredRun) -> Taken:
         """Judge a run before its model learns it; one of an earlier level says nothing about the present one."""
-        if model.began_before_its_level(scored.run):
+        if model.began_before_its_level(run.scored.run):
             return UNWATCHED
         drift = self._state.drifts.open(application_id)
-        taken = drift.take(ScoredRun(scored, attributes))
+        taken = drift.take(run)
         if taken.judgement is not None:
             self._state.drifts.changed(application_id, drift, self._state.now_ms)
         return taken
@@ -59,14 +60,16 @@ class DriftDetection:
         recent = self._state.recent(scored.run.end_ms)
         if taken.over is not None:
             self._end(applications.ALERT_OF[taken.over.direction], key, applications.BACK)
-        if taken.found is not None and model.of_one_size_only(taken.found.sizes, taken.found.since_run):
-            self.published(application_id)  # the other sizes may be as before: the median of this one will follow
-        elif taken.found is not None:
-            self._report_shift(key, taken.found, back=self._move(model, taken.found), recent=recent)
-        elif taken.judgement is not None and recent:
-            settings, now_ms = self._state.settings.alerts.strange_run, self._state.now_ms
-            prediction = applications.strange_run(key, scored, taken.judgement, settings, now_ms)
-            self._warnings.take([prediction] if prediction else [])
+        shift, turned = taken.found, taken.turned
+        if shift is not None and model.of_one_size_only(shift.sizes, shift.since_run):
+            self.published(application_id)  # the other sizes may be as before
+        elif shift is not None:
+            turned = None
+            self._report_shift(key, shift, back=self._move(model, shift), recent=recent)
+        elif taken.judgement is not None:
+            self._report_outlier(key, scored, taken, recent=recent)
+        if turned is not None:
+            self._turn(key, model, scored, turned, recent=recent)
 
     def published(self, application_id: str) -> None:
         """Note that the published curve is at the new level."""
@@ -74,6 +77,30 @@ class DriftDetection:
         if drift is not None and drift.shift is not None:
             drift.adopted()
             self._state.drifts.changed(application_id, drift, self._state.now_ms)
+
+    def _report_outlier(self, key: ApplicationKey, scored: Scored, taken: Taken, *, recent: bool) -> None:
+        settings, now_ms = self._state.settings.alerts.strange_run, self._state.now_ms
+        if taken.judgement is None or not recent:
+            return
+        prediction = applications.strange_run(key, scored, taken.judgement, settings, now_ms)
+        self._warnings.take([prediction] if prediction else [])
+        for outlier in sorted(taken.open_questions):  # runs of other sizes do not answer them
+            labels = applications.strange_run_labels(key, outlier)
+            self._warnings.renew(applications.over(applications.STRANGE_RUN, labels, now_ms))
+
+    def _turn(self, key: ApplicationKey, model: RunTime, scored: Scored, turned: SizeTurn, *, recent: bool) -> None:
+        """Move the level of one size; its strange run was none, and the alert says so until that of the size takes over."""
+        moved = model.move_size(turned, self._state.now_ms)
+        if moved is None:
+            return
+        self._state.tally["size_shift", turned.direction] += 1
+        drift = self._state.drifts.open(key.id)
+        drift.size_moved(turned.n)
+        self._state.drifts.changed(key.id, drift, self._state.now_ms)
+        if recent:
+            settings, now_ms = self._state.settings.alerts.strange_run, self._state.now_ms
+            prediction = applications.size_turned(key, scored, moved, turned.noise, settings=settings, now_ms=now_ms)
+            self._warnings.take([prediction] if prediction else [])
 
     def _move(self, model: RunTime, shift: Shift) -> bool:
         margin = max(MARGIN_MIN, 2 * shift.noise / math.sqrt(shift.runs))
@@ -117,10 +144,12 @@ class Training:
         *,
         first: bool,
         replaces: bool,
+        ln_load: float = 0.0,
     ) -> None:
         """Learn a run of an input of the given sizes; `attributes` tell builds and versions apart.
 
-        `first` is its first report, `replaces` a corrected one of a run of the same application.
+        `first` is its first report, `replaces` a corrected one of a run of the same application. What `ln_load` explains of
+        its run time is no news of the application: three of four regressions of the simulated centre were loaded hosts.
         """
         model = self._state.models.open(application_id)
         if replaces and not model.holds(fact.run_id):
@@ -132,10 +161,14 @@ class Training:
         if scored is None or not first:
             model.learn(fact, self._drift_detection.outlier(application_id, scored))
         else:
-            taken = self._drift_detection.take(application_id, model, scored, attributes)
-            model.learn(fact, taken.judgement.outlier if taken.judgement else 0)
+            quiet = without_load(scored, ln_load)
+            slowed = self._drift_detection.outlier(application_id, scored) if quiet is not scored else 0
+            residual = scored.ln_ratio - ln_load if quiet is not scored else None
+            taken = self._drift_detection.take(application_id, model, ScoredRun(quiet, attributes, residual))
+            outlier = taken.judgement.outlier if taken.judgement else 0
+            model.learn(fact, outlier or slowed, round(scored.ln_ratio - quiet.ln_ratio, 4))
             model.note(scored)
-            self._drift_detection.follow(application_id, model, scored, taken)
+            self._drift_detection.follow(application_id, model, quiet, taken)
         self._state.model_changed(application_id, model)
         self._unseen_inputs.ran(application_id, sizes, model)
 
@@ -295,6 +328,7 @@ class Completions:
         self._similar_runs = similar_runs
         self._training = Training(state, warnings, unseen)
         self._outcomes = Outcomes(state, warnings)
+        self._under_loads = UnderLoads(state)
         self._features = features
         self._machines = Machines(state)
 
@@ -333,13 +367,17 @@ class Completions:
         if not work.first:
             was = self._similar_runs.was(job, event, work.before, evidence)
             self._similar_runs.corrected(event, was, work.placement, evidence)
-        elif not job.resized:
-            self._similar_runs.ended(event, work.placement, evidence, self._curve_point(event, work.placement))
+            return
+        work.ln_load = self._under_loads.explained(job, event, work.placement)
+        if not job.resized:
+            usual = abs(work.ln_load) < LN_RATIO_MIN  # a loaded host is no test of either
+            point = self._curve_point(event, work.placement) if usual else None
+            self._similar_runs.ended(event, work.placement, evidence, point)
 
     def learn(self, work: CompletionWork) -> None:
         """Score the run by the published curve, look for drift, and let the model of its application learn it."""
         former, known = self._trained(work.known), reported_attributes(work.job, work.event)
-        self._learn(work.event, work.placement, work.fact, former, known, first=work.first)
+        self._learn(work.event, work.placement, work.fact, former, known, first=work.first, ln_load=work.ln_load)
 
     def count_failures(self, work: CompletionWork) -> None:
         """Count how the run ended, for its application, its hosts and the centre."""
@@ -422,8 +460,12 @@ class Completions:
         known: Mapping[str, Attribute],
         *,
         first: bool,
+        ln_load: float = 0.0,
     ) -> None:
-        """Learn a run; `former` is the application that it trained before, `told` what else is known of it."""
+        """Learn a run; `former` is the application that it trained before, `known` what else is known of it.
+
+        `ln_load` is what the load of its hosts explains of its run time.
+        """
         stays = fact is not None and placement.application_id == former
         if former is not None and not stays:
             self._features.forget(former, event.run_id)
@@ -432,7 +474,9 @@ class Completions:
             self._state.tally["refused", "correction_too_late"] += 1
         elif fact is not None and placement.application_id is not None:
             sizes = placement.input_sizes
-            self._training.train(placement.application_id, fact, sizes, known, first=first, replaces=stays)
+            self._training.train(
+                placement.application_id, fact, sizes, known, first=first, replaces=stays, ln_load=ln_load
+            )
             self._machines.learn(placement.application_id, event)
 
     def _fact(self, job: Job, event: JobCompleted, placement: Placement) -> RunFact | None:

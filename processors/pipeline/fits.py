@@ -27,7 +27,7 @@ from processors.pipeline.stage import TickWork, guard
 from processors.pipeline.state import CENTRE, ShardState, Tombstone, related_curves_key
 from processors.power.by_size import published_powers
 from processors.run_time.members import Fits, Members
-from processors.run_time.messages import as_reference, fits, model_of, of_similar_runs, prediction, published_points
+from processors.run_time.messages import as_reference, fits, model_of, of_similar_runs, prediction, with_similar_runs
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import RunTimePrediction
 from processors.run_time.related_curves import CurveRecord
@@ -49,9 +49,7 @@ class CurveTransfer:
         if found is None or not related_curves.due(key.id, found, runs=model.observations):
             return
         before, told = related_curves.share, summary(found)
-        record = CurveRecord(
-            key.id, key.system, told.losses, model.observations, told.inside, told.ln_n, told.ln_t
-        )
+        record = CurveRecord(key.id, key.system, told.losses, model.observations, told.inside, told.ln_n, told.ln_t)
         self._tell(related_curves.reaching_less(record))
         related_curves.learn(record)
         related = related_curves.related_curves
@@ -153,8 +151,8 @@ class FitQueue:
         if similar is not None and self._similar_runs.not_by_size(key.id):
             curve = of_similar_runs(curve, points, reliability(ALIKE_MIN, NOT_BY_SIZE))
             source = as_reference(source, similar.model)
-        elif similar is not None:  # of the one size that was run
-            curve = msgspec.structs.replace(curve, points=published_points(points), by_size=curve.points)
+        elif similar is not None:  # of the one size that was run, or where they have the better record
+            curve = with_similar_runs(curve, points)
         model.publish(curve, flagged)
         predicted = prediction(
             key,

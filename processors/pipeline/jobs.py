@@ -10,7 +10,16 @@ from processors.contracts.names import LATEST_MS, ApplicationKey, rfc3339
 from processors.contracts.outputs import JobPrediction, PredictedAtStart, Run
 from processors.facts import Remaining, noteworthy
 from processors.jobs.lifecycle import EndedRun, Job, NetworkReport, Placement, features_of, joined
-from processors.jobs.remaining_time import Forecast, FromInputs, StartPrediction, predicted_at_start, predicted_by_curve
+from processors.jobs.remaining_time import (
+    UNDER_LOAD,
+    Forecast,
+    FromInputs,
+    StartPrediction,
+    predicted_at_start,
+    predicted_by_curve,
+    source_of,
+)
+from processors.load.scores import better_band
 from processors.models.statistics import six_digits
 from processors.pipeline.completions import Completions
 from processors.pipeline.features import Features
@@ -45,26 +54,34 @@ class Forecasts:
         key = found.key.id if found.key else None
         known = self._features.of_job(job, started)
         question = Question(started.system, found.key, started.evidence, found.input_sizes, known, runs=True)
-        predicted, end = self._predicted(question, found.n, started)
-        first = Forecast(key, found.n, end.band if end else None, _of_inputs(predicted))
+        predicted, plain = self._predicted(question, found.n, started)
+        first = Forecast(key, found.n, plain.band if plain else None, _of_inputs(predicted))
         before, now = job.start_load, self._under_loads.at_start(started, first)
         if now is not None or before is None or (before.application_id, before.prediction.n) != (key, found.n):
             job.loaded(now)  # else the windows are gone, and what they said still holds
-        retained = predicted_at_start(end.band, predicted.model, predicted.reliability) if predicted and end else None
+        end, source = self._by_record(job, started, predicted, plain)
+        fails = self._predictor.fails(question, found.n) if found.n is not None else None
+        first = msgspec.structs.replace(first, band=end.band if end else None, source=source, fails=fails)
+        retained = predicted_at_start(end.band, source, predicted.reliability) if predicted and end and source else None
         job.set_prediction(StartPrediction(self._state.now_ms, retained) if retained else None)
-        self._send(job, started, first, predicted, end)
+        if job.forecast is None or self._is_news(job.forecast, first):
+            self._send(job, started, first, predicted, end)
 
     def revise(self, job: Job) -> None:
         """Publish it anew if it changed noticeably."""
         started, last = job.running, job.forecast
         if started is None or last is None:
             return
+        if job.start_load is not None:
+            job.loaded(self._under_loads.meanwhile(job.start_load, started, self._state.now_ms))
         key = ApplicationKey.parse(last.application_id) if last.application_id else None
         known = self._features.of_job(job, started)
         question = Question(started.system, key, started.evidence, (), known, last.from_inputs, runs=True)
-        predicted, end = self._predicted(question, last.n, started)
-        if end is not None and noteworthy(last.band, end.band):
-            self._send(job, started, msgspec.structs.replace(last, band=end.band), predicted, end)
+        predicted, plain = self._predicted(question, last.n, started)
+        end, source = self._by_record(job, started, predicted, plain)
+        now = msgspec.structs.replace(last, band=end.band, source=source) if end else last
+        if self._is_news(last, now):
+            self._send(job, started, now, predicted, end)
         else:
             job.published(last, self._state.now_ms, self._revise_s(started, predicted))
 
@@ -77,6 +94,28 @@ class Forecasts:
             return None, None
         return predicted, predicted.remaining(self._elapsed_s(started), started.evidence.time_limit_s)
 
+    def _by_record(
+        self, job: Job, started: JobStarted, predicted: Predicted | None, plain: Remaining | None
+    ) -> tuple[Remaining | None, str | None]:
+        """Return when a job ends and where that is from: under the load of its hosts, where such figures have the better record."""
+        if predicted is None:
+            return plain, None
+        band = better_band(job.start_load)
+        if band is None:
+            return plain, source_of(predicted.model)
+        loaded = predicted._replace(band=band, similar=None)
+        return loaded.remaining(self._elapsed_s(started), started.evidence.time_limit_s), UNDER_LOAD
+
+    @staticmethod
+    def _is_news(last: Forecast, now: Forecast) -> bool:
+        """Return whether a reader would see a difference: evidence that says nothing new sent the same message again."""
+        if now.band is None or last.band is None:
+            band_differs = now.band is not last.band
+        else:
+            band_differs = noteworthy(last.band, now.band)
+        same = (last.application_id, last.n, last.source) == (now.application_id, now.n, now.source)
+        return band_differs or not same
+
     def _elapsed_s(self, started: JobStarted) -> float:
         return max(self._state.now_ms - started.start_ms, 0) / 1000
 
@@ -88,7 +127,7 @@ class Forecasts:
         self, job: Job, started: JobStarted, of: Forecast, predicted: Predicted | None, end: Remaining | None
     ) -> None:
         context, band = self._state.context, end.band if end else None
-        measured = predicted.measured if predicted else None
+        measured = predicted.measured if predicted and of.source != UNDER_LOAD else None
         power = self._power.at(of.application_id, [of.n])[0] if of.n is not None else None
         key = ApplicationKey.parse(of.application_id) if of.application_id else None
         self._state.outbox.append(
@@ -124,6 +163,8 @@ class Forecasts:
                 power_low_w=six_digits(power.low_w) if power else None,
                 power_high_w=six_digits(power.high_w) if power else None,
                 user=started.evidence.user,
+                source=of.source,
+                probability_fails=of.fails,
             )
         )
         job.published(of, context.now_ms, self._revise_s(started, predicted))
@@ -144,7 +185,7 @@ def _end(started: JobStarted, run_time_s: float) -> str | None:
 def _digest(of: Forecast, power: PowerBand | None) -> str:
     """Return what separates two predictions of one moment: other evidence may follow a start at once."""
     known = (repr(power.power_w), repr(power.low_w), repr(power.high_w)) if power else ()
-    return hexdigest(of.application_id or "", repr(of.n), repr(of.band), *known)
+    return hexdigest(of.application_id or "", repr(of.n), repr(of.band), of.source or "", *known)
 
 
 DUE_PER_TICK_MAX = 20_000

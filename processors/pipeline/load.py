@@ -12,7 +12,7 @@ from processors.contracts.load import UnderLoad
 from processors.contracts.names import ApplicationKey, escaped
 from processors.contracts.outputs import Answer, AnswerPoint, Prediction
 from processors.facts import PublishedCurve, PublishedPoint, plausible
-from processors.jobs.lifecycle import Placement
+from processors.jobs.lifecycle import Job, Placement
 from processors.jobs.remaining_time import Forecast
 from processors.load.messages import LoadPredictor, Question
 from processors.load.prediction import Place, TooLittleError, of_hosts, of_partition
@@ -23,6 +23,7 @@ from processors.pipeline.state import ShardState
 from processors.run_time.machine import Machine
 
 POINTS_MAX: Final = 16  # sizes of an answer
+LOOK_AGAIN_MS: Final = 300_000  # at the hosts of a job that runs: as long as a window is
 SAME_START_MS: Final = 60_000  # two producers may differ by so much about when a run began
 
 
@@ -64,24 +65,64 @@ class UnderLoads:
             return msgspec.structs.replace(prediction, under_load=found) if _is_useful(found) else prediction
         return prediction
 
+    def meanwhile(self, retained: StartLoad, started: JobStarted, now_ms: int) -> StartLoad:
+        """Return what is retained of a job that runs, with the load that its hosts have now, where it is time to look again."""
+        if retained.view != "own" or now_ms - max(retained.met_ms, started.start_ms) < LOOK_AGAIN_MS:
+            return retained
+        return self._looked_at(retained, started, now_ms)
+
+    def explained(self, job: Job, event: JobCompleted, placement: Placement) -> float:
+        """Return by how much, in ln T, the load of its hosts explains the run time of a run that has just ended.
+
+        What runs met is compared with what runs of the size usually met, and counts as much as they were seen to follow it:
+        on hosts that a job has for itself the load is its own, as usual, and explains nothing.
+        """
+        retained, started = job.start_load, job.running
+        own = self._state.loads.get(retained.application_id) if retained else None
+        if retained is None or started is None or own is None or not self._same(retained, started, event, placement):
+            return 0.0
+        with guard(self._state, LoadScores.name):
+            met = self._looked_at(retained, started, event.end_ms).met_load
+            pool = self._state.loads.get(centre(started.system))
+            return own.explained(met, retained.prediction.n, pool.share("met") if pool else 1.0)
+        return 0.0
+
     def ended(self, retained: StartLoad, started: JobStarted, event: JobCompleted, placement: Placement) -> None:
         """Score what was reported a run at its start, and learn what load it met, where it is what it was taken for then."""
-        same = (placement.application_id, placement.n) == (retained.application_id, retained.prediction.n)
-        same = same and abs(event.start_ms - started.start_ms) <= SAME_START_MS
+        same = self._same(retained, started, event, placement)
         same = same and retained.application_id in self._state.models  # the scores go when the model does
         if not same or event.state != SUCCESS or not plausible(retained.prediction.n, event.run_time_s):
             return
         own = self._state.loads.open(retained.application_id)
+        n = retained.prediction.n
         run = LoadedRun(
-            retained,
+            self._looked_at(retained, started, event.end_ms),
             event.run_time_s,
-            own.usual("own", retained.prediction.n),
-            own.usual("pool", retained.prediction.n),
+            own.usual("own", n),
+            own.usual("pool", n),
+            own.usual("met", n),
         )
         for key in (retained.application_id, centre(started.system)):
             scores = self._state.loads.open(key)
             scores.learn(run)
             self._state.loads.changed(key, scores, self._state.now_ms)
+
+    @staticmethod
+    def _same(retained: StartLoad, started: JobStarted, event: JobCompleted, placement: Placement) -> bool:
+        """Return whether a run is what it was taken for at its start."""
+        same = (placement.application_id, placement.n) == (retained.application_id, retained.prediction.n)
+        return same and abs(event.start_ms - started.start_ms) <= SAME_START_MS
+
+    def _looked_at(self, retained: StartLoad, started: JobStarted, until_ms: int) -> StartLoad:
+        """Return what is retained of a run with the load of its own hosts before a moment; as it is where that is not known."""
+        with guard(self._state, LoadScores.name), suppress(TooLittleError):
+            if retained.view == "own" and until_ms > max(retained.met_ms, started.start_ms):
+                key = ApplicationKey.parse(retained.application_id)
+                place = of_hosts(started.system, started.evidence.hosts)
+                question = Question(key.application, place, retained.prediction.n, None, until_ms)
+                found = self._load_predictor.load_of(self._state.windows, question)
+                return retained.looked_at(found, until_ms) if found is not None else retained
+        return retained
 
     def _at_start(self, started: JobStarted, forecast: Forecast) -> StartLoad | None:
         evidence, n = started.evidence, forecast.n
@@ -106,7 +147,7 @@ class UnderLoads:
             return None
         pool_load = None
         if place is not None and pool is not None:
-            pool_load = self._load_predictor.pool_load(
+            pool_load = self._load_predictor.load_of(
                 windows, Question(key.application, pool, n, band, started.start_ms)
             )
         return StartLoad(key.id, where.view, prediction, band, pool_load, evidence.partition)

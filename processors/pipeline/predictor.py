@@ -19,7 +19,7 @@ from processors.inputs import NAME as OTHER_INPUTS
 from processors.inputs import Inputs, Sizes, TransferPrediction
 from processors.jobs.remaining_time import FromInputs
 from processors.models.combination.combine import Combination
-from processors.models.statistics import rounded
+from processors.models.statistics import rounded, six_digits
 from processors.pipeline.features import NOTHING, Features, KnownFeatures
 from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.machines import Machines
@@ -31,9 +31,10 @@ from processors.run_time.model import RunTime
 from processors.run_time.prediction import RunTimePrediction, curve_sizes, fitted_curve
 from processors.run_time.quality import COVERAGE
 from processors.run_time.related_curves import RelatedCurves
-from processors.similar_runs import NO_CURVE, NOT_BY_SIZE, Expected, conditioned, reliability
+from processors.similar_runs import BETTER_AT_SIZE, NO_CURVE, NOT_BY_SIZE, Expected, conditioned, reliability
 
 CURVE: Final = "curve"
+PROBABILITY_DIGITS: Final = 6
 ALONE: Final = Model(CURVE, (Member(CURVE, 1.0, {}),))  # the curve as one member, beside features
 UNKNOWN: Final = Reliability("unknown", ("no_model",), ())
 
@@ -63,7 +64,8 @@ class Predicted(NamedTuple):
     """What a run takes at one size, by the first source that knows it.
 
     `measured` is the share of recent runs that kept to such bands, None before enough were scored; `extrapolation` how many
-    times the size is that of the largest run. `similar` is the distribution itself where similar runs answered.
+    times the size is that of the largest run. `similar` is the distribution itself where similar runs answered;
+    `follows_size` tells whether what they say of two sizes says what the larger one gains.
     """
 
     n: float
@@ -74,17 +76,26 @@ class Predicted(NamedTuple):
     reliability: Reliability
     model: Model
     similar: Expected | None = None
+    follows_size: bool = True
 
     def remaining(self, elapsed_s: float, limit_s: float | None) -> Remaining:
-        """Condition the run time on a job of this size having run for `elapsed_s` without an end."""
+        """Condition the run time on a job of this size having run for `elapsed_s` without an end; in the digits of messages."""
         if self.similar is not None:
-            return conditioned(self.similar, self.band, elapsed_s, limit_s)
-        return remaining(self.band, elapsed_s, limit_s)
+            found = conditioned(self.similar, self.band, elapsed_s, limit_s)
+        else:
+            found = remaining(self.band, elapsed_s, limit_s)
+        chance = found.exceeds_limit
+        return Remaining(_rounded(found.band), None if chance is None else round(chance, PROBABILITY_DIGITS))
 
     def point(self, one_s: float | None) -> AnswerPoint:
-        """Return the point of a message; `one_s` is what this predictor gives for size 1, from which speed-up follows."""
-        alone = (one_s if one_s is not None else self.band.run_time_s) / self.band.run_time_s
-        speedup, efficiency, extrapolation = rounded(alone, alone / self.n, self.extrapolation)
+        """Return the point of a message; `one_s` is what this predictor gives for size 1, from which speed-up follows.
+
+        Where similar runs answer there is none: of times that do not follow the size a speed-up of 1.3 was said, and it was
+        the spread of the users who had run the one and the other size.
+        """
+        speedup = efficiency = None
+        if one_s is not None and self.follows_size:
+            speedup, efficiency = rounded(one_s / self.band.run_time_s, one_s / self.band.run_time_s / self.n)
         return AnswerPoint(
             n=self.n,
             run_time_s=self.band.run_time_s,
@@ -95,7 +106,7 @@ class Predicted(NamedTuple):
             coverage_runs=self.measured.runs if self.measured is not None else None,
             speedup=speedup,
             efficiency=efficiency,
-            extrapolation=extrapolation,
+            extrapolation=six_digits(self.extrapolation),
             source=self.source,
             reliability=self.reliability,
         )
@@ -140,8 +151,17 @@ class Predictor:
     def points(self, question: Question, sizes: Sequence[float]) -> tuple[tuple[AnswerPoint, ...], BySize]:
         """Predict a run at sizes, as points of messages with speed-up and efficiency, and as what was predicted."""
         found = self.predict(question, [*sizes, 1.0])
-        one_s = found[1.0].band.run_time_s if 1.0 in found else None
+        one = found.get(1.0)
+        flat = question.key is not None and self._similar_runs.not_by_size(question.key.id)
+        one_s = one.band.run_time_s if one is not None and one.follows_size and not flat else None
         return tuple(found[n].point(one_s) for n in sizes if n in found), found
+
+    def fails(self, question: Question, n: float) -> float | None:
+        """Return the chance that a run like this does not complete; None where too few are known."""
+        application_id = question.key.id if question.key else None
+        job = coming(application_id, n, question.evidence)
+        known = self._similar_runs.predict(home(question.system, application_id), job)
+        return round(known.expected.law.failing, PROBABILITY_DIGITS) if known is not None else None
 
     def curve(self, key: ApplicationKey) -> PublishedCurve | None:
         """Return the curve of an application as it was published; before the first publication as it is now."""
@@ -171,7 +191,9 @@ class Predictor:
             return None
         related: RelatedCurves = self._state.related_curves.open(related_curves_key(key))
         coefficients = self._state.coefficients_of(key)
-        return Combination(found, related.related_curves, related.learned, self._state.pool.open(CENTRE).counts, coefficients)
+        return Combination(
+            found, related.related_curves, related.learned, self._state.pool.open(CENTRE).counts, coefficients
+        )
 
     # The sources, in their order.
 
@@ -198,6 +220,7 @@ class Predictor:
                 reliability=judged(pooled, at.reliability, inside=near[n] == n),
                 model=model_with(at.model if at.model.members else ALONE, times, pooled.shares),
                 similar=None,
+                follows_size=True,
             )
         return found
 
@@ -208,29 +231,29 @@ class Predictor:
 
     def _by_similar_runs_of_better_record(self, question: Question, sizes: Sequence[float]) -> BySize:
         """Predict from similar runs where these have predicted the application better than its curve."""
-        preferred = self._preferred(question, sizes)
-        if not preferred or question.key is None:
-            return {}
-        model = self._state.models.get(question.key.id)
-        why = NO_CURVE if model is not None and len(model.sizes()) == 1 else NOT_BY_SIZE
-        return self._similar(question, preferred, why)
+        found: BySize = {}
+        for n, why in self._preferred(question, sizes).items():
+            found |= self._similar(question, [n], why, follows_size=why != NOT_BY_SIZE)
+        return found
 
-    def _preferred(self, question: Question, sizes: Sequence[float]) -> list[float]:
-        """Return the sizes at which similar runs go before the curve.
+    def _preferred(self, question: Question, sizes: Sequence[float]) -> dict[float, str]:
+        """Return the sizes at which similar runs go before the curve, and why.
 
-        The runs that both were scored by decide. Before there are enough, a single size that was run has no curve yet, and a
-        curve with a useless band is none.
+        The runs of a size that both were scored by decide, where there are enough, else those of all sizes. Before there are
+        enough, a single size that was run has no curve yet. A curve with a useless band is none.
         """
         key = question.key
         model = self._state.models.get(key.id) if key else None
         if key is None or model is None or not model.observations:
-            return []
-        better = self._similar_runs.better_record(key.id)
-        if better is not None:
-            return list(sizes) if better else self._useless(question.curve or model.published, sizes)
-        observed = model.sizes()
-        alone = [n for n in sizes if observed == (n,)]
-        return alone + [n for n in self._useless(question.curve or model.published, sizes) if n not in alone]
+            return {}
+        observed, useless = model.sizes(), self._useless(question.curve or model.published, sizes)
+        by_record = NOT_BY_SIZE if self._similar_runs.not_by_size(key.id) else BETTER_AT_SIZE
+        found = {}
+        for n in sizes:
+            better = self._similar_runs.better_record(key.id, n if n in observed else None)
+            if better or n in useless or (better is None and observed == (n,)):
+                found[n] = by_record if better and len(observed) > 1 else NO_CURVE
+        return found
 
     @staticmethod
     def _useless(curve: PublishedCurve | None, sizes: Sequence[float]) -> list[float]:
@@ -295,7 +318,7 @@ class Predictor:
         comparable = question.runs or self._similar_runs.has_similar(question.system, question.key, question.evidence)
         return self._similar(question, sizes, NO_CURVE) if comparable else {}
 
-    def _similar(self, question: Question, sizes: Sequence[float], why: str) -> BySize:
+    def _similar(self, question: Question, sizes: Sequence[float], why: str, *, follows_size: bool = False) -> BySize:
         application_id = question.key.id if question.key else None
         system = home(question.system, application_id)
         found = {}
@@ -307,12 +330,10 @@ class Predictor:
             band = Band(expected.run_time_s, expected.low_s, max(expected.high_s, expected.run_time_s))
             trust = reliability(expected.alike, why)
             found[n] = Predicted(
-                n, _rounded(band), known.measured, 1.0, "similar_runs", trust, known.model, similar=expected
+                n, _rounded(band), known.measured, 1.0, "similar_runs", trust, known.model, expected, follows_size
             )
         return found
 
 
 def _rounded(band: Band) -> Band:
     return Band(*rounded(band.run_time_s, band.low_s, band.high_s))
-
-

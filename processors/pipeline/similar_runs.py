@@ -1,19 +1,17 @@
-"""Past runs of users, names, classes of jobs and centres: every run that held its nodes, however it ended."""
+"""Past runs of users, names, classes of jobs and centres: run times of those that completed, bounds from the others."""
 
 import math
 from collections.abc import Mapping
 from urllib.parse import unquote
 
-from processors.contracts.events import Evidence, JobCompleted
+from processors.contracts.events import SUCCESS, Evidence, JobCompleted
 from processors.contracts.names import ApplicationKey
-from processors.facts import PublishedPoint, plausible
+from processors.facts import Band, PublishedPoint, plausible
 from processors.jobs.lifecycle import Job, Placement, merged_evidence
-from processors.models.statistics import quantile_of_band
 from processors.pipeline.stage import TickWork
 from processors.pipeline.state import ShardState
 from processors.similar_runs import (
     RETAINED_MAX,
-    UPPER,
     ComingJob,
     EndedJob,
     Expected,
@@ -65,8 +63,9 @@ class SimilarRunForecasts:
             return
         keys = group_keys(home(event.system, placement.application_id), job)
         groups = {kind: self._state.similar_runs.open(key) for kind, key in keys.items()}
-        self._score(job, event.run_time_s, groups, point)
-        run = EndedJob(event.run_id, job, event.run_time_s)
+        run = ended_job(event, job)
+        if run.completed or (job.time_limit_s is not None and event.run_time_s >= job.time_limit_s):
+            self._score(job, event.run_time_s, groups, point)  # of others nobody knows how long they would have taken
         for kind, history in groups.items():
             history.learn(run, RETAINED_MAX[kind])
             self._state.similar_runs.changed(keys[kind], history, self._state.now_ms)
@@ -85,7 +84,7 @@ class SimilarRunForecasts:
         left = [self._forget(key, event.run_id) for key in before.values() if key not in after.values()]
         if now is None:
             return
-        run = EndedJob(event.run_id, now, event.run_time_s)
+        run = ended_job(event, now)
         for kind, key in after.items():
             history = self._state.similar_runs.open(key)
             if not history.correct(run):
@@ -105,10 +104,13 @@ class SimilarRunForecasts:
         model = self._state.models.get(before.application_id)
         return coming(before.application_id, before.n or (model.n_of(event.run_id) if model else None), evidence)
 
-    def better_record(self, application_id: str) -> bool | None:
-        """Return whether similar runs predicted the runs of an application better than its curve; None before enough were scored."""
+    def better_record(self, application_id: str, n: float | None) -> bool | None:
+        """Return whether similar runs predicted runs of a size better than the curve; None before enough were scored.
+
+        None for the size asks for one that was never run, of which the runs of all sizes say what there is to say.
+        """
         comparison = self._state.model_comparisons.get(application_id)
-        return comparison.score(1.0) if comparison is not None else None
+        return comparison.score(n) if comparison is not None else None
 
     def not_by_size(self, application_id: str) -> bool:
         """Return whether the run times of an application do not follow its size."""
@@ -140,9 +142,8 @@ class SimilarRunForecasts:
         self, application_id: str, n: float, run_time_s: float, point: PublishedPoint, found: Expected
     ) -> None:
         comparison = self._state.model_comparisons.open(application_id)
-        upper_s = quantile_of_band(point.run_time_s, point.high_s, UPPER)
-        by_curve = loss_s(run_time_s, point.run_time_s, upper_s)
-        by_past = loss_s(run_time_s, found.run_time_s, found.upper_s)
+        by_curve = loss_s(run_time_s, point.band)
+        by_past = loss_s(run_time_s, Band(found.run_time_s, found.low_s, found.high_s))
         comparison.learn(ScorePair(n, by_curve, by_past, self._state.now_ms))
         self._state.model_comparisons.changed(application_id, comparison, self._state.now_ms)
 
@@ -166,6 +167,11 @@ def coming(application_id: str | None, n: float | None, evidence: Evidence) -> C
     if limit_s is not None and not 0 < limit_s < math.inf:
         limit_s = None
     return ComingJob(float(n), application_id, evidence.user, limit_s)
+
+
+def ended_job(event: JobCompleted, job: ComingJob) -> EndedJob:
+    """Return a run that is over as histories see it."""
+    return EndedJob(event.run_id, job, event.run_time_s, event.state == SUCCESS, event.start_ms)
 
 
 def occupied_nodes(event: JobCompleted, job: ComingJob) -> bool:

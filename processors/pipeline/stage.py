@@ -107,6 +107,7 @@ class CompletionWork(JobWork):
     """A completed run: what it was reported as before, what it is taken for now, and what its model learns of it.
 
     `known` is what is remembered of an earlier report, `before` what the run was taken for then; both None for a first report.
+    `ln_load` is what the load of its hosts explains of its run time.
     """
 
     event: JobCompleted
@@ -115,6 +116,7 @@ class CompletionWork(JobWork):
     placement: Placement = UNPLACED
     fact: RunFact | None = None
     content: int = 0
+    ln_load: float = 0.0
 
     @property
     def first(self) -> bool:

@@ -2,7 +2,8 @@
 
 Each scored run is judged by itself first (is it strange), then added to a two-sided CUSUM. A run at a size of which no
 run was known tells less, by the width of its band; at a size that was out of line it tells nothing. Where one size alone
-explains an alarm, no other has moved. A shift stays open until the model that expects has caught up, or the application
+explains an alarm, no other has moved. Each size has a sum of its own besides: runs of the others, which are as ever, had
+let that of the application fall between two runs of a size that had become slow, for 21 of them. A shift stays open until the model that expects has caught up, or the application
 is back where it was; meanwhile what the shift explains raises nothing new.
 """
 
@@ -69,13 +70,20 @@ WARM_UP_RUNS: Final = 12  # tell how much runs scatter, and nothing else
 CAUGHT_UP_RUNS: Final = 16
 RUN_IDS_MAX: Final = 8
 REPEATS_MAX: Final = 4  # a run that is told twice is recognised among so many
+SIZES_MAX: Final = 16  # with a sum above 0 or a strange run
+QUESTION_MAX_MS: Final = 86_400_000  # a size that is not run for a day leaves it open whether a strange run was one
 
 
 class ScoredRun(msgspec.Struct, frozen=True):
-    """A run against its prediction, and what else is known of it: build, version and the like."""
+    """A run against its prediction, and what else is known of it: build, version and the like.
+
+    `residual` is its distance in ln T from what was expected under the load of its hosts. It tells how runs scatter, where
+    the load explains so much that the ratio in `scored` is 0, time and again.
+    """
 
     scored: Scored
     attributes: Mapping[str, Attribute] = {}
+    residual: float | None = None
 
 
 class Shift(msgspec.Struct, frozen=True):
@@ -111,12 +119,27 @@ class RunJudgement(msgspec.Struct, frozen=True):
     outlier: int
 
 
+class SizeTurn(msgspec.Struct, frozen=True):
+    """The newest `runs` of a size, or the last of these, take longer (or less long) than expected, by more than `noise`."""
+
+    n: float
+    direction: drift.Direction
+    runs: int
+    noise: float
+
+
 class Taken(msgspec.Struct, frozen=True):
-    """What one run brought: its judgement, a shift that was found, a shift that is over."""
+    """What one run brought: its judgement, a shift that was found, a shift that is over.
+
+    `turned` is a size that alone has become slow or fast. `open_questions` has 1 where the newest run of some size was
+    strangely slow, -1 where one was strangely fast, so that only its next run says whether that was one run.
+    """
 
     judgement: RunJudgement | None
     found: Shift | None = None
     over: Shift | None = None
+    turned: SizeTurn | None = None
+    open_questions: frozenset[int] = frozenset()
 
 
 class RecentRatio(msgspec.Struct, frozen=True, array_like=True):
@@ -136,6 +159,18 @@ class Rise(msgspec.Struct, frozen=True, array_like=True):
     noise: float = 0.0
 
 
+class SizeRise(msgspec.Struct, frozen=True, array_like=True):
+    """The sums of one size, in how many of its newest runs each was above 0, how strange its newest run was, and its end."""
+
+    n: float
+    up: float = 0.0
+    up_runs: int = 0
+    down: float = 0.0
+    down_runs: int = 0
+    outlier: int = 0
+    outlier_ms: int = 0
+
+
 class DriftState(msgspec.Struct, omit_defaults=True):
     """Stored form."""
 
@@ -150,6 +185,7 @@ class DriftState(msgspec.Struct, omit_defaults=True):
     farthest: list[tuple[int, float]] = []
     repeats: list[int] = []
     attributes: KnownAttributes = {}
+    sizes: list[SizeRise] = []
 
 
 class Drift(Untimed):
@@ -180,9 +216,11 @@ class Drift(Untimed):
         distance = abs(off) / _deviation(scored)
         noise = self._noise(scored)
         conformal_p = drift.farthest_p(self._state.farthest, self._state.scored, distance)
-        rare = drift.rare(conformal_p, self._state.scored)
+        sign = 1 if off > 0 else -1
+        # what was strange once is as strange the next time: of three alike the last was rare no more
+        rare = drift.rare(conformal_p, self._state.scored) or self._rise(scored.run.n).outlier == sign
         outlier = rare and not scored.inside and drift.far(off, noise)
-        return RunJudgement(noise, conformal_p, outlier=(1 if off > 0 else -1) if outlier else 0)
+        return RunJudgement(noise, conformal_p, outlier=sign if outlier else 0)
 
     def learn(self, fact: ScoredRun) -> None:
         """Take a run in; `take` also tells what follows from it."""
@@ -200,19 +238,35 @@ class Drift(Untimed):
         state.attributes = remembered(state.attributes, fact.attributes, state.index)
         off = self._unexplained(fact.scored)
         noise = state.noise = self._noise(fact.scored)
-        direction = self._add(fact.scored, drift.clipped(off, self._scale(fact.scored)), noise)
+        before, z = self._rise(fact.scored.run.n), drift.clipped(off, self._scale(fact.scored))
+        direction = self._add(fact.scored, z, noise)
+        turned = self._turned(
+            before, z, judgement, self._newest_outlier(before, judgement, off, fact.scored.run.end_ms)
+        )
         if state.shift is None:
-            state.noise = drift.noise_after(noise, off, state.index)
-            distance = round(abs(off) / _deviation(fact.scored), 3)
+            scatter = off if fact.residual is None else fact.residual
+            state.noise = drift.noise_after(noise, scatter, state.index)
+            distance = round(abs(scatter) / _deviation(fact.scored), 3)
             state.farthest = drift.farthest_after(state.farthest, state.scored, distance)
             state.scored += 1
         state.index += 1
         found = self._found(direction, fact, noise) if direction else None
-        return Taken(judgement, found, None if found else self._caught_up(fact.scored))
+        if found is not None:
+            turned, state.sizes = self._only(found), []
+            return Taken(judgement, found, turned=turned)
+        return Taken(
+            judgement, None, self._caught_up(fact.scored), turned, self._open_questions(fact.scored.run.end_ms)
+        )
 
     def adopted(self) -> None:
         """Note that the model that expects has taken the open shift in at once: from now on it is expected."""
         self._state.shift, self._state.since_shift = None, []
+        self._state.sizes = []
+        self._start_anew()
+
+    def size_moved(self, n: float) -> None:
+        """Note that a size is expected at its new level: what its runs added to the sums of the application is explained."""
+        self._state.sizes = [rise for rise in self._state.sizes if rise.n != n]
         self._start_anew()
 
     def snapshot(self) -> DriftState:
@@ -244,6 +298,46 @@ class Drift(Untimed):
         runs = [*state.runs, RecentRatio(round(scored.ln_ratio, 5), run.start_ms, run.run_id, run.n)]
         state.runs = runs[-longest:] if longest else []
         return direction
+
+    def _rise(self, n: float) -> SizeRise:
+        return next((rise for rise in self._state.sizes if rise.n == n), SizeRise(n))
+
+    @staticmethod
+    def _newest_outlier(before: SizeRise, judged: RunJudgement, off: float, end_ms: int) -> tuple[int, int]:
+        """Return how strange the newest run of a size is, and when it ended; a run that is no test leaves it as it was."""
+        if judged.outlier:
+            return judged.outlier, end_ms
+        as_expected = not drift.far(off, judged.noise) or off * before.outlier < 0
+        return (0, 0) if as_expected else (before.outlier, before.outlier_ms)
+
+    def _turned(self, rise: SizeRise, z: float, judged: RunJudgement, newest: tuple[int, int]) -> SizeTurn | None:
+        """Add a run to the sums of its size; return what they tell while one of them is above its threshold.
+
+        They stay there where the curve passes the size by: whether the size itself has changed, its own runs say.
+        """
+        state, cusum = self._state, drift.Cusum(rise.up, rise.down)
+        direction = cusum.add(z) if state.index >= WARM_UP_RUNS else None
+        up_runs, down_runs = (min(runs + 1, drift.RATIOS_MAX) for runs in (rise.up_runs, rise.down_runs))
+        up, down = (round(min(total, drift.THRESHOLD), 4) for total in (cusum.up, cusum.down))
+        now = SizeRise(rise.n, up, up_runs if up else 0, down, down_runs if down else 0, *newest)
+        wanted = [now] if up or down or newest[0] else []
+        state.sizes = [*(each for each in state.sizes if each.n != rise.n), *wanted][-SIZES_MAX:]
+        if direction is None:
+            return None
+        return SizeTurn(rise.n, direction, up_runs if direction == "regression" else down_runs, judged.noise)
+
+    def _only(self, found: Shift) -> SizeTurn | None:
+        """Return a shift that one size explains as that of the size: between its runs the others hid where it began."""
+        if len(found.sizes) != 1:
+            return None
+        rise = self._rise(found.sizes[0])
+        runs = rise.up_runs if found.direction == "regression" else rise.down_runs
+        return SizeTurn(rise.n, found.direction, max(runs, found.runs), found.noise)
+
+    def _open_questions(self, now_ms: int) -> frozenset[int]:
+        return frozenset(
+            rise.outlier for rise in self._state.sizes if rise.outlier and now_ms - rise.outlier_ms <= QUESTION_MAX_MS
+        )
 
     def _start_anew(self) -> None:
         self._state.up, self._state.down, self._state.runs = Rise(), Rise(), []
@@ -299,6 +393,26 @@ class Drift(Untimed):
             return None
         self.adopted()
         return shift
+
+
+def without_load(scored: Scored, ln_load: float) -> Scored:
+    """Return how a run compares with what was to be expected under the load of its hosts, which explains `ln_load` of ln T.
+
+    A load explains anything between the usual run time and its own: a run that it did not slow is no faster for that.
+    """
+    off = drift.beyond(scored.ln_ratio, ln_load, 0.0)
+    if off == scored.ln_ratio:
+        return scored
+    factor = math.exp(scored.ln_ratio - off)
+    low_s, high_s = factor * scored.low_s, factor * scored.high_s
+    return msgspec.structs.replace(
+        scored,
+        expected_s=factor * scored.expected_s,
+        low_s=low_s,
+        high_s=high_s,
+        ln_ratio=off,
+        inside=low_s <= scored.run.run_time_s <= high_s,
+    )
 
 
 def _risen(rise: Rise, total: float, noise: float) -> Rise:

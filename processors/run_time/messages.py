@@ -194,6 +194,20 @@ def of_similar_runs(curve: PublishedCurve, points: Iterable[AnswerPoint], whole:
     )
 
 
+def with_similar_runs(curve: PublishedCurve, points: Sequence[AnswerPoint]) -> PublishedCurve:
+    """Return a curve with what similar runs give at some of its sizes, `points` being those of the message in its order."""
+    verdicts, replaced = list(curve.verdicts or (curve.whole,)), []
+    for own, point in zip(curve.points, points, strict=True):
+        if point.source == "similar_runs":
+            if point.reliability not in verdicts:
+                verdicts.append(point.reliability)
+            index = verdicts.index(point.reliability)
+            replaced.append(PublishedPoint(point.n, point.run_time_s, point.low_s, point.high_s, point.source, index))
+        else:
+            replaced.append(own)
+    return msgspec.structs.replace(curve, points=tuple(replaced), by_size=curve.points, verdicts=tuple(verdicts))
+
+
 def as_reference(source: Model, answering: Model) -> Model:
     """Return where a prediction came from that another model than the fit has given: the fit's members stand beside it."""
     reference = (msgspec.structs.replace(member, weight=0.0, role="reference") for member in source.members)

@@ -24,6 +24,7 @@ from processors.models.aggregates.sizes import (
     LevelTable,
     PlacedRun,
     Sizes,
+    SizeStat,
     aggregate_levels,
     rounded_size,
     rounded_sizes,
@@ -31,24 +32,30 @@ from processors.models.aggregates.sizes import (
 )
 from processors.models.combination.evidence import Curve, evidence
 from processors.models.combination.evidence import Evidence as LawEvidence
-from processors.models.drift import agreeing
+from processors.models.drift import agreeing, began, matters, risen
 from processors.models.statistics import Z95
 from processors.run_time.calibration import Calibration, Counts, Sides, combined, share
+from processors.run_time.drift import SizeTurn
 from processors.run_time.probabilities import ByHorizon, with_probabilities, with_run
 from processors.run_time.quality import Score, quality, score_of, with_score
 from processors.store import digest64
 
 OUTLIER_MERGE_EACH: Final = 4
+MARGIN_MIN: Final = 0.03  # of ln run time, by which a level may miss one from before and still be it
 
 
 class RecentRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An unmerged run; `strange` is 1 or -1 where it was strangely slow or fast when it was first reported."""
+    """An unmerged run; `outlier` is 1 or -1 where it was strangely slow or fast when it was first reported.
+
+    `ln_load` is what the load of its hosts explains of its run time.
+    """
 
     run_id: str
     n: float
     run_time_s: float
     end_ms: int
     outlier: int = 0
+    ln_load: float = 0.0
 
     @property
     def start_ms(self) -> int:
@@ -275,11 +282,11 @@ class RunTime:
         self._state.scores = with_score(self._state.scores, score_of(scored), self._settings.scores_max)
         self._state.fallen = with_run(self._state.fallen, scored)
 
-    def learn(self, fact: RunFact, outlier: int = 0) -> None:
+    def learn(self, fact: RunFact, outlier: int = 0, ln_load: float = 0.0) -> None:
         """Take a run in; one that is held under the same id is replaced, and no more strange if it was."""
-        entry = RecentRun(fact.run_id, fact.n, fact.run_time_s, fact.end_ms, outlier)
+        entry = RecentRun(fact.run_id, fact.n, fact.run_time_s, fact.end_ms, outlier, ln_load)
         if fact.run_id in self._retained:
-            if any(msgspec.structs.replace(run, outlier=outlier) == entry for run in self._state.runs):
+            if any(msgspec.structs.replace(run, outlier=outlier, ln_load=ln_load) == entry for run in self._state.runs):
                 return
             self._stale(self.n_of(fact.run_id))
             self._state.runs = [entry if run.run_id == fact.run_id else run for run in self._state.runs]
@@ -293,7 +300,7 @@ class RunTime:
 
     def began_before_its_level(self, fact: RunFact) -> bool:
         """Return whether a run belongs to an earlier level, so that the present one says nothing about it."""
-        since_ms = self._table.since_ms
+        since_ms = self._table.since_ms(fact.n)
         return since_ms is not None and fact.end_ms - round(fact.run_time_s * 1000) < since_ms
 
     def of_one_size_only(self, sizes: Sequence[float], since_run: str) -> bool:
@@ -317,6 +324,44 @@ class RunTime:
         self._changed(detected_ms)
         self._state.new_runs = self._state.total
         return back
+
+    def move_size(self, turned: SizeTurn, detected_ms: int) -> tuple[float, int] | None:
+        """Begin a new level of one size, where its newest runs differ from those before; the other sizes stay.
+
+        Return the factor and of how many runs, None where nothing moves: the size was run too little before, or its runs are
+        as ever and the curve passes them by. Then runs differ from what is expected for good, and each had moved the level once more.
+        """
+        size = rounded_size(turned.n)
+        own = [run for run in self._state.runs if rounded_size(run.n) == size]
+        newest, before = own[-turned.runs :], self._before(size, own[: -turned.runs])
+        if before is None:
+            return None
+        ratios = [math.log(run.run_time_s / before.median_s) - run.ln_load for run in newest]
+        # the median that they are compared with is no better known than by its runs
+        noise = turned.noise * math.sqrt(1.0 + math.pi / 2 / before.runs)
+        rise = risen(ratios, noise, turned.direction)
+        start = len(ratios) - rise + began(ratios[-rise:], noise) if rise else len(ratios)
+        since = newest[start:]
+        if len(since) < CONFIRMED_RUNS or not matters(ln_factor := median(ratios[start:]), noise):
+            return None
+        margin = max(MARGIN_MIN, 2 * noise / math.sqrt(len(since)))
+        self._table.move_size(size, min(run.start_ms for run in since), ln_factor, margin)
+        confirmed = {run.run_id for run in since}
+        self._state.runs = [
+            msgspec.structs.replace(run, outlier=0) if run.run_id in confirmed else run for run in self._state.runs
+        ]
+        self._changed(detected_ms)
+        self._state.new_runs = self._state.total
+        return math.exp(ln_factor), len(since)
+
+    def _before(self, size: float, unmerged: Sequence[RecentRun]) -> Derived | None:
+        """Return what the merged runs of a size and some others tell of its level; None where it was run too little."""
+        stat = self._table.own.stats.get(size)
+        known, present = stat.copy() if stat is not None else SizeStat(), self._table.position(size)
+        for run in unmerged:
+            if not run.outlier and self._table.position(size, run.start_ms) == present:
+                known.add(run.run_time_s, run.end_ms)
+        return known.derived() if known.sketch.count >= CONFIRMED_RUNS else None
 
     def disturbed(self, run_id: str, detected_ms: int) -> bool:
         """Count an unmerged run that others disturbed as a strange one; False where it is not slow, or is one already."""

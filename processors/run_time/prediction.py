@@ -120,7 +120,6 @@ class RunTimePrediction(NamedTuple):
         low_s, high_s = self._no_wider_than_runs(sizes, run_time_s, *band)
         with np.errstate(over="ignore", under="ignore"):
             speedup = np.asarray(found.run_time_s[-1] / run_time_s)
-        known_further = np.asarray(getattr(found, "known_further", np.zeros(sizes.size + 1)))
         return PredictedPoints(
             run_time_s,
             low_s,
@@ -130,7 +129,7 @@ class RunTimePrediction(NamedTuple):
             sizes / self.study.n[-1],
             self.study.sources(sizes),
             found.reasons[:-1],
-            known_further[:-1],
+            found.known_further[:-1],
         )
 
     def _no_wider_than_runs(

@@ -71,7 +71,9 @@ class RelatedCurves(Untimed):
     def related_curves(self) -> tuple[RelatedCurve, ...]:
         """What the curves tell each other."""
         return tuple(
-            RelatedCurve(record.key, record.system, record.losses, record.inside, record.ln_n, record.ln_t, _unit(record))
+            RelatedCurve(
+                record.key, record.system, record.losses, record.inside, record.ln_n, record.ln_t, _unit(record)
+            )
             for record in self._state.curves
         )
 

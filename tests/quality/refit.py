@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from processors.models.combination.combine import SHIPPED, Coefficients, summary
-from processors.models.combination.evidence import CURVATURE_UNIT, ENSEMBLE, LN2, Evidence, Gate, related_losses
+from processors.models.combination.evidence import CURVATURE_UNIT, ENSEMBLE, Evidence, Gate, related_losses
 from processors.models.combination.replay import (
     JUMP,
     JUMP_DOUBLINGS_MAX,
@@ -28,8 +28,8 @@ from processors.models.combination.replay import (
 from processors.models.combination.shapes import NO_LOSSES
 from tests.kit.combination import combine, prequential
 from tests.quality.curves import Measured, applications, as_curve
-from tests.quality.made_curves import FOLD
 from tests.quality.likelihood import atoms, balanced, fit_scale, joined, per_run
+from tests.quality.made_curves import FOLD
 from tests.quality.refit_inside import fit_inside
 
 Floats = NDArray[np.float64]
@@ -106,7 +106,9 @@ def _joined(parts: list[tuple[str, Training]]) -> Training:
 def with_made(groups: Sequence[str], weights: Sequence[Floats]) -> list[Floats]:
     """Return the weights of forecasts with those of curves that were made up scaled to their share of the whole."""
     made = [group.startswith(FOLD) for group in groups]
-    total = {kind: sum(float(w.sum()) for w, own in zip(weights, made, strict=True) if own is kind) for kind in (True, False)}
+    total = {
+        kind: sum(float(w.sum()) for w, own in zip(weights, made, strict=True) if own is kind) for kind in (True, False)
+    }
     factor = MADE_SHARE / (1.0 - MADE_SHARE) * total[False] / total[True] if total[True] else 1.0
     return [weight * factor if own else weight for weight, own in zip(weights, made, strict=True)]
 

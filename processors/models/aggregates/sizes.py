@@ -6,7 +6,7 @@ sizes, so any order of events, merged or not, gives the same bits.
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -394,17 +394,18 @@ class LevelTable:
     [100.0]
     """
 
-    __slots__ = ("earlier", "levels", "own")
+    __slots__ = ("earlier", "levels", "of_sizes", "own")
 
     def __init__(self) -> None:
         self.own = SizeTable()
         self.earlier: dict[float, tuple[int, SizeStat]] = {}
         self.levels: list[Level] = []
+        self.of_sizes: dict[float, list[Level]] = {}  # of those that moved alone: how far they lie from all others
 
-    @property
-    def since_ms(self) -> int | None:
-        """When the present level began; None for the first."""
-        return self.levels[-1].since_ms if self.levels else None
+    def since_ms(self, n: float) -> int | None:
+        """When the present level of a size began; None for the first."""
+        last = [levels[-1].since_ms for levels in (self.levels, self.of_sizes.get(rounded_size(n))) if levels]
+        return max(last, default=None)
 
     def sizes(self) -> set[float]:
         """Return all sizes."""
@@ -416,20 +417,20 @@ class LevelTable:
         found.update({n: stat.sketch.count for n, (_, stat) in self.earlier.items()})
         return found
 
-    def position(self, start_ms: int) -> int:
-        """Return the level of a time; what began before all that is remembered counts as the oldest."""
-        known = [level.position for level in self.levels if level.since_ms <= start_ms]
-        return known[-1] if known else 0
-
     @property
-    def present(self) -> int:
-        """The present level."""
-        return self.levels[-1].position if self.levels else 0
+    def single(self) -> bool:
+        """Whether no level was ever left."""
+        return not self.levels and not self.of_sizes
+
+    def position(self, size: float, start_ms: float = math.inf) -> int:
+        """Return the level of a size at a time, by default now; what began before all that is remembered is the oldest."""
+        return _at(self.levels, start_ms) + _at(self.of_sizes.get(size, ()), start_ms)
 
     def add(self, run: PlacedRun, end_ms: int) -> None:
         """Count a run at the level of its time. ValueError unless size and time are positive and finite."""
-        size, position = rounded_size(run.n), self.position(run.start_ms)
-        if position == self.present:
+        size = rounded_size(run.n)
+        position = self.position(size, run.start_ms)
+        if position == self.position(size):
             self.own.add(size, run.run_time_s, end_ms)
             if size in self.own.stats and self.own.stats[size].sketch.count >= OWN_ENOUGH:
                 self.earlier.pop(size, None)
@@ -438,32 +439,50 @@ class LevelTable:
         enough = size in self.own.stats and self.own.stats[size].sketch.count >= OWN_ENOUGH
         if enough or (entry is None and len(self.earlier) >= SIZES_MAX):
             return
-        if entry is None or (entry[0] != position and self._age(entry[0]) > self._age(position)):
+        if entry is None or (entry[0] != position and self._age(size, entry[0]) > self._age(size, position)):
             entry = self.earlier[size] = (position, SizeStat())
         if entry[0] == position:
             entry[1].add(run.run_time_s, end_ms)
 
     def move(self, since_ms: int, ln_factor: float, margin: float) -> bool:
         """Begin a level that lies `ln_factor` above the present one; True where it is one from before, within `margin`."""
-        before, found = self.present, self.present + positions_of(ln_factor)
-        known = {0, *(level.position for level in self.levels)} - {before}
-        nearest = min(known, key=lambda position: (abs(position - found), position), default=None)
-        back = nearest is not None and abs(nearest - found) <= positions_of(margin)
-        position = nearest if back and nearest is not None else found
-        self.levels = [*self.levels, Level(since_ms, position)][-LEVELS_MAX:]
-        again = {n: stat for n, (level, stat) in self.earlier.items() if level == position}
-        retained = {n: entry for n, entry in self.earlier.items() if n not in again}
-        self.earlier = retained | {n: (before, stat) for n, stat in self.own.stats.items()}
-        self.earlier = dict(sorted(self.earlier.items())[:SIZES_MAX])
-        self.own.stats = again
+        sizes = self.sizes()
+        before = {n: self.position(n) for n in sizes}
+        self.levels, back = _moved(self.levels, since_ms, ln_factor, margin)
+        for n in sizes:
+            self._leave(n, before[n])
         return back
+
+    def move_size(self, n: float, since_ms: int, ln_factor: float, margin: float) -> bool:
+        """Begin a level of one size alone, as `move` does; the others stay where they are."""
+        size = rounded_size(n)
+        before = self.position(size)
+        levels, back = _moved(self.of_sizes.pop(size, []), since_ms, ln_factor, margin)
+        self.of_sizes[size] = levels  # the size that moved last comes last
+        if len(self.of_sizes) > SIZES_MAX:
+            del self.of_sizes[next(iter(self.of_sizes))]
+        self._leave(size, before)
+        return back
+
+    def _leave(self, size: float, before: int) -> None:
+        """Put the runs of a size aside that left a level, and take up again what it left at its present one."""
+        own, entry = self.own.stats.pop(size, None), self.earlier.get(size)
+        if entry is not None and entry[0] == self.position(size):
+            self.own.stats[size] = entry[1]
+            del self.earlier[size]
+        if own is not None:
+            self.earlier[size] = (before, own)
+            self.earlier = dict(sorted(self.earlier.items())[:SIZES_MAX])
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as plain data."""
         rows = [[self.earlier[n][0], n, self.earlier[n][1].last_ms, *self.earlier[n][1].sketch.snapshot()]
                 for n in sorted(self.earlier)]  # fmt: skip
+        if self.single:
+            return self.own.snapshot()
         levels = [[level.since_ms, level.position] for level in self.levels]
-        return self.own.snapshot() | ({"levels": levels, "earlier": rows} if levels else {})
+        of_sizes = [[n, [[level.since_ms, level.position] for level in own]] for n, own in self.of_sizes.items()]
+        return self.own.snapshot() | {"levels": levels, "earlier": rows} | ({"of_sizes": of_sizes} if of_sizes else {})
 
     @classmethod
     def build(cls, state: dict[str, Any] | None = None) -> "LevelTable":
@@ -471,17 +490,35 @@ class LevelTable:
         table = cls()
         table.own = SizeTable.build(state)
         if state is not None:
-            table.levels = [Level(since_ms, position) for since_ms, position in state.get("levels", ())]
+            table.levels = [Level(*level) for level in state.get("levels", ())]
+            table.of_sizes = {float(n): [Level(*level) for level in own] for n, own in state.get("of_sizes", ())}
             table.earlier = {
                 float(n): (position, SizeStat(LogSketch.build(sketch), last_ms))
                 for position, n, last_ms, *sketch in state.get("earlier", ())
             }
         return table
 
-    def _age(self, position: int) -> int:
-        """Return how many levels ago a level was left."""
-        positions = [0, *(level.position for level in self.levels)]
+    def _age(self, size: float, position: int) -> int:
+        """Return how many levels ago a size left a level."""
+        since = sorted(level.since_ms for level in (*self.levels, *self.of_sizes.get(size, ())))
+        positions = [self.position(size, moment) for moment in (-math.inf, *since)]
         return positions[::-1].index(position) if position in positions else len(positions)
+
+
+def _at(levels: Sequence[Level], start_ms: float) -> int:
+    known = [level.position for level in levels if level.since_ms <= start_ms]
+    return known[-1] if known else 0
+
+
+def _moved(levels: list[Level], since_ms: int, ln_factor: float, margin: float) -> tuple[list[Level], bool]:
+    """Return the levels with one `ln_factor` above the last, and whether it is one from before, within `margin`."""
+    before = levels[-1].position if levels else 0
+    found = before + positions_of(ln_factor)
+    known = {0, *(level.position for level in levels)} - {before}
+    nearest = min(known, key=lambda position: (abs(position - found), position), default=None)
+    back = nearest is not None and abs(nearest - found) <= positions_of(margin)
+    position = nearest if back and nearest is not None else found
+    return [*levels, Level(since_ms, position)][-LEVELS_MAX:], back
 
 
 @dataclass(slots=True)
@@ -504,7 +541,7 @@ def aggregate_levels(table: LevelTable, runs: Iterable[PlacedRun], known: dict[f
     array([2.25])
     """
     runs = list(runs)
-    if not table.levels and not any(run.outlier for run in runs):
+    if table.single and not any(run.outlier for run in runs):
         return aggregate(table.own, [(run.n, run.run_time_s) for run in runs], known)
     if known is not None:
         known.clear()
@@ -515,7 +552,7 @@ def aggregate_levels(table: LevelTable, runs: Iterable[PlacedRun], known: dict[f
         here = _weighted([(size.own, 0, FULL), (size.outlier, 0, OUTLIER)])
         enough = size.own.count >= OWN_ENOUGH
         earlier = sorted(size.earlier.items())  # by level, for sums of floats depend on their order
-        moved = [(sketch, table.present - position, EARLIER) for position, sketch in earlier]
+        moved = [(sketch, table.position(n) - position, EARLIER) for position, sketch in earlier]
         whole = here if enough else _weighted([(here, 0, 1), *moved])
         rows.append((n, whole.count / FULL, whole.quantile(0.5), (size.own if size.own.count else whole).min))
         groups = [(here, FULL), *((sketch, 1) for _, sketch in earlier)]
@@ -537,8 +574,9 @@ def _gathered(table: LevelTable, runs: Iterable[PlacedRun]) -> dict[float, _Size
     for n, (position, stat) in table.earlier.items():
         size(n).earlier.setdefault(position, LogSketch()).merge(stat.sketch)
     for run in runs:
-        entry, position = size(rounded_size(run.n)), table.position(run.start_ms)
-        if position != table.present:
+        n = rounded_size(run.n)
+        entry, position = size(n), table.position(n, run.start_ms)
+        if position != table.position(n):
             entry.earlier.setdefault(position, LogSketch()).add(run.run_time_s)
         else:
             (entry.outlier if run.outlier else entry.own).add(run.run_time_s)

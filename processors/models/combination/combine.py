@@ -388,12 +388,17 @@ def learn(curves: Sequence[Rows], coefficients: Coefficients = SHIPPED) -> Learn
     's'
     """
     replayed = replay(curves)
-    cost = sum((losses(made, shares) for made, shares in zip(curves, replayed.shares, strict=True)), np.array(NO_LOSSES))
+    cost = sum(
+        (losses(made, shares) for made, shares in zip(curves, replayed.shares, strict=True)), np.array(NO_LOSSES)
+    )
     shape_losses = tuple(tuple(row) for row in cost.round(6).tolist())
     by_system: dict[str, list[Scores]] = {}
     for made, shares in zip(curves, replayed.shares, strict=True):
         seen = by_system.setdefault(made.system, [])
-        seen += [*scores(coefficients.scale, made, shares, shape_losses), inside_scores(coefficients.inside_scale, made)]
+        seen += [
+            *scores(coefficients.scale, made, shares, shape_losses),
+            inside_scores(coefficients.inside_scale, made),
+        ]
     given = (SystemScores(system, tally(by_system[system])) for system in sorted(by_system))
     return Learned(replayed.offsets, tuple(given), shape_losses)
 

@@ -20,7 +20,7 @@ def test_a_start_is_reported_with_its_end_and_the_band_around_it() -> None:
     assert 250 < prediction["low_s"] < prediction["run_time_s"] < prediction["high_s"] < 290
     assert "2026-11-20T10:04:20" < prediction["end"] < "2026-11-20T10:04:40"
     assert prediction["end_low"] < prediction["end"] < prediction["end_high"]
-    assert prediction["probability_exceeds_limit"] < 1e-6
+    assert prediction["probability_exceeds_limit"] < 0.001
     assert prediction["coverage"] == 0.9
 
 
@@ -58,7 +58,7 @@ def test_the_chance_to_exceed_the_limit_is_reported_before_it_happens() -> None:
     }
     assert reported["exa/short"] > 0.999
     assert 0.1 < reported["exa/even"] < 0.9
-    assert reported["exa/long"] < 0.001
+    assert 0 < reported["exa/long"] < 0.005, "a job may always hang"
     assert reported["exa/none"] is None
 
 
@@ -88,3 +88,25 @@ def test_a_start_of_long_ago_is_reported_as_a_job_that_has_run_since() -> None:
     prediction = centre.topic("job_predictions")["exa/1"]
     assert prediction["run_time_s"] >= 600
     assert prediction["end"] >= "2026-11-20T10:00:00Z"
+
+
+def test_evidence_that_reports_nothing_new_sends_no_prediction_again() -> None:
+    """The same message went out twice, under one id."""
+    centre = learned()
+    centre.starts("1", "lammps", nodes=4)
+    before = len(centre.messages("job_predictions"))
+    centre.report_from("xalt", "1", executable="/opt/lammps/lmp")
+    assert len(centre.messages("job_predictions")) == before
+
+
+def test_a_job_that_outlives_its_band_is_reported_an_end_ahead_of_it_in_six_digits() -> None:
+    centre = learned()
+    centre.starts("1", "lammps", nodes=4)
+    centre.at("11:30")
+    prediction = centre.topic("job_predictions")["exa/1"]
+    elapsed_s = 5400
+    assert prediction["low_s"] > 0.9 * elapsed_s
+    assert prediction["run_time_s"] > 1.5 * elapsed_s
+    assert prediction["high_s"] > 10 * elapsed_s
+    for name in ("run_time_s", "low_s", "high_s"):
+        assert prediction[name] == float(f"{prediction[name]:.6g}")

@@ -52,10 +52,68 @@ def test_a_job_that_nothing_names_is_reported_by_the_past_of_its_user(centre: Sc
     assert reported["u-anna"]["reliability"]["advice"][0].startswith("No scaling curve is known")
 
 
-def test_failed_runs_and_those_that_met_their_limit_count_as_well(centre: Scenario) -> None:
-    for i, state in enumerate(("FAILED", "TIMEOUT", "CANCELLED", "OUT_OF_MEMORY") * 4):
-        ran(centre, 1, 600.0, prefix=str(i), user="u-anna", state=state)
-    assert started(centre, user="u-anna")["run_time_s"] == pytest.approx(600, rel=0.02)
+def test_ten_jobs_that_crash_at_once_leave_the_run_time_as_it_was(centre: Scenario) -> None:
+    """Ten failed jobs had turned 1,900 s into "1 s, band 1 to 1"."""
+    ran(centre, 12, 1900.0, application="cfd", user="u-anna")
+    assert started(centre, "1", application="cfd", user="u-anna")["run_time_s"] == pytest.approx(1900, rel=0.02)
+    ran(centre, 10, 1.0, prefix="f", application="cfd", user="u-anna", state="FAILED")
+    after = started(centre, "2", application="cfd", user="u-anna")
+    assert after["run_time_s"] == pytest.approx(1900, rel=0.02)
+    assert after["low_s"] > 1700
+    assert after["high_s"] < 2100
+
+
+@pytest.mark.parametrize("state", ["FAILED", "CANCELLED", "OUT_OF_MEMORY", "NODE_FAIL", "TIMEOUT"])
+def test_a_run_that_does_not_complete_teaches_no_run_time_to_its_user_name_or_class(
+    centre: Scenario, state: str
+) -> None:
+    for i in range(12):  # between each two crashes a quarter of an hour, so that none is part of a burst
+        ran(centre, 1, 1900.0, prefix=f"c{i}", user="u-anna")
+        centre.at_ms(centre.now_ms + 900_000)
+        ran(centre, 1, 20.0, prefix=f"f{i}", user="u-anna", state=state)
+    for user in ("u-anna", "u-new"):
+        prediction = started(centre, user, user=user)
+        assert prediction["run_time_s"] == pytest.approx(1900, rel=0.02)
+        assert prediction["low_s"] > 20 or user == "u-new"
+
+
+def test_a_job_is_reported_how_often_runs_like_it_fail(centre: Scenario) -> None:
+    for i in range(16):
+        for user, state in (("u-anna", "COMPLETED"), ("u-bob", ("COMPLETED", "FAILED")[i % 2])):
+            centre.at_ms(centre.now_ms + 900_000)
+            ran(centre, 1, 300.0, prefix=f"{user}{i}", user=user, state=state)
+    ran(centre, 30, 1.0, prefix="burst", user="u-anna", state="FAILED")
+    fails = {user: started(centre, user, user=user)["probability_fails"] for user in ("u-anna", "u-bob")}
+    assert 0 < fails["u-anna"] < 0.2, "its burst counts once"
+    assert 0.3 < fails["u-bob"] < 0.6
+
+
+def test_a_job_that_meets_its_limit_would_have_run_longer(centre: Scenario) -> None:
+    for i in range(8):
+        centre.at_ms(centre.now_ms + 3_600_000)
+        ran(centre, 1, 3600.0, prefix=f"t{i}", user="u-anna", time_limit_s=3600.0, state="TIMEOUT")
+    same = started(centre, "1", user="u-anna", time_limit_s=3600.0)
+    assert same["run_time_s"] == pytest.approx(3600, rel=0.04)
+    assert same["probability_exceeds_limit"] > 0.5
+    longer = started(centre, "2", user="u-anna", time_limit_s=7200.0)
+    assert 3600 < longer["run_time_s"] < 7200 < longer["high_s"]
+
+
+def test_a_burst_of_crashes_counts_once_and_an_array_too(centre: Scenario) -> None:
+    ran(centre, 8, 300.0, user="u-anna")
+    before = {key: each["count"] for key, each in similar_runs(centre).items()}
+    ran(centre, 60, 2.0, prefix="f", user="u-anna", state="FAILED")
+    for i in range(40):
+        centre.ran(f"array{i}", None, 4, 3600.0, user="u-anna", time_limit_s=3600.0, state="TIMEOUT")
+    after = {key: each["count"] for key, each in similar_runs(centre).items()}
+    assert sum(after.values()) - sum(before.values()) == 6, "a crash and a limit for user, class and centre"
+
+
+def test_a_centre_where_nothing_completes_knows_no_run_time(centre: Scenario) -> None:
+    for i in range(20):
+        centre.at_ms(centre.now_ms + 1_800_000)
+        ran(centre, 1, 600.0, prefix=f"f{i}", user="u-anna", state="FAILED")
+    assert not started(centre, user="u-anna")["known"]
 
 
 def test_nothing_is_reported_before_the_centre_has_seen_a_few_runs(centre: Scenario) -> None:
@@ -124,12 +182,14 @@ def test_an_application_whose_times_do_not_follow_its_size_reports_it_wherever_i
     assert "not_by_size" in prediction["reliability"]["reasons"]
     assert set(prediction["useful_n"].values()) == {None}
     assert all(point["low_s"] < 150 and point["high_s"] > 3000 for point in prediction["curve"][:4])
+    assert {(point["speedup"], point["efficiency"]) for point in prediction["curve"]} == {(None, None)}
     for user, run_time_s in (("u-anna", 102.0), ("u-bob", 4080.0)):
         job = started(centre, user, application="workflow", user=user)
         assert job["run_time_s"] == pytest.approx(run_time_s, rel=0.05)
         assert "not_by_size" in job["reliability"]["reasons"]
         answer = centre.asks(user, 4, 16, application="workflow", user=user)
         assert [point["run_time_s"] for point in answer["points"]] == [pytest.approx(run_time_s, rel=0.05)] * 2
+        assert [point["speedup"] for point in answer["points"]] == [None, None]
         assert answer["model"]["name"] == "similar_runs"
 
 

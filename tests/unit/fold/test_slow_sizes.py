@@ -35,6 +35,10 @@ class Days:
             self._run(n, factor)
         return self
 
+    def predicted(self, n: float) -> float:
+        points = self.centre.topic("predictions")[KEY]["curve"]
+        return next(point["run_time_s"] for point in points if point["n"] == n)
+
     def band(self, n: float) -> tuple[float, float]:
         points = self.centre.topic("predictions")[KEY]["curve"]
         return next((point["low_s"], point["high_s"]) for point in points if point["n"] == n)
@@ -117,3 +121,60 @@ def test_a_slowdown_of_all_sizes_is_found_while_one_is_slow_and_its_alert_stays(
     assert days.centre.alerts("Regression") == ["firing"]
     low_s, high_s = days.band(64.0)
     assert low_s < 1.25 * run_time(64) < high_s
+
+
+def runs_until_followed(days: Days, factor: float, n: int = 16) -> int:
+    """Return after how many runs of a size that has changed the prediction at that size has followed."""
+    for count in range(1, 9):
+        for each in SIZES:
+            days.repeat(each, factor if each == n else 1.0)
+            if each == n:
+                days.centre.at_ms(days.centre.now_ms + 20_000)
+                low_s, high_s = days.band(n)
+                if low_s < factor * run_time(n) < high_s < 2 * low_s:
+                    return count
+    return 99
+
+
+@pytest.mark.parametrize("factor", [1.5, 1.2, 0.6])
+def test_a_size_that_changes_for_good_is_followed_after_three_to_five_runs_and_the_others_stay(factor: float) -> None:
+    """With 44 runs of each size before, its median had moved after 44 more; the alert came after 16 hours."""
+    days = Days(2, slow=0).go_on(44)
+    before = {n: days.predicted(n) for n in SIZES}
+    assert 3 <= runs_until_followed(days, factor) <= 5
+    for n in SIZES:
+        assert days.predicted(n) == pytest.approx(before[n] * (factor if n == 16 else 1.0), rel=0.03)
+    assert days.centre.alerts("Regression") == days.centre.alerts("Improvement") == []
+
+
+def test_its_strange_run_stays_open_until_the_alert_of_the_size_fires() -> None:
+    days = Days(2, slow=0).go_on(44)
+    runs_until_followed(days, 1.5)
+    days.centre.at_ms(days.centre.now_ms + 1_900_000)
+    reported = [
+        (each["labels"]["alertname"], each["status"])
+        for each in days.centre.messages("alerts")
+        if each["status"] != "pending"
+    ]
+    assert reported == [("StrangeRun", "firing"), ("SlowSize", "firing")]
+    days.repeat(2, *[1.0] * 6)
+    alerts = [each for each in days.centre.messages("alerts") if each["labels"]["alertname"] == "StrangeRun"]
+    assert [each["status"] for each in alerts] == ["firing", "resolved"]
+    assert "on 16 nodes takes 1.5" in alerts[1]["annotations"]["summary"]
+
+
+def test_a_size_that_is_back_is_followed_as_soon() -> None:
+    days = Days(2, slow=0).go_on(30)
+    runs_until_followed(days, 1.5)
+    for _ in range(4):
+        for n in SIZES:
+            days.repeat(n, 1.5 if n == 16 else 1.0)
+    assert runs_until_followed(days, 1.0) <= 5
+
+
+def test_one_strange_run_moves_no_level() -> None:
+    days = Days(2, slow=0).go_on(20)
+    before = days.predicted(16)
+    days.repeat(16, 3.0).go_on(2)
+    assert days.predicted(16) == pytest.approx(before, rel=0.02)
+    assert days.centre.tally["size_shift:regression"] == 0

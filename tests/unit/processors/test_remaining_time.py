@@ -44,6 +44,29 @@ def test_the_longer_a_job_runs_the_later_it_ends() -> None:
         assert (later.exceeds_limit or 0) >= (earlier.exceeds_limit or 0) - 1e-9
 
 
+def test_a_job_that_has_long_outlived_its_band_may_go_on_for_anything_between_a_twentieth_and_twenty_times_as_long() -> (
+    None
+):
+    """Before, its end was told to be now, with a band of no width, for as long as it ran."""
+    for elapsed_s in (400.0, 4000.0, 4e6):
+        found = remaining(PUBLISHED, elapsed_s, limit_s=None).band
+        assert found.low_s == pytest.approx(elapsed_s / 0.95, rel=0.01)
+        assert found.run_time_s == pytest.approx(2 * elapsed_s, rel=0.01)
+        assert found.high_s == pytest.approx(20 * elapsed_s, rel=0.01)
+
+
+def test_what_outlives_its_band_is_ended_at_its_limit() -> None:
+    found = remaining(PUBLISHED, 400.0, limit_s=1000.0)
+    assert found.band.high_s == 1000.0
+    assert found.exceeds_limit == pytest.approx(0.4, abs=0.01)
+
+
+def test_just_beyond_its_band_a_job_is_still_expected_to_end_soon() -> None:
+    found = remaining(PUBLISHED, 126.0, limit_s=None).band
+    assert 126 < found.low_s < found.run_time_s < 140
+    assert 150 < found.high_s < 300
+
+
 SECONDS = st.floats(1e-3, 1e9)
 
 
