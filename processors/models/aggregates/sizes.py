@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from processors.models.aggregates.sketch import LogSketch, positions_of
+from processors.models.aggregates.sketch import LogSketch, ln_factor_of, positions_of
 from processors.models.downey.curve import Floats, checked_sizes
 
 _TIME_MIN_S = np.finfo(np.float64).tiny
@@ -425,6 +425,10 @@ class LevelTable:
     def position(self, size: float, start_ms: float = math.inf) -> int:
         """Return the level of a size at a time, by default now; what began before all that is remembered is the oldest."""
         return _at(self.levels, start_ms) + _at(self.of_sizes.get(size, ()), start_ms)
+
+    def moved_alone(self) -> dict[float, float]:
+        """Return by what each size that moved alone lies above where it was among the others, as ln of a factor."""
+        return {n: ln_factor_of(levels[-1].position) for n, levels in self.of_sizes.items() if levels[-1].position}
 
     def add(self, run: PlacedRun, end_ms: int) -> None:
         """Count a run at the level of its time. ValueError unless size and time are positive and finite."""
