@@ -444,6 +444,11 @@ class RunTime:
         median_s = tuple(weighed.get(size, time_s) for size, time_s in zip(n, sizes.median_s.tolist(), strict=True))
         return Curve(key, system, n, median_s, unit=ApplicationKey.parse(key).unit)
 
+    def scatter(self) -> float:
+        """Return the standard deviation of ln t within a size as it was seen, by however few repeats."""
+        self.study()
+        return self._sizes.scatter if self._sizes else 0.0
+
     def observed(self) -> ObservedSizes:
         """Return what is to be believed of the sizes that were run."""
         if self._observed is None:
