@@ -249,7 +249,9 @@ class RunTime:
 
     def calibration(self, centre: Counts) -> Calibration:
         """Return what scores say of its bands: its own, and of the pool of the `centre` those of all other applications."""
-        return Calibration(self._state.scores, self.observed().out_of_line, combined(centre, self._state.transferred, sign=-1))
+        return Calibration(
+            self._state.scores, self.observed().out_of_line, combined(centre, self._state.transferred, sign=-1)
+        )
 
     def teach(self) -> tuple[Counts, Counts]:
         """Return what the application added to the pool of the centre, and what it adds now in its place."""
