@@ -197,7 +197,7 @@ class FitQueue:
 
     def _unusual_sizes(self, key: ApplicationKey, model: RunTime) -> list[tuple[str, float]]:
         settings = self._state.settings.alerts.slow_size
-        known = settings.enabled and model.study().noise <= settings.scatter_max
+        known = settings.enabled and model.scatter() <= settings.scatter_max
         wanted = known and self._state.recent(model.newest_ms)  # history wakes nobody
         confirmed = model.observed().confirmed.keys() & set(model.sizes())  # neighbours that were merged are no size
         found = {

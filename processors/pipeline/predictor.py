@@ -175,7 +175,7 @@ class Predictor:
     def fit(self, key: ApplicationKey, model: RunTime, sizes: Sequence[float] | None = None) -> PublishedCurve:
         """Fit the curve of an application to what is known now, by default at the sizes that are published."""
         factor_max = self._state.settings.run_time.curve_factor_max
-        wanted = curve_sizes(model.sizes(), factor_max) if sizes is None else sizes
+        wanted = curve_sizes(model.sizes(), factor_max, model.observed().alone) if sizes is None else sizes
         centre = self._state.band_pool.open(CENTRE).counts
         return fitted_curve(self.forecast(key, model), model, wanted, self._state.now_ms, centre)
 

@@ -5,7 +5,7 @@ known, its study answers.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
@@ -160,17 +160,19 @@ MIDDLE_RATIO_MIN: Final = 1.5  # between sizes that lie further apart stands a s
 LN_BAND_MAX: Final = math.log(SIDE_RATIO_MAX)  # where a band would end farther out, it says nothing
 
 
-def curve_sizes(sizes: Sequence[float], factor_max: float) -> list[float]:
+def curve_sizes(sizes: Sequence[float], factor_max: float, alone: Collection[float] = ()) -> list[float]:
     """Return the sizes of a published curve, rising.
 
     They are those observed, powers of two up to `factor_max` times the largest, and a whole size between any two that lie far
     apart where one was observed. Without the last, who reads the curve between two sizes that were run would take their narrow
     bands for that of a size that was not: at 48 nodes between 32 and 64 the band was .70 as wide as the fit's own.
+    Beside a size that has become slow `alone` stand its neighbours: half way to it, 12 nodes took half of what 16 had lost.
     """
     low, high = sizes[0], sizes[-1] * factor_max
     powers = [2.0**i for i in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
     own = set(map(float, sizes))
-    knots = sorted({*own, *powers})
+    beside = {n + step for n in alone for step in (-1.0, 1.0) if n.is_integer() and sizes[0] < n + step < sizes[-1]}
+    knots = sorted({*own, *powers, *beside})
     middles = {
         middle
         for left, right in pairwise(knots)
@@ -270,13 +272,13 @@ def _final(at: list[float], predicted: RunTimePrediction, model: RunTime, calibr
         OWN if source == "observed" else HORIZONS.index(horizon_of(n, known[0], known[-1])) + 1
         for n, source in zip(at, found.source, strict=True)
     ]
+    times_s = _as_observed(at, run_time_s, predicted, model)
     widened = [
         _widened(Sides(below, above), calibration.sides(row, n), model.spread(n, time_s) if row == OWN else None)
         for row, n, time_s, below, above in zip(
-            rows, at, run_time_s.tolist(), *(end.tolist() for end in ends), strict=True
+            rows, at, times_s.tolist(), *(end.tolist() for end in ends), strict=True
         )
     ]
-    times_s = _as_observed(at, run_time_s, predicted, model)
     lower, upper = (np.minimum(np.array(side), LN_BAND_MAX) for side in zip(*widened, strict=True))
     low_s, high_s = (np.clip(times_s * np.exp(side), 1e-300, 1e300) for side in (-lower, upper))
     digits = rounded(*np.array([times_s, low_s, high_s]).T.ravel().tolist())
@@ -311,9 +313,13 @@ def _widened(own: Sides, factors: Sides, spread: Sides | None) -> Sides:
 
 
 def _as_observed(at: Sequence[float], run_time_s: Floats, predicted: RunTimePrediction, model: RunTime) -> Floats:
-    """Return the run times with those of confirmed sizes (run often, and out of line for good) as runs take, where the study answers."""
-    confirmed = model.observed().confirmed if predicted.combination is None else {}
-    return np.array([confirmed.get(n, time_s) for n, time_s in zip(at, run_time_s.tolist(), strict=True)])
+    """Return the run times, with those of sizes that the curve passes by as runs take.
+
+    These are sizes that have moved alone, and where the study answers all that were run often and are out of line for good.
+    """
+    observed = model.observed()
+    taken = observed.confirmed if predicted.combination is None else observed.alone
+    return np.array([taken.get(n, time_s) for n, time_s in zip(at, run_time_s.tolist(), strict=True)])
 
 
 def _as_far_as_known(points: Sequence[PublishedPoint], n_max: float) -> tuple[PublishedPoint, ...]:
