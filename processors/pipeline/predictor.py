@@ -152,9 +152,11 @@ class Predictor:
         """Predict a run at sizes, as points of messages with speed-up and efficiency, and as what was predicted."""
         found = self.predict(question, [*sizes, 1.0])
         one = found.get(1.0)
+        one_s = one.band.run_time_s if one is not None and one.follows_size else None
         flat = question.key is not None and self._similar_runs.not_by_size(question.key.id)
-        one_s = one.band.run_time_s if one is not None and one.follows_size and not flat else None
-        return tuple(found[n].point(one_s) for n in sizes if n in found), found
+        # where attributes decide, a size has a speed-up all the same: that of runs with these attributes
+        points = (found[n].point(None if flat and found[n].source != FEATURES else one_s) for n in sizes if n in found)
+        return tuple(points), found
 
     def fails(self, question: Question, n: float) -> float | None:
         """Return the chance that a run like this does not complete; None where too few are known."""

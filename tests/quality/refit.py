@@ -146,7 +146,7 @@ def _gate_loss(seen: Training, x: Floats) -> tuple[float, Floats]:
 
 def _fit_bands(by_application: dict[str, list[Measured]], gate: Gate) -> Coefficients:
     """Return the gate with the scale and the scores of its own forecasts, offsets learned on the way."""
-    reported, errors, weights = [], [], []
+    reported, errors, weights, carried = [], [], [], []
     for found in by_application.values():
         first = [combine(as_curve(curve, curve.sizes)) for curve in found]
         related_curves = [summary(each.evidence) for each in first]
@@ -157,7 +157,8 @@ def _fit_bands(by_application: dict[str, list[Measured]], gate: Gate) -> Coeffic
         shared = replay(made).shares
         cost = sum((losses(row, shares) for row, shares in zip(made, shared, strict=True)), np.array(NO_LOSSES))
         for curve, row, shares in zip(found, made, shared, strict=True):
-            for each in hindsights(row, shares, tuple(map(tuple, cost.tolist()))):
+            for i, each in enumerate(hindsights(row, shares, tuple(map(tuple, cost.tolist())))):
+                carried.append(np.full(each.ln_t.size, i == 1))
                 reported.append((curve.group, each.given))
                 errors.append(row.ln_ratio - each.ln_t[:, None])
                 weights.append(each.weight)
@@ -169,13 +170,15 @@ def _fit_bands(by_application: dict[str, list[Measured]], gate: Gate) -> Coeffic
     scale = Scale(*fit_scale(seen, error, weight, SHIPPED.scale))
     measured = {name: found for name, found in by_application.items() if found[0].fold != FOLD}
     inside_scale, inside_atoms = fit_inside(measured)
-    return Coefficients(gate, scale, _atoms(scale, seen, distance, error, weight), inside_scale, inside_atoms)
+    return Coefficients(
+        gate, scale, _atoms(scale, seen, distance, error, weight, np.concatenate(carried)), inside_scale, inside_atoms
+    )
 
 
 def _atoms(
-    scale: Scale, seen: Floats, distance: Floats, error: Floats, weight: Floats
+    scale: Scale, seen: Floats, distance: Floats, error: Floats, weight: Floats, carried: NDArray[np.bool_]
 ) -> tuple[tuple[float, ...], ...]:
     ln_s = np.clip(seen @ np.array(scale), -5.0, 1.0)
     score = error / (np.exp(ln_s) + JUMP * np.minimum(distance, JUMP_DOUBLINGS_MAX))[:, None]
-    near = [(distance > low) & (distance <= high) for low, high in HORIZONS]
+    near = [(carried == by) & (distance > low) & (distance <= high) for by in (False, True) for low, high in HORIZONS]
     return tuple(atoms(score[chosen], weight[chosen]) for chosen in near)

@@ -47,8 +47,10 @@ from processors.models.combination.replay import (
 from processors.models.combination.scores import (
     NO_SCORES,
     Counts,
+    Ends,
     Scores,
     SystemScores,
+    mixed,
     quantiles,
     quantiles_inside,
     tally,
@@ -146,17 +148,23 @@ def _named(excess: list[float], distance: float) -> tuple[str, ...]:
 
 # scores of forecasts: 20 quantiles at .025, .075, .. for targets up to 2, up to 4 and beyond 4 times the largest size
 ATOMS: Final = (
-    (-2.581, -1.356, -0.934, -0.707, -0.53, -0.364, -0.231, -0.124, -0.03, 0.07,
-     0.16, 0.271, 0.38, 0.534, 0.699, 0.919, 1.185, 1.612, 2.266, 4.077),
-    (-2.278, -1.205, -0.825, -0.596, -0.418, -0.283, -0.16, -0.073, 0.007, 0.088,
-     0.186, 0.293, 0.418, 0.56, 0.752, 0.965, 1.304, 1.687, 2.291, 3.986),
-    (-1.938, -1.164, -0.816, -0.635, -0.471, -0.335, -0.208, -0.1, -0.001, 0.09,
-     0.205, 0.311, 0.441, 0.601, 0.787, 1.057, 1.453, 1.927, 2.634, 4.27),
+    (-2.414, -1.289, -0.883, -0.678, -0.512, -0.349, -0.206, -0.097, -0.003, 0.085,
+     0.19, 0.295, 0.413, 0.582, 0.736, 0.958, 1.252, 1.67, 2.292, 4.051),
+    (-2.311, -1.235, -0.829, -0.601, -0.411, -0.282, -0.153, -0.063, 0.015, 0.115,
+     0.214, 0.316, 0.444, 0.606, 0.802, 1.01, 1.35, 1.757, 2.334, 3.976),
+    (-1.791, -1.183, -0.82, -0.638, -0.466, -0.325, -0.202, -0.095, 0.013, 0.101,
+     0.226, 0.324, 0.461, 0.627, 0.836, 1.117, 1.557, 2.014, 2.735, 4.208),
+    (-2.426, -1.397, -1.0, -0.72, -0.538, -0.4, -0.3, -0.189, -0.095, 0.003,
+     0.101, 0.219, 0.315, 0.446, 0.597, 0.829, 1.135, 1.562, 2.327, 3.97),
+    (-1.815, -0.972, -0.734, -0.519, -0.393, -0.247, -0.145, -0.069, -0.001, 0.042,
+     0.106, 0.197, 0.293, 0.378, 0.526, 0.732, 1.028, 1.409, 2.092, 4.671),
+    (-1.666, -0.956, -0.753, -0.59, -0.446, -0.289, -0.174, -0.062, 0.035, 0.143,
+     0.239, 0.352, 0.474, 0.595, 0.74, 0.919, 1.153, 1.595, 2.376, 4.655),
 )  # fmt: skip
 
 INSIDE_ATOMS: Final = (
-    -3.145, -1.908, -1.389, -1.095, -0.856, -0.654, -0.501, -0.336, -0.203, -0.081,
-    0.018, 0.117, 0.242, 0.417, 0.605, 0.837, 1.088, 1.49, 2.056, 3.773,
+    -3.428, -1.935, -1.408, -1.079, -0.91, -0.711, -0.512, -0.354, -0.205, -0.112,
+    0.007, 0.117, 0.238, 0.399, 0.581, 0.768, 1.018, 1.412, 2.098, 4.068,
 )  # fmt: skip
 
 
@@ -164,7 +172,7 @@ class Coefficients(NamedTuple):
     """Gate, scale of errors, and quantiles of scores by distance; scale and quantiles inside the range.
 
     >>> len(SHIPPED.atoms)
-    3
+    6
     """
 
     gate: Gate
@@ -321,11 +329,19 @@ class Combination:
         ln_t = blended(alone, known, share)
         apart = mixed_spread(spread(distance, self._shares, elasticity), alone, known, share)
         given = self._circumstances(distance, apart, share)
-        ends = quantiles(distance, self.coefficients.atoms, curve.system, self.learned.scores, self.pool)
+        ends = self._ends(distance, share)
         scale = scales(self.coefficients.scale, given)
         at_once = (1.0 - share) * (1.0 - ends.learned) * SATURATION_SHARE * -ln_t
         lower, upper = ends.lower * scale, np.maximum(ends.upper * scale, at_once)
         return _Answer(ln_t, lower, upper, reasons(self.coefficients.scale, given), share)
+
+    def _ends(self, distance: Floats, share: Floats) -> Ends:
+        """Return the scores at the ends of the bands, (m,), of forecasts that related curves carry by a share."""
+        system, atoms, own = self.evidence.curve.system, self.coefficients.atoms, self.learned.scores
+        alone = quantiles(distance, atoms[:3], system, own, self.pool)
+        if not share.any():
+            return alone
+        return mixed(alone, quantiles(distance, atoms[3:], system, own, self.pool, known_further=True), share)
 
     def _tempered(self, ln_t: Floats, n: Floats, distance: Floats) -> Floats:
         """Return a forecast with the share that a short lone curve leaves to the average of Downey's curves."""

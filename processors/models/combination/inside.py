@@ -36,7 +36,7 @@ class InsideScale(NamedTuple):
 
 
 # fitted to the same curves as the gate
-INSIDE_SCALE: Final = InsideScale(1.3974, 1.4183, -0.3185)
+INSIDE_SCALE: Final = InsideScale(0.6662, 1.1587, -0.4163)
 
 
 class LeftOut(NamedTuple):

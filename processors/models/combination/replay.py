@@ -54,7 +54,7 @@ class Scale(NamedTuple):
 
 
 # fitted to the same forecasts as the gate
-SCALE: Final = Scale(-0.9115, 0.0474, 0.6945, 0.0035, 0.2839, -0.1938, 0.2039, 0.2454, -0.8062)
+SCALE: Final = Scale(-0.9419, 0.0835, 0.6747, 0.0098, 0.2727, -0.2137, 0.1768, 0.2598, -0.8736)
 
 
 class Circumstances(NamedTuple):
@@ -252,9 +252,9 @@ def scores(scale: Scale, given: Rows, shares: Floats, losses: ShapeLosses) -> li
     [1.0]
     """
     found = []
-    for each in hindsights(given, shares, losses):
+    for carried, each in enumerate(hindsights(given, shares, losses)):
         score = (given.ln_ratio - each.ln_t[:, None]) / scales(scale, each.given)[:, None]
-        found.append(_shared(given.distance, score, each.weight))
+        found.append(_shared(given.distance, score, each.weight)._replace(known_further=bool(carried)))
     return found
 
 

@@ -30,6 +30,7 @@ class Scores(NamedTuple):
     distance: Floats
     score: Floats
     weight: Floats
+    known_further: bool = False
 
 
 OUTSIDE: Final = 0.05  # share of the runs beyond either end of a band
@@ -50,10 +51,13 @@ SIGNED: Final = 2 * CELLS
 _LN_STEP = np.log(SCORE_MAX / SCORE_MIN) / CELLS
 _LN_EDGES = np.log(SCORE_MIN) + _LN_STEP * np.arange(1, CELLS + 1)
 
-_ONLY_INSIDE = np.array([[0.0] * DISTANCES.size + [1.0]])  # what weighs in: none of the distances beyond
+# rows of the grid: each distance for forecasts of the laws, then for those that related curves carry, then inside
+_INSIDE = 2 * DISTANCES.size
+_ROWS = _INSIDE + 1
+_ONLY_INSIDE = np.eye(_ROWS)[_INSIDE:]
 
 Counts = tuple[int, ...]
-NO_SCORES: Final[Counts] = (0,) * ((DISTANCES.size + 1) * SIGNED)
+NO_SCORES: Final[Counts] = (0,) * (_ROWS * SIGNED)
 
 
 class SystemScores(NamedTuple):
@@ -89,7 +93,8 @@ def tally(scores: Iterable[Scores]) -> Counts:
     """
     total = np.zeros(len(NO_SCORES), dtype=np.int64)
     for each in scores:
-        row = np.where(each.distance > 0.0, np.searchsorted(DISTANCE_EDGES, each.distance), DISTANCES.size)
+        beyond = np.searchsorted(DISTANCE_EDGES, each.distance) + DISTANCES.size * each.known_further
+        row = np.where(each.distance > 0.0, beyond, _INSIDE)
         place = row * SIGNED + _cells(each.score)
         counts = np.bincount(place, np.rint(each.weight * UNIT), minlength=len(NO_SCORES))
         total += counts.astype(np.int64)  # sums of whole numbers, exact in any order
@@ -99,7 +104,7 @@ def tally(scores: Iterable[Scores]) -> Counts:
 def share(application: Sequence[SystemScores]) -> Counts:
     """Return what an application adds to the pool of the centre: of many scores no more than APPLICATION_WEIGHT.
 
-    Scores inside the range and beyond it have as much each.
+    Scores of forecasts by laws, of those that related curves carry, and of those inside the range have as much each.
 
     >>> sum(share([SystemScores("s", (5 * UNIT,) + NO_SCORES[1:])])) / UNIT
     1.5
@@ -107,7 +112,7 @@ def share(application: Sequence[SystemScores]) -> Counts:
     total = np.zeros(len(NO_SCORES))
     for each in application:
         total += np.array(each.counts)
-    parts = np.split(total, [DISTANCES.size * SIGNED])
+    parts = np.split(total, [DISTANCES.size * SIGNED, _INSIDE * SIGNED])
     given = [part * (APPLICATION_WEIGHT / (part.sum() / UNIT + APPLICATION_HALF)) for part in parts]
     return tuple(np.rint(np.concatenate(given)).astype(np.int64).tolist())
 
@@ -130,11 +135,14 @@ def quantiles(
     system: str,
     own: Sequence[SystemScores],
     pool: Counts = NO_SCORES,
+    *,
+    known_further: bool = False,
 ) -> Ends:
     """Return the scores between which 90 % of the runs lie at each distance (m,) in doublings.
 
     `atoms` are the shipped scores by distance, `own` those of the application, `pool` those of the whole centre; what the
-    application itself added to the pool is taken out of it again.
+    application itself added to the pool is taken out of it again. `known_further` asks for those of forecasts that
+    related curves carry: they miss to both sides alike, where laws are too fast.
 
     >>> shipped = [[-1.0] * 10 + [1.0] * 10] * 3
     >>> found = quantiles(np.array([1.0]), shipped, "s", [])
@@ -142,7 +150,8 @@ def quantiles(
     ([-1.3], [1.3])
     """
     near = np.exp(-np.abs(np.log2(np.maximum(distance, 1e-3))[:, None] - np.log2(DISTANCES)) / REACH)
-    near = np.pad(near, ((0, 0), (0, 1)))
+    before = DISTANCES.size * known_further
+    near = np.pad(near, ((0, 0), (before, _ROWS - DISTANCES.size - before)))
     return _learned_ends(near, _shipped(tuple(map(tuple, atoms)))[_horizon(distance)], system, own, pool)
 
 
@@ -160,7 +169,7 @@ def quantiles_inside(
 
 def _learned_ends(near: Floats, shipped: Floats, system: str, own: Sequence[SystemScores], pool: Counts) -> Ends:
     """Return the ends by shipped scores (m, cells), own and pooled ones; `near` (m, rows) weighs the latter."""
-    trusted = np.zeros((DISTANCES.size + 1, SIGNED))
+    trusted = np.zeros((_ROWS, SIGNED))
     for each in own:
         trusted += _grid(each.counts) * (1.0 if each.system == system else OTHER_SYSTEM)
     weight = near @ trusted + shipped
@@ -174,7 +183,7 @@ def _learned_ends(near: Floats, shipped: Floats, system: str, own: Sequence[Syst
 
 def _as_far(near: Floats, trusted: Floats, pool: Counts, own: tuple[SystemScores, ...]) -> Floats:
     """Return what share of what is known of a distance (m,) are scores of the centre that lie as far out."""
-    farther = np.arange(near.shape[1]) >= np.argmax(near, axis=1)[:, None]
+    farther = np.arange(_ROWS) >= np.argmax(near, axis=1)[:, None]
     known = trusted.sum(axis=1) + (_of_others(pool, own).sum(axis=1) if pool != NO_SCORES else 0.0)
     weight = (near * farther) @ known
     return np.asarray(weight / (weight + SHIPPED_WEIGHT))
@@ -188,7 +197,7 @@ def _of_others(pool: Counts, own: tuple[SystemScores, ...]) -> Floats:
 
 @lru_cache(maxsize=64)
 def _grid(counts: Counts) -> Floats:
-    return _retained(np.array(counts, dtype=np.float64).reshape(DISTANCES.size + 1, SIGNED) / UNIT)
+    return _retained(np.array(counts, dtype=np.float64).reshape(_ROWS, SIGNED) / UNIT)
 
 
 def _retained(found: Floats) -> Floats:
@@ -222,6 +231,16 @@ def _shipped_inside(atoms: tuple[float, ...]) -> Floats:
     scores = np.array(atoms) * WIDER_INSIDE
     counts = np.bincount(_cells(scores), minlength=SIGNED).astype(np.float64)
     return _retained((counts * (SHIPPED_WEIGHT / scores.size))[None])
+
+
+def mixed(alone: Ends, carried: Ends, share: Floats) -> Ends:
+    """Return the ends of forecasts that related curves carry by a share, (m,).
+
+    >>> one, two = (Ends(np.array([-end]), np.array([end]), np.zeros(1)) for end in (1.0, 2.0))
+    >>> mixed(one, two, np.array([0.5])).upper.tolist()
+    [1.5]
+    """
+    return Ends(*(first + share * (second - first) for first, second in zip(alone, carried, strict=True)))
 
 
 def _quantile(weight: Floats, level: float) -> Floats:

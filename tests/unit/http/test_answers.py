@@ -88,7 +88,7 @@ def test_beyond_the_useful_size_the_box_reports_it() -> None:
     assert "beyond the largest useful size, 192" in answered("n=256", point(256.0, 14.0), entry=entry).warning
 
 
-def test_a_size_beyond_the_useful_one_that_is_faster_is_said_to_be_so() -> None:
+def test_a_size_beyond_the_useful_one_that_is_faster_is_reported_as_that() -> None:
     curve = (curve_point(32.0, 60.0), curve_point(51.0, 45.0), curve_point(64.0, 40.0))
     entry = prediction(curve=curve, useful_n=UsefulSizes(max=51.0))
     assert "it is faster" in answered("n=64", point(64.0, 40.0), entry=entry).warning

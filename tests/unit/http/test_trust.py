@@ -22,7 +22,7 @@ def test_before_runs_were_scored_the_bands_give_the_error() -> None:
     assert trust_of(prediction(curve=(), **UNMEASURED)).inside == "unknown"
 
 
-def test_a_rough_inside_is_said_to_be_so() -> None:
+def test_a_rough_inside_is_reported_as_that() -> None:
     entry = prediction(curve=(curve_point(1, 100.0, low_s=40.0, high_s=250.0),), **UNMEASURED)
     assert trust_of(entry).inside.startswith("rough, ")
     assert not trust_of(entry).inside_good
@@ -32,7 +32,7 @@ def test_beyond_is_good_as_far_as_it_can_be_relied_on() -> None:
     assert trust_of(prediction(reliable_n=Range(1.0, 128.0))).beyond == "good up to 128"
 
 
-def test_an_application_that_slows_down_says_so_and_is_good_inside_all_the_same() -> None:
+def test_an_application_that_slows_down_is_good_inside_all_the_same() -> None:
     found = trust_of(prediction(useful_n=UsefulSizes(max=16.0, slower_beyond=16.0), **UNMEASURED))
     assert found.beyond == "gets slower beyond 16"
     assert not found.beyond_good
