@@ -145,19 +145,15 @@ def observed_sizes(
         frozenset(size.n for size in study.anomalies if size.n not in often),
         {n: Z95 * study.noise * math.sqrt(1.0 + 1.0 / weights[n]) for n in sorted(measured) if weights.get(n)},
         {
-            size.n: size.expected_s * (size.observed_s / size.expected_s) ** believed(weights.get(size.n, 0.0))
+            size.n: size.expected_s * (size.observed_s / size.expected_s) ** _share_confirmed(weights.get(size.n, 0.0))
             for size in study.anomalies
             if size.n not in often
         },
     )
 
 
-def believed(runs: float) -> float:
-    """Return what share of its deviation a size out of line is believed that has so many runs.
-
-    >>> believed(1.0), believed(3.0)
-    (0.5, 0.75)
-    """
+def _share_confirmed(runs: float) -> float:
+    """Return what share of its deviation a size out of line is believed that has so many runs: one run half of it."""
     return runs / (runs + 1.0)
 
 
