@@ -12,7 +12,7 @@ from processors.alerts import applications
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Prediction, UsefulSizes
 from processors.models.combination.combine import learn, summary
-from processors.models.combination.evidence import RelatedCurve
+from processors.models.combination.related import Related
 from processors.models.combination.replay import Rows, rows
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.completions import DriftDetection
@@ -48,11 +48,11 @@ class CurveTransfer:
         found = model.evidence(key.id, key.system, self._machines.bends(key))
         if found is None or not related_curves.due(key.id, found, runs=model.observations):
             return
-        before, told = related_curves.share, summary(found)
-        record = CurveRecord(key.id, key.system, told.losses, model.observations, told.inside, told.ln_n, told.ln_t)
-        self._tell(related_curves.reaching_less(record))
+        before, own = related_curves.share, summary(found)
+        record = CurveRecord(key.id, key.system, own.losses, model.observations, own.inside, own.ln_n, own.ln_t)
+        self._publish_anew(related_curves.reaching_less(record))
         related_curves.learn(record)
-        related = related_curves.related_curves
+        related = related_curves.related
         related_curves.transferred(
             learn(
                 [made for curve in related_curves.replayed if (made := self._rows(curve, related)) is not None],
@@ -65,7 +65,7 @@ class CurveTransfer:
             pool.learn((before, related_curves.share))
             self._state.pool.changed(CENTRE, pool, self._state.now_ms)
 
-    def _tell(self, curves: Sequence[str]) -> None:
+    def _publish_anew(self, curves: Sequence[str]) -> None:
         """Let curves be published anew: another one of their application is known further out than before."""
         for application_id in curves:
             model = self._state.models.get(application_id)
@@ -73,12 +73,12 @@ class CurveTransfer:
                 model.republish(self._state.now_ms)
                 self._state.model_changed(application_id, model)
 
-    def _rows(self, application_id: str, related_curves: tuple[RelatedCurve, ...]) -> Rows | None:
+    def _rows(self, application_id: str, related: Related) -> Rows | None:
         key = ApplicationKey.parse(application_id)
         model = self._state.models.get(application_id)
         found = model.evidence(key.id, key.system, self._machines.bends(key)) if model else None
         gate = self._state.coefficients_of(key).gate
-        return rows(gate, found, related_curves) if found is not None else None
+        return rows(gate, found, related) if found is not None else None
 
 
 class FitQueue:

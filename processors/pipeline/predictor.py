@@ -193,9 +193,7 @@ class Predictor:
             return None
         related: RelatedCurves = self._state.related_curves.open(related_curves_key(key))
         coefficients = self._state.coefficients_of(key)
-        return Combination(
-            found, related.related_curves, related.learned, self._state.pool.open(CENTRE).counts, coefficients
-        )
+        return Combination(found, related.related, related.learned, self._state.pool.open(CENTRE).counts, coefficients)
 
     # The sources, in their order.
 

@@ -156,7 +156,7 @@ def observed_sizes(
         frozenset(size.n for size in study.anomalies if size.n not in often),
         {n: Z95 * study.noise * math.sqrt(1.0 + 1.0 / weights[n]) for n in sorted(measured) if weights.get(n)},
         {
-            size.n: size.expected_s * (size.observed_s / size.expected_s) ** believed(weights.get(size.n, 0.0))
+            size.n: size.expected_s * (size.observed_s / size.expected_s) ** _share_confirmed(weights.get(size.n, 0.0))
             for size in study.anomalies
             if size.n not in often
         }
@@ -172,9 +172,6 @@ def typical_runs(median_s: float, count: float, noise: float) -> tuple[float, ..
     """Return run times in s that stand for those of a size: at most four, spread evenly by the noise of ln T.
 
     Forecasts are judged by them: judged by medians alone, bands held the median of many runs and missed the single run.
-
-    >>> [round(time_s, 1) for time_s in typical_runs(100.0, 2.0, 0.1)]
-    [93.5, 107.0]
     """
     shown = max(min(int(count), REPEATS_MAX), 1)
     return tuple(median_s * math.exp(noise * _NORMAL.inv_cdf((2 * i + 1) / (2 * shown))) for i in range(shown))
@@ -189,12 +186,8 @@ def _moved_alone(table: LevelTable, sizes: Sequence[float]) -> dict[float, float
     return found if len(found) <= max(1, int(ALONE_SHARE_MAX * len(sizes))) else {}
 
 
-def believed(runs: float) -> float:
-    """Return what share of its deviation a size out of line is believed that has so many runs.
-
-    >>> believed(1.0), believed(3.0)
-    (0.5, 0.75)
-    """
+def _share_confirmed(runs: float) -> float:
+    """Return what share of its deviation a size out of line is believed that has so many runs: one run half of it."""
     return runs / (runs + 1.0)
 
 

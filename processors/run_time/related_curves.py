@@ -14,11 +14,12 @@ import msgspec
 from processors.contracts.names import ApplicationKey
 from processors.models.combination.combine import Learned
 from processors.models.combination.evidence import NO_OFFSETS, Evidence, RelatedCurve
+from processors.models.combination.related import Related
 from processors.models.combination.scores import NO_SCORES, Counts, SystemScores, share
 from processors.models.combination.shapes import NO_LOSSES, ShapeLosses
 from processors.store import Untimed
 
-CURVES_MAX: Final = 32  # of an application: those that tell most stay, whenever they ran
+CURVES_MAX: Final = 32  # of an application: those that say most stay, whenever they ran
 REPLAYED_MAX: Final = 8  # of these, so that a new size costs no more than a few milliseconds
 NEWS: Final = 0.02  # of ln of a median run time, by which a curve has changed enough to be taken anew
 
@@ -26,7 +27,7 @@ NEWS: Final = 0.02  # of ln of a median run time, by which a curve has changed e
 class CurveRecord(msgspec.Struct, frozen=True, array_like=True):
     """A curve's part: id, system, losses of its forecasts (one row per size from the third on), runs when it was taken.
 
-    `inside` tells log2 n, error and bow of each inner size that was left out, `ln_n` and `ln_t` its sizes and median times.
+    `inside` has log2 n, error and bow of each inner size that was left out, `ln_n` and `ln_t` its sizes and median times.
     """
 
     key: str
@@ -38,8 +39,8 @@ class CurveRecord(msgspec.Struct, frozen=True, array_like=True):
     ln_t: tuple[float, ...] = ()
 
     @property
-    def told(self) -> tuple[float, int, str]:
-        """How much it tells the others: how far it reaches, by how many sizes; the id decides between equals."""
+    def reach(self) -> tuple[float, int, str]:
+        """How much it says to the others: how far it reaches, by how many sizes; the id decides between equals."""
         return (self.ln_n[-1] if self.ln_n else 0.0), len(self.ln_n), self.key
 
 
@@ -61,6 +62,7 @@ class RelatedCurves(Untimed):
     def __init__(self, state: RelatedCurvesState) -> None:
         self._state = state
         self._learned: Learned | None = None
+        self._related: Related | None = None
 
     @classmethod
     def build(cls, state: RelatedCurvesState | None = None) -> "RelatedCurves":
@@ -68,19 +70,21 @@ class RelatedCurves(Untimed):
         return cls(msgspec.structs.replace(state) if state else RelatedCurvesState())
 
     @property
-    def related_curves(self) -> tuple[RelatedCurve, ...]:
-        """What the curves tell each other."""
-        return tuple(
-            RelatedCurve(
-                record.key, record.system, record.losses, record.inside, record.ln_n, record.ln_t, _unit(record)
+    def related(self) -> Related:
+        """What the curves report to each other."""
+        if self._related is None:
+            self._related = Related(
+                tuple(
+                    RelatedCurve(one.key, one.system, one.losses, one.inside, one.ln_n, one.ln_t, _unit(one))
+                    for one in self._state.curves
+                )
             )
-            for record in self._state.curves
-        )
+        return self._related
 
     @property
     def replayed(self) -> tuple[str, ...]:
         """The ids of the curves whose forecasts teach offsets and bands: those of most sizes."""
-        most = sorted(self._state.curves, key=lambda record: (len(record.ln_n), record.told))
+        most = sorted(self._state.curves, key=lambda record: (len(record.ln_n), record.reach))
         return tuple(record.key for record in most[-REPLAYED_MAX:])
 
     @property
@@ -109,7 +113,7 @@ class RelatedCurves(Untimed):
         return fact not in self._state.curves
 
     def reaching_less(self, fact: CurveRecord) -> list[str]:
-        """Return the ids of the curves that a record can tell more than before: it reaches further than it did and they do."""
+        """Return the ids of the curves that a record says more to than before: it reaches further than it did and they do."""
         known = next((record for record in self._state.curves if record.key == fact.key), None)
         if known is not None and known.ln_n[-1:] == fact.ln_n[-1:]:
             return []
@@ -117,11 +121,12 @@ class RelatedCurves(Untimed):
         return [record.key for record in others if record.ln_n[-1:] < fact.ln_n[-1:]]
 
     def learn(self, fact: CurveRecord) -> None:
-        """Take the record of a curve in; where there are too many the one that tells least goes."""
+        """Take the record of a curve in; where there are too many the one that says least goes."""
         if self.score(fact):
             others = [record for record in self._state.curves if record.key != fact.key]
-            most = sorted([*others, fact], key=lambda record: record.told)[-CURVES_MAX:]
+            most = sorted([*others, fact], key=lambda record: record.reach)[-CURVES_MAX:]
             self._state.curves = sorted(most, key=lambda record: record.key)
+            self._related = None
 
     def transferred(self, learned: Learned) -> None:
         """Note what the forecasts of all curves teach."""
@@ -132,6 +137,7 @@ class RelatedCurves(Untimed):
     def forget(self, key: str) -> bool:
         """Forget a curve; tell whether any is left."""
         self._state.curves = [record for record in self._state.curves if record.key != key]
+        self._related = None
         return bool(self._state.curves)
 
     def snapshot(self) -> RelatedCurvesState:

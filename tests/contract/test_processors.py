@@ -27,7 +27,7 @@ from processors.jobs.deduplication import (
 from processors.jobs.failures import FailureRate, FailureState, HostFailureRate
 from processors.jobs.lifecycle import Job, JobState
 from processors.load.scores import LoadScores, LoadScoresState
-from processors.models.combination.replay import NO_SCORES
+from processors.models.combination.scores import NO_SCORES
 from processors.pipeline import host_state
 from processors.pipeline.host_state import ARRAYS
 from processors.pipeline.shard import PROCESSORS
@@ -105,7 +105,7 @@ SUBJECTS: dict[str, Subject] = {
     RelatedCurves.name: Subject(
         RelatedCurvesState,
         RelatedCurves.build,
-        lambda i: CurveRecord(f"{SYSTEM}/a{i}//nodes", SYSTEM, ((i / 7.0,) * 7,) * 10, runs=i),
+        lambda i: CurveRecord(f"{SYSTEM}/a{i}//nodes", SYSTEM, ((i / 7.0,) * 9,) * 10, runs=i),
         16_000,
     ),
     Pool.name: Subject(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from processors.models.combination.combine import NOTHING_LEARNED, SHIPPED, Coefficients, Combination, Learned
 from processors.models.combination.evidence import Curve, RelatedCurve, evidence
+from processors.models.combination.related import Related
 from processors.models.combination.replay import Rows, rows
 from processors.models.combination.scores import NO_SCORES, Counts
 
@@ -16,9 +17,9 @@ def combine(
     coefficients: Coefficients = SHIPPED,
 ) -> Combination:
     """Return what is known of one curve of at least two sizes; ValueError where it is not valid."""
-    return Combination(evidence(curve), tuple(related_curves), learned, pool, coefficients)
+    return Combination(evidence(curve), Related(tuple(related_curves)), learned, pool, coefficients)
 
 
 def prequential(reported: Combination) -> Rows:
     """Return the forecasts that a curve allows in hindsight."""
-    return rows(reported.coefficients.gate, reported.evidence, reported.related_curves)
+    return rows(reported.coefficients.gate, reported.evidence, reported.related)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from processors.models.combination.combine import SHIPPED, Coefficients, summary
-from processors.models.combination.evidence import CURVATURE_UNIT, ENSEMBLE, Evidence, Gate, related_losses
+from processors.models.combination.evidence import CURVATURE_UNIT, ENSEMBLE, Evidence, Gate
+from processors.models.combination.related import Related, related_losses
 from processors.models.combination.replay import (
     JUMP,
     JUMP_DOUBLINGS_MAX,
@@ -73,7 +74,7 @@ def refit(curves: Sequence[Measured]) -> Coefficients:
         made = [prequential(combine(each.evidence.curve, related_curves)) for each in reported]
         rows.append(made)
         for curve, each, row in zip(found, reported, made, strict=True):
-            record = related_losses(related_curves, row.key, row.system, np.array(row.target))
+            record = related_losses(Related(tuple(related_curves)), row.key, row.system, np.array(row.target))
             training.append((curve.group, _seen(each.evidence, row, record.losses, record.doubt)))
     gate = _fit_gate(_joined(training))
     return _fit_bands(by_application, gate)
@@ -170,15 +171,15 @@ def _fit_bands(by_application: dict[str, list[Measured]], gate: Gate) -> Coeffic
     scale = Scale(*fit_scale(seen, error, weight, SHIPPED.scale))
     measured = {name: found for name, found in by_application.items() if found[0].fold != FOLD}
     inside_scale, inside_atoms = fit_inside(measured)
-    return Coefficients(
-        gate, scale, _atoms(scale, seen, distance, error, weight, np.concatenate(carried)), inside_scale, inside_atoms
-    )
+    ln_s = np.clip(seen @ np.array(scale), -5.0, 1.0)
+    score = error / (np.exp(ln_s) + JUMP * np.minimum(distance, JUMP_DOUBLINGS_MAX))[:, None]
+    shipped = _atoms(distance, score, weight, np.concatenate(carried))
+    return Coefficients(gate, scale, shipped, inside_scale, inside_atoms)
 
 
 def _atoms(
-    scale: Scale, seen: Floats, distance: Floats, error: Floats, weight: Floats, carried: NDArray[np.bool_]
+    distance: Floats, score: Floats, weight: Floats, carried: NDArray[np.bool_]
 ) -> tuple[tuple[float, ...], ...]:
-    ln_s = np.clip(seen @ np.array(scale), -5.0, 1.0)
-    score = error / (np.exp(ln_s) + JUMP * np.minimum(distance, JUMP_DOUBLINGS_MAX))[:, None]
+    """Return the shipped scores by distance: of forecasts by the laws, then of those that related curves carry."""
     near = [(carried == by) & (distance > low) & (distance <= high) for by in (False, True) for low, high in HORIZONS]
     return tuple(atoms(score[chosen], weight[chosen]) for chosen in near)

@@ -26,11 +26,11 @@ from processors.models.combination.evidence import (
     RelatedLosses,
     Scaled,
     logits,
-    related_losses,
     relative,
     weights,
 )
 from processors.models.combination.inside import INSIDE_SCALE, InsideScale
+from processors.models.combination.related import NO_RELATED, Related, related_losses
 from processors.models.combination.replay import (
     SCALE,
     Circumstances,
@@ -240,7 +240,7 @@ class _Answer(NamedTuple):
 class Combination:
     """What is known of one curve of at least two sizes.
 
-    `related curves` are the summaries of the other curves of the application (its own among them does no harm), `learned` what
+    `related` are the summaries of the other curves of the application (its own among them does no harm), `learned` what
     all its curves have taught, `pool` the scores of all applications of the centre.
 
     >>> from processors.models.combination.evidence import evidence
@@ -251,7 +251,7 @@ class Combination:
     """
 
     evidence: Evidence
-    related_curves: tuple[RelatedCurve, ...] = ()
+    related: Related = NO_RELATED
     learned: Learned = NOTHING_LEARNED
     pool: Counts = NO_SCORES
     coefficients: Coefficients = SHIPPED
@@ -301,7 +301,7 @@ class Combination:
     @cached_property
     def _related_losses(self) -> RelatedLosses:
         curve = self.evidence.curve
-        return related_losses(self.related_curves, curve.key, curve.system, _ALL_SIZES)
+        return related_losses(self.related, curve.key, curve.system, _ALL_SIZES)
 
     @cached_property
     def _shares(self) -> Floats:
@@ -309,10 +309,6 @@ class Combination:
         return weights(
             logits(self.coefficients.gate, self.evidence, last, self._related_losses)[0] + self.learned.offsets
         )
-
-    @cached_property
-    def _left_out(self) -> inside.LeftOut:
-        return inside.left_out(self.evidence.data)
 
     @cached_property
     def _inside_scores(self) -> tuple[float, float]:
@@ -324,7 +320,7 @@ class Combination:
         distance = np.log2(n)
         curve, elasticity = self.evidence.curve, self.evidence.elasticities(self.evidence.k - 2, n)
         alone = self._tempered(elasticity @ self._shares * distance * LN2, n, distance) + PESSIMISM * distance * LN2
-        known = shapes(self.evidence.data, curve, self.related_curves, n)
+        known = shapes(self.evidence.data, curve, self.related, n)
         share = trusted(known, self.learned.shape_losses, distance)
         ln_t = blended(alone, known, share)
         apart = mixed_spread(spread(distance, self._shares, elasticity), alone, known, share)
@@ -353,11 +349,13 @@ class Combination:
     def _inside(self, n: Floats) -> _Answer:
         x = np.log2(n)
         below = np.maximum(self.evidence.data.x[0] - x, 0.0)
-        scale = inside.scales(self.coefficients.inside_scale, inside.features(self._left_out, self.evidence.k, x))
+        scale = inside.scales(
+            self.coefficients.inside_scale, inside.features(self.evidence.left_out, self.evidence.k, x)
+        )
         low, high = self._inside_scores
         lower, upper = low * scale - BELOW_WIDTH * below, high * scale + BELOW_WIDTH * below
         why: list[tuple[str, ...]] = [(BELOW,) if far else (WIDE,) for far in below.tolist()]
-        ln_t = inside.ln_run_times(self.evidence, n) - inside.common_errors(self.evidence, self.related_curves, n)
+        ln_t = inside.ln_run_times(self.evidence, n) - inside.common_errors(self.evidence, self.related, n)
         return _Answer(ln_t, lower, upper, why, np.zeros_like(n))
 
     def _circumstances(self, distance: Floats, apart: Floats, known_further: Floats) -> Circumstances:
@@ -376,7 +374,7 @@ class Combination:
 
 
 def summary(found: Evidence) -> RelatedCurve:
-    """Return what a curve tells its related curves.
+    """Return what a curve reports to its related curves.
 
     >>> from processors.models.combination.evidence import evidence
     >>> len(summary(evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0)))).losses)
@@ -400,7 +398,7 @@ def learn(curves: Sequence[Rows], coefficients: Coefficients = SHIPPED) -> Learn
     >>> from processors.models.combination.evidence import evidence
     >>> from processors.models.combination.replay import rows
     >>> curve = Curve("a", "s", (1.0, 2.0, 4.0, 8.0), (8.0, 4.0, 2.0, 1.0))
-    >>> learn([rows(GATE, evidence(curve), ())]).scores[0].system
+    >>> learn([rows(GATE, evidence(curve), NO_RELATED)]).scores[0].system
     's'
     """
     replayed = replay(curves)

@@ -1,11 +1,14 @@
 """What one curve says of the laws: all of them fitted to all of its prefixes, how they forecast the next size, what each weighs.
 
-Row r of an array with k - 1 rows belongs to the prefix of the r + 2 smallest sizes. Laws come in the order of LAWS. The gate
-weighs each by its record on this curve, on other curves of the application, and a prior.
+Row r of an array with k - 1 rows belongs to the prefix of the r + 2 smallest sizes. Laws come in the order of ENSEMBLE.
+The gate weighs each by its record on this curve, on other curves of the application, and a prior.
+
+`flat` (nothing is gained any more) and `rising` (the last slope where times rose already, flat otherwise) stand among the
+laws because all others miss to one side: of curves that saturate right after clean sizes they foretell far too little.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -128,7 +131,7 @@ class PrefixMembers(NamedTuple):
 
         >>> data = scaled(Curve("a", "s", (1.0, 2.0), (10.0, 5.0)))
         >>> np.exp(prefix_members(data).ln_run_times(np.array([4.0]))).ravel().round(6).tolist()
-        [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25]
+        [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 1.0, 1.0]
         """
         x, inverse = np.log2(n), 1.0 / n
         universal = self.universal @ np.stack([inverse, np.ones_like(n), n])
@@ -142,7 +145,18 @@ class PrefixMembers(NamedTuple):
         return np.asarray(np.maximum(result, LN_MIN))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class LeftOut(NamedTuple):
+    """Each inner size left out once: log2 n, forecast minus observed ln t, and `bow`; arrays of shape (k - 2,).
+
+    The bow is the product of the distances to both neighbours: what a smooth curve deviates from a chord grows with it.
+    """
+
+    x: Floats
+    error: Floats
+    bow: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class Evidence:
     """The laws of a curve and their record.
 
@@ -166,12 +180,17 @@ class Evidence:
         """How many sizes there are."""
         return self.data.n.size
 
+    @cached_property
+    def left_out(self) -> LeftOut:
+        """Each inner size left out once."""
+        return left_out(self.data)
+
     def elasticities(self, row: int, n: Floats) -> Floats:
         """Return the mean elasticity of each law from the last size of a prefix to larger relative sizes, (m, laws).
 
         >>> found = evidence(Curve("a", "s", (1.0, 2.0), (10.0, 5.0)))
         >>> found.elasticities(0, np.array([2.0])).round(6).tolist()
-        [[-1.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0]]
+        [[-1.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0, 0.0, 0.0]]
         """
         ahead = (np.log2(n) - self.data.x[row + 1]) * LN2
         there = self.members.ln_run_times(n)[row].T
@@ -204,12 +223,33 @@ def prefix_members(data: Scaled) -> PrefixMembers:
     )
 
 
+def left_out(data: Scaled) -> LeftOut:
+    """Return what leaving out each inner size says.
+
+    >>> found = left_out(scaled(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))))
+    >>> found.x.tolist(), np.abs(found.error).round(9).tolist(), found.bow.tolist()
+    ([-1.0], [0.0], [1.0])
+    """
+    k, x = data.n.size, data.x
+    if k < 3:
+        return LeftOut(*np.zeros((3, 0)))
+    retained = np.array([[j for j in range(k) if j != i] for i in range(1, k - 1)])
+    terms = prefixes.fit_universal_each(data.n[retained], data.t[retained])
+    members = np.log(np.maximum(terms @ np.stack([1.0 / data.n, np.ones(k), data.n]), 1e-300))
+    deviation = data.y - members
+    inner = np.arange(1, k - 1)
+    left, right = deviation[inner - 1, inner - 1], deviation[inner - 1, inner + 1]
+    before, after = x[inner] - x[inner - 1], x[inner + 1] - x[inner]
+    error = left + before / (before + after) * (right - left) - deviation[inner - 1, inner]
+    return LeftOut(x[inner], error, before * after)
+
+
 def evidence(curve: Curve) -> Evidence:
     """Return what a curve of at least two sizes says of the laws; ValueError where it has fewer or is not valid.
 
     >>> found = evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0)))
     >>> found.losses[0].round(3).tolist()
-    [0.214, 2.03, 1.042, 0.214, 0.484, 1.424, 0.214]
+    [0.214, 2.03, 1.042, 0.214, 0.484, 1.424, 0.214, 4.0, 4.0]
     """
     if len(curve.n) < 2:
         raise ValueError("A forecast needs two sizes.")
@@ -224,8 +264,19 @@ def evidence(curve: Curve) -> Evidence:
 def _losses(data: Scaled, ln_fits: Floats) -> Floats:
     rows = np.arange(data.n.size - 2)
     forecast = ln_fits[rows, :, rows + 2] - ln_fits[rows, :, rows + 1] + (data.y[1:-1] - data.y[2:])[:, None]
-    tolerance = LOSS_BASE + LOSS_PER_DOUBLING * np.diff(data.x)[1:]
-    return np.asarray(np.minimum(np.abs(forecast) / tolerance[:, None], LOSS_MAX))
+    return lost(forecast, np.diff(data.x)[1:])
+
+
+def lost(error: Floats, distance: Floats) -> Floats:
+    """Return the losses of forecasts (m, any) from their errors in ln t and their distances (m,) in doublings.
+
+    One unit is what may be missed so far out; a forecast that is far off costs no more than four.
+
+    >>> lost(np.array([[0.06, -9.0]]), np.ones(1)).tolist()
+    [[1.0, 4.0]]
+    """
+    tolerance = LOSS_BASE + LOSS_PER_DOUBLING * distance
+    return np.asarray(np.minimum(np.abs(error) / tolerance[:, None], LOSS_MAX))
 
 
 def _records(losses: Floats, count: int) -> tuple[Floats, Floats]:
@@ -254,8 +305,6 @@ def _residuals(data: Scaled, ln_fits: Floats) -> Floats:
 Ints = NDArray[np.intp]
 
 NO_OFFSETS: Final = (0.0,) * len(ENSEMBLE)
-RELATED_SHRINKAGE = 2.0
-OTHER_SYSTEM = 0.5  # what a curve on another system weighs
 CURVATURE_UNIT = 3.0
 
 
@@ -264,8 +313,8 @@ class Gate(NamedTuple):
 
     `alone` is added to the prior where an application has no other curve, and less the more it has.
 
-    >>> len(GATE.prior)
-    7
+    >>> len(GATE.prior) == len(ENSEMBLE)
+    True
     """
 
     prior: tuple[float, ...]
@@ -288,10 +337,11 @@ GATE: Final = Gate(
 
 
 class RelatedCurve(NamedTuple):
-    """What a curve tells the other curves of its application: where it ran, and the losses of its forecasts.
+    """What a curve reports to the other curves of its application: where it ran, and the losses of its forecasts.
 
-    `losses` has one row per forecast of a next size, the third size first, each with one number per law. `inside` tells
-    log2 n, error and bow of each inner size that was left out; empty where sizes are counted in another unit.
+    `losses` has one row per forecast of a next size, the third size first, each with one number per law. `inside` has
+    log2 n, error and bow of each inner size that was left out, `ln_n` and `ln_t` have all sizes and median run times:
+    curves whose sizes are counted in the same unit read them.
 
     >>> RelatedCurve("a", "archer2", ()).losses
     ()
@@ -309,7 +359,7 @@ class RelatedCurve(NamedTuple):
 class RelatedLosses(NamedTuple):
     """Mean losses of the laws on the related curves (m, laws), and how little that says (m,): 1 without any, falling to 0.
 
-    >>> RelatedLosses(np.zeros((1, 7)), np.ones(1)).doubt.tolist()
+    >>> RelatedLosses(np.zeros((1, 9)), np.ones(1)).doubt.tolist()
     [1.0]
     """
 
@@ -317,44 +367,18 @@ class RelatedLosses(NamedTuple):
     doubt: Floats
 
 
-def related_losses(related_curves: Sequence[RelatedCurve], key: str, system: str, sizes: Ints) -> RelatedLosses:
-    """Return the mean losses on the other curves of the application, shrunk towards 0 by two curves.
-
-    Each of them says the mean of its last two losses. `sizes` (m,) is how many sizes of a related curve may be looked at, so
-    that a forecast in hindsight knows no more than one made then.
-
-    >>> told = [RelatedCurve("b", "s", ((3.0,) * 7,))]
-    >>> related_losses(told, "a", "s", np.array([2, 3])).losses[:, 0].tolist()
-    [0.0, 1.0]
-    """
-    weight, mean = np.zeros(sizes.size), np.zeros((sizes.size, len(ENSEMBLE)))
-    for related in related_curves:
-        if related.key != key and related.losses:
-            known = np.minimum(sizes - 2, len(related.losses))
-            trust = (known > 0) * (1.0 if related.system == system else OTHER_SYSTEM)
-            mean += trust[:, None] * _last_two(np.array(related.losses))[np.maximum(known, 1) - 1]
-            weight += trust
-    total = RELATED_SHRINKAGE + weight
-    return RelatedLosses(mean / total[:, None], RELATED_SHRINKAGE / total)
-
-
 def logits(gate: Gate, found: Evidence, row: Ints, given: RelatedLosses) -> Floats:
     """Return the logit of each law without offsets for prefixes in the rows `row` (m,) of the evidence, shape (m, laws).
 
     >>> from processors.models.combination.evidence import evidence
     >>> from processors.models.combination.evidence import Curve
-    >>> found, nothing = evidence(Curve("a", "s", (1.0, 2.0), (4.0, 2.0))), RelatedLosses(np.zeros((1, 7)), np.zeros(1))
+    >>> found, nothing = evidence(Curve("a", "s", (1.0, 2.0), (4.0, 2.0))), RelatedLosses(np.zeros((1, 9)), np.zeros(1))
     >>> logits(GATE, found, np.array([0]), nothing)[0].tolist() == list(GATE.prior)
     True
     """
     bend = CURVATURE_UNIT * found.curvature[row, None] * np.array(gate.curvature)
     record = gate.own * found.own[row] + gate.last * found.last[row] + gate.related * given.losses
     return np.asarray(np.array(gate.prior) + bend - record + given.doubt[:, None] * np.array(gate.alone))
-
-
-def _last_two(losses: Floats) -> Floats:
-    """Return the mean of the last two losses, after each."""
-    return np.concatenate([losses[:1], (losses[1:] + losses[:-1]) / 2.0])
 
 
 def weights(logit: Floats) -> Floats:

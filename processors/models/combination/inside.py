@@ -5,13 +5,12 @@ towards its neighbours. How far off that is shows when each inner size is left o
 about it. Where other curves of the application erred alike near a size, their mean error is taken off.
 """
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.combination.evidence import OTHER_SYSTEM, Evidence, Floats, RelatedCurve, Scaled
-from processors.models.laws import prefixes
+from processors.models.combination.evidence import Evidence, Floats, LeftOut, Scaled
+from processors.models.combination.related import Related
 
 ERROR_BASE: Final = 0.005
 LEFT_OUT_UNKNOWN, LEFT_OUT_WEIGHT = 0.03, 0.3  # what is expected before any size was left out, and what that weighs
@@ -20,7 +19,7 @@ RELATED_CURVES_REACH: Final = 0.6
 RELATED_CURVES_SHRINKAGE: Final = 1.0
 RELATED_CURVES_ERROR_MAX: Final = 0.3
 LN_SCALE_MIN, LN_SCALE_MAX = -7.0, 1.0
-DIGITS: Final = 4  # of what is told to related curves
+DIGITS: Final = 4  # of what is reported to related curves
 
 
 class InsideScale(NamedTuple):
@@ -39,17 +38,6 @@ class InsideScale(NamedTuple):
 INSIDE_SCALE: Final = InsideScale(0.6662, 1.1587, -0.4163)
 
 
-class LeftOut(NamedTuple):
-    """Each inner size left out once: log2 n, forecast minus observed ln t, and `bow`; arrays of shape (k - 2,).
-
-    The bow is the product of the distances to both neighbours: what a smooth curve deviates from a chord grows with it.
-    """
-
-    x: Floats
-    error: Floats
-    bow: Floats
-
-
 def ln_run_times(found: Evidence, n: Floats) -> Floats:
     """Return ln of the relative run time at relative sizes (m,) up to the largest, shape (m,).
 
@@ -65,69 +53,39 @@ def ln_run_times(found: Evidence, n: Floats) -> Floats:
     return np.asarray(law + np.interp(np.log2(n), found.data.x, found.data.y - found.ln_fits[-1, 0]))
 
 
-def left_out(data: Scaled) -> LeftOut:
-    """Return what leaving out each inner size says.
-
-    >>> from processors.models.combination.evidence import Curve, scaled
-    >>> found = left_out(scaled(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))))
-    >>> found.x.tolist(), np.abs(found.error).round(9).tolist(), found.bow.tolist()
-    ([-1.0], [0.0], [1.0])
-    """
-    k, x = data.n.size, data.x
-    if k < 3:
-        return LeftOut(*np.zeros((3, 0)))
-    retained = np.array([[j for j in range(k) if j != i] for i in range(1, k - 1)])
-    terms = prefixes.fit_universal_each(data.n[retained], data.t[retained])
-    members = np.log(np.maximum(terms @ np.stack([1.0 / data.n, np.ones(k), data.n]), 1e-300))
-    deviation = data.y - members
-    inner = np.arange(1, k - 1)
-    left, right = deviation[inner - 1, inner - 1], deviation[inner - 1, inner + 1]
-    before, after = x[inner] - x[inner - 1], x[inner + 1] - x[inner]
-    error = left + before / (before + after) * (right - left) - deviation[inner - 1, inner]
-    return LeftOut(x[inner], error, before * after)
-
-
 def left_out_errors(found: Evidence) -> tuple[tuple[float, float, float], ...]:
-    """Return what a curve tells its related curves: log2 n, error and bow of each inner size left out.
+    """Return what a curve reports to its related curves: log2 n, error and bow of each inner size left out.
 
     >>> from processors.models.combination.evidence import Curve
     >>> from processors.models.combination.evidence import evidence
     >>> left_out_errors(evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))))[0][::2]
     (3.0, 1.0)
     """
-    own = left_out(found.data)
+    own = found.left_out
     rows = np.stack([own.x + np.log2(found.curve.n[-1]), own.error, own.bow], axis=-1).round(DIGITS)
     return tuple((x, error, bow) for x, error, bow in rows.tolist())
 
 
-def common_errors(found: Evidence, related_curves: Sequence[RelatedCurve], n: Floats) -> Floats:
+def common_errors(found: Evidence, related: Related, n: Floats) -> Floats:
     """Return the error that the related curves had in common near relative sizes (m,), 0 at observed sizes, shape (m,).
 
     Their mean, shrunk by one related curve, and by the square of how far their errors cancel each other.
 
-    >>> from processors.models.combination.evidence import Curve
-    >>> from processors.models.combination.evidence import evidence
+    >>> from processors.models.combination.evidence import Curve, RelatedCurve, evidence
     >>> found = evidence(Curve("a", "s", (4.0, 16.0), (262.0, 78.5)))
-    >>> alike = [RelatedCurve(key, "s", (), ((3.0, 0.05, 1.0),)) for key in "bcde"]
+    >>> alike = Related(tuple(RelatedCurve(key, "s", (), ((3.0, 0.05, 1.0),)) for key in "bcde"))
     >>> common_errors(found, alike, np.array([0.25, 0.5, 1.0])).round(4).tolist()
     [0.0, 0.0316, 0.0]
     """
-    x = np.log2(n)
-    bow = _bows(found.data, x)
-    total, mean, size = np.full(n.size, RELATED_CURVES_SHRINKAGE), np.zeros(n.size), np.zeros(n.size)
-    for related in related_curves:
-        if related.key != found.curve.key and related.unit == found.curve.unit and related.inside:
-            there, error, width = np.array(related.inside).T
-            trust = 1.0 if related.system == found.curve.system else OTHER_SYSTEM
-            far = (there - np.log2(found.curve.n[-1]) - x[:, None]) / RELATED_CURVES_REACH
-            weight = trust * np.exp(-(far**2))
-            felt = np.clip(error, -RELATED_CURVES_ERROR_MAX, RELATED_CURVES_ERROR_MAX) * np.minimum(
-                bow[:, None] / width, 1.0
-            )
-            total += weight.sum(axis=1)
-            mean += (weight * felt).sum(axis=1)
-            size += (weight * np.abs(felt)).sum(axis=1)
-    mean, size = mean / total, size / total
+    owner, reported = related.inside
+    trust = related.trust_in_unit(found.curve.key, found.curve.system, found.curve.unit)[owner]
+    x, (there, error, width) = np.log2(n), reported.T
+    far = (there - np.log2(found.curve.n[-1]) - x[:, None]) / RELATED_CURVES_REACH
+    weight = trust * np.exp(-(far**2))
+    bent = np.minimum(_bows(found.data, x)[:, None] / width, 1.0)
+    felt = weight * np.clip(error, -RELATED_CURVES_ERROR_MAX, RELATED_CURVES_ERROR_MAX) * bent
+    total = RELATED_CURVES_SHRINKAGE + weight.sum(axis=1)
+    mean, size = felt.sum(axis=1) / total, np.abs(felt).sum(axis=1) / total
     return np.asarray(mean * (mean / (size + ERROR_BASE)) ** 2)
 
 

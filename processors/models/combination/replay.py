@@ -17,14 +17,14 @@ from processors.models.combination.evidence import (
     Evidence,
     Floats,
     Gate,
-    RelatedCurve,
+    LeftOut,
     anchored,
     judged_runs,
     logits,
-    related_losses,
 )
-from processors.models.combination.inside import InsideScale, LeftOut, hindsight_features, left_out
+from processors.models.combination.inside import InsideScale, hindsight_features
 from processors.models.combination.inside import scales as scales_inside
+from processors.models.combination.related import Related, related_losses
 from processors.models.combination.scores import Scores
 from processors.models.combination.shapes import ShapeLosses, Shapes, blended, hindsight, mixed_spread, trusted
 from processors.models.combination.shapes import losses as shape_losses
@@ -39,7 +39,7 @@ class Scale(NamedTuple):
     """Coefficients of ln s, one per circumstance.
 
     >>> len(SCALE)
-    8
+    9
     """
 
     constant: float
@@ -162,19 +162,18 @@ class Replayed(NamedTuple):
     shares: tuple[Floats, ...]
 
 
-def rows(gate: Gate, found: Evidence, related_curves: Sequence[RelatedCurve]) -> Rows:
+def rows(gate: Gate, found: Evidence, related: Related) -> Rows:
     """Return all forecasts of a curve; of its related curves each forecast knows as many sizes as of its own curve.
 
-    >>> from processors.models.combination.evidence import GATE
-    >>> from processors.models.combination.evidence import evidence
-    >>> from processors.models.combination.evidence import Curve
-    >>> rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), ()).target
+    >>> from processors.models.combination.evidence import Curve, evidence, GATE
+    >>> from processors.models.combination.related import NO_RELATED
+    >>> rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), NO_RELATED).target
     [2]
     """
     row, target = np.nonzero(np.tri(found.k - 1, found.k, 1) == 0)
-    given = related_losses(related_curves, found.curve.key, found.curve.system, target)
+    given = related_losses(related, found.curve.key, found.curve.system, target)
     x, y = found.data.x, found.data.y
-    runs, inner = _judged(found), left_out(found.data)
+    runs, inner = _judged(found), found.left_out
     distance = x[target] - x[row + 1]
     here, there = found.ln_fits[row, :, row + 1], found.ln_fits[row, :, target]
     return Rows(
@@ -195,7 +194,7 @@ def rows(gate: Gate, found: Evidence, related_curves: Sequence[RelatedCurve]) ->
         ln_ratio=runs[target] - y[row + 1, None],
         inside=inner,
         inside_error=runs[1:-1] - (y[1:-1] + inner.error)[:, None],
-        shape=hindsight(found.data, found.curve, related_curves, row, target),
+        shape=hindsight(found.data, found.curve, related, row, target),
     )
 
 
@@ -203,7 +202,7 @@ def replay(curves: Sequence[Rows]) -> Replayed:
     """Learn the offsets of an application from the rows of all its curves, in an order that they alone decide.
 
     >>> replay([]).offsets
-    (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     """
     order = sorted(
         (target, row, each.key, index, i)
@@ -227,7 +226,17 @@ class Hindsight(NamedTuple):
 
 
 def hindsights(given: Rows, shares: Floats, losses: ShapeLosses) -> list[Hindsight]:
-    """Return the forecasts by the laws alone, and those with what related curves say, where these reach."""
+    """Return the forecasts by the laws alone, and those with what related curves say, where these reach.
+
+    Both are scored: an application whose curves all end at the same size has to learn from the former alone.
+
+    >>> from processors.models.combination.evidence import Curve, evidence, GATE, weights
+    >>> from processors.models.combination.related import NO_RELATED
+    >>> from processors.models.combination.shapes import NO_LOSSES
+    >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), NO_RELATED)
+    >>> [each.weight.tolist() for each in hindsights(made, weights(made.logit), NO_LOSSES)]
+    [[0.3], [0.0]]
+    """
     alone = circumstances(given, shares)
     ln_t = (shares * given.elasticity).sum(axis=1) * given.distance * LN2
     share = trusted(given.shape, losses, given.distance)
@@ -242,12 +251,10 @@ def hindsights(given: Rows, shares: Floats, losses: ShapeLosses) -> list[Hindsig
 def scores(scale: Scale, given: Rows, shares: Floats, losses: ShapeLosses) -> list[Scores]:
     """Return how far the judged runs were off, in units of the scale; the runs of a forecast share its weight.
 
-    >>> from processors.models.combination.evidence import GATE, weights
-    >>> from processors.models.combination.replay import SCALE
-    >>> from processors.models.combination.evidence import evidence
-    >>> from processors.models.combination.evidence import Curve
+    >>> from processors.models.combination.evidence import Curve, evidence, GATE, weights
+    >>> from processors.models.combination.related import NO_RELATED
     >>> from processors.models.combination.shapes import NO_LOSSES
-    >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), ())
+    >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), NO_RELATED)
     >>> scores(SCALE, made, weights(made.logit), NO_LOSSES)[0].distance.tolist()
     [1.0]
     """
@@ -259,7 +266,14 @@ def scores(scale: Scale, given: Rows, shares: Floats, losses: ShapeLosses) -> li
 
 
 def losses(given: Rows, shares: Floats) -> Floats:
-    """Return what trust in related curves would have cost; see `shapes.losses`."""
+    """Return what trust in related curves would have cost, (distances, weights); see `shapes.losses`.
+
+    >>> from processors.models.combination.evidence import Curve, evidence, GATE, weights
+    >>> from processors.models.combination.related import NO_RELATED
+    >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), NO_RELATED)
+    >>> bool(losses(made, weights(made.logit)).any())
+    False
+    """
     ahead = given.distance * LN2
     ln_t = (shares * given.elasticity).sum(axis=1) * ahead
     return shape_losses(given.shape, ln_t, given.observed * ahead, given.distance, given.weight)
@@ -268,11 +282,10 @@ def losses(given: Rows, shares: Floats) -> Floats:
 def inside_scores(scale: InsideScale, given: Rows) -> Scores:
     """Return how far the judged runs of inner sizes were off when these were left out, in units of the scale.
 
-    >>> from processors.models.combination.evidence import GATE
+    >>> from processors.models.combination.evidence import Curve, evidence, GATE
+    >>> from processors.models.combination.related import NO_RELATED
     >>> from processors.models.combination.inside import INSIDE_SCALE
-    >>> from processors.models.combination.evidence import evidence
-    >>> from processors.models.combination.evidence import Curve
-    >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), ())
+    >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), NO_RELATED)
     >>> inside_scores(INSIDE_SCALE, made).distance.tolist()
     [0.0]
     """
@@ -291,10 +304,9 @@ def _shared(distance: Floats, score: Floats, weight: Floats) -> Scores:
 def circumstances(given: Rows, shares: Floats) -> Circumstances:
     """Return the circumstances of the forecasts of a curve.
 
-    >>> from processors.models.combination.evidence import GATE, weights
-    >>> from processors.models.combination.evidence import evidence
-    >>> from processors.models.combination.evidence import Curve
-    >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), ())
+    >>> from processors.models.combination.evidence import Curve, evidence, GATE, weights
+    >>> from processors.models.combination.related import NO_RELATED
+    >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), NO_RELATED)
     >>> circumstances(made, weights(made.logit)).sizes.tolist()
     [2.0]
     """

@@ -17,6 +17,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from processors.models.combination.distance import DISTANCES, nearness, place
+from processors.models.combination.related import OTHER_SYSTEM
+
 Floats = NDArray[np.float64]
 
 
@@ -36,17 +39,13 @@ class Scores(NamedTuple):
 OUTSIDE: Final = 0.05  # share of the runs beyond either end of a band
 CELLS: Final = 64  # of one sign
 SCORE_MIN, SCORE_MAX = 0.04, 64.0
-DISTANCES: Final = np.array([0.5, 1.0, 2.0, 3.5])  # doublings, the centres of what is kept apart
-DISTANCE_EDGES: Final = np.array([0.75, 1.5, 2.75])
 UNIT: Final = 1024  # counts per unit of weight
-REACH: Final = 1.5  # in log2 of the distance
 SHIPPED_WEIGHT: Final = 20.0
 WIDER: Final = np.array([1.2, 1.15, 1.5])  # shipped scores up to 2, up to 4 and beyond 4 times the largest size
 WIDER_INSIDE: Final = 1.1
 APPLICATION_WEIGHT: Final = 3.0  # of another application with many scores
 APPLICATION_HALF: Final = 5.0  # with a total weight of this it has half of it
 POOL_WEIGHT_MAX: Final = 60.0
-OTHER_SYSTEM: Final = 0.5
 SIGNED: Final = 2 * CELLS
 _LN_STEP = np.log(SCORE_MAX / SCORE_MIN) / CELLS
 _LN_EDGES = np.log(SCORE_MIN) + _LN_STEP * np.arange(1, CELLS + 1)
@@ -93,10 +92,10 @@ def tally(scores: Iterable[Scores]) -> Counts:
     """
     total = np.zeros(len(NO_SCORES), dtype=np.int64)
     for each in scores:
-        beyond = np.searchsorted(DISTANCE_EDGES, each.distance) + DISTANCES.size * each.known_further
+        beyond = place(each.distance) + DISTANCES.size * each.known_further
         row = np.where(each.distance > 0.0, beyond, _INSIDE)
-        place = row * SIGNED + _cells(each.score)
-        counts = np.bincount(place, np.rint(each.weight * UNIT), minlength=len(NO_SCORES))
+        cell = row * SIGNED + _cells(each.score)
+        counts = np.bincount(cell, np.rint(each.weight * UNIT), minlength=len(NO_SCORES))
         total += counts.astype(np.int64)  # sums of whole numbers, exact in any order
     return tuple(total.tolist())
 
@@ -149,9 +148,8 @@ def quantiles(
     >>> found.lower.round(1).tolist(), found.upper.round(1).tolist()
     ([-1.3], [1.3])
     """
-    near = np.exp(-np.abs(np.log2(np.maximum(distance, 1e-3))[:, None] - np.log2(DISTANCES)) / REACH)
     before = DISTANCES.size * known_further
-    near = np.pad(near, ((0, 0), (before, _ROWS - DISTANCES.size - before)))
+    near = np.pad(nearness(distance), ((0, 0), (before, _ROWS - DISTANCES.size - before)))
     return _learned_ends(near, _shipped(tuple(map(tuple, atoms)))[_horizon(distance)], system, own, pool)
 
 
