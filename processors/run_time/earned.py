@@ -81,11 +81,7 @@ Record = Mapping[int, Duels]  # by the index of the horizon
 
 
 def shares(own: Record, elsewhere: Iterable[Record] = ()) -> Shares:
-    """Return what each law has earned at each horizon by its record on a curve, and on the others of its application.
-
-    >>> shares({1: Duels(8.0, [2, 2, 0, 0, 0], [1000, 9000, 0, 0, 0], [10000, 10000, 0, 0, 0])})[0]
-    (0.7979, 0.0, 0.0, 0.0, 0.0)
-    """
+    """Return what each law has earned at each horizon by its record on a curve, and on the others of its application."""
     weighed = [(own, 1.0), *((record, ELSEWHERE) for record in elsewhere)]
     if not any(record for record, _ in weighed):
         return ()
@@ -99,10 +95,10 @@ def _at_horizon(horizon: int, weighed: Sequence[tuple[Record, float]]) -> tuple[
         count = seed = alone = 0.0
         for record, weight in weighed:
             for other, duels in record.items():
-                told = weight * NEIGHBOUR ** abs(horizon - other) * min(duels.scored[place], WINDOW)
-                count += told
-                seed += told * duels.seeds[place] / ERROR_UNIT
-                alone += told * duels.alone[place] / ERROR_UNIT
+                sizes = weight * NEIGHBOUR ** abs(horizon - other) * min(duels.scored[place], WINDOW)
+                count += sizes
+                seed += sizes * duels.seeds[place] / ERROR_UNIT
+                alone += sizes * duels.alone[place] / ERROR_UNIT
         strengths.append(_strength(count, seed / count, alone / count) if count else 0.0)
     total = 1.0 + sum(strengths)
     return tuple(round(strength / total, SHARE_DIGITS) for strength in strengths)
@@ -141,8 +137,8 @@ class Seeds(NamedTuple):
         """Return the forecasts of the combination at sizes, ln of seconds (m,), moved to what the laws say; `alone` if nothing."""
         ln_t, share, deviation = alone.copy(), np.zeros(alone.size), np.zeros(alone.size)
         for i in np.flatnonzero(n > self.laws.n_max).tolist() if self.shares else ():
-            told, parts = self._parts(float(n[i]))
-            apart = np.array(told) - alone[i]
+            forecasts, parts = self._parts(float(n[i]))
+            apart = np.array(forecasts) - alone[i]
             share[i] = sum(parts)
             mean = float(np.dot(parts, apart))
             ln_t[i] += mean
@@ -152,13 +148,13 @@ class Seeds(NamedTuple):
     def _parts(self, n: float) -> tuple[list[float], list[float]]:
         """Return ln of the run time by each of SEEDS at a size beyond the largest, and its share, 0 where it says nothing."""
         doublings = math.log2(n / self.laws.n_max)
-        told, parts = [], []
+        forecasts, parts = [], []
         for place, name in enumerate(SEEDS):
             part = float(np.interp(doublings, CENTRES, (0.0, *(row[place] for row in self.shares))))
             ln = self.laws.ln_run_time(name, n) if part else None
-            told.append(ln or 0.0)
+            forecasts.append(ln or 0.0)
             parts.append(0.0 if ln is None else part)
-        return told, parts
+        return forecasts, parts
 
 
 def widened(half_width: Floats, deviation: Floats) -> Floats:
