@@ -142,7 +142,7 @@ class Members(Untimed):
 
     def _beyond_the_curve(self, n: float, members: list[float | None]) -> float | None:
         fits = self._state.fits
-        return fits.battery().weighted(members, fits.weights) if fits is not None and n > fits.n_max else None
+        return fits.battery().weighted(n, members, fits.weights) if fits is not None and n > fits.n_max else None
 
 
 def _copy(state: MembersState) -> MembersState:

@@ -18,6 +18,7 @@ from processors.models.combination.evidence import (
     GATE,
     LN2,
     NO_OFFSETS,
+    PESSIMISM,
     Curve,
     Evidence,
     Floats,
@@ -189,8 +190,6 @@ SHIPPED: Final = Coefficients(GATE, SCALE, ATOMS, INSIDE_SCALE, INSIDE_ATOMS)
 BELOW_WIDTH = 0.15
 # until the centre has scores as far out, bands reach as high as if nothing were gained beyond the largest size
 SATURATION_SHARE: Final = 1.0
-# per unit of ln n: what the median run takes longer than the laws say, for curves saturate later than their sizes show
-PESSIMISM: Final = 0.02
 FIT_ERROR_MAX = 0.10  # relative, of the law of universal scalability over all sizes: as much as a Downey fit may miss
 FORECAST_LOSS_MAX = 2.0  # mean loss of forecasts of the next size: about a tenth per doubling
 DISTINCT = 1e-12  # relative; targets nearer to the largest size are at it

@@ -78,7 +78,7 @@ def test_weights_and_laws_make_up_the_forecast() -> None:
     t = tuple(1000.0 / size + 20.0 + 0.1 * (k % 3) for k, size in enumerate(n))
     reported = combine(Curve("a", "s", n, t))
     members = battery(n, t)
-    prediction = members.weighted(members.ln_run_times(512.0), tuple(reported.weights.values()))
+    prediction = members.weighted(512.0, members.ln_run_times(512.0), tuple(reported.weights.values()))
     assert prediction is not None
     assert math.exp(prediction) == pytest.approx(reported.predict([512.0]).run_time_s[0], rel=1e-4)
 
